@@ -1,0 +1,78 @@
+"""Vectors of float32 inside `@njit` functions: load, store, and multiply-add.
+
+Numba vectorises simple loops by itself, but it cannot be told to keep a tile of sums in vector
+registers, which is what a fast matrix product needs. Numba has no vector type either, so this
+module adds one: `load` and `store` move `WIDTH` consecutive floats, and `multiply_add` multiplies
+a vector by a number and adds another vector. LLVM turns each into one instruction.
+
+Indices are trusted: nothing is bounds-checked, and a negative index does not wrap around.
+"""
+
+from llvmlite import binding, ir
+from numba import types
+from numba.extending import intrinsic, models, register_model
+
+#: Floats per vector: one AVX-512 register, else one AVX2 register (two NEON registers on ARM).
+WIDTH = 16 if binding.get_host_cpu_features().get("avx512f") else 8
+
+_LLVM_VECTOR = ir.VectorType(ir.FloatType(), WIDTH)
+
+
+class _Vector(types.Type):
+    def __init__(self):
+        super().__init__(name=f"float32x{WIDTH}")
+
+
+@register_model(_Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager, numba_type):
+        super().__init__(manager, numba_type, _LLVM_VECTOR)
+
+
+_vector = _Vector()
+
+
+def _pointer(context, builder, signature, args):
+    """Return the address of ``array[index]``, for an (array, index, ...) call, as a vector's address."""
+    array = context.make_array(signature.args[0])(context, builder, args[0])
+    index = context.cast(builder, args[1], signature.args[1], types.intp)
+    return builder.bitcast(builder.gep(array.data, [index]), _LLVM_VECTOR.as_pointer())
+
+
+@intrinsic
+def load(typing_context, array, index):
+    """Return ``array[index : index + WIDTH]`` of a contiguous float32 array as a vector."""
+
+    def generate(context, builder, signature, args):
+        # align=4: the address need only be a float's.
+        return builder.load(_pointer(context, builder, signature, args), align=4)
+
+    return _vector(array, index), generate
+
+
+@intrinsic
+def store(typing_context, array, index, value):
+    """Write the vector `value` to ``array[index : index + WIDTH]``."""
+
+    def generate(context, builder, signature, args):
+        builder.store(args[2], _pointer(context, builder, signature, args), align=4)
+        return context.get_dummy_value()
+
+    return types.void(array, index, value), generate
+
+
+@intrinsic
+def multiply_add(typing_context, number, vector, addend):
+    """Return ``number * vector + addend``, a fused multiply-add."""
+
+    def generate(context, builder, signature, args):
+        number = context.cast(builder, args[0], signature.args[0], types.float32)
+        undefined = ir.Constant(_LLVM_VECTOR, ir.Undefined)
+        lane = ir.IntType(32)
+        first = builder.insert_element(undefined, number, ir.Constant(lane, 0))
+        every_lane_the_first = ir.Constant(ir.VectorType(lane, WIDTH), [0] * WIDTH)
+        broadcast = builder.shuffle_vector(first, undefined, every_lane_the_first)
+        product = builder.fmul(broadcast, args[1], flags=["contract"])
+        return builder.fadd(product, args[2], flags=["contract"])
+
+    return _vector(number, vector, addend), generate

@@ -1,0 +1,1 @@
+"""Activations: the same functions in every room."""

@@ -1,0 +1,1 @@
+"""Convolution: the same functions in every room."""

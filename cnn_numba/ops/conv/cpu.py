@@ -1,0 +1,544 @@
+"""Convolution on the CPU, as fast as the machine's vector units go.
+
+Images arrive and leave as NCHW. Each thread takes whole images and, one at a time, repacks one
+channels-last with its zero padding in place, so that the values under one row of the kernel,
+K_w * C_in of them, lie side by side. What it works on then fits into the thread's own cache.
+
+- forward: a tile of 6 pixels x 2 vectors of output channels is summed in registers.
+- backward: after max pooling three quarters of `grad_output` are zeros. The non-zero entries of a
+  channel are listed first, and only they cost multiplications (a zero contributes nothing, even
+  against an infinity). Each takes part as a row: of the image in the weight gradient, of the
+  weight in the input gradient.
+- backward weight with few input channels: such rows would be too short, so the gradient is spread
+  over a plane of zeros as wide as the image, which makes every element one long dot product.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numba import prange
+
+from cnn_numba.ops._jit import parallel_jit, serial_jit
+from cnn_numba.ops._simd import WIDTH, load, multiply_add, store
+from cnn_numba.ops._tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
+from cnn_numba.shapes import check_array, conv2d_window, output_array
+
+ROW = 6 * WIDTH  # floats that the backward passes multiply at once, in six vector registers
+
+
+class Conv2dScratch(NamedTuple):
+    """Working space of one convolution; each array with a leading axis T has one part per thread."""
+
+    image: np.ndarray  # (T, plane): one image, padded, channels-last
+    tile: np.ndarray  # (T, pixels * channels): its output, in blocks of TILE_COLUMNS channels
+    gradient: np.ndarray  # (T, plane): its gradient, padded, channels-last
+    values: np.ndarray  # (T, positions): the non-zero entries of one channel of grad_output ...
+    offsets: np.ndarray  # (T, positions): ... and where their windows begin in `image`
+    columns: np.ndarray  # bias and weight as panels: a row of output channels per (K_h, K_w, C_in)
+    rows: np.ndarray  # weight, one row per (C_out, K_h): its K_w * C_in values and zeros up to ROW
+    partial: np.ndarray  # (T, as rows): the weight gradient of one thread's images
+    planes: np.ndarray  # (T, C_in + 1, size): the padded channels of one image; one of its gradient
+
+
+def _scratch_shapes(input_shape, weight_shape, window):
+    channels, height, width = input_shape[1:]
+    out_channels, _, kernel_h, kernel_w = weight_shape
+    threads = numba.get_num_threads()
+    # Vector loads and stores of a row's last part may run past the image by less than a ROW.
+    size = (height + 2 * window.padding_h) * (width + 2 * window.padding_w)
+    plane = round_up(size * channels + ROW, 16)
+    padded_channels = round_up(out_channels, TILE_COLUMNS)
+    positions = window.out_h * window.out_w
+    rows = out_channels * kernel_h * round_up(kernel_w * channels, ROW)
+    return Conv2dScratch(
+        image=(threads, plane),
+        tile=(threads, round_up(positions, TILE_ROWS) * padded_channels),
+        gradient=(threads, plane),
+        values=(threads, positions),
+        offsets=(threads, positions),
+        columns=((kernel_h * kernel_w * channels + 1) * padded_channels,),
+        rows=(rows,),
+        partial=(threads, rows),
+        planes=(threads, channels + 1, size),
+    )
+
+
+def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
+    """Allocate the working space that the convolutions of one layer can share.
+
+    Parameters
+    ----------
+    input_shape : tuple (N, C_in, H, W)
+        The batch size N does not matter.
+    weight_shape : tuple (C_out, C_in, K_h, K_w)
+    stride, padding : int or pair of ints
+
+    Returns
+    -------
+    Conv2dScratch
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the shapes do not belong together.
+
+    Examples
+    --------
+    >>> scratch = conv2d_scratch((64, 1, 28, 28), (32, 1, 3, 3))
+    >>> scratch.image.dtype
+    dtype('float32')
+    """
+    window = conv2d_window(input_shape, weight_shape, stride, padding)
+    shapes = _scratch_shapes(input_shape, weight_shape, window)
+    arrays = {name: aligned_zeros(shape) for name, shape in shapes._asdict().items()}
+    arrays["offsets"] = np.zeros(shapes.offsets, np.int64)
+    return Conv2dScratch(**arrays)
+
+
+def _checked_scratch(scratch, input_shape, weight_shape, stride, padding, window):
+    if scratch is None:
+        return conv2d_scratch(input_shape, weight_shape, stride, padding)
+    shapes = _scratch_shapes(input_shape, weight_shape, window)
+    for name, array, shape in zip(shapes._fields, scratch, shapes, strict=True):
+        # A thread count lowered since then leaves some parts unused, which does no harm.
+        if array.shape[-1] != shape[-1] or array.shape[0] < shape[0]:
+            raise ValueError(
+                f"conv2d: scratch.{name} has shape {array.shape}, but input {tuple(input_shape)} and "
+                f"weight {tuple(weight_shape)} need {shape}: make it with conv2d_scratch for these shapes"
+            )
+    return scratch
+
+
+# ---------------------------------------------------------------------------------------- repacking
+
+
+@serial_jit
+def _pack_image(x, n, window, image):
+    """Copy image n into the middle of `image`, channels-last; its border of zeros stays as it is."""
+    _, channels, height, width = x.shape
+    pitch = (width + 2 * window.padding_w) * channels
+    for c in range(channels):
+        for h in range(height):
+            start = (h + window.padding_h) * pitch + window.padding_w * channels + c
+            for w in range(width):
+                image[start + w * channels] = x[n, c, h, w]
+
+
+@serial_jit
+def _unpack_image(image, n, window, x):
+    """Copy the middle of the channels-last `image` into image n."""
+    _, channels, height, width = x.shape
+    pitch = (width + 2 * window.padding_w) * channels
+    for c in range(channels):
+        for h in range(height):
+            start = (h + window.padding_h) * pitch + window.padding_w * channels + c
+            for w in range(width):
+                x[n, c, h, w] = image[start + w * channels]
+
+
+@serial_jit
+def _pack_columns(weight, bias, columns):
+    """Lay bias and weight out as the tiles read them: a panel for each TILE_COLUMNS channels."""
+    out_channels, channels, kernel_h, kernel_w = weight.shape
+    taps = kernel_h * kernel_w
+    columns[:] = 0
+    for oc in range(out_channels):
+        start = (oc // TILE_COLUMNS) * (taps * channels + 1) * TILE_COLUMNS + oc % TILE_COLUMNS
+        columns[start] = bias[oc]
+        for ic in range(channels):
+            for tap in range(taps):
+                row = 1 + tap * channels + ic
+                columns[start + row * TILE_COLUMNS] = weight[oc, ic, tap // kernel_w, tap % kernel_w]
+
+
+@serial_jit
+def _pack_rows(weight, rows):
+    """Lay the weight out as the backward passes read it: K_w * C_in values for each (C_out, K_h)."""
+    out_channels, channels, kernel_h, kernel_w = weight.shape
+    pitch = rows.size // (out_channels * kernel_h)
+    for oc in range(out_channels):
+        for kh in range(kernel_h):
+            start = (oc * kernel_h + kh) * pitch
+            for kw in range(kernel_w):
+                for ic in range(channels):
+                    rows[start + kw * channels + ic] = weight[oc, ic, kh, kw]
+
+
+@serial_jit
+def _unpack_rows(partial, grad_weight):
+    """Add up the threads' weight gradients, always in the same order, and return to OIHW."""
+    out_channels, channels, kernel_h, kernel_w = grad_weight.shape
+    threads = partial.shape[0]
+    pitch = partial.shape[1] // (out_channels * kernel_h)
+    for oc in range(out_channels):
+        for kh in range(kernel_h):
+            start = (oc * kernel_h + kh) * pitch
+            for kw in range(kernel_w):
+                for ic in range(channels):
+                    total = np.float32(0)
+                    for t in range(threads):
+                        total += partial[t, start + kw * channels + ic]
+                    grad_weight[oc, ic, kh, kw] = total
+
+
+@serial_jit
+def _list_nonzeros(grad_output, n, oc, window, pitch, channels, values, offsets):
+    """List the non-zero entries of one channel and where their windows begin; return their number."""
+    count = 0
+    for oh in range(window.out_h):
+        for ow in range(window.out_w):
+            value = grad_output[n, oc, oh, ow]
+            # Written always, kept only if the count moves on: no branch to mispredict.
+            values[count] = value
+            offsets[count] = oh * window.stride_h * pitch + ow * window.stride_w * channels
+            count += value != 0
+    return count
+
+
+# ------------------------------------------------------------------------------------------ forward
+
+
+@serial_jit
+def _window_start(position, window, pitch, channels):
+    """Where in the packed image the window of an output pixel begins."""
+    # Past the last pixel the last one is computed again, so the tile below needs no special case.
+    position = min(position, window.out_h * window.out_w - 1)
+    oh, ow = position // window.out_w, position % window.out_w
+    return oh * window.stride_h * pitch + ow * window.stride_w * channels
+
+
+@serial_jit
+def _forward_image(image, channels, width, window, columns, tile, block_size):
+    """Convolve one packed image, tile by tile."""
+    row = window.kernel_w * channels
+    pitch = (width + 2 * window.padding_w) * channels
+    weight_size = (window.kernel_h * row + 1) * TILE_COLUMNS
+    for position in range(0, window.out_h * window.out_w, TILE_ROWS):
+        s0 = _window_start(position, window, pitch, channels)
+        s1 = _window_start(position + 1, window, pitch, channels)
+        s2 = _window_start(position + 2, window, pitch, channels)
+        s3 = _window_start(position + 3, window, pitch, channels)
+        s4 = _window_start(position + 4, window, pitch, channels)
+        s5 = _window_start(position + 5, window, pitch, channels)
+        for block in range(tile.size // block_size):
+            c, t = block * weight_size, block * block_size + position * TILE_COLUMNS
+            multiply_tile(image, s0, s1, s2, s3, s4, s5, window.kernel_h, pitch, row, 1, columns, c, tile, t)
+
+
+@serial_jit
+def _unpack_tile(tile, n, block_size, out):
+    """Copy the channels-last result of one image into ``out[n]``."""
+    _, out_channels, out_h, out_w = out.shape
+    for oc in range(out_channels):
+        start = (oc // TILE_COLUMNS) * block_size + oc % TILE_COLUMNS
+        for oh in range(out_h):
+            for ow in range(out_w):
+                out[n, oc, oh, ow] = tile[start + (oh * out_w + ow) * TILE_COLUMNS]
+
+
+@parallel_jit
+def _forward(x, window, scratch, out):
+    batch, channels, _, width = x.shape
+    threads = scratch.image.shape[0]
+    block_size = (window.out_h * window.out_w + TILE_ROWS - 1) // TILE_ROWS * TILE_ROWS * TILE_COLUMNS
+    for thread in prange(threads):
+        image, tile = scratch.image[thread], scratch.tile[thread]
+        for n in range(thread * batch // threads, (thread + 1) * batch // threads):
+            _pack_image(x, n, window, image)
+            _forward_image(image, channels, width, window, scratch.columns, tile, block_size)
+            _unpack_tile(tile, n, block_size, out)
+
+
+def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None):
+    """Convolve a batch of images; see `reference.conv2d_forward` for the formula.
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, C_in, H, W), float32
+    weight : ndarray, shape (C_out, C_in, K_h, K_w), float32
+    bias : ndarray, shape (C_out,), float32, optional
+    stride, padding : int or pair of ints
+    out : ndarray, shape (N, C_out, H_out, W_out), float32, optional
+        Written and returned; allocated if None.
+    scratch : Conv2dScratch, optional
+        Working space from `conv2d_scratch`; allocated if None.
+
+    Returns
+    -------
+    ndarray, shape (N, C_out, H_out, W_out), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong dtype, shape or layout.
+
+    Examples
+    --------
+    >>> x = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
+    >>> conv2d_forward(x, np.ones((1, 1, 2, 2), np.float32))[0, 0].tolist()
+    [[8.0, 12.0], [20.0, 24.0]]
+    """
+    check_array("x", x, (None,) * 4)
+    check_array("weight", weight, (None,) * 4)
+    window = conv2d_window(x.shape, weight.shape, stride, padding)
+    if bias is None:
+        bias = np.zeros(weight.shape[0], np.float32)
+    check_array("bias", bias, weight.shape[:1])
+    out = output_array("out", out, (x.shape[0], weight.shape[0], window.out_h, window.out_w))
+    scratch = _checked_scratch(scratch, x.shape, weight.shape, stride, padding, window)
+    _pack_columns(weight, bias, scratch.columns)
+    _forward(x, window, scratch, out)
+    return out
+
+
+# ----------------------------------------------------------------------------------- backward input
+
+
+@serial_jit
+def _spread_row(values, offsets, count, rows, r, gradient, start):
+    """Add ``values[i] * rows[r : r + ROW]`` at each ``gradient[offsets[i] + start]``."""
+    w0, w1, w2 = load(rows, r), load(rows, r + WIDTH), load(rows, r + 2 * WIDTH)
+    w3, w4, w5 = load(rows, r + 3 * WIDTH), load(rows, r + 4 * WIDTH), load(rows, r + 5 * WIDTH)
+    for i in range(count):
+        value, g = values[i], offsets[i] + start
+        store(gradient, g, multiply_add(value, w0, load(gradient, g)))
+        store(gradient, g + WIDTH, multiply_add(value, w1, load(gradient, g + WIDTH)))
+        store(gradient, g + 2 * WIDTH, multiply_add(value, w2, load(gradient, g + 2 * WIDTH)))
+        store(gradient, g + 3 * WIDTH, multiply_add(value, w3, load(gradient, g + 3 * WIDTH)))
+        store(gradient, g + 4 * WIDTH, multiply_add(value, w4, load(gradient, g + 4 * WIDTH)))
+        store(gradient, g + 5 * WIDTH, multiply_add(value, w5, load(gradient, g + 5 * WIDTH)))
+
+
+@parallel_jit
+def _backward_input(grad_output, window, scratch, grad_input):
+    batch, channels, _, width = grad_input.shape
+    out_channels = grad_output.shape[1]
+    threads = scratch.gradient.shape[0]
+    pitch = (width + 2 * window.padding_w) * channels
+    row_pitch = scratch.rows.size // (out_channels * window.kernel_h)
+    for thread in prange(threads):
+        gradient = scratch.gradient[thread]
+        values, offsets = scratch.values[thread], scratch.offsets[thread]
+        for n in range(thread * batch // threads, (thread + 1) * batch // threads):
+            gradient[:] = 0
+            for oc in range(out_channels):
+                count = _list_nonzeros(grad_output, n, oc, window, pitch, channels, values, offsets)
+                for kh in range(window.kernel_h):
+                    for j in range(0, row_pitch, ROW):
+                        r = (oc * window.kernel_h + kh) * row_pitch + j
+                        _spread_row(values, offsets, count, scratch.rows, r, gradient, kh * pitch + j)
+            _unpack_image(gradient, n, window, grad_input)
+
+
+def conv2d_backward_input(
+    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
+):
+    """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`.
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, C_out, H_out, W_out), float32
+    weight : ndarray, shape (C_out, C_in, K_h, K_w), float32
+    input_shape : tuple (N, C_in, H, W)
+    stride, padding : int or pair of ints
+    grad_input : ndarray, shape (N, C_in, H, W), float32, optional
+    scratch : Conv2dScratch, optional
+
+    Returns
+    -------
+    ndarray, shape (N, C_in, H, W), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong dtype, shape or layout.
+
+    Examples
+    --------
+    >>> weight = np.array([[[[1, 2], [3, 4]]]], np.float32)
+    >>> conv2d_backward_input(np.ones((1, 1, 1, 2), np.float32), weight, (1, 1, 2, 3))[0, 0].tolist()
+    [[1.0, 3.0, 2.0], [3.0, 7.0, 4.0]]
+    """
+    check_array("weight", weight, (None,) * 4)
+    window = conv2d_window(input_shape, weight.shape, stride, padding)
+    check_array("grad_output", grad_output, (input_shape[0], weight.shape[0], window.out_h, window.out_w))
+    grad_input = output_array("grad_input", grad_input, tuple(input_shape))
+    scratch = _checked_scratch(scratch, input_shape, weight.shape, stride, padding, window)
+    _pack_rows(weight, scratch.rows)
+    _backward_input(grad_output, window, scratch, grad_input)
+    return grad_input
+
+
+# ---------------------------------------------------------------------------------- backward weight
+
+
+@serial_jit
+def _gather_row(values, offsets, count, image, start, partial, p):
+    """Add the sum of ``values[i] * image[offsets[i] + start : ... + ROW]`` to ``partial[p : p + ROW]``."""
+    s0, s1, s2 = load(partial, p), load(partial, p + WIDTH), load(partial, p + 2 * WIDTH)
+    s3, s4, s5 = load(partial, p + 3 * WIDTH), load(partial, p + 4 * WIDTH), load(partial, p + 5 * WIDTH)
+    for i in range(count):
+        value, x = values[i], offsets[i] + start
+        s0 = multiply_add(value, load(image, x), s0)
+        s1 = multiply_add(value, load(image, x + WIDTH), s1)
+        s2 = multiply_add(value, load(image, x + 2 * WIDTH), s2)
+        s3 = multiply_add(value, load(image, x + 3 * WIDTH), s3)
+        s4 = multiply_add(value, load(image, x + 4 * WIDTH), s4)
+        s5 = multiply_add(value, load(image, x + 5 * WIDTH), s5)
+    store(partial, p, s0)
+    store(partial, p + WIDTH, s1)
+    store(partial, p + 2 * WIDTH, s2)
+    store(partial, p + 3 * WIDTH, s3)
+    store(partial, p + 4 * WIDTH, s4)
+    store(partial, p + 5 * WIDTH, s5)
+
+
+@parallel_jit
+def _backward_weight_rows(grad_output, x, window, scratch):
+    batch, channels, _, width = x.shape
+    out_channels = grad_output.shape[1]
+    threads = scratch.image.shape[0]
+    pitch = (width + 2 * window.padding_w) * channels
+    row_pitch = scratch.rows.size // (out_channels * window.kernel_h)
+    for thread in prange(threads):
+        image, partial = scratch.image[thread], scratch.partial[thread]
+        values, offsets = scratch.values[thread], scratch.offsets[thread]
+        partial[:] = 0
+        for n in range(thread * batch // threads, (thread + 1) * batch // threads):
+            _pack_image(x, n, window, image)
+            for oc in range(out_channels):
+                count = _list_nonzeros(grad_output, n, oc, window, pitch, channels, values, offsets)
+                for kh in range(window.kernel_h):
+                    for j in range(0, row_pitch, ROW):
+                        p = (oc * window.kernel_h + kh) * row_pitch + j
+                        _gather_row(values, offsets, count, image, kh * pitch + j, partial, p)
+
+
+@serial_jit
+def _pack_planes(x, n, window, planes):
+    """Copy the channels of image n into the middle of `planes`; their borders of zeros stay as they are."""
+    _, channels, height, width = x.shape
+    pitch = width + 2 * window.padding_w
+    for c in range(channels):
+        for h in range(height):
+            for w in range(width):
+                planes[c, (h + window.padding_h) * pitch + window.padding_w + w] = x[n, c, h, w]
+
+
+@serial_jit
+def _dot(a, b):
+    total = np.float32(0)
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@parallel_jit
+def _backward_weight_planes(grad_output, x, window, scratch):
+    batch, channels, _, width = x.shape
+    out_channels = grad_output.shape[1]
+    threads = scratch.planes.shape[0]
+    pitch = width + 2 * window.padding_w
+    length = (window.out_h - 1) * window.stride_h * pitch + (window.out_w - 1) * window.stride_w + 1
+    row_pitch = scratch.rows.size // (out_channels * window.kernel_h)
+    for thread in prange(threads):
+        planes, partial = scratch.planes[thread], scratch.partial[thread]
+        spread = planes[channels]
+        partial[:] = 0
+        for n in range(thread * batch // threads, (thread + 1) * batch // threads):
+            _pack_planes(x, n, window, planes)
+            for oc in range(out_channels):
+                for oh in range(window.out_h):
+                    for ow in range(window.out_w):
+                        position = oh * window.stride_h * pitch + ow * window.stride_w
+                        spread[position] = grad_output[n, oc, oh, ow]
+                for kh in range(window.kernel_h):
+                    for kw in range(window.kernel_w):
+                        p = (oc * window.kernel_h + kh) * row_pitch + kw * channels
+                        for ic in range(channels):
+                            start = kh * pitch + kw
+                            partial[p + ic] += _dot(spread[:length], planes[ic, start : start + length])
+
+
+def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None):
+    """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`.
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, C_out, H_out, W_out), float32
+    x : ndarray, shape (N, C_in, H, W), float32
+    weight_shape : tuple (C_out, C_in, K_h, K_w)
+    stride, padding : int or pair of ints
+    grad_weight : ndarray, shape (C_out, C_in, K_h, K_w), float32, optional
+    scratch : Conv2dScratch, optional
+
+    Returns
+    -------
+    ndarray, shape (C_out, C_in, K_h, K_w), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong dtype, shape or layout.
+
+    Examples
+    --------
+    >>> x = np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3)
+    >>> conv2d_backward_weight(np.ones((1, 1, 1, 2), np.float32), x, (1, 1, 2, 2))[0, 0].tolist()
+    [[1.0, 3.0], [7.0, 9.0]]
+    """
+    check_array("x", x, (None,) * 4)
+    window = conv2d_window(x.shape, weight_shape, stride, padding)
+    check_array("grad_output", grad_output, (x.shape[0], weight_shape[0], window.out_h, window.out_w))
+    grad_weight = output_array("grad_weight", grad_weight, tuple(weight_shape))
+    scratch = _checked_scratch(scratch, x.shape, weight_shape, stride, padding, window)
+    # Below half a ROW, most of each vector would be spent on padding.
+    rows_are_short = x.shape[1] * window.kernel_w < ROW // 2
+    backward = _backward_weight_planes if rows_are_short else _backward_weight_rows
+    backward(grad_output, x, window, scratch)
+    _unpack_rows(scratch.partial, grad_weight)
+    return grad_weight
+
+
+# ------------------------------------------------------------------------------------ backward bias
+
+
+@parallel_jit
+def _backward_bias(grad_output, grad_bias):
+    batch, out_channels, out_h, out_w = grad_output.shape
+    for oc in prange(out_channels):
+        total = np.float32(0)
+        for n in range(batch):
+            for oh in range(out_h):
+                for ow in range(out_w):
+                    total += grad_output[n, oc, oh, ow]
+        grad_bias[oc] = total
+
+
+def conv2d_backward_bias(grad_output, grad_bias=None):
+    """Gradient of `conv2d_forward` with respect to `bias`: the sum over batch and image.
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, C_out, H_out, W_out), float32
+    grad_bias : ndarray, shape (C_out,), float32, optional
+
+    Returns
+    -------
+    ndarray, shape (C_out,), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong dtype, shape or layout.
+
+    Examples
+    --------
+    >>> conv2d_backward_bias(np.ones((2, 3, 4, 5), np.float32)).tolist()
+    [40.0, 40.0, 40.0]
+    """
+    check_array("grad_output", grad_output, (None,) * 4)
+    grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:2])
+    _backward_bias(grad_output, grad_bias)
+    return grad_bias

@@ -1,0 +1,1 @@
+"""Dense (linear) layers: the same functions in every room."""

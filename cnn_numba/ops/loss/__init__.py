@@ -1,0 +1,1 @@
+"""Losses: the same functions in every room."""

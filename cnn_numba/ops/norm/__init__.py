@@ -1,0 +1,1 @@
+"""Normalisation: the same functions in every room."""

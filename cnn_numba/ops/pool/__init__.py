@@ -1,0 +1,1 @@
+"""Pooling: the same functions in every room."""

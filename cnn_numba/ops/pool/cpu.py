@@ -1,0 +1,247 @@
+"""Pooling on the CPU: one image plane after the other, planes shared out among the threads."""
+
+import numpy as np
+from numba import prange
+
+from cnn_numba.ops._jit import parallel_jit, serial_jit
+from cnn_numba.shapes import check_array, output_array, pool2d_window
+
+
+@serial_jit
+def _beats(value, best):
+    """Whether `value` is the new maximum; a NaN always is, so that it shows in the result."""
+    return (value > best) or (value != value)
+
+
+@parallel_jit
+def _max_pool2d_by_two(x, out, argmax):
+    """2x2 windows side by side, the usual case: no bounds to compute and no branch to mispredict."""
+    _, channels, _, width = x.shape
+    for plane in prange(x.shape[0] * channels):
+        n, c = plane // channels, plane % channels
+        for oh in range(out.shape[2]):
+            for ow in range(out.shape[3]):
+                h, w = 2 * oh, 2 * ow
+                best, where = x[n, c, h, w], h * width + w
+                value = x[n, c, h, w + 1]
+                better = _beats(value, best)
+                best, where = value if better else best, h * width + w + 1 if better else where
+                value = x[n, c, h + 1, w]
+                better = _beats(value, best)
+                best, where = value if better else best, (h + 1) * width + w if better else where
+                value = x[n, c, h + 1, w + 1]
+                better = _beats(value, best)
+                best, where = value if better else best, (h + 1) * width + w + 1 if better else where
+                out[n, c, oh, ow], argmax[n, c, oh, ow] = best, where
+
+
+@parallel_jit
+def _max_pool2d(x, window, out, argmax):
+    _, channels, height, width = x.shape
+    for plane in prange(x.shape[0] * channels):
+        n, c = plane // channels, plane % channels
+        for oh in range(window.out_h):
+            top = oh * window.stride_h - window.padding_h
+            for ow in range(window.out_w):
+                left = ow * window.stride_w - window.padding_w
+                # An all -inf window still needs a valid position: its first.
+                best, where = np.float32(-np.inf), max(top, 0) * width + max(left, 0)
+                for h in range(max(top, 0), min(top + window.kernel_h, height)):
+                    for w in range(max(left, 0), min(left + window.kernel_w, width)):
+                        if _beats(x[n, c, h, w], best):
+                            best, where = x[n, c, h, w], h * width + w
+                out[n, c, oh, ow], argmax[n, c, oh, ow] = best, where
+
+
+def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
+    """Largest value under each window; see `reference.max_pool2d_forward`.
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, C, H, W), float32
+    kernel_size : int or pair of ints
+    stride : int or pair of ints, optional
+        `kernel_size` if None.
+    padding : int or pair of ints
+        Counts as minus infinity.
+    out : ndarray, shape (N, C, H_out, W_out), float32, optional
+    argmax : ndarray, shape (N, C, H_out, W_out), int32, optional
+
+    Returns
+    -------
+    out : ndarray, shape (N, C, H_out, W_out), float32
+    argmax : ndarray, shape (N, C, H_out, W_out), int32
+        Where in its H x W plane each maximum stands, as ``h * W + w``; the first one of equals.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, dtype, shape or layout.
+
+    Examples
+    --------
+    >>> x = np.array([[[[1, 5, 2], [4, 3, 9]]]], np.float32)
+    >>> out, argmax = max_pool2d_forward(x, 2, stride=1)
+    >>> out.tolist(), argmax.tolist()
+    ([[[[5.0, 9.0]]]], [[[[1, 5]]]])
+    """
+    check_array("x", x, (None,) * 4)
+    window = pool2d_window(x.shape, kernel_size, stride, padding)
+    shape = (*x.shape[:2], window.out_h, window.out_w)
+    out = output_array("out", out, shape)
+    argmax = output_array("argmax", argmax, shape, np.int32)
+    if window[:6] == (2, 2, 2, 2, 0, 0):
+        _max_pool2d_by_two(x, out, argmax)
+    else:
+        _max_pool2d(x, window, out, argmax)
+    return out, argmax
+
+
+@parallel_jit
+def _max_pool2d_backward(grad_output, argmax, grad_input):
+    for plane in prange(grad_output.shape[0]):
+        grad_input[plane] = 0
+        for i in range(grad_output.shape[1]):
+            grad_input[plane, argmax[plane, i]] += grad_output[plane, i]
+
+
+def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
+    """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`.
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, C, H_out, W_out), float32
+    argmax : ndarray, shape (N, C, H_out, W_out), int32
+        As `max_pool2d_forward` returned it.
+    input_shape : tuple (N, C, H, W)
+    grad_input : ndarray, shape (N, C, H, W), float32, optional
+
+    Returns
+    -------
+    ndarray, shape (N, C, H, W), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong dtype, shape or layout, or `argmax` points outside the plane.
+
+    Examples
+    --------
+    >>> argmax = np.array([[[[1, 5]]]], np.int32)
+    >>> max_pool2d_backward(np.ones((1, 1, 1, 2), np.float32), argmax, (1, 1, 2, 3)).tolist()
+    [[[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]]
+    """
+    batch, channels, height, width = input_shape
+    check_array("grad_output", grad_output, (batch, channels, None, None))
+    check_array("argmax", argmax, grad_output.shape, np.int32)
+    if argmax.size and not (argmax.min() >= 0 and argmax.max() < height * width):
+        raise ValueError(
+            f"argmax must lie in 0..{height * width - 1}, got {argmax.min()}..{argmax.max()} "
+            f"for input_shape {tuple(input_shape)}"
+        )
+    grad_input = output_array("grad_input", grad_input, tuple(input_shape))
+    planes = batch * channels
+    _max_pool2d_backward(
+        grad_output.reshape(planes, -1), argmax.reshape(planes, -1), grad_input.reshape(planes, -1)
+    )
+    return grad_input
+
+
+@parallel_jit
+def _avg_pool2d(x, window, out):
+    _, channels, height, width = x.shape
+    share = np.float32(1 / (window.kernel_h * window.kernel_w))
+    for plane in prange(x.shape[0] * channels):
+        n, c = plane // channels, plane % channels
+        for oh in range(window.out_h):
+            top = oh * window.stride_h - window.padding_h
+            for ow in range(window.out_w):
+                left = ow * window.stride_w - window.padding_w
+                total = np.float32(0)
+                for h in range(max(top, 0), min(top + window.kernel_h, height)):
+                    for w in range(max(left, 0), min(left + window.kernel_w, width)):
+                        total += x[n, c, h, w]
+                out[n, c, oh, ow] = total * share
+
+
+def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
+    """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`.
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, C, H, W), float32
+    kernel_size : int or pair of ints
+    stride : int or pair of ints, optional
+        `kernel_size` if None.
+    padding : int or pair of ints
+    out : ndarray, shape (N, C, H_out, W_out), float32, optional
+
+    Returns
+    -------
+    ndarray, shape (N, C, H_out, W_out), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, dtype, shape or layout.
+
+    Examples
+    --------
+    >>> avg_pool2d_forward(np.array([[[[1, 2], [3, 6]]]], np.float32), 2).tolist()
+    [[[[3.0]]]]
+    """
+    check_array("x", x, (None,) * 4)
+    window = pool2d_window(x.shape, kernel_size, stride, padding)
+    out = output_array("out", out, (*x.shape[:2], window.out_h, window.out_w))
+    _avg_pool2d(x, window, out)
+    return out
+
+
+@parallel_jit
+def _avg_pool2d_backward(grad_output, window, grad_input):
+    _, channels, height, width = grad_input.shape
+    share = np.float32(1 / (window.kernel_h * window.kernel_w))
+    for plane in prange(grad_input.shape[0] * channels):
+        n, c = plane // channels, plane % channels
+        grad_input[n, c] = 0
+        for oh in range(window.out_h):
+            top = oh * window.stride_h - window.padding_h
+            for ow in range(window.out_w):
+                left = ow * window.stride_w - window.padding_w
+                value = grad_output[n, c, oh, ow] * share
+                for h in range(max(top, 0), min(top + window.kernel_h, height)):
+                    for w in range(max(left, 0), min(left + window.kernel_w, width)):
+                        grad_input[n, c, h, w] += value
+
+
+def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
+    """Share each gradient out over its window; see `reference.avg_pool2d_backward`.
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, C, H_out, W_out), float32
+    input_shape : tuple (N, C, H, W)
+    kernel_size : int or pair of ints
+    stride : int or pair of ints, optional
+    padding : int or pair of ints
+    grad_input : ndarray, shape (N, C, H, W), float32, optional
+
+    Returns
+    -------
+    ndarray, shape (N, C, H, W), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, dtype, shape or layout.
+
+    Examples
+    --------
+    >>> avg_pool2d_backward(np.ones((1, 1, 1, 1), np.float32), (1, 1, 2, 2), 2).tolist()
+    [[[[0.25, 0.25], [0.25, 0.25]]]]
+    """
+    window = pool2d_window(input_shape, kernel_size, stride, padding)
+    check_array("grad_output", grad_output, (*input_shape[:2], window.out_h, window.out_w))
+    grad_input = output_array("grad_input", grad_input, tuple(input_shape))
+    _avg_pool2d_backward(grad_output, window, grad_input)
+    return grad_input

@@ -1,0 +1,1 @@
+"""Parameter updates: the same functions in every room."""
