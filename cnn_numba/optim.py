@@ -1,0 +1,174 @@
+"""Optimisers and learning-rate schedules.
+
+An optimiser updates a model's whole parameter arena in one call.
+"""
+
+import importlib
+import math
+
+import numpy as np
+
+
+class Optimizer:
+    """What both optimisers share: the model's arenas, and named arrays of state for checkpoints.
+
+    Attributes
+    ----------
+    state : dict of str to ndarray
+        What the next step depends on, beside parameters and gradients.
+    """
+
+    def __init__(self, model, lr):
+        if not lr > 0 or not math.isfinite(lr):
+            raise ValueError(f"lr must be a positive number, got {lr!r}")
+        self.lr = lr
+        self.parameters, self.gradients = model.parameters, model.gradients
+        self.ops = importlib.import_module(f"cnn_numba.ops.update.{model.device}")
+        self.state = {}
+
+    def load_state(self, state):
+        """Copy saved arrays into `state`.
+
+        Raises
+        ------
+        ValueError
+            If the names or shapes are not this optimiser's.
+        """
+        if {name: array.shape for name, array in state.items()} != {
+            name: array.shape for name, array in self.state.items()
+        }:
+            raise ValueError(
+                f"the saved state {sorted(state)} is not of {type(self).__name__}, "
+                f"which keeps {sorted(self.state)}, or of another model"
+            )
+        for name, array in state.items():
+            self.state[name][...] = array
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent with momentum and weight decay, as in PyTorch.
+
+    Parameters
+    ----------
+    model : Sequential
+    lr : float
+    momentum, weight_decay : float
+    nesterov : bool
+    """
+
+    def __init__(self, model, lr=0.01, momentum=0.0, weight_decay=0.0, nesterov=False):
+        super().__init__(model, lr)
+        self.settings = {"momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
+        self.state = {"velocity": np.zeros_like(self.parameters)}
+
+    def step(self, lr=None):
+        """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
+        lr = self.lr if lr is None else lr
+        self.ops.sgd_update(self.parameters, self.gradients, self.state["velocity"], lr, **self.settings)
+
+
+class Adam(Optimizer):
+    """Adam, as in PyTorch; weight decay is added to the gradient.
+
+    Parameters
+    ----------
+    model : Sequential
+    lr : float
+    betas : tuple of two floats
+    eps, weight_decay : float
+    """
+
+    def __init__(self, model, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+        super().__init__(model, lr)
+        self.settings = {"beta1": betas[0], "beta2": betas[1], "eps": eps, "weight_decay": weight_decay}
+        self.state = {
+            "exp_avg": np.zeros_like(self.parameters),
+            "exp_avg_sq": np.zeros_like(self.parameters),
+            "step": np.zeros((), np.int64),
+        }
+
+    def step(self, lr=None):
+        """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
+        lr = self.lr if lr is None else lr
+        self.state["step"] += 1
+        moments = self.state["exp_avg"], self.state["exp_avg_sq"]
+        step = int(self.state["step"])
+        self.ops.adam_update(self.parameters, self.gradients, *moments, step, lr, **self.settings)
+
+
+def constant(peak, step, total_steps):
+    """Return the learning rate `peak` for every step.
+
+    Parameters
+    ----------
+    peak : float
+    step, total_steps : int
+        Of the whole training; `step` counts from 0.
+
+    Returns
+    -------
+    float
+    """
+    return peak
+
+
+def cosine(peak, step, total_steps):
+    """Return a learning rate that falls from `peak` to 0 along half a cosine.
+
+    Loshchilov and Hutter, "SGDR" (2017), equation 5 without restarts.
+
+    Parameters
+    ----------
+    peak : float
+    step, total_steps : int
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> [round(cosine(1.0, step, 5), 3) for step in range(5)]
+    [1.0, 0.854, 0.5, 0.146, 0.0]
+    """
+    return _anneal(peak, 0.0, step / max(total_steps - 1, 1))
+
+
+def one_cycle(peak, step, total_steps, warm_up=0.3, start_factor=25.0, end_factor=1e4):
+    """Return a learning rate that climbs to `peak`, then falls almost to 0.
+
+    Smith and Topin, "Super-convergence" (2018), with the cosines and defaults of PyTorch's
+    ``OneCycleLR``: from ``peak / start_factor`` up during the first 30% of the steps, then down to
+    ``peak / start_factor / end_factor``.
+
+    Parameters
+    ----------
+    peak : float
+    step, total_steps : int
+    warm_up : float
+        Share of the steps that climb.
+    start_factor, end_factor : float
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> [round(one_cycle(1.0, step, 11), 3) for step in range(0, 11, 2)]
+    [0.04, 0.96, 0.884, 0.531, 0.157, 0.0]
+    """
+    start = peak / start_factor
+    top = warm_up * total_steps - 1
+    if step <= top:
+        return _anneal(start, peak, step / top)
+    return _anneal(peak, start / end_factor, (step - top) / (total_steps - 1 - top))
+
+
+def _anneal(begin, end, share):
+    """Go from `begin` to `end` along half a cosine."""
+    return end + (begin - end) * (1 + math.cos(math.pi * share)) / 2
+
+
+OPTIMIZERS = {"adam": Adam, "sgd": SGD}
+SCHEDULES = {"constant": constant, "cosine": cosine, "one-cycle": one_cycle}

@@ -1,0 +1,453 @@
+"""Training: fit, evaluate, and the records of a run."""
+
+import csv
+import io
+import json
+import math
+import os
+import signal
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from cnn_numba.checkpoint import load_checkpoint, restore, save_checkpoint
+from cnn_numba.data import batches, gather_batch, gather_labels
+from cnn_numba.layers import CrossEntropyLoss
+from cnn_numba.optim import SCHEDULES
+
+#: The keys of one epoch in a history.
+HISTORY_KEYS = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "seconds")
+
+
+class TrainingDiverged(ArithmeticError):
+    """The loss became NaN or infinite; the message says at which step, and where it began."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was interrupted between two steps, after saving; `history` has the finished epochs."""
+
+    def __init__(self, message, history):
+        super().__init__(message)
+        self.history = history
+
+
+class _Batches:
+    """Gathers batches of a data set into buffers that are allocated once."""
+
+    def __init__(self, images, labels, mean, std, model):
+        self.images, self.labels, self.mean, self.std = images, labels, mean, std
+        self.x = np.empty((model.batch_size, *images.shape[1:]), np.float32)
+        self.y = np.empty(model.batch_size, np.int32)
+        self.dtype = model.parameters.dtype
+
+    def gather(self, indices):
+        n = len(indices)
+        x = gather_batch(self.images, indices, self.mean, self.std, self.x[:n])
+        return x.astype(self.dtype, copy=False), gather_labels(self.labels, indices, self.y[:n])
+
+
+def train_step(model, loss, optimizer, x, labels, lr=None):
+    """Take one step: forward, loss, backward, update.
+
+    Parameters
+    ----------
+    model : Sequential
+    loss : CrossEntropyLoss
+    optimizer : Optimizer
+    x : ndarray, shape (n, C, H, W), float32
+    labels : ndarray, shape (n,), int32
+    lr : float, optional
+        The optimiser's own if None.
+
+    Returns
+    -------
+    losses : ndarray, shape (n,)
+        Of each sample, before the update.
+    logits : ndarray, shape (n, classes)
+
+    Examples
+    --------
+    >>> from cnn_numba.models import mnist_cnn
+    >>> from cnn_numba.optim import SGD
+    >>> net, loss = mnist_cnn(batch_size=2), CrossEntropyLoss(2, 10)
+    >>> x, labels = np.ones((2, 1, 28, 28), np.float32), np.array([3, 3], np.int32)
+    >>> first, second = (float(train_step(net, loss, SGD(net), x, labels)[0].mean()) for _ in range(2))
+    >>> second < first
+    True
+    """
+    logits = model.forward(x, training=True)
+    losses = loss.forward(logits, labels)
+    model.backward(loss.backward())
+    optimizer.step(lr)
+    return losses, logits
+
+
+def evaluate(model, images, labels, mean=0.0, std=1.0):
+    """Measure the mean loss and the accuracy on labelled images.
+
+    Parameters
+    ----------
+    model : Sequential
+    images : ndarray, shape (N, C, H, W), uint8
+    labels : ndarray, shape (N,), int32
+    mean, std : float or tuple of C floats
+        As in `data.gather_batch`.
+
+    Returns
+    -------
+    loss, accuracy : float
+        The accuracy is between 0 and 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If images and labels are not as above, or there are none.
+    """
+    if len(images) == 0 or len(images) != len(labels):
+        raise ValueError(f"need as many labels as images and at least one, got {len(images)}, {len(labels)}")
+    loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
+    source = _Batches(images, labels, mean, std, model)
+    totals = np.zeros(2)
+    for indices in batches(len(images), model.batch_size):
+        x, y = source.gather(indices)
+        logits = model.forward(x)
+        loss.ops.accumulate_metrics(loss.forward(logits, y), logits, y, totals)
+    return float(totals[0] / len(images)), float(totals[1] / len(images))
+
+
+def fit(
+    model,
+    dataset,
+    optimizer,
+    *,
+    epochs=3,
+    schedule="one-cycle",
+    seed=0,
+    out=None,
+    resume=False,
+    progress=True,
+    log=None,
+    on_step=None,
+):
+    """Train a model on a data set, measuring it on the test images after each epoch.
+
+    Parameters
+    ----------
+    model : Sequential
+    dataset : data.Dataset
+    optimizer : Optimizer
+        Its `lr` is the schedule's peak.
+    epochs : int
+    schedule : {"one-cycle", "cosine", "constant"}
+    seed : int
+        Orders the training images.
+    out : path, optional
+        A folder for ``checkpoint.npz``, ``history.json``, ``history.csv`` (after each epoch) and
+        ``curves.png`` (in the end). Nothing is written without it.
+    resume : bool
+        Go on from the checkpoint in `out`, to the very numbers of an uninterrupted run.
+    progress : bool
+        Show a progress bar.
+    log : callable, optional
+        Called with a line of text for each epoch, and before something slow.
+    on_step : callable, optional
+        Called as ``on_step(step, loss)`` after each step, counted from 1 over all epochs.
+
+    Returns
+    -------
+    list of dict
+        For each epoch ``epoch, train_loss, train_accuracy, test_loss, test_accuracy, seconds``. The
+        training figures are means over the epoch, while the model changed; `seconds` is the time
+        its training took, without the test.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, there is nothing to resume from, or the checkpoint belongs to
+        another training.
+    TrainingDiverged
+        If the loss becomes NaN or infinite. The checkpoint stays that of the last good epoch.
+    Interrupted
+        After Ctrl-C, when the step has been finished and, with `out`, saved.
+    """
+    run = _Run(model, dataset, optimizer, epochs, schedule, seed, out, log)
+    if resume:
+        run.load()
+    with _interrupts_noted() as interrupted, _notice_if_slow(run.log) as first_step_done:
+        while run.epoch < epochs:
+            _train_epoch(run, progress, interrupted, first_step_done, on_step)
+            run.finish_epoch()
+    run.plot()
+    return run.history
+
+
+class _Run:
+    """One training: what it consists of, how far it is, and its files."""
+
+    def __init__(self, model, dataset, optimizer, epochs, schedule, seed, out, log):
+        if epochs < 1:
+            raise ValueError(f"epochs must be at least 1, got {epochs}")
+        if schedule not in SCHEDULES:
+            raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {schedule!r}")
+        if tuple(dataset.image_shape) != model.input_shape:
+            raise ValueError(
+                f"{dataset.name} has images of shape {tuple(dataset.image_shape)}, "
+                f"but {model.name} takes {model.input_shape}"
+            )
+        self.model, self.dataset, self.optimizer = model, dataset, optimizer
+        self.log = log or (lambda line: None)
+        self.out = None if out is None else Path(out)
+        self.loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
+        self.steps_per_epoch = math.ceil(len(dataset.train_images) / model.batch_size)
+        self.epochs, self.schedule = epochs, schedule
+        # The initial weights are drawn from the model's seed: the order must not repeat that stream.
+        self.generator = np.random.default_rng([seed, 1])
+        self.epoch, self.step, self.history = 0, 0, []
+        self.totals, self.seconds = np.zeros(2), 0.0
+        self.order_state = self.generator.bit_generator.state
+        self.recipe = {
+            "dataset": dataset.name,
+            "batch_size": model.batch_size,
+            "optimizer": type(optimizer).__name__,
+            **optimizer.settings,
+            "lr": optimizer.lr,
+            "schedule": schedule,
+            "epochs": epochs,
+            "seed": seed,
+        }
+
+    def lr(self):
+        """Return the learning rate of the step that comes next."""
+        step = self.epoch * self.steps_per_epoch + self.step
+        return SCHEDULES[self.schedule](self.optimizer.lr, step, self.epochs * self.steps_per_epoch)
+
+    def begin_epoch(self):
+        """Return the batches of this epoch that are still to come."""
+        self.order_state = self.generator.bit_generator.state
+        count, batch_size = len(self.dataset.train_images), self.model.batch_size
+        return list(batches(count, batch_size, self.generator))[self.step :]
+
+    def finish_epoch(self):
+        """Measure the model on the test images and write the records."""
+        data = self.dataset
+        count = len(data.train_images)
+        test = evaluate(self.model, data.test_images, data.test_labels, data.mean, data.std)
+        values = self.epoch + 1, *(self.totals / count).tolist(), *test, self.seconds
+        self.history.append(dict(zip(HISTORY_KEYS, values, strict=True)))
+        self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
+        self.totals[:] = 0
+        self.order_state = self.generator.bit_generator.state
+        self.save()
+        last = self.history[-1]
+        self.log(
+            f"epoch {self.epoch}/{self.epochs}: train loss {last['train_loss']:.4f}, "
+            f"accuracy {last['train_accuracy']:.2%}; test loss {last['test_loss']:.4f}, "
+            f"accuracy {last['test_accuracy']:.2%}; {last['seconds']:.1f} s"
+        )
+
+    @property
+    def checkpoint_path(self):
+        return self.out / "checkpoint.npz"
+
+    def save(self):
+        """Write checkpoint and history, each all or nothing."""
+        if self.out is None:
+            return
+        progress = {
+            "recipe": self.recipe,
+            "epoch": self.epoch,
+            "step": self.step,
+            "totals": self.totals.tolist(),
+            "seconds": self.seconds,
+            # As it was when the epoch began: resuming draws the same order again and skips what is done.
+            "generator": self.order_state,
+            "history": self.history,
+        }
+        save_checkpoint(self.checkpoint_path, self.model, self.optimizer, progress)
+        write_history(self.history, self.out)
+
+    def load(self):
+        """Go back to where the checkpoint was saved."""
+        if self.out is None or not self.checkpoint_path.exists():
+            where = "no folder was given" if self.out is None else f"there is no {self.checkpoint_path}"
+            raise ValueError(f"nothing to resume from: {where}")
+        checkpoint = load_checkpoint(self.checkpoint_path)
+        self._check_recipe(checkpoint.progress.get("recipe"))
+        restore(checkpoint, self.model)
+        self.optimizer.load_state(checkpoint.optimizer)
+        progress = checkpoint.progress
+        self.epoch, self.step, self.history = progress["epoch"], progress["step"], progress["history"]
+        self.totals[:], self.seconds = progress["totals"], progress["seconds"]
+        self.generator.bit_generator.state = progress["generator"]
+        self.log(f"Resuming {self.checkpoint_path} at epoch {self.epoch + 1}, step {self.step + 1}")
+
+    def _check_recipe(self, saved):
+        """Refuse to resume a training with another recipe: it would not be the same training."""
+        if saved is None:
+            raise ValueError(f"{self.checkpoint_path} holds a model, but no training to resume")
+        # JSON knows no tuples; without a schedule that depends on the end, training may go on longer.
+        free = {"epochs"} if self.schedule == "constant" else set()
+        differing = [
+            f"{key} {saved.get(key)!r}, now {value!r}"
+            for key, value in json.loads(json.dumps(self.recipe)).items()
+            if saved.get(key) != value and key not in free
+        ]
+        if differing:
+            raise ValueError(f"{self.checkpoint_path} was trained with {'; '.join(differing)}")
+
+    def plot(self):
+        """Draw the curves."""
+        if self.out is not None and self.history:
+            plot_history(self.history, self.out / "curves.png")
+
+
+def _train_epoch(run, progress, interrupted, first_step_done, on_step):
+    """Train to the end of the epoch that `run` is in."""
+    data, model = run.dataset, run.model
+    source = _Batches(data.train_images, data.train_labels, data.mean, data.std, model)
+    remaining = run.begin_epoch()
+    begun = time.perf_counter() - run.seconds
+    with tqdm(
+        desc=f"epoch {run.epoch + 1}/{run.epochs}",
+        total=len(data.train_images),
+        initial=run.step * model.batch_size,
+        unit=" images",
+        disable=not progress,
+    ) as bar:
+        for indices in remaining:
+            lr = run.lr()
+            x, labels = source.gather(indices)
+            losses, logits = train_step(model, run.loss, run.optimizer, x, labels, lr)
+            run.loss.ops.accumulate_metrics(losses, logits, labels, run.totals)
+            run.step += 1
+            run.seconds = time.perf_counter() - begun
+            if not math.isfinite(run.totals[0]):
+                raise TrainingDiverged(_where_diverged(run, lr))
+            first_step_done()
+            _show(bar, run, len(indices))
+            if on_step:
+                on_step(run.epoch * run.steps_per_epoch + run.step, float(losses.mean()))
+            if interrupted():
+                _leave(run)
+
+
+def _show(bar, run, count):
+    if bar.update(count):  # True where the bar was redrawn: only then the figures are worth formatting
+        seen = min(run.step * run.model.batch_size, len(run.dataset.train_images))
+        loss, accuracy = run.totals / seen
+        bar.set_postfix_str(f"loss {loss:.4f}, accuracy {accuracy:.2%}", refresh=False)
+
+
+def _leave(run):
+    run.save()
+    run.plot()
+    place = f"epoch {run.epoch + 1}, step {run.step}"
+    kept = "" if run.out is None else f"; saved in {run.out}, resume to go on"
+    raise Interrupted(f"interrupted at {place}{kept}", run.history)
+
+
+def _where_diverged(run, lr):
+    """Say when the loss became NaN or infinite, and in which layer it first shows."""
+    place = f"the loss became NaN or infinite at epoch {run.epoch + 1}, step {run.step}, learning rate {lr:g}"
+    for layer in run.model.layers:
+        if not np.isfinite(layer.output).all():
+            return (
+                f"{place}: it begins in the output of {layer.name}, {layer!r}. Try a smaller learning rate."
+            )
+    return f"{place}: the logits are finite, their loss is not. Try a smaller learning rate."
+
+
+@contextmanager
+def _interrupts_noted():
+    """Turn Ctrl-C into a note that is read between two steps; a second one interrupts at once."""
+    noted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield noted.is_set  # Python delivers signals to the main thread only
+        return
+
+    def note(number, frame):
+        noted.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield noted.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _notice_if_slow(log):
+    """Say that kernels are being compiled if the first step is not done within a second."""
+    timer = threading.Timer(1.0, log, ["Compiling kernels (once) ..."])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield timer.cancel
+    finally:
+        timer.cancel()
+
+
+def write_history(history, folder):
+    """Write ``history.json`` and ``history.csv``.
+
+    Parameters
+    ----------
+    history : list of dict
+        As `fit` returns it.
+    folder : path
+    """
+    table = io.StringIO()
+    writer = csv.DictWriter(table, HISTORY_KEYS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    _write_whole(Path(folder) / "history.json", json.dumps(history, indent=2) + "\n")
+    _write_whole(Path(folder) / "history.csv", table.getvalue())
+
+
+def _write_whole(path, text):
+    """Write a file so that it is the old or the new one at any moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
+        file.write(text)
+    os.replace(file.name, path)
+
+
+def plot_history(history, path=None):
+    """Draw loss and accuracy over the epochs.
+
+    Parameters
+    ----------
+    history : list of dict
+        As `fit` returns it.
+    path : path, optional
+        Where to save the picture.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    # Only here: drawing costs half a second that training does not need.
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    epochs = [entry["epoch"] for entry in history]
+    for axes, quantity in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
+        for part, style in (("train", "o--"), ("test", "o-")):
+            axes.plot(epochs, [entry[f"{part}_{quantity}"] for entry in history], style, label=part)
+        axes.set(xlabel="epoch", ylabel=quantity)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+        if quantity == "accuracy":
+            axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
