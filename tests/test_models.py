@@ -1,0 +1,246 @@
+import numpy as np
+import pytest
+import torch
+from helpers import random_float32
+
+from cnn_numba.gradcheck import gradcheck
+from cnn_numba.layers import (
+    AvgPool2d,
+    BatchNorm2d,
+    Conv2d,
+    CrossEntropyLoss,
+    Flatten,
+    Layer,
+    LayerNorm,
+    Linear,
+    MaxPool2d,
+    ReLU,
+    Sigmoid,
+    Tanh,
+)
+from cnn_numba.models import MODELS, Sequential, cifar_convnet, mnist_cnn
+from cnn_numba.optim import SGD
+from cnn_numba.training import train_step
+
+
+def every_layer(device="cpu", batch_size=3):
+    """A small network with each kind of layer in it, on images of 10 x 9."""
+    layers = [
+        *(Conv2d(2, 3, (3, 2), stride=(1, 2), padding=1), BatchNorm2d(3), Tanh()),
+        *(AvgPool2d(2, stride=1), Conv2d(3, 4, 2), Sigmoid(), MaxPool2d(3, stride=2, padding=1)),
+        *(LayerNorm((4, 4, 2)), ReLU(), Flatten(), Linear(32, 6), LayerNorm(6), ReLU(), Linear(6, 5)),
+    ]
+    return Sequential(layers, (2, 10, 9), batch_size, device, seed=1)
+
+
+def torch_twin(model):
+    """The same network in PyTorch, with the same parameters."""
+    nn = torch.nn
+    twins = {
+        Conv2d: lambda our: nn.Conv2d(
+            our.in_channels, our.out_channels, our.kernel_size, our.stride, our.padding
+        ),
+        MaxPool2d: lambda our: nn.MaxPool2d(our.kernel_size, our.stride, our.padding),
+        AvgPool2d: lambda our: nn.AvgPool2d(our.kernel_size, our.stride, our.padding),
+        Linear: lambda our: nn.Linear(our.in_features, our.out_features),
+        BatchNorm2d: lambda our: nn.BatchNorm2d(our.num_features),
+        LayerNorm: lambda our: nn.LayerNorm(our.normalized_shape),
+        Flatten: lambda our: nn.Flatten(),
+        ReLU: lambda our: nn.ReLU(),
+        Sigmoid: lambda our: nn.Sigmoid(),
+        Tanh: lambda our: nn.Tanh(),
+    }
+    twin = torch.nn.Sequential(*(twins[type(layer)](layer) for layer in model.layers))
+    twin.to(torch.from_numpy(model.parameters).dtype)
+    with torch.no_grad():
+        for layer, module in zip(model.layers, twin, strict=True):
+            for name in layer.parameter_shapes():
+                getattr(module, name).copy_(torch.from_numpy(getattr(layer, name)))
+    return twin
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("samples", [3, 2])
+def test_every_layer_agrees_with_autograd(device, samples, rng):
+    model = every_layer(device)
+    twin = torch_twin(model)
+    x = rng.standard_normal((samples, 2, 10, 9)).astype(model.parameters.dtype)
+    labels = np.array([4, 0, 2], np.int32)[:samples]
+    loss = CrossEntropyLoss(3, 5, device)
+    model.gradients[:] = np.nan
+
+    logits = model.forward(x, training=True)
+    losses = loss.forward(logits, labels)
+    model.backward(loss.backward())
+    expected = twin(torch.from_numpy(x))
+    expected_loss = torch.nn.functional.cross_entropy(expected, torch.from_numpy(labels).long())
+    expected_loss.backward()
+
+    tolerance = dict(rtol=1e-9, atol=1e-12) if device == "reference" else dict(rtol=2e-4, atol=2e-6)
+    np.testing.assert_allclose(logits, expected.detach().numpy(), **tolerance)
+    np.testing.assert_allclose(losses.mean(), expected_loss.item(), **tolerance)
+    gradients = np.concatenate([parameter.grad.numpy().ravel() for parameter in twin.parameters()])
+    np.testing.assert_allclose(model.gradients, gradients, **tolerance)
+    # Evaluation uses the running statistics that training has just moved.
+    twin.eval()
+    np.testing.assert_allclose(model.forward(x), twin(torch.from_numpy(x)).detach().numpy(), **tolerance)
+
+
+def test_every_gradient_of_a_whole_model(rng):
+    model = every_layer("reference")
+    x = rng.standard_normal((3, 2, 10, 9))
+    labels = np.array([4, 0, 2], np.int32)
+    loss = CrossEntropyLoss(3, 5, "reference")
+
+    def mean_loss(parameters):
+        model.parameters[:] = parameters
+        return loss.forward(model.forward(x, training=True), labels).mean()
+
+    parameters = model.parameters.copy()
+    mean_loss(parameters)
+    model.backward(loss.backward())
+    gradient = model.gradients.copy()
+    gradcheck(mean_loss, parameters, gradient, name="parameters", rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_networks_agree_with_autograd_from_the_arena(name, rng):
+    model = MODELS[name](batch_size=5, seed=2)
+    twin = torch_twin(model)
+    x = random_float32(rng, 5, *model.input_shape)
+    labels = np.arange(5, dtype=np.int32)
+    loss = CrossEntropyLoss(5, 10)
+    loss.forward(model.forward(x, training=True), labels)
+    model.backward(loss.backward())
+    torch.nn.functional.cross_entropy(twin(torch.from_numpy(x)), torch.arange(5)).backward()
+    gradients = np.concatenate([parameter.grad.numpy().ravel() for parameter in twin.parameters()])
+    np.testing.assert_allclose(model.gradients, gradients, rtol=1e-3, atol=1e-5)
+    assert np.abs(gradients).max() > 1e-2
+
+
+def test_layers_hold_views_of_the_arenas():
+    model = every_layer()
+    start = 0
+    for layer in model.layers:
+        for name, shape in layer.parameter_shapes().items():
+            size = int(np.prod(shape))
+            for arena, prefix in ((model.parameters, ""), (model.gradients, "grad_")):
+                view = getattr(layer, prefix + name)
+                assert view.shape == shape
+                assert np.shares_memory(view, arena[start : start + size])
+                arena[start] = 123
+                assert view.ravel()[0] == 123
+            start += size
+    assert start == model.parameters.size == model.gradients.size
+    assert model.buffers.size == 6
+    assert np.shares_memory(model.layers[1].running_var, model.buffers)
+
+
+def test_weights_are_he_normal_and_follow_the_seed():
+    first, again, other = cifar_convnet(seed=3), cifar_convnet(seed=3), cifar_convnet(seed=4)
+    np.testing.assert_array_equal(first.parameters, again.parameters)
+    assert (first.parameters != other.parameters).mean() > 0.99
+    weight = first.layers[7].weight
+    assert weight.shape == (512, 4096)
+    np.testing.assert_allclose(weight.std(), np.sqrt(2 / 4096), rtol=1e-2)
+    np.testing.assert_allclose(weight.mean(), 0, atol=1e-4)
+    assert (first.layers[7].bias == 0).all()
+
+
+def test_a_step_allocates_nothing_large_and_repeats_bit_for_bit(rng):
+    import tracemalloc
+
+    x, labels = random_float32(rng, 16, 1, 28, 28), np.arange(16, dtype=np.int32) % 10
+    runs = []
+    for _ in range(2):
+        model, loss = mnist_cnn(batch_size=16), CrossEntropyLoss(16, 10)
+        optimizer = SGD(model, lr=0.1, momentum=0.9)
+        train_step(model, loss, optimizer, x, labels)
+        tracemalloc.start()
+        for _ in range(3):
+            train_step(model, loss, optimizer, x, labels)
+        # The smallest activation worth a buffer, (16, 10) logits, takes 640 bytes; conv1's takes 1.4 MB.
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 40_000
+        runs.append(model.parameters.copy())
+    np.testing.assert_array_equal(*runs)
+
+
+def test_a_smaller_batch_reuses_the_buffers(rng):
+    model = mnist_cnn(batch_size=8)
+    x = random_float32(rng, 8, 1, 28, 28)
+    full = model.forward(x).copy()
+    part = model.forward(x[:3])
+    np.testing.assert_array_equal(part, full[:3])
+    assert np.shares_memory(part, model.layers[-1].out)
+
+
+def test_predict_gives_probabilities(rng):
+    model = mnist_cnn(batch_size=2)
+    probabilities = model.predict(random_float32(rng, 2, 1, 28, 28) * 100)
+    assert np.isfinite(probabilities).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+
+
+def test_summary_of_the_course_network():
+    text = mnist_cnn().summary()
+    assert "225,034" in text
+    assert "(64, 1600)" in text
+    assert text.splitlines()[3].split()[0] == "conv1"
+
+
+def test_the_articles_9216_inputs_are_refused_by_name():
+    layers = [
+        *(Conv2d(1, 32, 3), MaxPool2d(2), Conv2d(32, 64, 3), MaxPool2d(2)),
+        *(Flatten(), Linear(9216, 128)),
+    ]
+    with pytest.raises(ValueError, match=r"linear1.*\(N, 9216\), got \(64, 1600\)"):
+        Sequential(layers, (1, 28, 28))
+
+
+@pytest.mark.parametrize(
+    ("layers", "match"),
+    [
+        ([], "at least one layer"),
+        ([Conv2d(3, 4, 3)], r"conv1: .*x has 1 channels but weight expects 3"),
+        ([MaxPool2d(2), MaxPool2d(40)], r"pool2: .*40"),
+        ([BatchNorm2d(4)], r"\(N, 4, H, W\), got \(64, 1, 28, 28\)"),
+        ([LayerNorm((28, 27))], r"\(28, 27\), got \(64, 1, 28, 28\)"),
+    ],
+)
+def test_layers_that_do_not_fit_are_refused(layers, match):
+    with pytest.raises(ValueError, match=match):
+        Sequential(layers, (1, 28, 28))
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "match"),
+    [
+        (np.zeros((3, 1, 28, 28), np.float32), ValueError, "1 to 2 samples, got 3"),
+        (np.zeros((0, 1, 28, 28), np.float32), ValueError, "1 to 2 samples, got 0"),
+        (np.zeros((1, 28, 28), np.float32), ValueError, r"\(1, 28, 28\)"),
+        (np.zeros((1, 1, 28, 28)), TypeError, "float64"),
+        (np.zeros((1, 1, 28, 56), np.float32)[..., ::2], ValueError, "C-contiguous"),
+    ],
+)
+def test_wrong_batches_are_refused(x, error, match):
+    with pytest.raises(error, match=match):
+        mnist_cnn(batch_size=2).forward(x)
+
+
+def test_wrong_construction_is_refused():
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        mnist_cnn(batch_size=0)
+    with pytest.raises(ValueError, match=r"device must be one of .*, got 'tpu'"):
+        mnist_cnn(device="tpu")
+    with pytest.raises(TypeError, match="computes nothing"):
+        Layer().forward(None)
+    with pytest.raises(TypeError, match="computes nothing"):
+        Layer().backward(None)
+
+
+def test_wrong_labels_are_refused_by_the_loss():
+    loss = CrossEntropyLoss(2, 3)
+    with pytest.raises(ValueError, match="got 3 at index 1"):
+        loss.forward(np.zeros((2, 3), np.float32), np.array([0, 3], np.int32))

@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+import torch
+
+from cnn_numba.layers import Flatten, Linear
+from cnn_numba.models import Sequential
+from cnn_numba.optim import OPTIMIZERS, SCHEDULES, SGD, Adam, cosine, one_cycle
+
+
+@pytest.fixture
+def model():
+    return Sequential([Flatten(), Linear(6, 4)], (1, 2, 3), batch_size=2)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "options"),
+    [
+        (SGD, torch.optim.SGD, dict(lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True)),
+        (SGD, torch.optim.SGD, dict(lr=0.1)),
+        (Adam, torch.optim.Adam, dict(lr=0.01, betas=(0.8, 0.9), eps=1e-6, weight_decay=0.1)),
+        (Adam, torch.optim.Adam, dict(lr=0.01)),
+    ],
+)
+def test_steps_equal_pytorch(model, rng, ours, theirs, options):
+    leaf = torch.nn.Parameter(torch.from_numpy(model.parameters.copy()))
+    ours, theirs = ours(model, **options), theirs([leaf], **options)
+    for step in range(10):
+        model.gradients[:] = rng.standard_normal(model.gradients.size)
+        leaf.grad = torch.from_numpy(model.gradients.copy())
+        lr = options["lr"] / (step + 1)
+        theirs.param_groups[0]["lr"] = lr
+        ours.step(lr)
+        theirs.step()
+        np.testing.assert_allclose(model.parameters, leaf.detach().numpy(), rtol=1e-5, atol=1e-6)
+    ours.step()
+    theirs.param_groups[0]["lr"] = options["lr"]
+    theirs.step()
+    np.testing.assert_allclose(model.parameters, leaf.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_saved_state_goes_on_with_the_same_numbers(name, rng, model):
+    gradients = rng.standard_normal((6, model.gradients.size)).astype(np.float32)
+    options = {"momentum": 0.9} if name == "sgd" else {}
+    first = OPTIMIZERS[name](model, lr=0.1, **options)
+    for gradient in gradients[:3]:
+        model.gradients[:] = gradient
+        first.step()
+    kept = {key: array.copy() for key, array in first.state.items()}
+    parameters = model.parameters.copy()
+    for gradient in gradients[3:]:
+        model.gradients[:] = gradient
+        first.step()
+    expected = model.parameters.copy()
+
+    second = OPTIMIZERS[name](model, lr=0.1, **options)
+    second.load_state(kept)
+    model.parameters[:] = parameters
+    for gradient in gradients[3:]:
+        model.gradients[:] = gradient
+        second.step()
+    np.testing.assert_array_equal(model.parameters, expected)
+
+
+def test_foreign_state_is_refused(model):
+    with pytest.raises(ValueError, match=r"velocity.*not of Adam.*exp_avg"):
+        Adam(model).load_state(SGD(model).state)
+    short = {name: array[..., :1] if array.ndim else array for name, array in Adam(model).state.items()}
+    with pytest.raises(ValueError, match="another model"):
+        Adam(model).load_state(short)
+
+
+@pytest.mark.parametrize("lr", [0, -1.0, float("nan"), float("inf")])
+def test_learning_rates_that_cannot_work_are_refused(model, lr):
+    with pytest.raises(ValueError, match="lr must be a positive number"):
+        Adam(model, lr=lr)
+
+
+@pytest.mark.parametrize("steps", [3, 11, 100, 2814])
+def test_schedules_equal_pytorch(steps):
+    optimizers = [torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=3e-3) for _ in range(2)]
+    theirs = {
+        one_cycle: torch.optim.lr_scheduler.OneCycleLR(
+            optimizers[0], max_lr=3e-3, total_steps=steps, cycle_momentum=False
+        ),
+        cosine: torch.optim.lr_scheduler.CosineAnnealingLR(optimizers[1], T_max=steps - 1),
+    }
+    for step in range(steps):
+        for schedule, scheduler in theirs.items():
+            expected = scheduler.get_last_lr()[0]
+            assert schedule(3e-3, step, steps) == pytest.approx(expected, rel=1e-9, abs=1e-15)
+            if step < steps - 1:
+                scheduler.optimizer.step()
+                scheduler.step()
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("steps", [1, 2, 3, 50])
+def test_schedules_stay_between_zero_and_the_peak(name, steps):
+    rates = [SCHEDULES[name](0.5, step, steps) for step in range(steps)]
+    assert all(0 <= rate <= 0.5 for rate in rates)
+    assert max(rates) > 0
