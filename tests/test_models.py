@@ -3,6 +3,7 @@ import pytest
 import torch
 from helpers import random_float32
 
+from cnn_numba.bench import pytorch_twin
 from cnn_numba.gradcheck import gradcheck
 from cnn_numba.layers import (
     AvgPool2d,
@@ -33,37 +34,11 @@ def every_layer(device="cpu", batch_size=3):
     return Sequential(layers, (2, 10, 9), batch_size, device, seed=1)
 
 
-def torch_twin(model):
-    """The same network in PyTorch, with the same parameters."""
-    nn = torch.nn
-    twins = {
-        Conv2d: lambda our: nn.Conv2d(
-            our.in_channels, our.out_channels, our.kernel_size, our.stride, our.padding
-        ),
-        MaxPool2d: lambda our: nn.MaxPool2d(our.kernel_size, our.stride, our.padding),
-        AvgPool2d: lambda our: nn.AvgPool2d(our.kernel_size, our.stride, our.padding),
-        Linear: lambda our: nn.Linear(our.in_features, our.out_features),
-        BatchNorm2d: lambda our: nn.BatchNorm2d(our.num_features),
-        LayerNorm: lambda our: nn.LayerNorm(our.normalized_shape),
-        Flatten: lambda our: nn.Flatten(),
-        ReLU: lambda our: nn.ReLU(),
-        Sigmoid: lambda our: nn.Sigmoid(),
-        Tanh: lambda our: nn.Tanh(),
-    }
-    twin = torch.nn.Sequential(*(twins[type(layer)](layer) for layer in model.layers))
-    twin.to(torch.from_numpy(model.parameters).dtype)
-    with torch.no_grad():
-        for layer, module in zip(model.layers, twin, strict=True):
-            for name in layer.parameter_shapes():
-                getattr(module, name).copy_(torch.from_numpy(getattr(layer, name)))
-    return twin
-
-
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 @pytest.mark.parametrize("samples", [3, 2])
 def test_every_layer_agrees_with_autograd(device, samples, rng):
     model = every_layer(device)
-    twin = torch_twin(model)
+    twin = pytorch_twin(model)
     x = rng.standard_normal((samples, 2, 10, 9)).astype(model.parameters.dtype)
     labels = np.array([4, 0, 2], np.int32)[:samples]
     loss = CrossEntropyLoss(3, 5, device)
@@ -106,7 +81,7 @@ def test_every_gradient_of_a_whole_model(rng):
 @pytest.mark.parametrize("name", MODELS)
 def test_networks_agree_with_autograd_from_the_arena(name, rng):
     model = MODELS[name](batch_size=5, seed=2)
-    twin = torch_twin(model)
+    twin = pytorch_twin(model)
     x = random_float32(rng, 5, *model.input_shape)
     labels = np.arange(5, dtype=np.int32)
     loss = CrossEntropyLoss(5, 10)

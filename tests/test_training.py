@@ -9,8 +9,8 @@ import textwrap
 import numpy as np
 import pytest
 import torch
-from test_models import torch_twin
 
+from cnn_numba.bench import pytorch_twin
 from cnn_numba.checkpoint import load_checkpoint, load_model, restore, save_checkpoint
 from cnn_numba.data import Dataset, gather_batch, load
 from cnn_numba.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
@@ -105,7 +105,7 @@ def test_means_over_an_epoch_count_every_image_once():
 def test_evaluate_equals_counting_by_hand():
     model, data = small_net(), stripes()
     images, labels = data.test_images, data.test_labels
-    logits = torch_twin(model)(torch.from_numpy(images.astype(np.float32) / 255)).detach()
+    logits = pytorch_twin(model)(torch.from_numpy(images.astype(np.float32) / 255)).detach()
     loss, accuracy = evaluate(model, images, labels)
     assert loss == pytest.approx(
         torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels).long()).item(), rel=1e-5
@@ -328,7 +328,7 @@ def test_curves_are_drawn_for_a_single_epoch(tmp_path):
 def test_the_first_hundred_losses_on_mnist_equal_pytorchs():
     data = load("mnist")
     model, loss = mnist_cnn(batch_size=64, seed=0), CrossEntropyLoss(64, 10)
-    twin, optimizer = torch_twin(model), Adam(model, lr=1e-3)
+    twin, optimizer = pytorch_twin(model), Adam(model, lr=1e-3)
     twin_optimizer = torch.optim.Adam(twin.parameters(), lr=1e-3)
     order = np.random.default_rng(0).permutation(60_000)[:6400].reshape(100, 64)
     for indices in order:
