@@ -124,6 +124,8 @@ def window2d(name, x_shape, kernel_size, stride, padding):
     padding_h, padding_w = pair(padding, "padding", minimum=0)
     if len(x_shape) != 4:
         raise ValueError(f"{name}: x must have shape (N, C, H, W), got {tuple(x_shape)}")
+    if min(x_shape[1:]) < 1:
+        raise ValueError(f"{name}: only the batch of x may be empty, got shape {tuple(x_shape)}")
     try:
         out_h = output_size(x_shape[2], kernel_h, stride_h, padding_h)
         out_w = output_size(x_shape[3], kernel_w, stride_w, padding_w)

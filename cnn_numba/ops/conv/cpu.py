@@ -6,11 +6,12 @@ K_w * C_in of them, lie side by side. What it works on then fits into the thread
 
 - forward: a tile of 6 pixels x 2 vectors of output channels is summed in registers.
 - backward: after max pooling three quarters of `grad_output` are zeros. The non-zero entries of a
-  channel are listed first, and only they cost multiplications (a zero contributes nothing, even
-  against an infinity). Each takes part as a row: of the image in the weight gradient, of the
-  weight in the input gradient.
+  channel are listed first, and only they cost multiplications. Each takes part as a row: of the
+  image in the weight gradient, of the weight in the input gradient.
 - backward weight with few input channels: such rows would be too short, so the gradient is spread
   over a plane of zeros as wide as the image, which makes every element one long dot product.
+
+Of numbers that are NaN or infinite, the backward passes may make other elements NaN than the reference.
 """
 
 from typing import NamedTuple
@@ -99,10 +100,13 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
 def _checked_scratch(scratch, input_shape, weight_shape, stride, padding, window):
     if scratch is None:
         return conv2d_scratch(input_shape, weight_shape, stride, padding)
+    if not isinstance(scratch, Conv2dScratch):
+        raise TypeError(f"scratch must come from conv2d_scratch, got {type(scratch).__name__}")
     shapes = _scratch_shapes(input_shape, weight_shape, window)
     for name, array, shape in zip(shapes._fields, scratch, shapes, strict=True):
-        # A thread count lowered since then leaves some parts unused, which does no harm.
-        if array.shape[-1] != shape[-1] or array.shape[0] < shape[0]:
+        # Any number of parts will do: each takes its share of the batch, whatever threads there are.
+        per_part = slice(1, None) if len(shape) > 1 else slice(None)
+        if array.shape[per_part] != shape[per_part]:
             raise ValueError(
                 f"conv2d: scratch.{name} has shape {array.shape}, but input {tuple(input_shape)} and "
                 f"weight {tuple(weight_shape)} need {shape}: make it with conv2d_scratch for these shapes"
@@ -244,6 +248,7 @@ def _forward(x, window, scratch, out):
     block_size = (window.out_h * window.out_w + TILE_ROWS - 1) // TILE_ROWS * TILE_ROWS * TILE_COLUMNS
     for thread in prange(threads):
         image, tile = scratch.image[thread], scratch.tile[thread]
+        image[:] = 0  # the border; another convolution may have left something there
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             _pack_image(x, n, window, image)
             _forward_image(image, channels, width, window, scratch.columns, tile, block_size)
@@ -404,6 +409,7 @@ def _backward_weight_rows(grad_output, x, window, scratch):
     for thread in prange(threads):
         image, partial = scratch.image[thread], scratch.partial[thread]
         values, offsets = scratch.values[thread], scratch.offsets[thread]
+        image[:] = 0
         partial[:] = 0
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             _pack_image(x, n, window, image)
@@ -445,6 +451,7 @@ def _backward_weight_planes(grad_output, x, window, scratch):
     for thread in prange(threads):
         planes, partial = scratch.planes[thread], scratch.partial[thread]
         spread = planes[channels]
+        planes[:] = 0
         partial[:] = 0
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             _pack_planes(x, n, window, planes)

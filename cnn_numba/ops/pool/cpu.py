@@ -131,6 +131,8 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     >>> max_pool2d_backward(np.ones((1, 1, 1, 2), np.float32), argmax, (1, 1, 2, 3)).tolist()
     [[[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]]
     """
+    if len(input_shape) != 4:
+        raise ValueError(f"input_shape must be (N, C, H, W), got {tuple(input_shape)}")
     batch, channels, height, width = input_shape
     check_array("grad_output", grad_output, (batch, channels, None, None))
     check_array("argmax", argmax, grad_output.shape, np.int32)
@@ -140,9 +142,11 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
             f"for input_shape {tuple(input_shape)}"
         )
     grad_input = output_array("grad_input", grad_input, tuple(input_shape))
-    planes = batch * channels
+    planes, positions = batch * channels, grad_output.shape[2] * grad_output.shape[3]
     _max_pool2d_backward(
-        grad_output.reshape(planes, -1), argmax.reshape(planes, -1), grad_input.reshape(planes, -1)
+        grad_output.reshape(planes, positions),
+        argmax.reshape(planes, positions),
+        grad_input.reshape(planes, height * width),
     )
     return grad_input
 

@@ -1,0 +1,464 @@
+"""Convolution as its definition says it: plain loops in float64, the oracle for the other rooms.
+
+Read `conv_cpu` first: a kernel slides over one image, four nested loops. `correlate_cpu` is the same
+idea in one dimension, a signal against itself. The ``conv2d_*`` functions carry it to batches and
+channels, with bias, stride and padding, and add the three gradients that training needs.
+
+Deep learning calls cross-correlation "convolution", and so does this course: the kernel is not
+flipped unless ``flip=True`` asks for it.
+"""
+
+import numpy as np
+
+
+def conv_cpu(image, kernel, mode="valid", flip=False):
+    """Slide a kernel over an image and sum the products: convolution as deep learning means it.
+
+    In ``"valid"`` mode, with images of H x W and kernels of K_h x K_w::
+
+        out[i, j] = sum over m, n of image[i + m, j + n] * kernel[m, n]
+        H_out, W_out = H - K_h + 1, W - K_w + 1
+
+    Parameters
+    ----------
+    image : array_like, shape (H, W)
+        Real numbers.
+    kernel : array_like, shape (K_h, K_w)
+        Real numbers.
+    mode : {"valid", "same", "full"}
+        ``"valid"`` keeps the positions where the kernel lies wholly on the image.
+        ``"full"`` keeps every position where the two overlap, the image continued with zeros:
+        (H + K_h - 1, W + K_w - 1) outputs. ``"same"`` keeps as many outputs as the image has pixels:
+        output (i, j) is the one with the kernel's entry ((K_h - 1) // 2, (K_w - 1) // 2) on pixel
+        (i, j). In an odd kernel that is the middle; in an even one, the entry before it.
+    flip : bool
+        True turns the kernel by 180 degrees first: the mathematician's convolution.
+
+    Returns
+    -------
+    ndarray, float64
+
+    Raises
+    ------
+    TypeError
+        If `image` or `kernel` does not hold real numbers.
+    ValueError
+        If one of them is empty or not two-dimensional, if `mode` is none of the three, or if in
+        ``"valid"`` mode the kernel is larger than the image.
+
+    Notes
+    -----
+    The names and the formula come from the article "GPU-accelerated deep learning: CUDA,
+    OpenCL, XLA, mixed precision", which promises a result of the image's size and a convolution;
+    what it computes is the valid region of a cross-correlation, as here by default. All three modes
+    agree with `scipy.signal.correlate2d`, and with `scipy.signal.convolve2d` when ``flip=True``.
+
+    Examples
+    --------
+    >>> image = [[1, 2, 3],
+    ...          [4, 5, 6],
+    ...          [7, 8, 9]]
+    >>> conv_cpu(image, [[1, 0], [0, -1]])
+    array([[-4., -4.],
+           [-4., -4.]])
+    >>> conv_cpu(image, [[1, 0], [0, -1]], flip=True)
+    array([[4., 4.],
+           [4., 4.]])
+    """
+    image, kernel = _real("image", image, ndim=2), _real("kernel", kernel, ndim=2)
+    if mode == "valid" and (kernel.shape[0] > image.shape[0] or kernel.shape[1] > image.shape[1]):
+        raise ValueError(f"kernel {kernel.shape} is larger than image {image.shape}: no valid position")
+    image = np.pad(image, [_border(size, mode, flip) for size in kernel.shape])
+    if flip:
+        kernel = kernel[::-1, ::-1]
+
+    kernel_h, kernel_w = kernel.shape
+    out = np.zeros((image.shape[0] - kernel_h + 1, image.shape[1] - kernel_w + 1))
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            for m in range(kernel_h):
+                for n in range(kernel_w):
+                    out[i, j] += image[i + m, j + n] * kernel[m, n]
+    return out
+
+
+def correlate_cpu(signal, delay=None):
+    """Correlate a signal with itself, shifted by each lag from `delay` on.
+
+    With the signal taken as zero outside its n samples::
+
+        r[d] = sum over k of signal[k] * signal[k + d],    d = delay, ..., n - 1
+
+    Parameters
+    ----------
+    signal : array_like, shape (n,)
+        Real numbers.
+    delay : int, optional
+        The first lag, of any integer type, from -(n - 1) to n - 1. None starts at lag 0, which is
+        the centre of the full autocorrelation (lags -(n - 1) to n - 1).
+
+    Returns
+    -------
+    ndarray, shape (n - delay,), float64
+        Entry i is the correlation at lag ``delay + i``.
+
+    Raises
+    ------
+    TypeError
+        If `signal` does not hold real numbers, or `delay` is not an integer (a bool is none).
+    ValueError
+        If `signal` is empty or not one-dimensional, or `delay` lies outside -(n - 1) to n - 1.
+
+    Notes
+    -----
+    Name and arguments come from the same article as `conv_cpu`, whose listing correlates the signal
+    with its *reversed* self; that is the convolution x * x. An autocorrelation is symmetric in the
+    lag, r[-d] = r[d], and largest at lag 0, where it is the signal's energy.
+
+    Examples
+    --------
+    >>> correlate_cpu([1, 2, 3])
+    array([14.,  8.,  3.])
+    >>> correlate_cpu([1, 2, 3], delay=-2)
+    array([ 3.,  8., 14.,  8.,  3.])
+    """
+    signal = _real("signal", signal, ndim=1)
+    n = len(signal)
+    delay = 0 if delay is None else _lag(delay, n)
+
+    out = np.zeros(n - delay)
+    for d in range(delay, n):
+        for k in range(max(0, -d), n - max(0, d)):  # where both samples exist
+            out[d - delay] += signal[k] * signal[k + d]
+    return out
+
+
+def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None):
+    """Convolve a batch of images, all channels at once.
+
+    With x taken as zero outside its H x W pixels::
+
+        out[n, oc, oh, ow] = bias[oc] + sum over ic, kh, kw of
+            weight[oc, ic, kh, kw] * x[n, ic, stride_h * oh + kh - padding_h, stride_w * ow + kw - padding_w]
+
+        H_out = (H + 2 * padding_h - K_h) // stride_h + 1,    W_out likewise
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, C_in, H, W), float
+        The images.
+    weight : ndarray, shape (C_out, C_in, K_h, K_w), float
+        One kernel for each pair of output and input channel.
+    bias : ndarray, shape (C_out,), float, optional
+        Added to each output channel; None adds nothing.
+    stride, padding : int or pair of ints
+        Step of the window and zeros on each side; a pair is (vertical, horizontal).
+    out : ndarray, shape (N, C_out, H_out, W_out), float, optional
+        Where to write the result; None allocates float64.
+    scratch : None
+        Workspace of the faster rooms. Not used here.
+
+    Returns
+    -------
+    ndarray, shape (N, C_out, H_out, W_out)
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, or the shapes do not belong together.
+
+    Notes
+    -----
+    The formula is the one of the article "Heterogeneous computing in deep learning", and of
+    `torch.nn.functional.conv2d`.
+
+    Examples
+    --------
+    >>> x = np.arange(9.0).reshape(1, 1, 3, 3)
+    >>> conv2d_forward(x, np.ones((1, 1, 2, 2)), bias=np.array([100.0]), stride=2, padding=1)
+    array([[[[100., 103.],
+             [109., 124.]]]])
+    """
+    x, weight = _real("x", x, ndim=4), _real("weight", weight, ndim=4)
+    window = _Window(x.shape, weight.shape, stride, padding)
+    result = np.zeros(window.out_shape)
+    if bias is not None:
+        result += _real("bias", bias, (window.out_shape[1],))[:, None, None]
+    padded = window.pad(x)
+    for kh, kw, pixels in window.taps():
+        result += np.einsum("nihw,oi->nohw", padded[pixels], weight[:, :, kh, kw])
+    return _store("out", out, result)
+
+
+def conv2d_backward_input(
+    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
+):
+    """Send the gradient of the loss from the output of a convolution back to its images.
+
+    Each pixel receives from every output it took part in, through the weight that met it there::
+
+        grad_input[n, ic, h, w] = sum over oc, oh, ow, kh, kw of
+            grad_output[n, oc, oh, ow] * weight[oc, ic, kh, kw]
+
+    over all (oh, kh) with stride_h * oh + kh - padding_h = h, and (ow, kw) with the same for w.
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, C_out, H_out, W_out), float
+        Gradient of the loss with respect to the output.
+    weight : ndarray, shape (C_out, C_in, K_h, K_w), float
+        The kernels of the forward pass.
+    input_shape : tuple (N, C_in, H, W)
+        Shape of the images; `grad_output` does not tell it when the stride is above 1.
+    stride, padding : int or pair of ints
+        As in the forward pass.
+    grad_input : ndarray, shape (N, C_in, H, W), float, optional
+        Where to write the result; None allocates float64.
+    scratch : None
+        Not used here.
+
+    Returns
+    -------
+    ndarray, shape (N, C_in, H, W)
+        `grad_input`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, or the shapes do not belong together.
+
+    Examples
+    --------
+    The middle pixel took part in all four outputs, each corner in one:
+
+    >>> conv2d_backward_input(np.ones((1, 1, 2, 2)), np.ones((1, 1, 2, 2)), (1, 1, 3, 3))
+    array([[[[1., 2., 1.],
+             [2., 4., 2.],
+             [1., 2., 1.]]]])
+    """
+    weight = _real("weight", weight, ndim=4)
+    window = _Window(input_shape, weight.shape, stride, padding)
+    grad_output = _real("grad_output", grad_output, window.out_shape)
+    padded = window.pad(np.zeros(input_shape))
+    for kh, kw, pixels in window.taps():
+        padded[pixels] += np.einsum("nohw,oi->nihw", grad_output, weight[:, :, kh, kw])
+    return _store("grad_input", grad_input, window.crop(padded))
+
+
+def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None):
+    """Compute the gradient of the loss with respect to the kernels of a convolution.
+
+    Each weight receives from every output, through the pixel that it met there::
+
+        grad_weight[oc, ic, kh, kw] = sum over n, oh, ow of
+            grad_output[n, oc, oh, ow] *
+            x[n, ic, stride_h * oh + kh - padding_h, stride_w * ow + kw - padding_w]
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, C_out, H_out, W_out), float
+        Gradient of the loss with respect to the output.
+    x : ndarray, shape (N, C_in, H, W), float
+        The images of the forward pass.
+    weight_shape : tuple (C_out, C_in, K_h, K_w)
+        Shape of the kernels.
+    stride, padding : int or pair of ints
+        As in the forward pass.
+    grad_weight : ndarray, shape (C_out, C_in, K_h, K_w), float, optional
+        Where to write the result; None allocates float64. Overwritten, not added to.
+    scratch : None
+        Not used here.
+
+    Returns
+    -------
+    ndarray, shape (C_out, C_in, K_h, K_w)
+        `grad_weight`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, or the shapes do not belong together.
+
+    Examples
+    --------
+    >>> x = np.arange(9.0).reshape(1, 1, 3, 3)
+    >>> conv2d_backward_weight(np.ones((1, 1, 2, 2)), x, (1, 1, 2, 2))
+    array([[[[ 8., 12.],
+             [20., 24.]]]])
+    """
+    x = _real("x", x, ndim=4)
+    window = _Window(x.shape, weight_shape, stride, padding)
+    grad_output = _real("grad_output", grad_output, window.out_shape)
+    result = np.zeros(weight_shape)
+    padded = window.pad(x)
+    for kh, kw, pixels in window.taps():
+        result[:, :, kh, kw] = np.einsum("nohw,nihw->oi", grad_output, padded[pixels])
+    return _store("grad_weight", grad_weight, result)
+
+
+def conv2d_backward_bias(grad_output, grad_bias=None):
+    """Compute the gradient of the loss with respect to the bias of a convolution.
+
+    ``grad_bias[oc] = sum over n, oh, ow of grad_output[n, oc, oh, ow]``: a bias is added to every
+    output of its channel.
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, C_out, H_out, W_out), float
+        Gradient of the loss with respect to the output.
+    grad_bias : ndarray, shape (C_out,), float, optional
+        Where to write the result; None allocates float64.
+
+    Returns
+    -------
+    ndarray, shape (C_out,)
+        `grad_bias`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, or the shapes do not belong together.
+
+    Examples
+    --------
+    >>> conv2d_backward_bias(np.ones((2, 3, 4, 5)))
+    array([40., 40., 40.])
+    """
+    grad_output = _real("grad_output", grad_output, ndim=4)
+    return _store("grad_bias", grad_bias, grad_output.sum(axis=(0, 2, 3)))
+
+
+def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
+    """Return the workspace to pass as `scratch`: None, for this room needs none.
+
+    Parameters
+    ----------
+    input_shape : tuple (N, C_in, H, W)
+        Shape of the images.
+    weight_shape : tuple (C_out, C_in, K_h, K_w)
+        Shape of the kernels.
+    stride, padding : int or pair of ints
+        As in the forward pass.
+
+    Returns
+    -------
+    None
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, or the shapes do not belong together.
+
+    Examples
+    --------
+    >>> conv2d_scratch((64, 1, 28, 28), (32, 1, 3, 3)) is None
+    True
+    """
+    _Window(input_shape, weight_shape, stride, padding)
+
+
+class _Window:
+    """How the kernels slide over the images: the sizes, and which pixels meet which weight."""
+
+    def __init__(self, x_shape, weight_shape, stride, padding):
+        x_shape, weight_shape = _shape("x", x_shape), _shape("weight", weight_shape)
+        if x_shape[1] != weight_shape[1]:
+            raise ValueError(
+                f"x has {x_shape[1]} channels but weight expects {weight_shape[1]} "
+                f"(x has shape {x_shape}, weight has shape {weight_shape})"
+            )
+        self.image = x_shape[2:]
+        self.kernel = weight_shape[2:]
+        self.stride = _pair("stride", stride, minimum=1)
+        self.padding = _pair("padding", padding, minimum=0)
+        sizes = zip(self.image, self.kernel, self.stride, self.padding, strict=True)
+        self.out = tuple((size + 2 * pad - k) // step + 1 for size, k, step, pad in sizes)
+        if min(self.out) < 1:
+            raise ValueError(
+                f"a kernel of {self.kernel} does not fit into an image of {self.image} "
+                f"with padding {self.padding} on each side"
+            )
+        self.out_shape = (x_shape[0], weight_shape[0], *self.out)
+
+    def pad(self, x):
+        """Return a copy of `x` with the zeros around it."""
+        return np.pad(x, [(0, 0), (0, 0), *((pad, pad) for pad in self.padding)])
+
+    def crop(self, padded):
+        """Undo `pad`."""
+        (top, left), (height, width) = self.padding, self.image
+        return padded[:, :, top : top + height, left : left + width]
+
+    def taps(self):
+        """Yield each (kh, kw), and the index of the padded pixels it meets: one for each output."""
+        (stride_h, stride_w), (out_h, out_w) = self.stride, self.out
+        for kh, kw in np.ndindex(self.kernel):
+            rows = slice(kh, kh + stride_h * out_h, stride_h)
+            columns = slice(kw, kw + stride_w * out_w, stride_w)
+            yield kh, kw, (slice(None), slice(None), rows, columns)
+
+
+def _border(kernel_size, mode, flip):
+    """Count the zeros to add before and after an image's axis."""
+    if mode == "valid":
+        return 0, 0
+    if mode == "full":
+        return kernel_size - 1, kernel_size - 1
+    if mode == "same":
+        # The flip carries an even kernel's centre to the other side of its middle.
+        before, after = (kernel_size - 1) // 2, kernel_size // 2
+        return (after, before) if flip else (before, after)
+    raise ValueError(f"mode must be 'valid', 'same' or 'full', got {mode!r}")
+
+
+def _lag(delay, n):
+    """Return `delay` once it is known to be a lag of a signal of n samples."""
+    if isinstance(delay, bool) or not isinstance(delay, (int, np.integer)):
+        raise TypeError(f"delay must be an integer or None, got {delay!r}")
+    if not -n < delay < n:
+        raise ValueError(f"delay must lie in {1 - n}..{n - 1} for a signal of {n} samples, got {delay}")
+    return int(delay)
+
+
+def _real(name, array, shape=None, ndim=None):
+    """Return `array` in float64, once its shape (or its number of axes) is checked; no plane is empty."""
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    if ndim is not None and (array.ndim != ndim or 0 in array.shape[-2:]):
+        raise ValueError(f"{name} must have {ndim} axes and not be empty, got shape {array.shape}")
+    return array.astype(np.float64, copy=False)
+
+
+def _shape(name, shape):
+    """Return `shape` as a tuple once it is known to hold four integers; only the batch may be empty."""
+    shape = tuple(shape)
+    integers = all(isinstance(size, (int, np.integer)) for size in shape)
+    if len(shape) != 4 or not integers or shape[0] < 0 or min(shape[1:]) < 1:
+        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {shape}")
+    return shape
+
+
+def _pair(name, value, minimum):
+    """Return `value` as a pair (vertical, horizontal) of integers of at least `minimum`."""
+    pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(pair) != 2 or not all(isinstance(entry, (int, np.integer)) for entry in pair):
+        raise TypeError(f"{name} must be an int or a pair of ints, got {value!r}")
+    if min(pair) < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value!r}")
+    return pair
+
+
+def _store(name, out, result):
+    """Return `result`, written into `out` if there is one."""
+    if out is None:
+        return result
+    if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
+        raise TypeError(f"{name} must be a float array, got {getattr(out, 'dtype', type(out).__name__)}")
+    if out.shape != result.shape:
+        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
+    out[...] = result
+    return out

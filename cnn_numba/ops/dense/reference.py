@@ -1,0 +1,202 @@
+"""Dense (linear) layers as their definition says it: matrix products in float64.
+
+Every function names its indices: n runs over the batch, o over the outputs, i over the inputs.
+"""
+
+import numpy as np
+
+
+def linear_forward(x, weight, bias=None, out=None, scratch=None):
+    """Multiply a batch of vectors by a weight matrix: ``y = x W^T + b``.
+
+    ``out[n, o] = bias[o] + sum over i of x[n, i] * weight[o, i]``
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, in_features), float
+        One vector for each sample.
+    weight : ndarray, shape (out_features, in_features), float
+        One row for each output.
+    bias : ndarray, shape (out_features,), float, optional
+        Added to each output; None adds nothing.
+    out : ndarray, shape (N, out_features), float, optional
+        Where to write the result; None allocates float64.
+    scratch : None
+        What `linear_scratch` returns; not used.
+
+    Returns
+    -------
+    ndarray, shape (N, out_features)
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, or the shapes do not belong together.
+
+    Notes
+    -----
+    The formula is the one of the article "GPU acceleration: performance secrets of deep learning",
+    and of `torch.nn.functional.linear`.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 2.0]])
+    >>> linear_forward(x, np.array([[1.0, 1.0], [0.0, 3.0], [2.0, 0.0]]), bias=np.array([0.0, 0.0, 10.0]))
+    array([[ 3.,  6., 12.]])
+    """
+    x, weight = _real("x", x, (None, None)), _real("weight", weight, (None, None))
+    if x.shape[1] != weight.shape[1]:
+        raise ValueError(
+            f"x has {x.shape[1]} features but weight expects {weight.shape[1]} "
+            f"(x has shape {x.shape}, weight has shape {weight.shape})"
+        )
+    result = np.einsum("ni,oi->no", x, weight)
+    if bias is not None:
+        result += _real("bias", bias, (weight.shape[0],))
+    return _store("out", out, result)
+
+
+def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
+    """Send the gradient of the loss from the outputs of a dense layer back to its inputs.
+
+    ``grad_input[n, i] = sum over o of grad_output[n, o] * weight[o, i]``
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, out_features), float
+        Gradient of the loss with respect to the output.
+    weight : ndarray, shape (out_features, in_features), float
+        The weights of the forward pass.
+    grad_input : ndarray, shape (N, in_features), float, optional
+        Where to write the result; None allocates float64.
+    scratch : None
+        What `linear_scratch` returns; not used.
+
+    Returns
+    -------
+    ndarray, shape (N, in_features)
+        `grad_input`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, or the shapes do not belong together.
+
+    Examples
+    --------
+    >>> linear_backward_input(np.array([[1.0, 10.0]]), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+    array([[41., 52., 63.]])
+    """
+    weight = _real("weight", weight, (None, None))
+    grad_output = _real("grad_output", grad_output, (None, weight.shape[0]))
+    return _store("grad_input", grad_input, np.einsum("no,oi->ni", grad_output, weight))
+
+
+def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
+    """Compute the gradient of the loss with respect to the weights of a dense layer.
+
+    ``grad_weight[o, i] = sum over n of grad_output[n, o] * x[n, i]``
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, out_features), float
+        Gradient of the loss with respect to the output.
+    x : ndarray, shape (N, in_features), float
+        The vectors of the forward pass.
+    grad_weight : ndarray, shape (out_features, in_features), float, optional
+        Where to write the result; None allocates float64. Overwritten, not added to.
+    scratch : None
+        What `linear_scratch` returns; not used.
+
+    Returns
+    -------
+    ndarray, shape (out_features, in_features)
+        `grad_weight`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, or the shapes do not belong together.
+
+    Examples
+    --------
+    >>> linear_backward_weight(np.array([[1.0], [10.0]]), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[31., 42.]])
+    """
+    x = _real("x", x, (None, None))
+    grad_output = _real("grad_output", grad_output, (x.shape[0], None))
+    return _store("grad_weight", grad_weight, np.einsum("no,ni->oi", grad_output, x))
+
+
+def linear_backward_bias(grad_output, grad_bias=None):
+    """Compute the gradient of the loss with respect to the bias of a dense layer.
+
+    ``grad_bias[o] = sum over n of grad_output[n, o]``
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, out_features), float
+        Gradient of the loss with respect to the output.
+    grad_bias : ndarray, shape (out_features,), float, optional
+        Where to write the result; None allocates float64.
+
+    Returns
+    -------
+    ndarray, shape (out_features,)
+        `grad_bias`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, or the shapes do not belong together.
+
+    Examples
+    --------
+    >>> linear_backward_bias(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([4., 6.])
+    """
+    grad_output = _real("grad_output", grad_output, (None, None))
+    return _store("grad_bias", grad_bias, grad_output.sum(axis=0))
+
+
+def linear_scratch(batch_size, in_features, out_features):
+    """Return the workspace to pass as `scratch`: None, for this room needs none.
+
+    Parameters
+    ----------
+    batch_size, in_features, out_features : int
+
+    Returns
+    -------
+    None
+
+    Examples
+    --------
+    >>> linear_scratch(64, 1600, 128) is None
+    True
+    """
+
+
+def _real(name, array, shape):
+    """Return `array` in float64, once its shape is checked; a None in `shape` stands for any length."""
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    axes = zip(shape, array.shape, strict=False)
+    if array.ndim != len(shape) or any(want not in (None, got) for want, got in axes):
+        wanted = ", ".join("any" if want is None else str(want) for want in shape) + "," * (len(shape) == 1)
+        raise ValueError(f"{name} must have shape ({wanted}), got {array.shape}")
+    return array.astype(np.float64, copy=False)
+
+
+def _store(name, out, result):
+    """Return `result`, written into `out` if there is one."""
+    if out is None:
+        return result
+    if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
+        raise TypeError(f"{name} must be a float array, got {getattr(out, 'dtype', type(out).__name__)}")
+    if out.shape != result.shape:
+        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
+    out[...] = result
+    return out

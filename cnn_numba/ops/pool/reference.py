@@ -1,0 +1,308 @@
+"""Pooling as its definition says it: one window at a time, in float64.
+
+Each function walks over the windows with two loops; images and channels are independent of each
+other, so NumPy handles all of them at once.
+"""
+
+import numpy as np
+
+
+def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
+    """Keep the largest pixel of each window, and remember where it was.
+
+    ::
+
+        out[n, c, oh, ow] = max over kh, kw of
+            x[n, c, stride_h * oh + kh - padding_h, stride_w * ow + kw - padding_w]
+
+        H_out = (H + 2 * padding_h - K_h) // stride_h + 1,    W_out likewise
+
+    Padding counts as minus infinity: it never wins. Among equal pixels the first one of the window,
+    row by row, wins. A window that holds a NaN gives NaN.
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, C, H, W), float
+        The images.
+    kernel_size : int or pair of ints
+        Size of the window; a pair is (vertical, horizontal).
+    stride : int or pair of ints, optional
+        Step of the window; None means `kernel_size`, so that the windows tile the image.
+    padding : int or pair of ints
+        Pixels added on each side, at most half of `kernel_size`.
+    out : ndarray, shape (N, C, H_out, W_out), float, optional
+        Where to write the maxima; None allocates float64.
+    argmax : ndarray, shape (N, C, H_out, W_out), integer, optional
+        Where to write the positions; None allocates int32.
+
+    Returns
+    -------
+    out : ndarray, shape (N, C, H_out, W_out)
+        The maxima.
+    argmax : ndarray, shape (N, C, H_out, W_out)
+        Where each maximum lies: ``h * W + w``, its index in the flattened H x W plane.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, or the window does not fit.
+
+    Notes
+    -----
+    As `torch.nn.functional.max_pool2d` with ``return_indices=True``.
+
+    Examples
+    --------
+    >>> x = np.array([[[[1.0, 5.0, 2.0, 2.0],
+    ...                 [3.0, 4.0, 2.0, 0.0]]]])
+    >>> max_pool2d_forward(x, 2)
+    (array([[[[5., 2.]]]]), array([[[[1, 2]]]], dtype=int32))
+    """
+    x = _real("x", x)
+    windows = _Windows(x.shape, kernel_size, stride, padding)
+    maxima = np.empty(windows.out_shape)
+    positions = np.empty(windows.out_shape, np.int32)
+    for oh, ow, top, bottom, left, right in windows.on_image():
+        pixels = (bottom - top) * (right - left)
+        window = x[:, :, top:bottom, left:right].reshape(*x.shape[:2], pixels)
+        first = window.argmax(axis=-1)  # the first of equals; NumPy ranks NaN above every number
+        maxima[:, :, oh, ow] = window.max(axis=-1)
+        row, column = np.divmod(first, right - left)
+        positions[:, :, oh, ow] = (top + row) * x.shape[3] + left + column
+    _check_output("argmax", argmax, positions)  # before anything is written
+    return _store("out", out, maxima), _store("argmax", argmax, positions)
+
+
+def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
+    """Send each gradient to the pixel that won its window; all the others get nothing.
+
+    ``grad_input[n, c, h, w] = sum over oh, ow with argmax[n, c, oh, ow] = h * W + w of
+    grad_output[n, c, oh, ow]``: a pixel that won several overlapping windows gets the sum.
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, C, H_out, W_out), float
+        Gradient of the loss with respect to the maxima.
+    argmax : ndarray, shape (N, C, H_out, W_out), integer
+        The positions that the forward pass returned.
+    input_shape : tuple (N, C, H, W)
+        Shape of the images.
+    grad_input : ndarray, shape (N, C, H, W), float, optional
+        Where to write the result; None allocates float64.
+
+    Returns
+    -------
+    ndarray, shape (N, C, H, W)
+        `grad_input`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, if the shapes do not belong together, or if a position
+        lies outside the plane.
+
+    Examples
+    --------
+    >>> argmax = np.array([[[[1, 1]]]], np.int32)
+    >>> max_pool2d_backward(np.array([[[[10.0, 7.0]]]]), argmax, (1, 1, 1, 3))
+    array([[[[ 0., 17.,  0.]]]])
+    """
+    batch, channels, height, width = input_shape = _shape(input_shape)
+    grad_output = _real("grad_output", grad_output)
+    if grad_output.shape[:2] != (batch, channels):
+        raise ValueError(
+            f"grad_output must have shape ({batch}, {channels}, H_out, W_out), got {grad_output.shape}"
+        )
+    argmax = _positions(argmax, grad_output.shape, height * width)
+    result = np.zeros((batch, channels, height * width))
+    for n, c, oh, ow in np.ndindex(grad_output.shape):
+        result[n, c, argmax[n, c, oh, ow]] += grad_output[n, c, oh, ow]
+    return _store("grad_input", grad_input, result.reshape(input_shape))
+
+
+def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
+    """Average the pixels of each window.
+
+    With x taken as zero outside its H x W pixels::
+
+        out[n, c, oh, ow] = 1 / (K_h * K_w) * sum over kh, kw of
+            x[n, c, stride_h * oh + kh - padding_h, stride_w * ow + kw - padding_w]
+
+        H_out = (H + 2 * padding_h - K_h) // stride_h + 1,    W_out likewise
+
+    The zeros of the padding count as pixels: every window divides by K_h * K_w.
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, C, H, W), float
+        The images.
+    kernel_size : int or pair of ints
+        Size of the window; a pair is (vertical, horizontal).
+    stride : int or pair of ints, optional
+        Step of the window; None means `kernel_size`, so that the windows tile the image.
+    padding : int or pair of ints
+        Zeros added on each side, at most half of `kernel_size`.
+    out : ndarray, shape (N, C, H_out, W_out), float, optional
+        Where to write the result; None allocates float64.
+
+    Returns
+    -------
+    ndarray, shape (N, C, H_out, W_out)
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, or the window does not fit.
+
+    Notes
+    -----
+    As `torch.nn.functional.avg_pool2d` with its default ``count_include_pad=True``.
+
+    Examples
+    --------
+    >>> avg_pool2d_forward(np.arange(8.0).reshape(1, 1, 2, 4), 2)
+    array([[[[2.5, 4.5]]]])
+    """
+    x = _real("x", x)
+    windows = _Windows(x.shape, kernel_size, stride, padding)
+    result = np.empty(windows.out_shape)
+    for oh, ow, top, bottom, left, right in windows.on_image():
+        result[:, :, oh, ow] = x[:, :, top:bottom, left:right].sum(axis=(2, 3)) / windows.area
+    return _store("out", out, result)
+
+
+def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
+    """Spread each gradient evenly over its window; overlapping windows add up.
+
+    ``grad_input[n, c, h, w] = 1 / (K_h * K_w) * sum of grad_output[n, c, oh, ow]`` over the windows
+    (oh, ow) that hold the pixel (h, w).
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, C, H_out, W_out), float
+        Gradient of the loss with respect to the averages.
+    input_shape : tuple (N, C, H, W)
+        Shape of the images.
+    kernel_size, stride, padding : int or pair of ints
+        As in the forward pass.
+    grad_input : ndarray, shape (N, C, H, W), float, optional
+        Where to write the result; None allocates float64.
+
+    Returns
+    -------
+    ndarray, shape (N, C, H, W)
+        `grad_input`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong type, or the shapes do not belong together.
+
+    Examples
+    --------
+    >>> avg_pool2d_backward(np.array([[[[4.0, 8.0]]]]), (1, 1, 1, 3), kernel_size=(1, 2), stride=1)
+    array([[[[2., 6., 4.]]]])
+    """
+    windows = _Windows(input_shape, kernel_size, stride, padding)
+    grad_output = _real("grad_output", grad_output, windows.out_shape)
+    result = np.zeros(windows.x_shape)
+    for oh, ow, top, bottom, left, right in windows.on_image():
+        result[:, :, top:bottom, left:right] += grad_output[:, :, oh, ow, None, None] / windows.area
+    return _store("grad_input", grad_input, result)
+
+
+class _Windows:
+    """The windows of a pooling: how many there are, and the part of the image that each one covers."""
+
+    def __init__(self, x_shape, kernel_size, stride, padding):
+        self.x_shape = _shape(x_shape)
+        self.kernel = _pair("kernel_size", kernel_size, minimum=1)
+        self.stride = self.kernel if stride is None else _pair("stride", stride, minimum=1)
+        self.padding = _pair("padding", padding, minimum=0)
+        if any(2 * pad > k for pad, k in zip(self.padding, self.kernel, strict=True)):
+            raise ValueError(
+                f"padding must be at most half of kernel_size, got padding {padding!r} "
+                f"and kernel_size {kernel_size!r}"
+            )
+        sizes = zip(self.x_shape[2:], self.kernel, self.stride, self.padding, strict=True)
+        self.out = tuple((size + 2 * pad - k) // step + 1 for size, k, step, pad in sizes)
+        if min(self.out) < 1:
+            raise ValueError(
+                f"a window of {self.kernel} does not fit into an image of {self.x_shape[2:]} "
+                f"with padding {self.padding} on each side"
+            )
+        self.out_shape = (*self.x_shape[:2], *self.out)
+        self.area = self.kernel[0] * self.kernel[1]
+
+    def on_image(self):
+        """Yield each window's oh and ow, and the rows top:bottom and columns left:right it covers."""
+        (kernel_h, kernel_w), (height, width) = self.kernel, self.x_shape[2:]
+        for oh, ow in np.ndindex(self.out):
+            top = oh * self.stride[0] - self.padding[0]
+            left = ow * self.stride[1] - self.padding[1]
+            bottom, right = min(top + kernel_h, height), min(left + kernel_w, width)
+            yield oh, ow, max(top, 0), bottom, max(left, 0), right
+
+
+def _real(name, array, shape=None):
+    """Return `array` in float64, once its shape (or, without one, its four axes) is checked."""
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    _shape(array.shape, name)
+    return array.astype(np.float64, copy=False)
+
+
+def _positions(argmax, shape, pixels):
+    """Return `argmax` once it is known to hold an index below `pixels` for each output."""
+    argmax = np.asarray(argmax)
+    if argmax.dtype.kind not in "iu":
+        raise TypeError(f"argmax must hold integers, got dtype {argmax.dtype}")
+    if argmax.shape != shape:
+        raise ValueError(f"argmax must have shape {shape}, as grad_output has, got {argmax.shape}")
+    wrong = argmax[(argmax < 0) | (argmax >= pixels)]
+    if wrong.size:
+        raise ValueError(f"argmax must lie in 0..{pixels - 1}, got {wrong[0]}")
+    return argmax
+
+
+def _shape(shape, name="x"):
+    """Return `shape` as a tuple once it is known to hold four integers; only the batch may be empty."""
+    shape = tuple(shape)
+    integers = all(isinstance(size, (int, np.integer)) for size in shape)
+    if len(shape) != 4 or not integers or shape[0] < 0 or min(shape[1:]) < 1:
+        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {shape}")
+    return shape
+
+
+def _pair(name, value, minimum):
+    """Return `value` as a pair (vertical, horizontal) of integers of at least `minimum`."""
+    pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(pair) != 2 or not all(isinstance(entry, (int, np.integer)) for entry in pair):
+        raise TypeError(f"{name} must be an int or a pair of ints, got {value!r}")
+    if min(pair) < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value!r}")
+    return pair
+
+
+def _store(name, out, result):
+    """Return `result`, written into `out` if there is one."""
+    _check_output(name, out, result)
+    if out is None:
+        return result
+    out[...] = result
+    return out
+
+
+def _check_output(name, out, result):
+    """Insist that `result` can be written into `out`: the same shape, the same kind of numbers."""
+    if out is None:
+        return
+    if not isinstance(out, np.ndarray) or out.dtype.kind != result.dtype.kind:
+        got = getattr(out, "dtype", type(out).__name__)
+        raise TypeError(f"{name} must be an array like {result.dtype}, got {got}")
+    if out.shape != result.shape:
+        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")

@@ -1,0 +1,14 @@
+import os
+
+# Before numba is imported: its threads wait asleep. By default they wait in a busy loop, which is faster
+# for training but takes the cores from torch and from the tests that run beside.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng():
+    """Return a generator that starts afresh, from the same seed, in every test."""
+    return np.random.default_rng(0)

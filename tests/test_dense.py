@@ -1,0 +1,266 @@
+import numpy as np
+import pytest
+import torch
+from helpers import assert_close, poisoned, random_float32, rooms, signatures, strided
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cnn_numba.gradcheck import gradcheck
+from cnn_numba.ops.dense import cpu, reference
+
+thorough = settings(deadline=None, derandomize=True, max_examples=30)
+sizes = st.tuples(st.integers(1, 9), st.integers(1, 40), st.integers(1, 40))
+
+# batch, in_features, out_features: one element, vector widths and their tails, the course's own layers
+FIXED_SIZES = [(1, 1, 1), (1, 7, 1), (3, 16, 17), (5, 65, 33), (7, 130, 10), (64, 100, 128), (6, 1600, 128)]
+
+
+def inputs(batch, in_features, out_features):
+    rng = np.random.default_rng(batch + 100 * in_features + 10_000 * out_features)
+    x = random_float32(rng, batch, in_features)
+    weight = random_float32(rng, out_features, in_features)
+    bias = random_float32(rng, out_features)
+    grad_output = random_float32(rng, batch, out_features)
+    return x, weight, bias, grad_output
+
+
+def run_poisoned(ops, arrays, scratch=None):
+    """Run forward and backward into arrays full of NaN; check that these are what is returned."""
+    x, weight, bias, grad_output = arrays
+    out, grad_input = poisoned(grad_output.shape), poisoned(x.shape)
+    grad_weight, grad_bias = poisoned(weight.shape), poisoned(bias.shape)
+    assert ops.linear_forward(x, weight, bias, out=out, scratch=scratch) is out
+    assert (
+        ops.linear_backward_input(grad_output, weight, grad_input=grad_input, scratch=scratch) is grad_input
+    )
+    backward_weight = ops.linear_backward_weight
+    assert backward_weight(grad_output, x, grad_weight=grad_weight, scratch=scratch) is grad_weight
+    assert ops.linear_backward_bias(grad_output, grad_bias=grad_bias) is grad_bias
+    return out, grad_input, grad_weight, grad_bias
+
+
+def check_against_torch(ops, size):
+    arrays = x, weight, bias, grad_output = inputs(*size)
+    leaves = [torch.from_numpy(array).double().requires_grad_() for array in (x, weight, bias)]
+    expected = torch.nn.functional.linear(*leaves)
+    gradients = torch.autograd.grad(expected, leaves, torch.from_numpy(grad_output).double())
+
+    results = run_poisoned(ops, arrays, ops.linear_scratch(*size))
+    for received, wanted in zip(results, (expected.detach(), *gradients), strict=True):
+        assert_close(received, wanted)
+    assert_close(ops.linear_forward(x, weight), (expected - leaves[2]).detach())
+
+
+@rooms("dense")
+@thorough
+@given(sizes)
+def test_against_torch(ops, size):
+    check_against_torch(ops, size)
+
+
+@rooms("dense")
+@pytest.mark.parametrize("size", FIXED_SIZES, ids=str)
+def test_against_torch_at_sizes_that_break_kernels(ops, size):
+    check_against_torch(ops, size)
+
+
+@rooms("dense")
+def test_hand_worked(ops):
+    x = np.array([[1, 2, 3], [0, -1, 1]], np.float32)
+    weight = np.array([[1, 0, 0], [2, 1, -1]], np.float32)
+    bias = np.array([10, 20], np.float32)
+    np.testing.assert_array_equal(ops.linear_forward(x, weight, bias), [[11, 21], [10, 18]])
+    grad_output = np.array([[1, 2], [3, -1]], np.float32)
+    np.testing.assert_array_equal(ops.linear_backward_input(grad_output, weight), [[5, 2, -2], [1, -1, 1]])
+    np.testing.assert_array_equal(ops.linear_backward_weight(grad_output, x), [[1, -1, 6], [2, 5, 5]])
+    np.testing.assert_array_equal(ops.linear_backward_bias(grad_output), [4, 1])
+
+
+@rooms("dense")
+def test_allocates_in_the_room_s_dtype(ops):
+    x, weight, bias, grad_output = inputs(3, 5, 4)
+    dtype = np.float64 if ops is reference else np.float32
+    results = [
+        ops.linear_forward(x, weight, bias),
+        ops.linear_backward_input(grad_output, weight),
+        ops.linear_backward_weight(grad_output, x),
+        ops.linear_backward_bias(grad_output),
+    ]
+    assert [result.dtype for result in results] == [dtype] * 4
+    assert [result.shape for result in results] == [(3, 4), (3, 5), (4, 5), (4,)]
+
+
+@thorough
+@given(st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 5)))
+def test_reference_gradients(size):
+    x, weight, bias, grad_output = (array.astype(np.float64) for array in inputs(*size))
+
+    def check(function, array, gradient, name):
+        gradcheck(function, array, gradient, grad_output, name=name)
+
+    forward = reference.linear_forward
+    grad_input = reference.linear_backward_input(grad_output, weight)
+    check(lambda x: forward(x, weight, bias), x, grad_input, "grad_input")
+    grad_weight = reference.linear_backward_weight(grad_output, x)
+    check(lambda weight: forward(x, weight, bias), weight, grad_weight, "grad_weight")
+    grad_bias = reference.linear_backward_bias(grad_output)
+    check(lambda bias: forward(x, weight, bias), bias, grad_bias, "grad_bias")
+
+
+def test_reference_computes_in_float64():
+    # 2**24 + 1 does not exist in float32.
+    x, weight = np.array([[2**24, 1]], np.float32), np.ones((1, 2), np.float32)
+    assert reference.linear_forward(x, weight)[0, 0] == 2**24 + 1
+
+
+@rooms("dense")
+def test_sparse_gradients(ops, rng):
+    x, weight, _, grad_output = inputs(6, 33, 20)
+    grad_output[rng.random(grad_output.shape) < 0.9] = 0
+    grad_output[2] = 0
+    assert_close(ops.linear_backward_input(grad_output, weight), grad_output.astype(float) @ weight)
+    assert_close(ops.linear_backward_weight(grad_output, x), grad_output.astype(float).T @ x)
+    assert_close(ops.linear_backward_bias(grad_output), grad_output.astype(float).sum(axis=0))
+
+
+def test_rooms_have_the_same_functions():
+    assert len(signatures(reference)) == 5
+    assert signatures(cpu) == signatures(reference)
+
+
+@rooms("dense")
+def test_scratch_changes_nothing_even_when_used_before(ops):
+    # One workspace, as large as the largest of three layers needs, passed from one to the other.
+    scratch = ops.linear_scratch(7, 130, 65)
+    for size in [(7, 130, 10), (5, 65, 33), (1, 1, 1), (3, 16, 17), (5, 65, 33)]:
+        arrays = inputs(*size)
+        with_scratch, without = run_poisoned(ops, arrays, scratch), run_poisoned(ops, arrays)
+        for received, expected in zip(with_scratch, without, strict=True):
+            np.testing.assert_array_equal(received, expected)
+
+
+def test_cpu_scratch_that_is_too_small_is_refused():
+    x, weight, bias, grad_output = inputs(3, 40, 20)
+    written = out, grad_input, grad_weight = [poisoned(array.shape) for array in (grad_output, x, weight)]
+    scratch = cpu.linear_scratch(3, 10, 5)
+    for call in (
+        lambda: cpu.linear_forward(x, weight, bias, out=out, scratch=scratch),
+        lambda: cpu.linear_backward_input(grad_output, weight, grad_input=grad_input, scratch=scratch),
+        lambda: cpu.linear_backward_weight(grad_output, x, grad_weight=grad_weight, scratch=scratch),
+    ):
+        with pytest.raises(ValueError, match=r"scratch.* \b40\b"):
+            call()
+    assert all(np.isnan(array).all() for array in written)
+
+
+@rooms("dense")
+def test_empty_batch(ops):
+    x, weight, grad_output = array(0, 5), array(4, 5), array(0, 4)
+    assert ops.linear_forward(x, weight, array(4)).shape == (0, 4)
+    assert ops.linear_backward_input(grad_output, weight).shape == (0, 5)
+    np.testing.assert_array_equal(ops.linear_backward_weight(grad_output, x), np.zeros((4, 5)))
+    np.testing.assert_array_equal(ops.linear_backward_bias(grad_output), np.zeros(4))
+
+
+@rooms("dense")
+def test_nan_reaches_only_its_own_row(ops):
+    x, weight, bias, _ = inputs(4, 20, 6)
+    x[2, 7] = np.nan
+    out = ops.linear_forward(x, weight, bias)
+    np.testing.assert_array_equal(np.isnan(out).all(axis=1), [False, False, True, False])
+    assert np.isnan(out).sum() == 6
+
+
+@rooms("dense")
+def test_inputs_stay_as_they_are(ops):
+    arrays = inputs(3, 9, 5)
+    copies = [array.copy() for array in arrays]
+    x, weight, bias, grad_output = arrays
+    ops.linear_forward(x, weight, bias)
+    ops.linear_backward_input(grad_output, weight)
+    ops.linear_backward_weight(grad_output, x)
+    ops.linear_backward_bias(grad_output)
+    for array, copy in zip(arrays, copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+@rooms("dense")
+def test_two_calls_give_the_same_bits(ops):
+    x, weight, bias, grad_output = inputs(65, 300, 130)
+    for call in (
+        lambda: ops.linear_forward(x, weight, bias),
+        lambda: ops.linear_backward_input(grad_output, weight),
+        lambda: ops.linear_backward_weight(grad_output, x),
+        lambda: ops.linear_backward_bias(grad_output),
+    ):
+        assert call().tobytes() == call().tobytes()
+
+
+def array(*shape):
+    return np.ones(shape, np.float32)
+
+
+def both(one, other):
+    """Match a message that names both numbers, in any order."""
+    return rf"(?=.*\b{one}\b)(?=.*\b{other}\b)"
+
+
+MISMATCHES = [
+    ("linear_forward", (array(2, 3), array(4, 5)), (2, 4), both(3, 5)),
+    ("linear_forward", (array(2, 3), array(4, 1)), (2, 4), both(3, 1)),
+    ("linear_forward", (array(3), array(4, 3)), (4,), r"x must have shape .*, got \(3,\)"),
+    ("linear_forward", (array(2, 3), array(3)), (2, 1), r"weight must have shape .*, got \(3,\)"),
+    ("linear_forward", (array(2, 3), array(4, 3), array(1)), (2, 4), r"bias .*\(4,\).*, got \(1,\)"),
+    ("linear_forward", (array(2, 3), array(4, 3)), (2, 1), r"out must have shape \(2, 4\), got \(2, 1\)"),
+    ("linear_backward_input", (array(2, 4), array(3, 5)), (2, 5), both(3, 4)),
+    ("linear_backward_input", (array(2, 1), array(3, 5)), (2, 5), both(3, 1)),
+    ("linear_backward_input", (array(2, 3), array(3, 5)), (5, 2), r"grad_input .*\(2, 5\), got \(5, 2\)"),
+    ("linear_backward_weight", (array(2, 4), array(1, 5)), (4, 5), both(1, 2)),
+    ("linear_backward_weight", (array(2, 4), array(2, 5)), (5, 4), r"grad_weight .*\(4, 5\), got \(5, 4\)"),
+    ("linear_backward_bias", (array(2, 4),), (2,), r"grad_bias must have shape \(4,\), got \(2,\)"),
+    ("linear_backward_bias", (array(4),), (4,), r"grad_output must have shape .*, got \(4,\)"),
+]
+OUTPUTS = {
+    "linear_forward": "out",
+    "linear_backward_input": "grad_input",
+    "linear_backward_weight": "grad_weight",
+    "linear_backward_bias": "grad_bias",
+}
+
+
+@rooms("dense")
+@pytest.mark.parametrize(("name", "arguments", "out_shape", "match"), MISMATCHES)
+def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, out_shape, match):
+    out = poisoned(out_shape)
+    with pytest.raises(ValueError, match=match):
+        getattr(ops, name)(*arguments, **{OUTPUTS[name]: out})
+    assert np.isnan(out).all()
+
+
+CORRECT = {
+    "linear_forward": {"x": (2, 3), "weight": (4, 3), "bias": (4,), "out": (2, 4)},
+    "linear_backward_input": {"grad_output": (2, 4), "weight": (4, 3), "grad_input": (2, 3)},
+    "linear_backward_weight": {"grad_output": (2, 4), "x": (2, 3), "grad_weight": (4, 3)},
+    "linear_backward_bias": {"grad_output": (2, 4), "grad_bias": (4,)},
+}
+
+
+@pytest.mark.parametrize(("name", "wrong"), [(name, key) for name, keys in CORRECT.items() for key in keys])
+def test_cpu_refuses_other_dtypes_and_layouts(name, wrong):
+    arguments = {key: np.zeros(shape, np.float32) for key, shape in CORRECT[name].items()}
+    arguments[OUTPUTS[name]].fill(np.nan)
+    for bad, error, match in (
+        (arguments[wrong].astype(np.float64), TypeError, f"{wrong} must have dtype float32, got float64"),
+        (strided(arguments[wrong]), ValueError, f"{wrong} must be C-contiguous, got shape .* with strides"),
+        (arguments[wrong].tolist(), TypeError, f"{wrong} must be an array, got list"),
+    ):
+        with pytest.raises(error, match=match):
+            getattr(cpu, name)(**{**arguments, wrong: bad})
+        assert np.isnan(arguments[OUTPUTS[name]]).all()
+
+
+def test_reference_refuses_what_is_not_a_number_and_what_cannot_hold_the_result():
+    with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex128"):
+        reference.linear_forward(np.ones((2, 3), complex), array(4, 3))
+    with pytest.raises(TypeError, match="out must be a float array, got int64"):
+        reference.linear_forward(array(2, 3), array(4, 3), out=np.zeros((2, 4), np.int64))

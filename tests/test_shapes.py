@@ -1,0 +1,152 @@
+import numpy as np
+import pytest
+from helpers import strided
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cnn_numba.shapes import (
+    check_array,
+    check_labels,
+    conv2d_window,
+    output_array,
+    output_size,
+    pair,
+    pool2d_window,
+    window2d,
+)
+
+thorough = settings(deadline=None, derandomize=True, max_examples=40)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(3, (3, 3)), ((1, 2), (1, 2)), ([4, 5], (4, 5)), (np.int64(2), (2, 2)), ((np.int8(1), 3), (1, 3))],
+)
+def test_pair_takes_one_number_or_two(value, expected):
+    assert pair(value, "stride") == expected
+    assert all(type(entry) is int for entry in pair(value, "stride"))
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "match"),
+    [
+        (1.5, TypeError, r"stride must be an int or a pair of ints, got 1\.5"),
+        ("ab", TypeError, "got 'ab'"),
+        (None, TypeError, "got None"),
+        ((1, 2, 3), TypeError, r"got \(1, 2, 3\)"),
+        ((1,), TypeError, r"got \(1,\)"),
+        ((1, 2.0), TypeError, r"got \(1, 2\.0\)"),
+        (0, ValueError, "stride must be at least 1, got 0"),
+        ((2, -1), ValueError, r"at least 1, got \(2, -1\)"),
+    ],
+)
+def test_pair_refuses(value, error, match):
+    with pytest.raises(error, match=match):
+        pair(value, "stride")
+
+
+def test_pair_has_its_own_minimum():
+    assert pair(0, "padding", minimum=0) == (0, 0)
+    with pytest.raises(ValueError, match="padding must be at least 0, got -1"):
+        pair(-1, "padding", minimum=0)
+
+
+@thorough
+@given(st.integers(1, 20), st.integers(1, 6), st.integers(1, 5), st.integers(0, 4))
+def test_output_size_counts_positions(size, kernel_size, stride, padding):
+    starts = range(0, size + 2 * padding - kernel_size + 1, stride)
+    if starts:
+        assert output_size(size, kernel_size, stride, padding) == len(starts)
+    else:
+        with pytest.raises(ValueError, match=f"a window of {kernel_size} does not fit into {size} elements"):
+            output_size(size, kernel_size, stride, padding)
+
+
+def test_mnist_cnn_ends_in_1600_features():
+    # S0's listing pools once in its head and twice in its code, and declares 9216.
+    size = output_size(28, 3)
+    size = output_size(size, 2, 2)
+    assert 64 * output_size(size, 3) ** 2 == 7744
+    size = output_size(output_size(size, 3), 2, 2)
+    assert 64 * size**2 == 1600
+
+
+def test_windows_name_both_axes_in_order():
+    window = window2d("pool", (2, 3, 9, 20), (3, 4), (2, 5), (1, 0))
+    assert window == (3, 4, 2, 5, 1, 0, 5, 4)
+    assert (window.kernel_h, window.stride_w, window.padding_h, window.out_h, window.out_w) == (3, 5, 1, 5, 4)
+    assert conv2d_window((2, 3, 9, 20), (8, 3, 3, 4), (2, 5), (1, 0)) == window
+    assert pool2d_window((2, 3, 9, 20), (3, 4), (2, 5), (1, 0)) == window
+    assert pool2d_window((2, 3, 9, 20), (3, 4), None, 0)[-2:] == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: window2d("pool", (3, 4, 5), 1, 1, 0), r"pool: x must have shape .*, got \(3, 4, 5\)"),
+        (
+            lambda: window2d("pool", (1, 1, 2, 9), 3, 1, 0),
+            r"window of 3 does not fit into 2 .*\(1, 1, 2, 9\)",
+        ),
+        (lambda: window2d("pool", (1, 1, 9, 2), (1, 5), 1, 1), "window of 5 does not fit into 2 .*padding 1"),
+        (lambda: conv2d_window((1, 1, 5, 5), (1, 3, 3), 1, 0), r"weight must have shape .*, got \(1, 3, 3\)"),
+        (lambda: conv2d_window((1, 2, 5, 5), (4, 3, 3, 3), 1, 0), "x has 2 channels but weight expects 3"),
+        (lambda: pool2d_window((1, 1, 5, 5), 3, 1, 2), "at most half of kernel_size, got padding 2 .* 3"),
+        (lambda: pool2d_window((1, 1, 5, 5), (4, 1), 1, (2, 1)), r"got padding \(2, 1\) .* \(4, 1\)"),
+    ],
+)
+def test_windows_refuse(call, match):
+    with pytest.raises(ValueError, match=match):
+        call()
+
+
+def test_check_array_accepts():
+    array = np.zeros((2, 3), np.float32)
+    check_array("x", array, (2, 3))
+    check_array("x", array, (None, 3))
+    check_array("x", array, None)
+    check_array("x", np.zeros((2, 3), np.int32), (2, None), np.int32)
+
+
+@pytest.mark.parametrize(
+    ("array", "shape", "error", "match"),
+    [
+        ([1.0, 2.0], (2,), TypeError, r"x must be an array, got list: \[1\.0, 2\.0\]"),
+        (np.zeros(2), (2,), TypeError, "x must have dtype float32, got float64"),
+        (np.zeros(2, np.float32), (3,), ValueError, r"x must have shape \(3,\), got \(2,\)"),
+        (np.zeros(2, np.float32), (2, 1), ValueError, r"x must have shape \(2, 1\), got \(2,\)"),
+        (np.zeros((2, 4), np.float32), (None, 3), ValueError, r"shape \(any, 3\), got \(2, 4\)"),
+        (
+            np.zeros((4, 2), np.float32).T,
+            (2, 4),
+            ValueError,
+            r"C-contiguous, got shape \(2, 4\) with strides",
+        ),
+        (strided(np.zeros((2, 3), np.float32)), None, ValueError, r"C-contiguous, got shape \(2, 3\)"),
+    ],
+)
+def test_check_array_refuses(array, shape, error, match):
+    with pytest.raises(error, match=match):
+        check_array("x", array, shape)
+
+
+def test_output_array_allocates_or_passes_through():
+    assert output_array("out", None, (2, 3)).dtype == np.float32
+    assert output_array("out", None, (2, 3), np.int32).dtype == np.int32
+    out = np.zeros((2, 3), np.float32)
+    assert output_array("out", out, (2, 3)) is out
+    with pytest.raises(ValueError, match=r"out must have shape \(3, 2\), got \(2, 3\)"):
+        output_array("out", out, (3, 2))
+
+
+def test_check_labels():
+    check_labels(np.array([0, 9], np.int32), 2, 10)
+    check_labels(np.array([], np.int32), 0, 10)
+    with pytest.raises(ValueError, match=r"labels must lie in 0\.\.9, got 10 at index 1"):
+        check_labels(np.array([0, 10, -1], np.int32), 3, 10)
+    with pytest.raises(ValueError, match="got -1 at index 2"):
+        check_labels(np.array([0, 9, -1], np.int32), 3, 10)
+    with pytest.raises(TypeError, match="labels must have dtype int32, got int64"):
+        check_labels(np.array([0], np.int64), 1, 10)
+    with pytest.raises(ValueError, match=r"labels must have shape \(3,\), got \(2,\)"):
+        check_labels(np.array([0, 1], np.int32), 3, 10)
