@@ -274,6 +274,8 @@ def output_array(name, out, shape, dtype=np.float32):
     if out is None:
         return np.empty(shape, dtype)
     check_array(name, out, shape, dtype)
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ValueError(f"{name} must be writeable, but this array is read-only")
     return out
 
 

@@ -150,3 +150,10 @@ def test_check_labels():
         check_labels(np.array([0], np.int64), 1, 10)
     with pytest.raises(ValueError, match=r"labels must have shape \(3,\), got \(2,\)"):
         check_labels(np.array([0, 1], np.int32), 3, 10)
+
+
+def test_read_only_outputs_are_refused():
+    out = np.zeros(3, np.float32)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out must be writeable"):
+        output_array("out", out, (3,))

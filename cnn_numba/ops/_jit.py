@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # ("nnan" and "ninf" are left out), so a diverging training is seen and not optimised away.
 FASTMATH = {"contract", "reassoc", "arcp", "nsz"}
 
-# cache=True: the first run compiles, the following ones load in milliseconds.
-serial_jit = njit(cache=True, fastmath=FASTMATH)
-parallel_jit = njit(cache=True, fastmath=FASTMATH, parallel=True)
+# cache=True: the first run compiles, the following ones load in milliseconds. error_model="numpy": a division
+# by zero gives infinity, where Python's exception would be a branch in every loop that divides.
+serial_jit = njit(cache=True, fastmath=FASTMATH, error_model="numpy")
+parallel_jit = njit(cache=True, fastmath=FASTMATH, error_model="numpy", parallel=True)

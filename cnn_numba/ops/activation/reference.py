@@ -1,0 +1,250 @@
+"""Activations as their definitions say it, in float64: the oracle for the other rooms.
+
+Each backward takes the saved *output* of the forward: all three derivatives can be told from it, and
+so the layer need not keep its input.
+"""
+
+import numpy as np
+
+
+def relu_forward(x, out=None):
+    """Keep what is positive, replace the rest by 0.
+
+    ``out = max(x, 0)``; a NaN stays NaN.
+
+    Parameters
+    ----------
+    x : ndarray, any shape, float
+        The values that enter.
+    out : ndarray, shape of `x`, float, optional
+        Where to write the result; None allocates float64. May be `x` itself.
+
+    Returns
+    -------
+    ndarray, shape of `x`
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `x` does not hold real numbers, or `out` is not a float array of its shape.
+
+    Notes
+    -----
+    Nair and Hinton, "Rectified linear units improve restricted Boltzmann machines" (2010), and
+    `torch.relu`.
+
+    Examples
+    --------
+    >>> relu_forward(np.array([-2.0, 0.0, 3.0]))
+    array([0., 0., 3.])
+    """
+    return _store("out", out, np.maximum(_real("x", x), 0.0))
+
+
+def relu_backward(grad_output, out, grad_input=None):
+    """Let the gradient through where the output is positive.
+
+    ``grad_input = grad_output where out > 0, else 0``.
+
+    Parameters
+    ----------
+    grad_output : ndarray, any shape, float
+        Gradient of the loss with respect to the output.
+    out : ndarray, shape of `grad_output`, float
+        The output of the forward pass.
+    grad_input : ndarray, shape of `grad_output`, float, optional
+        Where to write the result; None allocates float64. May be `grad_output` itself.
+
+    Returns
+    -------
+    ndarray, shape of `grad_output`
+        `grad_input`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not hold real numbers, or the shapes differ.
+
+    Notes
+    -----
+    At the kink, where ReLU has no derivative, this takes 0, as PyTorch does; a NaN output lets the
+    gradient through, as there.
+
+    Examples
+    --------
+    >>> relu_backward(np.array([5.0, 6.0, 7.0]), out=np.array([0.0, 0.0, 3.0]))
+    array([0., 0., 7.])
+    """
+    grad_output = _real("grad_output", grad_output)
+    out = _real("out", out, grad_output.shape)
+    return _store("grad_input", grad_input, np.where(out <= 0.0, 0.0, grad_output))
+
+
+def sigmoid_forward(x, out=None):
+    """Squash any number into the range from 0 to 1.
+
+    ``out = 1 / (1 + exp(-x))``, computed with ``exp(-|x|)``, which cannot overflow.
+
+    Parameters
+    ----------
+    x : ndarray, any shape, float
+        The values that enter.
+    out : ndarray, shape of `x`, float, optional
+        Where to write the result; None allocates float64. May be `x` itself.
+
+    Returns
+    -------
+    ndarray, shape of `x`
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `x` does not hold real numbers, or `out` is not a float array of its shape.
+
+    Notes
+    -----
+    The logistic function, `torch.sigmoid`. For negative x both sides of the fraction are multiplied
+    by exp(x): ``exp(x) / (1 + exp(x))``.
+
+    Examples
+    --------
+    >>> sigmoid_forward(np.array([-1e4, 0.0, 1e4]))
+    array([0. , 0.5, 1. ])
+    """
+    x = _real("x", x)
+    small = np.exp(-np.abs(x))
+    return _store("out", out, np.where(x < 0.0, small, 1.0) / (1.0 + small))
+
+
+def sigmoid_backward(grad_output, out, grad_input=None):
+    """Send the gradient back through a sigmoid.
+
+    ``grad_input = grad_output * out * (1 - out)``.
+
+    Parameters
+    ----------
+    grad_output : ndarray, any shape, float
+        Gradient of the loss with respect to the output.
+    out : ndarray, shape of `grad_output`, float
+        The output of the forward pass.
+    grad_input : ndarray, shape of `grad_output`, float, optional
+        Where to write the result; None allocates float64. May be `grad_output` itself.
+
+    Returns
+    -------
+    ndarray, shape of `grad_output`
+        `grad_input`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not hold real numbers, or the shapes differ.
+
+    Notes
+    -----
+    The sigmoid's derivative, written in terms of its own output.
+
+    Examples
+    --------
+    >>> sigmoid_backward(np.array([8.0, 8.0]), out=np.array([0.5, 1.0]))
+    array([2., 0.])
+    """
+    grad_output = _real("grad_output", grad_output)
+    out = _real("out", out, grad_output.shape)
+    return _store("grad_input", grad_input, grad_output * out * (1.0 - out))
+
+
+def tanh_forward(x, out=None):
+    """Squash any number into the range from -1 to 1.
+
+    ``out = tanh(x) = (exp(x) - exp(-x)) / (exp(x) + exp(-x))``.
+
+    Parameters
+    ----------
+    x : ndarray, any shape, float
+        The values that enter.
+    out : ndarray, shape of `x`, float, optional
+        Where to write the result; None allocates float64. May be `x` itself.
+
+    Returns
+    -------
+    ndarray, shape of `x`
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `x` does not hold real numbers, or `out` is not a float array of its shape.
+
+    Notes
+    -----
+    The hyperbolic tangent, `torch.tanh`; a sigmoid stretched: ``tanh(x) = 2 * sigmoid(2 * x) - 1``.
+
+    Examples
+    --------
+    >>> tanh_forward(np.array([-1e4, 0.0, 1e4]))
+    array([-1.,  0.,  1.])
+    """
+    return _store("out", out, np.tanh(_real("x", x)))
+
+
+def tanh_backward(grad_output, out, grad_input=None):
+    """Send the gradient back through a hyperbolic tangent.
+
+    ``grad_input = grad_output * (1 - out**2)``.
+
+    Parameters
+    ----------
+    grad_output : ndarray, any shape, float
+        Gradient of the loss with respect to the output.
+    out : ndarray, shape of `grad_output`, float
+        The output of the forward pass.
+    grad_input : ndarray, shape of `grad_output`, float, optional
+        Where to write the result; None allocates float64. May be `grad_output` itself.
+
+    Returns
+    -------
+    ndarray, shape of `grad_output`
+        `grad_input`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not hold real numbers, or the shapes differ.
+
+    Notes
+    -----
+    The hyperbolic tangent's derivative, written in terms of its own output.
+
+    Examples
+    --------
+    >>> tanh_backward(np.array([8.0, 8.0]), out=np.array([0.5, 1.0]))
+    array([6., 0.])
+    """
+    grad_output = _real("grad_output", grad_output)
+    out = _real("out", out, grad_output.shape)
+    return _store("grad_input", grad_input, grad_output * (1.0 - out**2))
+
+
+def _real(name, array, shape=None):
+    """Return `array` in float64, once its shape is checked."""
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    return array.astype(np.float64, copy=False)
+
+
+def _store(name, out, result):
+    """Return `result`, written into `out` if there is one."""
+    if out is None:
+        return result
+    if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
+        raise TypeError(f"{name} must be a float array, got {getattr(out, 'dtype', type(out).__name__)}")
+    if out.shape != result.shape:
+        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
+    out[...] = result
+    return out

@@ -1,0 +1,264 @@
+"""Losses as their definitions say it, in float64: the oracle for the other rooms.
+
+A forward gives one loss for each sample, a backward the gradient of their *mean* over the batch:
+that mean is the number which training makes small.
+"""
+
+import numpy as np
+
+
+def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
+    """Turn logits into probabilities, and measure how little of it the right class gets.
+
+    With N samples and K classes::
+
+        probabilities[n, k] = exp(logits[n, k]) / sum over j of exp(logits[n, j])
+        losses[n] = -log(probabilities[n, labels[n]])
+
+    Parameters
+    ----------
+    logits : ndarray, shape (N, K), float
+        Scores of any size; only their differences within a row matter.
+    labels : ndarray, shape (N,), int32
+        The right class of each sample, 0 to K - 1.
+    losses : ndarray, shape (N,), float, optional
+        Where to write the losses; None allocates float64.
+    probabilities : ndarray, shape (N, K), float, optional
+        Where to write the probabilities, which the backward needs; None allocates float64.
+
+    Returns
+    -------
+    losses : ndarray, shape (N,)
+    probabilities : ndarray, shape (N, K)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, is empty, or a label is out of range.
+
+    Notes
+    -----
+    The largest logit of a row is subtracted first, which changes neither result: no exponential
+    overflows, and their sum is at least 1, so that its logarithm exists (Goodfellow, Bengio and
+    Courville, "Deep Learning" (2016), section 4.1; `torch.nn.functional.cross_entropy` does the same).
+    A NaN or an infinite logit makes the loss of its row NaN, but -inf is a class ruled out: its
+    probability is 0.
+
+    Examples
+    --------
+    Three equal scores are a guess among three, log(3):
+
+    >>> losses, probabilities = cross_entropy_forward(np.zeros((1, 3)), np.array([0], np.int32))
+    >>> losses.round(4), probabilities.round(4)
+    (array([1.0986]), array([[0.3333, 0.3333, 0.3333]]))
+    """
+    logits = _real("logits", logits, ndim=2)
+    labels = _labels(labels, logits.shape)
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    exponentials = np.exp(shifted)
+    totals = exponentials.sum(axis=1)
+    of_the_label = shifted[np.arange(len(labels)), labels]
+    return (
+        _store("losses", losses, np.log(totals) - of_the_label),
+        _store("probabilities", probabilities, exponentials / totals[:, None]),
+    )
+
+
+def cross_entropy_backward(probabilities, labels, grad_logits=None):
+    """Compute the gradient of the mean cross-entropy with respect to the logits.
+
+    ``grad_logits[n, k] = (probabilities[n, k] - (1 if k is labels[n] else 0)) / N``: the right class
+    is pushed up by what it lacks to probability 1, every other down by what it has.
+
+    Parameters
+    ----------
+    probabilities : ndarray, shape (N, K), float
+        What the forward pass returned.
+    labels : ndarray, shape (N,), int32
+        The right class of each sample, 0 to K - 1.
+    grad_logits : ndarray, shape (N, K), float, optional
+        Where to write the result; None allocates float64.
+
+    Returns
+    -------
+    ndarray, shape (N, K)
+        `grad_logits`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, is empty, or a label is out of range.
+
+    Notes
+    -----
+    The derivative of the softmax and that of the logarithm cancel into this difference (Bishop,
+    "Pattern Recognition and Machine Learning" (2006), section 4.3.4).
+
+    Examples
+    --------
+    >>> cross_entropy_backward(np.array([[0.25, 0.75]]), np.array([0], np.int32))
+    array([[-0.75,  0.75]])
+    """
+    probabilities = _real("probabilities", probabilities, ndim=2)
+    labels = _labels(labels, probabilities.shape)
+    batch_size, classes = probabilities.shape
+    one_hot = np.eye(classes)[labels]
+    return _store("grad_logits", grad_logits, (probabilities - one_hot) / batch_size)
+
+
+def mse_loss_forward(y, target, losses=None):
+    """Measure the mean squared error of each sample.
+
+    ``losses[n] = mean over all other axes of (y[n] - target[n])**2``
+
+    Parameters
+    ----------
+    y : ndarray, shape (N, ...), float
+        What the network answered.
+    target : ndarray, shape of `y`, float
+        What it should have answered.
+    losses : ndarray, shape (N,), float, optional
+        Where to write the result; None allocates float64.
+
+    Returns
+    -------
+    ndarray, shape (N,)
+        `losses`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, the shapes differ, or there is nothing to average.
+
+    Notes
+    -----
+    The mean of `losses` is `torch.nn.functional.mse_loss`. The article "GPU acceleration:
+    performance secrets of deep learning" writes the loss as ||y - y*||^2, the sum instead of the mean.
+
+    Examples
+    --------
+    >>> mse_loss_forward(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 0.0]]))
+    array([ 2. , 12.5])
+    """
+    y = _real("y", y)
+    target = _real("target", target, y.shape)
+    squares = (y - target) ** 2
+    return _store("losses", losses, squares.reshape(len(y), -1).mean(axis=1))
+
+
+def mse_loss_backward(y, target, grad_y=None):
+    """Compute the gradient of the mean of the losses with respect to the answers.
+
+    ``grad_y = 2 * (y - target) / y.size``
+
+    Parameters
+    ----------
+    y : ndarray, shape (N, ...), float
+        What the network answered.
+    target : ndarray, shape of `y`, float
+        What it should have answered.
+    grad_y : ndarray, shape of `y`, float, optional
+        Where to write the result; None allocates float64.
+
+    Returns
+    -------
+    ndarray, shape of `y`
+        `grad_y`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, the shapes differ, or there is nothing to average.
+
+    Examples
+    --------
+    >>> mse_loss_backward(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 0.0]]))
+    array([[0. , 1. ],
+           [1.5, 2. ]])
+    """
+    y = _real("y", y)
+    target = _real("target", target, y.shape)
+    return _store("grad_y", grad_y, 2.0 * (y - target) / y.size)
+
+
+def accumulate_metrics(losses, logits, labels, totals):
+    """Add a batch's losses and right answers to the running totals of an epoch.
+
+    ``totals[0] += sum of losses``, and ``totals[1] += number of rows whose largest logit is the
+    label's``; the first of equal logits counts as the largest, and a NaN as larger than any number,
+    as in `numpy.argmax`.
+
+    Parameters
+    ----------
+    losses : ndarray, shape (N,), float
+        The loss of each sample.
+    logits : ndarray, shape (N, K), float
+        The scores that they come from.
+    labels : ndarray, shape (N,), int32
+        The right class of each sample, 0 to K - 1.
+    totals : ndarray, shape (2,), float64
+        Sum of losses and number of right answers so far; updated in place.
+
+    Returns
+    -------
+    ndarray, shape (2,), float64
+        `totals`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, is empty, or a label is out of range.
+
+    Examples
+    --------
+    >>> logits = np.array([[0.5, 2.0], [3.0, 1.0]])
+    >>> accumulate_metrics(np.array([0.2, 2.1]), logits, np.array([1, 1], np.int32), np.zeros(2))
+    array([2.3, 1. ])
+    """
+    logits = _real("logits", logits, ndim=2)
+    labels = _labels(labels, logits.shape)
+    losses = _real("losses", losses, labels.shape)
+    if not isinstance(totals, np.ndarray) or totals.dtype != np.float64:
+        raise TypeError(f"totals must have dtype float64, got {getattr(totals, 'dtype', repr(totals))}")
+    if totals.shape != (2,):
+        raise ValueError(f"totals must have shape (2,), got {totals.shape}")
+    totals += losses.sum(), np.count_nonzero(logits.argmax(axis=1) == labels)
+    return totals
+
+
+def _labels(labels, shape):
+    """Return `labels` once they are checked to be int32 classes for scores of this shape."""
+    labels = np.asarray(labels)
+    batch_size, classes = shape
+    if labels.dtype != np.int32:
+        raise TypeError(f"labels must have dtype int32, got {labels.dtype}")
+    if labels.shape != (batch_size,):
+        raise ValueError(f"labels must have shape ({batch_size},), got {labels.shape}")
+    for index, label in enumerate(labels):
+        if not 0 <= label < classes:
+            raise ValueError(f"labels must lie in 0..{classes - 1}, got {label} at index {index}")
+    return labels
+
+
+def _real(name, array, shape=None, ndim=None):
+    """Return `array` in float64, once its shape (or number of axes) is checked, and that it holds any."""
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    if array.ndim == 0 or array.size == 0 or (ndim is not None and array.ndim != ndim):
+        raise ValueError(f"{name} must have {ndim or 'some'} axes and not be empty, got shape {array.shape}")
+    return array.astype(np.float64, copy=False)
+
+
+def _store(name, out, result):
+    """Return `result`, written into `out` if there is one."""
+    if out is None:
+        return result
+    if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
+        raise TypeError(f"{name} must be a float array, got {getattr(out, 'dtype', type(out).__name__)}")
+    if out.shape != result.shape:
+        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
+    out[...] = result
+    return out

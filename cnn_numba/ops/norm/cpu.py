@@ -1,0 +1,481 @@
+"""Normalisation on the CPU: one channel, or one sample, at a time.
+
+Mean and variance are taken in two passes with float64 sums, so that a large mean costs no digits:
+in float32, ``average of x**2 - mean**2`` of numbers around 1000 is noise. A channel or a sample is
+read again while it is still in the cache. Cores share the work by channels, samples or features and
+never add into the same number, so that the result does not depend on how many they are.
+"""
+
+import math
+
+import numpy as np
+from numba import prange
+
+from cnn_numba.ops._jit import parallel_jit, serial_jit
+from cnn_numba.shapes import check_array, output_array
+
+# So many features at a time add up over all samples: few enough that their sums stay in the first cache.
+FEATURE_BLOCK = 128
+
+
+def batch_norm2d_forward(
+    x,
+    weight,
+    bias,
+    running_mean,
+    running_var,
+    training=True,
+    momentum=0.1,
+    eps=1e-5,
+    out=None,
+    mean=None,
+    inv_std=None,
+):
+    """Normalise each channel of a batch of images.
+
+    With mean and variance over all N * H * W pixels of a channel (in training; the running ones
+    otherwise)::
+
+        inv_std[c] = 1 / sqrt(variance[c] + eps)
+        out[n, c, h, w] = weight[c] * (x[n, c, h, w] - mean[c]) * inv_std[c] + bias[c]
+
+    Training also moves the running statistics, with the variance that divides by N * H * W - 1::
+
+        running = (1 - momentum) * running + momentum * batch
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, C, H, W), float32
+        The images.
+    weight, bias : ndarray, shape (C,), float32
+        Learned stretch and shift of each channel.
+    running_mean, running_var : ndarray, shape (C,), float32
+        Estimates for use outside training; updated in place when `training`.
+    training : bool
+        True normalises with the statistics of this batch, False with the running ones.
+    momentum : float
+        Share of the new batch in the running statistics.
+    eps : float
+        Keeps the quotient finite where a channel is constant.
+    out : ndarray, shape (N, C, H, W), float32, optional
+        Where to write the result; None allocates a new array.
+    mean, inv_std : ndarray, shape (C,), float32, optional
+        Where to write the statistics used, which the backward needs; None allocates a new array.
+
+    Returns
+    -------
+    out : ndarray, shape (N, C, H, W)
+    mean, inv_std : ndarray, shape (C,)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, or training gets a single value per channel, which
+        has no variance.
+
+    Notes
+    -----
+    Ioffe and Szegedy, "Batch normalization: accelerating deep network training by reducing internal
+    covariate shift" (2015), algorithms 1 and 2, and `torch.nn.functional.batch_norm`.
+
+    Examples
+    --------
+    >>> x = np.array([1, 3], np.float32).reshape(2, 1, 1, 1)
+    >>> zero, one = np.zeros(1, np.float32), np.ones(1, np.float32)
+    >>> running_mean, running_var = zero.copy(), one.copy()
+    >>> out, mean, _ = batch_norm2d_forward(x, one, zero, running_mean, running_var, momentum=0.5, eps=0.0)
+    >>> out.ravel().tolist(), mean.tolist(), running_mean.tolist(), running_var.tolist()
+    ([-1.0, 1.0], [2.0], [1.0], [1.5])
+    """
+    channels = _check_images(x)
+    named = {"weight": weight, "bias": bias, "running_mean": running_mean, "running_var": running_var}
+    for name, array in named.items():
+        check_array(name, array, channels)
+    if training and x.size == x.shape[1]:
+        raise ValueError(f"training needs more than 1 value per channel, got x with shape {x.shape}")
+    out = output_array("out", out, x.shape)
+    mean = output_array("mean", mean, channels)
+    inv_std = output_array("inv_std", inv_std, channels)
+    _batch_norm2d_forward(
+        _flat_planes(x),
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        bool(training),
+        float(momentum),
+        float(eps),
+        _flat_planes(out),
+        mean,
+        inv_std,
+    )
+    return out, mean, inv_std
+
+
+def batch_norm2d_backward(
+    grad_output,
+    x,
+    weight,
+    mean,
+    inv_std,
+    training=True,
+    grad_input=None,
+    grad_weight=None,
+    grad_bias=None,
+):
+    """Send the gradient of the loss back through a batch normalisation.
+
+    With ``x_hat = (x - mean) * inv_std``, sums and averages over N, H and W::
+
+        grad_bias = sum of grad_output
+        grad_weight = sum of grad_output * x_hat
+        grad_input = weight * inv_std * (grad_output - average of grad_output
+                                         - x_hat * average of (grad_output * x_hat))
+
+    Outside training the statistics do not depend on x, and both averages drop out.
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, C, H, W), float32
+        Gradient of the loss with respect to the output.
+    x : ndarray, shape (N, C, H, W), float32
+        The images of the forward pass.
+    weight : ndarray, shape (C,), float32
+        The stretch of the forward pass.
+    mean, inv_std : ndarray, shape (C,), float32
+        What the forward pass returned.
+    training : bool
+        As in the forward pass.
+    grad_input : ndarray, shape (N, C, H, W), float32, optional
+        Where to write the gradient with respect to x; None allocates a new array.
+    grad_weight, grad_bias : ndarray, shape (C,), float32, optional
+        Where to write the gradients of weight and bias; None allocates a new array. Overwritten, not
+        added to.
+
+    Returns
+    -------
+    grad_input : ndarray, shape (N, C, H, W)
+    grad_weight, grad_bias : ndarray, shape (C,)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape.
+
+    Notes
+    -----
+    Ioffe and Szegedy (2015), section 3, their chain of derivatives multiplied out.
+
+    Examples
+    --------
+    Shifting all pixels by the same amount changes nothing, so no gradient does that:
+
+    >>> x, grad_output = np.array([[[[1]]], [[[3]]]], np.float32), np.ones((2, 1, 1, 1), np.float32)
+    >>> mean, one = np.full(1, 2, np.float32), np.ones(1, np.float32)
+    >>> grad_input, grad_weight, grad_bias = batch_norm2d_backward(grad_output, x, one, mean, inv_std=one)
+    >>> grad_input.ravel().tolist(), grad_weight.tolist(), grad_bias.tolist()
+    ([0.0, 0.0], [0.0], [2.0])
+    """
+    channels = _check_images(x)
+    check_array("grad_output", grad_output, x.shape)
+    for name, array in (("weight", weight), ("mean", mean), ("inv_std", inv_std)):
+        check_array(name, array, channels)
+    grad_input = output_array("grad_input", grad_input, x.shape)
+    grad_weight = output_array("grad_weight", grad_weight, channels)
+    grad_bias = output_array("grad_bias", grad_bias, channels)
+    _batch_norm2d_backward(
+        _flat_planes(grad_output),
+        _flat_planes(x),
+        weight,
+        mean,
+        inv_std,
+        bool(training),
+        _flat_planes(grad_input),
+        grad_weight,
+        grad_bias,
+    )
+    return grad_input, grad_weight, grad_bias
+
+
+def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=None):
+    """Normalise the features of each sample.
+
+    With mean and variance over the trailing axes that `weight` has::
+
+        inv_std = 1 / sqrt(variance + eps)
+        out = weight * (x - mean) * inv_std + bias
+
+    Parameters
+    ----------
+    x : ndarray, shape (..., *features), float32
+        The samples.
+    weight, bias : ndarray, shape features, float32
+        Learned stretch and shift of each feature.
+    eps : float
+        Keeps the quotient finite where all features are equal.
+    out : ndarray, shape of `x`, float32, optional
+        Where to write the result; None allocates a new array.
+    mean, inv_std : ndarray, the leading shape of `x`, float32, optional
+        Where to write the statistics, which the backward needs; None allocates a new array.
+
+    Returns
+    -------
+    out : ndarray, shape of `x`
+    mean, inv_std : ndarray, the leading shape of `x`
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, or is empty.
+
+    Notes
+    -----
+    Ba, Kiros and Hinton, "Layer normalization" (2016), and `torch.nn.functional.layer_norm`.
+
+    Examples
+    --------
+    >>> x = np.array([[1, 3], [20, 10]], np.float32)
+    >>> out, mean, inv_std = layer_norm_forward(x, np.ones(2, np.float32), np.zeros(2, np.float32), eps=0.0)
+    >>> out.tolist(), mean.tolist(), inv_std.round(4)
+    ([[-1.0, 1.0], [1.0, -1.0]], [2.0, 15.0], array([1. , 0.2], dtype=float32))
+    """
+    leading = _check_samples(x, weight)
+    check_array("bias", bias, weight.shape)
+    out = output_array("out", out, x.shape)
+    mean = output_array("mean", mean, leading)
+    inv_std = output_array("inv_std", inv_std, leading)
+    rows = (-1, weight.size)
+    _layer_norm_forward(
+        x.reshape(rows),
+        weight.reshape(-1),
+        bias.reshape(-1),
+        float(eps),
+        out.reshape(rows),
+        mean.reshape(-1),
+        inv_std.reshape(-1),
+    )
+    return out, mean, inv_std
+
+
+def layer_norm_backward(
+    grad_output, x, weight, mean, inv_std, grad_input=None, grad_weight=None, grad_bias=None
+):
+    """Send the gradient of the loss back through a layer normalisation.
+
+    With ``x_hat = (x - mean) * inv_std``, sums over the samples, averages over the features::
+
+        grad_bias = sum of grad_output
+        grad_weight = sum of grad_output * x_hat
+        g = grad_output * weight
+        grad_input = inv_std * (g - average of g - x_hat * average of (g * x_hat))
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (..., *features), float32
+        Gradient of the loss with respect to the output.
+    x : ndarray, shape (..., *features), float32
+        The samples of the forward pass.
+    weight : ndarray, shape features, float32
+        The stretch of the forward pass.
+    mean, inv_std : ndarray, the leading shape of `x`, float32
+        What the forward pass returned.
+    grad_input : ndarray, shape of `x`, float32, optional
+        Where to write the gradient with respect to x; None allocates a new array.
+    grad_weight, grad_bias : ndarray, shape features, float32, optional
+        Where to write the gradients of weight and bias; None allocates a new array. Overwritten, not
+        added to.
+
+    Returns
+    -------
+    grad_input : ndarray, shape of `x`
+    grad_weight, grad_bias : ndarray, shape features
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, or is empty.
+
+    Notes
+    -----
+    Ba, Kiros and Hinton (2016), supplementary material; the same chain as in batch normalisation.
+
+    Examples
+    --------
+    >>> x, grad_output = np.array([[1, 3]], np.float32), np.array([[1, 2]], np.float32)
+    >>> weight, mean, inv_std = np.ones(2, np.float32), np.full(1, 2, np.float32), np.ones(1, np.float32)
+    >>> grad_input, grad_weight, grad_bias = layer_norm_backward(grad_output, x, weight, mean, inv_std)
+    >>> grad_input.tolist(), grad_weight.tolist(), grad_bias.tolist()
+    ([[0.0, 0.0]], [-1.0, 2.0], [1.0, 2.0])
+    """
+    leading = _check_samples(x, weight)
+    check_array("grad_output", grad_output, x.shape)
+    check_array("mean", mean, leading)
+    check_array("inv_std", inv_std, leading)
+    grad_input = output_array("grad_input", grad_input, x.shape)
+    grad_weight = output_array("grad_weight", grad_weight, weight.shape)
+    grad_bias = output_array("grad_bias", grad_bias, weight.shape)
+    rows = (-1, weight.size)
+    x, grad_output, mean, inv_std = (
+        x.reshape(rows),
+        grad_output.reshape(rows),
+        mean.reshape(-1),
+        inv_std.reshape(-1),
+    )
+    _layer_norm_backward_input(grad_output, x, weight.reshape(-1), mean, inv_std, grad_input.reshape(rows))
+    _layer_norm_backward_weight(grad_output, x, mean, inv_std, grad_weight.reshape(-1), grad_bias.reshape(-1))
+    return grad_input, grad_weight, grad_bias
+
+
+def _check_images(x):
+    """Check images (N, C, H, W), and return the shape (C,)."""
+    check_array("x", x, (None, None, None, None))
+    if x.size == 0:
+        raise ValueError(f"x must not be empty, got shape {x.shape}")
+    return (x.shape[1],)
+
+
+def _flat_planes(x):
+    """View images (N, C, H, W) as (N, C, H * W)."""
+    return x.reshape(x.shape[0], x.shape[1], -1)
+
+
+def _check_samples(x, weight):
+    """Check that the trailing axes of `x` are those of `weight`, and return the leading ones."""
+    check_array("x", x, None)
+    check_array("weight", weight, None)
+    first = x.ndim - weight.ndim
+    if weight.ndim == 0 or first < 0 or x.shape[first:] != weight.shape:
+        raise ValueError(f"x must end in the axes of weight, {weight.shape}, got {x.shape}")
+    if x.size == 0:
+        raise ValueError(f"x must not be empty, got shape {x.shape}")
+    return x.shape[:first]
+
+
+@parallel_jit
+def _batch_norm2d_forward(
+    x, weight, bias, running_mean, running_var, training, momentum, eps, out, mean, inv_std
+):
+    batch_size, channels, plane = x.shape
+    count = batch_size * plane
+    for c in prange(channels):
+        if training:
+            centre, squares = _channel_statistics(x, c)
+            running_mean[c] = (1.0 - momentum) * running_mean[c] + momentum * centre
+            running_var[c] = (1.0 - momentum) * running_var[c] + momentum * squares / (count - 1)
+            variance = squares / count
+        else:
+            centre, variance = np.float64(running_mean[c]), np.float64(running_var[c])
+        mean[c] = centre
+        inv_std[c] = 1.0 / math.sqrt(variance + eps)
+        shift, scale, bias_c = mean[c], weight[c] * inv_std[c], bias[c]
+        for n in range(batch_size):
+            for i in range(plane):
+                out[n, c, i] = (x[n, c, i] - shift) * scale + bias_c
+
+
+@serial_jit
+def _channel_statistics(x, c):
+    """Mean of a channel, and the sum of the squared distances from it."""
+    batch_size, _, plane = x.shape
+    total = 0.0
+    for n in range(batch_size):
+        for i in range(plane):
+            total += x[n, c, i]
+    mean = total / (batch_size * plane)
+    squares = 0.0
+    for n in range(batch_size):
+        for i in range(plane):
+            distance = x[n, c, i] - mean
+            squares += distance * distance
+    return mean, squares
+
+
+@parallel_jit
+def _batch_norm2d_backward(
+    grad_output, x, weight, mean, inv_std, training, grad_input, grad_weight, grad_bias
+):
+    batch_size, channels, plane = x.shape
+    count = batch_size * plane
+    for c in prange(channels):
+        sum_grad, sum_product = _channel_sums(grad_output, x, mean[c], c)
+        grad_bias[c] = sum_grad
+        grad_weight[c] = sum_product * inv_std[c]
+        shift, scale = mean[c], weight[c] * inv_std[c]
+        average, slope = np.float32(0.0), np.float32(0.0)
+        if training:
+            average = np.float32(sum_grad / count)
+            slope = np.float32(sum_product * inv_std[c] * inv_std[c] / count)
+        for n in range(batch_size):
+            for i in range(plane):
+                distance = x[n, c, i] - shift
+                grad_input[n, c, i] = scale * (grad_output[n, c, i] - average - distance * slope)
+
+
+@serial_jit
+def _channel_sums(grad_output, x, mean, c):
+    """Sum of a channel's gradients, and of their products with the distances from the mean."""
+    batch_size, _, plane = x.shape
+    total, product = 0.0, 0.0
+    for n in range(batch_size):
+        for i in range(plane):
+            total += grad_output[n, c, i]
+            product += grad_output[n, c, i] * (x[n, c, i] - mean)
+    return total, product
+
+
+@parallel_jit
+def _layer_norm_forward(x, weight, bias, eps, out, mean, inv_std):
+    samples, features = x.shape
+    for n in prange(samples):
+        total = 0.0
+        for i in range(features):
+            total += x[n, i]
+        centre = total / features
+        squares = 0.0
+        for i in range(features):
+            distance = x[n, i] - centre
+            squares += distance * distance
+        mean[n] = centre
+        inv_std[n] = 1.0 / math.sqrt(squares / features + eps)
+        shift, scale = mean[n], inv_std[n]
+        for i in range(features):
+            out[n, i] = (x[n, i] - shift) * scale * weight[i] + bias[i]
+
+
+@parallel_jit
+def _layer_norm_backward_input(grad_output, x, weight, mean, inv_std, grad_input):
+    samples, features = x.shape
+    for n in prange(samples):
+        shift, scale = mean[n], inv_std[n]
+        total, product = 0.0, 0.0
+        for i in range(features):
+            g = grad_output[n, i] * weight[i]
+            total += g
+            product += g * (x[n, i] - shift)
+        average = np.float32(total / features)
+        slope = np.float32(product * scale * scale / features)
+        for i in range(features):
+            g = grad_output[n, i] * weight[i]
+            grad_input[n, i] = scale * (g - average - (x[n, i] - shift) * slope)
+
+
+@parallel_jit
+def _layer_norm_backward_weight(grad_output, x, mean, inv_std, grad_weight, grad_bias):
+    samples, features = x.shape
+    for block in prange((features + FEATURE_BLOCK - 1) // FEATURE_BLOCK):
+        columns = slice(block * FEATURE_BLOCK, min((block + 1) * FEATURE_BLOCK, features))
+        # float64, for there may be thousands of samples
+        weight_sums, bias_sums = np.zeros(FEATURE_BLOCK), np.zeros(FEATURE_BLOCK)
+        for n in range(samples):
+            _add_sample(grad_output[n, columns], x[n, columns], mean[n], inv_std[n], weight_sums, bias_sums)
+        for i in range(columns.stop - columns.start):
+            grad_weight[columns.start + i] = weight_sums[i]
+            grad_bias[columns.start + i] = bias_sums[i]
+
+
+@serial_jit
+def _add_sample(grad_output, x, mean, inv_std, weight_sums, bias_sums):
+    """Add one sample's share to the gradients of weight and bias."""
+    for i in range(x.size):
+        weight_sums[i] += grad_output[i] * ((x[i] - mean) * inv_std)
+        bias_sums[i] += grad_output[i]

@@ -1,0 +1,360 @@
+"""Normalisation as its definitions say it, in float64: the oracle for the other rooms.
+
+Both kinds bring numbers to mean 0 and variance 1, then stretch and shift them by learned weights.
+They differ in what they average over: batch normalisation over all pixels of a channel in the whole
+batch, layer normalisation over the features of one sample, so that a sample never sees the others.
+
+The gradients of both follow from one formula. With ``x_hat = (x - mean) * inv_std`` and ``g`` the
+gradient with respect to x_hat, and averages over the same axes as the statistics::
+
+    grad_input = inv_std * (g - average of g - x_hat * average of (g * x_hat))
+
+The two averages are what flows back through the mean and through the variance.
+"""
+
+import numpy as np
+
+
+def batch_norm2d_forward(
+    x,
+    weight,
+    bias,
+    running_mean,
+    running_var,
+    training=True,
+    momentum=0.1,
+    eps=1e-5,
+    out=None,
+    mean=None,
+    inv_std=None,
+):
+    """Normalise each channel of a batch of images.
+
+    With mean and variance over all N * H * W pixels of a channel (in training; the running ones
+    otherwise)::
+
+        inv_std[c] = 1 / sqrt(variance[c] + eps)
+        out[n, c, h, w] = weight[c] * (x[n, c, h, w] - mean[c]) * inv_std[c] + bias[c]
+
+    Training also moves the running statistics, with the variance that divides by N * H * W - 1::
+
+        running = (1 - momentum) * running + momentum * batch
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, C, H, W), float
+        The images.
+    weight, bias : ndarray, shape (C,), float
+        Learned stretch and shift of each channel.
+    running_mean, running_var : ndarray, shape (C,), float
+        Estimates for use outside training; updated in place when `training`.
+    training : bool
+        True normalises with the statistics of this batch, False with the running ones.
+    momentum : float
+        Share of the new batch in the running statistics.
+    eps : float
+        Keeps the quotient finite where a channel is constant.
+    out : ndarray, shape (N, C, H, W), float, optional
+        Where to write the result; None allocates float64.
+    mean, inv_std : ndarray, shape (C,), float, optional
+        Where to write the statistics used, which the backward needs; None allocates float64.
+
+    Returns
+    -------
+    out : ndarray, shape (N, C, H, W)
+    mean, inv_std : ndarray, shape (C,)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, or training gets a single value per channel, which
+        has no variance.
+
+    Notes
+    -----
+    Ioffe and Szegedy, "Batch normalization: accelerating deep network training by reducing internal
+    covariate shift" (2015), algorithms 1 and 2, and `torch.nn.functional.batch_norm`.
+
+    Examples
+    --------
+    >>> x = np.array([1.0, 3.0]).reshape(2, 1, 1, 1)
+    >>> running_mean, running_var = np.zeros(1), np.ones(1)
+    >>> out, mean, inv_std = batch_norm2d_forward(
+    ...     x, np.ones(1), np.zeros(1), running_mean, running_var, eps=0.0
+    ... )
+    >>> out.ravel(), mean, running_mean, running_var
+    (array([-1.,  1.]), array([2.]), array([0.2]), array([1.1]))
+    """
+    x = _real("x", x, ndim=4)
+    channels = (x.shape[1],)
+    weight, bias = _real("weight", weight, channels), _real("bias", bias, channels)
+    old_mean = _real("running_mean", running_mean, channels)
+    old_var = _real("running_var", running_var, channels)
+    if training and x.size == x.shape[1]:
+        raise ValueError(f"training needs more than 1 value per channel, got x with shape {x.shape}")
+    if training:
+        centre, variance = x.mean(axis=(0, 2, 3)), x.var(axis=(0, 2, 3))
+        _store("running_mean", running_mean, (1.0 - momentum) * old_mean + momentum * centre)
+        _store("running_var", running_var, (1.0 - momentum) * old_var + momentum * _unbiased(variance, x))
+    else:
+        centre, variance = old_mean.copy(), old_var
+    spread = 1.0 / np.sqrt(variance + eps)
+    x_hat = (x - _per_channel(centre)) * _per_channel(spread)
+    return (
+        _store("out", out, _per_channel(weight) * x_hat + _per_channel(bias)),
+        _store("mean", mean, centre),
+        _store("inv_std", inv_std, spread),
+    )
+
+
+def batch_norm2d_backward(
+    grad_output,
+    x,
+    weight,
+    mean,
+    inv_std,
+    training=True,
+    grad_input=None,
+    grad_weight=None,
+    grad_bias=None,
+):
+    """Send the gradient of the loss back through a batch normalisation.
+
+    With ``x_hat = (x - mean) * inv_std``, sums and averages over N, H and W::
+
+        grad_bias = sum of grad_output
+        grad_weight = sum of grad_output * x_hat
+        grad_input = weight * inv_std * (grad_output - average of grad_output
+                                         - x_hat * average of (grad_output * x_hat))
+
+    Outside training the statistics do not depend on x, and both averages drop out.
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, C, H, W), float
+        Gradient of the loss with respect to the output.
+    x : ndarray, shape (N, C, H, W), float
+        The images of the forward pass.
+    weight : ndarray, shape (C,), float
+        The stretch of the forward pass.
+    mean, inv_std : ndarray, shape (C,), float
+        What the forward pass returned.
+    training : bool
+        As in the forward pass.
+    grad_input : ndarray, shape (N, C, H, W), float, optional
+        Where to write the gradient with respect to x; None allocates float64.
+    grad_weight, grad_bias : ndarray, shape (C,), float, optional
+        Where to write the gradients of weight and bias; None allocates float64. Overwritten, not
+        added to.
+
+    Returns
+    -------
+    grad_input : ndarray, shape (N, C, H, W)
+    grad_weight, grad_bias : ndarray, shape (C,)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape.
+
+    Notes
+    -----
+    Ioffe and Szegedy (2015), section 3, their chain of derivatives multiplied out.
+
+    Examples
+    --------
+    Shifting all pixels by the same amount changes nothing, so no gradient does that:
+
+    >>> x = np.array([1.0, 3.0]).reshape(2, 1, 1, 1)
+    >>> grad_input, grad_weight, grad_bias = batch_norm2d_backward(
+    ...     np.ones((2, 1, 1, 1)), x, weight=np.ones(1), mean=np.array([2.0]), inv_std=np.ones(1)
+    ... )
+    >>> grad_input.ravel(), grad_weight, grad_bias
+    (array([0., 0.]), array([0.]), array([2.]))
+    """
+    x = _real("x", x, ndim=4)
+    channels = (x.shape[1],)
+    grad_output = _real("grad_output", grad_output, x.shape)
+    weight = _per_channel(_real("weight", weight, channels))
+    mean = _per_channel(_real("mean", mean, channels))
+    inv_std = _per_channel(_real("inv_std", inv_std, channels))
+    x_hat = (x - mean) * inv_std
+    if training:
+        result = _through_statistics(grad_output * weight, x_hat, inv_std, axes=(0, 2, 3))
+    else:
+        result = grad_output * weight * inv_std
+    return (
+        _store("grad_input", grad_input, result),
+        _store("grad_weight", grad_weight, (grad_output * x_hat).sum(axis=(0, 2, 3))),
+        _store("grad_bias", grad_bias, grad_output.sum(axis=(0, 2, 3))),
+    )
+
+
+def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=None):
+    """Normalise the features of each sample.
+
+    With mean and variance over the trailing axes that `weight` has::
+
+        inv_std = 1 / sqrt(variance + eps)
+        out = weight * (x - mean) * inv_std + bias
+
+    Parameters
+    ----------
+    x : ndarray, shape (..., *features), float
+        The samples.
+    weight, bias : ndarray, shape features, float
+        Learned stretch and shift of each feature.
+    eps : float
+        Keeps the quotient finite where all features are equal.
+    out : ndarray, shape of `x`, float, optional
+        Where to write the result; None allocates float64.
+    mean, inv_std : ndarray, the leading shape of `x`, float, optional
+        Where to write the statistics, which the backward needs; None allocates float64.
+
+    Returns
+    -------
+    out : ndarray, shape of `x`
+    mean, inv_std : ndarray, the leading shape of `x`
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, or is empty.
+
+    Notes
+    -----
+    Ba, Kiros and Hinton, "Layer normalization" (2016), and `torch.nn.functional.layer_norm`.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 3.0], [20.0, 10.0]])
+    >>> out, mean, inv_std = layer_norm_forward(x, np.ones(2), np.zeros(2), eps=0.0)
+    >>> out, mean, inv_std
+    (array([[-1.,  1.],
+           [ 1., -1.]]), array([ 2., 15.]), array([1. , 0.2]))
+    """
+    x, weight = _real("x", x), _real("weight", weight)
+    bias = _real("bias", bias, weight.shape)
+    leading, features = _split_axes(x, weight)
+    centre = x.mean(axis=features, keepdims=True)
+    spread = 1.0 / np.sqrt(x.var(axis=features, keepdims=True) + eps)
+    return (
+        _store("out", out, weight * (x - centre) * spread + bias),
+        _store("mean", mean, centre.reshape(leading)),
+        _store("inv_std", inv_std, spread.reshape(leading)),
+    )
+
+
+def layer_norm_backward(
+    grad_output, x, weight, mean, inv_std, grad_input=None, grad_weight=None, grad_bias=None
+):
+    """Send the gradient of the loss back through a layer normalisation.
+
+    With ``x_hat = (x - mean) * inv_std``, sums over the samples, averages over the features::
+
+        grad_bias = sum of grad_output
+        grad_weight = sum of grad_output * x_hat
+        g = grad_output * weight
+        grad_input = inv_std * (g - average of g - x_hat * average of (g * x_hat))
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (..., *features), float
+        Gradient of the loss with respect to the output.
+    x : ndarray, shape (..., *features), float
+        The samples of the forward pass.
+    weight : ndarray, shape features, float
+        The stretch of the forward pass.
+    mean, inv_std : ndarray, the leading shape of `x`, float
+        What the forward pass returned.
+    grad_input : ndarray, shape of `x`, float, optional
+        Where to write the gradient with respect to x; None allocates float64.
+    grad_weight, grad_bias : ndarray, shape features, float, optional
+        Where to write the gradients of weight and bias; None allocates float64. Overwritten, not
+        added to.
+
+    Returns
+    -------
+    grad_input : ndarray, shape of `x`
+    grad_weight, grad_bias : ndarray, shape features
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, or is empty.
+
+    Notes
+    -----
+    Ba, Kiros and Hinton (2016), supplementary material; the same chain as in batch normalisation.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 3.0]])
+    >>> grad_input, grad_weight, grad_bias = layer_norm_backward(
+    ...     np.array([[1.0, 2.0]]), x, weight=np.ones(2), mean=np.array([2.0]), inv_std=np.ones(1)
+    ... )
+    >>> grad_input, grad_weight, grad_bias
+    (array([[0., 0.]]), array([-1.,  2.]), array([1., 2.]))
+    """
+    x, weight = _real("x", x), _real("weight", weight)
+    leading, features = _split_axes(x, weight)
+    grad_output = _real("grad_output", grad_output, x.shape)
+    mean = np.expand_dims(_real("mean", mean, leading), features)
+    inv_std = np.expand_dims(_real("inv_std", inv_std, leading), features)
+    x_hat = (x - mean) * inv_std
+    samples = tuple(range(len(leading)))
+    return (
+        _store("grad_input", grad_input, _through_statistics(grad_output * weight, x_hat, inv_std, features)),
+        _store("grad_weight", grad_weight, (grad_output * x_hat).sum(axis=samples)),
+        _store("grad_bias", grad_bias, grad_output.sum(axis=samples)),
+    )
+
+
+def _through_statistics(g, x_hat, inv_std, axes):
+    """Send the gradient with respect to x_hat back to x: directly, through the mean, the variance."""
+    through_mean = g.mean(axis=axes, keepdims=True)
+    through_variance = x_hat * (g * x_hat).mean(axis=axes, keepdims=True)
+    return inv_std * (g - through_mean - through_variance)
+
+
+def _unbiased(variance, x):
+    """Let the variance over N * H * W values divide by one less, as an estimate must."""
+    count = x.size // x.shape[1]
+    return variance * count / (count - 1)
+
+
+def _per_channel(values):
+    """Give values of shape (C,) the axes to meet images of shape (N, C, H, W)."""
+    return values[:, None, None]
+
+
+def _split_axes(x, weight):
+    """Return the leading shape of `x`, and the trailing axes that `weight` names."""
+    first = x.ndim - weight.ndim
+    if weight.ndim == 0 or first < 0 or x.shape[first:] != weight.shape:
+        raise ValueError(f"x must end in the axes of weight, {weight.shape}, got {x.shape}")
+    return x.shape[:first], tuple(range(first, x.ndim))
+
+
+def _real(name, array, shape=None, ndim=None):
+    """Return `array` in float64, once its shape (or number of axes) is checked, and that it holds any."""
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    if array.size == 0 or (ndim is not None and array.ndim != ndim):
+        raise ValueError(f"{name} must have {ndim or 'some'} axes and not be empty, got shape {array.shape}")
+    return array.astype(np.float64, copy=False)
+
+
+def _store(name, out, result):
+    """Return `result`, written into `out` if there is one."""
+    if out is None:
+        return result
+    if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
+        raise TypeError(f"{name} must be a float array, got {getattr(out, 'dtype', type(out).__name__)}")
+    if out.shape != result.shape:
+        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
+    out[...] = result
+    return out

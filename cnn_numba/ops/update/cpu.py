@@ -1,0 +1,191 @@
+"""Parameter updates on the CPU: one pass over the arenas, on all cores.
+
+An update is bound by memory, so each number is read once and written once. Scalars become float32
+before the loop: a float64 one would widen all the arithmetic and halve its speed.
+"""
+
+import math
+import operator
+
+import numpy as np
+from numba import prange
+
+from cnn_numba.ops._jit import parallel_jit
+from cnn_numba.shapes import check_array
+
+
+def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
+    """Take one step of stochastic gradient descent: downhill, with or without momentum.
+
+    With parameters p, gradients g and velocity v::
+
+        g = g + weight_decay * p
+        v = momentum * v + g
+        p = p - lr * v                      or, with nesterov, p - lr * (g + momentum * v)
+
+    Parameters
+    ----------
+    parameters : ndarray, shape (P,), float32
+        Updated in place.
+    gradients : ndarray, shape (P,), float32
+        Gradient of the loss with respect to `parameters`.
+    velocity : ndarray, shape (P,), float32, or None
+        The gradients so far, fading; zeros before the first step, updated in place. Without momentum
+        it is neither read nor written, and may be None.
+    lr : float
+        Learning rate.
+    momentum : float
+        Share of the velocity that survives a step; 0 is plain gradient descent.
+    weight_decay : float
+        Strength of the pull towards 0.
+    nesterov : bool
+        True takes the gradient as if one momentum step ahead.
+
+    Returns
+    -------
+    ndarray, shape (P,)
+        `parameters`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type or shape, or momentum is asked for without a `velocity`, or
+        nesterov without momentum.
+
+    Notes
+    -----
+    The formula of `torch.optim.SGD`. Others (Sutskever and others, "On the importance of
+    initialization and momentum in deep learning" (2013)) put the learning rate into the velocity,
+    which differs once the learning rate changes.
+
+    Examples
+    --------
+    >>> parameters, velocity = np.array([1, 2], np.float32), np.zeros(2, np.float32)
+    >>> for _ in range(2):
+    ...     _ = sgd_update(parameters, np.array([1, -1], np.float32), velocity, lr=0.5, momentum=0.5)
+    >>> parameters, velocity
+    (array([-0.25,  3.25], dtype=float32), array([ 1.5, -1.5], dtype=float32))
+    """
+    check_array("parameters", parameters, (None,))
+    check_array("gradients", gradients, parameters.shape)
+    if momentum == 0.0:
+        if nesterov:
+            raise ValueError(f"nesterov needs momentum, got momentum {momentum!r}")
+        _sgd(parameters, gradients, float(lr), float(weight_decay))
+        return parameters
+    check_array("velocity", velocity, parameters.shape)
+    _sgd_momentum(
+        parameters, gradients, velocity, float(lr), float(momentum), float(weight_decay), bool(nesterov)
+    )
+    return parameters
+
+
+def adam_update(
+    parameters, gradients, exp_avg, exp_avg_sq, step, lr, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
+):
+    """Take one step of Adam: each parameter moves by about `lr`, whatever the size of its gradient.
+
+    With parameters p, gradients g, their running mean m and the running mean v of their squares::
+
+        g = g + weight_decay * p
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g**2
+        p = p - lr * m_hat / (sqrt(v_hat) + eps)
+
+        m_hat = m / (1 - beta1**step),    v_hat = v / (1 - beta2**step)
+
+    Parameters
+    ----------
+    parameters : ndarray, shape (P,), float32
+        Updated in place.
+    gradients : ndarray, shape (P,), float32
+        Gradient of the loss with respect to `parameters`.
+    exp_avg, exp_avg_sq : ndarray, shape (P,), float32
+        The running means m and v; zeros before the first step, updated in place.
+    step : int
+        The number of this step, counted from 1.
+    lr : float
+        Learning rate.
+    beta1, beta2 : float
+        Share of the running means that survives a step.
+    eps : float
+        Keeps the quotient finite where all gradients were 0.
+    weight_decay : float
+        Strength of the pull towards 0, added to the gradient.
+
+    Returns
+    -------
+    ndarray, shape (P,)
+        `parameters`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type or shape, or `step` is not an integer from 1 on.
+
+    Notes
+    -----
+    Kingma and Ba, "Adam: a method for stochastic optimization" (2015), algorithm 1, and
+    `torch.optim.Adam`. Both means start at 0 and are too small at first; m_hat and v_hat make up for it.
+
+    Examples
+    --------
+    >>> parameters, gradients = np.ones(2, np.float32), np.array([5.0, -0.01], np.float32)
+    >>> exp_avg, exp_avg_sq = np.zeros(2, np.float32), np.zeros(2, np.float32)
+    >>> adam_update(parameters, gradients, exp_avg, exp_avg_sq, step=1, lr=0.1).round(4)
+    array([0.9, 1.1], dtype=float32)
+    """
+    check_array("parameters", parameters, (None,))
+    for name, array in (("gradients", gradients), ("exp_avg", exp_avg), ("exp_avg_sq", exp_avg_sq)):
+        check_array(name, array, parameters.shape)
+    if operator.index(step) < 1:
+        raise ValueError(f"step must be at least 1, got {step}")
+    # In float64, once a step: 1 - 0.999**1 has only four good digits in float32.
+    step_size = lr / (1.0 - beta1**step)
+    inv_correction = 1.0 / math.sqrt(1.0 - beta2**step)
+    _adam(
+        parameters,
+        gradients,
+        exp_avg,
+        exp_avg_sq,
+        float(step_size),
+        float(inv_correction),
+        float(beta1),
+        float(beta2),
+        float(eps),
+        float(weight_decay),
+    )
+    return parameters
+
+
+@parallel_jit
+def _sgd(parameters, gradients, lr, weight_decay):
+    lr, weight_decay = np.float32(lr), np.float32(weight_decay)
+    for i in prange(parameters.size):
+        parameters[i] -= lr * (gradients[i] + weight_decay * parameters[i])
+
+
+@parallel_jit
+def _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
+    lr, momentum, weight_decay = np.float32(lr), np.float32(momentum), np.float32(weight_decay)
+    for i in prange(parameters.size):
+        gradient = gradients[i] + weight_decay * parameters[i]
+        velocity[i] = momentum * velocity[i] + gradient
+        step = gradient + momentum * velocity[i] if nesterov else velocity[i]
+        parameters[i] -= lr * step
+
+
+@parallel_jit
+def _adam(
+    parameters, gradients, exp_avg, exp_avg_sq, step_size, inv_correction, beta1, beta2, eps, weight_decay
+):
+    step_size, inv_correction = np.float32(step_size), np.float32(inv_correction)
+    new1, beta2, new2 = np.float32(1.0 - beta1), np.float32(beta2), np.float32(1.0 - beta2)
+    eps, weight_decay = np.float32(eps), np.float32(weight_decay)
+    for i in prange(parameters.size):
+        gradient = gradients[i] + weight_decay * parameters[i]
+        m = exp_avg[i] + new1 * (gradient - exp_avg[i])
+        v = beta2 * exp_avg_sq[i] + new2 * (gradient * gradient)
+        exp_avg[i] = m
+        exp_avg_sq[i] = v
+        parameters[i] -= step_size * m / (math.sqrt(v) * inv_correction + eps)
