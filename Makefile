@@ -1,0 +1,64 @@
+# make TARGET [CUDA=13|12|none] [PYTHON=python3.12]
+#
+# Every target makes .venv and installs the project into it when needed: the first time, and whenever
+# pyproject.toml has changed. After that it does only what it is called for.
+
+# The first Python of 3.11 or newer that answers.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+
+# The CUDA toolkit to install; 12 is for drivers older than 580. Apple has none: the simulator runs the kernels.
+CUDA ?= 13
+ifeq ($(shell uname -s),Darwin)
+override CUDA := none
+endif
+comma := ,
+EXTRAS := $(if $(filter none,$(CUDA)),test,cu$(CUDA)$(comma)test)
+
+INSTALLED := .venv/.installed-cuda-$(CUDA)
+BIN := .venv/bin
+
+.PHONY: help train test lint format lab notebooks bench install
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@echo '  options: CUDA=13 (default), CUDA=12 or CUDA=none; PYTHON=python3.12'
+
+train: $(INSTALLED) ## train the course's network on MNIST (about half a minute)
+	$(BIN)/cnn-numba train
+
+test: $(INSTALLED) ## run all tests, those in docstrings and notebooks included
+	$(BIN)/python -m pytest cnn_numba tests
+
+lint: $(INSTALLED) ## check style and formatting, notebooks included
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(INSTALLED) ## repair style and formatting where that can be done automatically
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lab: $(INSTALLED) ## open the notebooks in JupyterLab
+	$(BIN)/jupyter lab notebooks
+
+notebooks: $(INSTALLED) ## run every notebook from top to bottom and store its outputs
+	$(BIN)/python -m cnn_numba.course.notebooks notebooks/*.ipynb
+
+bench: $(INSTALLED) ## measure start-up and an epoch against PyTorch
+	$(BIN)/cnn-numba bench startup
+	$(BIN)/cnn-numba bench epoch
+
+install: $(INSTALLED) ## make .venv and install the project, nothing else
+
+$(INSTALLED): pyproject.toml
+	@$(if $(PYTHON),$(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo 'make: Python 3.11 or newer is needed, and $(if $(PYTHON),$(PYTHON) is not that,none was found);' \
+			'install one and name it: make PYTHON=/path/to/python3.12 ...' >&2; exit 1; }
+	@test -x $(BIN)/python || echo 'The first time: making .venv and installing, a download of up to 5 GB.'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
+	# The pip of Python 3.11 cannot resolve what torch and numba-cuda ask of cuda-toolkit; newer ones can.
+	$(BIN)/python -m pip install --upgrade 'pip>=24.1'
+	$(BIN)/python -m pip install --editable '.[$(EXTRAS)]'
+	@rm -f .venv/.installed-*
+	@touch $@

@@ -1,0 +1,361 @@
+"""The command line: ``cnn-numba train | predict | bench | doctor``.
+
+A thin layer: it turns arguments into calls, and errors into one line. Whatever takes time to import is
+imported by the command that needs it.
+"""
+
+import json
+import math
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from PIL import Image
+
+from cnn_numba.data import DATASETS, DataError, classes, gather_batch, image_shape, load, normalisation
+from cnn_numba.digits import prepare_digit, prepare_photo
+
+# The two rooms a network can be trained in; the gpu room will join them in `_room`.
+Device = Enum("Device", {name: name for name in ("auto", "cpu", "gpu")}, type=str)
+DatasetName = Enum("DatasetName", {name: name for name in DATASETS}, type=str)
+ModelName = Enum(
+    "ModelName", {name: name for name in ("mnist_cnn", "mnist_cnn_deep", "cifar_convnet")}, type=str
+)
+OptimizerName = Enum("OptimizerName", {name: name for name in ("adam", "sgd")}, type=str)
+ScheduleName = Enum("ScheduleName", {name: name for name in ("one-cycle", "cosine", "constant")}, type=str)
+
+# Typer brings its own copy of click, or in older versions click itself; this is the class of either.
+_UsageError = typer.BadParameter.__bases__[0]
+
+_OPTIONS = {"add_completion": False, "rich_markup_mode": None}
+app = typer.Typer(help="Train, use, measure and check the course's networks.", **_OPTIONS)
+bench = typer.Typer(help="Measure start-up, an epoch or the accuracy; each takes --json FILE.", **_OPTIONS)
+app.add_typer(bench, name="bench")
+
+
+class CliError(Exception):
+    """Why a command ends early, for the user to read; `status` is the exit code."""
+
+    def __init__(self, message, status=1):
+        super().__init__(message)
+        self.status = status
+
+
+def main(arguments=None):
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong arguments, 130 interrupted.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        Without it those of the process.
+
+    Examples
+    --------
+    >>> main(["train", "--epochs", "0"])
+    Traceback (most recent call last):
+        ...
+    SystemExit: 2
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        status = app(arguments or ["--help"], prog_name="cnn-numba", standalone_mode=False)
+    except _UsageError as error:
+        _complain(error.format_message())
+        status = 2
+    except CliError as error:
+        _complain(error)
+        status = error.status
+    except DataError as error:
+        _complain(error)
+        status = 1
+    except (typer.Abort, KeyboardInterrupt):
+        status = 130
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _complain(message):
+    print(f"cnn-numba: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+def _positive(value):
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        raise typer.BadParameter(f"{value} is not a positive number.")
+    return value
+
+
+def _room(device):
+    """Return the room to train in, of those there are."""
+    if device == "gpu":
+        raise typer.BadParameter(
+            "gpu: networks cannot be trained on the GPU yet, only on the CPU; use --device cpu or auto.",
+            param_hint="'--device'",
+        )
+    return "cpu"
+
+
+# --- train -------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def train(
+    model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
+    dataset: Annotated[
+        DatasetName | None,
+        typer.Option(help="The data; cifar10 for cifar_convnet, else mnist.", show_default=False),
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="An existing folder with the original files (a torchvision root).")
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training set.")] = 3,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images per step.")] = 64,
+    optimizer: Annotated[OptimizerName, typer.Option(help="Adam, or SGD with momentum 0.9.")] = "adam",
+    lr: Annotated[float, typer.Option(callback=_positive, help="The (highest) learning rate.")] = 3e-3,
+    schedule: Annotated[ScheduleName, typer.Option(help="How the learning rate moves.")] = "one-cycle",
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, machine and threads: same numbers.")] = 0,
+    device: Annotated[Device, typer.Option(help="Where to train; auto takes the best there is.")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder for results.", show_default="runs/MODEL")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
+):
+    r"""Train a network; write its checkpoint, history and curves.
+
+    \b
+    Examples:
+      cnn-numba train
+      cnn-numba train --model mnist_cnn_deep --epochs 5 --lr 1e-3 --schedule constant
+      cnn-numba train --model cifar_convnet --optimizer sgd --lr 0.02 --epochs 10
+      cnn-numba train --dataset fashion-mnist --out runs/fashion
+      cnn-numba train --resume
+    """
+    room = _room(device.value)
+    from cnn_numba.device import threads
+    from cnn_numba.models import MODELS
+    from cnn_numba.training import Interrupted, TrainingDiverged, fit
+
+    log = _line_printer()
+    network = MODELS[model.value](batch_size=batch_size, device=room, seed=seed)
+    data = load(_dataset_for(network, dataset), data_dir, log)
+    out = out or Path("runs") / model.value
+    log(
+        f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} images of "
+        f"{data.name}, {threads()} CPU threads"
+    )
+    try:
+        history = fit(
+            network,
+            data,
+            _optimizer(network, optimizer.value, lr),
+            epochs=epochs,
+            schedule=schedule.value,
+            seed=seed,
+            out=out,
+            resume=resume,
+            # A bar in a log file is a long line of control characters; the line per epoch says enough.
+            progress=sys.stderr.isatty(),
+            log=log,
+        )
+    except Interrupted as error:
+        raise CliError(error, status=130) from None
+    except (TrainingDiverged, OSError) as error:
+        raise CliError(error) from None
+    except ValueError as error:
+        # Without --resume a ValueError is a fault of ours, and its traceback is wanted.
+        if not resume:
+            raise
+        raise CliError(error) from None
+    print(f"test accuracy {history[-1]['test_accuracy']:.2%} after epoch {len(history)}")
+    print(f"curves: {out / 'curves.png'}; history: {out / 'history.json'}; network: {out / 'checkpoint.npz'}")
+
+
+def _dataset_for(network, dataset):
+    """Return the name of the data set to train on; one of the wrong shape is a wrong argument."""
+    if dataset is None:
+        return "mnist" if network.input_shape == image_shape("mnist") else "cifar10"
+    if network.input_shape != image_shape(dataset.value):
+        raise typer.BadParameter(
+            f"{network.name} takes images of shape {network.input_shape}, but those of {dataset.value} have "
+            f"{image_shape(dataset.value)}.",
+            param_hint="'--dataset'",
+        )
+    return dataset.value
+
+
+def _optimizer(network, name, lr):
+    from cnn_numba.optim import OPTIMIZERS
+
+    return OPTIMIZERS[name](network, lr=lr, **({"momentum": 0.9} if name == "sgd" else {}))
+
+
+def _line_printer():
+    """Return a function that prints a line, above the progress bar if there is one."""
+    from tqdm import tqdm
+
+    return tqdm.write
+
+
+# --- predict -----------------------------------------------------------------------------------------------
+
+
+@app.command()
+def predict(
+    images: Annotated[
+        list[Path],
+        typer.Argument(metavar="IMAGE", exists=True, dir_okay=False, help="Pictures of one digit each."),
+    ],
+    checkpoint: Annotated[Path, typer.Option(help="The trained network, as train wrote it.")] = Path(
+        "runs/mnist_cnn/checkpoint.npz"
+    ),
+):
+    r"""Say which digit a picture shows: the three likeliest, with their probabilities.
+
+    Any size and any mode that Pillow opens; dark ink on light paper or the other way round.
+
+    \b
+    Examples:
+      cnn-numba predict seven.png
+      cnn-numba predict scans/*.jpg --checkpoint runs/mnist_cnn_deep/checkpoint.npz
+    """
+    network, dataset = _load_network(checkpoint)
+    failed = 0
+    for path in images:
+        try:
+            picture = prepare_digit(path) if dataset == "mnist" else prepare_photo(path, network.input_shape)
+        except (OSError, ValueError, Image.DecompressionBombError) as error:
+            # The others may be fine.
+            _complain(f"{path}: {error}")
+            failed += 1
+            continue
+        print(f"{path}: {_likeliest(network, picture, dataset)}")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _load_network(checkpoint):
+    """Return the trained network and the name of the data set it was trained on."""
+    from cnn_numba.checkpoint import load_checkpoint, load_model
+
+    try:
+        dataset = load_checkpoint(checkpoint).progress.get("recipe", {}).get("dataset", "mnist")
+        return load_model(checkpoint, batch_size=1), dataset
+    except FileNotFoundError:
+        raise CliError(
+            f"there is no {checkpoint}; train a network with: cnn-numba train, or name one by --checkpoint"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise CliError(error) from None
+
+
+def _likeliest(network, picture, dataset, count=3):
+    """Return the likeliest classes of one picture as text."""
+    names, mean, std = classes(dataset), *normalisation(dataset)
+    x = gather_batch(picture[np.newaxis], np.zeros(1, np.int64), mean, std)
+    probabilities = network.predict(x)[0]
+    best = np.argsort(-probabilities, kind="stable")[:count]
+    return ", ".join(f"{names[label]} ({probabilities[label]:.1%})" for label in best)
+
+
+# --- bench -------------------------------------------------------------------------------------------------
+
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", dir_okay=False, help="Write the figures here as well."),
+]
+
+
+def _record(path, function, **options):
+    """Run a benchmark, which prints what it finds; write the figures it returns as JSON."""
+    if path is not None and not path.resolve().parent.is_dir():
+        # Before the minutes of measuring, not after them.
+        raise typer.BadParameter(f"{path.parent} is not a folder.", param_hint="'--json'")
+    figures = function(**options)
+    if path is not None:
+        path.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+@bench.command("epoch")
+def bench_epoch(
+    model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
+    batch_size: Annotated[
+        list[int], typer.Option(min=1, help="Images per step; may be given more than once.")
+    ] = [64, 256],  # noqa: B006 (typer never changes it)
+    repeats: Annotated[int, typer.Option(min=1, help="Epochs of each, taken alternately.")] = 3,
+    json_file: JsonFile = None,
+):
+    r"""Time our epoch and PyTorch's, alternately in one process: both medians and their ratio.
+
+    \b
+    Examples:
+      cnn-numba bench epoch
+      cnn-numba bench epoch --batch-size 64 --repeats 5 --json epoch.json
+    """
+    from cnn_numba import bench as benchmarks
+
+    _record(
+        json_file, benchmarks.bench_epoch, model=model.value, batch_sizes=tuple(batch_size), repeats=repeats
+    )
+
+
+@bench.command("accuracy")
+def bench_accuracy(
+    model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
+    seeds: Annotated[int, typer.Option(min=1, help="How many trainings, with seeds 0, 1, ...")] = 3,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Constant 1e-3 for 5 epochs instead of the default recipe.")
+    ] = False,
+    pytorch: Annotated[bool, typer.Option("--pytorch", help="Train PyTorch's network as well.")] = False,
+    json_file: JsonFile = None,
+):
+    r"""Train from several seeds; print each accuracy, epoch by epoch, and the means.
+
+    \b
+    Examples:
+      cnn-numba bench accuracy
+      cnn-numba bench accuracy --model mnist_cnn_deep --plain --pytorch --json accuracy.json
+    """
+    from cnn_numba import bench as benchmarks
+
+    _record(
+        json_file, benchmarks.bench_accuracy, model=model.value, seeds=seeds, plain=plain, pytorch=pytorch
+    )
+
+
+@bench.command("startup")
+def bench_startup(
+    repeats: Annotated[int, typer.Option(min=1, help="Starts with everything cached.")] = 3,
+    json_file: JsonFile = None,
+):
+    r"""Time from the start of `cnn-numba train` to its first step, the very first time and later.
+
+    \b
+    Examples:
+      cnn-numba bench startup
+      cnn-numba bench startup --repeats 5 --json startup.json
+    """
+    from cnn_numba import bench as benchmarks
+
+    _record(json_file, benchmarks.bench_startup, repeats=repeats)
+
+
+# --- doctor ------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def doctor():
+    r"""Look at Python, packages, GPU or simulator, driver, threads and data; say how to repair what is wrong.
+
+    The exit code is 0 if all is well and 1 if not.
+
+    \b
+    Example:
+      cnn-numba doctor
+    """
+    from cnn_numba.doctor import examine, report
+
+    findings = examine()
+    print(report(findings))
+    raise typer.Exit(0 if all(finding.healthy for finding in findings) else 1)
+
+
+if __name__ == "__main__":
+    main()

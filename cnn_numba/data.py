@@ -1,0 +1,393 @@
+"""MNIST and its relatives as plain arrays, and batches gathered from them.
+
+`torchvision.datasets` reads the original files once (see `data_files`); the arrays are then kept as ``.npy``
+files in a cache, so that training never loads torch (hundreds of megabytes, and seconds at every start).
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cnn_numba import data_files
+from cnn_numba.data_files import ARRAYS, SOURCES, DataError, source_of, working_folder
+from cnn_numba.ops._jit import serial_jit
+from cnn_numba.shapes import check_array, output_array
+
+__all__ = [
+    "DATASETS",
+    "DataError",
+    "Dataset",
+    "batches",
+    "classes",
+    "gather_batch",
+    "gather_labels",
+    "image_shape",
+    "load",
+    "normalisation",
+]
+
+DATASETS = tuple(SOURCES)
+# A change of what the cache holds changes this number, and old caches are made anew.
+_CACHE_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A labelled set of images in memory, as `load` returns it.
+
+    Attributes
+    ----------
+    name : str
+    train_images, test_images : ndarray, shape (N, C, H, W), uint8
+    train_labels, test_labels : ndarray, shape (N,), int32
+    mean, std : float or tuple of C floats
+        What `gather_batch` normalises with: ``(image / 255 - mean) / std``.
+    classes : tuple of str
+        The name of each label.
+
+    Examples
+    --------
+    >>> blank, zero = np.zeros((4, 1, 2, 3), np.uint8), np.zeros(4, np.int32)
+    >>> dataset = Dataset("blank", blank, zero, blank[:2], zero[:2], classes=("nothing",))
+    >>> dataset.image_shape, len(dataset.train_images), len(dataset.test_images)
+    ((1, 2, 3), 4, 2)
+    """
+
+    name: str
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+    mean: float | tuple = 0.0
+    std: float | tuple = 1.0
+    classes: tuple = ()
+
+    @property
+    def image_shape(self):
+        """Shape (C, H, W) of one image."""
+        return self.train_images.shape[1:]
+
+
+def classes(name):
+    """Return the names of a data set's labels.
+
+    Parameters
+    ----------
+    name : {"mnist", "fashion-mnist", "cifar10"}
+
+    Returns
+    -------
+    tuple of str
+
+    Examples
+    --------
+    >>> classes("cifar10")[3]
+    'cat'
+    """
+    return source_of(name).classes
+
+
+def image_shape(name):
+    """Return the shape (C, H, W) of a data set's images.
+
+    Parameters
+    ----------
+    name : {"mnist", "fashion-mnist", "cifar10"}
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> image_shape("cifar10")
+    (3, 32, 32)
+    """
+    return source_of(name).image_shape
+
+
+def normalisation(name):
+    """Return what a data set is normalised with by `gather_batch`.
+
+    Parameters
+    ----------
+    name : {"mnist", "fashion-mnist", "cifar10"}
+
+    Returns
+    -------
+    mean, std : float
+
+    Examples
+    --------
+    >>> normalisation("mnist"), normalisation("cifar10")
+    ((0.0, 1.0), (0.5, 0.5))
+    """
+    return source_of(name).mean, source_of(name).std
+
+
+# --- Loading ----------------------------------------------------------------------------------------------
+
+
+def load(name="mnist", data_dir=None, log=None):
+    """Load a data set as arrays, converting its files on the first call.
+
+    Parameters
+    ----------
+    name : {"mnist", "fashion-mnist", "cifar10"}
+    data_dir : path, optional
+        A folder with the original files: a torchvision root, or for the two MNISTs the files themselves,
+        packed or not. Without it the environment variable ``CNN_NUMBA_DATA`` counts, then the checkout's
+        ``data/mnist`` for MNIST and torchvision's download for the others.
+    log : callable, optional
+        Called with one line of text before something slow.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    DataError
+        If the data set is not there, cannot be downloaded, or a file of it is truncated, corrupted or
+        foreign, has labels out of range or no images. A subclass of ValueError.
+    ValueError
+        If there is no data set of this name.
+
+    Examples
+    --------
+    >>> mnist = load("mnist")
+    >>> mnist.train_images.shape, mnist.train_images.dtype, mnist.train_labels[:5].tolist()
+    ((60000, 1, 28, 28), dtype('uint8'), [5, 0, 4, 1, 9])
+    """
+    source = source_of(name)
+    log = log or (lambda line: None)
+    folder = data_files.data_folder(name, data_dir)
+    files = None if folder is None else data_files.find_files(name, folder)
+    cached = _cache_root() / name / _cache_key(files)
+    arrays = _read_cache(cached, source)
+    if arrays is None:
+        if files is None:
+            arrays = data_files.download(name, cached.parent, log)
+        else:
+            log(f"Converting {source.title} to arrays (once) ...")
+            arrays = data_files.convert(name, files)
+        data_files.check(arrays, source, files or {})
+        _write_cache(cached, arrays)
+    return Dataset(name, **arrays, mean=source.mean, std=source.std, classes=source.classes)
+
+
+def _cache_root():
+    if os.environ.get("CNN_NUMBA_CACHE"):
+        return Path(os.environ["CNN_NUMBA_CACHE"]).expanduser()
+    if (data_files.CHECKOUT / "data").is_dir():
+        return data_files.CHECKOUT / "data" / "cache"
+    return Path.home() / ".cache" / "cnn-numba"
+
+
+def _cache_key(files):
+    """Name the cached arrays after their source, so that a changed file is converted anew."""
+    key = hashlib.sha256(str(_CACHE_FORMAT).encode())
+    for path in [] if files is None else files.values():
+        stat = path.stat()
+        key.update(f"|{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}".encode())
+    return ("download-" if files is None else "files-") + key.hexdigest()[:16]
+
+
+def _read_cache(cached, source):
+    """Return the cached arrays, or None if they are not there or damaged."""
+    try:
+        arrays = {array: np.load(cached / f"{array}.npy", allow_pickle=False) for array in ARRAYS}
+        data_files.check(arrays, source, {})
+    except (OSError, ValueError, EOFError):
+        return None
+    return arrays
+
+
+def _write_cache(cached, arrays):
+    """Put the arrays into the folder `cached`, all of them or none, also when several processes do so."""
+    with working_folder(cached.parent) as working:
+        new = working / "new"
+        new.mkdir()
+        for name, array in arrays.items():
+            np.save(new / f"{name}.npy", array, allow_pickle=False)
+        # A folder is renamed as a whole. Where one is in the way it is damaged (we would have read it), or
+        # another process has just written the same arrays: moving it aside is right in both cases.
+        for attempt in range(10):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(cached, working / f"old{attempt}")
+            with contextlib.suppress(OSError):
+                os.rename(new, cached)
+                return
+
+
+# --- Batches -----------------------------------------------------------------------------------------------
+
+
+def batches(count, batch_size, generator=None):
+    """Cut the indices 0 .. count - 1 into batches, shuffled if a generator is given.
+
+    Parameters
+    ----------
+    count : int
+        How many samples there are.
+    batch_size : int
+        How many go into a batch; the last one may be smaller, and no sample is left out.
+    generator : numpy.random.Generator, optional
+        Draws one permutation; None keeps the order.
+
+    Yields
+    ------
+    ndarray, shape (n,), int64
+
+    Raises
+    ------
+    ValueError
+        If `count` is negative or `batch_size` is below 1.
+
+    Examples
+    --------
+    >>> [indices.tolist() for indices in batches(5, 2)]
+    [[0, 1], [2, 3], [4]]
+    """
+    if count < 0 or batch_size < 1:
+        raise ValueError(f"cannot cut {count} samples into batches of {batch_size}")
+    order = np.arange(count) if generator is None else generator.permutation(count)
+    order = order.astype(np.int64, copy=False)
+    return (order[start : start + batch_size] for start in range(0, count, batch_size))
+
+
+def gather_batch(images, indices, mean, std, out=None):
+    """Pick images and normalise them: ``out[i] = (images[indices[i]] / 255 - mean) / std``.
+
+    Computed as ``images * scale + shift`` in float32, with the two constants rounded once.
+
+    Parameters
+    ----------
+    images : ndarray, shape (N, C, H, W), uint8
+    indices : ndarray, shape (n,), int64
+    mean, std : float or tuple of C floats
+        One for all channels, or one each.
+    out : ndarray, shape (n, C, H, W), float32, optional
+
+    Returns
+    -------
+    ndarray, shape (n, C, H, W), float32
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a shape or dtype is wrong, a std is not positive, or the numbers of channels differ.
+    IndexError
+        If an index is outside ``0 .. N - 1``; negative ones are refused as well.
+
+    Examples
+    --------
+    >>> images = np.array([0, 51, 255], np.uint8).reshape(3, 1, 1, 1)
+    >>> gather_batch(images, np.array([2, 0]), mean=0.5, std=0.5).ravel().round(5).tolist()
+    [1.0, -1.0]
+    """
+    check_array("images", images, (None, None, None, None), np.uint8)
+    check_array("indices", indices, (None,), np.int64)
+    out = output_array("out", out, (len(indices), *images.shape[1:]))
+    scale, shift = _scale_and_shift(_hashable(mean), _hashable(std), images.shape[1])
+    # Height and width are one long axis to the kernel; a view of a contiguous array copies nothing.
+    count, channels, height, width = images.shape
+    planes = images.reshape(count, channels, height * width)
+    out_planes = out.reshape(len(indices), channels, height * width)
+    _refuse(_gather_planes(planes, indices, scale, shift, out_planes), indices, count)
+    return out
+
+
+def gather_labels(labels, indices, out=None):
+    """Pick labels: ``out[i] = labels[indices[i]]``.
+
+    Parameters
+    ----------
+    labels : ndarray, shape (N,), int32
+    indices : ndarray, shape (n,), int64
+    out : ndarray, shape (n,), int32, optional
+
+    Returns
+    -------
+    ndarray, shape (n,), int32
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a shape or dtype is wrong.
+    IndexError
+        If an index is outside ``0 .. N - 1``.
+
+    Examples
+    --------
+    >>> gather_labels(np.array([5, 0, 4], np.int32), np.array([2, 0]))
+    array([4, 5], dtype=int32)
+    """
+    check_array("labels", labels, (None,), np.int32)
+    check_array("indices", indices, (None,), np.int64)
+    out = output_array("out", out, (len(indices),), np.int32)
+    _refuse(_gather_labels(labels, indices, out), indices, len(labels))
+    return out
+
+
+def _refuse(position, indices, count):
+    if position >= 0:
+        raise IndexError(
+            f"indices must lie in 0..{count - 1}, got {indices[position]} at position {position}"
+        )
+
+
+def _hashable(value):
+    return tuple(map(float, value)) if np.ndim(value) else float(value)
+
+
+@functools.lru_cache(maxsize=32)
+def _scale_and_shift(mean, std, channels):
+    """Return float32 arrays (C,) with ``x * scale + shift == (x / 255 - mean) / std``."""
+    for name, value in (("mean", mean), ("std", std)):
+        if np.ndim(value) and len(value) != channels:
+            raise ValueError(f"{name} must be one number or one for each of {channels} channels, got {value}")
+    if not np.min(std) > 0:
+        raise ValueError(f"std must be positive, got {std}")
+    mean, std = np.broadcast_to(mean, channels), np.broadcast_to(std, channels)
+    return (1 / (255 * std)).astype(np.float32), (-mean / std).astype(np.float32)
+
+
+@serial_jit
+def _first_outside(indices, count):
+    for i in range(indices.shape[0]):
+        if indices[i] < 0 or indices[i] >= count:
+            return i
+    return -1
+
+
+@serial_jit
+def _gather_planes(planes, indices, scale, shift, out):
+    position = _first_outside(indices, planes.shape[0])
+    if position >= 0:
+        return position
+    for i in range(indices.shape[0]):
+        for channel in range(planes.shape[1]):
+            source, target = planes[indices[i], channel], out[i, channel]
+            # In registers, the two constants let the loop over the plane vectorise.
+            channel_scale, channel_shift = scale[channel], shift[channel]
+            for pixel in range(target.shape[0]):
+                target[pixel] = np.float32(source[pixel]) * channel_scale + channel_shift
+    return -1
+
+
+@serial_jit
+def _gather_labels(labels, indices, out):
+    position = _first_outside(indices, labels.shape[0])
+    if position >= 0:
+        return position
+    for i in range(indices.shape[0]):
+        out[i] = labels[indices[i]]
+    return -1

@@ -1,0 +1,350 @@
+"""The original files of the data sets: found, checked, read by torchvision, or downloaded by it."""
+
+import contextlib
+import gzip
+import hashlib
+import math
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import urllib.error
+import urllib.request
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
+_IDX_STEMS = {
+    "train_images": "train-images-idx3-ubyte",
+    "train_labels": "train-labels-idx1-ubyte",
+    "test_images": "t10k-images-idx3-ubyte",
+    "test_labels": "t10k-labels-idx1-ubyte",
+}
+_NETWORK_SECONDS = 4.0
+
+
+class DataError(ValueError):
+    """A data set that is missing or not what it should be; the message names the file and the fix."""
+
+
+class Source(NamedTuple):
+    """What a data set is made of; `url` is where torchvision downloads it from."""
+
+    title: str
+    folder: str
+    image_shape: tuple
+    mean: float
+    std: float
+    classes: tuple
+    url: str | None = None
+
+
+SOURCES = {
+    "mnist": Source("MNIST", "MNIST/raw", (1, 28, 28), 0.0, 1.0, tuple("0123456789")),
+    "fashion-mnist": Source(
+        title="Fashion-MNIST",
+        folder="FashionMNIST/raw",
+        image_shape=(1, 28, 28),
+        mean=0.0,
+        std=1.0,
+        classes=(
+            *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+            *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+        ),
+        url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/t10k-labels-idx1-ubyte.gz",
+    ),
+    "cifar10": Source(
+        title="CIFAR-10",
+        folder="cifar-10-batches-py",
+        image_shape=(3, 32, 32),
+        mean=0.5,
+        std=0.5,
+        classes=(
+            *("airplane", "automobile", "bird", "cat", "deer"),
+            *("dog", "frog", "horse", "ship", "truck"),
+        ),
+        url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+    ),
+}
+
+
+def source_of(name):
+    """Return what the data set `name` is made of; an unknown name is a ValueError."""
+    if name not in SOURCES:
+        raise ValueError(f"no data set is called {name!r}; choose from {', '.join(SOURCES)}")
+    return SOURCES[name]
+
+
+# --- Where they are ---------------------------------------------------------------------------------------
+
+
+def data_folder(name, data_dir):
+    """Return the folder that must hold the original files, or None where torchvision downloads them."""
+    chosen = data_dir or os.environ.get("CNN_NUMBA_DATA")
+    if chosen:
+        folder = Path(chosen).expanduser()
+        if not folder.is_dir():
+            origin = "--data-dir / data_dir" if data_dir else "the environment variable CNN_NUMBA_DATA"
+            raise DataError(f"{origin} names {folder}, which is not a folder; give the one that holds {name}")
+        return folder
+    if name != "mnist":
+        return None
+    folder = CHECKOUT / "data" / "mnist"
+    if not folder.is_dir():
+        raise DataError(
+            f"MNIST is not at {folder}: run from a checkout of the repository (pip install -e .), or name a "
+            "folder with its four files by --data-dir or the environment variable CNN_NUMBA_DATA"
+        )
+    return folder
+
+
+def find_files(name, folder):
+    """Return the original files of a data set, as a dict from a short name to a path."""
+    source = SOURCES[name]
+    if name == "cifar10":
+        names = {f"data_batch_{i}": f"data_batch_{i}" for i in range(1, 6)}
+        names |= {"test_batch": "test_batch", "meta": "batches.meta"}
+        places, endings = [folder / source.folder, folder], [""]
+    else:
+        names = _IDX_STEMS
+        places, endings = [folder, folder / source.folder], [".gz", ""]
+    missing = []
+    for place in places:
+        found = {}
+        for key, file in names.items():
+            paths = [place / (file + ending) for ending in endings]
+            found[key] = next((path for path in paths if path.is_file()), None)
+        if all(found.values()):
+            return found
+        if any(found.values()):
+            missing = [str(place / names[key]) for key, path in found.items() if path is None]
+    if missing:
+        raise DataError(f"{source.title} lacks {', '.join(missing)}; {_fix(folder)}")
+    raise DataError(
+        f"{folder} holds no {source.title}: neither it nor {folder / source.folder} has the files "
+        f"{', '.join(names.values())}; {_fix(folder)}"
+    )
+
+
+def _fix(folder):
+    """Say how to get good files into `folder`."""
+    if Path(folder) == CHECKOUT / "data" / "mnist":
+        return "restore the committed files with: git checkout -- data/mnist"
+    return f"put a fresh copy of the original files into {folder}"
+
+
+@contextlib.contextmanager
+def working_folder(parent):
+    """Make a folder for files under construction beside the cache; it is removed in the end."""
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        working = tempfile.TemporaryDirectory(prefix=".partial-", dir=parent, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise DataError(
+            f"cannot write to the cache folder {parent} ({error.strerror}); make it writable or name another "
+            "one by the environment variable CNN_NUMBA_CACHE"
+        ) from None
+    with working as path:
+        yield Path(path)
+
+
+# --- Reading ----------------------------------------------------------------------------------------------
+
+
+def convert(name, files):
+    """Read the original files with torchvision; return the four arrays."""
+    if name == "cifar10":
+        return _convert_cifar10(files)
+    for path in files.values():
+        _check_sha256(path)
+    return _convert_idx(files)
+
+
+def _check_sha256(path):
+    """Compare `path` with the SHA256SUMS beside it, if there is one."""
+    sums = path.with_name("SHA256SUMS")
+    if not sums.is_file():
+        return
+    expected = {
+        file: digest for digest, file in (line.split() for line in sums.read_text().splitlines() if line)
+    }
+    if path.name in expected and hashlib.sha256(path.read_bytes()).hexdigest() != expected[path.name]:
+        raise DataError(
+            f"{path} ({path.stat().st_size} bytes) is truncated or changed: its SHA-256 is not the one in "
+            f"{sums}; {_fix(path.parent)}"
+        )
+
+
+def _convert_idx(files):
+    """Read four IDX files, packed or not, as MNIST and Fashion-MNIST have them."""
+    # Only here: torch takes seconds to import, and no later run needs it.
+    from torchvision.datasets.mnist import read_image_file, read_label_file
+
+    arrays = {}
+    with tempfile.TemporaryDirectory(prefix="cnn-numba-") as working:
+        for name, path in files.items():
+            plain = _unpacked(path, Path(working) / path.stem)
+            _check_idx(path, plain, dimensions=3 if "images" in name else 1)
+            if "images" in name:
+                arrays[name] = read_image_file(os.fspath(plain)).numpy()[:, np.newaxis]
+            else:
+                arrays[name] = read_label_file(os.fspath(plain)).numpy().astype(np.int32)
+    return arrays
+
+
+def _unpacked(path, plain):
+    """Return `path` itself, or what it holds unpacked to `plain` if it ends in .gz."""
+    if path.suffix != ".gz":
+        return path
+    try:
+        with gzip.open(path) as packed, open(plain, "wb") as file:
+            shutil.copyfileobj(packed, file)
+    except EOFError:
+        raise DataError(f"{path} is truncated: its gzip stream ends early; {_fix(path.parent)}") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path} is corrupted or no gzip file: {error}; {_fix(path.parent)}") from None
+    return plain
+
+
+def _check_idx(path, plain, dimensions):
+    """Hold the header of an IDX file against its size: 0, 0, 8 (bytes), the axes, their lengths."""
+    with open(plain, "rb") as file:
+        header = file.read(4 * (1 + dimensions))
+    size = plain.stat().st_size
+    if header[:4] != bytes((0, 0, 8, dimensions)):
+        raise DataError(
+            f"{path} is not an IDX file of bytes with {dimensions} axes: it starts with "
+            f"{header[:4].hex(' ') or 'nothing'}; {_fix(path.parent)}"
+        )
+    if len(header) < 4 * (1 + dimensions):
+        raise DataError(f"{path} is truncated: it ends inside its header; {_fix(path.parent)}")
+    lengths = [int.from_bytes(header[i : i + 4], "big") for i in range(4, len(header), 4)]
+    expected = len(header) + math.prod(lengths)
+    if lengths[0] == 0:
+        raise DataError(f"{path} is an empty set: it says it holds 0 entries; {_fix(path.parent)}")
+    if size != expected:
+        raise DataError(
+            f"{path} is {'truncated' if size < expected else 'too long'}: it should hold {expected} bytes "
+            f"({' x '.join(map(str, lengths))} entries and a header), but holds {size}; {_fix(path.parent)}"
+        )
+
+
+def _convert_cifar10(files):
+    """Read CIFAR-10's Python batches, after torchvision's checksums have passed them."""
+    from torchvision.datasets import CIFAR10
+    from torchvision.datasets.utils import check_integrity
+
+    checksums = dict(CIFAR10.train_list + CIFAR10.test_list) | {"meta": CIFAR10.meta["md5"]}
+    for name, path in files.items():
+        # The batches are pickles: nothing is read before its checksum is right.
+        if not check_integrity(path, checksums[name]):
+            raise DataError(
+                f"{path} ({path.stat().st_size} bytes) is truncated or changed: its MD5 is not the one that "
+                f"torchvision expects; {_fix(path.parent)}"
+            )
+    folder = files["test_batch"].parent
+    arrays = {}
+    for split, is_train in (("train", True), ("test", False)):
+        part = _cifar10_at(CIFAR10, folder)(folder.parent, train=is_train)
+        # torchvision turns the planes of the files into channels-last images; this turns them back.
+        arrays[f"{split}_images"] = np.ascontiguousarray(part.data.transpose(0, 3, 1, 2))
+        arrays[f"{split}_labels"] = np.array(part.targets, np.int32)
+    return arrays
+
+
+def _cifar10_at(base, folder):
+    """Return torchvision's CIFAR10, reading from a folder of any name."""
+    return type("CIFAR10", (base,), {"base_folder": folder.name})
+
+
+# --- Downloading ------------------------------------------------------------------------------------------
+
+
+def download(name, cache, log):
+    """Let torchvision download a data set; return its arrays, or say in one line why that cannot be.
+
+    The files themselves lie in the folder `cache` until they are converted, and are not kept.
+    """
+    source = SOURCES[name]
+    fix = (
+        "connect to the network once, or copy the data set from elsewhere and name its folder "
+        f"(the one with {source.folder} in it): --data-dir FOLDER"
+    )
+    log(f"Downloading {source.title} (once) ...")
+    problem = _network_problem(source.url)
+    if problem:
+        raise DataError(f"cannot download {source.title} from {source.url}: {problem}; {fix}")
+    from torchvision import datasets
+
+    kind = datasets.CIFAR10 if name == "cifar10" else datasets.FashionMNIST
+    timeout = socket.getdefaulttimeout()
+    with working_folder(cache) as working:
+        socket.setdefaulttimeout(5 * _NETWORK_SECONDS)
+        try:
+            kind(working, download=True)
+        except (OSError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise DataError(
+                f"the download of {source.title} from {source.url} failed: {reason}; {fix}"
+            ) from None
+        finally:
+            socket.setdefaulttimeout(timeout)
+        log(f"Converting {source.title} to arrays (once) ...")
+        return convert(name, find_files(name, working))
+
+
+def _network_problem(url):
+    """Return why `url` does not answer within a few seconds, or None if it does."""
+    outcome = [f"no answer within {_NETWORK_SECONDS:.0f} seconds"]
+
+    def probe():
+        try:
+            request = urllib.request.Request(url, method="HEAD")
+            urllib.request.urlopen(request, timeout=_NETWORK_SECONDS).close()
+            outcome[0] = None
+        except urllib.error.HTTPError:
+            outcome[0] = None  # It answers, if only to this question with a no: torchvision finds out more.
+        except OSError as error:
+            outcome[0] = str(getattr(error, "reason", error))
+
+    # In a thread, because a name lookup knows no timeout: a daemon that hangs does not hold up the exit.
+    thread = threading.Thread(target=probe, daemon=True)
+    thread.start()
+    thread.join(_NETWORK_SECONDS + 0.5)
+    return outcome[0]
+
+
+# --- What came of it --------------------------------------------------------------------------------------
+
+
+def check(arrays, source, files):
+    """Insist that the arrays are what `source` promises; an error names the file of `files` at fault."""
+    for split in ("train", "test"):
+        images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
+        images_at, labels_at = (
+            files.get(f"{split}_{kind}") or files.get("meta") or Path(f"{source.title} ({split} set)")
+            for kind in ("images", "labels")
+        )
+        if images.dtype != np.uint8 or images.shape[1:] != source.image_shape:
+            raise DataError(
+                f"{images_at} holds images of shape {images.shape[1:]} and dtype {images.dtype}, but "
+                f"{source.title} has {source.image_shape} and uint8; {_fix(images_at.parent)}"
+            )
+        if labels.dtype != np.int32 or labels.shape != images.shape[:1]:
+            raise DataError(
+                f"{labels_at} holds {len(labels)} labels for the {len(images)} images of {images_at}; "
+                f"{_fix(labels_at.parent)}"
+            )
+        if not len(images):
+            raise DataError(f"{images_at} holds no images; {_fix(images_at.parent)}")
+        wrong = np.flatnonzero((labels < 0) | (labels >= len(source.classes)))
+        if len(wrong):
+            raise DataError(
+                f"{labels_at} holds label {labels[wrong[0]]} at index {wrong[0]}, outside "
+                f"0..{len(source.classes) - 1}; {_fix(labels_at.parent)}"
+            )

@@ -1,0 +1,404 @@
+import json
+import subprocess
+import sys
+import types
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cnn_numba import cli, data, doctor
+from cnn_numba.checkpoint import load_checkpoint, save_checkpoint
+from cnn_numba.doctor import Finding
+from cnn_numba.models import cifar_convnet, mnist_cnn
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    """Return a function that runs the command line in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as caught:
+            cli.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return caught.value.code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def little(monkeypatch):
+    """Let `train` see only the first images of MNIST."""
+
+    def load(name="mnist", data_dir=None, log=None):
+        whole = data.load(name, data_dir, log)
+        return replace(
+            whole,
+            train_images=whole.train_images[:200],
+            train_labels=whole.train_labels[:200],
+            test_images=whole.test_images[:70],
+            test_labels=whole.test_labels[:70],
+        )
+
+    monkeypatch.setattr(cli, "load", load)
+
+
+# --- Arguments ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "No such command 'trian'"),
+        (["train", "--epochs", "0"], "'--epochs'"),
+        (["train", "--epochs", "three"], "'--epochs'"),
+        (["train", "--batch-size", "-4"], "'--batch-size'"),
+        (["train", "--seed", "-1"], "'--seed'"),
+        (["train", "--lr", "0"], "'--lr': 0.0 is not a positive number"),
+        (["train", "--lr", "-0.1"], "'--lr': -0.1 is not a positive number"),
+        (["train", "--lr", "nan"], "'--lr': nan is not a positive number"),
+        (["train", "--lr", "inf"], "'--lr': inf is not a positive number"),
+        (["train", "--model", "resnet"], "'resnet' is not one of 'mnist_cnn'"),
+        (["train", "--dataset", "imagenet"], "'imagenet' is not one of 'mnist', 'fashion-mnist', 'cifar10'"),
+        (["train", "--optimizer", "lion"], "'lion' is not one of 'adam', 'sgd'"),
+        (["train", "--schedule", "steps"], "'steps' is not one of"),
+        (["train", "--device", "tpu"], "'tpu' is not one of 'auto', 'cpu', 'gpu'"),
+        (["train", "--device", "gpu"], "cannot be trained on the GPU yet"),
+        (["train", "--nonsense"], "No such option: --nonsense"),
+        (["train", "surplus"], "unexpected extra argument"),
+        (["predict"], "Missing argument 'IMAGE"),
+        (["bench"], "Missing command"),
+        (["bench", "luck"], "No such command 'luck'"),
+    ],
+)
+def test_wrong_arguments_give_one_line_and_exit_code_2(run, arguments, message):
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("cnn-numba: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["train", "predict", "doctor", "bench"]),
+        (["--help"], ["train", "predict", "doctor", "bench"]),
+        (
+            ["train", "--help"],
+            ["Examples:", "cnn-numba train --model mnist_cnn_deep", "--resume", "one-cycle"],
+        ),
+        (["predict", "--help"], ["Examples:", "cnn-numba predict seven.png", "--checkpoint"]),
+        (["doctor", "--help"], ["Example:", "exit code"]),
+        (["bench", "--help"], ["epoch", "accuracy", "startup"]),
+        *(
+            (["bench", name, "--help"], ["Example", f"bench {name}", "--json"])
+            for name in ("epoch", "accuracy", "startup")
+        ),
+    ],
+)
+def test_help_has_examples(run, arguments, words):
+    code, out, err = run(*arguments)
+    assert code == 0
+    assert err == ""
+    for word in words:
+        assert word in out
+    assert "\b" not in out
+
+
+def test_the_console_script_is_this_main():
+    # Through the installed entry point, in a process of its own.
+    done = subprocess.run(
+        [sys.executable, "-m", "cnn_numba.cli", "--help"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0
+    assert "Usage: cnn-numba" in done.stdout
+
+
+def test_choices_are_those_of_the_modules():
+    from cnn_numba.models import MODELS
+    from cnn_numba.optim import OPTIMIZERS, SCHEDULES
+
+    for choices, names in (
+        (cli.ModelName, MODELS),
+        (cli.OptimizerName, OPTIMIZERS),
+        (cli.ScheduleName, SCHEDULES),
+        (cli.DatasetName, data.DATASETS),
+    ):
+        assert sorted(choice.value for choice in choices) == sorted(names)
+
+
+# --- doctor ------------------------------------------------------------------------------------------------
+
+
+def test_doctor_prints_its_findings(run):
+    code, out, err = run("doctor")
+    assert code == 0
+    assert err == ""
+    assert "numba-cuda" in out
+
+
+def test_doctor_fails_with_the_fix(run, monkeypatch):
+    monkeypatch.setattr(doctor, "examine", lambda: [Finding("GPU", False, "too old", "buy one")])
+    code, out, _ = run("doctor")
+    assert code == 1
+    assert "fix: buy one" in out
+
+
+# --- train -------------------------------------------------------------------------------------------------
+
+
+def test_train_writes_everything_and_says_where(run, little, tmp_path):
+    code, out, err = run("train", "--epochs", 2, "--batch-size", 32)
+    assert (code, err) == (0, "")
+    folder = tmp_path / "runs" / "mnist_cnn"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("checkpoint.npz", "curves.png"),
+        *("history.csv", "history.json"),
+    ]
+    history = json.loads((folder / "history.json").read_text())
+    lines = out.splitlines()
+    assert lines[0] == f"mnist_cnn: 225,034 parameters, 200 images of mnist, {cli_threads()} CPU threads"
+    assert lines[-2] == f"test accuracy {history[-1]['test_accuracy']:.2%} after epoch 2"
+    assert "runs/mnist_cnn/curves.png" in lines[-1].replace("\\", "/")
+
+
+def cli_threads():
+    from cnn_numba.device import threads
+
+    return threads()
+
+
+def test_train_passes_its_options_on(run, little, tmp_path):
+    code, _, _ = run(
+        *("train", "--model", "mnist_cnn_deep", "--optimizer", "sgd", "--lr", "0.01", "--schedule", "cosine"),
+        *("--seed", 5, "--batch-size", 50, "--epochs", 1, "--device", "cpu", "--out", tmp_path / "here"),
+    )
+    assert code == 0
+    checkpoint = load_checkpoint(tmp_path / "here" / "checkpoint.npz")
+    assert checkpoint.model == "mnist_cnn_deep"
+    recipe = checkpoint.progress["recipe"]
+    expected = {
+        "optimizer": "SGD",
+        "momentum": 0.9,
+        "lr": 0.01,
+        "schedule": "cosine",
+        "seed": 5,
+        "batch_size": 50,
+    }
+    assert expected.items() <= recipe.items()
+
+
+def test_the_default_recipe_is_the_course_s(run, little, tmp_path):
+    assert run("train")[0] == 0
+    recipe = load_checkpoint(tmp_path / "runs" / "mnist_cnn" / "checkpoint.npz").progress["recipe"]
+    expected = {"dataset": "mnist", "optimizer": "Adam", "lr": 3e-3, "schedule": "one-cycle"}
+    assert (expected | {"epochs": 3, "batch_size": 64}).items() <= recipe.items()
+
+
+def test_resume_goes_on_or_says_why_not(run, little):
+    code, _, err = run("train", "--resume")
+    assert code == 1
+    assert "nothing to resume from: there is no" in err
+    options = ("--schedule", "constant", "--lr", "0.001")
+    assert run("train", "--epochs", 1, *options)[0] == 0
+    code, out, _ = run("train", "--epochs", 2, "--resume", *options)
+    assert code == 0
+    assert "Resuming" in out
+    code, _, err = run("train", "--epochs", 2, "--resume", "--seed", 9, *options)
+    assert code == 1
+    assert "was trained with seed 0, now 9" in err
+    assert err.count("\n") == 1
+
+
+def test_a_diverging_training_gives_one_line(run, little):
+    code, _, err = run("train", "--epochs", 1, "--optimizer", "sgd", "--lr", "1e30", "--schedule", "constant")
+    assert code == 1
+    assert "became NaN or infinite at epoch 1" in err
+    assert err.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_written_gives_one_line(run, little, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    code, _, err = run("train", "--epochs", 1, "--out", tmp_path / "file" / "run")
+    assert code == 1
+    assert str(tmp_path / "file") in err
+    assert err.count("\n") == 1
+
+
+def test_ctrl_c_leaves_cleanly(run, monkeypatch):
+    import cnn_numba.training
+
+    def fit(*arguments, **options):
+        raise cnn_numba.training.Interrupted("interrupted at epoch 1, step 7; saved in runs", [])
+
+    monkeypatch.setattr(cnn_numba.training, "fit", fit)
+    code, _, err = run("train")
+    assert code == 130
+    assert err == "cnn-numba: interrupted at epoch 1, step 7; saved in runs\n"
+
+
+@pytest.mark.parametrize(("model", "dataset"), [("mnist_cnn", "cifar10"), ("cifar_convnet", "mnist")])
+def test_a_data_set_of_another_shape_is_a_wrong_argument(run, model, dataset):
+    code, _, err = run("train", "--model", model, "--dataset", dataset)
+    assert code == 2
+    assert f"'--dataset': {model} takes images of shape" in err
+
+
+def test_data_that_are_not_there_give_one_line(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
+    code, _, err = run("train", "--dataset", "fashion-mnist", "--data-dir", tmp_path)
+    assert code == 1
+    assert "holds no Fashion-MNIST" in err
+    assert err.count("\n") == 1
+
+
+# --- predict -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Train the network for a few steps: enough to tell most digits apart."""
+    from cnn_numba.optim import Adam
+    from cnn_numba.training import fit
+
+    mnist = data.load()
+    little = replace(mnist, train_images=mnist.train_images[:6400], train_labels=mnist.train_labels[:6400])
+    folder = tmp_path_factory.mktemp("run")
+    network = mnist_cnn()
+    fit(network, little, Adam(network, lr=3e-3), epochs=1, out=folder, progress=False)
+    return folder / "checkpoint.npz"
+
+
+def pictures(folder):
+    """Write the first clear digits of the test set in many guises; return path and label of each."""
+    mnist = data.load()
+    guises = {
+        "plain.png": lambda image: image,
+        "inverted.png": lambda image: Image.fromarray(255 - np.asarray(image)),
+        "large.png": lambda image: image.resize((1000, 1000), Image.Resampling.BICUBIC),
+        "wide.jpg": lambda image: Image.fromarray(
+            np.pad(255 - np.asarray(image), ((3, 3), (60, 9)), constant_values=255)
+        ),
+        "colour.png": lambda image: Image.merge("RGB", [image, image, image.point(lambda value: value // 2)]),
+        "clear.png": lambda image: Image.merge("RGBA", [Image.new("L", image.size)] * 3 + [image]),
+        "deep.png": lambda image: Image.fromarray(np.asarray(image).astype(np.uint16) * 257),
+        "palette.gif": lambda image: image.convert("P"),
+        "float.tiff": lambda image: Image.fromarray(np.asarray(image).astype(np.float32) / 255),
+    }
+    for index, (name, guise) in enumerate(guises.items()):
+        path = folder / name
+        guise(Image.fromarray(mnist.test_images[index, 0])).save(path)
+        yield path, int(mnist.test_labels[index])
+
+
+def test_predict_reads_every_kind_of_picture(run, trained, tmp_path):
+    written = list(pictures(tmp_path))
+    code, out, err = run("predict", "--checkpoint", trained, *(path for path, _ in written))
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert len(lines) == len(written)
+    right = 0
+    for line, (path, label) in zip(lines, written, strict=True):
+        assert line.startswith(f"{path}: ")
+        guesses = line.removeprefix(f"{path}: ").split(", ")
+        assert len(guesses) == 3
+        chances = [float(guess.split("(")[1].rstrip("%)")) for guess in guesses]
+        assert chances == sorted(chances, reverse=True)
+        assert 0 <= chances[-1] <= chances[0] <= 100
+        right += guesses[0].startswith(f"{label} ")
+    # The eighth or ninth digit of the test set is hard even for a network trained to the end.
+    assert right >= len(written) - 1
+
+
+def test_predict_names_what_it_cannot_read_and_reads_the_rest(run, trained, tmp_path):
+    (good, label), *_ = pictures(tmp_path)
+    Image.new("L", (40, 40), 200).save(tmp_path / "blank.png")
+    (tmp_path / "text.png").write_text("no picture")
+    code, out, err = run(
+        "predict", tmp_path / "blank.png", tmp_path / "text.png", good, "--checkpoint", trained
+    )
+    assert code == 1
+    assert out.startswith(f"{good}: {label} (")
+    blank, text = err.splitlines()
+    assert blank == f"cnn-numba: {tmp_path / 'blank.png'}: there is no digit in the picture: it is blank"
+    assert text.startswith(f"cnn-numba: {tmp_path / 'text.png'}: cannot identify image file")
+
+
+def test_predict_of_a_missing_picture_is_a_wrong_argument(run, trained, tmp_path):
+    code, _, err = run("predict", tmp_path / "nowhere.png", "--checkpoint", trained)
+    assert code == 2
+    assert "nowhere.png" in err
+    assert err.count("\n") == 1
+
+
+def test_predict_without_a_network_says_how_to_get_one(run, tmp_path):
+    (good, _), *_ = pictures(tmp_path)
+    code, _, err = run("predict", good)
+    assert code == 1
+    assert "checkpoint.npz; train a network with: cnn-numba train, or name one by --checkpoint" in err
+    (tmp_path / "broken.npz").write_bytes(b"broken")
+    code, _, err = run("predict", good, "--checkpoint", tmp_path / "broken.npz")
+    assert code == 1
+    assert "broken.npz is damaged or no checkpoint" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("build", "dataset", "names"),
+    [(cifar_convnet, "cifar10", "cat"), (mnist_cnn, "fashion-mnist", "Sneaker")],
+)
+def test_predict_names_the_classes_of_other_data_sets(run, tmp_path, build, dataset, names):
+    save_checkpoint(tmp_path / "net.npz", build(batch_size=1), progress={"recipe": {"dataset": dataset}})
+    rng = np.random.default_rng(2)
+    Image.fromarray(rng.integers(0, 256, (50, 80, 3), dtype=np.uint8)).save(tmp_path / "photo.png")
+    code, out, err = run("predict", tmp_path / "photo.png", "--checkpoint", tmp_path / "net.npz")
+    assert (code, err) == (0, "")
+    known = data.classes(dataset)
+    assert names in known
+    guesses = [guess.rsplit(" (", 1)[0] for guess in out.strip().split(": ", 1)[1].split(", ")]
+    assert set(guesses) <= set(known)
+
+
+# --- bench -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["epoch"], {"model": "mnist_cnn", "batch_sizes": (64, 256), "repeats": 3}),
+        (
+            ["epoch", "--batch-size", 32, "--repeats", 1],
+            {"model": "mnist_cnn", "batch_sizes": (32,), "repeats": 1},
+        ),
+        (["accuracy"], {"model": "mnist_cnn", "seeds": 3, "plain": False, "pytorch": False}),
+        (
+            ["accuracy", "--model", "mnist_cnn_deep", "--plain", "--pytorch", "--seeds", 1],
+            {"model": "mnist_cnn_deep", "seeds": 1, "plain": True, "pytorch": True},
+        ),
+        (["startup", "--repeats", 2], {"repeats": 2}),
+    ],
+)
+def test_bench_calls_the_benchmark_and_writes_its_figures(run, monkeypatch, tmp_path, arguments, expected):
+    calls = {}
+
+    def record(**options):
+        calls.update(options)
+        return {"seconds": 1.5}
+
+    fake = types.SimpleNamespace(**{f"bench_{arguments[0]}": record})
+    monkeypatch.setitem(sys.modules, "cnn_numba.bench", fake)
+    monkeypatch.setattr(sys.modules["cnn_numba"], "bench", fake, raising=False)
+    code, _, err = run("bench", *arguments, "--json", tmp_path / "figures.json")
+    assert (code, err) == (0, "")
+    assert calls == expected
+    assert json.loads((tmp_path / "figures.json").read_text()) == {"seconds": 1.5}
+
+
+def test_bench_checks_its_file_before_it_measures(run, tmp_path):
+    code, _, err = run("bench", "startup", "--json", tmp_path / "nowhere" / "figures.json")
+    assert code == 2
+    assert "nowhere is not a folder" in err

@@ -1,0 +1,637 @@
+import gzip
+import hashlib
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import njit
+
+from cnn_numba import data, data_files
+from cnn_numba.data import DataError, Dataset, batches, gather_batch, gather_labels, load
+from cnn_numba.ops._jit import FASTMATH
+
+STEMS = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+COMMITTED = Path(__file__).parents[1] / "data" / "mnist"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """Give the test a cache folder of its own, so that none of its data sets reaches the real one."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("CNN_NUMBA_CACHE", str(folder))
+    monkeypatch.delenv("CNN_NUMBA_DATA", raising=False)
+    return folder
+
+
+def idx_bytes(array):
+    lengths = b"".join(length.to_bytes(4, "big") for length in array.shape)
+    return bytes((0, 0, 8, array.ndim)) + lengths + array.tobytes()
+
+
+def small_images(train=7, test=6, shape=(28, 28), seed=0):
+    """Return the four arrays of a tiny data set in the order of STEMS."""
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for count in (train, test):
+        arrays.append(rng.integers(0, 256, (count, *shape), dtype=np.uint8))
+        arrays.append(rng.integers(0, 10, count, dtype=np.uint8))
+    return arrays
+
+
+def write_idx_folder(folder, arrays, packed=True):
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem, array in zip(STEMS, arrays, strict=True):
+        content = idx_bytes(array)
+        (folder / (stem + ".gz" * packed)).write_bytes(gzip.compress(content) if packed else content)
+    return folder
+
+
+def python(*lines, **environment):
+    """Run lines in a fresh interpreter; return what they print."""
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# --- MNIST -------------------------------------------------------------------------------------------------
+
+
+def test_mnist_is_whole():
+    mnist = load("mnist")
+    assert mnist.name == "mnist"
+    assert mnist.image_shape == (1, 28, 28)
+    assert mnist.classes == tuple("0123456789")
+    assert (mnist.mean, mnist.std) == (0.0, 1.0)
+    for images, labels, count in (
+        (mnist.train_images, mnist.train_labels, 60000),
+        (mnist.test_images, mnist.test_labels, 10000),
+    ):
+        assert images.shape == (count, 1, 28, 28)
+        assert images.dtype == np.uint8
+        assert images.flags.c_contiguous
+        assert labels.shape == (count,)
+        assert labels.dtype == np.int32
+    # Published class counts, and the first digits everybody knows.
+    assert np.bincount(mnist.train_labels).tolist() == [
+        *(5923, 6742, 5958, 6131, 5842),
+        *(5421, 5918, 6265, 5851, 5949),
+    ]
+    assert mnist.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
+
+
+def test_mnist_equals_the_bytes_of_the_committed_files():
+    mnist = load("mnist")
+    for stem, array in zip(
+        STEMS, (mnist.train_images, mnist.train_labels, mnist.test_images, mnist.test_labels), strict=True
+    ):
+        content = gzip.decompress((COMMITTED / f"{stem}.gz").read_bytes())
+        expected = np.frombuffer(content, np.uint8, offset=16 if "images" in stem else 8)
+        np.testing.assert_array_equal(array.ravel(), expected)
+
+
+def test_committed_files_match_their_checksums():
+    lines = (COMMITTED / "SHA256SUMS").read_text().split("\n")
+    sums = dict(reversed(line.split()) for line in lines if line)
+    assert sorted(sums) == sorted(f"{stem}.gz" for stem in STEMS)
+    for name, digest in sums.items():
+        assert hashlib.sha256((COMMITTED / name).read_bytes()).hexdigest() == digest
+
+
+def test_cached_load_does_not_import_torch():
+    load("mnist")
+    printed = python(
+        "import sys",
+        "from cnn_numba.data import load",
+        "lines = []",
+        "load('mnist', log=lines.append)",
+        "print('torch' in sys.modules, 'torchvision' in sys.modules, lines)",
+    )
+    assert printed == "False False []\n"
+
+
+# --- Conversion and cache ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize(
+    ("name", "subfolder"),
+    [("mnist", ""), ("mnist", "MNIST/raw"), ("fashion-mnist", ""), ("fashion-mnist", "FashionMNIST/raw")],
+)
+def test_load_reads_a_folder_in_either_layout(cache, tmp_path, name, subfolder, packed):
+    arrays = small_images()
+    write_idx_folder(tmp_path / "root" / subfolder, arrays, packed)
+    lines = []
+    for _ in range(2):
+        loaded = load(name, data_dir=tmp_path / "root", log=lines.append)
+        np.testing.assert_array_equal(loaded.train_images[:, 0], arrays[0])
+        np.testing.assert_array_equal(loaded.train_labels, arrays[1])
+        np.testing.assert_array_equal(loaded.test_images[:, 0], arrays[2])
+        np.testing.assert_array_equal(loaded.test_labels, arrays[3])
+        assert loaded.train_labels.dtype == np.int32
+        assert len(loaded.classes) == 10
+    # Converted once, then read from the cache.
+    assert len(lines) == 1
+    assert lines[0].endswith("to arrays (once) ...")
+    assert [path.name for path in cache.iterdir()] == [name]
+    assert not list(cache.rglob(".partial-*"))
+
+
+def test_environment_variable_names_the_folder(cache, tmp_path, monkeypatch):
+    write_idx_folder(tmp_path / "mine", small_images(train=4))
+    monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path / "mine"))
+    assert len(load("mnist").train_images) == 4
+
+
+def test_a_changed_source_is_converted_anew(cache, tmp_path):
+    folder = write_idx_folder(tmp_path / "root", small_images(seed=0))
+    first = load("mnist", data_dir=folder)
+    time.sleep(0.01)
+    write_idx_folder(folder, small_images(seed=1))
+    second = load("mnist", data_dir=folder)
+    assert not np.array_equal(first.train_images, second.train_images)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing", "empty"])
+def test_a_damaged_cache_is_made_anew(cache, tmp_path, damage):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    first = load("mnist", data_dir=folder)
+    (victim,) = cache.rglob("train_images.npy")
+    if damage == "missing":
+        victim.unlink()
+    else:
+        victim.write_bytes(victim.read_bytes()[:200] if damage == "truncated" else b"")
+    lines = []
+    second = load("mnist", data_dir=folder, log=lines.append)
+    np.testing.assert_array_equal(first.train_images, second.train_images)
+    assert len(lines) == 1
+    load("mnist", data_dir=folder, log=lines.append)
+    assert len(lines) == 1
+
+
+def test_concurrent_first_loads_agree(cache, tmp_path):
+    arrays = small_images(train=3000)
+    folder = write_idx_folder(tmp_path / "root", arrays)
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: load("mnist", data_dir=folder), range(8)))
+    for result in results:
+        np.testing.assert_array_equal(result.train_images[:, 0], arrays[0])
+        np.testing.assert_array_equal(result.test_labels, arrays[3])
+    assert len(list(cache.rglob("*.npy"))) == 4
+
+
+def test_two_processes_may_convert_at_once(cache, tmp_path):
+    folder = write_idx_folder(tmp_path / "root", small_images(train=500))
+    line = (
+        f"from cnn_numba.data import load; print(load('mnist', data_dir={str(folder)!r}).train_images.sum())"
+    )
+    with ThreadPoolExecutor(2) as pool:
+        sums = list(pool.map(lambda _: python(line), range(2)))
+    assert sums[0] == sums[1]
+    assert len(list(cache.rglob("*.npy"))) == 4
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_cache_is_named(cache, tmp_path):
+    cache.mkdir()
+    cache.chmod(0o500)
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    with pytest.raises(DataError, match="CNN_NUMBA_CACHE"):
+        load("mnist", data_dir=folder)
+
+
+def test_a_cache_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "file"))
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    with pytest.raises(DataError, match=r"cannot write to the cache folder .*CNN_NUMBA_CACHE"):
+        load("mnist", data_dir=folder)
+
+
+# --- What is wrong with the files --------------------------------------------------------------------------
+
+
+def truncate_packed(path):
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def truncate_inside(path):
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-5]))
+
+
+def cut_inside_the_header(path):
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:6]))
+
+
+def append_inside(path):
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()) + b"more"))
+
+
+def flip_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(bytes(content))
+
+
+def replace_by_text(path):
+    path.write_bytes(b"<html>404 not found</html>")
+
+
+def replace_by_packed_text(path):
+    path.write_bytes(gzip.compress(b"<html>404 not found</html>"))
+
+
+def empty_file(path):
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("stem", STEMS)
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (truncate_packed, "is truncated: its gzip stream ends early"),
+        (truncate_inside, "is truncated: it should hold"),
+        (cut_inside_the_header, "is truncated: it ends inside its header"),
+        (append_inside, "is too long: it should hold"),
+        (flip_a_byte, "is corrupted or no gzip file"),
+        (replace_by_text, "is corrupted or no gzip file"),
+        (replace_by_packed_text, "is not an IDX file .* starts with 3c 68 74 6d"),
+        (empty_file, "is not an IDX file .* starts with nothing"),
+    ],
+)
+def test_a_damaged_file_is_named(cache, tmp_path, stem, damage, message):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    victim = folder / f"{stem}.gz"
+    damage(victim)
+    with pytest.raises(DataError, match=message) as caught:
+        load("mnist", data_dir=folder)
+    assert str(caught.value).startswith(str(victim))
+    assert str(caught.value).endswith(f"put a fresh copy of the original files into {folder}")
+    assert "\n" not in str(caught.value)
+    assert not list(cache.rglob("*.npy"))
+
+
+def test_a_checksum_that_differs_is_named(cache, tmp_path):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    victim = folder / f"{STEMS[1]}.gz"
+    (folder / "SHA256SUMS").write_text(f"{'0' * 64}  {victim.name}\n")
+    with pytest.raises(DataError, match="is truncated or changed: its SHA-256 is not the one in") as caught:
+        load("mnist", data_dir=folder)
+    assert str(victim) in str(caught.value)
+
+
+def test_the_committed_folder_is_restored_by_git(cache, tmp_path, monkeypatch):
+    checkout = tmp_path / "checkout"
+    folder = shutil.copytree(COMMITTED, checkout / "data" / "mnist")
+    truncate_packed(folder / f"{STEMS[3]}.gz")
+    monkeypatch.setattr(data_files, "CHECKOUT", checkout)
+    with pytest.raises(DataError, match=r"its SHA-256 is not.*git checkout -- data/mnist"):
+        load("mnist")
+
+
+@pytest.mark.parametrize("label", [10, 255])
+@pytest.mark.parametrize("which", [1, 3])
+def test_a_label_out_of_range_is_named(cache, tmp_path, which, label):
+    arrays = small_images()
+    arrays[which][2] = label
+    folder = write_idx_folder(tmp_path / "root", arrays)
+    with pytest.raises(DataError, match=f"holds label {label} at index 2, outside 0..9") as caught:
+        load("mnist", data_dir=folder)
+    assert str(folder / f"{STEMS[which]}.gz") in str(caught.value)
+
+
+@pytest.mark.parametrize("counts", [(0, 6), (7, 0)])
+def test_an_empty_set_is_named(cache, tmp_path, counts):
+    folder = write_idx_folder(tmp_path / "root", small_images(*counts))
+    with pytest.raises(DataError, match="is an empty set") as caught:
+        load("mnist", data_dir=folder)
+    assert STEMS[0 if counts[0] == 0 else 2] in str(caught.value)
+
+
+def test_more_images_than_labels_is_named(cache, tmp_path):
+    arrays = small_images()
+    arrays[1] = arrays[1][:-2]
+    folder = write_idx_folder(tmp_path / "root", arrays)
+    with pytest.raises(DataError, match="holds 5 labels for the 7 images"):
+        load("mnist", data_dir=folder)
+
+
+def test_images_of_another_size_are_foreign(cache, tmp_path):
+    folder = write_idx_folder(tmp_path / "root", small_images(shape=(8, 9)))
+    with pytest.raises(DataError, match=r"holds images of shape \(1, 8, 9\).* but MNIST has \(1, 28, 28\)"):
+        load("mnist", data_dir=folder)
+
+
+def test_labels_in_the_place_of_images_are_foreign(cache, tmp_path):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    shutil.copy(folder / f"{STEMS[1]}.gz", folder / f"{STEMS[0]}.gz")
+    with pytest.raises(
+        DataError, match="is not an IDX file of bytes with 3 axes: it starts with 00 00 08 01"
+    ):
+        load("mnist", data_dir=folder)
+
+
+def test_a_missing_file_is_named(cache, tmp_path):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    (folder / f"{STEMS[2]}.gz").unlink()
+    with pytest.raises(DataError, match=f"MNIST lacks .*{STEMS[2]}"):
+        load("mnist", data_dir=folder)
+
+
+@pytest.mark.parametrize("name", data.DATASETS)
+def test_a_folder_without_the_data_set_is_named(cache, tmp_path, name):
+    with pytest.raises(DataError, match=f"{tmp_path} holds no"):
+        load(name, data_dir=tmp_path)
+
+
+@pytest.mark.parametrize("name", data.DATASETS)
+def test_a_folder_that_does_not_exist_is_named(cache, tmp_path, monkeypatch, name):
+    with pytest.raises(DataError, match=r"data_dir names .*nowhere, which is not a folder"):
+        load(name, data_dir=tmp_path / "nowhere")
+    monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match=r"CNN_NUMBA_DATA names .*nowhere, which is not a folder"):
+        load(name)
+
+
+def test_outside_a_checkout_mnist_needs_a_folder(cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(data_files, "CHECKOUT", tmp_path)
+    with pytest.raises(DataError, match=r"run from a checkout .* CNN_NUMBA_DATA"):
+        load("mnist")
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(
+        ValueError, match="no data set is called 'imagenet'; choose from mnist, fashion-mnist, cifar10"
+    ):
+        load("imagenet")
+
+
+# --- CIFAR-10 and downloads --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cifar10(tmp_path, monkeypatch):
+    """Write a tiny CIFAR-10 in torchvision's layout, and teach torchvision its checksums."""
+    from torchvision.datasets import CIFAR10
+
+    folder = tmp_path / "root" / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(3)
+    images = rng.integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)
+    labels = rng.integers(0, 10, 12).tolist()
+
+    def write(name, content):
+        content = pickle.dumps(content)
+        (folder / name).write_bytes(content)
+        return [name, hashlib.md5(content).hexdigest()]
+
+    def batch(name, part):
+        return write(name, {"data": images[part].reshape(-1, 3072), "labels": labels[part]})
+
+    train = [batch(f"data_batch_{i + 1}", slice(2 * i, 2 * i + 2)) for i in range(5)]
+    monkeypatch.setattr(CIFAR10, "train_list", train)
+    monkeypatch.setattr(CIFAR10, "test_list", [batch("test_batch", slice(10, 12))])
+    meta = write("batches.meta", {"label_names": list(data_files.SOURCES["cifar10"].classes)})
+    monkeypatch.setattr(CIFAR10, "meta", CIFAR10.meta | {"md5": meta[1]})
+    return folder, images, np.array(labels)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_cifar10_is_read_from_a_torchvision_folder(cache, cifar10, inside):
+    folder, images, labels = cifar10
+    loaded = load("cifar10", data_dir=folder if inside else folder.parent)
+    np.testing.assert_array_equal(loaded.train_images, images[:10])
+    np.testing.assert_array_equal(loaded.train_labels, labels[:10])
+    np.testing.assert_array_equal(loaded.test_images, images[10:])
+    np.testing.assert_array_equal(loaded.test_labels, labels[10:])
+    assert (loaded.mean, loaded.std) == (0.5, 0.5)
+    assert loaded.train_images.flags.c_contiguous
+
+
+def test_a_damaged_cifar10_batch_is_named_and_never_unpickled(cache, cifar10):
+    folder, *_ = cifar10
+    (folder / "data_batch_3").write_bytes(b"cos\nabort\n(tR.")
+    with pytest.raises(DataError, match=r"data_batch_3 \(14 bytes\) is truncated or changed: its MD5"):
+        load("cifar10", data_dir=folder.parent)
+
+
+def test_a_missing_cifar10_batch_is_named(cache, cifar10):
+    folder, *_ = cifar10
+    (folder / "test_batch").unlink()
+    with pytest.raises(DataError, match=r"CIFAR-10 lacks .*test_batch"):
+        load("cifar10", data_dir=folder.parent)
+
+
+@pytest.mark.parametrize("name", ["fashion-mnist", "cifar10"])
+def test_no_network_and_no_folder_gives_one_line_quickly(cache, monkeypatch, name):
+    # A port of this machine where nobody listens refuses at once, with or without a network around it.
+    monkeypatch.setitem(
+        data_files.SOURCES, name, data_files.SOURCES[name]._replace(url="http://127.0.0.1:9/")
+    )
+    start = time.perf_counter()
+    with pytest.raises(DataError, match=r"cannot download .*--data-dir FOLDER") as caught:
+        load(name)
+    assert time.perf_counter() - start < 3
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_lookup_that_hangs_does_not_hold_us_up(cache, monkeypatch):
+    let_go = threading.Event()
+
+    def hang(*arguments, **options):
+        let_go.wait(30)
+        raise OSError("let go")
+
+    monkeypatch.setattr(data_files, "_NETWORK_SECONDS", 0.2)
+    monkeypatch.setattr(data_files.urllib.request, "urlopen", hang)
+    start = time.perf_counter()
+    with pytest.raises(DataError, match="no answer within"):
+        load("cifar10")
+    assert time.perf_counter() - start < 3
+    let_go.set()
+
+
+def test_a_download_goes_into_the_cache(cache, cifar10, monkeypatch):
+    from torchvision import datasets
+
+    folder, images, _ = cifar10
+    calls = []
+
+    def download(self):
+        calls.append(self.root)
+        shutil.copytree(folder, Path(self.root) / folder.name)
+
+    monkeypatch.setattr(data_files, "_network_problem", lambda url: None)
+    monkeypatch.setattr(datasets.CIFAR10, "download", download)
+    lines = []
+    for _ in range(2):
+        loaded = load("cifar10", log=lines.append)
+        np.testing.assert_array_equal(loaded.train_images, images[:10])
+    assert len(calls) == 1
+    assert lines == ["Downloading CIFAR-10 (once) ...", "Converting CIFAR-10 to arrays (once) ..."]
+    assert not list(cache.rglob("data_batch_*"))
+
+
+def test_a_download_that_breaks_off_gives_one_line(cache, monkeypatch):
+    from torchvision import datasets
+
+    def download(self):
+        raise RuntimeError("Error downloading:\nTried this, got:\nthat")
+
+    monkeypatch.setattr(data_files, "_network_problem", lambda url: None)
+    monkeypatch.setattr(datasets.FashionMNIST, "download", download)
+    with pytest.raises(
+        DataError, match="failed: Error downloading: Tried this, got: that; connect"
+    ) as caught:
+        load("fashion-mnist")
+    assert "\n" not in str(caught.value)
+    assert not list(cache.rglob(".partial-*"))
+
+
+# --- Batches -----------------------------------------------------------------------------------------------
+
+
+def gather_reference(images, indices, mean, std):
+    mean, std = (np.reshape(np.broadcast_to(value, images.shape[1]), (-1, 1, 1)) for value in (mean, std))
+    return (images[indices].astype(np.float64) / 255 - mean) / std
+
+
+@pytest.mark.parametrize("shape", [(70, 1, 28, 28), (9, 3, 32, 32), (5, 2, 3, 7), (1, 1, 1, 1), (4, 3, 1, 5)])
+@pytest.mark.parametrize("count", [0, 1, 3, 64])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_gather_batch_equals_the_formula(shape, count, per_channel):
+    rng = np.random.default_rng(5)
+    images = rng.integers(0, 256, shape, dtype=np.uint8)
+    indices = rng.integers(0, shape[0], count)
+    mean, std = (0.5, 0.25)
+    if per_channel:
+        mean, std = tuple(rng.uniform(0.2, 0.6, shape[1])), rng.uniform(0.2, 0.6, shape[1])
+    out = np.full((count, *shape[1:]), np.nan, np.float32)
+    result = gather_batch(images, indices, mean, std, out)
+    assert result is out
+    np.testing.assert_allclose(out, gather_reference(images, indices, mean, std), rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(gather_batch(images, indices, mean, std), out)
+
+
+def test_gather_batch_of_mnist_goes_from_exactly_0_to_exactly_1():
+    images = np.arange(256, dtype=np.uint8).reshape(256, 1, 1, 1)
+    out = gather_batch(images, np.arange(256), 0.0, 1.0).ravel()
+    assert (out[0], out[255]) == (0.0, 1.0)
+    np.testing.assert_allclose(out, np.arange(256) / 255, rtol=1.2e-7)
+
+
+def test_gather_batch_fills_the_head_of_a_buffer_with_a_tail_batch():
+    images = np.full((10, 1, 4, 4), 255, np.uint8)
+    buffer = np.full((8, 1, 4, 4), np.nan, np.float32)
+    gather_batch(images, np.arange(3), 0.0, 1.0, buffer[:3])
+    assert (buffer[:3] == 1).all()
+    assert np.isnan(buffer[3:]).all()
+
+
+@pytest.mark.parametrize(("indices", "position"), [([0, 5, 1], 1), ([-1], 0), ([4, 4, 2**40], 2)])
+def test_an_index_out_of_range_is_refused_before_any_work(indices, position):
+    images = np.zeros((5, 1, 2, 2), np.uint8)
+    indices = np.array(indices)
+    out = np.full((len(indices), 1, 2, 2), np.nan, np.float32)
+    message = rf"indices must lie in 0\.\.4, got {indices[position]} at position {position}"
+    with pytest.raises(IndexError, match=message):
+        gather_batch(images, indices, 0.0, 1.0, out)
+    assert np.isnan(out).all()
+    with pytest.raises(IndexError, match=message):
+        gather_labels(np.zeros(5, np.int32), indices)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (
+            {"images": np.zeros((5, 1, 2, 2), np.float32)},
+            TypeError,
+            "images must have dtype uint8, got float32",
+        ),
+        ({"images": np.zeros((5, 2, 2), np.uint8)}, ValueError, r"images must have shape .* got \(5, 2, 2\)"),
+        ({"indices": np.zeros(2, np.int32)}, TypeError, "indices must have dtype int64, got int32"),
+        ({"indices": np.zeros((2, 1), np.int64)}, ValueError, r"indices must have shape \(any,\)"),
+        ({"out": np.zeros((3, 1, 2, 2), np.float32)}, ValueError, r"out must have shape \(2, 1, 2, 2\)"),
+        ({"out": np.zeros((2, 1, 2, 2))}, TypeError, "out must have dtype float32, got float64"),
+        ({"out": np.zeros((2, 1, 2, 4), np.float32)[..., ::2]}, ValueError, "out must be C-contiguous"),
+        ({"images": np.zeros((5, 1, 2, 4), np.uint8)[..., ::2]}, ValueError, "images must be C-contiguous"),
+        (
+            {"mean": (0.1, 0.2)},
+            ValueError,
+            r"mean must be one number or one for each of 1 channels, got \(0.1",
+        ),
+        ({"std": (0.1, 0.2)}, ValueError, "std must be one number or one for each of 1 channels"),
+        ({"std": 0.0}, ValueError, "std must be positive, got 0.0"),
+        ({"std": float("nan")}, ValueError, "std must be positive, got nan"),
+    ],
+)
+def test_gather_batch_refuses_wrong_arguments(change, error, message):
+    arguments = {
+        "images": np.zeros((5, 1, 2, 2), np.uint8),
+        "indices": np.array([0, 1]),
+        "mean": 0.0,
+        "std": 1.0,
+        "out": None,
+    }
+    with pytest.raises(error, match=message):
+        gather_batch(**(arguments | change))
+
+
+def test_gather_batch_compiles_without_float64():
+    # Compiled here and now: what comes from numba's cache cannot be looked into.
+    kernel = njit(fastmath=FASTMATH)(data._gather_planes.py_func)
+    scale = shift = np.ones(1, np.float32)
+    kernel(np.zeros((2, 1, 16), np.uint8), np.array([0]), scale, shift, np.zeros((1, 1, 16), np.float32))
+    (code,) = kernel.inspect_llvm().values()
+    assert "float" in code
+    assert "double" not in code
+
+
+def test_gather_labels_picks_by_index():
+    labels = np.array([5, 0, 4, 1], np.int32)
+    out = np.full(3, -1, np.int32)
+    assert gather_labels(labels, np.array([3, 3, 0]), out) is out
+    assert out.tolist() == [1, 1, 5]
+    with pytest.raises(TypeError, match="labels must have dtype int32, got int64"):
+        gather_labels(labels.astype(np.int64), np.array([0]))
+
+
+@pytest.mark.parametrize(("count", "size"), [(10, 3), (9, 3), (1, 64), (0, 4), (5, 1)])
+def test_batches_hold_every_sample_once(count, size):
+    parts = list(batches(count, size, np.random.default_rng(1)))
+    assert sorted(np.concatenate([*parts, np.zeros(0, int)])) == list(range(count))
+    assert all(len(part) == size for part in parts[:-1])
+    assert all(part.dtype == np.int64 for part in parts)
+    again = list(batches(count, size, np.random.default_rng(1)))
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+
+
+@pytest.mark.parametrize(("count", "size"), [(-1, 4), (10, 0)])
+def test_batches_refuse_wrong_sizes_at_once(count, size):
+    with pytest.raises(ValueError, match=f"cannot cut {count} samples into batches of {size}"):
+        batches(count, size)
+
+
+def test_dataset_defaults():
+    images, labels = np.zeros((2, 3, 4, 5), np.uint8), np.zeros(2, np.int32)
+    dataset = Dataset("toy", images, labels, images, labels)
+    assert (dataset.mean, dataset.std, dataset.classes, dataset.image_shape) == (0.0, 1.0, (), (3, 4, 5))

@@ -1,0 +1,148 @@
+import importlib.metadata
+import sys
+import types
+
+import pytest
+
+from cnn_numba import data_files, device, doctor
+from cnn_numba.device import Driver, Gpu, Selection
+from cnn_numba.doctor import Finding, examine, report
+
+TOY = Gpu("Toy GPU", (8, 9))
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Make the machine another one: its GPUs, driver, toolkit and the selection."""
+
+    def become(
+        gpus=(TOY,), cuda=(13, 0), toolkit=(13, 2), problem=None, simulator=False, reason="a GPU was found"
+    ):
+        found = Driver(tuple(gpus), cuda, "580.65.06" if cuda else None, problem)
+        monkeypatch.setattr(device, "driver", lambda: found)
+        monkeypatch.setattr(device, "toolkit", lambda: toolkit)
+        monkeypatch.setattr(device, "SELECTION", Selection(simulator, reason))
+
+    return become
+
+
+def by_topic(topic):
+    (finding,) = [finding for finding in examine() if finding.topic == topic]
+    return finding
+
+
+def test_this_installation_is_healthy():
+    findings = examine()
+    assert all(finding.healthy for finding in findings), report(findings)
+    assert all(not finding.fix for finding in findings)
+    text = report(findings)
+    for word in ("Python", "numpy", "numba-cuda", "torch", "threads", "60000 + 10000 images"):
+        assert word in text
+
+
+def test_a_machine_without_a_gpu_is_healthy(machine):
+    machine(gpus=(), cuda=None, problem="no NVIDIA driver is installed", simulator=True, reason="no driver")
+    for topic in ("GPU", "kernels", "driver"):
+        assert by_topic(topic).healthy
+    assert "every notebook works without one" in by_topic("GPU").text
+    assert "in the simulator" in by_topic("kernels").text
+
+
+def test_a_machine_with_a_fitting_gpu_is_healthy(machine):
+    machine()
+    for topic in ("GPU", "kernels", "driver"):
+        assert by_topic(topic).healthy
+    assert by_topic("GPU").text == "Toy GPU, compute capability 8.9"
+    assert by_topic("driver").text == "580.65.06, supports CUDA 13.0"
+
+
+def test_an_old_driver_gets_the_older_toolkit(machine):
+    machine(cuda=(12, 4))
+    finding = by_topic("driver")
+    assert not finding.healthy
+    assert finding.text.endswith("but the toolkit is CUDA 13.2")
+    assert finding.fix == "pip install --editable '.[cu12]', or update the driver to 580 or newer"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "capability", "extra"), [((13, 0), (8, 9), 13), ((12, 4), (8, 9), 12), ((13, 0), (6, 1), 12)]
+)
+def test_a_missing_toolkit_is_named_for_driver_and_gpu(machine, cuda, capability, extra):
+    machine(gpus=[Gpu("Toy GPU", capability)], cuda=cuda, toolkit=None)
+    finding = by_topic("GPU")
+    assert not finding.healthy
+    assert finding.fix == f"pip install --editable '.[cu{extra}]'"
+
+
+def test_an_old_gpu_gets_the_older_toolkit_or_the_simulator(machine):
+    machine(gpus=[Gpu("Old GPU", (6, 1))])
+    assert by_topic("GPU").fix == "pip install --editable '.[cu12]'"
+    machine(gpus=[Gpu("Ancient GPU", (3, 5))], toolkit=(12, 9))
+    assert "NUMBA_ENABLE_CUDASIM=1" in by_topic("GPU").fix
+
+
+def test_a_broken_driver_is_named(machine):
+    machine(gpus=(), problem="the NVIDIA driver answers CUDA_ERROR_UNKNOWN (999)", simulator=True)
+    finding = by_topic("GPU")
+    assert not finding.healthy
+    assert "nvidia-smi" in finding.fix
+
+
+def test_a_hidden_gpu_is_no_fault(machine):
+    machine(gpus=(), problem="the NVIDIA driver answers CUDA_ERROR_NO_DEVICE (100)", simulator=True)
+    assert by_topic("GPU").healthy
+
+
+def test_a_wish_against_the_machine_is_named(machine):
+    machine(simulator=True, reason="the environment variable NUMBA_ENABLE_CUDASIM is 1")
+    assert not by_topic("kernels").healthy
+    assert by_topic("kernels").fix == "unset NUMBA_ENABLE_CUDASIM"
+    machine(gpus=(), problem="none", reason="the environment variable NUMBA_ENABLE_CUDASIM is 0")
+    assert by_topic("kernels").text.startswith("cannot run")
+
+
+def test_missing_and_wrong_packages_are_named_with_the_command(monkeypatch):
+    monkeypatch.setattr(
+        importlib.metadata, "requires", lambda name: ["numpy<1", "no-such>=2", "torch; extra == 'x'"]
+    )
+    finding = by_topic("packages")
+    assert not finding.healthy
+    assert "no-such is missing (needs >=2)" in finding.text
+    assert finding.fix == "pip install 'numpy<1' 'no-such>=2'"
+
+
+def test_a_torchvision_that_does_not_import_is_named(monkeypatch):
+    def broken(name):
+        raise RuntimeError("operator torchvision::nms does not exist\nmore")
+
+    monkeypatch.setattr(doctor.importlib, "import_module", broken)
+    finding = doctor._torchvision()
+    assert finding.text == "does not import: operator torchvision::nms does not exist"
+    assert finding.fix.startswith("pip install --force-reinstall torch torchvision")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no numba-cuda")
+def test_the_old_numba_cuda_is_named(monkeypatch):
+    old = types.SimpleNamespace(__file__="site-packages/numba/cuda/__init__.py")
+    monkeypatch.setattr(doctor.importlib, "import_module", lambda name: old)
+    finding = doctor._numba_cuda()
+    assert "is the old one inside numba" in finding.text
+    assert "numba-cuda" in finding.fix
+
+
+def test_missing_data_are_named_with_their_fix(monkeypatch, tmp_path):
+    monkeypatch.setattr(data_files, "CHECKOUT", tmp_path)
+    monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path))
+    finding = by_topic("MNIST")
+    assert not finding.healthy
+    assert "MNIST is not at" in finding.text
+
+
+def test_an_old_python_is_named(monkeypatch):
+    monkeypatch.setattr(doctor.sys, "version_info", (3, 10, 0))
+    assert "install Python 3.11" in doctor._python().fix
+
+
+def test_report_aligns_and_puts_the_fix_below():
+    text = report([Finding("A", True, "fine"), Finding("Long", False, "broken", "mend it")])
+    assert text.splitlines() == ["ok     A     fine", "WRONG  Long  broken", "             fix: mend it"]

@@ -1,0 +1,129 @@
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONDA_NAMES = {"torch": "pytorch"}
+# In the conda file for its own reasons: the interpreter, the installer, and what the CUDA extras say.
+CONDA_ONLY = {"python", "pip", "cuda-version"}
+
+
+def requirements(*extras):
+    lines = list(PROJECT["dependencies"])
+    for extra in extras:
+        lines += PROJECT["optional-dependencies"][extra]
+    return [Requirement(line) for line in lines]
+
+
+def conda_packages():
+    entries = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    packages = (Requirement(entry.replace("=13", "==13")) for entry in entries if isinstance(entry, str))
+    return {package.name: package.specifier for package in packages}
+
+
+def test_conda_and_pip_name_the_same_packages():
+    names = {CONDA_NAMES.get(requirement.name, requirement.name) for requirement in requirements("test")}
+    assert conda_packages().keys() - CONDA_ONLY == names
+
+
+@pytest.mark.parametrize("requirement", requirements("test"), ids=lambda requirement: requirement.name)
+def test_conda_has_the_bounds_of_pip(requirement):
+    name = CONDA_NAMES.get(requirement.name, requirement.name)
+    assert conda_packages()[name] == requirement.specifier
+
+
+def test_conda_installs_the_package_itself_and_the_same_python():
+    entries = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    (pip,) = [entry["pip"] for entry in entries if isinstance(entry, dict)]
+    assert pip == ["--editable ."]
+    assert conda_packages()["python"] == SpecifierSet(PROJECT["requires-python"])
+
+
+@pytest.mark.parametrize("requirement", requirements("test"), ids=lambda requirement: requirement.name)
+def test_every_package_is_bounded_above(requirement):
+    assert any(bound.operator == "<" for bound in requirement.specifier)
+
+
+@pytest.mark.parametrize("requirement", requirements("test"), ids=lambda requirement: requirement.name)
+def test_what_is_installed_is_what_is_asked_for(requirement):
+    if requirement.marker is not None and not requirement.marker.evaluate():
+        pytest.skip(f"not for this platform: {requirement.marker}")
+    assert requirement.specifier.contains(version(requirement.name))
+
+
+def test_numpy_stays_below_2_5():
+    # numba-cuda 0.30 names np.row_stack, which NumPy 2.5 removed. Only a compile for a real GPU would notice.
+    (numpy,) = [requirement for requirement in requirements() if requirement.name == "numpy"]
+    assert not numpy.specifier.contains("2.5.0")
+    assert not conda_packages()["numpy"].contains("2.5.0")
+    assert Version(version("numpy")) < Version("2.5")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS uses the simulator inside numba itself")
+def test_numba_cuda_is_the_one_of_its_own_package():
+    # numba still holds an old numba.cuda; numba-cuda takes its place through a .pth file.
+    printed = subprocess.run(
+        [sys.executable, "-c", "import cnn_numba; from numba import cuda; print(cuda.__file__)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    assert "numba_cuda" in printed
+
+
+def test_the_cuda_extras_exclude_each_other():
+    extras = PROJECT["optional-dependencies"]
+    for extra in ("cu12", "cu13"):
+        (numba_cuda,) = [Requirement(line) for line in extras[extra] if line.startswith("numba-cuda")]
+        assert numba_cuda.extras == {extra}
+        (plain,) = [requirement for requirement in requirements() if requirement.name == "numba-cuda"]
+        assert numba_cuda.specifier == plain.specifier
+
+
+def test_the_data_page_lists_every_checksum():
+    page = (ROOT / "data" / "README.md").read_text()
+    for line in (ROOT / "data" / "mnist" / "SHA256SUMS").read_text().splitlines():
+        digest, name = line.split()
+        size = (ROOT / "data" / "mnist" / name).stat().st_size
+        assert f"| `{name}` | {size} | `{digest}` |" in page
+
+
+def make(*arguments):
+    done = subprocess.run(["make", "-C", ROOT, *arguments], capture_output=True, text=True, timeout=60)
+    return done.stdout + done.stderr
+
+
+def test_make_lists_its_targets():
+    listed = make("help")
+    for target in ("train", "test", "lab", "lint", "bench", "notebooks"):
+        assert f"make {target} " in listed
+
+
+def test_every_target_of_make_installs_when_needed():
+    rules = re.findall(r"^([a-z]+):(.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {target for target, needs in rules if "$(INSTALLED)" not in needs} == {"help"}
+    plan = make("--dry-run", "--assume-new=pyproject.toml", "train")
+    steps = [
+        "-m venv .venv",
+        "-m pip install --upgrade",
+        "-m pip install --editable '.[",
+        "touch",
+        "cnn-numba train",
+    ]
+    assert sorted(steps, key=plan.index) == steps
+
+
+def test_make_names_a_python_that_will_not_do():
+    refused = make("--assume-new=pyproject.toml", "PYTHON=no-such-python", "install")
+    assert "Python 3.11 or newer is needed, and no-such-python is not that" in refused
