@@ -8,12 +8,31 @@ tells. The names stand in the order the course introduces them.
 from cnn_numba import device
 
 # isort: split
+from cnn_numba.checkpoint import load_checkpoint, load_model, save_checkpoint
 from cnn_numba.data import DATASETS, DataError, Dataset, batches, gather_batch, gather_labels, load
 from cnn_numba.digits import prepare_digit
+from cnn_numba.gradcheck import compare_gradients, gradcheck, numerical_gradient
+from cnn_numba.layers import (
+    AvgPool2d,
+    BatchNorm2d,
+    Conv2d,
+    CrossEntropyLoss,
+    Flatten,
+    LayerNorm,
+    Linear,
+    MaxPool2d,
+    ReLU,
+    Sigmoid,
+    Tanh,
+)
+from cnn_numba.models import MODELS, Sequential, cifar_convnet, mnist_cnn, mnist_cnn_deep
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
+from cnn_numba.optim import SGD, Adam
+from cnn_numba.training import evaluate, fit, plot_history, train_step
 
 __all__ = [  # noqa: RUF022 (in the order of the course)
     "device",
+    # Convolution by hand, and the data
     "conv_cpu",
     "correlate_cpu",
     "DATASETS",
@@ -24,4 +43,34 @@ __all__ = [  # noqa: RUF022 (in the order of the course)
     "gather_batch",
     "gather_labels",
     "prepare_digit",
+    # Layers and their gradients
+    "Conv2d",
+    "MaxPool2d",
+    "AvgPool2d",
+    "Flatten",
+    "Linear",
+    "ReLU",
+    "Sigmoid",
+    "Tanh",
+    "BatchNorm2d",
+    "LayerNorm",
+    "CrossEntropyLoss",
+    "numerical_gradient",
+    "compare_gradients",
+    "gradcheck",
+    # Networks and their training
+    "Sequential",
+    "MODELS",
+    "mnist_cnn",
+    "mnist_cnn_deep",
+    "cifar_convnet",
+    "SGD",
+    "Adam",
+    "train_step",
+    "fit",
+    "evaluate",
+    "plot_history",
+    "save_checkpoint",
+    "load_checkpoint",
+    "load_model",
 ]

@@ -236,8 +236,8 @@ def _pytorch_accuracies(model, data, recipe, seed):
 
 # Runs the command line as a user does, and notes when the first step was done.
 _FIRST_STEP = """
-import json, resource, sys, time
-from cnn_numba import cli, training
+import json, sys, time
+from cnn_numba import bench, cli, training
 
 original, noted = training.fit, {}
 
@@ -250,11 +250,23 @@ training.fit = fit
 try:
     cli.main(["train", "--epochs", "1", "--out", sys.argv[2]])
 finally:
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-    noted["peak_memory_mb"] = kilobytes * 1024 / 1e6
+    noted["peak_memory_mb"] = bench.peak_memory() / 1e6
     with open(sys.argv[3], "w") as file:
         json.dump(noted, file)
 """
+
+
+def peak_memory():
+    """Return the largest resident memory this process has had, in bytes."""
+    try:
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+    except OSError:
+        # Not on Linux. There, this would count the memory of the process that started ours.
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
 
 
 def bench_startup(repeats=3):

@@ -1,0 +1,57 @@
+import json
+
+import numpy as np
+import pytest
+
+from cnn_numba import bench
+from cnn_numba.data import load
+
+
+@pytest.fixture
+def few_images(monkeypatch):
+    """Let the benchmarks run on a few hundred images."""
+    monkeypatch.setattr(bench, "_data", lambda model: bench._head(load("mnist"), 1300))
+
+
+def check_record(record, name):
+    assert record["benchmark"] == name
+    assert set(record) >= {"date", "machine", "versions"}
+    assert record["versions"]["numba"]
+    assert json.loads(json.dumps(record)) == record
+
+
+def test_epochs_are_timed_in_turn(few_images, capsys):
+    record = bench.bench_epoch(batch_sizes=(32, 64), repeats=2)
+    check_record(record, "epoch")
+    assert [result["batch_size"] for result in record["results"]] == [32, 64]
+    for result in record["results"]:
+        ours, theirs = result["seconds"]["ours"], result["seconds"]["pytorch"]
+        assert len(ours) == len(theirs) == 2
+        assert min(ours + theirs) > 0
+        assert result["ratio"] == pytest.approx(np.median(ours) / np.median(theirs))
+    assert capsys.readouterr().out.count("ratio") == 2
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_accuracies_of_both_sides_come_close(few_images, plain):
+    record = bench.bench_accuracy(seeds=2, plain=plain, pytorch=True)
+    check_record(record, "accuracy")
+    epochs = 5 if plain else 3
+    assert record["recipe"]["epochs"] == epochs
+    for who in ("ours", "pytorch"):
+        assert np.shape(record["accuracies"][who]) == (2, epochs)
+        np.testing.assert_allclose(record["means"][who], np.mean(record["accuracies"][who], axis=0))
+        # 21 steps an epoch on 1300 images, measured on 100: far from trained, farther from guessing.
+        assert record["means"][who][-1] > 0.7
+
+
+@pytest.mark.slow
+def test_start_up_is_measured_from_empty_caches(monkeypatch, capfd):
+    record = bench.bench_startup(repeats=1)
+    check_record(record, "startup")
+    later = record["later"][0]
+    assert 0 < later["first_step_seconds"] < record["first"]["first_step_seconds"]
+    assert later["peak_memory_mb"] < 600
+    printed = capfd.readouterr()
+    assert "Converting MNIST to arrays (once)" in printed.out + printed.err
+    assert (printed.out + printed.err).count("Compiling kernels (once)") >= 1
