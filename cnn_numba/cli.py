@@ -119,7 +119,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Folder for results.", show_default="runs/MODEL")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
 ):
-    r"""Train a network; write its checkpoint, history and curves.
+    """Train a network; write its checkpoint, history and curves.
 
     \b
     Examples:
@@ -208,7 +208,7 @@ def predict(
         "runs/mnist_cnn/checkpoint.npz"
     ),
 ):
-    r"""Say which digit a picture shows: the three likeliest, with their probabilities.
+    """Say which digit a picture shows: the three likeliest, with their probabilities.
 
     Any size and any mode that Pillow opens; dark ink on light paper or the other way round.
 
@@ -282,7 +282,7 @@ def bench_epoch(
     repeats: Annotated[int, typer.Option(min=1, help="Epochs of each, taken alternately.")] = 3,
     json_file: JsonFile = None,
 ):
-    r"""Time our epoch and PyTorch's, alternately in one process: both medians and their ratio.
+    """Time our epoch and PyTorch's, alternately in one process: both medians and their ratio.
 
     \b
     Examples:
@@ -306,7 +306,7 @@ def bench_accuracy(
     pytorch: Annotated[bool, typer.Option("--pytorch", help="Train PyTorch's network as well.")] = False,
     json_file: JsonFile = None,
 ):
-    r"""Train from several seeds; print each accuracy, epoch by epoch, and the means.
+    """Train from several seeds; print each accuracy, epoch by epoch, and the means.
 
     \b
     Examples:
@@ -325,7 +325,7 @@ def bench_startup(
     repeats: Annotated[int, typer.Option(min=1, help="Starts with everything cached.")] = 3,
     json_file: JsonFile = None,
 ):
-    r"""Time from the start of `cnn-numba train` to its first step, the very first time and later.
+    """Time from the start of `cnn-numba train` to its first step, the very first time and later.
 
     \b
     Examples:
@@ -342,7 +342,7 @@ def bench_startup(
 
 @app.command()
 def doctor():
-    r"""Look at Python, packages, GPU or simulator, driver, threads and data; say how to repair what is wrong.
+    """Look at Python, packages, GPU or simulator, driver, threads and data; say how to repair what is wrong.
 
     The exit code is 0 if all is well and 1 if not.
 

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 import types
@@ -107,6 +108,9 @@ def test_help_has_examples(run, arguments, words):
     for word in words:
         assert word in out
     assert "\b" not in out
+    assert r"\b" not in out
+    if "Example" in out:  # each on a line of its own, not rewrapped into one
+        assert re.search(rf"\n +cnn-numba {' '.join(arguments[:-1])}[^\n]*\n", out)
 
 
 def test_the_console_script_is_this_main():
