@@ -1,0 +1,196 @@
+"""Notebooks as files: one written form, a clean run that stores outputs, and the exercises inside.
+
+``python -m cnn_numba.course.notebooks notebooks/*.ipynb`` runs each notebook from top to bottom in a fresh
+kernel and stores what it shows. With ``--format`` it only rewrites the file in its one form, which is what
+to do after an edit in JupyterLab that changes no output.
+"""
+
+import argparse
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+from nbclient import NotebookClient
+
+from cnn_numba import device
+
+# What a kernel says of itself (patch version, paths, widget state) would differ from machine to machine.
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+# Per cell, JupyterLab also keeps what is folded or scrolled and when it ran.
+CELL_METADATA = ("tags",)
+
+_DETAILS = re.compile(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
+_PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+class NotebookExercise(NamedTuple):
+    """One exercise as a notebook holds it, found by the ids of its cells.
+
+    Its cells are ``NAME-text``, ``NAME-stub``, ``NAME-check``, ``NAME-hints`` and ``NAME-solution``, where
+    NAME is the exercise's, with hyphens.
+    """
+
+    name: str
+    text: str
+    stub: str
+    check: str
+    hints: tuple
+    solution: str
+
+
+def read(path):
+    """Read a notebook file.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    nbformat.NotebookNode
+    """
+    return nbformat.read(path, as_version=4)
+
+
+def canonical(notebook):
+    """Write a notebook as text in its one form: sorted keys, one space, generic metadata, final newline.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+        Changed in place: metadata that differs from machine to machine goes.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> cell = nbformat.v4.new_code_cell("1 + 1", id="sum", metadata={"execution": {"iopub": "2026"}})
+    >>> "2026" in canonical(nbformat.v4.new_notebook(cells=[cell]))
+    False
+    """
+    notebook.metadata = nbformat.from_dict(METADATA)
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in CELL_METADATA})
+    return nbformat.writes(notebook, version=nbformat.NO_CONVERT).rstrip("\n") + "\n"
+
+
+def execute(notebook, folder, timeout=300):
+    """Run every cell in a fresh kernel, keeping the outputs in the notebook.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+        Changed in place.
+    folder : str or Path
+        Where the kernel works: the notebook's own folder.
+    timeout : int
+        Seconds for one cell.
+
+    Returns
+    -------
+    nbformat.NotebookNode
+        `notebook`.
+
+    Raises
+    ------
+    nbclient.exceptions.CellExecutionError
+        If a cell raises.
+    """
+    client = NotebookClient(
+        notebook,
+        timeout=timeout,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        record_timing=False,
+        store_widget_state=False,
+        coalesce_streams=True,
+    )
+    # Importing the package set this for us; where there is no GPU the kernel finds that out by itself.
+    inherited = {"NUMBA_ENABLE_CUDASIM"} if device.driver().problem else set()
+    return client.execute(env={key: value for key, value in os.environ.items() if key not in inherited})
+
+
+def exercises(notebook):
+    """Collect a notebook's exercises, complete or not: the linter says what is missing.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+
+    Returns
+    -------
+    list of NotebookExercise
+        In the order of their stubs. A part that is missing is empty.
+    """
+    cells = {cell.id: cell.source for cell in notebook.cells}
+    stubs = [cell_id.removesuffix("-stub") for cell_id in cells if cell_id.endswith("-stub")]
+    found = []
+    for prefix in stubs:
+        text, stub, check, hints, solution = (
+            cells.get(f"{prefix}-{part}", "") for part in ("text", "stub", "check", "hints", "solution")
+        )
+        hints = tuple(body.strip() for _, body in _DETAILS.findall(hints))
+        code = "\n".join(match for _, body in _DETAILS.findall(solution) for match in _PYTHON.findall(body))
+        found.append(NotebookExercise(prefix.replace("-", "_"), text, stub, check, hints, code.rstrip()))
+    return found
+
+
+def solved(notebook):
+    """Put each exercise's collapsed solution into its stub cell.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+        Changed in place.
+
+    Returns
+    -------
+    nbformat.NotebookNode
+        `notebook`.
+    """
+    solutions = {f"{ex.name.replace('_', '-')}-stub": ex.solution for ex in exercises(notebook)}
+    for cell in notebook.cells:
+        cell.source = solutions.get(cell.id, cell.source)
+    return notebook
+
+
+def main(arguments=None):
+    """Run the command line; see the module's docstring.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        None takes the process's own.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m cnn_numba.course.notebooks", description="Store outputs."
+    )
+    parser.add_argument("paths", nargs="+", type=Path, metavar="NOTEBOOK")
+    parser.add_argument("--format", action="store_true", help="rewrite the file's form, without running it")
+    options = parser.parse_args(arguments)
+    # Stored outputs are those of a reader who has not solved anything yet.
+    os.environ.pop("CNN_NUMBA_STRICT", None)
+    for path in options.paths:
+        notebook = read(path)
+        start = time.perf_counter()
+        if not options.format:
+            execute(notebook, path.parent)
+        text = canonical(notebook)
+        # The preflight report names a place or two; those of this machine are nobody else's.
+        text = text.replace(sys.prefix, ".venv").replace(str(path.resolve().parents[1]), ".")
+        path.write_text(text, encoding="utf-8")
+        print(f"{path}: {path.stat().st_size / 1e3:.0f} kB, {time.perf_counter() - start:.1f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

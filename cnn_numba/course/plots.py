@@ -1,0 +1,207 @@
+"""Pictures for the notebooks: one style, small files, a caption and a description with each.
+
+A PNG cannot know the page it will stand on, so every figure brings its own paper: dark ink on a light
+ground, readable in a light theme and in a dark one. The style is put on the figure itself; neither
+pyplot nor ``rcParams`` is touched, so a figure may be drawn in any thread.
+"""
+
+import base64
+import html
+import io
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+PAPER, INK, FAINT = "#fbfaf7", "#2b2d33", "#c9c7c1"
+# Okabe and Ito's colours, told apart with any colour vision, in the order they are used.
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072b2", "#e08a00", "#009e73", "#d55e00", "#b3669e", "#56b4e9"
+COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY)
+
+DPI = 144
+# Matplotlib promises nothing to two threads that draw at once.
+_DRAWING = threading.Lock()
+
+
+@dataclass(frozen=True, repr=False)
+class Picture:
+    """A figure as a notebook shows and stores it.
+
+    Parameters
+    ----------
+    png : bytes
+    width : int
+        Width on the page in CSS pixels.
+    caption : str
+        What the reader is to see in it; shown below.
+    alt : str
+        What the picture shows, for a reader who cannot see it.
+    """
+
+    png: bytes
+    width: int
+    caption: str
+    alt: str
+
+    def __repr__(self):
+        return f"Figure. {self.caption}\n[{self.alt}]"
+
+    def _repr_html_(self):
+        data = base64.b64encode(self.png).decode()
+        style = f"width: {self.width}px; max-width: 100%; border-radius: 6px"
+        return (
+            f'<figure style="margin: 0.5em 0">'
+            f'<img src="data:image/png;base64,{data}" alt="{html.escape(self.alt)}" style="{style}">'
+            f'<figcaption style="max-width: {self.width}px; font-style: italic; margin-top: 0.4em">'
+            f"{html.escape(self.caption, quote=False)}</figcaption></figure>"
+        )
+
+
+def figure(rows=1, columns=1, size=(7.2, 2.6), **subplots):
+    """Return a new figure in the course's style, and its axes.
+
+    Parameters
+    ----------
+    rows, columns : int
+    size : tuple of float
+        Width and height in inches; 7.2 inches fill a notebook's column.
+    **subplots
+        Handed on to `matplotlib.figure.Figure.subplots`.
+
+    Returns
+    -------
+    fig : matplotlib.figure.Figure
+    axes : matplotlib.axes.Axes, or ndarray of them
+
+    Examples
+    --------
+    >>> fig, axes = figure(1, 3)
+    >>> axes.shape
+    (3,)
+    """
+    fig = Figure(figsize=size, facecolor=PAPER, layout="constrained")
+    axes = fig.subplots(rows, columns, **subplots)
+    for ax in np.ravel(axes):
+        _style(ax)
+    return fig, axes
+
+
+def picture(fig, caption, alt, colours=128):
+    """Draw a figure into a small PNG, with its caption and its description.
+
+    Parameters
+    ----------
+    fig : matplotlib.figure.Figure
+    caption : str
+        What the reader is to see in it.
+    alt : str
+        What the picture shows, for a reader who cannot see it.
+    colours : int
+        Size of the PNG's palette: fewer colours, smaller file.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    ValueError
+        If the caption or the description is empty.
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> picture(fig, caption="Nothing yet.", alt="Empty axes.")
+    Figure. Nothing yet.
+    [Empty axes.]
+    """
+    if not caption.strip() or not alt.strip():
+        raise ValueError(f"a picture needs a caption and a description, got {caption!r} and {alt!r}")
+    full, small = io.BytesIO(), io.BytesIO()
+    with _DRAWING:
+        fig.savefig(full, format="png", dpi=DPI, facecolor=fig.get_facecolor())
+    image = Image.open(full).convert("RGB")
+    # Of the methods, the one that keeps a rare colour: a single marked point, say.
+    image = image.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    image.save(small, format="png", optimize=True)
+    return Picture(small.getvalue(), round(image.width * 96 / DPI), caption, alt)
+
+
+def show_image(ax, image, title="", numbers=False, cmap="gray", limits=None):
+    """Draw a 2-D array as an image, each pixel a square, without ticks.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    image : array_like, shape (H, W)
+        NaN leaves a pixel empty.
+    title : str
+    numbers : bool
+        Write each value into its pixel.
+    cmap : str
+        ``"gray"`` for pictures; ``"RdBu"`` for values of both signs, white at zero.
+    limits : tuple of float, optional
+        The values at both ends of the colour map. None takes the image's own, or, with ``"RdBu"``,
+        the same distance on both sides of zero.
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> show_image(ax, [[0, 1], [2, 3]], title="four pixels", numbers=True)
+    """
+    image = np.asarray(image, dtype=np.float64)
+    if limits is None:
+        largest = np.nanmax(np.abs(image)) or 1.0
+        limits = (-largest, largest) if cmap == "RdBu" else (np.nanmin(image), np.nanmax(image))
+    drawn = ax.imshow(image, cmap=cmap, vmin=limits[0], vmax=limits[1], interpolation="nearest")
+    ax.set_title(title, fontsize=10, color=INK)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    for spine in ax.spines.values():
+        spine.set_visible(True)
+    if not numbers:
+        return
+    for (i, j), value in np.ndenumerate(image):
+        if np.isfinite(value):
+            # Rec. 709 luminance of the pixel decides between light and dark digits.
+            light = np.dot(drawn.cmap(drawn.norm(value))[:3], (0.2126, 0.7152, 0.0722)) > 0.45
+            ax.text(
+                j, i, f"{value:.3g}", ha="center", va="center", fontsize=9, color=INK if light else "white"
+            )
+
+
+def outline(ax, row, column, height, width, colour=ORANGE):
+    """Draw a frame around a block of an image's pixels.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    row, column : int
+        The block's first pixel.
+    height, width : int
+        Its size in pixels.
+    colour : str
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> outline(ax, 0, 0, 3, 3)
+    """
+    corner = (column - 0.5, row - 0.5)
+    ax.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=colour, linewidth=2.5, clip_on=False))
+
+
+def _style(ax):
+    """Put the course's style on one pair of axes."""
+    ax.set_facecolor(PAPER)
+    ax.set_prop_cycle(color=COLOURS)
+    ax.tick_params(colors=INK, labelsize=9, length=3)
+    for name, spine in ax.spines.items():
+        spine.set_visible(name in ("left", "bottom"))
+        spine.set_color(FAINT)
+    for label in (ax.xaxis.label, ax.yaxis.label, ax.title):
+        label.set_color(INK)
+        label.set_fontsize(10)

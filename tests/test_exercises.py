@@ -1,0 +1,116 @@
+"""Each exercise of the course: its stub, its solution (from the notebook alone) and its wrong answers."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from wrong_answers import answers_in
+
+from cnn_numba.course import notebooks
+from cnn_numba.course.checks import CheckFailed, Exercise
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+
+
+class Found:
+    """An exercise of a notebook, with its check and its wrong answers."""
+
+    def __init__(self, path, cells):
+        self.cells = cells
+        topic = path.stem[3:]
+        self.setup = [
+            cell.source for cell in notebooks.read(path).cells if "setup" in cell.metadata.get("tags", ())
+        ]
+        self.check = getattr(importlib.import_module(f"cnn_numba.course.exercises.{topic}"), cells.name)
+        answers = answers_in(importlib.import_module(f"wrong_answers.{topic}"))
+        self.wrong = [answer for answer in answers if answer.exercise == cells.name]
+
+    def run(self, source):
+        """Return the function that the stub or the solution defines, after the notebook's imports."""
+        namespace = {}
+        for code in (*self.setup, source):
+            exec(compile(code, f"<{self.cells.name}>", "exec"), namespace)
+        return namespace[self.cells.name]
+
+
+FOUND = [
+    Found(path, cells)
+    for path in sorted(FOLDER.glob("*.ipynb"))
+    for cells in notebooks.exercises(notebooks.read(path))
+]
+NAMES = [found.cells.name for found in FOUND]
+ANSWERS = [(found, answer) for found in FOUND for answer in found.wrong]
+MISTAKES = [(found, mistake) for found in FOUND for mistake in found.check.mistakes]
+
+each_exercise = pytest.mark.parametrize("found", FOUND, ids=NAMES)
+
+
+@each_exercise
+def test_stub_is_not_solved_yet(found):
+    verdict = found.check(found.run(found.cells.stub))
+    assert verdict.status == "unsolved"
+    assert "not solved yet" in str(verdict)
+
+
+@each_exercise
+def test_stub_raises_in_strict_mode(found, monkeypatch):
+    monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
+    with pytest.raises(CheckFailed, match=rf"not solved yet: {found.cells.name}"):
+        found.check(found.run(found.cells.stub))
+
+
+@each_exercise
+def test_solution_solves(found, monkeypatch):
+    monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
+    assert found.check(found.run(found.cells.solution)).status == "solved"
+
+
+@each_exercise
+def test_there_are_at_least_five_wrong_answers_of_different_kinds(found):
+    assert len({answer.mistake for answer in found.wrong}) >= 5
+
+
+@pytest.mark.parametrize(("found", "answer"), ANSWERS, ids=[answer.__name__ for _, answer in ANSWERS])
+def test_wrong_answer_is_rejected_by_name(found, answer):
+    verdict = found.check(answer)
+    assert (verdict.status, verdict.mistake) == ("wrong", answer.mistake), verdict
+
+
+@pytest.mark.parametrize(
+    ("found", "mistake"), MISTAKES, ids=[f"{f.cells.name}-{m.name}" for f, m in MISTAKES]
+)
+def test_mistake_differs_from_the_reference_and_from_its_neighbours(found, mistake):
+    assert found.check(mistake.function).mistake == mistake.name
+
+
+@each_exercise
+def test_every_named_mistake_has_a_wrong_answer(found):
+    single = {mistake.name for mistake in found.check.mistakes if " + " not in mistake.name}
+    assert single <= {answer.mistake for answer in found.wrong}
+
+
+@each_exercise
+def test_inputs_are_varied_and_the_same_every_time(found):
+    first, second = found.check.inputs(), found.check.inputs()
+    assert repr(first) == repr(second)
+    assert len({repr(given) for given in first}) == len(first) >= 5
+
+
+def test_every_check_belongs_to_an_exercise_of_a_notebook():
+    for path in FOLDER.glob("*.ipynb"):
+        module = importlib.import_module(f"cnn_numba.course.exercises.{path.stem[3:]}")
+        declared = {name for name, value in vars(module).items() if isinstance(value, Exercise)}
+        assert declared == {cells.name for cells in notebooks.exercises(notebooks.read(path))}
+
+
+def test_every_wrong_answer_belongs_to_an_exercise():
+    for path in FOLDER.glob("*.ipynb"):
+        answers = answers_in(importlib.import_module(f"wrong_answers.{path.stem[3:]}"))
+        assert {answer.exercise for answer in answers} <= set(NAMES)
+
+
+@each_exercise
+def test_check_cell_calls_the_check_on_the_learners_function(found):
+    name = found.cells.name
+    assert re.fullmatch(rf"check\.{name}\({name}\)", found.cells.check)

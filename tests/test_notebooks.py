@@ -1,0 +1,117 @@
+"""The notebooks run from top to bottom: as shipped, and with every exercise solved."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.font_manager  # noqa: F401  (builds its cache here, and not with a message inside a notebook)
+import numpy as np
+import pytest
+
+from cnn_numba.course import notebooks
+from cnn_numba.ops.conv.reference import conv_cpu
+
+ROOT = Path(__file__).parents[1]
+PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+# Seconds for one notebook. Counted as processor time, which a busy machine does not stretch.
+LIMIT = 90
+
+each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
+
+
+def spent():
+    """Return the processor time of all kernels and other processes that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+@pytest.mark.slow
+@each_notebook
+def test_runs_as_shipped_with_the_stored_outputs(path):
+    options = ["--nbval", "--nbval-sanitize-with", "tests/nbval.cfg", "--nbval-cell-timeout", "600"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *options]
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("CNN_NUMBA_STRICT", "PYTEST"))
+    }
+    start = spent()
+    run = subprocess.run(
+        [*command, path], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
+    assert spent() - start < LIMIT
+
+
+@pytest.mark.slow
+@each_notebook
+def test_runs_in_strict_mode_with_every_exercise_solved(path, monkeypatch):
+    monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
+    notebook = notebooks.solved(notebooks.read(path))
+    start = spent()
+    notebooks.execute(notebook, path.parent)
+    assert spent() - start < LIMIT
+    for cell in notebook.cells:
+        if cell.id.endswith("-check"):
+            (output,) = cell.outputs
+            assert output.data["text/plain"].startswith("✔ solved"), cell.id
+
+
+@pytest.mark.slow
+@each_notebook
+def test_unsolved_exercises_raise_in_strict_mode(path, monkeypatch):
+    """Strict mode reaches the kernel, so that the test above cannot pass by not being strict."""
+    monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
+    notebook = notebooks.read(path)
+    checks = [index for index, cell in enumerate(notebook.cells) if cell.id.endswith("-check")]
+    keep = [cell for cell in notebook.cells if "setup" in cell.metadata.get("tags", ())]
+    notebook.cells = [*keep, *notebook.cells[checks[0] - 1 : checks[0] + 1]]
+    with pytest.raises(Exception, match=re.compile("CheckFailed.*not solved yet", re.DOTALL)):
+        notebooks.execute(notebook, path.parent)
+
+
+# --- cells that repeat a function of the package -----------------------------------------------------------
+
+
+def conv_inputs():
+    rng = np.random.default_rng(5)
+    shapes = [((3, 4), (2, 2)), ((7, 5), (4, 3)), ((5, 7), (5, 7)), ((1, 9), (1, 4)), ((33, 20), (5, 6))]
+    return [(rng.normal(size=image), rng.normal(size=kernel)) for image, kernel in shapes]
+
+
+REPEATED = [
+    ("01_convolution_on_the_cpu", cell_id, function, conv_cpu, conv_inputs)
+    for cell_id, function in (
+        ("ladder-numpy", "conv_windows"),
+        ("ladder-njit", "conv_njit"),
+        ("ladder-order", "conv_rows"),
+        ("ladder-prange", "conv_threads"),
+        ("ladder-picture", "conv_scipy"),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("stem", "cell_id", "name", "package", "inputs"), REPEATED, ids=[name for _, _, name, _, _ in REPEATED]
+)
+def test_a_cell_computes_what_the_package_computes(stem, cell_id, name, package, inputs):
+    cells = notebooks.read(ROOT / "notebooks" / f"{stem}.ipynb").cells
+    setup = [cell.source for cell in cells if "setup" in cell.metadata.get("tags", ())]
+    (source,) = (cell.source for cell in cells if cell.id == cell_id)
+    # The definition ends where two blank lines do.
+    definition = source.split("\n\n\n")[0]
+    namespace = {}
+    for code in (*setup, definition):
+        exec(compile(code, f"<{cell_id}>", "exec"), namespace)
+    for args in inputs():
+        np.testing.assert_allclose(namespace[name](*args), package(*args), rtol=1e-12, atol=1e-12)
+
+
+def test_every_cell_that_repeats_the_package_is_compared_above():
+    tagged = {
+        (path.stem, cell.id)
+        for path in PATHS
+        for cell in notebooks.read(path).cells
+        if "same-as-package" in cell.metadata.get("tags", ())
+    }
+    assert tagged == {(stem, cell_id) for stem, cell_id, *_ in REPEATED}
