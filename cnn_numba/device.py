@@ -144,9 +144,10 @@ def select():
     if "numba.cuda" in sys.modules:
         return _already_imported()
     wish = os.environ.get(_SIMULATOR, "").strip()
-    if wish:
-        return Selection(wish != "0", f"the environment variable {_SIMULATOR} is {wish}")
     problem = driver().problem
+    # A process started by ours inherits the variable that is set below: without a GPU that is no wish.
+    if wish and (problem is None or wish == "0"):
+        return Selection(wish != "0", f"the environment variable {_SIMULATOR} is {wish}")
     if problem is None:
         return Selection(False, "a GPU was found")
     os.environ[_SIMULATOR] = "1"

@@ -4,10 +4,13 @@ import importlib
 import importlib.metadata
 import platform
 import sys
+import textwrap
 from typing import NamedTuple
 
 from cnn_numba import device
 from cnn_numba.device import installed
+
+_COLUMNS = 96
 
 # What the two CUDA toolkits ask of the driver and of the GPU (their release notes).
 _NEWEST_CUDA = 13
@@ -69,11 +72,19 @@ def report(findings):
                    fix: get a newer one
     """
     width = max(len(finding.topic) for finding in findings)
+    indent = " " * (7 + width + 2)
     lines = []
     for finding in findings:
-        lines.append(f"{'ok   ' if finding.healthy else 'WRONG'}  {finding.topic:{width}}  {finding.text}")
-        if finding.fix:
-            lines.append(f"{'':7}{'':{width}}  fix: {finding.fix}")
+        head = f"{'ok   ' if finding.healthy else 'WRONG'}  {finding.topic:{width}}  "
+        lines += textwrap.wrap(
+            head + finding.text,
+            _COLUMNS,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        if finding.fix:  # on one line, to be copied
+            lines.append(f"{indent}fix: {finding.fix}")
     return "\n".join(lines)
 
 
@@ -83,7 +94,7 @@ def _python():
         if sys.version_info >= (3, 11)
         else "install Python 3.11 or newer and make a new environment with it"
     )
-    return Finding("Python", not fix, f"{platform.python_version()} ({sys.executable})", fix)
+    return Finding("Python", not fix, platform.python_version(), fix)
 
 
 def _packages():

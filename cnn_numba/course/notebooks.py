@@ -16,8 +16,6 @@ from typing import NamedTuple
 import nbformat
 from nbclient import NotebookClient
 
-from cnn_numba import device
-
 # What a kernel says of itself (patch version, paths, widget state) would differ from machine to machine.
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -115,9 +113,7 @@ def execute(notebook, folder, timeout=300):
         store_widget_state=False,
         coalesce_streams=True,
     )
-    # Importing the package set this for us; where there is no GPU the kernel finds that out by itself.
-    inherited = {"NUMBA_ENABLE_CUDASIM"} if device.driver().problem else set()
-    return client.execute(env={key: value for key, value in os.environ.items() if key not in inherited})
+    return client.execute()
 
 
 def exercises(notebook):
