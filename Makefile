@@ -7,8 +7,9 @@
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
-# The CUDA toolkit to install; 12 is for drivers older than 580. Apple has none: the simulator runs the kernels.
-CUDA ?= 13
+# The CUDA toolkit to install: the one there is, at first 13; 12 is for drivers older than 580. Apple has none:
+# the simulator runs the kernels.
+CUDA ?= $(or $(patsubst .venv/.installed-cuda-%,%,$(firstword $(wildcard .venv/.installed-cuda-*))),13)
 ifeq ($(shell uname -s),Darwin)
 override CUDA := none
 endif
@@ -23,7 +24,7 @@ BIN := .venv/bin
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
-	@echo '  options: CUDA=13 (default), CUDA=12 or CUDA=none; PYTHON=python3.12'
+	@echo '  options: CUDA=13, 12 or none (here $(CUDA); remembered); PYTHON=python3.12'
 
 train: $(INSTALLED) ## train the course's network on MNIST (about half a minute)
 	$(BIN)/cnn-numba train

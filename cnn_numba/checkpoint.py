@@ -2,8 +2,7 @@
 
 import json
 import os
-import tempfile
-import zipfile
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,27 +53,46 @@ def save_checkpoint(path, model, optimizer=None, progress=None):
     Examples
     --------
     >>> from cnn_numba.models import mnist_cnn
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_checkpoint(Path(folder) / "net.npz", mnist_cnn(seed=1))
     ...     net = load_model(Path(folder) / "net.npz")
     >>> bool((net.parameters == mnist_cnn(seed=1).parameters).all())
     True
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {f"optimizer.{name}": array for name, array in (optimizer.state if optimizer else {}).items()}
     about = {"format_version": FORMAT_VERSION, "model": model.name, "progress": progress or {}}
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
-        try:
-            np.savez(
-                file, about=json.dumps(about), parameters=model.parameters, buffers=model.buffers, **arrays
-            )
+    arrays |= {"about": json.dumps(about), "parameters": model.parameters, "buffers": model.buffers}
+    with written_whole(path) as file:
+        np.savez(file, **arrays)
+
+
+@contextmanager
+def written_whole(path):
+    """Open a file to write to, which becomes `path` when it is complete, and is gone if it never is.
+
+    Parameters
+    ----------
+    path : path
+        At any moment it is the old file or the new one.
+
+    Yields
+    ------
+    file
+        Open for writing bytes.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Always the same name: what a killed process leaves behind is overwritten by the next.
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with open(partial, "wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def load_checkpoint(path):
@@ -101,7 +119,10 @@ def load_checkpoint(path):
             version = about["format_version"]
             arrays = {name: file[name] for name in file.files if name != "about"}
         parameters, buffers = arrays.pop("parameters"), arrays.pop("buffers")
-    except (zipfile.BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        # Damage shows in whatever the reader stumbles over: zip, NumPy's header, JSON, a missing name.
         raise ValueError(f"{path} is damaged or no checkpoint of this project: {error}") from None
     if version != FORMAT_VERSION:
         raise ValueError(f"{path} has format version {version}; this version reads {FORMAT_VERSION}")

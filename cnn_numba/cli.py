@@ -1,4 +1,4 @@
-"""The command line: ``cnn-numba train | predict | bench | doctor``.
+"""The command line: ``cnn-numba train | predict | bench | inspect | doctor``.
 
 A thin layer: it turns arguments into calls, and errors into one line. Whatever takes time to import is
 imported by the command that needs it.
@@ -6,6 +6,7 @@ imported by the command that needs it.
 
 import json
 import math
+import shlex
 import sys
 from enum import Enum
 from pathlib import Path
@@ -16,6 +17,7 @@ import typer
 from PIL import Image
 
 from cnn_numba.data import DATASETS, DataError, classes, gather_batch, image_shape, load, normalisation
+from cnn_numba.device import installed
 from cnn_numba.digits import prepare_digit, prepare_photo
 
 # The two rooms a network can be trained in; the gpu room will join them in `_room`.
@@ -61,7 +63,9 @@ def main(arguments=None):
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        status = app(arguments or ["--help"], prog_name="cnn-numba", standalone_mode=False)
+        status = app(
+            arguments or ["--help"], prog_name="cnn-numba", standalone_mode=False, obj=tuple(arguments)
+        )
     except _UsageError as error:
         _complain(error.format_message())
         status = 2
@@ -71,6 +75,9 @@ def main(arguments=None):
     except DataError as error:
         _complain(error)
         status = 1
+    except MemoryError as error:
+        _complain(f"not enough memory: {error}")
+        status = 1
     except (typer.Abort, KeyboardInterrupt):
         status = 130
     sys.exit(status if isinstance(status, int) else 0)
@@ -78,6 +85,21 @@ def main(arguments=None):
 
 def _complain(message):
     print(f"cnn-numba: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+def _version(wanted):
+    if wanted:
+        print("cnn-numba", installed("cnn-numba"))
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+    ] = False,
+):
+    pass  # the help is that of `app`
 
 
 def _positive(value):
@@ -101,6 +123,7 @@ def _room(device):
 
 @app.command()
 def train(
+    context: typer.Context,
     model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
     dataset: Annotated[
         DatasetName | None,
@@ -116,7 +139,13 @@ def train(
     schedule: Annotated[ScheduleName, typer.Option(help="How the learning rate moves.")] = "one-cycle",
     seed: Annotated[int, typer.Option(min=0, help="Same seed, machine and threads: same numbers.")] = 0,
     device: Annotated[Device, typer.Option(help="Where to train; auto takes the best there is.")] = "auto",
-    out: Annotated[Path | None, typer.Option(help="Folder for results.", show_default="runs/MODEL")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for results.",
+            show_default="runs/MODEL, or runs/MODEL-DATASET with other data than the model's own",
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
 ):
     """Train a network; write its checkpoint, history and curves.
@@ -126,18 +155,18 @@ def train(
       cnn-numba train
       cnn-numba train --model mnist_cnn_deep --epochs 5 --lr 1e-3 --schedule constant
       cnn-numba train --model cifar_convnet --optimizer sgd --lr 0.02 --epochs 10
-      cnn-numba train --dataset fashion-mnist --out runs/fashion
+      cnn-numba train --dataset fashion-mnist
+      cnn-numba train --lr 1e-3 --out runs/slow
       cnn-numba train --resume
     """
     room = _room(device.value)
     from cnn_numba.device import threads
-    from cnn_numba.models import MODELS
     from cnn_numba.training import Interrupted, TrainingDiverged, fit
 
     log = _line_printer()
-    network = MODELS[model.value](batch_size=batch_size, device=room, seed=seed)
+    network = _network(model.value, batch_size, room, seed)
     data = load(_dataset_for(network, dataset), data_dir, log)
-    out = out or Path("runs") / model.value
+    out = out or _default_folder(network, data)
     log(
         f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} images of "
         f"{data.name}, {threads()} CPU threads"
@@ -157,7 +186,8 @@ def train(
             log=log,
         )
     except Interrupted as error:
-        raise CliError(error, status=130) from None
+        command = shlex.join(["cnn-numba", *context.obj, *([] if resume else ["--resume"])])
+        raise CliError(f"{error}: {command}", status=130) from None
     except (TrainingDiverged, OSError) as error:
         raise CliError(error) from None
     except ValueError as error:
@@ -169,10 +199,31 @@ def train(
     print(f"curves: {out / 'curves.png'}; history: {out / 'history.json'}; network: {out / 'checkpoint.npz'}")
 
 
+def _network(name, batch_size, room, seed):
+    """Build a network; a batch beyond the memory is a wrong argument."""
+    from cnn_numba.models import MODELS
+
+    try:
+        return MODELS[name](batch_size=batch_size, device=room, seed=seed)
+    except (MemoryError, ValueError):  # NumPy's ValueError: more than any machine has
+        raise typer.BadParameter(
+            f"the memory does not hold {batch_size} images per step.", param_hint="'--batch-size'"
+        ) from None
+
+
+def _usual_dataset(network):
+    return "mnist" if network.input_shape == image_shape("mnist") else "cifar10"
+
+
+def _default_folder(network, data):
+    suffix = "" if data.name == _usual_dataset(network) else f"-{data.name}"
+    return Path("runs") / f"{network.name}{suffix}"
+
+
 def _dataset_for(network, dataset):
     """Return the name of the data set to train on; one of the wrong shape is a wrong argument."""
     if dataset is None:
-        return "mnist" if network.input_shape == image_shape("mnist") else "cifar10"
+        return _usual_dataset(network)
     if network.input_shape != image_shape(dataset.value):
         raise typer.BadParameter(
             f"{network.name} takes images of shape {network.input_shape}, but those of {dataset.value} have "
@@ -210,45 +261,60 @@ def predict(
 ):
     """Say which digit a picture shows: the three likeliest, with their probabilities.
 
-    Any size and any mode that Pillow opens; dark ink on light paper or the other way round.
+    Any size and any mode that Pillow opens; dark ink on light paper or the other way round. The digit must
+    stand alone: a frame, a ruled line or a second digit counts as ink.
 
     \b
     Examples:
       cnn-numba predict seven.png
       cnn-numba predict scans/*.jpg --checkpoint runs/mnist_cnn_deep/checkpoint.npz
     """
-    network, dataset = _load_network(checkpoint)
+    network, dataset, mean, std = _load_network(checkpoint)
     failed = 0
     for path in images:
         try:
             picture = prepare_digit(path) if dataset == "mnist" else prepare_photo(path, network.input_shape)
-        except (OSError, ValueError, Image.DecompressionBombError) as error:
-            # The others may be fine.
+        except (OSError, ValueError, RuntimeError, SyntaxError, Image.DecompressionBombError) as error:
+            # All of these come out of Pillow for damaged files; the others may be fine.
             _complain(f"{path}: {error}")
             failed += 1
             continue
-        print(f"{path}: {_likeliest(network, picture, dataset)}")
+        print(f"{path}: {_likeliest(network, picture, dataset, mean, std)}")
     raise typer.Exit(1 if failed else 0)
 
 
 def _load_network(checkpoint):
-    """Return the trained network and the name of the data set it was trained on."""
+    """Return the trained network, the data set whose pictures it knows, and their mean and std."""
     from cnn_numba.checkpoint import load_checkpoint, load_model
 
     try:
-        dataset = load_checkpoint(checkpoint).progress.get("recipe", {}).get("dataset", "mnist")
-        return load_model(checkpoint, batch_size=1), dataset
+        recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
+        dataset = recipe.get("dataset")
+        network = load_model(checkpoint, batch_size=1)
     except FileNotFoundError:
         raise CliError(
             f"there is no {checkpoint}; train a network with: cnn-numba train, or name one by --checkpoint"
         ) from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
+    known = dataset if dataset in DATASETS else "mnist"
+    mean, std = (
+        recipe.get(key, usual) for key, usual in zip(("mean", "std"), normalisation(known), strict=True)
+    )
+    if dataset in DATASETS and network.input_shape == image_shape(dataset):
+        return network, dataset, mean, std
+    # Trained through the Python API on something else: pictures of MNIST's shape are taken for digits.
+    if network.input_shape != image_shape("mnist"):
+        raise CliError(
+            f"{checkpoint} was trained on {dataset or 'an unknown data set'}; predict knows the pictures of "
+            f"{', '.join(DATASETS)} only"
+        )
+    return network, "mnist", mean, std
 
 
-def _likeliest(network, picture, dataset, count=3):
+def _likeliest(network, picture, dataset, mean, std, count=3):
     """Return the likeliest classes of one picture as text."""
-    names, mean, std = classes(dataset), *normalisation(dataset)
+    names = classes(dataset)
     x = gather_batch(picture[np.newaxis], np.zeros(1, np.int64), mean, std)
     probabilities = network.predict(x)[0]
     best = np.argsort(-probabilities, kind="stable")[:count]
@@ -335,6 +401,60 @@ def bench_startup(
     from cnn_numba import bench as benchmarks
 
     _record(json_file, benchmarks.bench_startup, repeats=repeats)
+
+
+# --- inspect -----------------------------------------------------------------------------------------------
+
+
+@app.command()
+def inspect(
+    kernel: Annotated[str, typer.Argument(metavar="MODULE:KERNEL", help="Where the kernel is.")],
+    signature: Annotated[
+        str | None,
+        typer.Option(help="Its argument types.", show_default="what the module's SIGNATURES has for it"),
+    ] = None,
+    cc: Annotated[
+        list[str], typer.Option(help="Compute capability of the GPU; may be given more than once.")
+    ] = ["9.0"],  # noqa: B006 (typer never changes it)
+    threads: Annotated[
+        int | None, typer.Option(help="Threads per block, for the occupancy.", show_default="256")
+    ] = None,
+    dynamic_shared: Annotated[
+        int, typer.Option(min=0, help="Bytes of dynamic shared memory of the launch.")
+    ] = 0,
+    source: Annotated[bool, typer.Option("--source", help="Show each source line's instructions.")] = False,
+    assembly: Annotated[bool, typer.Option("--assembly", help="Show the assembly.")] = False,
+):
+    """Tell what a kernel becomes on a GPU, without one: registers, memory, instructions, what to change.
+
+    \b
+    Examples:
+      cnn-numba inspect my_kernels:blur_kernel --signature "void(float32[:, ::1], float32[:, ::1])"
+      cnn-numba inspect my_kernels:blur_kernel --cc 7.5 --cc 9.0 --threads 128 --source
+    """
+    from cnn_numba.simulator.inspector import InspectionError, find_kernel, inspect_kernels
+
+    sys.path.insert(0, "")  # modules of the current folder
+    try:
+        found, known_signature = find_kernel(kernel)
+        signature = signature or known_signature
+        if signature is None:
+            raise typer.BadParameter(
+                f"the module has none for {kernel}; write one such as 'void(float32[:, ::1], int32)'.",
+                param_hint="'--signature'",
+            )
+        options = {"threads_per_block": threads, "dynamic_shared": dynamic_shared}
+        reports = inspect_kernels([(found, signature, options)], cc)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    except InspectionError as error:
+        raise CliError(error) from None
+    for report in reports:
+        print(report)
+        if source:
+            print(report.annotated())
+        if assembly:
+            print(report.listing())
 
 
 # --- doctor ------------------------------------------------------------------------------------------------

@@ -10,12 +10,17 @@ import functools
 import importlib.metadata
 import os
 import platform
+import re
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 _DRIVER_LIBRARIES = {"win32": ("nvcuda.dll",)}
 _NVML_LIBRARIES = {"win32": ("nvml.dll",)}
+# Where numba-cuda looks for a toolkit without wheels, in its order, and what tells the version there.
+_TOOLKIT_ROOTS = ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME")
+_TOOLKIT_FILES = ("conda-meta/cuda-nvrtc-[0-9]*.json", "lib/libnvrtc.so.*.*", "lib64/libnvrtc.so.*.*")
 # Attributes of cuDeviceGetAttribute: the compute capability's two numbers.
 _CAPABILITY = (75, 76)
 
@@ -205,16 +210,25 @@ def installed(package):
 
 
 def toolkit():
-    """Return the version of the CUDA toolkit's wheels, None if they are not installed.
+    """Return the version of the CUDA toolkit: of its wheels, else conda's, else that of ``CUDA_HOME``.
 
     Returns
     -------
     tuple of (int, int) or None
+        None if there is none of them.
     """
     version = (
         installed("cuda-toolkit") or installed("nvidia-cuda-runtime") or installed("nvidia-cuda-runtime-cu12")
     )
-    return tuple(int(part) for part in version.split(".")[:2]) if version else None
+    if version:
+        return _major_minor(version)
+    roots = (Path(os.environ[name]) for name in _TOOLKIT_ROOTS if os.environ.get(name))
+    files = (path for root in roots for pattern in _TOOLKIT_FILES for path in root.glob(pattern))
+    return next((_major_minor(path.name) for path in files), None)
+
+
+def _major_minor(text):
+    return tuple(map(int, re.search(r"(\d+)\.(\d+)", text).groups()))
 
 
 def threads():

@@ -33,7 +33,8 @@ class Sequential:
     Raises
     ------
     ValueError
-        If the shapes of neighbouring layers do not fit; the message names the layer.
+        If the shapes of neighbouring layers do not fit (the message names the layer), or a layer
+        stands in the model twice.
 
     Examples
     --------
@@ -48,6 +49,8 @@ class Sequential:
     def __init__(self, layers, input_shape, batch_size=64, device="cpu", seed=0, name="sequential"):
         if not layers:
             raise ValueError("a model needs at least one layer, got none")
+        if len({id(layer) for layer in layers}) < len(layers):
+            raise ValueError("a layer stands twice in the model: it has one set of buffers, so make it two")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         self.layers, self.input_shape = list(layers), tuple(input_shape)

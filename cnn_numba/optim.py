@@ -5,6 +5,7 @@ An optimiser updates a model's whole parameter arena in one call.
 
 import importlib
 import math
+import numbers
 
 import numpy as np
 
@@ -18,10 +19,11 @@ class Optimizer:
         What the next step depends on, beside parameters and gradients.
     """
 
-    def __init__(self, model, lr):
-        if not lr > 0 or not math.isfinite(lr):
+    def __init__(self, model, lr, **settings):
+        self.lr = _number("lr", lr)
+        if not self.lr > 0:
             raise ValueError(f"lr must be a positive number, got {lr!r}")
-        self.lr = lr
+        self.settings = settings
         self.parameters, self.gradients = model.parameters, model.gradients
         self.ops = importlib.import_module(f"cnn_numba.ops.update.{model.device}")
         self.state = {}
@@ -57,8 +59,10 @@ class SGD(Optimizer):
     """
 
     def __init__(self, model, lr=0.01, momentum=0.0, weight_decay=0.0, nesterov=False):
-        super().__init__(model, lr)
-        self.settings = {"momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
+        momentum, weight_decay = _number("momentum", momentum), _number("weight_decay", weight_decay)
+        if nesterov and momentum == 0:
+            raise ValueError("nesterov needs a momentum, got 0")
+        super().__init__(model, lr, momentum=momentum, weight_decay=weight_decay, nesterov=bool(nesterov))
         self.state = {"velocity": np.zeros_like(self.parameters)}
 
     def step(self, lr=None):
@@ -79,8 +83,9 @@ class Adam(Optimizer):
     """
 
     def __init__(self, model, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
-        super().__init__(model, lr)
-        self.settings = {"beta1": betas[0], "beta2": betas[1], "eps": eps, "weight_decay": weight_decay}
+        beta1, beta2 = (_number("betas", beta, below=1) for beta in betas)
+        eps, weight_decay = _number("eps", eps), _number("weight_decay", weight_decay)
+        super().__init__(model, lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
         self.state = {
             "exp_avg": np.zeros_like(self.parameters),
             "exp_avg_sq": np.zeros_like(self.parameters),
@@ -94,6 +99,15 @@ class Adam(Optimizer):
         moments = self.state["exp_avg"], self.state["exp_avg_sq"]
         step = int(self.state["step"])
         self.ops.adam_update(self.parameters, self.gradients, *moments, step, lr, **self.settings)
+
+
+def _number(name, value, below=math.inf):
+    """Return a setting as a plain float, once it is known to lie in 0 <= value < below."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not 0 <= value < below:
+        raise ValueError(f"{name} must be at least 0 and below {below}, got {value!r}")
+    return float(value)
 
 
 def constant(peak, step, total_steps):
@@ -137,9 +151,9 @@ def cosine(peak, step, total_steps):
 def one_cycle(peak, step, total_steps, warm_up=0.3, start_factor=25.0, end_factor=1e4):
     """Return a learning rate that climbs to `peak`, then falls almost to 0.
 
-    Smith and Topin, "Super-convergence" (2018), with the cosines and defaults of PyTorch's
-    ``OneCycleLR``: from ``peak / start_factor`` up during the first 30% of the steps, then down to
-    ``peak / start_factor / end_factor``.
+    Smith and Topin, "Super-convergence" (2018), with the cosines and the factors of PyTorch's
+    ``OneCycleLR`` (which also moves the momentum; this does not): from ``peak / start_factor`` up
+    during the first 30% of the steps, then down to ``peak / start_factor / end_factor``.
 
     Parameters
     ----------
@@ -160,9 +174,9 @@ def one_cycle(peak, step, total_steps, warm_up=0.3, start_factor=25.0, end_facto
     """
     start = peak / start_factor
     top = warm_up * total_steps - 1
-    if step <= top:
+    if step < top:
         return _anneal(start, peak, step / top)
-    return _anneal(peak, start / end_factor, (step - top) / (total_steps - 1 - top))
+    return _anneal(peak, start / end_factor, (step - top) / max(total_steps - 1 - top, 1))
 
 
 def _anneal(begin, end, share):

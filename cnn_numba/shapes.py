@@ -202,7 +202,7 @@ def pool2d_window(x_shape, kernel_size, stride, padding):
     return window
 
 
-def check_array(name, array, shape, dtype=np.float32):
+def check_array(name, array, shape, dtype=np.float32, writeable=False):
     """Insist that `array` has this shape and dtype and is C-contiguous.
 
     Parameters
@@ -214,13 +214,15 @@ def check_array(name, array, shape, dtype=np.float32):
         The shape it must have. A None stands for any length; a shape of None for any shape.
     dtype : dtype
         The dtype it must have.
+    writeable : bool
+        Whether it is going to be written to.
 
     Raises
     ------
     TypeError
         If it is not an array, or of another dtype.
     ValueError
-        If it has another shape, or is not C-contiguous.
+        If it has another shape, is not C-contiguous, or is read-only but going to be written to.
 
     Examples
     --------
@@ -244,9 +246,11 @@ def check_array(name, array, shape, dtype=np.float32):
     contiguous = array.flags.c_contiguous if isinstance(array, np.ndarray) else array.is_c_contiguous()
     if not contiguous:
         raise ValueError(f"{name} must be C-contiguous, got shape {array.shape} with strides {array.strides}")
+    if writeable and isinstance(array, np.ndarray) and not array.flags.writeable:
+        raise ValueError(f"{name} must be writeable, but this array is read-only")
 
 
-def output_array(name, out, shape, dtype=np.float32):
+def output_array(name, out, shape, dtype=np.float32, inputs=()):
     """Return `out` once checked, or a new uninitialised NumPy array if it is None.
 
     Parameters
@@ -256,6 +260,8 @@ def output_array(name, out, shape, dtype=np.float32):
     out : ndarray or None
     shape : tuple of int
     dtype : dtype
+    inputs : sequence of ndarray
+        What is still being read while `out` is written: the two must not overlap.
 
     Returns
     -------
@@ -264,7 +270,7 @@ def output_array(name, out, shape, dtype=np.float32):
     Raises
     ------
     TypeError, ValueError
-        As in `check_array`.
+        As in `check_array`, or if it shares memory with an input.
 
     Examples
     --------
@@ -273,10 +279,44 @@ def output_array(name, out, shape, dtype=np.float32):
     """
     if out is None:
         return np.empty(shape, dtype)
-    check_array(name, out, shape, dtype)
-    if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ValueError(f"{name} must be writeable, but this array is read-only")
+    check_array(name, out, shape, dtype, writeable=True)
+    if any(np.may_share_memory(out, array) for array in inputs):
+        raise ValueError(f"{name} must not share memory with an input of the operation (shape {out.shape})")
     return out
+
+
+def check_scratch(operation, scratch, shapes, integers=()):
+    """Insist that working space is as `operation`'s own function makes it.
+
+    Kernels write into it unchecked, so nothing else may get there.
+
+    Parameters
+    ----------
+    operation : str
+        Its name: the working space comes from ``{operation}_scratch``.
+    scratch : NamedTuple of ndarray
+        Its arrays of several axes have one part per thread; any number of parts will do, since each
+        takes its share of the work.
+    shapes : NamedTuple of tuple
+        The shape of each array, of the same type as `scratch`.
+    integers : sequence of str
+        Which of the arrays are int64; the others are float32.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is something else, or was made for other shapes.
+    """
+    if type(scratch) is not type(shapes):
+        raise TypeError(f"scratch must come from {operation}_scratch, got {type(scratch).__name__}")
+    parts = max(scratch[0].shape[0], 1)
+    for name, array, shape in zip(shapes._fields, scratch, shapes, strict=True):
+        dtype = np.int64 if name in integers else np.float32
+        wanted = (parts, *shape[1:]) if len(shape) > 1 else shape
+        try:
+            check_array(f"scratch.{name}", array, wanted, dtype, writeable=True)
+        except ValueError as error:
+            raise ValueError(f"{error}: make it with {operation}_scratch for these shapes") from None
 
 
 def check_labels(labels, batch_size, classes):

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-import os
+import operator
 import signal
 import tempfile
 import threading
@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 from tqdm.auto import tqdm
 
-from cnn_numba.checkpoint import load_checkpoint, restore, save_checkpoint
+from cnn_numba.checkpoint import load_checkpoint, restore, save_checkpoint, written_whole
 from cnn_numba.data import batches, gather_batch, gather_labels
+from cnn_numba.device import threads
 from cnn_numba.layers import CrossEntropyLoss
 from cnn_numba.optim import SCHEDULES
 
@@ -108,8 +109,7 @@ def evaluate(model, images, labels, mean=0.0, std=1.0):
     TypeError, ValueError
         If images and labels are not as above, or there are none.
     """
-    if len(images) == 0 or len(images) != len(labels):
-        raise ValueError(f"need as many labels as images and at least one, got {len(images)}, {len(labels)}")
+    _check_counts(images, labels)
     loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
     source = _Batches(images, labels, mean, std, model)
     totals = np.zeros(2)
@@ -118,6 +118,20 @@ def evaluate(model, images, labels, mean=0.0, std=1.0):
         logits = model.forward(x)
         loss.ops.accumulate_metrics(loss.forward(logits, y), logits, y, totals)
     return float(totals[0] / len(images)), float(totals[1] / len(images))
+
+
+def _check_counts(images, labels):
+    if len(images) == 0 or len(images) != len(labels):
+        raise ValueError(
+            f"need as many labels as images and at least one, got {len(images)} images, {len(labels)} labels"
+        )
+
+
+def _check_writable(folder):
+    """Make the folder, and a file in it that is gone at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def fit(
@@ -167,9 +181,11 @@ def fit(
 
     Raises
     ------
-    ValueError
-        If an argument is out of range, there is nothing to resume from, or the checkpoint belongs to
-        another training.
+    TypeError, ValueError
+        If an argument is out of range, the optimiser belongs to another model, there is nothing to
+        resume from, or the checkpoint belongs to another training.
+    OSError
+        If `out` cannot be written to.
     TrainingDiverged
         If the loss becomes NaN or infinite. The checkpoint stays that of the last good epoch.
     Interrupted
@@ -190,8 +206,12 @@ class _Run:
     """One training: what it consists of, how far it is, and its files."""
 
     def __init__(self, model, dataset, optimizer, epochs, schedule, seed, out, log):
+        epochs, seed = operator.index(epochs), operator.index(seed)
         if epochs < 1:
             raise ValueError(f"epochs must be at least 1, got {epochs}")
+        if optimizer.parameters is not model.parameters:
+            raise ValueError("the optimizer was made for another model: it would train that one")
+        _check_counts(dataset.train_images, dataset.train_labels)
         if schedule not in SCHEDULES:
             raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {schedule!r}")
         if tuple(dataset.image_shape) != model.input_shape:
@@ -202,6 +222,8 @@ class _Run:
         self.model, self.dataset, self.optimizer = model, dataset, optimizer
         self.log = log or (lambda line: None)
         self.out = None if out is None else Path(out)
+        if self.out is not None:
+            _check_writable(self.out)  # now, and not after an epoch's work
         self.loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
         self.steps_per_epoch = math.ceil(len(dataset.train_images) / model.batch_size)
         self.epochs, self.schedule = epochs, schedule
@@ -212,6 +234,10 @@ class _Run:
         self.order_state = self.generator.bit_generator.state
         self.recipe = {
             "dataset": dataset.name,
+            "train_images": len(dataset.train_images),
+            "mean": np.asarray(dataset.mean).tolist(),
+            "std": np.asarray(dataset.std).tolist(),
+            "device": model.device,
             "batch_size": model.batch_size,
             "optimizer": type(optimizer).__name__,
             **optimizer.settings,
@@ -221,9 +247,9 @@ class _Run:
             "seed": seed,
         }
 
-    def lr(self):
-        """Return the learning rate of the step that comes next."""
-        step = self.epoch * self.steps_per_epoch + self.step
+    def lr(self, ahead=0):
+        """Return the learning rate of the step that comes next, or of one so many steps ahead of it."""
+        step = self.epoch * self.steps_per_epoch + self.step + ahead
         return SCHEDULES[self.schedule](self.optimizer.lr, step, self.epochs * self.steps_per_epoch)
 
     def begin_epoch(self):
@@ -237,6 +263,9 @@ class _Run:
         data = self.dataset
         count = len(data.train_images)
         test = evaluate(self.model, data.test_images, data.test_labels, data.mean, data.std)
+        if not math.isfinite(test[0]):
+            # The last step ruined the model; its own loss was still that of the model before.
+            raise TrainingDiverged(_where_diverged(self, self.lr(-1)))
         values = self.epoch + 1, *(self.totals / count).tolist(), *test, self.seconds
         self.history.append(dict(zip(HISTORY_KEYS, values, strict=True)))
         self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
@@ -267,6 +296,7 @@ class _Run:
             # As it was when the epoch began: resuming draws the same order again and skips what is done.
             "generator": self.order_state,
             "history": self.history,
+            "threads": threads(),
         }
         save_checkpoint(self.checkpoint_path, self.model, self.optimizer, progress)
         write_history(self.history, self.out)
@@ -284,7 +314,15 @@ class _Run:
         self.epoch, self.step, self.history = progress["epoch"], progress["step"], progress["history"]
         self.totals[:], self.seconds = progress["totals"], progress["seconds"]
         self.generator.bit_generator.state = progress["generator"]
+        if self.epoch >= self.epochs:
+            self.log(f"{self.checkpoint_path} is of a finished training: nothing is left to do")
+            return
         self.log(f"Resuming {self.checkpoint_path} at epoch {self.epoch + 1}, step {self.step + 1}")
+        if progress["threads"] != threads():
+            # Sums over a batch are split among the threads, so their last digits depend on the number.
+            self.log(
+                f"it was trained with {progress['threads']} threads, now {threads()}: numbers will differ"
+            )
 
     def _check_recipe(self, saved):
         """Refuse to resume a training with another recipe: it would not be the same training."""
@@ -383,8 +421,8 @@ def _interrupts_noted():
 
 @contextmanager
 def _notice_if_slow(log):
-    """Say that kernels are being compiled if the first step is not done within a second."""
-    timer = threading.Timer(1.0, log, ["Compiling kernels (once) ..."])
+    """Say that kernels are being compiled if the first step is not done within two seconds."""
+    timer = threading.Timer(2.0, log, ["Compiling kernels (once) ..."])
     timer.daemon = True
     timer.start()
     try:
@@ -406,16 +444,12 @@ def write_history(history, folder):
     writer = csv.DictWriter(table, HISTORY_KEYS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(history)
-    _write_whole(Path(folder) / "history.json", json.dumps(history, indent=2) + "\n")
-    _write_whole(Path(folder) / "history.csv", table.getvalue())
-
-
-def _write_whole(path, text):
-    """Write a file so that it is the old or the new one at any moment."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
-        file.write(text)
-    os.replace(file.name, path)
+    for name, text in (
+        ("history.json", json.dumps(history, indent=2) + "\n"),
+        ("history.csv", table.getvalue()),
+    ):
+        with written_whole(Path(folder) / name) as file:
+            file.write(text.encode())
 
 
 def plot_history(history, path=None):

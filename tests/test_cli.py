@@ -1,13 +1,16 @@
+import importlib.metadata
+import io
 import json
 import re
 import subprocess
 import sys
 import types
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, features
 
 from cnn_numba import cli, data, doctor
 from cnn_numba.checkpoint import load_checkpoint, save_checkpoint
@@ -44,6 +47,25 @@ def little(monkeypatch):
         )
 
     monkeypatch.setattr(cli, "load", load)
+
+
+@pytest.fixture
+def fit(monkeypatch):
+    """Return a function that replaces training: its result, or what it raises; it returns the options."""
+
+    def replace_fit(result):
+        calls = {}
+
+        def fit(*arguments, **options):
+            calls.update(options)
+            if isinstance(result, BaseException):
+                raise result
+            return result
+
+        monkeypatch.setattr("cnn_numba.training.fit", fit)
+        return calls
+
+    return replace_fit
 
 
 # --- Arguments ---------------------------------------------------------------------------------------------
@@ -92,7 +114,7 @@ def test_wrong_arguments_give_one_line_and_exit_code_2(run, arguments, message):
             ["train", "--help"],
             ["Examples:", "cnn-numba train --model mnist_cnn_deep", "--resume", "one-cycle"],
         ),
-        (["predict", "--help"], ["Examples:", "cnn-numba predict seven.png", "--checkpoint"]),
+        (["predict", "--help"], ["Examples:", "cnn-numba predict seven.png", "--checkpoint", "stand alone"]),
         (["doctor", "--help"], ["Example:", "exit code"]),
         (["bench", "--help"], ["epoch", "accuracy", "startup"]),
         *(
@@ -111,6 +133,10 @@ def test_help_has_examples(run, arguments, words):
     assert r"\b" not in out
     if "Example" in out:  # each on a line of its own, not rewrapped into one
         assert re.search(rf"\n +cnn-numba {' '.join(arguments[:-1])}[^\n]*\n", out)
+
+
+def test_version_is_that_of_the_package(run):
+    assert run("--version") == (0, f"cnn-numba {importlib.metadata.version('cnn-numba')}\n", "")
 
 
 def test_the_console_script_is_this_main():
@@ -203,6 +229,45 @@ def test_the_default_recipe_is_the_course_s(run, little, tmp_path):
     assert (expected | {"epochs": 3, "batch_size": 64}).items() <= recipe.items()
 
 
+@pytest.mark.parametrize(
+    ("options", "folder"),
+    [
+        (["--dataset", "mnist"], "mnist_cnn"),
+        (["--dataset", "fashion-mnist"], "mnist_cnn-fashion-mnist"),
+        (["--model", "cifar_convnet"], "cifar_convnet"),
+        (["--dataset", "fashion-mnist", "--out", "here"], None),
+    ],
+)
+def test_each_data_set_has_a_folder_of_its_own(run, fit, monkeypatch, options, folder):
+    def load(name, data_dir, log):
+        nothing = np.zeros((0, *data.image_shape(name)), np.uint8), np.zeros(0, np.int32)
+        return data.Dataset(name, *nothing, *nothing)
+
+    monkeypatch.setattr(cli, "load", load)
+    calls = fit([{"test_accuracy": 1.0}])
+    assert run("train", *options)[0] == 0
+    assert calls["out"] == (Path("runs") / folder if folder else Path("here"))
+
+
+@pytest.mark.parametrize("size", [10**9, 10**18, 10**30])
+def test_a_batch_beyond_the_memory_is_a_wrong_argument(run, size):
+    code, _, err = run("train", "--batch-size", size)
+    assert code == 2
+    assert err == (
+        f"cnn-numba: Invalid value for '--batch-size': the memory does not hold {size} images per step.\n"
+    )
+
+
+def test_memory_that_runs_out_later_gives_one_line(run, fit):
+    fit(MemoryError("Unable to allocate 5 GiB"))
+    assert run("train")[::2] == (1, "cnn-numba: not enough memory: Unable to allocate 5 GiB\n")
+
+
+def test_a_read_only_folder_gives_one_line(run, fit):
+    fit(PermissionError(13, "Permission denied", "runs/mine"))
+    assert run("train")[::2] == (1, "cnn-numba: [Errno 13] Permission denied: 'runs/mine'\n")
+
+
 def test_resume_goes_on_or_says_why_not(run, little):
     code, _, err = run("train", "--resume")
     assert code == 1
@@ -225,24 +290,36 @@ def test_a_diverging_training_gives_one_line(run, little):
     assert err.count("\n") == 1
 
 
-def test_a_folder_that_cannot_be_written_gives_one_line(run, little, tmp_path):
+@pytest.mark.parametrize("folder", ["file", "file/run"])
+def test_a_folder_that_cannot_be_written_gives_one_line_before_training(
+    run, little, monkeypatch, tmp_path, folder
+):
+    def step(*arguments):
+        raise AssertionError("a step was taken")
+
+    monkeypatch.setattr("cnn_numba.training.train_step", step)
     (tmp_path / "file").write_text("in the way")
-    code, _, err = run("train", "--epochs", 1, "--out", tmp_path / "file" / "run")
+    code, _, err = run("train", "--epochs", 1, "--out", tmp_path / folder)
     assert code == 1
     assert str(tmp_path / "file") in err
     assert err.count("\n") == 1
 
 
-def test_ctrl_c_leaves_cleanly(run, monkeypatch):
-    import cnn_numba.training
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        ([], "cnn-numba train --resume"),
+        (["--seed", "3", "--out", "my runs"], "cnn-numba train --seed 3 --out 'my runs' --resume"),
+        (["--resume", "--seed=3"], "cnn-numba train --resume --seed=3"),
+    ],
+)
+def test_ctrl_c_leaves_cleanly_and_says_how_to_go_on(run, fit, arguments, command):
+    from cnn_numba.training import Interrupted
 
-    def fit(*arguments, **options):
-        raise cnn_numba.training.Interrupted("interrupted at epoch 1, step 7; saved in runs", [])
-
-    monkeypatch.setattr(cnn_numba.training, "fit", fit)
-    code, _, err = run("train")
+    fit(Interrupted("interrupted at epoch 1, step 7; saved in runs, resume to go on", []))
+    code, _, err = run("train", *arguments)
     assert code == 130
-    assert err == "cnn-numba: interrupted at epoch 1, step 7; saved in runs\n"
+    assert err == f"cnn-numba: interrupted at epoch 1, step 7; saved in runs, resume to go on: {command}\n"
 
 
 @pytest.mark.parametrize(("model", "dataset"), [("mnist_cnn", "cifar10"), ("cifar_convnet", "mnist")])
@@ -367,6 +444,41 @@ def test_predict_names_the_classes_of_other_data_sets(run, tmp_path, build, data
     assert set(guesses) <= set(known)
 
 
+@pytest.mark.parametrize("recipe", [{}, {"dataset": "my digits"}, {"dataset": "cifar10"}, {"dataset": 7}])
+def test_predict_numbers_the_classes_of_other_people_s_digits(run, tmp_path, recipe):
+    save_checkpoint(tmp_path / "net.npz", mnist_cnn(batch_size=1), progress={"recipe": recipe})
+    (good, _), *_ = pictures(tmp_path)
+    code, out, err = run("predict", good, "--checkpoint", tmp_path / "net.npz")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"\d \(.*%\), \d \(.*%\), \d \(.*%\)", out.strip().removeprefix(f"{good}: "))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "named"), [({}, "an unknown data set"), ({"dataset": "my birds"}, "my birds")]
+)
+def test_predict_of_a_foreign_data_set_gives_one_line(run, tmp_path, recipe, named):
+    save_checkpoint(tmp_path / "net.npz", cifar_convnet(batch_size=1), progress={"recipe": recipe})
+    (good, _), *_ = pictures(tmp_path)
+    code, out, err = run("predict", good, "--checkpoint", tmp_path / "net.npz")
+    assert (code, out) == (1, "")
+    assert f"net.npz was trained on {named}; predict knows the pictures of mnist" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="this Pillow reads no AVIF")
+def test_predict_names_a_damaged_avif(run, trained, tmp_path):
+    whole = io.BytesIO()
+    Image.fromarray(np.arange(1600, dtype=np.uint8).reshape(40, 40)).save(whole, "AVIF")
+    content = whole.getvalue()
+    (tmp_path / "cut.avif").write_bytes(content[:-20])  # a SyntaxError out of Pillow
+    (tmp_path / "garbled.avif").write_bytes(content[:-100] + bytes(100))  # a RuntimeError
+    code, out, err = run("predict", tmp_path / "cut.avif", tmp_path / "garbled.avif", "--checkpoint", trained)
+    assert (code, out) == (1, "")
+    assert [line.split(": ")[1] for line in err.splitlines()] == [
+        str(tmp_path / name) for name in ("cut.avif", "garbled.avif")
+    ]
+
+
 # --- bench -------------------------------------------------------------------------------------------------
 
 
@@ -406,3 +518,18 @@ def test_bench_checks_its_file_before_it_measures(run, tmp_path):
     code, _, err = run("bench", "startup", "--json", tmp_path / "nowhere" / "figures.json")
     assert code == 2
     assert "nowhere is not a folder" in err
+
+
+def test_predict_normalises_as_the_training_did(run, tmp_path):
+    model = mnist_cnn(seed=3)
+    save_checkpoint(tmp_path / "plain.npz", model, progress={"recipe": {"dataset": "mine"}})
+    recipe = {"dataset": "mine", "mean": [0.5], "std": [0.5]}
+    save_checkpoint(tmp_path / "normalised.npz", model, progress={"recipe": recipe})
+    picture = tmp_path / "digit.png"
+    Image.fromarray(data.load("mnist").test_images[0, 0]).save(picture)
+    answers = [
+        run("predict", str(picture), "--checkpoint", str(tmp_path / name))[1]
+        for name in ("plain.npz", "normalised.npz")
+    ]
+    assert all("%" in answer for answer in answers)
+    assert answers[0] != answers[1]

@@ -652,3 +652,38 @@ def test_no_warnings_from_large_numbers():
         warnings.simplefilter("error")
         out = reference.conv2d_forward(X * np.float32(1e30), WEIGHT * np.float32(1e30))
     assert np.isfinite(out).all()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "match"),
+    [
+        (lambda scratch: "x", TypeError, "must come from conv2d_scratch, got str"),
+        (lambda scratch: scratch._replace(tile=scratch.tile[:1]), ValueError, "scratch.tile"),
+        (lambda scratch: scratch._replace(values=scratch.values.astype(float)), TypeError, "scratch.values"),
+        (lambda scratch: scratch._replace(offsets=scratch.values), TypeError, "scratch.offsets"),
+        (lambda scratch: scratch._replace(columns=scratch.columns[:-1]), ValueError, "scratch.columns"),
+    ],
+)
+def test_cpu_foreign_scratch_is_refused(spoil, error, match):
+    x, weight = np.ones((2, 3, 6, 5), np.float32), np.ones((4, 3, 2, 2), np.float32)
+    scratch = cpu.conv2d_scratch(x.shape, weight.shape)
+    # Two parts, whatever the number of threads.
+    scratch = type(scratch)(*(np.repeat(a, 2, axis=0) if a.ndim > 1 else a for a in scratch))
+    out = poisoned((2, 4, 5, 4))
+    with pytest.raises(error, match=match):
+        cpu.conv2d_forward(x, weight, out=out, scratch=spoil(scratch))
+    assert np.isnan(out).all()
+    assert_close(cpu.conv2d_forward(x, weight, out=out, scratch=scratch), np.full(out.shape, 12.0))
+
+
+def test_cpu_outputs_may_not_overlap_inputs():
+    x, weight = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 1, 1), np.float32)
+    for call in (
+        lambda: cpu.conv2d_forward(x, weight, out=x),
+        lambda: cpu.conv2d_backward_input(x, weight, x.shape, grad_input=x),
+        lambda: cpu.conv2d_backward_weight(
+            x, x, weight.shape, grad_weight=x.reshape(-1)[:1].reshape(weight.shape)
+        ),
+    ):
+        with pytest.raises(ValueError, match="must not share memory"):
+            call()

@@ -27,6 +27,8 @@ from cnn_numba.course.checks import (
 )
 from cnn_numba.course.exercises import convolution_on_the_cpu
 from cnn_numba.course.ledger import Ledger, Rung, duration
+from cnn_numba.course.uninitialised import twins
+from cnn_numba.ops.conv.reference import conv_cpu
 
 # --- exercise checks ---------------------------------------------------------------------------------------
 
@@ -362,6 +364,165 @@ def test_verdicts_read_as_text_and_as_html():
     # Readable in a light and in a dark theme: the text's colour is the page's, the ground translucent.
     assert not re.search(r"[; \"]color:", html)
     assert "rgba(" in html
+
+
+# --- memory that nobody has written ---
+
+
+def into_empty(x, weights, scale):
+    out = np.empty(x.shape)
+    out += scale * x * weights
+    return out
+
+
+def into_empty_like(x, weights, scale):
+    out = np.empty_like(x)
+    out[1:] = scale * x[1:] * weights[1:]
+    return out
+
+
+@njit
+def started():
+    return np.empty(1)
+
+
+def begin(shape):
+    return allocate(shape)
+
+
+def by_a_helper(x, weights, scale):
+    return begin(x.shape) + scale * x * weights
+
+
+def by_a_compiled_helper(x, weights, scale):
+    return started()[0] + scale * x * weights
+
+
+def by_an_import_inside(x, weights, scale):
+    import numpy
+
+    return numpy.empty(x.shape) + scale * x * weights
+
+
+def by_integers(x, weights, scale):
+    first = np.empty(1, np.uint8)
+    return np.where(first, 0, scale * x * weights)
+
+
+@njit
+def compiled_into_empty(x, weights, scale):
+    out = np.empty(x.shape)
+    out += scale * x * weights
+    return out
+
+
+def written_first(x, weights, scale):
+    out = np.empty_like(x)
+    out[...] = scale * x * weights
+    return out
+
+
+allocate = np.empty
+OUT_OF_MEMORY = [
+    into_empty,
+    into_empty_like,
+    by_a_helper,
+    by_a_compiled_helper,
+    by_an_import_inside,
+    by_integers,
+    compiled_into_empty,
+]
+
+
+@pytest.mark.parametrize("attempt", OUT_OF_MEMORY, ids=lambda attempt: attempt.__name__)
+def test_memory_that_nobody_wrote_is_found_whatever_it_holds(attempt):
+    verdict = exercise(attempt)
+    assert verdict.mistake == "not initialised"
+    assert "`np.zeros`" in verdict.message
+
+
+@pytest.mark.parametrize("attempt", [written_first, njit(written_first)], ids=["plain", "compiled"])
+def test_an_empty_array_that_is_written_first_is_no_mistake(attempt):
+    assert exercise(attempt).status == "solved"
+
+
+def test_looking_for_memory_that_nobody_wrote_leaves_numpy_alone():
+    real = np.empty, np.empty_like
+
+    def scale_of_somebody_else():
+        assert (np.empty, np.empty_like) == real
+        return 2.5
+
+    def attempt(x, weights, scale):
+        assert scale == scale_of_somebody_else()
+        return into_empty(x, weights, scale)
+
+    assert exercise(attempt).mistake == "not initialised"
+    assert (np.empty, np.empty_like) == real
+
+
+def test_a_run_of_its_own_gets_the_twins_too():
+    def adds(x, out):
+        total = np.empty(x.shape)
+        total += 2 * x
+        out[:] = total
+
+    seven = [(np.arange(1, 8, dtype=np.float32),)]
+    check = Exercise("f", lambda x: 2 * x, lambda rng: seven, run=fills(np.shape))
+    assert check(adds).mistake == "not initialised"
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8", "c8", "i1", "i8", "u2", "?"])
+def test_twins_differ_in_every_kind_of_number(dtype):
+    def start():
+        return np.empty(3, dtype)
+
+    zeroed, poisoned = (twin() for twin in twins(start))
+    assert zeroed.dtype == poisoned.dtype == dtype
+    assert not zeroed.any()
+    assert (poisoned != zeroed).all()
+
+
+def test_twins_are_made_only_of_functions_that_mention_empty():
+    assert twins(scaled_sum) == twins(np.negative) == twins(...) == ()
+    assert len(twins(by_a_helper)) == 2
+
+
+# --- the checks of the notebooks ---
+
+
+def test_convolution_by_hand_takes_slices_too_as_its_text_says():
+    def slices(image, kernel):
+        kh, kw = kernel.shape
+        out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
+        for i in range(out.shape[0]):
+            for j in range(out.shape[1]):
+                out[i, j] = (image[i : i + kh, j : j + kw] * kernel).sum()
+        return out
+
+    assert convolution_on_the_cpu.conv_by_hand(slices).status == "solved"
+
+
+def test_an_exception_for_shapes_not_square_is_noticed():
+    def refuses(image, kernel):
+        if kernel.shape[0] != kernel.shape[1]:
+            raise RuntimeError("only square ones")
+        return conv_cpu(image, kernel)
+
+    verdict = convolution_on_the_cpu.conv_by_hand(refuses)
+    assert verdict.mistake == "raises"
+    assert "right for square `kernel` and wrong for all others" in verdict.details[-1]
+
+
+@pytest.mark.parametrize("text", ["{}", "no such lag: {!r}", "delay={}.", "lag ({}) of {n}"])
+def test_autocorrelation_takes_any_message_that_holds_the_delay(text):
+    def attempt(signal, delay=None):
+        n = len(signal)
+        if delay is not None and not -n < delay < n:
+            raise ValueError(text.format(delay, n=n))
+        return np.correlate(signal, signal, mode="full")[n - 1 + (delay or 0) :]
+
+    assert convolution_on_the_cpu.autocorrelation(attempt).status == "solved"
 
 
 def test_verdicts_are_the_same_every_time():

@@ -119,9 +119,9 @@ def test_a_kernel_runs_after_the_import():
         "    i = cuda.grid(1)",
         "    if i < x.size:",
         "        x[i] = i",
-        "x = np.zeros(5)",
+        "x = cuda.to_device(np.zeros(5))",
         "fill[2, 4](x)",
-        "print(x.tolist())",
+        "print(x.copy_to_host().tolist())",
     )
     assert printed == "[0.0, 1.0, 2.0, 3.0, 4.0]\n"
 
@@ -227,6 +227,7 @@ def test_describe_is_short_and_says_why():
 
 def test_facts_are_text_and_complete_without_packages(monkeypatch):
     monkeypatch.setattr(device, "installed", lambda package: None)
+    monkeypatch.setattr(device, "_TOOLKIT_ROOTS", ())
     facts = device.facts()
     assert all(isinstance(value, str) and value for value in facts.values())
     assert facts["CUDA toolkit"] == "not installed"
@@ -235,4 +236,46 @@ def test_facts_are_text_and_complete_without_packages(monkeypatch):
 @pytest.mark.parametrize(("version", "expected"), [("13.2.2", (13, 2)), ("12.9", (12, 9)), (None, None)])
 def test_toolkit_is_the_version_of_its_wheels(monkeypatch, version, expected):
     monkeypatch.setattr(device, "installed", lambda package: version)
+    monkeypatch.setattr(device, "_TOOLKIT_ROOTS", ())
     assert device.toolkit() == expected
+
+
+@pytest.fixture
+def toolkits(monkeypatch, tmp_path):
+    """Return a function that puts a file into a fake toolkit; no wheel is installed."""
+    monkeypatch.setattr(device, "installed", lambda package: None)
+    for name in ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def put(variable, file):
+        path = tmp_path / variable / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("variable", "file", "expected"),
+    [
+        ("CONDA_PREFIX", "conda-meta/cuda-nvrtc-13.0.88-hecca717_0.json", (13, 0)),
+        ("CONDA_PREFIX", "conda-meta/cuda-nvrtc-dev-13.0.88-hecca717_0.json", None),
+        ("CONDA_PREFIX", "conda-meta/numpy-2.4.0-py313_0.json", None),
+        ("CONDA_PREFIX", "lib/libnvrtc.so.12.9.86", (12, 9)),
+        ("CUDA_HOME", "lib64/libnvrtc.so.13.2.51", (13, 2)),
+        ("CUDA_HOME", "lib64/libnvrtc-builtins.so.13.2", None),
+        ("CUDA_PATH", "lib64/libnvrtc.so.12.4.127", (12, 4)),
+    ],
+)
+def test_toolkit_is_found_without_wheels(toolkits, variable, file, expected):
+    toolkits(variable, file)
+    assert device.toolkit() == expected
+
+
+def test_toolkits_count_in_the_order_in_which_they_are_loaded(toolkits, monkeypatch):
+    toolkits("CUDA_HOME", "lib64/libnvrtc.so.12.4.127")
+    toolkits("CONDA_PREFIX", "lib/libnvrtc.so.13.0.88")
+    assert device.toolkit() == (13, 0)
+    monkeypatch.setattr(device, "installed", lambda package: "12.9.1")
+    assert device.toolkit() == (12, 9)

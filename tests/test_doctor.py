@@ -74,6 +74,18 @@ def test_a_missing_toolkit_is_named_for_driver_and_gpu(machine, cuda, capability
     assert finding.fix == f"pip install --editable '.[cu{extra}]'"
 
 
+def test_conda_s_toolkit_will_do(machine, monkeypatch, tmp_path):
+    toolkit = device.toolkit
+    machine()
+    monkeypatch.setattr(device, "toolkit", toolkit)
+    monkeypatch.setattr(device, "installed", lambda package: None)
+    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
+    (tmp_path / "conda-meta").mkdir()
+    (tmp_path / "conda-meta" / "cuda-nvrtc-13.0.88-hecca717_0.json").touch()
+    assert by_topic("GPU").healthy
+    assert by_topic("driver").healthy
+
+
 def test_an_old_gpu_gets_the_older_toolkit_or_the_simulator(machine):
     machine(gpus=[Gpu("Old GPU", (6, 1))])
     assert by_topic("GPU").fix == "pip install --editable '.[cu12]'"

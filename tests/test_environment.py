@@ -124,6 +124,27 @@ def test_every_target_of_make_installs_when_needed():
     assert sorted(steps, key=plan.index) == steps
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
+@pytest.mark.parametrize(
+    ("there", "asked", "extras"),
+    [(None, (), "cu13,test"), ("12", (), None), ("none", (), None), ("12", ("CUDA=13",), "cu13,test")],
+)
+def test_make_keeps_the_cuda_that_is_installed(tmp_path, monkeypatch, there, asked, extras):
+    for name in ("CUDA", "MAKEFLAGS"):  # from a make that runs these tests
+        monkeypatch.delenv(name, raising=False)
+    for name in ("Makefile", "pyproject.toml"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    (tmp_path / ".venv").mkdir()
+    if there:
+        (tmp_path / ".venv" / f".installed-cuda-{there}").touch()
+    plan = make("--dry-run", "-C", tmp_path, *asked, "train")
+    assert "cnn-numba train" in plan
+    assert re.findall(r"--editable '\.\[(.*)\]'", plan) == ([extras] if extras else [])
+    renewed = make("--dry-run", "-C", tmp_path, "--assume-new=pyproject.toml", *asked, "train")
+    expected = extras or {"12": "cu12,test", "none": "test"}[there]
+    assert f"'.[{expected}]'" in renewed
+
+
 def test_make_names_a_python_that_will_not_do():
     refused = make("--assume-new=pyproject.toml", "PYTHON=no-such-python", "install")
     assert "Python 3.11 or newer is needed, and no-such-python is not that" in refused

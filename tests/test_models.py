@@ -204,6 +204,12 @@ def test_wrong_batches_are_refused(x, error, match):
         mnist_cnn(batch_size=2).forward(x)
 
 
+def test_a_layer_cannot_stand_in_a_model_twice():
+    relu = ReLU()
+    with pytest.raises(ValueError, match="stands twice"):
+        Sequential([Flatten(), Linear(4, 4), relu, Linear(4, 4), relu], (1, 2, 2))
+
+
 def test_wrong_construction_is_refused():
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         mnist_cnn(batch_size=0)

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -72,8 +74,38 @@ def test_foreign_state_is_refused(model):
 
 @pytest.mark.parametrize("lr", [0, -1.0, float("nan"), float("inf")])
 def test_learning_rates_that_cannot_work_are_refused(model, lr):
-    with pytest.raises(ValueError, match="lr must be a positive number"):
+    with pytest.raises(ValueError, match="lr must be"):
         Adam(model, lr=lr)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options", "error", "match"),
+    [
+        (Adam, dict(lr="0.1"), TypeError, "lr must be a number, got '0.1'"),
+        (Adam, dict(betas=(0.9, 1.0)), ValueError, "betas must be at least 0 and below 1, got 1.0"),
+        (Adam, dict(betas=(-1, 0.9)), ValueError, "betas .* got -1"),
+        (Adam, dict(eps=-1e-8), ValueError, "eps .* got -1e-08"),
+        (Adam, dict(weight_decay=-0.1), ValueError, r"weight_decay .* got -0\.1"),
+        (SGD, dict(momentum=-0.9), ValueError, r"momentum .* got -0\.9"),
+        (SGD, dict(weight_decay=float("nan")), ValueError, "weight_decay .* got nan"),
+        (SGD, dict(nesterov=True), ValueError, "nesterov needs a momentum"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(model, optimizer, options, error, match):
+    with pytest.raises(error, match=match):
+        optimizer(model, **options)
+
+
+def test_settings_of_numpy_are_kept_as_plain_numbers(model):
+    optimizer = SGD(model, lr=np.float32(0.5), momentum=np.float64(0.5))
+    assert json.loads(json.dumps([optimizer.lr, optimizer.settings])) == [
+        0.5,
+        {"momentum": 0.5, "weight_decay": 0.0, "nesterov": False},
+    ]
+
+
+def test_one_cycle_without_a_climb():
+    assert one_cycle(1.0, 0, 10, warm_up=0.1) == 1.0
 
 
 @pytest.mark.parametrize("steps", [3, 11, 100, 2814])

@@ -450,3 +450,15 @@ def test_reference_refuses_what_is_not_a_number_and_what_cannot_hold_the_result(
         reference.max_pool2d_forward(X, 2, out=ARGMAX)
     with pytest.raises(TypeError, match="out must be an array like float64, got list"):
         reference.avg_pool2d_forward(X, 2, out=[])
+
+
+def test_cpu_outputs_may_not_overlap_inputs():
+    x = np.ones((1, 1, 4, 4), np.float32)
+    for call in (
+        lambda: cpu.max_pool2d_forward(x, 3, stride=1, padding=1, out=x),
+        lambda: cpu.avg_pool2d_forward(x, 3, stride=1, padding=1, out=x),
+        lambda: cpu.avg_pool2d_backward(x, x.shape, 3, stride=1, padding=1, grad_input=x),
+        lambda: cpu.max_pool2d_backward(x, np.zeros(x.shape, np.int32), x.shape, grad_input=x),
+    ):
+        with pytest.raises(ValueError, match="must not share memory"):
+            call()

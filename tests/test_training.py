@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import json
 import os
 import signal
@@ -111,9 +112,9 @@ def test_evaluate_equals_counting_by_hand():
         torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels).long()).item(), rel=1e-5
     )
     assert accuracy == np.mean(logits.argmax(1).numpy() == labels)
-    with pytest.raises(ValueError, match="got 0, 0"):
+    with pytest.raises(ValueError, match="got 0 images, 0 labels"):
         evaluate(model, images[:0], labels[:0])
-    with pytest.raises(ValueError, match="got 40, 39"):
+    with pytest.raises(ValueError, match="got 40 images, 39 labels"):
         evaluate(model, images, labels[:39])
 
 
@@ -222,6 +223,20 @@ def test_the_last_good_checkpoint_outlives_a_divergence(tmp_path):
     assert np.isfinite(checkpoint.parameters).all()
 
 
+def test_a_model_ruined_by_the_last_step_of_an_epoch_is_not_saved(tmp_path):
+    model = small_net()
+
+    def poison(step, loss):
+        if step == 10:  # the last of the second epoch
+            model.layers[3].weight[:] = np.inf
+
+    with pytest.raises(TrainingDiverged, match=r"epoch 2, step 5, learning rate .*output of linear1"):
+        run(tmp_path, model=model, on_step=poison)
+    checkpoint = load_checkpoint(tmp_path / "checkpoint.npz")
+    assert checkpoint.progress["epoch"] == len(history_of(tmp_path)) == 1
+    assert np.isfinite(checkpoint.parameters).all()
+
+
 def test_a_kill_while_saving_leaves_the_last_good_checkpoint(tmp_path):
     script = textwrap.dedent("""
         import sys
@@ -304,6 +319,68 @@ def test_wrong_arguments_are_refused():
     model = mnist_cnn()
     with pytest.raises(ValueError, match=r"stripes has images of shape \(1, 8, 8\), but mnist_cnn"):
         run(model=model, optimizer=Adam(model))
+
+
+def test_an_optimizer_of_another_model_is_refused():
+    with pytest.raises(ValueError, match="made for another model"):
+        run(optimizer=Adam(small_net()))
+
+
+@pytest.mark.parametrize(("images", "labels"), [(0, 0), (150, 149), (149, 150)])
+def test_images_and_labels_must_be_as_many(images, labels):
+    data, model = stripes(), small_net()
+    data = dataclasses.replace(
+        data, train_images=data.train_images[:images], train_labels=data.train_labels[:labels]
+    )
+    with pytest.raises(ValueError, match=f"got {images} images, {labels} labels"):
+        fit(model, data, Adam(model))
+
+
+def test_counts_must_be_whole_numbers():
+    with pytest.raises(TypeError, match="float"):
+        run(epochs=1.5)
+    with pytest.raises(TypeError, match="float"):
+        run(seed=0.5)
+
+
+def test_settings_may_be_numpys(tmp_path):
+    model = small_net()
+    optimizer = Adam(model, lr=np.float32(0.01))
+    run(tmp_path, epochs=np.int64(1), seed=np.int32(3), model=model, optimizer=optimizer)
+    assert load_checkpoint(tmp_path / "checkpoint.npz").progress["recipe"]["seed"] == 3
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_training(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    steps = []
+    with pytest.raises(OSError, match="file"):
+        run(tmp_path / "file", on_step=lambda step, loss: steps.append(step))
+    assert steps == []
+
+
+def test_resuming_elsewhere_is_refused_or_told(tmp_path, monkeypatch):
+    with pytest.raises(Stop):
+        run(tmp_path, on_step=stop_at(8))
+    reference = small_net(device="reference")
+    with pytest.raises(ValueError, match="device 'cpu', now 'reference'"):
+        run(tmp_path, resume=True, model=reference, optimizer=Adam(reference, lr=1e-2))
+    lines = []
+    monkeypatch.setattr("cnn_numba.training.threads", lambda: 77)
+    run(tmp_path, resume=True, log=lines.append)
+    assert any("now 77" in line for line in lines)
+    run(tmp_path, resume=True, log=lines.append)
+    assert "nothing is left to do" in lines[-1]
+
+
+def test_files_are_as_readable_as_the_user_wants(tmp_path):
+    before = os.umask(0o022)
+    try:
+        run(tmp_path, epochs=1)
+    finally:
+        os.umask(before)
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()} == dict.fromkeys(
+        ("checkpoint.npz", "curves.png", "history.csv", "history.json"), "0o644"
+    )
 
 
 def test_the_progress_bar_shows_loss_and_accuracy(capsys):

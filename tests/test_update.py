@@ -296,3 +296,14 @@ def test_nesterov_needs_momentum(ops):
 )
 def test_steps_count_from_one(ops, step, error, match):
     check_refused(ops, "adam_update", good_arguments("adam_update") | {"step": step}, error, match)
+
+
+def test_cpu_read_only_state_is_refused():
+    arrays = [np.ones(3, np.float32) for _ in range(4)]
+    for index, name in ((0, "parameters"), (2, "exp_avg"), (3, "exp_avg_sq")):
+        arrays[index].flags.writeable = False
+        with pytest.raises(ValueError, match=f"{name} must be writeable"):
+            cpu.adam_update(*arrays, step=1, lr=0.1)
+        arrays[index].flags.writeable = True
+    arrays[1].flags.writeable = False  # gradients are only read
+    cpu.adam_update(*arrays, step=1, lr=0.1)

@@ -10,7 +10,6 @@ With the environment variable ``CNN_NUMBA_STRICT=1`` whatever is not solved rais
 
 import dis
 import html
-import inspect
 import os
 import re
 import zlib
@@ -20,7 +19,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cnn_numba.course.diagnosis import Case, Trial, Wrong, call, diagnose, refuse_changed_inputs, same
+from cnn_numba.course.diagnosis import (
+    Case,
+    Trial,
+    Wrong,
+    call,
+    diagnose,
+    refuse_changed_inputs,
+    refuse_uninitialised,
+    same,
+)
+from cnn_numba.course.uninitialised import code_of, names_in
 
 __all__ = ["CheckFailed", "Exercise", "Mistake", "Verdict", "Wrong", "avoids", "case", "fills", "strict"]
 
@@ -212,6 +221,7 @@ class Exercise:
 
     def _judge(self, attempt, trials):
         """Raise `Wrong` with the most telling finding, if there is any."""
+        refuse_uninitialised(self, attempt, trials)
         refuse_changed_inputs(self, trials)
         failed = [trial for trial in trials if not trial.right]
         if failed:
@@ -291,7 +301,7 @@ def avoids(*names):
     """
 
     def holds(attempt):
-        used = _names_in(_code(attempt))
+        used = names_in(code_of(attempt))
         for name in names:
             if name in used:
                 message = f"The numbers are right, but `{name}` does the work. Do without it here."
@@ -319,30 +329,12 @@ def is_blank(attempt):
     >>> is_blank(stub), is_blank(lambda x: 2 * x)
     (True, False)
     """
-    code = _code(attempt)
+    code = code_of(attempt)
     if code is None:
         return False
     ignored = {"RESUME", "NOP", "CACHE"}
     steps = [step for step in dis.get_instructions(code) if step.opname not in ignored]
     return len(steps) <= 2 and all(step.argval is None for step in steps)
-
-
-def _code(attempt):
-    """Return a function's code object, looking inside a compiled one; None if it has none."""
-    return getattr(getattr(attempt, "py_func", attempt), "__code__", None)
-
-
-def _names_in(code):
-    """Collect what code mentions: globals and attributes, keywords of its calls, strings."""
-    names = set(code.co_names) if code else set()
-    for constant in code.co_consts if code else ():
-        if inspect.iscode(constant):
-            names |= _names_in(constant)
-        elif isinstance(constant, str):
-            names.add(repr(constant))
-        elif isinstance(constant, tuple):  # the keywords of one call
-            names |= {f"{entry}=" for entry in constant}
-    return names
 
 
 def _html(text):

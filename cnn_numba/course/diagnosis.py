@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cnn_numba.course.uninitialised import twins
+
 
 class Wrong(Exception):
     """A finding about an attempt, raised by whoever finds it and shown to the learner.
@@ -178,6 +180,20 @@ def same(got, expected, dtype, rtol):
     return bool(close(np.asarray(got), np.asarray(expected), rtol).all())
 
 
+def refuse_uninitialised(exercise, attempt, trials):
+    """Raise `Wrong` if the result depends on what the memory of ``np.empty`` happens to hold."""
+    both = twins(attempt)
+    for trial in trials if both else ():
+        zeroed, poisoned = (call(twin, trial.case, exercise.run) for twin in both)
+        if not _repeats(zeroed, poisoned, exercise.rtol):
+            raise Wrong(
+                "not initialised",
+                "The array starts with whatever is in memory, and your result shows it: `np.empty` writes "
+                "nothing. Zeros are there often, but not always. Start from `np.zeros`.",
+                f"Seen with {describe(trial.case, exercise.reference)}.",
+            )
+
+
 def refuse_changed_inputs(exercise, trials):
     """Raise `Wrong` if the attempt wrote into an array of the caller's."""
     for trial in trials:
@@ -209,13 +225,13 @@ def diagnose(exercise, attempt, trials):
     failed = [trial for trial in trials if not trial.right]
     first = failed[0]
     where = f"Seen with {describe(first.case, exercise.reference)}."
-    _refuse_error(first, attempt, where)
+    _refuse_error(first, attempt, where, *_pattern(exercise, trials))
     _refuse_type(first, exercise.dtype, where)
     _refuse_ignored_inputs(exercise, attempt, first)
     _refuse_disguise(exercise, failed, where)
-    _refuse_shape(first, where, *_pattern(trials))
+    _refuse_shape(first, where, *_pattern(exercise, trials))
     places = _places(failed, exercise.rtol)
-    raise Wrong("numbers", *_wrong_numbers(first, exercise.rtol), where, *places, *_pattern(trials))
+    raise Wrong("numbers", *_wrong_numbers(first, exercise.rtol), where, *places, *_pattern(exercise, trials))
 
 
 _KINDS = {"f": "floating-point", "i": "integer", "u": "integer", "b": "Boolean", "c": "complex"}
@@ -239,21 +255,37 @@ def _type_problem(got, expected, dtype):
     return ""
 
 
+def _repeats(outcome, other, rtol):
+    """Tell whether two calls of the same code came to the same."""
+
+    def alike(value, second):
+        if isinstance(value, tuple) and isinstance(second, tuple):
+            return len(value) == len(second) and all(map(alike, value, second))
+        if not isinstance(value, (np.ndarray, np.number, float)):
+            return True  # not a number: judged elsewhere
+        value, second = np.asarray(value), np.asarray(second)
+        return value.shape == second.shape and bool(close(value, second, rtol).all())
+
+    if outcome.error is not None or other.error is not None:
+        return type(outcome.error) is type(other.error)
+    return alike(outcome.value, other.value)
+
+
 def _identical(array, other):
     return np.array_equal(array, other, equal_nan=array.dtype.kind in "fc")
 
 
-def _refuse_error(trial, attempt, where):
+def _refuse_error(trial, attempt, *where):
     wanted, error = trial.expected.error, trial.got.error
     if wanted is not None:
         kind = type(wanted).__name__
         if error is None:
-            raise Wrong("not refused", f"A {kind} must be raised here, and your function returned.", where)
+            raise Wrong("not refused", f"A {kind} must be raised here, and your function returned.", *where)
         message = f"A {kind} must be raised here, and yours was {_error_text(error)}."
-        raise Wrong("wrong error", message, where)
+        raise Wrong("wrong error", message, *where)
     if error is not None:
         message = f"Your function raised {_error_text(error)}."
-        raise Wrong("raises", message, *_error_line(error, attempt), where)
+        raise Wrong("raises", message, *_error_line(error, attempt), *where)
     if trial.got.value is None:
         raise Wrong("returns None", "Your function returns None: is a `return` missing at its end?")
 
@@ -389,14 +421,22 @@ def _places(failed, rtol):
     return ()
 
 
-def _pattern(trials):
+def _pattern(exercise, trials):
     """Say what the right cases have in common that the wrong ones have not."""
-    planes = [[v for v in trial.case.args if isinstance(v, np.ndarray) and v.ndim > 1] for trial in trials]
-    square = [all(len(set(plane.shape)) == 1 for plane in arrays) for arrays in planes]
-    if any(planes) and not all(square) and square == [trial.right for trial in trials]:
-        return ("It is right for square shapes and wrong for all others: are height and width exchanged?",)
-    right = sum(trial.right for trial in trials)
-    return (f"{right} of {len(trials)} test cases are right.",) if right else ()
+    right = [trial.right for trial in trials]
+    square = {"shapes": [True] * len(trials)}
+    for place, trial in enumerate(trials):
+        for name, value in trial.case.named(exercise.reference).items():
+            if isinstance(value, np.ndarray) and value.ndim > 1:
+                alone = square.setdefault(f"`{name}`", [True] * len(trials))
+                alone[place] = len(set(value.shape)) == 1
+                square["shapes"][place] &= alone[place]
+    for name, where in square.items():
+        if not all(where) and where == right:
+            return (
+                f"It is right for square {name} and wrong for all others: are height and width exchanged?",
+            )
+    return (f"{sum(right)} of {len(trials)} test cases are right.",) if any(right) else ()
 
 
 def _number(value):

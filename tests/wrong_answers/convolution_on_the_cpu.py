@@ -86,6 +86,81 @@ def conv_swaps_kernel_indices(image, kernel):
     return out
 
 
+@wrong("conv_by_hand", "sides exchanged")
+def conv_exchanges_height_and_width(image, kernel):
+    kw, kh = kernel.shape
+    out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            for m in range(kh):
+                for n in range(kw):
+                    out[i, j] += image[i + m, j + n] * kernel[m, n]
+    return out
+
+
+@wrong("conv_by_hand", "sides exchanged")
+def conv_exchanges_the_inner_loops(image, kernel):
+    kh, kw = kernel.shape
+    out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            for m in range(kw):
+                for n in range(kh):
+                    out[i, j] += image[i + m, j + n] * kernel[m, n]
+    return out
+
+
+@wrong("conv_by_hand", "not initialised")
+def conv_adds_to_empty(image, kernel):
+    kh, kw = kernel.shape
+    out = np.empty((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            for m in range(kh):
+                for n in range(kw):
+                    out[i, j] += image[i + m, j + n] * kernel[m, n]
+    return out
+
+
+@wrong("conv_by_hand", "not initialised")
+@njit
+def conv_compiled_adds_to_empty(image, kernel):
+    kh, kw = kernel.shape
+    out = np.empty((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            for m in range(kh):
+                for n in range(kw):
+                    out[i, j] += image[i + m, j + n] * kernel[m, n]
+    return out
+
+
+@wrong("conv_by_hand", "image's dtype")
+def conv_sums_in_the_images_dtype(image, kernel):
+    kh, kw = kernel.shape
+    out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1), dtype=image.dtype)
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            for m in range(kh):
+                for n in range(kw):
+                    out[i, j] += image[i + m, j + n] * kernel[m, n]
+    return out
+
+
+@wrong("conv_by_hand", "image's dtype")
+def conv_stores_in_the_images_dtype(image, kernel):
+    kh, kw = kernel.shape
+    out = np.zeros_like(image, shape=(image.shape[0] - kh + 1, image.shape[1] - kw + 1))
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            total = 0.0
+            for m in range(kh):
+                for n in range(kw):
+                    total += image[i + m, j + n] * kernel[m, n]
+            out[i, j] = total
+    return out
+
+
 @wrong("conv_by_hand", "averaged")
 def conv_averages(image, kernel):
     windows = np.lib.stride_tricks.sliding_window_view(image, kernel.shape)
@@ -302,6 +377,15 @@ def same_but_convolved(image, kernel):
     return full[top : top + image.shape[0], left : left + image.shape[1]]
 
 
+@wrong("conv_same", "not initialised")
+def same_pads_with_empty(image, kernel):
+    kh, kw = kernel.shape
+    padded = np.empty((image.shape[0] + kh - 1, image.shape[1] + kw - 1))
+    top, left = (kh - 1) // 2, (kw - 1) // 2
+    padded[top : top + image.shape[0], left : left + image.shape[1]] = image
+    return conv_cpu(padded, kernel)
+
+
 @wrong("conv_same", "shortcut")
 def same_by_option(image, kernel):
     return conv_cpu(image, kernel, "same")
@@ -410,6 +494,35 @@ def auto_refuses_with_the_wrong_error(signal, delay=None):
     if delay is not None and not -len(signal) < delay < len(signal):
         raise IndexError(f"no such lag: {delay}")
     return correlate_cpu(signal, delay)
+
+
+@wrong("autocorrelation", "delay not told")
+def auto_refuses_without_the_delay(signal, delay=None):
+    if delay is not None and not -len(signal) < delay < len(signal):
+        raise ValueError(f"the delay must lie within {len(signal)} samples")
+    n = len(signal)
+    return np.correlate(signal, signal, mode="full")[n - 1 + (delay or 0) :]
+
+
+@wrong("autocorrelation", "delay not told")
+def auto_tells_the_delay_without_its_sign(signal, delay=None):
+    if delay is not None and abs(int(delay)) >= len(signal):
+        raise ValueError(f"no such lag: {abs(int(delay))}")
+    n = len(signal)
+    return np.correlate(signal, signal, mode="full")[n - 1 + (delay or 0) :]
+
+
+@wrong("autocorrelation", "not initialised")
+def auto_adds_to_empty(signal, delay=None):
+    n = len(signal)
+    first = 0 if delay is None else int(delay)
+    if not -n < first < n:
+        raise ValueError(f"no such lag: {delay}")
+    r = np.empty(n - first)
+    for d in range(first, n):
+        for k in range(max(0, -d), n - max(0, d)):
+            r[d - first] += signal[k] * signal[k + d]
+    return r
 
 
 @wrong("autocorrelation", "shortcut")

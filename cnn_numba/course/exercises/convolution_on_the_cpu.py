@@ -1,19 +1,23 @@
 """The checks of notebook 01, ``01_convolution_on_the_cpu``."""
 
 import itertools
+import re
 
 import numpy as np
 from scipy import fft
 
-from cnn_numba.course.checks import Exercise, Mistake, avoids, case
+from cnn_numba.course.checks import Exercise, Mistake, Wrong, avoids, case
+from cnn_numba.course.diagnosis import call
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 
 
 def _images_and_kernels(rng):
-    """Draw a small image first, then tall, wide, square, even, thin, and one that the kernel just fits."""
+    """Draw a small image first, then tall, wide, square, even, thin, a kernel that just fits, integers."""
     shapes = [((3, 4), (2, 2)), ((4, 4), (3, 3)), ((5, 8), (3, 2)), ((9, 4), (2, 4)), ((6, 6), (2, 2))]
     shapes += [((7, 5), (4, 3)), ((6, 3), (1, 1)), ((4, 7), (1, 5)), ((5, 7), (5, 7))]
-    return [(rng.normal(size=image), rng.normal(size=kernel)) for image, kernel in shapes]
+    cases = [(rng.normal(size=image), rng.normal(size=kernel)) for image, kernel in shapes]
+    # Whole pixels and fractional weights: the sums are no integers.
+    return [*cases, (rng.integers(1, 100, (5, 6)), rng.normal(size=(2, 3)))]
 
 
 def _placed(image, kernel):
@@ -37,6 +41,25 @@ def _mirrored_indices(image, kernel):
     return conv_cpu(image, weights)
 
 
+def _sides_exchanged(image, kernel, size_too=True):
+    """Return what loops give that take the kernel's height for its width, here or for the output too."""
+    kw, kh = kernel.shape
+    out_h, out_w = np.subtract(image.shape, (kh, kw) if size_too else (kw, kh)) + 1
+    out = np.zeros((out_h, out_w))
+    for i, j, m, n in np.ndindex(out_h, out_w, kh, kw):
+        out[i, j] += image[i + m, j + n] * kernel[m, n]
+    return out
+
+
+def _summed_as_the_image(image, kernel):
+    """Return the sum in the image's type, cut off after each product."""
+    valid = conv_cpu(image, kernel).shape
+    out = np.zeros(valid, image.dtype)
+    for m, n in np.ndindex(kernel.shape):
+        out[...] = out + image[m : m + valid[0], n : n + valid[1]] * kernel[m, n]
+    return out
+
+
 def _only_last_product(image, kernel):
     out_h, out_w = (size - k + 1 for size, k in zip(image.shape, kernel.shape, strict=True))
     return image[-out_h:, -out_w:] * kernel[-1, -1]
@@ -45,6 +68,15 @@ def _only_last_product(image, kernel):
 _FLIPPED = (
     "Your filter is flipped: `kernel[0, 0]` meets the window's last pixel and not its first. That is the "
     "mathematician's convolution; here the kernel stays as it is."
+)
+
+_SIDES_EXCHANGED = (
+    "You have exchanged `kh` and `kw`: `kernel.shape` is `(kh, kw)`, the height first; `m` counts to `kh` "
+    "and `n` to `kw`. Only a square kernel survives the exchange."
+)
+_IMAGES_DTYPE = (
+    "Your result has the image's dtype. If that is an integer one, as pixels often have, the fractions are "
+    "cut off: `np.zeros(shape)` without a dtype is floating-point."
 )
 
 conv_by_hand = Exercise(
@@ -86,6 +118,18 @@ conv_by_hand = Exercise(
             "kernel transposed",
             "You read `kernel[n, m]` where `kernel[m, n]` is meant: `m` counts rows, `n` columns.",
             _mirrored_indices,
+        ),
+        Mistake("sides exchanged", _SIDES_EXCHANGED, _sides_exchanged),
+        Mistake(
+            "sides exchanged",
+            _SIDES_EXCHANGED,
+            lambda image, kernel: _sides_exchanged(image, kernel, size_too=False),
+        ),
+        Mistake("image's dtype", _IMAGES_DTYPE, _summed_as_the_image),
+        Mistake(
+            "image's dtype",
+            _IMAGES_DTYPE,
+            lambda image, kernel: conv_cpu(image, kernel).astype(image.dtype),
         ),
         Mistake(
             "averaged",
@@ -277,12 +321,25 @@ def _circular(signal, delay=None):
     return np.array([signal @ np.roll(signal, -d) for d in lags])
 
 
+def _tells_the_delay(attempt):
+    """Demand the delay in the message of its refusal, as a number of its own."""
+    for delay in (40, -30):
+        refusal = call(attempt, case(np.arange(5.0), delay))
+        if not re.search(rf"(?<![\d.-]){delay}(?!\d)", str(refusal.error)):
+            raise Wrong(
+                "delay not told",
+                "The numbers are right, and the ValueError comes when it should. But its message does not "
+                "say which delay it was: put `delay` into it.",
+                f"Seen with `delay` = {delay}: the message is `{refusal.error}`.",
+            )
+
+
 autocorrelation = Exercise(
     "autocorrelation",
     reference=correlate_cpu,
     cases=_signals,
     starts_as=_article(tuple(_REPAIRS)),
-    properties=(avoids("correlate_cpu"),),
+    properties=(avoids("correlate_cpu"), _tells_the_delay),
     mistakes=(
         *_partly_repaired(),
         Mistake(

@@ -23,7 +23,7 @@ from numba import prange
 from cnn_numba.ops._jit import parallel_jit, serial_jit
 from cnn_numba.ops._simd import WIDTH, load, multiply_add, store
 from cnn_numba.ops._tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
-from cnn_numba.shapes import check_array, conv2d_window, output_array
+from cnn_numba.shapes import check_array, check_scratch, conv2d_window, output_array
 
 ROW = 6 * WIDTH  # floats that the backward passes multiply at once, in six vector registers
 
@@ -100,17 +100,7 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
 def _checked_scratch(scratch, input_shape, weight_shape, stride, padding, window):
     if scratch is None:
         return conv2d_scratch(input_shape, weight_shape, stride, padding)
-    if not isinstance(scratch, Conv2dScratch):
-        raise TypeError(f"scratch must come from conv2d_scratch, got {type(scratch).__name__}")
-    shapes = _scratch_shapes(input_shape, weight_shape, window)
-    for name, array, shape in zip(shapes._fields, scratch, shapes, strict=True):
-        # Any number of parts will do: each takes its share of the batch, whatever threads there are.
-        per_part = slice(1, None) if len(shape) > 1 else slice(None)
-        if array.shape[per_part] != shape[per_part]:
-            raise ValueError(
-                f"conv2d: scratch.{name} has shape {array.shape}, but input {tuple(input_shape)} and "
-                f"weight {tuple(weight_shape)} need {shape}: make it with conv2d_scratch for these shapes"
-            )
+    check_scratch("conv2d", scratch, _scratch_shapes(input_shape, weight_shape, window), integers=["offsets"])
     return scratch
 
 
@@ -290,7 +280,9 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
     if bias is None:
         bias = np.zeros(weight.shape[0], np.float32)
     check_array("bias", bias, weight.shape[:1])
-    out = output_array("out", out, (x.shape[0], weight.shape[0], window.out_h, window.out_w))
+    out = output_array(
+        "out", out, (x.shape[0], weight.shape[0], window.out_h, window.out_w), inputs=(x, weight, bias)
+    )
     scratch = _checked_scratch(scratch, x.shape, weight.shape, stride, padding, window)
     _pack_columns(weight, bias, scratch.columns)
     _forward(x, window, scratch, out)
@@ -368,7 +360,7 @@ def conv2d_backward_input(
     check_array("weight", weight, (None,) * 4)
     window = conv2d_window(input_shape, weight.shape, stride, padding)
     check_array("grad_output", grad_output, (input_shape[0], weight.shape[0], window.out_h, window.out_w))
-    grad_input = output_array("grad_input", grad_input, tuple(input_shape))
+    grad_input = output_array("grad_input", grad_input, tuple(input_shape), inputs=(grad_output, weight))
     scratch = _checked_scratch(scratch, input_shape, weight.shape, stride, padding, window)
     _pack_rows(weight, scratch.rows)
     _backward_input(grad_output, window, scratch, grad_input)
@@ -498,7 +490,7 @@ def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, gr
     check_array("x", x, (None,) * 4)
     window = conv2d_window(x.shape, weight_shape, stride, padding)
     check_array("grad_output", grad_output, (x.shape[0], weight_shape[0], window.out_h, window.out_w))
-    grad_weight = output_array("grad_weight", grad_weight, tuple(weight_shape))
+    grad_weight = output_array("grad_weight", grad_weight, tuple(weight_shape), inputs=(grad_output, x))
     scratch = _checked_scratch(scratch, x.shape, weight_shape, stride, padding, window)
     # Below half a ROW, most of each vector would be spent on padding.
     rows_are_short = x.shape[1] * window.kernel_w < ROW // 2
@@ -546,6 +538,6 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
     [40.0, 40.0, 40.0]
     """
     check_array("grad_output", grad_output, (None,) * 4)
-    grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:2])
+    grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:2], inputs=(grad_output,))
     _backward_bias(grad_output, grad_bias)
     return grad_bias

@@ -13,7 +13,7 @@ from numba import prange
 
 from cnn_numba.ops._jit import parallel_jit, serial_jit
 from cnn_numba.ops._tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile
-from cnn_numba.shapes import check_array, output_array
+from cnn_numba.shapes import check_array, check_scratch, output_array
 
 
 class LinearScratch(NamedTuple):
@@ -39,11 +39,15 @@ def linear_scratch(batch_size, in_features, out_features):
     >>> linear_scratch(64, 1600, 128).panel.dtype
     dtype('float32')
     """
+    shapes = _scratch_shapes(max(batch_size, in_features, out_features))
+    return LinearScratch(*(aligned_zeros(shape) for shape in shapes))
+
+
+def _scratch_shapes(depth):
+    """Return the shapes for products that sum over up to `depth` values."""
     threads = numba.get_num_threads()
-    depth = max(batch_size, in_features, out_features)
     return LinearScratch(
-        panel=aligned_zeros((threads, (depth + 1) * TILE_COLUMNS)),
-        tile=aligned_zeros((threads, TILE_ROWS * TILE_COLUMNS)),
+        panel=(threads, (depth + 1) * TILE_COLUMNS), tile=(threads, TILE_ROWS * TILE_COLUMNS)
     )
 
 
@@ -88,12 +92,12 @@ _NO_BIAS = np.empty(0, np.float32)
 def _checked_scratch(scratch, batch_size, in_features, out_features):
     if scratch is None:
         return linear_scratch(batch_size, in_features, out_features)
-    needed = (max(batch_size, in_features, out_features) + 1) * TILE_COLUMNS
-    if scratch.panel.shape[-1] < needed:
-        raise ValueError(
-            f"linear: scratch.panel has shape {scratch.panel.shape}, but batch_size {batch_size}, "
-            f"in_features {in_features} and out_features {out_features} need {needed} a thread"
-        )
+    if isinstance(scratch, LinearScratch):
+        # One made for a larger batch will do.
+        depth = max(batch_size, in_features, out_features, scratch.panel.shape[-1] // TILE_COLUMNS - 1)
+    else:
+        depth = 0
+    check_scratch("linear", scratch, _scratch_shapes(depth))
     return scratch
 
 
@@ -129,7 +133,8 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None):
     check_array("weight", weight, (None, x.shape[1]))
     if bias is not None:
         check_array("bias", bias, weight.shape[:1])
-    out = output_array("out", out, (x.shape[0], weight.shape[0]))
+    inputs = (x, weight) if bias is None else (x, weight, bias)
+    out = output_array("out", out, (x.shape[0], weight.shape[0]), inputs=inputs)
     scratch = _checked_scratch(scratch, *x.shape, weight.shape[0])
     _multiply(x.reshape(-1), x.shape[1], 1, weight.T, _NO_BIAS if bias is None else bias, scratch, out)
     return out
@@ -163,7 +168,9 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
     """
     check_array("grad_output", grad_output, (None, None))
     check_array("weight", weight, (grad_output.shape[1], None))
-    grad_input = output_array("grad_input", grad_input, (grad_output.shape[0], weight.shape[1]))
+    grad_input = output_array(
+        "grad_input", grad_input, (grad_output.shape[0], weight.shape[1]), inputs=(grad_output, weight)
+    )
     scratch = _checked_scratch(scratch, *grad_input.shape, weight.shape[0])
     _multiply(grad_output.reshape(-1), grad_output.shape[1], 1, weight, _NO_BIAS, scratch, grad_input)
     return grad_input
@@ -197,7 +204,9 @@ def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
     """
     check_array("grad_output", grad_output, (None, None))
     check_array("x", x, (grad_output.shape[0], None))
-    grad_weight = output_array("grad_weight", grad_weight, (grad_output.shape[1], x.shape[1]))
+    grad_weight = output_array(
+        "grad_weight", grad_weight, (grad_output.shape[1], x.shape[1]), inputs=(grad_output, x)
+    )
     scratch = _checked_scratch(scratch, *x.shape, grad_output.shape[1])
     _multiply(grad_output.reshape(-1), 1, grad_output.shape[1], x, _NO_BIAS, scratch, grad_weight)
     return grad_weight
@@ -226,5 +235,5 @@ def linear_backward_bias(grad_output, grad_bias=None):
     [4.0, 6.0]
     """
     check_array("grad_output", grad_output, (None, None))
-    grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:])
+    grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:], inputs=(grad_output,))
     return np.sum(grad_output, axis=0, out=grad_bias)

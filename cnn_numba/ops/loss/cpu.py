@@ -217,7 +217,7 @@ def accumulate_metrics(losses, logits, labels, totals):
     """
     batch_size = _check_scores("logits", logits, labels)
     check_array("losses", losses, (batch_size,))
-    check_array("totals", totals, (2,), np.float64)
+    check_array("totals", totals, (2,), np.float64, writeable=True)
     _accumulate_metrics(losses, logits, labels, totals)
     return totals
 

@@ -90,7 +90,7 @@ def batch_norm2d_forward(
     channels = _check_images(x)
     named = {"weight": weight, "bias": bias, "running_mean": running_mean, "running_var": running_var}
     for name, array in named.items():
-        check_array(name, array, channels)
+        check_array(name, array, channels, writeable=training and name.startswith("running"))
     if training and x.size == x.shape[1]:
         raise ValueError(f"training needs more than 1 value per channel, got x with shape {x.shape}")
     out = output_array("out", out, x.shape)

@@ -88,7 +88,7 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
     check_array("x", x, (None,) * 4)
     window = pool2d_window(x.shape, kernel_size, stride, padding)
     shape = (*x.shape[:2], window.out_h, window.out_w)
-    out = output_array("out", out, shape)
+    out = output_array("out", out, shape, inputs=(x,))
     argmax = output_array("argmax", argmax, shape, np.int32)
     if window[:6] == (2, 2, 2, 2, 0, 0):
         _max_pool2d_by_two(x, out, argmax)
@@ -141,7 +141,7 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
             f"argmax must lie in 0..{height * width - 1}, got {argmax.min()}..{argmax.max()} "
             f"for input_shape {tuple(input_shape)}"
         )
-    grad_input = output_array("grad_input", grad_input, tuple(input_shape))
+    grad_input = output_array("grad_input", grad_input, tuple(input_shape), inputs=(grad_output,))
     planes, positions = batch * channels, grad_output.shape[2] * grad_output.shape[3]
     _max_pool2d_backward(
         grad_output.reshape(planes, positions),
@@ -196,7 +196,7 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     """
     check_array("x", x, (None,) * 4)
     window = pool2d_window(x.shape, kernel_size, stride, padding)
-    out = output_array("out", out, (*x.shape[:2], window.out_h, window.out_w))
+    out = output_array("out", out, (*x.shape[:2], window.out_h, window.out_w), inputs=(x,))
     _avg_pool2d(x, window, out)
     return out
 
@@ -246,6 +246,6 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     """
     window = pool2d_window(input_shape, kernel_size, stride, padding)
     check_array("grad_output", grad_output, (*input_shape[:2], window.out_h, window.out_w))
-    grad_input = output_array("grad_input", grad_input, tuple(input_shape))
+    grad_input = output_array("grad_input", grad_input, tuple(input_shape), inputs=(grad_output,))
     _avg_pool2d_backward(grad_output, window, grad_input)
     return grad_input

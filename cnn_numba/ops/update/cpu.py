@@ -66,14 +66,14 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
     >>> parameters, velocity
     (array([-0.25,  3.25], dtype=float32), array([ 1.5, -1.5], dtype=float32))
     """
-    check_array("parameters", parameters, (None,))
+    check_array("parameters", parameters, (None,), writeable=True)
     check_array("gradients", gradients, parameters.shape)
     if momentum == 0.0:
         if nesterov:
             raise ValueError(f"nesterov needs momentum, got momentum {momentum!r}")
         _sgd(parameters, gradients, float(lr), float(weight_decay))
         return parameters
-    check_array("velocity", velocity, parameters.shape)
+    check_array("velocity", velocity, parameters.shape, writeable=True)
     _sgd_momentum(
         parameters, gradients, velocity, float(lr), float(momentum), float(weight_decay), bool(nesterov)
     )
@@ -135,9 +135,9 @@ def adam_update(
     >>> adam_update(parameters, gradients, exp_avg, exp_avg_sq, step=1, lr=0.1).round(4)
     array([0.9, 1.1], dtype=float32)
     """
-    check_array("parameters", parameters, (None,))
+    check_array("parameters", parameters, (None,), writeable=True)
     for name, array in (("gradients", gradients), ("exp_avg", exp_avg), ("exp_avg_sq", exp_avg_sq)):
-        check_array(name, array, parameters.shape)
+        check_array(name, array, parameters.shape, writeable=name != "gradients")
     if operator.index(step) < 1:
         raise ValueError(f"step must be at least 1, got {step}")
     # In float64, once a step: 1 - 0.999**1 has only four good digits in float32.
