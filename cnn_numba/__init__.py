@@ -5,7 +5,7 @@ tells. The names stand in the order the course introduces them.
 """
 
 # First of all: this decides what numba.cuda will be, and everything below imports numba.
-from cnn_numba import device
+from cnn_numba import device, simulator
 
 # isort: split
 from cnn_numba.checkpoint import load_checkpoint, load_model, save_checkpoint
@@ -74,3 +74,7 @@ __all__ = [  # noqa: RUF022 (in the order of the course)
     "load_checkpoint",
     "load_model",
 ]
+
+# Nothing is imported for this; it happens when somebody imports numba.cuda.
+if device.simulated():
+    simulator.install()

@@ -146,19 +146,19 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3):
         Seconds of every epoch, the medians, and their ratio ours / PyTorch.
     """
     data = _data(model)
-    record = _record("epoch", model=model, results=[])
+    result = record("epoch", model=model, results=[])
     for batch_size in batch_sizes:
         samples = _time_epochs(model, data, batch_size, repeats)
         medians = {who: statistics.median(seconds) for who, seconds in samples.items()}
         ratio = medians["ours"] / medians["pytorch"]
-        record["results"].append(
+        result["results"].append(
             {"batch_size": batch_size, "seconds": samples, "medians": medians, "ratio": ratio}
         )
         print(
             f"{model}, batch {batch_size}, {threads()} threads: ours {medians['ours']:.2f} s, "
             f"PyTorch {medians['pytorch']:.2f} s, ratio {ratio:.2f}"
         )
-    return record
+    return result
 
 
 def _time_epochs(model, data, batch_size, repeats):
@@ -230,7 +230,7 @@ def bench_accuracy(model="mnist_cnn", seeds=3, plain=False, pytorch=False):
     means = {who: np.mean(runs, axis=0).tolist() for who, runs in accuracies.items()}
     for who, values in means.items():
         print(f"{model}, {who}, mean of {seeds}: " + "  ".join(f"{value:.2%}" for value in values))
-    return _record("accuracy", model=model, recipe=recipe, accuracies=accuracies, means=means)
+    return record("accuracy", model=model, recipe=recipe, accuracies=accuracies, means=means)
 
 
 def _our_accuracies(model, data, recipe, seed):
@@ -330,7 +330,7 @@ def bench_startup(repeats=3):
                 f"{runs[-1]['first_step_seconds']:.1f} s, peak memory {runs[-1]['peak_memory_mb']:.0f} MB",
                 flush=True,
             )
-    return _record("startup", first=runs[0], later=runs[1:])
+    return record("startup", first=runs[0], later=runs[1:])
 
 
 def _data(model):
@@ -348,8 +348,19 @@ def _head(data, count):
     )
 
 
-def _record(benchmark, **figures):
-    """Return figures with what they were measured on."""
+def record(benchmark, **figures):
+    """Return figures with what they were measured on.
+
+    Parameters
+    ----------
+    benchmark : str
+    **figures
+        What JSON can hold.
+
+    Returns
+    -------
+    dict
+    """
     return {
         "benchmark": benchmark,
         "date": datetime.date.today().isoformat(),

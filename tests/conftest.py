@@ -4,6 +4,10 @@ import os
 # for training but takes the cores from torch and from the tests that run beside.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# Before anything imports numba.cuda: this selects the simulator where there is no GPU.
+import cnn_numba  # noqa: F401
+
+# isort: split
 import numpy as np
 import pytest
 

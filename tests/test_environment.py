@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONDA_NAMES = {"torch": "pytorch"}
 # In the conda file for its own reasons: the interpreter, the installer, and what the CUDA extras say.
-CONDA_ONLY = {"python", "pip", "cuda-version"}
+CONDA_ONLY = {"python", "pip", "cuda-version", "cuda-nvdisasm"}
 
 
 def requirements(*extras):

@@ -1,0 +1,127 @@
+"""Small kernels of each kind, timed in whichever simulator `numba.cuda` is.
+
+Nothing of ours is imported here: run as a script, this measures Numba's own simulator.
+"""
+
+import json
+import math
+import time
+
+import numpy as np
+from numba import cuda, float32
+
+THREADS = 64
+TILE = 8
+BLOCKS = 2
+
+
+@cuda.jit
+def elementwise_kernel(x, out):
+    """Double one element a thread."""
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = x[i] * float32(2)
+
+
+@cuda.jit
+def atomic_kernel(x, out):
+    """Sum up with atomic additions, one a thread."""
+    i = cuda.grid(1)
+    if i < x.size:
+        cuda.atomic.add(out, 0, x[i])
+
+
+@cuda.jit
+def barrier_kernel(x, out):
+    """Reverse each block's part through shared memory: one barrier."""
+    tile = cuda.shared.array(THREADS, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    tile[t] = x[i]
+    cuda.syncthreads()
+    out[i] = tile[THREADS - 1 - t]
+
+
+@cuda.jit
+def reduction_kernel(x, out):
+    """Sum up each block's part as a tree: eight barriers."""
+    values = cuda.shared.array(THREADS, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    values[t] = x[i]
+    cuda.syncthreads()
+    stride = THREADS // 2
+    while stride > 0:
+        if t < stride:
+            values[t] += values[t + stride]
+        cuda.syncthreads()
+        stride //= 2
+    cuda.syncthreads()
+    if t == 0:
+        out[cuda.blockIdx.x] = math.sqrt(abs(values[0]))
+
+
+@cuda.jit
+def matmul_kernel(a, b, c):
+    """Multiply matrices tile by tile: two barriers and 8 products a tile."""
+    a_tile = cuda.shared.array((TILE, TILE), float32)
+    b_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.grid(2)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    acc = float32(0)
+    for start in range(0, a.shape[1], TILE):
+        a_tile[ty, tx] = a[y, start + tx]
+        b_tile[ty, tx] = b[start + ty, x]
+        cuda.syncthreads()
+        for k in range(TILE):
+            acc += a_tile[ty, k] * b_tile[k, tx]
+        cuda.syncthreads()
+    c[y, x] = acc
+
+
+def _launches():
+    """Return each kernel with grid, block and arguments; the same number of threads for all."""
+    rng = np.random.default_rng(0)
+    x = cuda.to_device(rng.random(BLOCKS * THREADS, dtype=np.float32))
+    out = cuda.to_device(np.zeros(BLOCKS * THREADS, np.float32))
+    a = cuda.to_device(rng.random((TILE, 2 * TILE), dtype=np.float32))
+    b = cuda.to_device(rng.random((2 * TILE, BLOCKS * TILE), dtype=np.float32))
+    c = cuda.to_device(np.zeros((TILE, BLOCKS * TILE), np.float32))
+    flat = {
+        "elementwise": elementwise_kernel,
+        "atomic": atomic_kernel,
+        "1 barrier": barrier_kernel,
+        "8 barriers": reduction_kernel,
+    }
+    launches = {name: (kernel, BLOCKS, THREADS, (x, out)) for name, kernel in flat.items()}
+    launches["tiled matmul"] = matmul_kernel, (BLOCKS, 1), (TILE, TILE), (a, b, c)
+    return launches
+
+
+def measure(repeats=5, wrap=None):
+    """Time the launches.
+
+    Parameters
+    ----------
+    repeats : int
+    wrap : callable, optional
+        From a kernel to what is launched in its place, such as `sanitize`.
+
+    Returns
+    -------
+    dict of str to list of float
+        For each kind of kernel the microseconds per thread of every repeat, after one that is not counted.
+    """
+    samples = {}
+    for name, (kernel, grid, block, arguments) in _launches().items():
+        launch = (wrap or (lambda kernel: kernel))(kernel)[grid, block]
+        launch(*arguments)
+        samples[name] = []
+        for _ in range(repeats):
+            begun = time.perf_counter()
+            launch(*arguments)
+            seconds = time.perf_counter() - begun
+            samples[name].append(1e6 * seconds / (BLOCKS * THREADS))
+    return samples
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure()))

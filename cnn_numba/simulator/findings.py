@@ -1,0 +1,149 @@
+"""What the sanitizer has to say: findings, and the report that holds them."""
+
+import html
+from dataclasses import dataclass
+
+KINDS = (
+    "missing barrier",
+    "write-write race",
+    "lost update",
+    "race between blocks",
+    "divergent barrier",
+    "divergent warp",
+    "out of bounds",
+    "negative index",
+    "uninitialised read",
+    "never written",
+    "NaN produced",
+    "depends on order",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One mistake, told by its first occurrence.
+
+    Attributes
+    ----------
+    kind : str
+        One of `KINDS`.
+    message : str
+        What happened, with the values, and what to do about it.
+    array : str or None
+        Name of the array.
+    index : tuple of int or None
+        Of the element.
+    site, other_site : Site or None
+        Line and source text of the access, and of the one it conflicts with.
+    block, other_block : tuple of (int, int, int) or None
+    thread, other_thread : tuple of (int, int, int) or None
+    count : int
+        In how many elements, accesses or groups it happened.
+    """
+
+    kind: str
+    message: str
+    array: str | None = None
+    index: tuple | None = None
+    site: object = None
+    other_site: object = None
+    block: tuple | None = None
+    other_block: tuple | None = None
+    thread: tuple | None = None
+    other_thread: tuple | None = None
+    count: int = 1
+
+    @property
+    def line(self):
+        """Line of the access, None if no single line is at fault."""
+        return self.site.line if self.site else None
+
+    @property
+    def other_line(self):
+        """Line of the access it conflicts with."""
+        return self.other_site.line if self.other_site else None
+
+    def __str__(self):
+        lines = [f"{self.kind}: {self.message}"]
+        sites = [self.site]
+        if self.other_site and self.other_site.line != self.site.line:
+            sites.append(self.other_site)
+        lines += [f"    line {site.line} of {site.function}: {site.text}" for site in sites if site]
+        if self.count > 1:
+            lines.append(f"    {self.count} times; this is the first")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of a sanitized launch.
+
+    Attributes
+    ----------
+    kernel : str
+    grid, block : tuple of (int, int, int)
+    findings : tuple of Finding
+        Mistakes; none for a correct kernel.
+    notes : tuple of str
+        What is worth knowing and may be meant.
+    orders : tuple of str
+        The orders that blocks and threads were run in.
+    trace : Trace or None
+        The accesses of the first run.
+    """
+
+    kernel: str
+    grid: tuple
+    block: tuple
+    findings: tuple
+    notes: tuple
+    orders: tuple
+    trace: object
+
+    @property
+    def ok(self):
+        """Whether there are no findings."""
+        return not self.findings
+
+    @property
+    def kinds(self):
+        """The kinds of mistakes found."""
+        return {finding.kind for finding in self.findings}
+
+    @property
+    def _title(self):
+        count = len(self.findings)
+        verdict = f"{count} finding{'s' if count > 1 else ''}" if count else "no findings"
+        return f"{self.kernel}[{_short(self.grid)}, {_short(self.block)}]: {verdict}"
+
+    def __str__(self):
+        lines = [self._title]
+        lines += [f"{i}. {finding}" for i, finding in enumerate(self.findings, 1)]
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def _repr_html_(self):
+        # Colours come from the page, so that it reads well on light and on dark.
+        mark = "&#10003;" if self.ok else "&#10007;"
+        rows = "".join(map(_html_row, self.findings))
+        notes = "".join(f"<p style='opacity:0.75'>Note: {html.escape(note)}</p>" for note in self.notes)
+        table = f"<table style='border-collapse:collapse'>{rows}</table>" if rows else ""
+        return f"<div><p>{mark} <b>{html.escape(self._title)}</b></p>{table}{notes}</div>"
+
+
+def _short(sizes):
+    """Return a grid or block without its trailing ones."""
+    sizes = list(sizes)
+    while len(sizes) > 1 and sizes[-1] == 1:
+        sizes.pop()
+    return str(tuple(sizes)) if len(sizes) > 1 else str(sizes[0])
+
+
+def _html_row(finding):
+    cell = "style='text-align:left;vertical-align:top;padding:0.3em 0.8em;border-top:1px solid currentColor'"
+    kind, *rest = str(finding).split("\n")
+    kind, _, message = kind.partition(": ")
+    details = "".join(f"<br><code>{html.escape(line.strip())}</code>" for line in rest)
+    return (
+        f"<tr><td {cell}><b>{html.escape(kind)}</b></td><td {cell}>{html.escape(message)}{details}</td></tr>"
+    )

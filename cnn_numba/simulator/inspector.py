@@ -1,0 +1,214 @@
+"""What a kernel becomes on a real GPU, told without one: registers, memory, instructions, occupancy, advice.
+
+>>> from numba import cuda
+>>> @cuda.jit
+... def mean_kernel(x, out):
+...     i = cuda.grid(1)
+...     if i < out.size:
+...         total = 0.0
+...         for j in range(x.shape[1]):
+...             total += x[i, j]
+...         out[i] = total / x.shape[1]
+>>> report = inspect_kernel(mean_kernel, "void(float32[:, ::1], float32[::1])", cc="8.6")  # doctest: +SKIP
+>>> print(report.advice[0])  # doctest: +SKIP
+line 5: `total = 0.0` is float64, which makes lines 7 and 8 float64 too: write `total = float32(0)`
+"""
+
+import importlib
+import os
+
+from cnn_numba.simulator.assembly import read_ptx, read_sass
+from cnn_numba.simulator.compiler import InspectionError, Job, compile_jobs, python_function
+from cnn_numba.simulator.occupancy import capability, occupancy
+from cnn_numba.simulator.report import KernelReport
+
+__all__ = ["InspectionError", "KernelReport", "find_kernel", "inspect_kernel", "inspect_kernels"]
+
+_DEFAULT_THREADS = 256
+
+
+def inspect_kernel(
+    kernel,
+    signature,
+    cc=(9, 0),
+    threads_per_block=None,
+    dynamic_shared=0,
+    *,
+    disassemble=True,
+    fastmath=None,
+    launch_bounds=None,
+    max_registers=None,
+):
+    r"""Compile a kernel for a real GPU, which need not be there, and report what became of it.
+
+    Parameters
+    ----------
+    kernel : kernel
+        A function with ``@cuda.jit``, from a module or from a notebook, simulated or not.
+    signature : str or tuple of numba types
+        "void(float32[:, ::1], float32[::1], int32)".
+    cc : tuple of (int, int) or str
+        Compute capability, one of `cnn_numba.simulator.occupancy.ARCHITECTURES`.
+    threads_per_block : int, optional
+        What to compute the occupancy for; default 256, or `launch_bounds` if that is less.
+    dynamic_shared : int
+        Bytes of shared memory that the launch asks for on top of the kernel's shared arrays.
+    disassemble : bool
+        Read the machine code (SASS). False is three times faster and reads PTX instead: registers, memory,
+        occupancy and the lines of float64 are told as well, the other instructions are not yet final.
+        Without NVIDIA's disassembler it is PTX in any case.
+    fastmath, launch_bounds, max_registers : optional
+        As in ``@cuda.jit``; default what stands there.
+
+    Returns
+    -------
+    KernelReport
+
+    Raises
+    ------
+    InspectionError
+        If the compiler refuses the kernel, or there is none on this machine.
+    ValueError
+        If the architecture is unknown or no GPU has such blocks.
+    TypeError
+        If `kernel` is no kernel.
+
+    Examples
+    --------
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def scale_kernel(x, out):
+    ...     i = cuda.grid(1)
+    ...     if i < out.size:
+    ...         out[i] = x[i] * 0.1
+    >>> report = inspect_kernel(scale_kernel, "void(float32[::1], float32[::1])")  # doctest: +SKIP
+    >>> print(*report.advice, sep="\n")  # doctest: +SKIP
+    line 5: `x[i] * 0.1` is float64: write `x[i] * float32(0.1)`
+    """
+    options = {"fastmath": fastmath, "launch_bounds": launch_bounds, "max_registers": max_registers}
+    options |= {"threads_per_block": threads_per_block, "dynamic_shared": dynamic_shared}
+    return inspect_kernels([(kernel, signature, options)], [cc], disassemble=disassemble)[0]
+
+
+def inspect_kernels(kernels, ccs=((9, 0),), *, disassemble=True):
+    """Inspect several kernels for several architectures at once, which saves starting a compiler for each.
+
+    Parameters
+    ----------
+    kernels : iterable of tuples
+        (kernel, signature) or (kernel, signature, options), options being a dict of `inspect_kernel`'s
+        arguments: threads_per_block, dynamic_shared, fastmath, launch_bounds, max_registers.
+    ccs : iterable
+        Compute capabilities.
+    disassemble : bool
+        As in `inspect_kernel`.
+
+    Returns
+    -------
+    list of KernelReport
+        All architectures of the first kernel, then all of the second, and so on.
+
+    Raises
+    ------
+    InspectionError
+        If the compiler refuses a kernel; it names all that were refused.
+
+    Examples
+    --------
+    >>> inspect_kernels([])
+    []
+    """
+    ccs = [capability(cc) for cc in ccs]
+    requests = [_Request(*item) for item in kernels]
+    jobs = [request.job(cc, disassemble) for request in requests for cc in ccs]
+    results = compile_jobs(jobs)
+    owners = [request for request in requests for _ in ccs]
+    return [owner.report(job, result) for owner, job, result in zip(owners, jobs, results, strict=True)]
+
+
+class _Request:
+    """One kernel to inspect, as the caller named it."""
+
+    def __init__(self, kernel, signature, options=None):
+        self.kernel, self.signature = kernel, signature
+        options = dict(options or {})
+        self.threads = options.pop("threads_per_block", None)
+        self.dynamic_shared = options.pop("dynamic_shared", 0)
+        known = ("fastmath", "launch_bounds", "max_registers")
+        self.compiler_options = tuple((name, options.pop(name, None)) for name in known)
+        if options:
+            raise TypeError(f"unknown options {sorted(options)}")
+        if self.threads is not None:
+            # A wrong one is noticed before the compiler starts.
+            occupancy((9, 0), self.threads, registers=1)
+
+    def job(self, cc, disassemble):
+        return Job(self.kernel, self.signature, cc, self.compiler_options, disassemble)
+
+    def report(self, job, result):
+        function = python_function(self.kernel)
+        bounds = result["launch_bounds"]
+        bounds = bounds[0] if isinstance(bounds, list) else bounds
+        threads = self.threads or min(_DEFAULT_THREADS, bounds or _DEFAULT_THREADS)
+        shared = result["shared"] + self.dynamic_shared
+        names, types = function.__code__.co_varnames, result["arguments"]
+        return KernelReport(
+            name=function.__name__,
+            signature=self.signature if isinstance(self.signature, str) else f"void({', '.join(types)})",
+            cc=job.cc,
+            registers=result["registers"],
+            spill_bytes=result["spill_stores"],
+            shared_bytes=result["shared"],
+            dynamic_shared=self.dynamic_shared,
+            local_bytes=result["local"],
+            occupancy=occupancy(job.cc, threads, result["registers"], shared),
+            instructions=_instructions(result),
+            language="SASS" if "sass" in result else "PTX",
+            arguments=dict(zip(names, types, strict=False)),
+            launch_bounds=bounds,
+            file=os.path.normpath(function.__code__.co_filename),
+            line=function.__code__.co_firstlineno,
+        )
+
+
+def _instructions(result):
+    return tuple(read_sass(result["sass"]) if "sass" in result else read_ptx(result["ptx"]))
+
+
+def find_kernel(name):
+    """Return the kernel that a name such as "package.module:kernel" stands for, and its signature.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    tuple of (kernel, signature)
+        The signature is what the module's dict `SIGNATURES` has for the kernel's name, None without it.
+
+    Raises
+    ------
+    ValueError
+        If there is no such module or kernel.
+
+    Examples
+    --------
+    >>> find_kernel("cnn_numba.simulator.inspector")
+    Traceback (most recent call last):
+        ...
+    ValueError: write module:kernel, got 'cnn_numba.simulator.inspector'
+    """
+    module_name, colon, kernel_name = name.partition(":")
+    if not (module_name and colon and kernel_name):
+        raise ValueError(f"write module:kernel, got {name!r}")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ValueError(f"{module_name} cannot be imported: {error}") from None
+    kernel = getattr(module, kernel_name, None)
+    try:
+        python_function(kernel)
+    except TypeError:
+        raise ValueError(f"{module_name} has no kernel {kernel_name!r}") from None
+    return kernel, getattr(module, "SIGNATURES", {}).get(kernel_name)

@@ -1,0 +1,227 @@
+"""Arithmetic that a kernel may use and Python does not have, or has otherwise.
+
+`popc`, `clz` and their like as `numba.cuda` offers them; float16 functions; vector types such as
+``float32x4``; and a `math` that answers as a GPU does, with NaN and infinity where Python raises.
+"""
+
+import math
+
+import numpy as np
+
+
+class Dim3:
+    """The x, y, z of a thread, a block or a grid."""
+
+    __slots__ = ("x", "y", "z")
+
+    def __init__(self, x, y, z):
+        self.x, self.y, self.z = x, y, z
+
+    def __iter__(self):
+        return iter((self.x, self.y, self.z))
+
+    def __repr__(self):
+        return f"({self.x}, {self.y}, {self.z})"
+
+
+def _bits(value):
+    """Return the value's bits as a non-negative number, and how many there are; a Python int has 32."""
+    width = value.dtype.itemsize * 8 if isinstance(value, np.generic) else 32
+    return int(value) & ((1 << width) - 1), width
+
+
+def popc(value):
+    """Count the bits that are set."""
+    return _bits(value)[0].bit_count()
+
+
+def brev(value):
+    """Reverse the order of the bits."""
+    bits, width = _bits(value)
+    return int(f"{bits:0{width}b}"[::-1], 2)
+
+
+def clz(value):
+    """Count the zeros before the first bit that is set."""
+    bits, width = _bits(value)
+    return width - bits.bit_length()
+
+
+def ffs(value):
+    """Return the number of the lowest bit that is set, counted from 1; 0 if there is none."""
+    bits, _ = _bits(value)
+    return (bits & -bits).bit_length()
+
+
+def fma(a, b, c):
+    """Return a * b + c (with two roundings where the GPU has one)."""
+    return a * b + c
+
+
+def cbrt(value):
+    """Return the cube root."""
+    return np.cbrt(value)
+
+
+def selp(condition, a, b):
+    """Return a where the condition holds, else b."""
+    return a if condition else b
+
+
+class Cast:
+    """A Numba type such as ``uint32``, called to convert a number: as in C, where integers wrap around.
+
+    Parameters
+    ----------
+    dtype : dtype
+
+    Examples
+    --------
+    >>> Cast(np.dtype("uint32"))(-1), Cast(np.dtype("float32"))(1)
+    (np.uint32(4294967295), np.float32(1.0))
+    """
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+        self._type = dtype.type
+
+    def __call__(self, value):
+        """Convert a number."""
+        try:
+            return self._type(value)
+        except OverflowError:
+            size = self.dtype.itemsize
+            wrapped = int(value) & ((1 << 8 * size) - 1)
+            return np.array(wrapped, f"u{size}").view(self.dtype)[()]
+
+
+class Half:
+    """`cuda.fp16`: arithmetic in float16."""
+
+    hadd = staticmethod(lambda a, b: np.float16(a + b))
+    hsub = staticmethod(lambda a, b: np.float16(a - b))
+    hmul = staticmethod(lambda a, b: np.float16(a * b))
+    hdiv = staticmethod(lambda a, b: np.float16(a / b))
+    hfma = staticmethod(lambda a, b, c: np.float16(a * b + c))
+    hneg = staticmethod(lambda a: -a)
+    habs = staticmethod(abs)
+    hsin = staticmethod(lambda a: np.sin(a, dtype=np.float16))
+    hcos = staticmethod(lambda a: np.cos(a, dtype=np.float16))
+    hlog = staticmethod(lambda a: np.log(a, dtype=np.float16))
+    hlog2 = staticmethod(lambda a: np.log2(a, dtype=np.float16))
+    hlog10 = staticmethod(lambda a: np.log10(a, dtype=np.float16))
+    hexp = staticmethod(lambda a: np.exp(a, dtype=np.float16))
+    hexp2 = staticmethod(lambda a: np.exp2(a, dtype=np.float16))
+    hexp10 = staticmethod(lambda a: np.float16(10.0 ** np.float32(a)))
+    htanh = staticmethod(lambda a: np.tanh(a, dtype=np.float16))
+    hsqrt = staticmethod(lambda a: np.sqrt(a, dtype=np.float16))
+    hrsqrt = staticmethod(lambda a: np.float16(np.float32(a) ** -0.5))
+    hceil = staticmethod(lambda a: np.ceil(a, dtype=np.float16))
+    hfloor = staticmethod(lambda a: np.floor(a, dtype=np.float16))
+    hrcp = staticmethod(lambda a: np.reciprocal(a, dtype=np.float16))
+    htrunc = staticmethod(lambda a: np.trunc(a, dtype=np.float16))
+    hrint = staticmethod(lambda a: np.rint(a, dtype=np.float16))
+    heq = staticmethod(lambda a, b: a == b)
+    hne = staticmethod(lambda a, b: a != b)
+    hge = staticmethod(lambda a, b: a >= b)
+    hgt = staticmethod(lambda a, b: a > b)
+    hle = staticmethod(lambda a, b: a <= b)
+    hlt = staticmethod(lambda a, b: a < b)
+    hmax = staticmethod(max)
+    hmin = staticmethod(min)
+
+
+class _Vector:
+    """One to four numbers called x, y, z, w, as CUDA's ``float4`` is."""
+
+    def __init__(self, *parts):
+        numbers = []
+        for part in parts:
+            numbers += part if isinstance(part, _Vector) else [part]
+        if len(numbers) != self.size:
+            raise TypeError(f"{type(self).__name__} takes {self.size} numbers, got {len(numbers)}")
+        for name, number in zip("xyzw", numbers, strict=False):
+            setattr(self, name, self.element(number))
+
+    def __iter__(self):
+        return (getattr(self, name) for name in "xyzw"[: self.size])
+
+    def __repr__(self):
+        return f"{type(self).__name__}{tuple(self)}"
+
+
+# CUDA's names of the element types: int3 is three int32.
+_ALIASES = {
+    "int8": "char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "longlong",
+    "uint8": "uchar",
+    "uint16": "ushort",
+    "uint32": "uint",
+    "uint64": "ulonglong",
+    "float32": "float",
+    "float64": "double",
+}
+
+
+def vector_types():
+    """Make the vector types.
+
+    Returns
+    -------
+    dict of str to type
+        ``float32x4`` and its kind, and under CUDA's names as well: ``float4``.
+
+    Examples
+    --------
+    >>> float4 = vector_types()["float4"]
+    >>> float4(float4(1, 2, 3, 4)).w
+    np.float32(4.0)
+    """
+    types = {}
+    for name, alias in _ALIASES.items():
+        for size in (1, 2, 3, 4):
+            kind = type(f"{name}x{size}", (_Vector,), {"size": size, "element": getattr(np, name)})
+            types[f"{name}x{size}"] = types[f"{alias}{size}"] = kind
+    return types
+
+
+# NumPy's names where they differ from those of `math`; NumPy returns NaN and infinity instead of raising.
+_NUMPY_NAMES = {"pow": "power", "acos": "arccos", "asin": "arcsin", "acosh": "arccosh", "atanh": "arctanh"}
+
+
+def _as_on_a_gpu(name):
+    exact = getattr(math, name)
+    fallback = getattr(np, _NUMPY_NAMES.get(name, name), None)
+
+    def function(*arguments):
+        try:
+            return exact(*arguments)
+        except ValueError:
+            return float(fallback(*map(float, arguments))) if fallback else math.nan
+        except OverflowError:
+            return float(fallback(*map(float, arguments))) if fallback else math.inf
+
+    function.__name__ = name
+    return function
+
+
+class GpuMath:
+    """The `math` module as a kernel knows it: ``math.log(0.0)`` is -inf there, not a ValueError.
+
+    Examples
+    --------
+    >>> with np.errstate(all="ignore"):
+    ...     GpuMath().log(0.0), GpuMath().exp(1000.0), GpuMath().sqrt(-1.0), GpuMath().sqrt(4.0)
+    (-inf, inf, nan, 2.0)
+    """
+
+    def __init__(self):
+        for name in dir(math):
+            value = getattr(math, name)
+            if not name.startswith("_"):
+                setattr(self, name, _as_on_a_gpu(name) if callable(value) else value)
+
+
+GPU_MATH = GpuMath()

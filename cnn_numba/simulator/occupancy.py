@@ -1,0 +1,183 @@
+"""How many blocks of a kernel an SM holds at once, and what keeps it from holding more.
+
+The arithmetic is that of NVIDIA's `cuda_occupancy.h`, the limits are those of the table "Technical
+Specifications per Compute Capability" in the CUDA programming guide, and the float64 speeds those of NVIDIA's
+white papers on each architecture.
+"""
+
+from typing import NamedTuple
+
+WARP = 32
+MAX_THREADS_PER_BLOCK = 1024
+MAX_SHARED_PER_BLOCK = 48 * 1024
+"""Bytes a block can have without a special request, which Numba cannot make."""
+
+# The same on every architecture of the table.
+_REGISTERS = 64 * 1024  # per SM, and as many for one block
+_REGISTERS_ALLOCATED = 256  # a warp's registers are rounded up to this
+_PARTITIONS = 4  # an SM is four quarters, each with a quarter of the registers
+
+
+class Architecture(NamedTuple):
+    """What one SM has, for one compute capability."""
+
+    name: str
+    warps: int
+    """Most warps at a time."""
+    blocks: int
+    """Most blocks at a time."""
+    shared: int
+    """Bytes of shared memory."""
+    shared_reserved: int
+    """Bytes the system takes of it for every block."""
+    shared_unit: int
+    """A block's shared memory is rounded up to this."""
+    float64: str
+    """The speed of float64 arithmetic, as a fraction of float32's."""
+
+
+ARCHITECTURES = {
+    (7, 5): Architecture("Turing", 32, 16, 64 * 1024, 0, 256, "1/32"),
+    (8, 0): Architecture("Ampere", 64, 32, 164 * 1024, 1024, 128, "1/2"),
+    (8, 6): Architecture("Ampere", 48, 16, 100 * 1024, 1024, 128, "1/64"),
+    (8, 9): Architecture("Ada", 48, 24, 100 * 1024, 1024, 128, "1/64"),
+    (9, 0): Architecture("Hopper", 64, 32, 228 * 1024, 1024, 128, "1/2"),
+    (10, 0): Architecture("Blackwell", 64, 32, 228 * 1024, 1024, 128, "1/2"),
+    (12, 0): Architecture("Blackwell", 48, 24, 100 * 1024, 1024, 128, "1/64"),
+}
+
+
+class Occupancy(NamedTuple):
+    """How full an SM is when it runs one kernel."""
+
+    threads_per_block: int
+    blocks: int
+    """Blocks on an SM at a time; 0 if the kernel cannot be launched at all."""
+    warps: int
+    fraction: float
+    """`warps` of the most an SM can have."""
+    limited_by: tuple
+    """Names of `limits` that allow no more than `blocks`."""
+    limits: dict
+    """How many blocks each resource would allow: "warps", "blocks", "registers", "shared memory"."""
+
+
+def capability(cc):
+    """Return a compute capability of the table as (major, minor).
+
+    Parameters
+    ----------
+    cc : tuple of (int, int) or str
+        (9, 0) or "9.0".
+
+    Returns
+    -------
+    tuple of (int, int)
+
+    Raises
+    ------
+    ValueError
+        If it is none of `ARCHITECTURES`.
+
+    Examples
+    --------
+    >>> capability("8.6")
+    (8, 6)
+    """
+    try:
+        numbers = tuple(int(part) for part in (cc.split(".") if isinstance(cc, str) else cc))
+    except (TypeError, ValueError):
+        numbers = None
+    if numbers not in ARCHITECTURES:
+        known = ", ".join(f"{major}.{minor}" for major, minor in ARCHITECTURES)
+        raise ValueError(f"compute capability {cc!r} is not known, only {known}")
+    return numbers
+
+
+def occupancy(cc, threads_per_block, registers, shared=0):
+    """Compute how many blocks an SM holds at once.
+
+    Parameters
+    ----------
+    cc : tuple of (int, int) or str
+        Compute capability.
+    threads_per_block : int
+    registers : int
+        Per thread.
+    shared : int
+        Bytes per block, static and dynamic together.
+
+    Returns
+    -------
+    Occupancy
+
+    Raises
+    ------
+    ValueError
+        If the architecture is unknown or no GPU has blocks of that size.
+
+    Examples
+    --------
+    64 registers for each of 256 threads fill the 65536 of an SM with four blocks, half of its warps:
+
+    >>> found = occupancy((9, 0), 256, registers=64)
+    >>> found.blocks, found.fraction, found.limited_by
+    (4, 0.5, ('registers',))
+    """
+    sm = ARCHITECTURES[capability(cc)]
+    if not 1 <= threads_per_block <= MAX_THREADS_PER_BLOCK:
+        raise ValueError(f"threads_per_block must be 1 to {MAX_THREADS_PER_BLOCK}, got {threads_per_block}")
+    warps = _round_up(threads_per_block, WARP) // WARP
+    limits = {
+        "warps": sm.warps // warps,
+        "blocks": sm.blocks,
+        "registers": _blocks_by_registers(warps, registers),
+        "shared memory": _blocks_by_shared(sm, shared),
+    }
+    blocks = min(limits.values())
+    limited_by = tuple(name for name, limit in limits.items() if limit == blocks)
+    return Occupancy(threads_per_block, blocks, blocks * warps, blocks * warps / sm.warps, limited_by, limits)
+
+
+def registers_for(cc, threads_per_block, blocks):
+    """Return the most registers a thread may have so that the SM has room for `blocks` blocks.
+
+    Parameters
+    ----------
+    cc : tuple of (int, int) or str
+    threads_per_block : int
+    blocks : int
+
+    Returns
+    -------
+    int
+        0 if not even one register would do.
+
+    Examples
+    --------
+    >>> registers_for((9, 0), 256, blocks=5)
+    48
+    """
+    for registers in range(255, 0, -1):
+        if occupancy(cc, threads_per_block, registers).limits["registers"] >= blocks:
+            return registers
+    return 0
+
+
+def _blocks_by_registers(warps, registers):
+    per_warp = _round_up(max(registers, 1) * WARP, _REGISTERS_ALLOCATED)
+    # The hardware checks a launch as if a block's warps were dealt evenly to the quarters of the SM.
+    if per_warp * _round_up(warps, _PARTITIONS) > _REGISTERS:
+        return 0
+    return _REGISTERS // _PARTITIONS // per_warp * _PARTITIONS // warps
+
+
+def _blocks_by_shared(sm, shared):
+    if shared > MAX_SHARED_PER_BLOCK:
+        return 0
+    per_block = _round_up(shared + sm.shared_reserved, sm.shared_unit)
+    return sm.shared // max(per_block, sm.shared_unit)
+
+
+def _round_up(value, unit):
+    return -(-value // unit) * unit

@@ -1,0 +1,651 @@
+"""Kernels with a mistake in them, one each: what the sanitizer must find and how it must call it.
+
+The comment ``# bug`` stands on a line that the finding must point to.
+"""
+
+import inspect
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import cuda, float32, int32, int64
+
+T = 4
+B = 16
+HALO = B + 2
+
+
+def floats(*shape):
+    return np.random.default_rng(1).standard_normal(shape, dtype=np.float32)
+
+
+def zeros(*shape, dtype=np.float32):
+    return np.zeros(shape, dtype)
+
+
+def new(*shape, dtype=np.float32):
+    """Return an array for `cuda.device_array_like`: nobody has written it."""
+    return New(shape, dtype)
+
+
+@dataclass
+class New:
+    shape: tuple
+    dtype: Any
+
+
+@dataclass
+class Bug:
+    kernel: Any
+    grid: Any
+    block: Any
+    arguments: Any
+    kinds: set
+    array: str | None
+    dynamic: int = 0
+
+    @property
+    def name(self):
+        return self.kernel.py_func.__name__
+
+    @property
+    def lines(self):
+        """Numbers of the lines that end with ``# bug``."""
+        source, first = inspect.getsourcelines(self.kernel.py_func)
+        return {first + i for i, line in enumerate(source) if line.rstrip().endswith("# bug")}
+
+    def device_arguments(self):
+        return [
+            cuda.to_device(value)
+            if isinstance(value, np.ndarray)
+            else cuda.device_array(value.shape, value.dtype)
+            if isinstance(value, New)
+            else value
+            for value in self.arguments()
+        ]
+
+
+BUGS = []
+
+
+def bug(grid, block, arguments, *kinds, array=None, dynamic=0):
+    """Make a function a kernel and note what is wrong with it."""
+
+    def note(function):
+        kernel = cuda.jit(function)
+        BUGS.append(Bug(kernel, grid, block, arguments, set(kinds), array, dynamic))
+        return kernel
+
+    return note
+
+
+# --- Missing barriers --------------------------------------------------------------------------------------
+
+
+@bug(1, B, lambda: [floats(B), new(B)], "missing barrier", array="tile")
+def reverse_without_barrier(x, y):
+    tile = cuda.shared.array(B, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[t]
+    y[t] = tile[B - 1 - t]  # bug
+
+
+@bug((2, 2), (T, T), lambda: [floats(6, 9), floats(9, 7), new(6, 7)], "missing barrier", array="a_tile")
+def matmul_without_first_barrier(a, b, c):
+    a_tile = cuda.shared.array((T, T), float32)
+    x, y = cuda.grid(2)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    acc = float32(0)
+    for start in range(0, a.shape[1], T):
+        a_tile[ty, tx] = a[y, start + tx] if y < a.shape[0] and start + tx < a.shape[1] else 0
+        for k in range(min(T, a.shape[1] - start)):
+            acc += a_tile[ty, k] * (b[start + k, x] if x < b.shape[1] else 0)  # bug
+        cuda.syncthreads()
+    if y < c.shape[0] and x < c.shape[1]:
+        c[y, x] = acc
+
+
+@bug((2, 2), (T, T), lambda: [floats(6, 9), floats(9, 7), new(6, 7)], "missing barrier", array="a_tile")
+def matmul_without_second_barrier(a, b, c):
+    a_tile = cuda.shared.array((T, T), float32)
+    x, y = cuda.grid(2)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    acc = float32(0)
+    for start in range(0, a.shape[1], T):
+        a_tile[ty, tx] = a[y, start + tx] if y < a.shape[0] and start + tx < a.shape[1] else 0
+        cuda.syncthreads()
+        for k in range(min(T, a.shape[1] - start)):
+            acc += a_tile[ty, k] * (b[start + k, x] if x < b.shape[1] else 0)  # bug
+    if y < c.shape[0] and x < c.shape[1]:
+        c[y, x] = acc
+
+
+@bug(1, 64, lambda: [floats(64), new(1)], "missing barrier", array="values")
+def reduction_without_barrier_in_loop(x, out):
+    values = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    values[t] = x[t]
+    cuda.syncthreads()
+    stride = 32
+    while stride > 0:
+        if t < stride:
+            values[t] += values[t + stride]  # bug
+        stride //= 2
+    cuda.syncthreads()
+    if t == 0:
+        out[0] = values[0]
+
+
+@bug(1, B, lambda: [np.arange(B) % 3, zeros(3, dtype=np.int32)], "missing barrier", array="mine")
+def bins_zeroed_too_late(x, bins):
+    mine = cuda.shared.array(3, int32)
+    t = cuda.threadIdx.x
+    if t < 3:
+        mine[t] = 0
+    cuda.atomic.add(mine, x[t], 1)  # bug
+    cuda.syncthreads()
+    if t < 3:
+        cuda.atomic.add(bins, t, mine[t])
+
+
+@bug(3, B, lambda: [floats(41), new(41)], "missing barrier", array="tile")
+def halo_without_barrier(x, y):
+    tile = cuda.shared.array(HALO, float32)
+    i, tx = cuda.grid(1), cuda.threadIdx.x
+    tile[tx + 1] = x[i] if i < x.size else 0
+    if tx == 0:
+        tile[0] = x[i - 1] if i > 0 else 0
+    if tx == B - 1:
+        tile[B + 1] = x[i + 1] if i + 1 < x.size else 0
+    if i < y.size:
+        y[i] = tile[tx] + tile[tx + 1] + tile[tx + 2]  # bug
+
+
+@bug(1, B, lambda: [floats(B)], "missing barrier", array="x")
+def shift_in_place(x):
+    t = cuda.threadIdx.x
+    if t + 1 < x.size:
+        x[t] = x[t + 1]  # bug
+
+
+@bug(1, B, lambda: [floats(4 * B), new(B)], "missing barrier", array="tiles")
+def double_buffer_without_barrier(x, out):
+    tiles = cuda.shared.array((2, B), float32)
+    tx = cuda.threadIdx.x
+    acc = float32(0)
+    tiles[0, tx] = x[tx]
+    cuda.syncthreads()
+    for step in range(x.size // B):
+        if (step + 1) * B < x.size:
+            tiles[(step + 1) % 2, tx] = x[(step + 1) * B + tx]
+        for k in range(B):
+            acc += tiles[step % 2, k]  # bug
+    out[tx] = acc
+
+
+@bug(1, 32, lambda: [floats(32), new(1)], "missing barrier", array="values")
+def warp_without_syncwarp(x, out):
+    values = cuda.shared.array(32, float32)
+    t = cuda.threadIdx.x
+    values[t] = x[t]
+    cuda.syncwarp()
+    stride = 16
+    while stride > 0:
+        if t < stride:
+            values[t] += values[t + stride]  # bug
+        stride //= 2
+    if t == 0:
+        out[0] = values[0]
+
+
+@bug(1, 64, lambda: [floats(64), new(64)], "missing barrier", array="values")
+def syncwarp_where_a_barrier_is_due(x, y):
+    values = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    values[t] = x[t]
+    cuda.syncwarp()
+    y[t] = values[63 - t]  # bug
+
+
+@bug(1, B, lambda: [floats(B), new(B)], "missing barrier", array="values", dynamic=8 * B)
+def dynamic_shared_overlap(x, y):
+    values = cuda.shared.array(0, float32)
+    wide = cuda.shared.array(0, int64)
+    t = cuda.threadIdx.x
+    values[t] = x[t]
+    cuda.syncthreads()
+    if t == 0:
+        wide[1] = 7  # these are values[2] and values[3]
+    y[t] = values[3]  # bug
+
+
+@bug(2, B, lambda: [floats(2 * B), new(2 * B)], "missing barrier", array="scratch")
+def scratch_used_twice(x, y):
+    scratch = cuda.shared.array(1, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    for part in range(2):
+        if t == part:
+            scratch[0] = x[i]
+        cuda.syncthreads()
+        y[i] = scratch[0]  # bug
+
+
+# --- Lost updates ------------------------------------------------------------------------------------------
+
+
+@bug(1, B, lambda: [np.arange(B) % 3, zeros(3, dtype=np.int32)], "lost update", array="bins")
+def histogram_without_atomic(x, bins):
+    i = cuda.grid(1)
+    if i < x.size:
+        bins[x[i]] += 1  # bug
+
+
+@bug(1, B, lambda: [floats(B), new(1)], "lost update", array="count")
+def shared_counter(x, out):
+    count = cuda.shared.array(1, int32)
+    t = cuda.threadIdx.x
+    if t == 0:
+        count[0] = 0
+    cuda.syncthreads()
+    if x[t] > 0:
+        count[0] += 1  # bug
+    cuda.syncthreads()
+    if t == 0:
+        out[0] = count[0]
+
+
+@bug(4, 1, lambda: [floats(4), zeros(1)], "lost update", array="total")
+def sum_over_blocks(x, total):
+    total[0] += x[cuda.blockIdx.x]  # bug
+
+
+@bug(1, B, lambda: [floats(B), zeros(1)], "lost update", array="best")
+def maximum_by_hand(x, best):
+    t = cuda.threadIdx.x
+    value = best[0]
+    best[0] = max(value, x[t])  # bug
+
+
+# --- Two writers -------------------------------------------------------------------------------------------
+
+
+@bug(1, B, lambda: [floats(B), new(1)], "write-write race", array="out")
+def everyone_writes_the_result(x, out):
+    out[0] = x[cuda.threadIdx.x]  # bug
+
+
+@bug(1, B, lambda: [floats(B), zeros(1), new(B)], "write-write race", array="last")
+def everyone_writes_and_reads_back(x, last, y):
+    t = cuda.threadIdx.x
+    last[0] = x[t]  # bug
+    y[t] = last[0]
+
+
+@bug(1, B, lambda: [floats(B), new(B)], "write-write race", array="tile")
+def wrong_slot(x, y):
+    tile = cuda.shared.array(B, float32)
+    t = cuda.threadIdx.x
+    tile[t] = 0
+    cuda.syncthreads()
+    tile[t // 2] = x[t]  # bug
+    cuda.syncthreads()
+    y[t] = tile[t]
+
+
+@bug(1, (4, 4), lambda: [floats(4, 4), zeros(4, 4)], "write-write race", array="out")
+def forgotten_axis(x, out):
+    column, row = cuda.grid(2)
+    out[0, column] = x[row, column]  # bug
+
+
+# --- Between blocks ----------------------------------------------------------------------------------------
+
+
+@bug(3, 4, lambda: [floats(12), zeros(4)], "race between blocks", array="out")
+def forgotten_block_index(x, out):
+    t = cuda.threadIdx.x
+    out[t] = x[cuda.grid(1)]  # bug
+
+
+@bug(3, B, lambda: [floats(3 * B)], "race between blocks", array="x")
+def stencil_in_place(x):
+    i = cuda.grid(1)
+    left = x[i - 1] if i > 0 else float32(0)
+    cuda.syncthreads()
+    x[i] += left  # bug
+
+
+@bug(3, B, lambda: [floats(3 * B), new(3), new(1)], "race between blocks", array="partial")
+def first_block_sums_too_early(x, partial, out):
+    t = cuda.threadIdx.x
+    if t == 0:
+        partial[cuda.blockIdx.x] = x[cuda.grid(1)]  # bug
+    cuda.syncthreads()
+    if cuda.blockIdx.x == 2 and t == 0:
+        total = float32(0)
+        for block in range(cuda.gridDim.x):
+            total += partial[block]
+        out[0] = total
+
+
+@bug(3, B, lambda: [floats(3 * B), new(3), zeros(1, dtype=np.int32), new(1)], "race between blocks", array="partial")  # fmt: skip # noqa: E501
+def flag_without_fence(x, partial, count, out):
+    t = cuda.threadIdx.x
+    if t == 0:
+        partial[cuda.blockIdx.x] = x[cuda.grid(1)]
+        if cuda.atomic.add(count, 0, 1) == cuda.gridDim.x - 1:
+            total = float32(0)
+            for block in range(cuda.gridDim.x):
+                total += partial[block]  # bug
+            out[0] = total
+
+
+@bug(3, B, lambda: [floats(3 * B), new(3), zeros(1, dtype=np.int32), new(1)], "race between blocks", array="partial")  # fmt: skip # noqa: E501
+def fence_too_early(x, partial, count, out):
+    if cuda.threadIdx.x == 0:
+        cuda.threadfence()
+        partial[cuda.blockIdx.x] = x[cuda.grid(1)]
+        if cuda.atomic.add(count, 0, 1) == cuda.gridDim.x - 1:
+            total = float32(0)
+            for block in range(cuda.gridDim.x):
+                total += partial[block]  # bug
+            out[0] = total
+
+
+@bug(3, B, lambda: [floats(3 * B), new(3), zeros(1, dtype=np.int32), new(1)], "race between blocks", array="partial")  # fmt: skip # noqa: E501
+def flag_nobody_looks_at(x, partial, count, out):
+    if cuda.threadIdx.x == 0:
+        if cuda.blockIdx.x < cuda.gridDim.x - 1:
+            partial[cuda.blockIdx.x] = x[cuda.grid(1)]
+            cuda.threadfence()
+            cuda.atomic.add(count, 0, 1)
+        else:
+            partial[cuda.blockIdx.x] = x[cuda.grid(1)]
+            total = float32(0)
+            for block in range(cuda.gridDim.x):
+                total += partial[block]  # bug
+            out[0] = total
+
+
+@bug(2, 4, lambda: [floats(8), zeros(1)], "race between blocks", array="total")
+def reads_what_others_add(x, total):
+    cuda.atomic.add(total, 0, x[cuda.grid(1)])
+    if cuda.grid(1) == 7:
+        x[0] = total[0]  # bug
+
+
+# --- Divergence --------------------------------------------------------------------------------------------
+
+
+@bug(2, B, lambda: [floats(20), new(20)], "divergent barrier")
+def barrier_under_a_guard(x, y):
+    tile = cuda.shared.array(B, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i < x.size:
+        tile[t] = x[i]
+        cuda.syncthreads()  # bug
+        y[i] = tile[t]
+
+
+@bug(2, B, lambda: [floats(20), new(20)], "divergent barrier")
+def return_before_a_barrier(x, y):
+    tile = cuda.shared.array(B, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i >= x.size:
+        return
+    tile[t] = x[i]
+    cuda.syncthreads()  # bug
+    y[i] = tile[t]
+
+
+@bug(1, B, lambda: [floats(B)], "divergent barrier")
+def a_barrier_in_each_branch(x):
+    if cuda.threadIdx.x < 4:
+        x[cuda.threadIdx.x] = 0
+        cuda.syncthreads()  # bug
+    else:
+        cuda.syncthreads()
+
+
+@bug(1, B, lambda: [np.arange(B)], "divergent barrier")
+def barriers_in_an_uneven_loop(lengths):
+    for _ in range(lengths[cuda.threadIdx.x]):
+        cuda.syncthreads()  # bug
+
+
+@bug(1, 32, lambda: [floats(32)], "divergent warp")
+def shuffle_under_a_guard(x):
+    t = cuda.threadIdx.x
+    if t < 16:
+        x[t] += cuda.shfl_down_sync(0xFFFFFFFF, x[t], 8)  # bug
+    cuda.syncthreads()
+
+
+@bug(1, 32, lambda: [floats(32)], "divergent warp")
+def syncwarp_in_each_branch(x):
+    if cuda.laneid < 16:
+        cuda.syncwarp()  # bug
+    else:
+        x[cuda.laneid] = 0
+        cuda.syncwarp()
+
+
+# --- Beyond the array --------------------------------------------------------------------------------------
+
+
+@bug(3, 8, lambda: [floats(21), new(21)], "out of bounds", array="y")
+def missing_guard(x, y):
+    i = cuda.grid(1)
+    y[i] = 2  # bug
+
+
+@bug(1, 8, lambda: [floats(8), new(8)], "out of bounds", array="x")
+def one_too_far(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        y[i] = x[i + 1]  # bug
+
+
+@bug(1, B, lambda: [floats(B), new(B)], "out of bounds", array="tile")
+def tile_without_room_for_the_halo(x, y):
+    tile = cuda.shared.array(B, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[t]
+    cuda.syncthreads()
+    y[t] = tile[t] + tile[t + 1]  # bug
+
+
+@bug((2, 2), (4, 4), lambda: [floats(5, 8), new(5, 8)], "out of bounds", "never written", array="y")
+def swapped_axes(x, y):
+    row, column = cuda.grid(2)
+    if row < x.shape[1] and column < x.shape[0]:
+        y[row, column] = x[row, column]  # bug
+
+
+@bug(1, 4, lambda: [floats(4), new(4)], "out of bounds", array="window")
+def local_array_too_small(x, y):
+    window = cuda.local.array(2, float32)
+    i = cuda.threadIdx.x
+    for k in range(3):
+        window[k] = x[i]  # bug
+    y[i] = window[0] + window[1]
+
+
+@bug(1, 8, lambda: [np.arange(8), zeros(7, dtype=np.int32)], "out of bounds", array="bins")
+def bin_beyond_the_last(x, bins):
+    cuda.atomic.add(bins, x[cuda.threadIdx.x], 1)  # bug
+
+
+@bug(1, 4, lambda: [floats(4, 3), new(4)], "out of bounds", array="x")
+def beyond_a_row(x, y):
+    i = cuda.threadIdx.x
+    row = x[i]
+    y[i] = row[0] + row[3]  # bug
+
+
+# --- Negative indices --------------------------------------------------------------------------------------
+
+
+@bug(1, 8, lambda: [floats(8), new(8)], "negative index", array="x")
+def left_neighbour(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        y[i] = x[i - 1]  # bug
+
+
+@bug(1, B, lambda: [floats(B), new(B)], "negative index", array="tile")
+def left_neighbour_in_a_tile(x, y):
+    tile = cuda.shared.array(B, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[t]
+    cuda.syncthreads()
+    y[t] = tile[t - 1]  # bug
+
+
+@bug((2, 2), (4, 4), lambda: [floats(5, 7), new(5, 7)], "negative index", array="x")
+def padding_without_a_guard(x, y):
+    column, row = cuda.grid(2)
+    if row < y.shape[0] and column < y.shape[1]:
+        acc = float32(0)
+        for k in range(2):
+            acc += x[row - k, column]  # bug
+        y[row, column] = acc
+
+
+@bug(1, 4, lambda: [np.array([0, -1, 2, 1]), zeros(3, dtype=np.int32)], "negative index", array="bins")
+def label_of_minus_one(labels, bins):
+    cuda.atomic.add(bins, labels[cuda.threadIdx.x], 1)  # bug
+
+
+# --- Garbage -----------------------------------------------------------------------------------------------
+
+
+@bug(1, B, lambda: [floats(B), new(B)], "uninitialised read", array="acc")
+def shared_accumulator_not_zeroed(x, y):
+    acc = cuda.shared.array(B, float32)
+    t = cuda.threadIdx.x
+    acc[t] += x[t]  # bug
+    y[t] = acc[t]
+
+
+@bug(3, B, lambda: [floats(48), new(48)], "uninitialised read", array="tile")
+def halo_not_loaded(x, y):
+    tile = cuda.shared.array(HALO, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    tile[t + 1] = x[i]
+    cuda.syncthreads()
+    y[i] = tile[t] + tile[t + 1] + tile[t + 2]  # bug
+
+
+@bug(1, 4, lambda: [floats(4, 3), new(4)], "uninitialised read", array="acc")
+def local_accumulator_not_zeroed(x, y):
+    acc = cuda.local.array(1, float32)
+    i = cuda.threadIdx.x
+    for k in range(3):
+        acc[0] += x[i, k]  # bug
+    y[i] = acc[0]
+
+
+@bug(1, 8, lambda: [floats(8), new(8)], "uninitialised read", array="out")
+def output_not_zeroed(x, out):
+    i = cuda.threadIdx.x
+    out[i] += x[i]  # bug
+
+
+@bug(2, 8, lambda: [np.arange(16) % 4, new(4, dtype=np.int32)], "uninitialised read", array="bins")
+def bins_not_zeroed(x, bins):
+    cuda.atomic.add(bins, x[cuda.grid(1)], 1)  # bug
+
+
+@bug(1, B, lambda: [np.arange(B) % 4, zeros(4, dtype=np.int32)], "uninitialised read", array="mine")
+def shared_bins_not_zeroed(x, bins):
+    mine = cuda.shared.array(4, int32)
+    t = cuda.threadIdx.x
+    cuda.atomic.add(mine, x[t], 1)  # bug
+    cuda.syncthreads()
+    if t < 4:
+        cuda.atomic.add(bins, t, mine[t])
+
+
+@bug(1, 8, lambda: [new(8), zeros(8)], "uninitialised read", array="x")
+def arguments_in_the_wrong_order(x, y):
+    i = cuda.threadIdx.x
+    y[i] = x[i] * 2  # bug
+
+
+# --- Results that are not there ----------------------------------------------------------------------------
+
+
+@bug(2, 8, lambda: [floats(16), new(16)], "never written", array="y")
+def guard_too_strict(x, y):
+    i = cuda.grid(1)
+    if i < x.size - 1:
+        y[i] = x[i]
+
+
+@bug(2, 8, lambda: [floats(21), new(21)], "never written", array="y")
+def grid_too_small(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        y[i] = x[i]
+
+
+@bug(1, 8, lambda: [floats(8), new(12), new(8)], "never written", array="y")
+def one_of_two_outputs_is_longer(x, y, z):
+    i = cuda.threadIdx.x
+    y[i] = x[i]
+    z[i] = -x[i]
+
+
+@bug(1, 8, lambda: [floats(8), np.full(8, np.nan, np.float32)], "never written", array="y")
+def result_written_to_the_input(x, y):
+    i = cuda.threadIdx.x
+    x[i] = x[i] * 2
+
+
+@bug(1, (4, 2), lambda: [floats(2, 5), new(2, 5)], "never written", array="y")
+def last_column_forgotten(x, y):
+    column, row = cuda.grid(2)
+    y[row, column] = x[row, column]
+
+
+# --- NaN ---------------------------------------------------------------------------------------------------
+
+
+@bug(1, 4, lambda: [np.array([1, 0, 2, 3], np.float32), new(4)], "NaN produced", array="y")
+def zero_by_zero(x, y):
+    i = cuda.threadIdx.x
+    y[i] = x[i] / x[i]  # bug
+
+
+@bug(1, 4, lambda: [np.array([1, 4, -1, 3], np.float32), new(4)], "NaN produced", array="y")
+def root_of_a_negative(x, y):
+    i = cuda.threadIdx.x
+    y[i] = math.sqrt(x[i])  # bug
+
+
+@bug(2, 4, lambda: [np.array([[1, 2, 3, 4], [900, 1, 1, 1]], np.float32), new(2, 4)], "NaN produced", array="y")  # fmt: skip # noqa: E501
+def softmax_without_the_maximum(x, y):
+    row, t = cuda.blockIdx.x, cuda.threadIdx.x
+    total = float32(0)
+    for k in range(4):
+        total += math.exp(x[row, k])
+    y[row, t] = math.exp(x[row, t]) / total  # bug
+
+
+@bug(1, 4, lambda: [np.array([1, 1, 1, 1], np.float32), new(4)], "NaN produced", array="tile")
+def variance_of_one_value(x, y):
+    tile = cuda.shared.array(T, float32)
+    t = cuda.threadIdx.x
+    tile[t] = (x[t] - float32(1)) / float32(0) if t > 4 else math.log(x[t] - 2)  # bug
+    cuda.syncthreads()
+    y[t] = tile[t]
+
+
+# --- What only other orders show ---------------------------------------------------------------------------
+
+
+@bug(1, 4, lambda: [np.zeros(1, [("x", np.float32)])], "depends on order", array="records")
+def records_are_not_logged(records):
+    records[0].x = records[0].x * 2 + cuda.threadIdx.x

@@ -1,0 +1,651 @@
+import gc
+import html.parser
+import math
+import re
+import time
+
+# First: this decides what numba.cuda will be.
+from cnn_numba import simulator
+
+# isort: split
+import numpy as np
+import planted_bugs
+import pytest
+import simulator_kernels
+from fresh_python import python
+from numba import cuda, float32
+from planted_bugs import BUGS
+from simulator_kernels import CASES
+
+from cnn_numba.simulator import record, sanitize
+from cnn_numba.simulator.findings import KINDS
+from cnn_numba.simulator.kernel import Launch
+from cnn_numba.simulator.trace import ATOMIC, FENCE, READ, WRITE, combine
+from cnn_numba.simulator.tracing import TracedMemory, run_traced
+
+simulator.install()
+pytestmark = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
+
+
+def on_device(values):
+    return [cuda.to_device(value) if isinstance(value, np.ndarray) else value for value in values]
+
+
+def examine(case):
+    return sanitize(case.kernel)[case.grid, case.block, 0, case.dynamic](
+        *on_device(case.arguments(np.random.default_rng(0)))
+    )
+
+
+# --- Correct kernels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_no_false_alarm(case):
+    report = examine(case)
+    assert report.ok, str(report)
+    assert report.orders == ("forwards", "reversed", "shuffled")
+    assert "no findings" in str(report)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_arguments_hold_the_result_afterwards(case):
+    before = case.arguments(np.random.default_rng(0))
+    given = on_device(before)
+    sanitize(case.kernel)[case.grid, case.block, 0, case.dynamic](*given)
+    _, after = case.run()
+    for value, expected in zip(given, after, strict=True):
+        if isinstance(expected, np.ndarray):
+            np.testing.assert_array_equal(value.copy_to_host(), expected)
+
+
+def test_every_correct_kernel_but_these_is_without_notes():
+    noted = {case.name: examine(case).notes for case in CASES}
+    noted = {name: notes for name, notes in noted.items() if notes}
+    # Sums of floats round differently in another order, and atomics hand out places in any order.
+    assert noted.keys() - {"warp_reduction"} == {"float_sum", "compaction", "same_flag"}
+    assert noted["compaction"][0] == "kept differs when blocks and threads run reversed"
+    assert "found at the same index, all the same value" in noted["same_flag"][0]
+    assert noted["float_sum"][0].endswith(", by the rounding of sums")
+
+
+# --- Planted bugs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_planted_bugs_are_found_and_named(bug):
+    report = sanitize(bug.kernel)[bug.grid, bug.block, 0, bug.dynamic](*bug.device_arguments())
+    assert bug.kinds <= report.kinds, str(report)
+    # Nothing else is made of it. (A halo that nobody loads gives NaN as well, for one.)
+    follow_up = {"out of bounds": {"NaN produced", "never written"}, "uninitialised read": {"NaN produced"}}
+    follow_up |= {"race between blocks": {"missing barrier"}, "missing barrier": {"race between blocks"}}
+    allowed = set().union(bug.kinds, *(follow_up.get(kind, set()) for kind in bug.kinds))
+    assert report.kinds <= allowed, str(report)
+    named = [finding for finding in report.findings if finding.kind in bug.kinds]
+    if bug.array:
+        assert bug.array in {finding.array for finding in named}, str(report)
+    if bug.lines:
+        lines = {finding.line for finding in named} | {finding.other_line for finding in named}
+        assert bug.lines & lines, str(report)
+
+
+def test_there_are_several_bugs_of_each_kind():
+    counts = {kind: sum(kind in bug.kinds for bug in BUGS) for kind in KINDS}
+    assert len(BUGS) >= 25
+    assert all(counts[kind] >= 2 for kind in KINDS if kind != "depends on order"), counts
+
+
+def finding_of(kernel, *arguments, grid=1, block=4, **options):
+    report = sanitize(kernel, **options)[grid, block](*arguments)
+    (finding,) = report.findings
+    return finding
+
+
+def test_a_race_names_both_threads_both_lines_and_the_element():
+    bug = next(bug for bug in BUGS if bug.name == "reverse_without_barrier")
+    finding = finding_of(bug.kernel, *bug.device_arguments(), block=16)
+    first = bug.kernel.py_func.__code__.co_firstlineno
+    assert finding.kind == "missing barrier"
+    assert (finding.array, finding.index) == ("tile", (0,))
+    assert (finding.thread, finding.other_thread) == ((15, 0, 0), (0, 0, 0))
+    assert finding.block == finding.other_block == (0, 0, 0)
+    assert (finding.line, finding.other_line) == (first + 5, first + 4)
+    assert finding.site.text.startswith("y[t] = tile[B - 1 - t]")
+    assert finding.site.expression == "tile[B - 1 - t]"
+    assert finding.count == 16
+    assert "thread 15 of block 0 reads tile[0]" in finding.message
+    assert "thread 0 writes it" in finding.message
+    assert "cuda.syncthreads() is missing" in finding.message
+
+
+@cuda.jit
+def reads_while_others_add(total, out):
+    cuda.atomic.add(total, 0, 1)
+    if cuda.threadIdx.x == 0:
+        out[0] = total[0]
+
+
+def test_a_plain_read_of_what_others_update_is_the_side_that_needs_the_barrier():
+    finding = finding_of(reads_while_others_add, np.zeros(1), np.zeros(1))
+    assert finding.kind == "missing barrier"
+    assert finding.site.text == "out[0] = total[0]"
+    assert "thread 0 of block 0 reads total[0]" in finding.message
+    assert "thread 1 updates it" in finding.message
+
+
+def test_a_race_between_blocks_names_both_blocks():
+    bug = next(bug for bug in BUGS if bug.name == "forgotten_block_index")
+    finding = finding_of(bug.kernel, *bug.device_arguments(), grid=3)
+    assert (finding.block, finding.other_block) == ((0, 0, 0), (1, 0, 0))
+    assert finding.thread == finding.other_thread == (0, 0, 0)
+    assert finding.count == 4
+
+
+def test_two_and_three_dimensions_are_told():
+    bug = next(bug for bug in BUGS if bug.name == "padding_without_a_guard")
+    report = sanitize(bug.kernel)[bug.grid, bug.block](*bug.device_arguments())
+    assert "thread (0, 0) of block (0, 0) reads x[4, 0]" in str(report)
+    assert "padding_without_a_guard[(2, 2), (4, 4)]: 1 finding\n" in str(report)
+
+
+def test_a_divergence_names_the_barrier_and_the_threads():
+    bug = next(bug for bug in BUGS if bug.name == "a_barrier_in_each_branch")
+    finding = finding_of(bug.kernel, *bug.device_arguments(), block=16)
+    assert (finding.thread, finding.other_thread) == ((0, 0, 0), (4, 0, 0))
+    assert finding.other_line - finding.line == 2
+
+
+@cuda.jit
+def diverges_in_block_1(x):
+    if cuda.blockIdx.x == 1 and cuda.threadIdx.x == 2:
+        return
+    cuda.syncthreads()
+
+
+def test_a_divergence_names_the_block():
+    finding = finding_of(diverges_in_block_1, cuda.to_device(np.zeros(1)), grid=3)
+    assert finding.block == (1, 0, 0)
+    assert finding.other_thread == (2, 0, 0)
+
+
+def test_an_access_out_of_bounds_names_index_and_shape():
+    bug = next(bug for bug in BUGS if bug.name == "missing_guard")
+    report = sanitize(bug.kernel)[3, 8](*bug.device_arguments())
+    (finding,) = report.findings
+    assert finding.message == "thread 5 of block 2 writes y[21], and y has 21 elements"
+    assert (finding.index, finding.block, finding.thread) == ((21,), (2, 0, 0), (5, 0, 0))
+    assert finding.count == 3
+    # What else the launch did is done.
+    assert report.orders == ("forwards",)
+
+
+@cuda.jit
+def end_kernel(x, y):
+    i = cuda.threadIdx.x
+    y[i] = x[-1, i] + x[i, -2]
+
+
+@cuda.jit
+def not_the_end_kernel(x, y):
+    i = cuda.threadIdx.x
+    y[i] = x[i - 1, -1]
+
+
+def test_a_written_out_minus_one_is_meant():
+    report = sanitize(end_kernel)[1, 4](cuda.to_device(np.zeros((4, 4))), cuda.device_array(4))
+    assert report.ok, str(report)
+    finding = finding_of(not_the_end_kernel, cuda.to_device(np.zeros((4, 4))), cuda.device_array(4))
+    assert (finding.kind, finding.index) == ("negative index", (3, 3))
+
+
+@cuda.jit
+def skipping_kernel(x, y, scratch):
+    i = cuda.threadIdx.x
+    if i % 2:
+        y[i] = x[i]
+        scratch[i] = x[i]
+        y[i] = scratch[i]
+
+
+def test_only_outputs_that_were_uninitialised_are_missed():
+    x = np.ones(4, np.float32)
+    report = sanitize(skipping_kernel)[1, 4](x, np.zeros(4, np.float32), cuda.device_array(9, np.float32))
+    assert report.ok, str(report)
+    finding = finding_of(skipping_kernel, x, cuda.device_array(4, np.float32), np.zeros(9, np.float32))
+    assert finding.kind == "never written"
+    assert finding.message.startswith("2 of the 4 elements of y are never written, the first is y[0]")
+
+
+def test_views_of_one_arena_are_one_memory():
+    arena = cuda.to_device(np.zeros(12, np.float32))
+    report = sanitize(copy_kernel)[1, 6](arena[:6], arena[6:])
+    assert report.ok, str(report)
+    report = sanitize(copy_kernel)[1, 6](arena[:6], arena[3:9])
+    assert report.kinds == {"missing barrier"}
+
+
+@cuda.jit
+def copy_kernel(x, y):
+    i = cuda.threadIdx.x
+    y[i] = x[i]
+
+
+@cuda.jit
+def add_to_arena(arena, part):
+    i = cuda.threadIdx.x
+    if i < 4:
+        arena[i] = 1
+    else:
+        part[i] = 2
+
+
+def test_parts_of_one_arena_that_overlap_race():
+    arena = cuda.to_device(np.zeros(12, np.float32))
+    finding = finding_of(add_to_arena, arena, arena[::-1][4:], block=8)
+    assert finding.kind == "write-write race"
+
+
+@cuda.jit
+def shuffled_only_kernel(order, out):
+    t = cuda.threadIdx.x
+    place = cuda.atomic.add(order, 0, 1)
+    if place == 0 and t == 3:
+        out[4] = 1
+    out[t] = t
+
+
+def test_other_orders_are_looked_through_when_they_differ():
+    finding = finding_of(
+        shuffled_only_kernel, np.zeros(1, np.int32), np.zeros(4, np.float32), grid=1, block=4
+    )
+    assert finding.kind == "out of bounds"
+    assert (finding.thread, finding.index) == ((3, 0, 0), (4,))
+
+
+@cuda.jit
+def lock_kernel(lock, total, x):
+    i = cuda.grid(1)
+    while cuda.atomic.cas(lock, 0, 0, 1) != 0:
+        pass
+    cuda.threadfence()
+    total[0] += x[i]
+    cuda.threadfence()
+    cuda.atomic.exch(lock, 0, 0)
+
+
+def test_a_lock_orders_what_it_guards():
+    arguments = on_device([np.zeros(1, np.int32), np.zeros(1), np.arange(8.0)])
+    report = sanitize(lock_kernel)[2, 4](*arguments)
+    assert report.ok, str(report)
+
+
+@cuda.jit
+def nan_kernel(x, y):
+    i = cuda.threadIdx.x
+    y[i] = x[i] + 1
+
+
+def test_a_nan_passed_on_is_not_produced():
+    x = np.array([1, np.nan, 3, np.nan], np.float32)
+    report = sanitize(nan_kernel)[1, 4](x, cuda.device_array(4, np.float32))
+    assert report.ok, str(report)
+
+
+@cuda.jit
+def fill_kernel(x, value):
+    x[cuda.threadIdx.x] = value
+
+
+@cuda.jit
+def blank_kernel(x):
+    x[cuda.threadIdx.x] = math.nan
+
+
+def test_a_nan_written_on_purpose_is_no_mistake():
+    assert sanitize(fill_kernel)[1, 4](np.zeros(4), np.nan).ok
+    assert sanitize(blank_kernel)[1, 4](np.zeros(4)).ok
+
+
+def test_errors_of_other_kinds_are_raised():
+    with pytest.raises(simulator.UnsupportedPython, match="lists"):
+        sanitize(cuda.jit(list_kernel))[1, 1](np.zeros(3))
+    with pytest.raises(TypeError, match="expected a kernel"):
+        sanitize(3)[1, 1]
+    with pytest.raises(simulator.LaunchError, match="x is 0"):
+        sanitize(nan_kernel)[0, 1]
+
+
+def list_kernel(x):
+    x[0] = [1][0]
+
+
+def test_host_arrays_get_their_results():
+    x, y = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    assert sanitize(nan_kernel)[1, 4](x, y).ok
+    assert y.tolist() == [1, 2, 3, 4]
+
+
+# --- The report --------------------------------------------------------------------------------------------
+
+
+def some_report():
+    bug = next(bug for bug in BUGS if bug.name == "first_block_sums_too_early")
+    return sanitize(bug.kernel)[bug.grid, bug.block](*bug.device_arguments())
+
+
+def test_the_report_reads_well():
+    text = str(some_report())
+    assert text.startswith("first_block_sums_too_early[3, 16]: 1 finding\n1. race between blocks: ")
+    assert re.search(r"line \d+ of first_block_sums_too_early: total \+= partial\[block\]", text)
+    assert "2 times; this is the first" in text
+    lost = next(bug for bug in BUGS if bug.name == "histogram_without_atomic")
+    assert str(sanitize(lost.kernel)[lost.grid, lost.block](*lost.device_arguments())).count("line ") == 1
+    assert "0x" not in text
+    assert "/" not in text
+
+
+def test_the_report_in_a_notebook():
+    class Checker(html.parser.HTMLParser):
+        def __init__(self):
+            super().__init__()
+            self.open, self.seen = [], []
+
+        def handle_starttag(self, tag, attributes):
+            self.seen.append(tag)
+            if tag != "br":
+                self.open.append(tag)
+
+        def handle_endtag(self, tag):
+            assert self.open.pop() == tag
+
+    for report in (
+        some_report(),
+        examine(CASES[0]),
+        examine(next(c for c in CASES if c.name == "same_flag")),
+    ):
+        checker, page = Checker(), report._repr_html_()
+        checker.feed(page)
+        assert not checker.open
+        assert ("table" in checker.seen) == bool(report.findings)
+        # Colours are the page's own, light or dark.
+        assert not re.search(r"color:|background|#[0-9a-f]{3}\b", page)
+
+
+# --- The trace ---------------------------------------------------------------------------------------------
+
+
+def trace_of(kernel, grid, block, *arguments):
+    return record(kernel)[grid, block](*on_device(arguments))
+
+
+@cuda.jit
+def mixed_kernel(x, total):
+    tile = cuda.shared.array((2, 4), float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    tile[1, t] = x[i]
+    cuda.syncthreads()
+    for k in range(2):
+        tile[1, t] += x[i + k]
+    cuda.threadfence()
+    cuda.atomic.add(total, 0, tile[1, t])
+
+
+def test_the_columns_of_a_trace():
+    trace = trace_of(mixed_kernel, (2, 1), 4, np.arange(9, dtype=np.float32), np.zeros(1, np.float32))
+    assert len(trace) == 2 * 4 * (2 + 2 * 3 + 3)
+    assert [(info.name, info.space) for info in trace.arrays] == [
+        ("x", "global"),
+        ("total", "global"),
+        ("tile", "shared"),
+    ]
+    one = (trace.block == 1) & (trace.thread == 2)
+    assert trace.kind[one].tolist() == [READ, WRITE] + [READ, READ, WRITE] * 2 + [FENCE, READ, ATOMIC]
+    assert trace.interval[one].tolist() == [0] * 2 + [1] * 9
+    assert [trace.name(row) for row in np.flatnonzero(one)[:5]] == [
+        "x[6]",
+        "tile[1, 2]",
+        "tile[1, 2]",
+        "x[6]",
+        "tile[1, 2]",
+    ]
+    assert trace.address[one][:5].tolist() == [24, 24, 24, 24, 24]
+    assert trace.element[one][:5].tolist() == [6, 6, 6, 6, 6]
+    assert trace.itemsize[one].tolist() == [4] * 8 + [0, 4, 4]
+    assert trace.array[one][8] == -1
+    assert not trace.negative.any()
+    # Reading and writing tile in `tile[1, t] += ...` are two instructions.
+    sites = [trace.sites[number] for number in trace.site[one]]
+    assert len({(site.line, site.offset) for site in sites[2:5]}) == 3
+    assert {site.line for site in sites[2:5]} == {sites[2].line}
+    assert sites[3].expression == "x[i + k]"
+    # The second round of the loop is another occurrence of the same instructions.
+    assert trace.occurrence[one][:8].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
+    assert trace.values[np.flatnonzero(one)[1]] == 6
+
+
+def lanes(trace, name):
+    """Return the elements each warp instruction touches in an array, as the module of traces says."""
+    array = [info.name for info in trace.arrays].index(name)
+    key = combine(trace.block, trace.thread // 32, trace.interval, trace.site, trace.occurrence)
+    rows = trace.array == array
+    return [sorted(trace.element[rows & (key == k)].tolist()) for k in np.unique(key[rows])]
+
+
+@cuda.jit
+def epochs_kernel(x):
+    x[cuda.grid(1)] = 0
+    cuda.syncwarp()
+    x[cuda.grid(1)] = 1
+    if cuda.laneid < 4:
+        cuda.syncwarp(0xF)
+        x[cuda.grid(1)] = 2
+
+
+def test_epochs_count_what_a_lane_has_passed():
+    trace = trace_of(epochs_kernel, 2, 8, np.zeros(16))
+    assert trace.epoch.tolist() == list(trace.values) == 2 * ([0] * 8 + [1] * 8 + [2] * 4)
+
+
+@cuda.jit
+def column_kernel(x, y):
+    i = cuda.grid(1)
+    acc = float32(0)
+    for k in range(x.shape[1]):
+        acc += x[i, k]
+    y[i] = acc
+
+
+def test_lanes_of_one_instruction_can_be_grouped():
+    trace = trace_of(column_kernel, 1, 40, np.zeros((40, 3), np.float32), np.zeros(40, np.float32))
+    groups = lanes(trace, "x")
+    assert groups[0] == list(range(0, 96, 3))
+    assert groups[1] == list(range(1, 96, 3))
+    assert groups[3] == list(range(96, 120, 3))
+    assert len(groups) == 6
+    # The first warp touches 12 sectors of 32 bytes at once where 4 would do.
+    assert len({4 * element // 32 for element in groups[0]}) == 12
+
+
+@cuda.jit
+def layouts_kernel(x, y):
+    x[1, 2] = y[1, 2] = 5
+    x[1][2] = y[1:, 2:][0, 0] = 6
+
+
+@pytest.mark.parametrize(
+    ("make", "address"),
+    [
+        (lambda: np.zeros((3, 4)), 6 * 8),
+        (lambda: np.zeros((3, 4), order="F"), 7 * 8),
+        (lambda: np.zeros((4, 3)).T, 7 * 8),
+        (lambda: np.zeros((6, 8))[1::2, 4:], (3 * 8 + 6) * 8),
+        (lambda: np.zeros((3, 4))[::-1, ::-1], 5 * 8),
+        (lambda: np.zeros((5, 3, 4), np.float32)[2], (24 + 6) * 4),
+    ],
+)
+def test_elements_and_addresses_in_any_layout(make, address):
+    x, y = make(), np.zeros((3, 4), np.int8)
+    memory = TracedMemory()
+    launch = Launch(layouts_kernel, 1, 1)
+    run_traced(launch, [x, y], memory)
+    assert gc.isenabled()
+    trace = memory.trace(launch)
+    assert x[1, 2] == y[1, 2] == 6
+    assert trace.element.tolist() == [6] * 4
+    assert trace.address.tolist() == [address, 6] * 2
+    assert trace.arrays[0].shape == (3, 4)
+
+
+@cuda.jit
+def views_kernel(x, out):
+    i = cuda.threadIdx.x
+    row = x[i]
+    column = x[:, 2]
+    out[i] = row[1] + column[0] + x.T[3, 1] + x[1:, 1:][0, 0] + x.reshape((4, 3))[3, i]
+    row[2:] = 0
+
+
+def test_views_are_accesses_of_their_array():
+    x = np.arange(12.0).reshape(3, 4)
+    trace = trace_of(views_kernel, 1, 1, x, np.zeros(3))
+    names = [trace.name(row) for row in range(len(trace))]
+    assert names == ["x[0, 1]", "x[0, 2]", "x[1, 3]", "x[1, 1]", "x[2, 1]", "out[0]", "x[0, 2]", "x[0, 3]"]
+
+
+@cuda.jit
+def strange_indices_kernel(x, y):
+    for value in y:
+        x[(0,), 1] = value
+    x[np.uint8(1), np.int64(-1)] = len(x)
+
+
+@cuda.jit
+def copies_kernel(x, y):
+    x[:] = y
+    x[...] = y[1:3]
+
+
+def test_whole_arrays_at_once():
+    trace = trace_of(copies_kernel, 1, 1, np.zeros(2), np.ones(3)[:2])
+    names = [(int(trace.kind[row]), trace.name(row)) for row in range(4)]
+    assert names == [(READ, "y[0]"), (READ, "y[1]"), (WRITE, "x[0]"), (WRITE, "x[1]")]
+
+
+@cuda.jit
+def hinted_kernel(x, y):
+    i = cuda.threadIdx.x
+    cuda.stcg(y, i, cuda.ldcs(x, i))
+    if i == 1:
+        x[:] = 0
+        y.fill(x.sum())
+
+
+def test_hints_and_methods_are_logged():
+    trace = trace_of(hinted_kernel, 1, 2, np.ones(2), np.ones(2))
+    names = [(int(trace.kind[row]), trace.name(row)) for row in range(len(trace))]
+    assert names == [
+        (READ, "x[0]"),
+        (WRITE, "y[0]"),
+        (READ, "x[1]"),
+        (WRITE, "y[1]"),
+        (WRITE, "x[0]"),
+        (WRITE, "x[1]"),
+        (READ, "x[0]"),
+        (READ, "x[1]"),
+        (WRITE, "y[0]"),
+        (WRITE, "y[1]"),
+    ]
+    report = sanitize(hinted_kernel)[1, 3](*on_device([np.ones(2), np.ones(3)]))
+    assert "thread 2 of block 0 reads x[2], and x has 2 elements" in str(report)
+    report = sanitize(hinted_kernel)[1, 3](*on_device([np.ones(3), np.ones(2)]))
+    assert "thread 2 of block 0 writes y[2], and y has 2 elements" in str(report)
+
+
+def test_a_launch_without_accesses():
+    trace = record(cuda.jit(lambda: None))[2, 2]()
+    assert len(trace) == len(trace.occurrence) == len(trace.sites) == 0
+    assert sanitize(cuda.jit(lambda: None))[2, 2]().ok
+
+
+def test_recording_raises_where_a_launch_would():
+    with pytest.raises(IndexError, match="index 21 is out of bounds"):
+        record(planted_bugs.missing_guard)[3, 8](*on_device([np.zeros(21), np.zeros(21)]))
+
+
+@cuda.jit
+def table_kernel(x, y):
+    table = cuda.const.array_like(simulator_kernels.TAPS)
+    y[0] = TABLE[1] + table[2]
+
+
+TABLE = np.arange(3, dtype=np.int32)
+
+
+def test_constants_are_arrays_too():
+    trace = trace_of(table_kernel, 1, 1, np.zeros(1), np.zeros(1))
+    spaces = {info.name: info.space for info in trace.arrays}
+    assert spaces == {"x": "global", "y": "global", "TABLE": "constant", "table": "constant"}
+
+
+# --- With a real numba.cuda --------------------------------------------------------------------------------
+
+
+def test_kernels_for_a_real_gpu_are_sanitized_by_their_python_function():
+    printed = python(
+        "import cnn_numba, numpy as np",
+        "from numba import cuda",
+        "import planted_bugs, simulator_kernels as kernels",
+        "from cnn_numba.simulator import sanitize, record",
+        "found = {}",
+        "for bug in planted_bugs.BUGS:",
+        "    arguments = [",
+        "        np.full(v.shape, np.nan if np.dtype(v.dtype).kind == 'f' else -1, v.dtype)",
+        "        if isinstance(v, planted_bugs.New) else v for v in bug.arguments()]",
+        "    report = sanitize(bug.kernel)[bug.grid, bug.block, 0, bug.dynamic](*arguments)",
+        "    if not bug.kinds & report.kinds: print(bug.name)",
+        "for case in kernels.CASES:",
+        "    given = case.arguments(np.random.default_rng(0))",
+        "    report = sanitize(case.kernel)[case.grid, case.block, 0, case.dynamic](*given)",
+        "    if not report.ok: print(report)",
+        "    expected = case.expected(*case.arguments(np.random.default_rng(0)))",
+        "    for position, value in expected.items():",
+        "        np.testing.assert_allclose(given[position], value, rtol=2e-5, atol=1e-5)",
+        "print(type(kernels.scale).__name__)",
+        NUMBA_ENABLE_CUDASIM="0",
+    )
+    # Only what is known from `device_array` cannot be known there.
+    assert printed.splitlines() == ["bins_not_zeroed", "CUDADispatcher"]
+
+
+# --- What it costs -----------------------------------------------------------------------------------------
+
+
+def best_of(count, *runs):
+    """Return the shortest time of each, taken in turn."""
+    times = [[] for _ in runs]
+    for _ in range(count):
+        for run, mine in zip(runs, times, strict=True):
+            start = time.perf_counter()
+            run()
+            mine.append(time.perf_counter() - start)
+    return map(min, times)
+
+
+@pytest.mark.parametrize("name", ["tiled_matmul", "tree_reduction", "scale", "naive_conv2d"])
+def test_the_cost_is_bounded(name):
+    case = next(case for case in CASES if case.name == name)
+    grid, arguments = {
+        "tiled_matmul": ((4, 4), [np.ones((16, 32), np.float32)] * 1 + [np.ones((32, 16), np.float32)]),
+        "tree_reduction": (16, [np.ones(1024, np.float32)]),
+        "scale": (200, [np.ones(1600, np.float32)]),
+        "naive_conv2d": ((4, 4), [np.ones((18, 18), np.float32), np.ones((3, 3), np.float32)]),
+    }[name]
+    out = {"tiled_matmul": (16, 16), "tree_reduction": 16, "scale": 1600, "naive_conv2d": (16, 16)}[name]
+    given = on_device([*arguments, np.zeros(out, np.float32)])
+    plain, sanitized = best_of(
+        5,
+        lambda: case.kernel[grid, case.block](*given),
+        lambda: sanitize(case.kernel)[grid, case.block](*given),
+    )
+    # 4 to 10 on a quiet machine.
+    assert sanitized < 20 * plain
