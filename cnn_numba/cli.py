@@ -34,7 +34,9 @@ _UsageError = typer.BadParameter.__bases__[0]
 
 _OPTIONS = {"add_completion": False, "rich_markup_mode": None}
 app = typer.Typer(help="Train, use, measure and check the course's networks.", **_OPTIONS)
-bench = typer.Typer(help="Measure start-up, an epoch or the accuracy; each takes --json FILE.", **_OPTIONS)
+bench = typer.Typer(
+    help="Measure start-up, an epoch, the accuracy or the simulator; each takes --json FILE.", **_OPTIONS
+)
 app.add_typer(bench, name="bench")
 
 
@@ -401,6 +403,20 @@ def bench_startup(
     from cnn_numba import bench as benchmarks
 
     _record(json_file, benchmarks.bench_startup, repeats=repeats)
+
+
+@bench.command("simulator")
+def bench_simulator(json_file: JsonFile = None):
+    """Time kernels without a GPU, in Numba's simulator and in ours, and under the sanitizer.
+
+    
+    Examples:
+      cnn-numba bench simulator
+      cnn-numba bench simulator --json simulator.json
+    """
+    from cnn_numba.simulator import benchmark
+
+    _record(json_file, benchmark.bench_simulator)
 
 
 # --- inspect -----------------------------------------------------------------------------------------------

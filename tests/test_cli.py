@@ -116,10 +116,10 @@ def test_wrong_arguments_give_one_line_and_exit_code_2(run, arguments, message):
         ),
         (["predict", "--help"], ["Examples:", "cnn-numba predict seven.png", "--checkpoint", "stand alone"]),
         (["doctor", "--help"], ["Example:", "exit code"]),
-        (["bench", "--help"], ["epoch", "accuracy", "startup"]),
+        (["bench", "--help"], ["epoch", "accuracy", "startup", "simulator"]),
         *(
             (["bench", name, "--help"], ["Example", f"bench {name}", "--json"])
-            for name in ("epoch", "accuracy", "startup")
+            for name in ("epoch", "accuracy", "startup", "simulator")
         ),
     ],
 )
