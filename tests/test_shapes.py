@@ -1,15 +1,9 @@
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers import strided
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import cnn_numba
 from cnn_numba.shapes import (
     check_array,
     check_labels,
@@ -163,27 +157,3 @@ def test_read_only_outputs_are_refused():
     out.flags.writeable = False
     with pytest.raises(ValueError, match="out must be writeable"):
         output_array("out", out, (3,))
-
-
-def test_a_changed_part_of_the_kernels_is_compiled_anew(tmp_path):
-    """Numba's cache notices a change of the file of a function, but not of those it calls in other files."""
-    package = tmp_path / "cnn_numba"
-    source = Path(cnn_numba.__file__).parent
-    shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__", "course", "*.npz"))
-    script = (
-        "import numpy as np; from cnn_numba.ops.dense.cpu import linear_forward; import cnn_numba;"
-        "x = np.ones((1, 2), np.float32); print(cnn_numba.__file__, linear_forward(x, x)[0, 0])"
-    )
-
-    def answer():
-        done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
-        where, value = done.stdout.split()
-        assert where == str(package / "__init__.py")
-        return float(value)
-
-    assert answer() == answer() == 2
-    simd = package / "ops" / "_simd.py"
-    simd.write_text(
-        simd.read_text().replace("builder.fadd(product, args[2]", "builder.fsub(product, args[2]")
-    )
-    assert answer() == 0
