@@ -12,49 +12,31 @@ from cnn_numba.shapes import check_array, check_labels, output_array
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
-    """Turn logits into probabilities, and measure how little of it the right class gets.
-
-    With N samples and K classes::
-
-        probabilities[n, k] = exp(logits[n, k]) / sum over j of exp(logits[n, j])
-        losses[n] = -log(probabilities[n, labels[n]])
+    """Probabilities and losses of a batch of logits; see `reference.cross_entropy_forward`.
 
     Parameters
     ----------
     logits : ndarray, shape (N, K), float32
-        Scores of any size; only their differences within a row matter.
     labels : ndarray, shape (N,), int32
-        The right class of each sample, 0 to K - 1.
     losses : ndarray, shape (N,), float32, optional
-        Where to write the losses; None allocates a new array.
     probabilities : ndarray, shape (N, K), float32, optional
-        Where to write the probabilities, which the backward needs; None allocates a new array.
 
     Returns
     -------
-    losses : ndarray, shape (N,)
-    probabilities : ndarray, shape (N, K)
+    losses : ndarray, shape (N,), float32
+    probabilities : ndarray, shape (N, K), float32
+        For the backward pass.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument has the wrong type or shape, is empty, or a label is out of range.
-
-    Notes
-    -----
-    The largest logit of a row is subtracted first, which changes neither result: no exponential
-    overflows, and their sum is at least 1, so that its logarithm exists (Goodfellow, Bengio and
-    Courville, "Deep Learning" (2016), section 4.1; `torch.nn.functional.cross_entropy` does the same).
-    A NaN or an infinite logit makes the loss of its row NaN, but -inf is a class ruled out: its
-    probability is 0.
+        If an argument has the wrong type, dtype, shape or layout, or is empty, or a label is out of range.
 
     Examples
     --------
-    Three equal scores are a guess among three, log(3):
-
-    >>> losses, probabilities = cross_entropy_forward(np.zeros((1, 3), np.float32), np.array([0], np.int32))
+    >>> losses, probabilities = cross_entropy_forward(np.zeros((1, 2), np.float32), np.array([0], np.int32))
     >>> losses, probabilities
-    (array([1.0986123], dtype=float32), array([[0.33333334, 0.33333334, 0.33333334]], dtype=float32))
+    (array([0.6931472], dtype=float32), array([[0.5, 0.5]], dtype=float32))
     """
     batch_size = _check_scores("logits", logits, labels)
     losses = output_array("losses", losses, (batch_size,))
@@ -64,39 +46,28 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
 
 
 def cross_entropy_backward(probabilities, labels, grad_logits=None):
-    """Compute the gradient of the mean cross-entropy with respect to the logits.
-
-    ``grad_logits[n, k] = (probabilities[n, k] - (1 if k is labels[n] else 0)) / N``: the right class
-    is pushed up by what it lacks to probability 1, every other down by what it has.
+    """Gradient of the mean cross-entropy; see `reference.cross_entropy_backward`.
 
     Parameters
     ----------
     probabilities : ndarray, shape (N, K), float32
-        What the forward pass returned.
+        As `cross_entropy_forward` returned them.
     labels : ndarray, shape (N,), int32
-        The right class of each sample, 0 to K - 1.
     grad_logits : ndarray, shape (N, K), float32, optional
-        Where to write the result; None allocates a new array.
 
     Returns
     -------
-    ndarray, shape (N, K)
-        `grad_logits`.
+    ndarray, shape (N, K), float32
 
     Raises
     ------
     TypeError, ValueError
-        If an argument has the wrong type or shape, is empty, or a label is out of range.
-
-    Notes
-    -----
-    The derivative of the softmax and that of the logarithm cancel into this difference (Bishop,
-    "Pattern Recognition and Machine Learning" (2006), section 4.3.4).
+        If an argument has the wrong type, dtype, shape or layout, or is empty, or a label is out of range.
 
     Examples
     --------
-    >>> cross_entropy_backward(np.array([[0.25, 0.75]], np.float32), np.array([0], np.int32))
-    array([[-0.75,  0.75]], dtype=float32)
+    >>> cross_entropy_backward(np.array([[0.25, 0.75]], np.float32), np.array([0], np.int32)).tolist()
+    [[-0.75, 0.75]]
     """
     _check_scores("probabilities", probabilities, labels)
     grad_logits = output_array("grad_logits", grad_logits, probabilities.shape)
@@ -105,38 +76,27 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
 
 
 def mse_loss_forward(y, target, losses=None):
-    """Measure the mean squared error of each sample.
-
-    ``losses[n] = mean over all other axes of (y[n] - target[n])**2``
+    """Mean squared error of each sample; see `reference.mse_loss_forward`.
 
     Parameters
     ----------
-    y : ndarray, shape (N, ...), float32
-        What the network answered.
-    target : ndarray, shape of `y`, float32
-        What it should have answered.
+    y, target : ndarray, shape (N, ...), float32
     losses : ndarray, shape (N,), float32, optional
-        Where to write the result; None allocates a new array.
 
     Returns
     -------
-    ndarray, shape (N,)
-        `losses`.
+    ndarray, shape (N,), float32
 
     Raises
     ------
     TypeError, ValueError
-        If an argument has the wrong type, the shapes differ, or there is nothing to average.
-
-    Notes
-    -----
-    The mean of `losses` is `torch.nn.functional.mse_loss`. The article "GPU acceleration:
-    performance secrets of deep learning" writes the loss as ||y - y*||^2, the sum instead of the mean.
+        If an argument has the wrong type, dtype, shape or layout, or is empty.
 
     Examples
     --------
-    >>> mse_loss_forward(np.array([[1, 2], [3, 4]], np.float32), np.array([[1, 0], [0, 0]], np.float32))
-    array([ 2. , 12.5], dtype=float32)
+    >>> y, target = np.array([[1, 2], [3, 4]], np.float32), np.array([[1, 0], [0, 0]], np.float32)
+    >>> mse_loss_forward(y, target).tolist()
+    [2.0, 12.5]
     """
     batch_size = _check_answers(y, target)
     losses = output_array("losses", losses, (batch_size,))
@@ -145,34 +105,27 @@ def mse_loss_forward(y, target, losses=None):
 
 
 def mse_loss_backward(y, target, grad_y=None):
-    """Compute the gradient of the mean of the losses with respect to the answers.
-
-    ``grad_y = 2 * (y - target) / y.size``
+    """Gradient of the mean of the losses; see `reference.mse_loss_backward`.
 
     Parameters
     ----------
-    y : ndarray, shape (N, ...), float32
-        What the network answered.
-    target : ndarray, shape of `y`, float32
-        What it should have answered.
+    y, target : ndarray, shape (N, ...), float32
     grad_y : ndarray, shape of `y`, float32, optional
-        Where to write the result; None allocates a new array.
 
     Returns
     -------
-    ndarray, shape of `y`
-        `grad_y`.
+    ndarray, shape of `y`, float32
 
     Raises
     ------
     TypeError, ValueError
-        If an argument has the wrong type, the shapes differ, or there is nothing to average.
+        If an argument has the wrong type, dtype, shape or layout, or is empty.
 
     Examples
     --------
-    >>> mse_loss_backward(np.array([[1, 2], [3, 4]], np.float32), np.array([[1, 0], [0, 0]], np.float32))
-    array([[0. , 1. ],
-           [1.5, 2. ]], dtype=float32)
+    >>> y, target = np.array([[1, 2], [3, 4]], np.float32), np.array([[1, 0], [0, 0]], np.float32)
+    >>> mse_loss_backward(y, target).tolist()
+    [[0.0, 1.0], [1.5, 2.0]]
     """
     _check_answers(y, target)
     grad_y = output_array("grad_y", grad_y, y.shape)
@@ -181,22 +134,15 @@ def mse_loss_backward(y, target, grad_y=None):
 
 
 def accumulate_metrics(losses, logits, labels, totals):
-    """Add a batch's losses and right answers to the running totals of an epoch.
-
-    ``totals[0] += sum of losses``, and ``totals[1] += number of rows whose largest logit is the
-    label's``; the first of equal logits counts as the largest, and a NaN as larger than any number,
-    as in `numpy.argmax`.
+    """Add a batch's losses and right answers to running totals; see `reference.accumulate_metrics`.
 
     Parameters
     ----------
     losses : ndarray, shape (N,), float32
-        The loss of each sample.
     logits : ndarray, shape (N, K), float32
-        The scores that they come from.
     labels : ndarray, shape (N,), int32
-        The right class of each sample, 0 to K - 1.
     totals : ndarray, shape (2,), float64
-        Sum of losses and number of right answers so far; updated in place.
+        Sum of losses and number of right answers; updated in place.
 
     Returns
     -------
@@ -206,14 +152,13 @@ def accumulate_metrics(losses, logits, labels, totals):
     Raises
     ------
     TypeError, ValueError
-        If an argument has the wrong type or shape, is empty, or a label is out of range.
+        If an argument has the wrong type, dtype, shape or layout, or is empty, or a label is out of range.
 
     Examples
     --------
-    >>> logits = np.array([[0.5, 2.0], [3.0, 1.0]], np.float32)
-    >>> losses = np.array([0.25, 2.0], np.float32)
-    >>> accumulate_metrics(losses, logits, np.array([1, 1], np.int32), np.zeros(2))
-    array([2.25, 1.  ])
+    >>> logits, labels = np.array([[0.5, 2], [3, 1]], np.float32), np.array([1, 1], np.int32)
+    >>> accumulate_metrics(np.array([0.25, 2], np.float32), logits, labels, np.zeros(2)).tolist()
+    [2.25, 1.0]
     """
     batch_size = _check_scores("logits", logits, labels)
     check_array("losses", losses, (batch_size,))

@@ -15,56 +15,35 @@ from cnn_numba.shapes import check_array
 
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
-    """Take one step of stochastic gradient descent: downhill, with or without momentum.
-
-    With parameters p, gradients g and velocity v::
-
-        g = g + weight_decay * p
-        v = momentum * v + g
-        p = p - lr * v                      or, with nesterov, p - lr * (g + momentum * v)
+    """Take one step of stochastic gradient descent; see `reference.sgd_update`.
 
     Parameters
     ----------
     parameters : ndarray, shape (P,), float32
         Updated in place.
     gradients : ndarray, shape (P,), float32
-        Gradient of the loss with respect to `parameters`.
     velocity : ndarray, shape (P,), float32, or None
-        The gradients so far, fading; zeros before the first step, updated in place. Without momentum
-        it is neither read nor written, and may be None.
+        Updated in place; without momentum neither read nor written, nor checked.
     lr : float
-        Learning rate.
     momentum : float
-        Share of the velocity that survives a step; 0 is plain gradient descent.
     weight_decay : float
-        Strength of the pull towards 0.
     nesterov : bool
-        True takes the gradient as if one momentum step ahead.
 
     Returns
     -------
-    ndarray, shape (P,)
+    ndarray, shape (P,), float32
         `parameters`.
 
     Raises
     ------
     TypeError, ValueError
-        If an array has the wrong type or shape, or momentum is asked for without a `velocity`, or
-        nesterov without momentum.
-
-    Notes
-    -----
-    The formula of `torch.optim.SGD`. Others (Sutskever and others, "On the importance of
-    initialization and momentum in deep learning" (2013)) put the learning rate into the velocity,
-    which differs once the learning rate changes.
+        If an argument has the wrong type, dtype, shape or layout, or `nesterov` comes without momentum.
 
     Examples
     --------
-    >>> parameters, velocity = np.array([1, 2], np.float32), np.zeros(2, np.float32)
-    >>> for _ in range(2):
-    ...     _ = sgd_update(parameters, np.array([1, -1], np.float32), velocity, lr=0.5, momentum=0.5)
-    >>> parameters, velocity
-    (array([-0.25,  3.25], dtype=float32), array([ 1.5, -1.5], dtype=float32))
+    >>> parameters, gradients = np.array([1, 2], np.float32), np.array([1, -1], np.float32)
+    >>> sgd_update(parameters, gradients, None, lr=0.5).tolist()
+    [0.5, 2.5]
     """
     check_array("parameters", parameters, (None,), writeable=True)
     check_array("gradients", gradients, parameters.shape)
@@ -83,54 +62,35 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
 def adam_update(
     parameters, gradients, exp_avg, exp_avg_sq, step, lr, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
 ):
-    """Take one step of Adam: each parameter moves by about `lr`, whatever the size of its gradient.
-
-    With parameters p, gradients g, their running mean m and the running mean v of their squares::
-
-        g = g + weight_decay * p
-        m = beta1 * m + (1 - beta1) * g
-        v = beta2 * v + (1 - beta2) * g**2
-        p = p - lr * m_hat / (sqrt(v_hat) + eps)
-
-        m_hat = m / (1 - beta1**step),    v_hat = v / (1 - beta2**step)
+    """Take one step of Adam; see `reference.adam_update`.
 
     Parameters
     ----------
     parameters : ndarray, shape (P,), float32
         Updated in place.
     gradients : ndarray, shape (P,), float32
-        Gradient of the loss with respect to `parameters`.
     exp_avg, exp_avg_sq : ndarray, shape (P,), float32
-        The running means m and v; zeros before the first step, updated in place.
+        Updated in place.
     step : int
-        The number of this step, counted from 1.
+        Counted from 1.
     lr : float
-        Learning rate.
     beta1, beta2 : float
-        Share of the running means that survives a step.
     eps : float
-        Keeps the quotient finite where all gradients were 0.
     weight_decay : float
-        Strength of the pull towards 0, added to the gradient.
 
     Returns
     -------
-    ndarray, shape (P,)
+    ndarray, shape (P,), float32
         `parameters`.
 
     Raises
     ------
     TypeError, ValueError
-        If an array has the wrong type or shape, or `step` is not an integer from 1 on.
-
-    Notes
-    -----
-    Kingma and Ba, "Adam: a method for stochastic optimization" (2015), algorithm 1, and
-    `torch.optim.Adam`. Both means start at 0 and are too small at first; m_hat and v_hat make up for it.
+        If an argument has the wrong type, dtype, shape or layout, or `step` is not an integer from 1 on.
 
     Examples
     --------
-    >>> parameters, gradients = np.ones(2, np.float32), np.array([5.0, -0.01], np.float32)
+    >>> parameters, gradients = np.ones(2, np.float32), np.array([5, -0.01], np.float32)
     >>> exp_avg, exp_avg_sq = np.zeros(2, np.float32), np.zeros(2, np.float32)
     >>> adam_update(parameters, gradients, exp_avg, exp_avg_sq, step=1, lr=0.1).round(4)
     array([0.9, 1.1], dtype=float32)
