@@ -5,10 +5,13 @@ are launched as ever, run many times faster, and are held to the limits of real 
 
 - `sanitize` finds races, divergence, bad indices, garbage that is read, and results that are not there.
 - `record` returns every access to memory as columns of numbers, to compute and to draw from.
+- `access_map` counts what the accesses cost: sectors, bank conflicts, reuse. `plot_access` draws them.
 - `cnn_numba.simulator.inspector` compiles for real GPUs, none needed, and tells what comes out.
 - `cnn_numba.simulator.benchmark` compares with Numba's own simulator.
 """
 
+from cnn_numba.simulator.access import AccessMap, access_map
+from cnn_numba.simulator.access_plot import plot_access
 from cnn_numba.simulator.errors import DivergenceError, LaunchError, UnsupportedPython
 from cnn_numba.simulator.findings import Finding, Report
 from cnn_numba.simulator.install import install
@@ -17,13 +20,16 @@ from cnn_numba.simulator.trace import Trace
 from cnn_numba.simulator.tracing import record
 
 __all__ = [
+    "AccessMap",
     "DivergenceError",
     "Finding",
     "LaunchError",
     "Report",
     "Trace",
     "UnsupportedPython",
+    "access_map",
     "install",
+    "plot_access",
     "record",
     "sanitize",
 ]
