@@ -13,6 +13,7 @@ are launched as ever, run many times faster, and are held to the limits of real 
 from cnn_numba.simulator.access import AccessMap, access_map
 from cnn_numba.simulator.access_plot import plot_access
 from cnn_numba.simulator.errors import DivergenceError, LaunchError, UnsupportedPython
+from cnn_numba.simulator.explorer import explore_access
 from cnn_numba.simulator.findings import Finding, Report
 from cnn_numba.simulator.install import install
 from cnn_numba.simulator.sanitizer import sanitize
@@ -28,6 +29,7 @@ __all__ = [
     "Trace",
     "UnsupportedPython",
     "access_map",
+    "explore_access",
     "install",
     "plot_access",
     "record",

@@ -10,7 +10,7 @@ _COLOURS = ("#0072b2", "#e08a00", "#009e73", "#d55e00", "#b3669e", "#56b4e9", "#
 _WARP, _WRAP, _MOST_NUMBERED, _MOST_DRAWN = 32, 32, 34 * 34, 1_000_000
 
 
-def plot_access(access, array, block=None, by="thread"):
+def plot_access(access, array, block=None, by="thread", interval=None):
     """Draw who reads and who writes which elements of an array.
 
     Each square is an element. Its colour says which thread, warp or block touches it (the first, if several
@@ -26,6 +26,8 @@ def plot_access(access, array, block=None, by="thread"):
         Draw the accesses of this block only.
     by : {"thread", "warp", "block"}
         What the colours tell apart. Threads and warps are numbered within their block.
+    interval : int, optional
+        Draw only what happens in this barrier interval: 0 before a block's first barrier, 1 after it, ...
 
     Returns
     -------
@@ -59,7 +61,10 @@ def plot_access(access, array, block=None, by="thread"):
     size = int(np.prod(info.shape))
     if not 0 < size <= _MOST_DRAWN:
         raise ValueError(f"{info.name} has {size} elements; 1 to {_MOST_DRAWN} can be drawn")
-    sides = [_touched(access, array, block, by, kinds, size) for kinds in ((READ, ATOMIC), (WRITE, ATOMIC))]
+    chosen = access.touches(array, block)
+    if interval is not None:
+        chosen = chosen & (trace.interval == interval)
+    sides = [_touched(trace, chosen, by, kinds, size) for kinds in ((READ, ATOMIC), (WRITE, ATOMIC))]
     rows, columns, note = _layout(info.shape)
     units = max(int(side[0].max()) for side in sides) + 1
 
@@ -73,6 +78,7 @@ def plot_access(access, array, block=None, by="thread"):
         ax.set_title(title, fontsize=10, color=_INK)
     _legend(figure, axes, by, units)
     where = f", block {block}" if block is not None else ""
+    where += f", barrier interval {interval}" if interval is not None else ""
     notes = [
         f"{info.name} {info.shape}{where}: colour = first {by}" + ("" if by == "block" else " in its block")
     ]
@@ -81,10 +87,9 @@ def plot_access(access, array, block=None, by="thread"):
     return figure
 
 
-def _touched(access, array, block, by, kinds, size):
+def _touched(trace, chosen, by, kinds, size):
     """Return for each element who touches it first (-1: nobody), and how often it is touched."""
-    trace = access.trace
-    rows = np.flatnonzero(access.touches(array, block) & np.isin(trace.kind, kinds))
+    rows = np.flatnonzero(chosen & np.isin(trace.kind, kinds))
     who = {"thread": trace.thread, "warp": trace.thread // _WARP, "block": trace.block}[by][rows]
     unit = np.full(size, -1)
     elements, first = np.unique(trace.element[rows], return_index=True)
