@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import sys
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -170,11 +171,13 @@ def _already_imported():
     problem = driver().problem
     if problem is None:
         return Selection(False, "a GPU was found")
-    return Selection(
-        False,
+    reason = (
         f"numba.cuda was imported before cnn_numba, and {problem}: no kernel can run; "
-        f"import cnn_numba first, or set {_SIMULATOR}=1",
+        f"import cnn_numba first, or set {_SIMULATOR}=1"
     )
+    # The first kernel would fail with an error about a driver, far from the line that is to be changed.
+    warnings.warn(reason, RuntimeWarning, stacklevel=5)
+    return Selection(False, reason)
 
 
 def simulated():

@@ -136,9 +136,17 @@ def test_numba_may_be_imported_first():
 
 
 def test_numba_cuda_imported_first_is_left_alone_and_told():
-    lines = ("from numba import cuda", "import cnn_numba", "print(cnn_numba.device.SELECTION.reason)")
-    printed = python(*lines)
-    assert "no kernel can run; import cnn_numba first" in printed
+    lines = (
+        "from numba import cuda",
+        "import warnings",
+        "with warnings.catch_warnings(record=True) as caught:",
+        "    warnings.simplefilter('always')",
+        "    import cnn_numba",
+        "print(cnn_numba.device.SELECTION.reason, *(str(warning.message) for warning in caught), sep='\\n')",
+    )
+    reason, warning = python(*lines).splitlines()
+    assert "no kernel can run; import cnn_numba first" in reason
+    assert warning == reason
     printed = python(*lines, NUMBA_ENABLE_CUDASIM="1")
     assert printed == "numba.cuda was imported before cnn_numba, as the simulator\n"
 
