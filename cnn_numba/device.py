@@ -1,50 +1,36 @@
-"""GPU or simulator? Asked once, when the package is imported, before numba can be.
+"""GPU or simulator? And the one place for what the host does with either: arrays, launches, streams, events.
 
 Numba reads ``NUMBA_ENABLE_CUDASIM`` when `numba.cuda` is first imported. Without a GPU its simulator runs the
 same kernels in Python, slowly, which is what learning and testing need; so where there is no GPU the package
-selects it. Nothing is printed: `describe` tells.
+selects it, once, when it is imported and before numba can be. Nothing is printed: `describe` tells.
+
+Everything that is launched or copied goes to the current stream, which `use_stream` sets. Whether that stream
+runs the work or records it for a CUDA graph makes no difference to the operations.
 """
 
-import ctypes
 import functools
-import importlib.metadata
+import operator
 import os
 import platform
-import re
 import sys
 import warnings
-from pathlib import Path
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
+import numpy as np
+
+from cnn_numba.nvidia import dotted, driver, installed, toolkit
+
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
-_DRIVER_LIBRARIES = {"win32": ("nvcuda.dll",)}
-_NVML_LIBRARIES = {"win32": ("nvml.dll",)}
-# Where numba-cuda looks for a toolkit without wheels, in its order, and what tells the version there.
-_TOOLKIT_ROOTS = ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME")
-_TOOLKIT_FILES = ("conda-meta/cuda-nvrtc-[0-9]*.json", "lib/libnvrtc.so.*.*", "lib64/libnvrtc.so.*.*")
-# Attributes of cuDeviceGetAttribute: the compute capability's two numbers.
-_CAPABILITY = (75, 76)
 
 
-class Gpu(NamedTuple):
-    """One GPU as the driver describes it."""
-
-    name: str
-    capability: tuple
-    """(major, minor) compute capability."""
+class UnusableGpu(RuntimeError):
+    """A GPU that does not work with the driver or toolkit that is installed; the message has the fix."""
 
 
-class Driver(NamedTuple):
-    """What asking the NVIDIA driver gave."""
-
-    gpus: tuple
-    """One `Gpu` each, in the driver's order; empty if there is none that can be used."""
-    cuda: tuple | None
-    """The newest CUDA version the driver supports, as (major, minor)."""
-    version: str | None
-    """The driver's own version, such as "580.65.06"."""
-    problem: str | None
-    """Why there is no GPU to use, in a few words; None if there is one."""
+class LaunchError(ValueError):
+    """A launch, or an allocation within it, that no GPU would accept."""
 
 
 class Selection(NamedTuple):
@@ -52,85 +38,6 @@ class Selection(NamedTuple):
 
     simulator: bool
     reason: str
-
-
-def _open_library(names):
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    return None
-
-
-@functools.cache
-def driver():
-    """Ask the NVIDIA driver for its version and its GPUs, once per process and without numba.
-
-    Returns
-    -------
-    Driver
-
-    Examples
-    --------
-    >>> found = driver()
-    >>> (found.problem is None) == (len(found.gpus) > 0)
-    True
-    """
-    names = ("libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1")
-    cuda = None
-    # Apple has no NVIDIA driver, and looking for one takes time there.
-    if sys.platform != "darwin":
-        cuda = _open_library(_DRIVER_LIBRARIES.get(sys.platform, names))
-    if cuda is None:
-        return Driver((), None, None, "no NVIDIA driver is installed")
-    version = ctypes.c_int(0)
-    supported = None
-    if cuda.cuDriverGetVersion(ctypes.byref(version)) == 0 and version.value:
-        supported = (version.value // 1000, version.value % 1000 // 10)
-    status = cuda.cuInit(0)
-    count = ctypes.c_int(0)
-    if status == 0:
-        status = cuda.cuDeviceGetCount(ctypes.byref(count))
-    if status != 0:
-        return Driver(
-            (), supported, _driver_version(), f"the NVIDIA driver answers {_error_name(cuda, status)}"
-        )
-    if count.value == 0:
-        return Driver((), supported, _driver_version(), "the NVIDIA driver sees no GPU")
-    gpus = tuple(_gpu(cuda, ordinal) for ordinal in range(count.value))
-    return Driver(gpus, supported, _driver_version(), None)
-
-
-def _error_name(cuda, status):
-    text = ctypes.c_char_p()
-    if cuda.cuGetErrorName(status, ctypes.byref(text)) == 0 and text.value:
-        return f"{text.value.decode()} ({status})"
-    return f"error {status}"
-
-
-def _gpu(cuda, ordinal):
-    handle, name = ctypes.c_int(0), ctypes.create_string_buffer(256)
-    cuda.cuDeviceGet(ctypes.byref(handle), ordinal)
-    cuda.cuDeviceGetName(name, len(name), handle)
-    capability = []
-    for attribute in _CAPABILITY:
-        value = ctypes.c_int(0)
-        cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, handle)
-        capability.append(value.value)
-    return Gpu(name.value.decode(errors="replace"), tuple(capability))
-
-
-def _driver_version():
-    """Return the driver's version as text from its management library, None if that is not there."""
-    names = ("libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
-    nvml = _open_library(_NVML_LIBRARIES.get(sys.platform, names))
-    if nvml is None or nvml.nvmlInit_v2() != 0:
-        return None
-    text = ctypes.create_string_buffer(96)
-    status = nvml.nvmlSystemGetDriverVersion(text, len(text))
-    nvml.nvmlShutdown()
-    return text.value.decode() if status == 0 else None
 
 
 def select():
@@ -190,50 +97,6 @@ def simulated():
     return SELECTION.simulator
 
 
-def installed(package):
-    """Return the version of an installed package, None if it is not installed.
-
-    Parameters
-    ----------
-    package : str
-
-    Returns
-    -------
-    str or None
-
-    Examples
-    --------
-    >>> installed("no-such-package") is None
-    True
-    """
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def toolkit():
-    """Return the version of the CUDA toolkit: of its wheels, else conda's, else that of ``CUDA_HOME``.
-
-    Returns
-    -------
-    tuple of (int, int) or None
-        None if there is none of them.
-    """
-    version = (
-        installed("cuda-toolkit") or installed("nvidia-cuda-runtime") or installed("nvidia-cuda-runtime-cu12")
-    )
-    if version:
-        return _major_minor(version)
-    roots = (Path(os.environ[name]) for name in _TOOLKIT_ROOTS if os.environ.get(name))
-    files = (path for root in roots for pattern in _TOOLKIT_FILES for path in root.glob(pattern))
-    return next((_major_minor(path.name) for path in files), None)
-
-
-def _major_minor(text):
-    return tuple(map(int, re.search(r"(\d+)\.(\d+)", text).groups()))
-
-
 def threads():
     """Return how many threads the CPU room uses.
 
@@ -274,25 +137,6 @@ def facts():
     }
 
 
-def dotted(version):
-    """Return a version as text.
-
-    Parameters
-    ----------
-    version : tuple of int
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> dotted((13, 2))
-    '13.2'
-    """
-    return ".".join(map(str, version))
-
-
 def _driver_text(found):
     if found.cuda is None and found.version is None:
         return "none"
@@ -319,3 +163,455 @@ def describe():
 
 # Decided at import, once: whoever imports numba.cuda after this gets the one or the other.
 SELECTION = select()
+
+
+@functools.cache
+def _cuda():
+    """Return `numba.cuda`, imported at first use, once a GPU that it can work with is known to be there."""
+    if not simulated():
+        from cnn_numba.doctor import gpu_findings
+
+        wrong = [finding for finding in gpu_findings() if not finding.healthy]
+        if wrong:
+            raise UnusableGpu("; ".join(f"{f.topic}: {f.text} (fix: {f.fix})" for f in wrong))
+    from numba import cuda
+
+    return cuda
+
+
+# --- Arrays ------------------------------------------------------------------------------------------------
+
+
+def is_device_array(array):
+    """Return whether an array is in the memory of the GPU, or of the simulated one.
+
+    Parameters
+    ----------
+    array : object
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_device_array(np.zeros(3)), is_device_array(zeros(3))
+    (False, True)
+    """
+    return hasattr(array, "__cuda_ndarray__")
+
+
+def empty(shape, dtype=np.float32):
+    """Allocate an array on the device, uninitialised.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+    dtype : dtype
+
+    Returns
+    -------
+    device array
+    """
+    with _memory(shape, dtype):
+        return _cuda().device_array(shape, dtype)
+
+
+def zeros(shape, dtype=np.float32):
+    """Allocate an array on the device, full of zeros.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+    dtype : dtype
+
+    Returns
+    -------
+    device array
+    """
+    return to_device(np.zeros(shape, dtype))
+
+
+def to_device(array):
+    """Copy an array to the device.
+
+    Parameters
+    ----------
+    array : array_like
+        On the host, in any layout.
+
+    Returns
+    -------
+    device array
+        C-contiguous.
+
+    Examples
+    --------
+    >>> to_host(to_device(np.arange(6).reshape(2, 3).T)).tolist()
+    [[0, 3], [1, 4], [2, 5]]
+    """
+    # asarray with an order, not ascontiguousarray: that would make a scalar an array of one element.
+    array = np.asarray(array, order="C")
+    with _memory(array.shape, array.dtype):
+        return _cuda().to_device(array, stream=current_stream())
+
+
+@contextmanager
+def _memory(shape, dtype):
+    """Turn the driver's error for too large an array into Python's own."""
+    try:
+        yield
+    except Exception as error:
+        if "OUT_OF_MEMORY" not in str(error):
+            raise
+        raise MemoryError(f"the GPU's memory has no room for {np.dtype(dtype)} of shape {shape}") from error
+
+
+def to_host(array):
+    """Return the values of an array as a NumPy array, which the host may read at once.
+
+    Parameters
+    ----------
+    array : ndarray or device array
+
+    Returns
+    -------
+    ndarray
+        `array` itself if it is one.
+    """
+    if not is_device_array(array):
+        return array
+    values = array.copy_to_host(stream=current_stream())
+    synchronize()
+    return values
+
+
+def copy(target, source):
+    """Copy the values of one array into another of the same shape and dtype, wherever the two are.
+
+    Parameters
+    ----------
+    target, source : ndarray or device array
+
+    Examples
+    --------
+    >>> target = zeros(3)
+    >>> copy(target, np.array([1, 2, 3], np.float32))
+    >>> to_host(target).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    if not is_device_array(target):
+        target[...] = to_host(source)
+    elif target.size:
+        target.copy_to_device(source, stream=current_stream())
+        if not is_device_array(source):
+            synchronize()  # the caller may change `source` as soon as this returns
+
+
+def pinned(shape, dtype=np.float32):
+    """Allocate a host array that the GPU can copy from and to while the host goes on.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+    dtype : dtype
+
+    Returns
+    -------
+    ndarray
+        Page-locked, uninitialised.
+    """
+    return _cuda().pinned_array(shape, dtype)
+
+
+def address(array):
+    """Return where an array on the device begins, in bytes.
+
+    Parameters
+    ----------
+    array : device array
+
+    Returns
+    -------
+    int
+    """
+    return array._ary.ctypes.data if simulated() else array.__cuda_array_interface__["data"][0]
+
+
+def overlap(a, b):
+    """Return whether two arrays on the device share memory.
+
+    Parameters
+    ----------
+    a, b : device array
+        C-contiguous.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> x = zeros(4)
+    >>> overlap(x[:2], x[2:]), overlap(x[:3], x[2:])
+    (False, True)
+    """
+    if not (a.size and b.size):
+        return False
+    return address(a) < address(b) + b.nbytes and address(b) < address(a) + a.nbytes
+
+
+def elsewhere(array):
+    """Return the number of the GPU that holds an array if it is not the current one, else None.
+
+    Parameters
+    ----------
+    array : device array
+
+    Returns
+    -------
+    int or None
+    """
+    if simulated() or len(driver().gpus) == 1 or not array.size:
+        return None
+    number = array.gpu_data.context.device.id
+    return None if number == _cuda().get_current_device().id else number
+
+
+# --- Streams -----------------------------------------------------------------------------------------------
+
+_stream = ContextVar("stream", default=0)
+
+
+def stream():
+    """Make a stream: what is launched on it runs in order, and beside what runs on others.
+
+    Returns
+    -------
+    stream
+        For `use_stream`.
+    """
+    return _cuda().stream()
+
+
+def current_stream():
+    """Return the stream that launches and copies go to; 0 is the default one.
+
+    Returns
+    -------
+    stream or 0
+    """
+    return _stream.get()
+
+
+@contextmanager
+def use_stream(stream):
+    """Send launches and copies to a stream, or into the graph that a builder records.
+
+    Parameters
+    ----------
+    stream : stream, cuda.core.GraphBuilder or 0
+
+    Examples
+    --------
+    >>> with use_stream(stream()):
+    ...     x = to_device(np.ones(3, np.float32))
+    >>> current_stream()
+    0
+    """
+    token = _stream.set(stream)
+    try:
+        yield
+    finally:
+        _stream.reset(token)
+
+
+def synchronize():
+    """Wait until everything on the current stream is done."""
+    current = current_stream()
+    if current:
+        current.synchronize()
+    else:
+        _cuda().synchronize()
+
+
+def seconds(function, repeats=10, warm_up=3):
+    """Time work on the GPU with its own clock, one pair of events for each repetition.
+
+    Parameters
+    ----------
+    function : callable
+        Launches the work.
+    repeats, warm_up : int
+        How often it is timed, and how often it is run before that.
+
+    Returns
+    -------
+    list of float
+        Seconds of each repetition.
+
+    Raises
+    ------
+    RuntimeError
+        In the simulator, whose times say nothing about a GPU.
+    """
+    if simulated():
+        raise RuntimeError(f"a simulated GPU cannot be timed ({SELECTION.reason})")
+    cuda, on = _cuda(), current_stream()
+    for _ in range(warm_up):
+        function()
+    events = [(cuda.event(), cuda.event()) for _ in range(repeats)]
+    for begin, end in events:
+        begin.record(on)
+        function()
+        end.record(on)
+    synchronize()
+    return [begin.elapsed_time(end) / 1000 for begin, end in events]
+
+
+# --- Launches ----------------------------------------------------------------------------------------------
+
+
+def blocks(size, threads):
+    """Return how many blocks of `threads` threads cover `size` elements.
+
+    Parameters
+    ----------
+    size, threads : int
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> blocks(1000, 256)
+    4
+    """
+    return -(-size // threads)
+
+
+def launch(kernel, grid, block, *arguments, shared=0):
+    """Run a kernel on the current stream, once it is clear that a GPU can run it.
+
+    Parameters
+    ----------
+    kernel : kernel
+        Made by ``@cuda.jit``.
+    grid, block : int or tuple of int
+        Blocks of the grid and threads of a block, x first.
+    *arguments
+        What the kernel takes. Arrays must be on the device: Numba would copy a host array there and back.
+    shared : int
+        Bytes of dynamic shared memory.
+
+    Raises
+    ------
+    TypeError
+        If an argument is an array on the host, or grid or block are not integers.
+    LaunchError
+        If grid or block is empty or too large for any GPU, or the block needs more shared memory or
+        registers than there are.
+
+    Examples
+    --------
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def double_kernel(x):
+    ...     i = cuda.grid(1)
+    ...     if i < x.size:
+    ...         x[i] *= 2
+    >>> x = to_device(np.arange(5))
+    >>> launch(double_kernel, blocks(x.size, 4), 4, x)
+    >>> to_host(x).tolist()
+    [0, 2, 4, 6, 8]
+    """
+    for argument in arguments:
+        if isinstance(argument, np.ndarray) and not is_device_array(argument):
+            raise TypeError(
+                f"{_name(kernel)}: an array of shape {argument.shape} is on the host; "
+                "copy it with cnn_numba.device.to_device"
+            )
+    try:
+        _configured(kernel, grid, block, current_stream(), shared)(*arguments)
+    except Exception as error:
+        if "LAUNCH_OUT_OF_RESOURCES" not in str(error):
+            raise
+        raise LaunchError(
+            f"{_name(kernel)}: a block of {block} threads needs more registers or shared memory than the "
+            f"GPU has (dynamic shared memory {shared} bytes); use smaller blocks"
+        ) from error
+
+
+def _name(kernel):
+    return getattr(kernel, "__name__", None) or kernel.py_func.__name__
+
+
+@functools.lru_cache(maxsize=1024)  # a training step makes the same launches again and again
+def _configured(kernel, grid, block, on, shared):
+    grid, block = check_launch(grid, block, shared)
+    with warnings.catch_warnings():
+        # Numba warns of grids too small to fill a GPU. Small networks have small grids.
+        warnings.simplefilter("ignore")
+        return kernel[grid, block, on, shared]
+
+
+#: What every GPU that numba-cuda supports allows: threads of a block, each axis of a block and of a grid, and
+#: bytes of shared memory for a block.
+THREADS_LIMIT = 1024
+BLOCK_LIMITS = (1024, 1024, 64)
+GRID_LIMITS = (2**31 - 1, 65535, 65535)
+SHARED_LIMIT = 48 * 1024
+
+
+def check_launch(grid, block, shared=0):
+    """Return grid and block as (x, y, z) if a GPU can have them.
+
+    Parameters
+    ----------
+    grid, block : int or sequence of one to three int
+    shared : int
+        Bytes of dynamic shared memory.
+
+    Returns
+    -------
+    grid, block : tuple of (int, int, int)
+
+    Raises
+    ------
+    TypeError
+        If they are no integers.
+    LaunchError
+        If there are too many or too few of them, or one is zero, negative or too large.
+
+    Examples
+    --------
+    >>> check_launch((4, 2), 256)
+    ((4, 2, 1), (256, 1, 1))
+    """
+    grid = _check_dimensions(grid, "grid", GRID_LIMITS)
+    block = _check_dimensions(block, "block", BLOCK_LIMITS)
+    threads = block[0] * block[1] * block[2]
+    if threads > THREADS_LIMIT:
+        raise LaunchError(f"block {block} has {threads} threads, and a GPU allows {THREADS_LIMIT}")
+    if not 0 <= shared <= SHARED_LIMIT:
+        raise LaunchError(f"a block may have {SHARED_LIMIT} bytes (48 KB) of shared memory, not {shared}")
+    return grid, block
+
+
+def _check_dimensions(sizes, name, limits):
+    given = tuple(sizes) if isinstance(sizes, (tuple, list)) else (sizes,)
+    if not 1 <= len(given) <= 3:
+        raise LaunchError(f"a {name} has 1, 2 or 3 dimensions, got {sizes}")
+    try:
+        given = tuple(map(operator.index, given))
+    except TypeError:
+        raise TypeError(
+            f"the {name} is made of integers, got {sizes}; use // or math.ceil to divide"
+        ) from None
+    for axis, size, limit in zip("xyz", given, limits, strict=False):
+        if size < 1:
+            raise LaunchError(f"{name} {given}: {axis} is {size} and must be at least 1 (is an array empty?)")
+        if size > limit:
+            raise LaunchError(f"{name} {given}: {axis} is {size}, and a GPU allows {limit}")
+    return given + (1,) * (3 - len(given))

@@ -45,12 +45,20 @@ def examine():
         _packages(),
         _torchvision(),
         _numba_cuda(),
-        _kernels(),
-        _gpu(),
-        _driver(),
+        *gpu_findings(),
         Finding("CPU", True, f"{device.threads()} threads, {platform.machine()}"),
         _mnist(),
     ]
+
+
+def gpu_findings():
+    """Hold GPU, driver, toolkit and the choice of the simulator against each other.
+
+    Returns
+    -------
+    list of Finding
+    """
+    return [_kernels(), _gpu(), _driver()]
 
 
 def report(findings):

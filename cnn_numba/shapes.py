@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cnn_numba import device
+
 
 class Window2d(NamedTuple):
     """How a window slides over a plane: `x` (N, C, H, W) -> `out` (N, C', H_out, W_out)."""
@@ -281,6 +283,78 @@ def output_array(name, out, shape, dtype=np.float32, inputs=()):
         return np.empty(shape, dtype)
     check_array(name, out, shape, dtype, writeable=True)
     if any(np.may_share_memory(out, array) for array in inputs):
+        raise ValueError(f"{name} must not share memory with an input of the operation (shape {out.shape})")
+    return out
+
+
+def check_device_array(name, array, shape, dtype=np.float32):
+    """Insist that `array` is on the device, has this shape and dtype and is C-contiguous.
+
+    Parameters
+    ----------
+    name : str
+        What to call it in an error.
+    array : device array
+    shape : tuple
+        As for `check_array`.
+    dtype : dtype
+
+    Raises
+    ------
+    TypeError
+        If it is not an array on the device, or of another dtype.
+    ValueError
+        If it has another shape, is not C-contiguous, or is on another GPU than the current one.
+
+    Examples
+    --------
+    >>> check_device_array("x", np.zeros(3, np.float32), (3,))
+    Traceback (most recent call last):
+        ...
+    TypeError: x is an array on the host, shape (3,): copy it with cnn_numba.device.to_device
+    """
+    if isinstance(array, np.ndarray) and not device.is_device_array(array):
+        raise TypeError(
+            f"{name} is an array on the host, shape {array.shape}: copy it with cnn_numba.device.to_device"
+        )
+    if not device.is_device_array(array):
+        raise TypeError(f"{name} must be an array on the device, got {type(array).__name__}: {array!r}")
+    check_array(name, array, shape, dtype)
+    if (number := device.elsewhere(array)) is not None:
+        raise ValueError(f"{name} is on GPU {number}, which is not the current one (shape {array.shape})")
+
+
+def device_output(name, out, shape, dtype=np.float32, inputs=()):
+    """Return `out` once checked, or a new uninitialised array on the device if it is None.
+
+    Parameters
+    ----------
+    name : str
+        What to call it in an error.
+    out : device array or None
+    shape : tuple of int
+    dtype : dtype
+    inputs : sequence of device array
+        What is still being read while `out` is written: the two must not overlap.
+
+    Returns
+    -------
+    device array
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `check_device_array`, or if it shares memory with an input.
+
+    Examples
+    --------
+    >>> device_output("out", None, (2, 3)).shape
+    (2, 3)
+    """
+    if out is None:
+        return device.empty(shape, dtype)
+    check_device_array(name, out, shape, dtype)
+    if any(device.overlap(out, array) for array in inputs):
         raise ValueError(f"{name} must not share memory with an input of the operation (shape {out.shape})")
     return out
 

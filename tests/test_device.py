@@ -7,7 +7,7 @@ import time
 import numba
 import pytest
 
-from cnn_numba import device
+from cnn_numba import device, nvidia
 
 
 def python(*lines, **environment):
@@ -76,16 +76,16 @@ def libraries(monkeypatch):
     """Let the test choose what libcuda and libnvidia-ml are, and forget what was asked before."""
 
     def choose(cuda, nvml=None):
-        monkeypatch.setattr(device.sys, "platform", "linux")
+        monkeypatch.setattr(nvidia.sys, "platform", "linux")
         monkeypatch.setattr(
-            device,
+            nvidia,
             "_open_library",
             lambda names: nvml if any("nvidia-ml" in name for name in names) else cuda,
         )
-        device.driver.cache_clear()
+        nvidia.driver.cache_clear()
 
     yield choose
-    device.driver.cache_clear()
+    nvidia.driver.cache_clear()
 
 
 # --- The import --------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_no_gpu_selects_the_simulator(libraries, monkeypatch, cuda, problem):
 
 def test_apple_is_not_asked_for_a_driver(libraries, monkeypatch):
     libraries(FakeCuda())
-    monkeypatch.setattr(device.sys, "platform", "darwin")
+    monkeypatch.setattr(nvidia.sys, "platform", "darwin")
     assert device.driver().problem == "no NVIDIA driver is installed"
 
 
@@ -220,8 +220,8 @@ def test_the_driver_is_asked_once(libraries):
 
 
 def test_a_missing_library_is_no_error():
-    assert device._open_library(("libno-such-thing.so.1",)) is None
-    assert isinstance(device._open_library((None,)), ctypes.CDLL)
+    assert nvidia._open_library(("libno-such-thing.so.1",)) is None
+    assert isinstance(nvidia._open_library((None,)), ctypes.CDLL)
 
 
 # --- Facts -------------------------------------------------------------------------------------------------
@@ -234,8 +234,9 @@ def test_describe_is_short_and_says_why():
 
 
 def test_facts_are_text_and_complete_without_packages(monkeypatch):
-    monkeypatch.setattr(device, "installed", lambda package: None)
-    monkeypatch.setattr(device, "_TOOLKIT_ROOTS", ())
+    for module in (device, nvidia):
+        monkeypatch.setattr(module, "installed", lambda package: None)
+    monkeypatch.setattr(nvidia, "_TOOLKIT_ROOTS", ())
     facts = device.facts()
     assert all(isinstance(value, str) and value for value in facts.values())
     assert facts["CUDA toolkit"] == "not installed"
@@ -243,15 +244,15 @@ def test_facts_are_text_and_complete_without_packages(monkeypatch):
 
 @pytest.mark.parametrize(("version", "expected"), [("13.2.2", (13, 2)), ("12.9", (12, 9)), (None, None)])
 def test_toolkit_is_the_version_of_its_wheels(monkeypatch, version, expected):
-    monkeypatch.setattr(device, "installed", lambda package: version)
-    monkeypatch.setattr(device, "_TOOLKIT_ROOTS", ())
+    monkeypatch.setattr(nvidia, "installed", lambda package: version)
+    monkeypatch.setattr(nvidia, "_TOOLKIT_ROOTS", ())
     assert device.toolkit() == expected
 
 
 @pytest.fixture
 def toolkits(monkeypatch, tmp_path):
     """Return a function that puts a file into a fake toolkit; no wheel is installed."""
-    monkeypatch.setattr(device, "installed", lambda package: None)
+    monkeypatch.setattr(nvidia, "installed", lambda package: None)
     for name in ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME"):
         monkeypatch.delenv(name, raising=False)
 
@@ -285,5 +286,5 @@ def test_toolkits_count_in_the_order_in_which_they_are_loaded(toolkits, monkeypa
     toolkits("CUDA_HOME", "lib64/libnvrtc.so.12.4.127")
     toolkits("CONDA_PREFIX", "lib/libnvrtc.so.13.0.88")
     assert device.toolkit() == (13, 0)
-    monkeypatch.setattr(device, "installed", lambda package: "12.9.1")
+    monkeypatch.setattr(nvidia, "installed", lambda package: "12.9.1")
     assert device.toolkit() == (12, 9)

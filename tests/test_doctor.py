@@ -4,9 +4,10 @@ import types
 
 import pytest
 
-from cnn_numba import data_files, device, doctor
-from cnn_numba.device import Driver, Gpu, Selection
+from cnn_numba import data_files, device, doctor, nvidia
+from cnn_numba.device import Selection
 from cnn_numba.doctor import Finding, examine, report
+from cnn_numba.nvidia import Driver, Gpu
 
 TOY = Gpu("Toy GPU", (8, 9))
 
@@ -78,7 +79,7 @@ def test_conda_s_toolkit_will_do(machine, monkeypatch, tmp_path):
     toolkit = device.toolkit
     machine()
     monkeypatch.setattr(device, "toolkit", toolkit)
-    monkeypatch.setattr(device, "installed", lambda package: None)
+    monkeypatch.setattr(nvidia, "installed", lambda package: None)
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
     (tmp_path / "conda-meta").mkdir()
     (tmp_path / "conda-meta" / "cuda-nvrtc-13.0.88-hecca717_0.json").touch()

@@ -1,0 +1,181 @@
+"""What NVIDIA's driver and CUDA toolkit on this machine are, asked without numba."""
+
+import ctypes
+import functools
+import importlib.metadata
+import os
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+_DRIVER_LIBRARIES = {"win32": ("nvcuda.dll",)}
+_NVML_LIBRARIES = {"win32": ("nvml.dll",)}
+# Where numba-cuda looks for a toolkit without wheels, in its order, and what tells the version there.
+_TOOLKIT_ROOTS = ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME")
+_TOOLKIT_FILES = ("conda-meta/cuda-nvrtc-[0-9]*.json", "lib/libnvrtc.so.*.*", "lib64/libnvrtc.so.*.*")
+# Attributes of cuDeviceGetAttribute: the compute capability's two numbers.
+_CAPABILITY = (75, 76)
+
+
+class Gpu(NamedTuple):
+    """One GPU as the driver describes it."""
+
+    name: str
+    capability: tuple
+    """(major, minor) compute capability."""
+
+
+class Driver(NamedTuple):
+    """What asking the NVIDIA driver gave."""
+
+    gpus: tuple
+    """One `Gpu` each, in the driver's order; empty if there is none that can be used."""
+    cuda: tuple | None
+    """The newest CUDA version the driver supports, as (major, minor)."""
+    version: str | None
+    """The driver's own version, such as "580.65.06"."""
+    problem: str | None
+    """Why there is no GPU to use, in a few words; None if there is one."""
+
+
+def _open_library(names):
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+@functools.cache
+def driver():
+    """Ask the NVIDIA driver for its version and its GPUs, once per process and without numba.
+
+    Returns
+    -------
+    Driver
+
+    Examples
+    --------
+    >>> found = driver()
+    >>> (found.problem is None) == (len(found.gpus) > 0)
+    True
+    """
+    names = ("libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1")
+    cuda = None
+    # Apple has no NVIDIA driver, and looking for one takes time there.
+    if sys.platform != "darwin":
+        cuda = _open_library(_DRIVER_LIBRARIES.get(sys.platform, names))
+    if cuda is None:
+        return Driver((), None, None, "no NVIDIA driver is installed")
+    version = ctypes.c_int(0)
+    supported = None
+    if cuda.cuDriverGetVersion(ctypes.byref(version)) == 0 and version.value:
+        supported = (version.value // 1000, version.value % 1000 // 10)
+    status = cuda.cuInit(0)
+    count = ctypes.c_int(0)
+    if status == 0:
+        status = cuda.cuDeviceGetCount(ctypes.byref(count))
+    if status != 0:
+        return Driver(
+            (), supported, _driver_version(), f"the NVIDIA driver answers {_error_name(cuda, status)}"
+        )
+    if count.value == 0:
+        return Driver((), supported, _driver_version(), "the NVIDIA driver sees no GPU")
+    gpus = tuple(_gpu(cuda, ordinal) for ordinal in range(count.value))
+    return Driver(gpus, supported, _driver_version(), None)
+
+
+def _error_name(cuda, status):
+    text = ctypes.c_char_p()
+    if cuda.cuGetErrorName(status, ctypes.byref(text)) == 0 and text.value:
+        return f"{text.value.decode()} ({status})"
+    return f"error {status}"
+
+
+def _gpu(cuda, ordinal):
+    handle, name = ctypes.c_int(0), ctypes.create_string_buffer(256)
+    cuda.cuDeviceGet(ctypes.byref(handle), ordinal)
+    cuda.cuDeviceGetName(name, len(name), handle)
+    capability = []
+    for attribute in _CAPABILITY:
+        value = ctypes.c_int(0)
+        cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, handle)
+        capability.append(value.value)
+    return Gpu(name.value.decode(errors="replace"), tuple(capability))
+
+
+def _driver_version():
+    """Return the driver's version as text from its management library, None if that is not there."""
+    names = ("libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
+    nvml = _open_library(_NVML_LIBRARIES.get(sys.platform, names))
+    if nvml is None or nvml.nvmlInit_v2() != 0:
+        return None
+    text = ctypes.create_string_buffer(96)
+    status = nvml.nvmlSystemGetDriverVersion(text, len(text))
+    nvml.nvmlShutdown()
+    return text.value.decode() if status == 0 else None
+
+
+def toolkit():
+    """Return the version of the CUDA toolkit: of its wheels, else conda's, else that of ``CUDA_HOME``.
+
+    Returns
+    -------
+    tuple of (int, int) or None
+        None if there is none of them.
+    """
+    version = (
+        installed("cuda-toolkit") or installed("nvidia-cuda-runtime") or installed("nvidia-cuda-runtime-cu12")
+    )
+    if version:
+        return _major_minor(version)
+    roots = (Path(os.environ[name]) for name in _TOOLKIT_ROOTS if os.environ.get(name))
+    files = (path for root in roots for pattern in _TOOLKIT_FILES for path in root.glob(pattern))
+    return next((_major_minor(path.name) for path in files), None)
+
+
+def _major_minor(text):
+    return tuple(map(int, re.search(r"(\d+)\.(\d+)", text).groups()))
+
+
+def installed(package):
+    """Return the version of an installed package, None if it is not installed.
+
+    Parameters
+    ----------
+    package : str
+
+    Returns
+    -------
+    str or None
+
+    Examples
+    --------
+    >>> installed("no-such-package") is None
+    True
+    """
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def dotted(version):
+    """Return a version as text.
+
+    Parameters
+    ----------
+    version : tuple of int
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> dotted((13, 2))
+    '13.2'
+    """
+    return ".".join(map(str, version))

@@ -1,0 +1,216 @@
+"""What the host does with a GPU, real or simulated: arrays, streams, launches."""
+
+import numpy as np
+import pytest
+from numba import cuda
+
+from cnn_numba import device, doctor, shapes
+from cnn_numba.doctor import Finding
+
+
+@cuda.jit
+def add_kernel(x, value):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] += value
+
+
+# --- Arrays ------------------------------------------------------------------------------------------------
+
+
+def test_arrays_go_there_and_back(rng):
+    x = rng.standard_normal((3, 4), dtype=np.float32)
+    there = device.to_device(x)
+    assert device.is_device_array(there)
+    assert not device.is_device_array(x)
+    x[0, 0] = 99  # a copy
+    assert device.to_host(there)[0, 0] != 99
+    assert device.to_host(x) is x
+    assert device.to_host(device.zeros((2, 3), np.int32)).tolist() == [[0, 0, 0], [0, 0, 0]]
+
+
+def test_any_layout_becomes_contiguous(rng):
+    x = rng.standard_normal((4, 3))
+    for view in (x.T, x[:, ::2], x[::-1], np.float32(3)):
+        there = device.to_device(view)
+        assert there.is_c_contiguous()
+        np.testing.assert_array_equal(device.to_host(there), view)
+
+
+@pytest.mark.parametrize("to", ["host", "device"])
+@pytest.mark.parametrize("source", ["host", "device"])
+def test_copy_between_any_two_places(to, source, rng):
+    values = rng.standard_normal((2, 5), dtype=np.float32)
+    target = np.zeros_like(values) if to == "host" else device.zeros(values.shape)
+    device.copy(target, values if source == "host" else device.to_device(values))
+    np.testing.assert_array_equal(device.to_host(target), values)
+
+
+def test_copying_nothing_is_no_error():
+    device.copy(device.empty(0), np.empty(0, np.float32))
+    assert device.to_host(device.empty((0, 3))).shape == (0, 3)
+
+
+def test_overlap():
+    x = device.zeros(8)
+    assert device.overlap(x, x)
+    assert device.overlap(x[:5], x[4:])
+    assert not device.overlap(x[:4], x[4:])
+    assert not device.overlap(x, device.zeros(8))
+    assert not device.overlap(x[:0], x)
+
+
+def test_too_large_an_array_is_a_memory_error(monkeypatch):
+    class Full:
+        def device_array(self, shape, dtype):
+            raise RuntimeError("[CUresult.CUDA_ERROR_OUT_OF_MEMORY] Call to cuMemAlloc results in ...")
+
+    monkeypatch.setattr(device, "_cuda", Full)
+    with pytest.raises(MemoryError, match=r"no room for float32 of shape \(1000, 1000\)"):
+        device.empty((1000, 1000))
+
+
+def test_pinned_memory_is_an_array():
+    buffer = device.pinned((2, 3), np.int64)
+    buffer[:] = 7
+    assert (buffer.shape, buffer.dtype) == ((2, 3), np.int64)
+
+
+# --- Checks ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("array", "error", "message"),
+    [
+        (np.zeros((2, 3), np.float32), TypeError, r"x is an array on the host, shape \(2, 3\): copy it with"),
+        ([[1.0]], TypeError, r"x must be an array on the device, got list: \[\[1.0\]\]"),
+        (device.zeros((2, 3), np.float64), TypeError, "x must have dtype float32, got float64"),
+        (device.zeros((3, 2)), ValueError, r"x must have shape \(2, 3\), got \(3, 2\)"),
+        (
+            device.zeros((2, 6))[:, ::2],
+            ValueError,
+            r"x must be C-contiguous, got shape \(2, 3\) with strides",
+        ),
+    ],
+)
+def test_what_is_no_such_array_is_named(array, error, message):
+    with pytest.raises(error, match=message):
+        shapes.check_device_array("x", array, (2, 3))
+
+
+def test_an_array_of_another_gpu_is_named(monkeypatch):
+    monkeypatch.setattr(device, "elsewhere", lambda array: 1)
+    with pytest.raises(ValueError, match="x is on GPU 1, which is not the current one"):
+        shapes.check_device_array("x", device.zeros(3), (3,))
+
+
+def test_outputs_are_checked_or_allocated():
+    x = device.zeros(6)
+    assert shapes.device_output("out", None, (2, 3), np.int32).dtype == np.int32
+    assert shapes.device_output("out", x, (6,)) is x
+    with pytest.raises(ValueError, match="out must not share memory with an input"):
+        shapes.device_output("out", x[2:4], (2,), inputs=(x,))
+
+
+# --- Streams -----------------------------------------------------------------------------------------------
+
+
+def test_the_current_stream_is_that_of_the_innermost_with():
+    outer, inner = device.stream(), device.stream()
+
+    def fail():
+        with device.use_stream(inner):
+            assert device.current_stream() is inner
+            raise KeyError
+
+    with device.use_stream(outer):
+        with pytest.raises(KeyError):
+            fail()
+        assert device.current_stream() is outer
+    assert device.current_stream() == 0
+
+
+def test_launches_and_copies_go_to_the_current_stream(monkeypatch):
+    seen = []
+
+    class Kernel:
+        def __getitem__(self, configuration):
+            seen.append(configuration)
+            return lambda *arguments: seen.append(arguments)
+
+    on = device.stream()
+    with device.use_stream(on):
+        device.launch(Kernel(), 2, (8, 4), 1.5, shared=64)
+    assert seen == [((2, 1, 1), (8, 4, 1), on, 64), (1.5,)]
+
+
+def test_time_is_refused_in_the_simulator():
+    if not device.simulated():
+        pytest.skip("there is a GPU")
+    with pytest.raises(RuntimeError, match="a simulated GPU cannot be timed"):
+        device.seconds(lambda: None)
+
+
+# --- Launches ----------------------------------------------------------------------------------------------
+
+
+def test_a_launch_covers_what_it_is_told_to():
+    x = device.zeros(10)
+    device.launch(add_kernel, device.blocks(x.size, 4), 4, x, np.float32(2))
+    assert device.to_host(x).tolist() == [2.0] * 10
+
+
+@pytest.mark.parametrize(("size", "threads", "expected"), [(0, 32, 0), (1, 32, 1), (32, 32, 1), (33, 32, 2)])
+def test_blocks(size, threads, expected):
+    assert device.blocks(size, threads) == expected
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "shared", "error", "message"),
+    [
+        (0, 32, 0, ValueError, r"grid \(0,\): x is 0 and must be at least 1 \(is an array empty\?\)"),
+        ((1, -2), 32, 0, ValueError, r"grid \(1, -2\): y is -2"),
+        ((1, 70000), 32, 0, ValueError, r"grid \(1, 70000\): y is 70000, and a GPU allows 65535"),
+        (1, 1025, 0, ValueError, r"block \(1025,\): x is 1025, and a GPU allows 1024"),
+        (1, (64, 32), 0, ValueError, r"block \(64, 32, 1\) has 2048 threads, and a GPU allows 1024"),
+        (1, (1, 1, 65), 0, ValueError, r"z is 65, and a GPU allows 64"),
+        (1, (1, 1, 1, 1), 0, ValueError, "a block has 1, 2 or 3 dimensions"),
+        (2.5, 32, 0, TypeError, "the grid is made of integers, got 2.5; use // or math.ceil"),
+        (1, 32, 48 * 1024 + 1, ValueError, r"49152 bytes \(48 KB\) of shared memory, not 49153"),
+    ],
+)
+def test_what_no_gpu_can_launch_is_named(grid, block, shared, error, message):
+    x = device.zeros(4)
+    with pytest.raises(error, match=message):
+        device.launch(add_kernel, grid, block, x, np.float32(1), shared=shared)
+    assert not device.to_host(x).any()
+
+
+def test_a_host_array_is_refused():
+    with pytest.raises(TypeError, match=r"add_kernel: an array of shape \(4,\) is on the host"):
+        device.launch(add_kernel, 1, 4, np.zeros(4, np.float32), np.float32(1))
+
+
+def test_too_many_registers_are_named():
+    class Greedy:
+        __name__ = "greedy_kernel"
+
+        def __getitem__(self, configuration):
+            def launch(*arguments):
+                raise RuntimeError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested")
+
+            return launch
+
+    with pytest.raises(ValueError, match="greedy_kernel: a block of 1024 threads needs more registers"):
+        device.launch(Greedy(), 1, 1024)
+
+
+def test_a_gpu_that_does_not_fit_is_named_at_first_use(monkeypatch):
+    wrong = Finding("driver", False, "supports CUDA 12.4, but the toolkit is CUDA 13.2", "update the driver")
+    monkeypatch.setattr(device, "simulated", lambda: False)
+    monkeypatch.setattr(doctor, "gpu_findings", lambda: [Finding("GPU", True, "Toy GPU"), wrong])
+    device._cuda.cache_clear()
+    with pytest.raises(
+        device.UnusableGpu, match=r"driver: supports CUDA 12.4, .* \(fix: update the driver\)"
+    ):
+        device.zeros(3)
