@@ -1,6 +1,7 @@
 """Kernels with a mistake in them, one each: what the sanitizer must find and how it must call it.
 
-The comment ``# bug`` stands on a line that the finding must point to.
+The comment ``# bug`` stands on a line that the finding must point to. At the end stand kernels that look much
+like them and are right.
 """
 
 import inspect
@@ -14,6 +15,7 @@ from numba import cuda, float32, int32, int64
 T = 4
 B = 16
 HALO = B + 2
+ALL = 0xFFFFFFFF
 
 
 def floats(*shape):
@@ -431,6 +433,167 @@ def syncwarp_in_each_branch(x):
         cuda.syncwarp()
 
 
+@bug(1, 32, lambda: [np.arange(32)], "divergent warp")
+def shuffle_by_half_a_warp(x):
+    t = cuda.threadIdx.x
+    value = x[t]
+    if t < 16:
+        value += cuda.shfl_down_sync(ALL, value, 8)  # bug
+    x[t] = value
+
+
+@bug(2, 64, lambda: [floats(100), zeros(4, dtype=np.uint32)], "divergent warp")
+def ballot_under_a_guard(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        votes = cuda.ballot_sync(ALL, x[i] > 0)  # bug
+        if i % 32 == 0:
+            out[i // 32] = votes
+
+
+@bug(1, 64, lambda: [floats(60), zeros(64)], "divergent warp")
+def vote_in_a_branch_after_a_return(x, out):
+    i = cuda.grid(1)
+    if i >= x.size:
+        return
+    if x[i] > 0:
+        out[i] = cuda.any_sync(ALL, x[i] > 1)  # bug
+
+
+@bug(1, 32, lambda: [floats(30), zeros(32)], "divergent warp")
+def vote_behind_and(x, out):
+    t = cuda.threadIdx.x
+    if t >= x.size:
+        return
+    if x[t] > 0 and cuda.all_sync(ALL, x[t] > -9):  # bug
+        out[t] = 1
+
+
+@bug(1, 32, lambda: [floats(32), zeros(32)], "divergent warp")
+def vote_in_a_branch_before_a_return(x, out):
+    t = cuda.threadIdx.x
+    if t < 16:
+        out[t] = cuda.any_sync(ALL, x[t] > 1)  # bug
+    if t >= 8:
+        return
+    out[t] += 1
+
+
+@bug(1, 32, lambda: [floats(32)], "divergent warp")
+def syncwarp_under_a_guard(x):
+    t = cuda.threadIdx.x
+    if t < 16:
+        x[t] *= 2
+        cuda.syncwarp()  # bug
+
+
+@bug(1, 32, lambda: [np.arange(32) % 5, zeros(32)], "divergent warp")
+def vote_in_an_uneven_loop(lengths, out):
+    t = cuda.threadIdx.x
+    for k in range(lengths[t]):
+        out[t] += cuda.any_sync(ALL, k > 2)  # bug
+
+
+@cuda.jit(device=True)
+def count_of_the_warp(flag):
+    return cuda.popc(cuda.ballot_sync(ALL, flag))  # bug
+
+
+@bug(1, 32, lambda: [floats(32), zeros(32, dtype=np.int32)], "divergent warp")
+def device_function_under_a_guard(x, out):
+    t = cuda.threadIdx.x
+    if t % 2:
+        out[t] = count_of_the_warp(x[t] > 0)
+
+
+@bug(1, 32, lambda: [floats(32), zeros(32, dtype=np.int32)], "divergent warp")
+def mask_without_the_caller(x, out):
+    t = cuda.threadIdx.x
+    out[t] = cuda.popc(cuda.ballot_sync(0x0000FFFF, x[t] > 0))  # bug
+
+
+@bug(1, 32, lambda: [np.arange(32), zeros(32, dtype=np.int32)], "divergent warp")
+def masks_that_differ(x, out):
+    t = cuda.threadIdx.x
+    out[t] = cuda.shfl_xor_sync(1 << t | 1 << (t ^ 1) | 1 << (t & 1), x[t], 1)  # bug
+
+
+# --- Lanes that are not there ------------------------------------------------------------------------------
+
+
+@bug(1, 40, lambda: [np.arange(40), zeros(2, dtype=np.int32)], "absent lane")
+def tree_in_a_partial_warp(x, out):
+    t = cuda.threadIdx.x
+    value = x[t]
+    offset = 16
+    while offset > 0:
+        value += cuda.shfl_down_sync(ALL, value, offset)  # bug
+        offset //= 2
+    if t % 32 == 0:
+        out[t // 32] = value
+
+
+@bug(1, 24, lambda: [floats(24), zeros(24)], "absent lane")
+def butterfly_in_a_partial_warp(x, out):
+    t = cuda.threadIdx.x
+    out[t] = x[t] + cuda.shfl_xor_sync(ALL, x[t], 8)  # bug
+
+
+@bug(1, 64, lambda: [np.arange(50) % 7, zeros(2, dtype=np.int32)], "absent lane")
+def tree_after_a_return(x, out):
+    i = cuda.grid(1)
+    if i >= x.size:
+        return
+    value = x[i]
+    for power in range(4, -1, -1):
+        value = max(value, cuda.shfl_down_sync(ALL, value, 1 << power))  # bug
+    if i % 32 == 0:
+        out[i // 32] = value
+
+
+@bug(1, 20, lambda: [np.arange(20) + 5, zeros(1, dtype=np.int32)], "absent lane")
+def least_of_a_partial_warp(x, out):
+    t = cuda.threadIdx.x
+    value = x[t]
+    for power in range(4, -1, -1):
+        value = min(value, cuda.shfl_down_sync(ALL, value, 1 << power))  # bug
+    if t == 0:
+        out[0] = value
+
+
+@bug(1, 20, lambda: [floats(20), zeros(1)], "absent lane")
+def least_float_of_a_partial_warp(x, out):
+    t = cuda.threadIdx.x
+    value = x[t]
+    for power in range(4, -1, -1):
+        value = min(value, cuda.shfl_down_sync(ALL, value, 1 << power))  # bug
+    if t == 0:
+        out[0] = value
+
+
+@bug(1, 8, lambda: [np.arange(8), zeros(8, dtype=np.int32)], "absent lane")
+def harmless_garbage_and_then_harm(x, out):
+    t = cuda.threadIdx.x
+    half = cuda.shfl_down_sync(ALL, x[t], 4)
+    last = cuda.shfl_down_sync(ALL, x[t], 7)  # bug
+    if t < 4:
+        out[t] = half + (last if t == 3 else 0)
+
+
+@bug(1, 32, lambda: [np.arange(32), zeros(32, dtype=np.int32)], "absent lane")
+def broadcast_from_outside_the_mask(x, out):
+    t = cuda.threadIdx.x
+    if t < 16:
+        out[t] = cuda.shfl_sync(0x0000FFFF, x[t], 20)  # bug
+
+
+@bug(1, 24, lambda: [floats(24), zeros(24, dtype=np.int32)], "absent lane")
+def flag_of_a_missing_neighbour(x, out):
+    t = cuda.threadIdx.x
+    if cuda.shfl_down_sync(ALL, x[t] > 100, 1) and t < 24:  # bug
+        out[t] = 1
+
+
 # --- Beyond the array --------------------------------------------------------------------------------------
 
 
@@ -456,7 +619,7 @@ def tile_without_room_for_the_halo(x, y):
     y[t] = tile[t] + tile[t + 1]  # bug
 
 
-@bug((2, 2), (4, 4), lambda: [floats(5, 8), new(5, 8)], "out of bounds", "never written", array="y")
+@bug((2, 2), (4, 4), lambda: [floats(5, 8), new(5, 8)], "out of bounds", array="y")
 def swapped_axes(x, y):
     row, column = cuda.grid(2)
     if row < x.shape[1] and column < x.shape[0]:
@@ -482,6 +645,21 @@ def beyond_a_row(x, y):
     i = cuda.threadIdx.x
     row = x[i]
     y[i] = row[0] + row[3]  # bug
+
+
+# --- Division by zero --------------------------------------------------------------------------------------
+
+
+@bug(1, 8, lambda: [np.arange(8), np.arange(8) % 3, zeros(8)], "division by zero")
+def quotient_of_integers(a, b, y):
+    i = cuda.threadIdx.x
+    y[i] = a[i] // b[i]  # bug
+
+
+@bug(1, 8, lambda: [floats(8), zeros(8), 0], "division by zero")
+def bucket_of_none(x, y, buckets):
+    i = cuda.threadIdx.x
+    y[i % buckets] = x[i]  # bug
 
 
 # --- Negative indices --------------------------------------------------------------------------------------
@@ -649,3 +827,165 @@ def variance_of_one_value(x, y):
 @bug(1, 4, lambda: [np.zeros(1, [("x", np.float32)])], "depends on order", array="records")
 def records_are_not_logged(records):
     records[0].x = records[0].x * 2 + cuda.threadIdx.x
+
+
+# --- And no bugs -------------------------------------------------------------------------------------------
+
+CORRECT = []
+
+
+def correct(grid, block, arguments):
+    """Make a function a kernel that the sanitizer must leave alone."""
+
+    def note(function):
+        kernel = cuda.jit(function)
+        CORRECT.append(Bug(kernel, grid, block, arguments, set(), None))
+        return kernel
+
+    return note
+
+
+@correct(2, 64, lambda: [floats(100), zeros(4)])
+def tree_of_full_warps_with_guarded_loads(x, out):
+    i = cuda.grid(1)
+    value = x[i] if i < x.size else float32(0)
+    for power in range(4, -1, -1):
+        value += cuda.shfl_down_sync(ALL, value, 1 << power)
+    if i % 32 == 0:
+        out[i // 32] = value
+
+
+@correct(1, 40, lambda: [np.arange(40), zeros(2, dtype=np.int32)])
+def tree_in_a_partial_warp_that_looks_first(x, out):
+    t = cuda.threadIdx.x
+    value = x[t]
+    for power in range(4, -1, -1):
+        other = cuda.shfl_down_sync(ALL, value, 1 << power)
+        if t % 32 + (1 << power) < 32 and t + (1 << power) < cuda.blockDim.x:
+            value += other
+    if t % 32 == 0:
+        out[t // 32] = value
+
+
+@correct(3, 8, lambda: [np.arange(24), zeros(3, dtype=np.int32)])
+def tree_of_eight_threads(x, out):
+    value = x[cuda.grid(1)]
+    offset = cuda.blockDim.x // 2
+    while offset > 0:
+        # The upper half takes garbage, and nobody looks at its sums.
+        value += cuda.shfl_down_sync(ALL, value, offset)
+        offset //= 2
+    if cuda.threadIdx.x == 0:
+        out[cuda.blockIdx.x] = value
+
+
+@correct(1, 8, lambda: [floats(8), zeros(1)])
+def garbage_stored_and_never_read(x, out):
+    sums = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    sums[t] = x[t] + cuda.shfl_down_sync(ALL, x[t], 4)
+    cuda.syncthreads()
+    if t == 0:
+        out[0] = sums[0] + sums[1] + sums[2] + sums[3]
+
+
+@correct(1, 64, lambda: [floats(64), zeros(2, dtype=np.uint32), zeros(64)])
+def votes_of_full_warps(x, out, places):
+    t = cuda.threadIdx.x
+    votes = cuda.ballot_sync(ALL, x[t] > 0)
+    places[t] = cuda.popc(votes & cuda.lanemask_lt())
+    if t % 32 == 0:
+        out[t // 32] = votes
+
+
+@correct(1, 40, lambda: [floats(40), zeros(40)])
+def votes_of_a_partial_warp(x, out):
+    t = cuda.threadIdx.x
+    out[t] = cuda.any_sync(ALL, x[t] > 1) + cuda.popc(cuda.ballot_sync(ALL, x[t] > 0))
+    cuda.syncwarp()
+
+
+@correct(2, 128, lambda: [floats(200), zeros(2)])
+def block_reduction_of_several_warps(x, out):
+    sums = cuda.shared.array(32, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    warp, lane = t // 32, t % 32
+    value = x[i] if i < x.size else float32(0)
+    for power in range(4, -1, -1):
+        value += cuda.shfl_down_sync(ALL, value, 1 << power)
+    if lane == 0:
+        sums[warp] = value
+    cuda.syncthreads()
+    if warp == 0:
+        value = sums[lane] if lane < cuda.blockDim.x // 32 else float32(0)
+        for power in range(4, -1, -1):
+            value += cuda.shfl_down_sync(ALL, value, 1 << power)
+        if lane == 0:
+            out[cuda.blockIdx.x] = value
+
+
+@correct(1, 64, lambda: [floats(64), zeros(1)])
+def first_warp_sums_in_shared_memory(x, out):
+    values = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    values[t] = x[t]
+    cuda.syncthreads()
+    if t < 32:
+        stride = 32
+        while stride > 0:
+            other = values[t + stride] if t + stride < 64 else float32(0)
+            cuda.syncwarp()
+            values[t] += other
+            cuda.syncwarp()
+            stride //= 2
+        if t == 0:
+            out[0] = values[0]
+
+
+@correct(2, 32, lambda: [floats(50), zeros(50)])
+def votes_after_a_return(x, out):
+    i = cuda.grid(1)
+    if i >= x.size:
+        return
+    total = cuda.popc(cuda.ballot_sync(ALL, x[i] > 0))
+    for _ in range(2):
+        total += cuda.any_sync(ALL, x[i] > 1)
+    cuda.syncwarp()
+    out[i] = total + cuda.shfl_sync(ALL, x[i], 0)
+
+
+@correct(1, 32, lambda: [floats(20), zeros(20)])
+def only_those_who_come_are_named(x, out):
+    t = cuda.threadIdx.x
+    mask = cuda.ballot_sync(ALL, t < x.size)
+    if t < x.size:
+        below = cuda.shfl_up_sync(mask, x[t], 1)
+        out[t] = x[t] + (below if t > 0 else float32(0))
+        cuda.syncwarp(mask)
+
+
+@correct(1, 64, lambda: [np.arange(64) % 9, zeros(64)])
+def the_warp_goes_on_while_one_lane_does(lengths, out):
+    t = cuda.threadIdx.x
+    left = lengths[t]
+    while cuda.any_sync(ALL, left > 0):
+        out[t] += cuda.popc(cuda.ballot_sync(ALL, left > 0))
+        left -= 1
+
+
+@correct(1, 32, lambda: [np.arange(32) % 5, zeros(32)])
+def lanes_leave_a_loop_and_the_kernel(lengths, out):
+    t = cuda.threadIdx.x
+    for k in range(8):
+        if k > lengths[t]:
+            return
+        out[t] += cuda.popc(cuda.ballot_sync(ALL, True))
+
+
+@correct(1, 64, lambda: [floats(64), zeros(64)])
+def each_warp_its_branch(x, out):
+    t = cuda.threadIdx.x
+    if t < 32:
+        out[t] = cuda.shfl_xor_sync(ALL, x[t], 1)
+    else:
+        out[t] = cuda.shfl_sync(ALL, x[t], 3)

@@ -12,6 +12,7 @@ from numba import complex128, cuda, float32, float64, int8, int32
 from simulator_kernels import CASES
 
 from cnn_numba.simulator import access_map, plot_access, record
+from cnn_numba.simulator.trace import READ
 
 simulator.install()
 pytestmark = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
@@ -278,8 +279,41 @@ def histogram_kernel(x):
 
 def test_atomics_on_one_word_wait_for_each_other():
     access = access_map(histogram_kernel)[1, 32](zeros(32, dtype=np.int32))
-    assert access.total("bins", "atomic").degree == 8
-    assert access.total("bins", "read").degree == 1
+    # Four words in four banks, eight lanes each: no bank conflict.
+    atomic = access.total("bins", "atomic")
+    assert (atomic.degree, atomic.serialised, atomic.wavefronts) == (1, 8, 8)
+    assert access.total("bins", "read").serialised == 0
+    assert access.requests.serialised.tolist() == [0, 0, 8, 0, 0]
+    text = str(access)
+    assert "no bank conflicts; atomics serialised, up to 8 lanes at one word" in text
+    assert "none, 8 lanes serialised" in text
+
+
+@cuda.jit
+def atomics_in_one_bank_kernel(x):
+    bins = cuda.shared.array(1024, int32)
+    t = cuda.threadIdx.x
+    for k in range(32):
+        bins[32 * t + k] = 0
+    cuda.syncthreads()
+    cuda.atomic.add(bins, 32 * (t // 2), 1)
+    x[t] = bins[t]
+
+
+def test_atomics_on_different_words_of_a_bank_are_a_conflict():
+    access = access_map(atomics_in_one_bank_kernel)[1, 32](zeros(32, dtype=np.int32))
+    atomic = access.total("bins", "atomic")
+    assert (atomic.degree, atomic.serialised, atomic.wavefronts) == (16, 2, 32)
+    assert "16-way, 2 lanes serialised" in str(access)
+
+
+def test_single_requests_can_be_asked():
+    access = access_map(tile_kernel)[1, (32, 32)](zeros(32, 32), zeros(32, 32))
+    requests = access.requests
+    column = (requests.array == access.number("tile")) & (requests.kind == READ)
+    assert requests.degree[column].tolist() == [32] * 32
+    assert requests.warp[column].tolist() == list(range(32))
+    assert {access.trace.sites[site].expression for site in requests.site[column]} == {"tile[tx, ty]"}
 
 
 def test_a_block_can_be_chosen():

@@ -13,7 +13,7 @@ import cnn_numba  # noqa: F401
 # isort: split
 import pytest
 from llvmlite import ir
-from numba import cuda, float32, types, uint32
+from numba import cuda, float32, int32, types, uint32
 from numba.cuda.extending import intrinsic
 
 from cnn_numba.cli import main
@@ -110,6 +110,36 @@ def divisions_kernel(x, n, out):
     i = cuda.grid(1)
     if i < out.size:
         out[i] = x[i // n]
+
+
+@cuda.jit
+def grid_stride_kernel(x, n, out):
+    i = cuda.grid(1)
+    for j in range(i, out.size, cuda.gridsize(1)):
+        out[j] = x[j]
+
+
+@cuda.jit
+def narrow_stride_kernel(x, n, out):
+    i = cuda.grid(1)
+    for j in range(int32(i), int32(out.size), int32(n)):
+        out[j] = x[j]
+
+
+@cuda.jit
+def guarded_kernel(x, n, out):
+    i = cuda.grid(1)
+    value = x[i] if i < n else 0
+    out[i] = value * value + x[0]
+
+
+@cuda.jit
+def integer_accumulator_kernel(x, n, out):
+    i = cuda.grid(1)
+    acc = 0
+    for j in range(n):
+        acc += x[j]
+    out[i] = acc
 
 
 @cuda.jit
@@ -238,6 +268,10 @@ PLANTED = {
     signed_kernel: "void(float32[:, ::1], int32, float32[:, ::1])",
     unsigned_kernel: "void(float32[:, ::1], int32, float32[:, ::1])",
     divisions_kernel: "void(float32[:], int64, float32[::1])",
+    grid_stride_kernel: "void(float32[::1], int64, float32[::1])",
+    narrow_stride_kernel: "void(float32[::1], int64, float32[::1])",
+    guarded_kernel: "void(float32[::1], int64, float32[::1])",
+    integer_accumulator_kernel: "void(float32[::1], int64, float32[::1])",
     four_loads_kernel: VECTORS,
     vector_load_kernel: VECTORS,
     tensor_core_kernel: "void(int32[::1], int32[::1], float32[::1])",
@@ -384,7 +418,28 @@ def test_a_64_bit_division_is_a_subroutine(reports):
     report = reports[divisions_kernel]
     (found,) = advice(report, "division")
     assert found.line == line_of(divisions_kernel, "//")
+    assert found.text.startswith("`//` or `%` of 64-bit integers, here, calls a subroutine")
     assert advice(reports[four_loads_kernel], "division") == []
+
+
+def test_a_range_with_a_variable_step_is_no_division_of_the_authors(reports):
+    (found,) = advice(reports[grid_stride_kernel], "division")
+    assert found.line == line_of(grid_stride_kernel, "range")
+    assert found.text.startswith("counting the rounds of a loop by a variable, 64-bit step, here, calls")
+    # What is advised helps.
+    assert advice(reports[narrow_stride_kernel], "division") == []
+
+
+def test_a_literal_that_makes_a_choice_float64_is_named(reports):
+    (found,) = advice(reports[guarded_kernel], "float64")
+    assert found.line == line_of(guarded_kernel, "else 0")
+    assert found.text == "`x[i] if i < n else 0` is float64: write `x[i] if i < n else float32(0)`"
+
+
+def test_an_integer_that_a_sum_begins_with_is_named(reports):
+    (found,) = advice(reports[integer_accumulator_kernel], "float64")
+    assert found.line == line_of(integer_accumulator_kernel, "acc = 0")
+    assert found.text.endswith("write `acc = float32(0)`")
 
 
 def test_a_strided_argument_is_named(reports):

@@ -24,9 +24,10 @@ from cnn_numba.simulator import (
     benchmark,
     sanitize,
 )
+from cnn_numba.simulator.arithmetic import as_dtype
 from cnn_numba.simulator.intrinsics import GPU_MATH, Dim3, brev, clz, ffs, popc
 from cnn_numba.simulator.kernel import Launch
-from cnn_numba.simulator.memory import as_dtype, is_poison, poison, poisoned
+from cnn_numba.simulator.memory import is_poison, poison, poisoned
 
 simulator.install()
 
@@ -565,9 +566,14 @@ def finished_lanes_kernel(x):
 
 
 def test_divergent_warps_are_refused():
-    with pytest.raises(DivergenceError, match=r"lane 0 waits at shfl_down_sync.*names lane 8.*syncthreads"):
+    with pytest.raises(
+        DivergenceError,
+        match=r"\(lane 0 of warp 0\) waits at shfl_down_sync.*names lanes 8 to 31.*syncthreads",
+    ):
         missing_lane_kernel[1, 32](cuda.to_device(np.zeros(1)))
-    with pytest.raises(LaunchError, match="lane 1 calls syncwarp with mask 0x1, which does not name it"):
+    with pytest.raises(
+        DivergenceError, match=r"lane 1 of .* calls syncwarp \(.*\) with mask 0x1, which does not name"
+    ):
         wrong_mask_kernel[1, 32](cuda.to_device(np.zeros(1)))
 
 
@@ -1054,16 +1060,17 @@ def test_names_of_the_device_outside_of_a_kernel():
     ("function", "value", "expected"),
     [
         (popc, 0b1011, 3),
-        (popc, np.int32(-1), 32),
-        (popc, np.int64(-1), 64),
-        (brev, np.uint32(1), 1 << 31),
-        (brev, np.uint64(1), 1 << 63),
-        (clz, np.uint32(1), 31),
-        (clz, np.uint64(1), 63),
+        # Numbers in a kernel have no width: one that does not fit into 32 bits has 64.
+        (popc, -1, 32),
+        (popc, -(2**31) - 1, 63),
+        (brev, 1, 1 << 31),
+        (brev, 1 << 63, 1),
+        (clz, 1, 31),
+        (clz, 1 << 32, 31),
         (clz, 0, 32),
         (ffs, 0, 0),
         (ffs, 0b1000, 4),
-        (ffs, np.int32(-(2**31)), 32),
+        (ffs, -(2**31), 32),
     ],
 )
 def test_bits(function, value, expected):
@@ -1149,7 +1156,8 @@ def test_random_numbers_of_numba():
 
 def test_the_kernels_of_the_benchmark_are_correct_and_quick():
     samples = bench_kernels.measure(repeats=3)
-    assert len(samples) == 5
+    first = samples.pop("first launch")
+    assert len(samples) == len(first) == 5
     # Two to ten on a quiet machine; the target is 15.
     assert all(min(times) < 60 for times in samples.values()), samples
     reports = []

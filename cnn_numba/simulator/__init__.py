@@ -10,9 +10,10 @@ are launched as ever, run many times faster, and are held to the limits of real 
 - `cnn_numba.simulator.benchmark` compares with Numba's own simulator.
 """
 
+from cnn_numba.device import LaunchError
 from cnn_numba.simulator.access import AccessMap, access_map
 from cnn_numba.simulator.access_plot import plot_access
-from cnn_numba.simulator.errors import DivergenceError, LaunchError, UnsupportedPython
+from cnn_numba.simulator.errors import DivergenceError, UnsupportedPython
 from cnn_numba.simulator.explorer import explore_access
 from cnn_numba.simulator.findings import Finding, Report
 from cnn_numba.simulator.install import install

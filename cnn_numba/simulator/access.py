@@ -13,8 +13,9 @@ bank ``a // 4 % 32``. The *degree* of a request is the number of different words
 worst: 1 is free of conflicts, 32 is served one lane after the other. Lanes that want the same word are
 served together, and so are elements of 1 or 2 bytes in the same word. Elements of 8 bytes are served half a
 warp at a time, those of 16 bytes a quarter, and the degree is that of the worst part. Atomics on one word
-wait for each other, so each lane counts. The *wavefronts* of a request are the times that shared memory had
-to deliver for it.
+are no conflict, and yet one lane waits for the other: they are *serialised*, by the number of lanes that want
+the same word. The *wavefronts* of a request are the times that shared memory had to deliver for it, for
+either reason.
 
 **The minimum** is each distinct element moved once for reading, and once for writing. ``x[i] += 1`` is a
 read and a write, and so is an atomic to `AccessMap.reads` and `AccessMap.writes`.
@@ -83,10 +84,13 @@ class _Mapper:
 class Requests:
     """The warps' requests as columns of equal length, in the order in which they began.
 
+    Each column is an array, so that masks choose: ``requests.sectors[requests.block == 0]``.
+
     Attributes
     ----------
     array, kind, site, block, warp, interval, occurrence : ndarray of int
-        As in `cnn_numba.simulator.trace`; `warp` is the number of the warp in its block.
+        As in `cnn_numba.simulator.trace`: `array` is a number in ``trace.arrays``, `site` one in
+        ``trace.sites``, `kind` is READ, WRITE or ATOMIC; `warp` is the number of the warp in its block.
     lanes : ndarray of int
         How many threads took part.
     bytes_asked : ndarray of int
@@ -95,6 +99,9 @@ class Requests:
         Sectors of 32 bytes moved; 0 if the array is not global.
     degree, wavefronts : ndarray of int
         Bank conflicts; 0 if the array is not shared.
+    serialised : ndarray of int
+        How many lanes an atomic has wait for each other at one word: 1 if none; 0 if it is no atomic on
+        a shared array.
     """
 
     array: np.ndarray
@@ -109,6 +116,7 @@ class Requests:
     sectors: np.ndarray
     degree: np.ndarray
     wavefronts: np.ndarray
+    serialised: np.ndarray
 
     def __len__(self):
         return len(self.array)
@@ -133,6 +141,9 @@ class Traffic:
         Of one request.
     degree : int
         Of the worst request: 1 without conflicts; 0 if the array is not shared.
+    serialised : int
+        How many lanes of a warp update one word of a shared array atomically, at worst; 0 without such
+        atomics.
     minimum : int
         Bytes of the distinct elements, those read and those written.
     """
@@ -147,6 +158,7 @@ class Traffic:
     most_sectors: int
     degree: int
     wavefronts: int
+    serialised: int
     minimum: int
 
     @property
@@ -336,6 +348,7 @@ class AccessMap:
             most_sectors=int(requests.sectors[chosen].max(initial=0)),
             degree=int(requests.degree[chosen].max(initial=0)),
             wavefronts=int(requests.wavefronts[chosen].sum()),
+            serialised=int(requests.serialised[chosen].max(initial=0)),
             minimum=len(distinct) * info.dtype.itemsize,
         )
 
@@ -365,6 +378,11 @@ class AccessMap:
         """The worst bank conflict: 1 if there is none, 0 without shared memory."""
         return int(self.requests.degree.max(initial=0))
 
+    @property
+    def serialised(self):
+        """How many lanes of a warp update one shared word atomically, at worst; 0 without such atomics."""
+        return int(self.requests.serialised.max(initial=0))
+
     def _tables(self):
         """Return the tables as (heading, columns, rows)."""
         tables = []
@@ -391,6 +409,8 @@ class AccessMap:
             parts.append(
                 "no bank conflicts" if self.degree == 1 else f"bank conflicts up to {self.degree}-way"
             )
+        if self.serialised > 1:
+            parts.append(f"atomics serialised, up to {self.serialised} lanes at one word")
         return f"{launch}: {'; '.join(parts) or 'no traffic'}"
 
     def __str__(self):
@@ -437,6 +457,8 @@ def _global_cells(traffic):
 
 def _shared_cells(traffic):
     conflicts = "none" if traffic.degree <= 1 else f"{traffic.degree}-way"
+    if traffic.serialised > 1:
+        conflicts += f", {traffic.serialised} lanes serialised"
     each = traffic.wavefronts / traffic.requests
     return str(traffic.requests), str(traffic.wavefronts), f"{each:.1f}", conflicts
 
@@ -499,7 +521,9 @@ def _requests(trace):
     space = np.array([info.space for info in trace.arrays] + [""])[trace.array[rows]]
     distinct = np.unique(combine(group, address), return_index=True)[1]
     bytes_asked = np.bincount(group[distinct], weights=size[distinct], minlength=count).astype(np.int64)
-    degree, wavefronts = _conflicts(trace, rows, group, count, space == "shared")
+    shared = space == "shared"
+    degree, _ = _conflicts(trace, rows, group, count, shared, apart=False)
+    _, wavefronts = _conflicts(trace, rows, group, count, shared, apart=True)
     return Requests(
         **{name: columns[name][first] for name in _KEY},
         lanes=np.bincount(group, minlength=count),
@@ -507,6 +531,7 @@ def _requests(trace):
         sectors=_sectors(group, address, size, count, space == "global"),
         degree=degree,
         wavefronts=wavefronts,
+        serialised=_serialised(trace, rows, group, count, shared),
     )
 
 
@@ -522,14 +547,16 @@ def _sectors(group, address, size, count, chosen):
     return np.bincount(np.unique(pairs, axis=1)[0], minlength=count)
 
 
-def _conflicts(trace, rows, group, count, chosen):
-    """Return the degree of each request's bank conflicts, and its wavefronts."""
+def _conflicts(trace, rows, group, count, chosen, apart):
+    """Return the degree of each request's bank conflicts, and its wavefronts.
+
+    With `apart`, the lanes of an atomic count as if each wanted a word of its own.
+    """
     rows, group = rows[chosen], group[chosen]
     size, lane = trace.itemsize[rows], trace.thread[rows] % WARP
     words = np.maximum(size // WORD, 1)
     part = lane * words // WARP  # of the warp: halves for 8 bytes, quarters for 16
-    # Atomics wait for each other even at the same word, so there the lane tells words apart.
-    own = np.where(trace.kind[rows] == ATOMIC, lane + 1, 0)
+    own = np.where(trace.kind[rows] == ATOMIC, lane + 1, 0) * apart
     expanded = np.repeat(np.arange(len(rows)), words)
     within = np.arange(len(expanded)) - np.repeat(np.cumsum(words) - words, words)
     word = trace.address[rows][expanded] // WORD + within
@@ -541,3 +568,13 @@ def _conflicts(trace, rows, group, count, chosen):
     degree = np.zeros(count, np.int64)
     np.maximum.at(degree, parts[0], worst)
     return degree, np.bincount(parts[0], weights=worst, minlength=count).astype(np.int64)
+
+
+def _serialised(trace, rows, group, count, chosen):
+    """Return how many lanes of each atomic request want one word, at worst."""
+    chosen = chosen & (trace.kind[rows] == ATOMIC)
+    rows, group = rows[chosen], group[chosen]
+    words, lanes = np.unique(np.stack([group, trace.address[rows] // WORD]), axis=1, return_counts=True)
+    serialised = np.zeros(count, np.int64)
+    np.maximum.at(serialised, words[0], lanes)
+    return serialised

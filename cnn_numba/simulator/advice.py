@@ -184,11 +184,32 @@ class _Source:
             if _name_bound(node) in names and _is_float(node.value)
         ]
         faults += [(node, better) for node in expressions if (better := _in_float32(node))]
+        faults = faults or self._integer_beginnings(line)
         if not faults and any(_is_call(node, "sin", "cos", "tan") for node in expressions):
             return [(line, *_TRIGONOMETRY)]
         return [
             (node.lineno, f"`{ast.unparse(node)}` is float64", f"write `{better}`") for node, better in faults
         ]
+
+    def _integer_beginnings(self, line):
+        """Return statements such as `acc = 0` that `acc += x[i]` on a line goes on from, and better ones."""
+        nodes = list(ast.walk(self.function(line)))
+        changed = {_target(node) for node in nodes if getattr(node, "lineno", 0) == line} - {None}
+        return [
+            (node, f"{_target(node)} = {_as_float32(node.value)}")
+            for node in nodes
+            if _name_bound(node) in changed and type(_number(node.value)) is int
+        ]
+
+    def divides(self, line):
+        """Return whether `//` or `%` is written on a line."""
+        nodes = (node for node in ast.walk(self.tree) if getattr(node, "lineno", 0) <= line)
+        operators = (
+            node.op
+            for node in nodes
+            if isinstance(node, (ast.BinOp, ast.AugAssign)) and line <= node.end_lineno
+        )
+        return any(isinstance(operator, (ast.FloorDiv, ast.Mod)) for operator in operators)
 
     def local_arrays(self, line):
         """Return the names of the local arrays that the function around a line makes."""
@@ -216,6 +237,13 @@ def _name_bound(node):
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         return node.targets[0].id
     return None
+
+
+def _target(node):
+    """Return the name that a statement such as `acc = 0` or `acc += 1` changes, None for any other node."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        return node.target.id
+    return _name_bound(node)
 
 
 def _is_call(node, *names):
@@ -253,6 +281,12 @@ def _in_float32(node):
         faulty = _is_integer if isinstance(node.op, ast.Div) else _is_inexact
         better.left = _cast(node.left) if faulty(node.left) or _is_inexact(node.left) else node.left
         better.right = _cast(node.right) if faulty(node.right) or _is_inexact(node.right) else node.right
+    elif isinstance(node, ast.IfExp):
+        # A number on one side makes float64 of the other's float32.
+        if _number(node.body) is None:
+            better.orelse = _cast(node.orelse) if _number(node.orelse) is not None else node.orelse
+        elif _number(node.orelse) is None:
+            better.body = _cast(node.body)
     elif isinstance(node, ast.Compare):
         better.comparators = [_cast(part) if _is_inexact(part) else part for part in node.comparators]
     written = ast.unparse(better)
@@ -363,18 +397,26 @@ def _loads(report):
 _WIDE_DIVISIONS = ("div_s64", "div_u64", "rem_s64", "rem_u64", "div.s64", "div.u64", "rem.s64", "rem.u64")
 
 
+_DIVISION = (
+    "`//` or `%` of 64-bit integers",
+    "make both sides uint32, or divide once, outside the loop",
+)
+_ROUNDS = (
+    "counting the rounds of a loop by a variable, 64-bit step",
+    "write the step as a literal, or give `range` int32 alone, `range(int32(i), int32(n), int32(step))`",
+)
+
+
 def _divisions(report):
     """Find the divisions that are whole subroutines."""
     found = [i for i in report.instructions if (called(i) or i.opcode).endswith(_WIDE_DIVISIONS)]
     for file, lines in _places(found).items():
-        first = min(lines)
-        yield Advice(
-            "division",
-            f"`//` or `%` of 64-bit integers here{_also(lines, first)} calls a subroutine of about 100 "
-            "instructions: make both sides uint32, or divide once, outside the loop",
-            file,
-            first,
-        )
+        written = {line for line in lines if _source(file).divides(line)}
+        for here, what, remedy in ((written, *_DIVISION), (lines - written, *_ROUNDS)):
+            if here:
+                where = f"here{_also(here, min(here))}"
+                text = f"{what}, {where}, calls a subroutine of about 100 instructions: {remedy}"
+                yield Advice("division", text, file, min(here))
 
 
 def _layouts(report):

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from cnn_numba.simulator.errors import LaunchError, UnsupportedPython
+from cnn_numba.device import LaunchError
+from cnn_numba.simulator.arithmetic import typed
+from cnn_numba.simulator.errors import UnsupportedPython
 from cnn_numba.simulator.memory import poison
 
 
@@ -45,7 +47,7 @@ def argument_names(function, count):
 
 
 def memory_argument(value, name, memory):
-    """Return an argument as the kernel sees it: arrays through `Memory.wrap`, tuples element by element.
+    """Return an argument as the kernel sees it: arrays through `Memory.wrap`, numbers `typed`.
 
     Parameters
     ----------
@@ -58,12 +60,11 @@ def memory_argument(value, name, memory):
     object
     """
     if isinstance(value, np.ndarray) and value.ndim > 0:
-        # Records: array[i].x and array[i]["x"] mean the same in a kernel.
-        return memory.wrap(value.view(np.recarray) if value.dtype.names else value, "global", name)
-    if isinstance(value, tuple) and any(isinstance(part, (np.ndarray, tuple)) for part in value):
+        return memory.wrap(value, "global", name)
+    if isinstance(value, tuple):
         parts = [memory_argument(part, f"{name}[{i}]", memory) for i, part in enumerate(value)]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return value
+    return typed(value)
 
 
 @contextmanager

@@ -96,7 +96,7 @@ class History:
         return result
 
     def unwritten(self, number):
-        """Return the elements of an array that were uninitialised and stayed so.
+        """Return the elements of an array that nobody writes; only uninitialised ones, if it had any.
 
         Parameters
         ----------
@@ -119,7 +119,8 @@ class History:
         last = starts[info.allocation + 1] if info.allocation + 1 < len(starts) else len(self.written)
         inside &= cells < last
         written[inside] = self.written[cells[inside]]
-        return np.flatnonzero(info.uninitialised.ravel() & ~written)
+        wanted = True if info.uninitialised is None else info.uninitialised.ravel()
+        return np.flatnonzero(wanted & ~written)
 
     def first_reads(self):
         """Return the rows that read what nobody had written.

@@ -1,16 +1,12 @@
 """What the simulator refuses, and how it says where."""
 
 
-class LaunchError(ValueError):
-    """A launch, or an allocation within it, that no GPU would accept."""
-
-
 class UnsupportedPython(TypeError):
     """Python in a kernel that Numba cannot compile for a GPU, or an argument that it cannot pass."""
 
 
 class DivergenceError(RuntimeError):
-    """Threads of a block, or lanes of a warp, that wait for others who never come.
+    """Threads of a block, or lanes of a warp, that wait for others who never come or leave themselves out.
 
     Attributes
     ----------
@@ -28,6 +24,18 @@ class DivergenceError(RuntimeError):
         self.site = site
         self.other_site = other_site
         self.threads = threads
+
+
+# What NumPy and Python say of a float that should be an integer, and what to do about it.
+_FLOATS = ("only integers, slices", "object cannot be interpreted as an integer")
+
+
+def _explained(message):
+    if message.startswith(_FLOATS[0]):
+        message = "an index must be an integer"
+    elif _FLOATS[1] not in message:
+        return message
+    return f"{message}; `/` gives a float: use `//`"
 
 
 def located(error, where):
@@ -48,7 +56,7 @@ def located(error, where):
     >>> located(IndexError("index 7 is out of bounds"), "in kernel add")
     IndexError('index 7 is out of bounds\nin kernel add')
     """
-    message = f"{error}\n{where}"
+    message = f"{_explained(str(error))}\n{where}"
     try:
         same = type(error)(message)
     except Exception:  # its constructor wants more than a message

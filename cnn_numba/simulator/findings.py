@@ -10,6 +10,8 @@ KINDS = (
     "race between blocks",
     "divergent barrier",
     "divergent warp",
+    "absent lane",
+    "division by zero",
     "out of bounds",
     "negative index",
     "uninitialised read",
@@ -38,7 +40,11 @@ class Finding:
     block, other_block : tuple of (int, int, int) or None
     thread, other_thread : tuple of (int, int, int) or None
     count : int
-        In how many elements, accesses or groups it happened.
+        How many there are of what `counted` says.
+    counted : {"elements", "accesses", "warps"}
+        Elements of the array, accesses by the instruction, or warps that execute it.
+    consequences : tuple of Finding
+        What probably follows from this one, and goes when it is mended.
     """
 
     kind: str
@@ -52,6 +58,8 @@ class Finding:
     thread: tuple | None = None
     other_thread: tuple | None = None
     count: int = 1
+    counted: str = "accesses"
+    consequences: tuple = ()
 
     @property
     def line(self):
@@ -68,10 +76,17 @@ class Finding:
         sites = [self.site]
         if self.other_site and self.other_site.line != self.site.line:
             sites.append(self.other_site)
-        lines += [f"    line {site.line} of {site.function}: {site.text}" for site in sites if site]
+        lines += [f"    line {site.line} of {_titled(site)}" for site in sites if site]
         if self.count > 1:
-            lines.append(f"    {self.count} times; this is the first")
+            lines.append(f"    {self.count} {self.counted}; this is the first")
+        for finding in self.consequences:
+            lines += [f"    {line}" for line in f"and so perhaps: {finding}".split("\n")]
         return "\n".join(lines)
+
+
+def _titled(site):
+    """Return a site as function and source text; a kernel made by `exec` has no text."""
+    return f"{site.function}: {site.text}" if site.text else site.function
 
 
 @dataclass(frozen=True)
@@ -107,7 +122,7 @@ class Report:
 
     @property
     def kinds(self):
-        """The kinds of mistakes found."""
+        """The kinds of mistakes found, without what follows from them."""
         return {finding.kind for finding in self.findings}
 
     @property

@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import sys
 
-from cnn_numba.simulator.errors import LaunchError
+from cnn_numba.device import LaunchError
 from cnn_numba.simulator.kernel import Launch, running_twins
 from cnn_numba.simulator.memory import poison
 from cnn_numba.simulator.twins import DEVICE_NAMES

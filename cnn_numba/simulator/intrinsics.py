@@ -8,6 +8,8 @@ import math
 
 import numpy as np
 
+from cnn_numba.simulator.arithmetic import cast
+
 
 class Dim3:
     """The x, y, z of a thread, a block or a grid."""
@@ -25,9 +27,9 @@ class Dim3:
 
 
 def _bits(value):
-    """Return the value's bits as a non-negative number, and how many there are; a Python int has 32."""
-    width = value.dtype.itemsize * 8 if isinstance(value, np.generic) else 32
-    return int(value) & ((1 << width) - 1), width
+    """Return the bits of an integer as a non-negative number, and how many there are: 32 if it fits there."""
+    width = 32 if -(2**31) <= value < 2**32 else 64
+    return value & ((1 << width) - 1), width
 
 
 def popc(value):
@@ -66,33 +68,6 @@ def cbrt(value):
 def selp(condition, a, b):
     """Return a where the condition holds, else b."""
     return a if condition else b
-
-
-class Cast:
-    """A Numba type such as ``uint32``, called to convert a number: as in C, where integers wrap around.
-
-    Parameters
-    ----------
-    dtype : dtype
-
-    Examples
-    --------
-    >>> Cast(np.dtype("uint32"))(-1), Cast(np.dtype("float32"))(1)
-    (np.uint32(4294967295), np.float32(1.0))
-    """
-
-    def __init__(self, dtype):
-        self.dtype = dtype
-        self._type = dtype.type
-
-    def __call__(self, value):
-        """Convert a number."""
-        try:
-            return self._type(value)
-        except OverflowError:
-            size = self.dtype.itemsize
-            wrapped = int(value) & ((1 << 8 * size) - 1)
-            return np.array(wrapped, f"u{size}").view(self.dtype)[()]
 
 
 class Half:
@@ -141,7 +116,7 @@ class _Vector:
         if len(numbers) != self.size:
             raise TypeError(f"{type(self).__name__} takes {self.size} numbers, got {len(numbers)}")
         for name, number in zip("xyzw", numbers, strict=False):
-            setattr(self, name, self.element(number))
+            setattr(self, name, cast(self.element)(number))
 
     def __iter__(self):
         return (getattr(self, name) for name in "xyzw"[: self.size])
@@ -182,7 +157,7 @@ def vector_types():
     types = {}
     for name, alias in _ALIASES.items():
         for size in (1, 2, 3, 4):
-            kind = type(f"{name}x{size}", (_Vector,), {"size": size, "element": getattr(np, name)})
+            kind = type(f"{name}x{size}", (_Vector,), {"size": size, "element": np.dtype(name)})
             types[f"{name}x{size}"] = types[f"{alias}{size}"] = kind
     return types
 
@@ -192,36 +167,43 @@ _NUMPY_NAMES = {"pow": "power", "acos": "arccos", "asin": "arcsin", "acosh": "ar
 
 
 def _as_on_a_gpu(name):
+    """Return a function of `math` that never raises and answers in the type of its arguments, as on a GPU."""
     exact = getattr(math, name)
     fallback = getattr(np, _NUMPY_NAMES.get(name, name), None)
 
     def function(*arguments):
         try:
-            return exact(*arguments)
-        except ValueError:
-            return float(fallback(*map(float, arguments))) if fallback else math.nan
-        except OverflowError:
-            return float(fallback(*map(float, arguments))) if fallback else math.inf
+            result = exact(*arguments)
+        except (ValueError, OverflowError) as error:
+            undefined = math.nan if isinstance(error, ValueError) else math.inf
+            result = fallback(*map(float, arguments)) if fallback else undefined
+        if type(result) is bool:
+            return result
+        of_type = np.float32 if all(type(each) is np.float32 for each in arguments) else np.float64
+        return tuple(map(of_type, result)) if type(result) is tuple else of_type(result)
 
     function.__name__ = name
     return function
 
 
 class GpuMath:
-    """The `math` module as a kernel knows it: ``math.log(0.0)`` is -inf there, not a ValueError.
+    """The `math` module as a kernel knows it.
+
+    ``math.log(0.0)`` is -inf there, not a ValueError; of a float32 it is a float32, and ``math.floor`` is a
+    float.
 
     Examples
     --------
     >>> with np.errstate(all="ignore"):
-    ...     GpuMath().log(0.0), GpuMath().exp(1000.0), GpuMath().sqrt(-1.0), GpuMath().sqrt(4.0)
-    (-inf, inf, nan, 2.0)
+    ...     GpuMath().log(0.0), GpuMath().exp(np.float32(100)), GpuMath().sqrt(-1), GpuMath().floor(2.5)
+    (np.float64(-inf), np.float32(inf), np.float64(nan), np.float64(2.0))
     """
 
     def __init__(self):
         for name in dir(math):
             value = getattr(math, name)
             if not name.startswith("_"):
-                setattr(self, name, _as_on_a_gpu(name) if callable(value) else value)
+                setattr(self, name, _as_on_a_gpu(name) if callable(value) else np.float64(value))
 
 
 GPU_MATH = GpuMath()

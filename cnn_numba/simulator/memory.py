@@ -1,6 +1,6 @@
 """The memory a simulated kernel sees: poisoned where a GPU has garbage, limited where a GPU is limited.
 
-`Memory` hands out shared and local arrays as plain ndarrays. `cnn_numba.simulator.trace` derives the memory
+`Memory` hands out shared and local arrays as ndarrays. `cnn_numba.simulator.trace` derives the memory
 that also notes every access; it overrides `Memory.wrap`, through which every array passes on its way into
 the kernel.
 """
@@ -9,11 +9,11 @@ import functools
 
 import numpy as np
 
-from cnn_numba.simulator.errors import LaunchError
+from cnn_numba.device import SHARED_LIMIT, LaunchError
+from cnn_numba.simulator.arithmetic import Unsigned, as_dtype, typed, typed_array
 from cnn_numba.simulator.source import assigned_name, instruction_start, site
 
 # Limits of every GPU that numba-cuda supports, in bytes.
-SHARED_LIMIT = 48 * 1024
 CONSTANT_LIMIT = 64 * 1024
 LOCAL_LIMIT = 512 * 1024
 
@@ -88,36 +88,6 @@ def is_poison(array):
     return same if dtype.kind == "f" or dtype.itemsize >= 4 else np.full(array.shape, same.all())
 
 
-@functools.cache
-def as_dtype(dtype):
-    """Return the NumPy dtype of a Numba type, or of anything NumPy takes for one.
-
-    Parameters
-    ----------
-    dtype : Numba type, dtype, type or str
-
-    Returns
-    -------
-    dtype
-
-    Examples
-    --------
-    >>> import numba
-    >>> as_dtype(numba.float32), as_dtype("int8")
-    (dtype('float32'), dtype('int8'))
-    """
-    try:
-        return np.dtype(dtype)
-    except TypeError:
-        pass
-    try:
-        return np.dtype(dtype.name)
-    except TypeError:
-        from numba.np.numpy_support import as_dtype as of_numba
-
-        return of_numba(dtype)
-
-
 class Memory:
     """Shared, local and constant memory for the blocks of one launch, one block after another.
 
@@ -139,7 +109,7 @@ class Memory:
         self._dynamic = None
 
     def wrap(self, array, space, name=None, code=None, offset=None):
-        """Turn an array into what the kernel gets; here that is the array itself.
+        """Turn an array into what the kernel gets; here that is `typed_array`.
 
         Parameters
         ----------
@@ -154,7 +124,7 @@ class Memory:
         -------
         ndarray
         """
-        return array
+        return typed_array(array)
 
     def shared(self, frame, shape, dtype):
         """Return the shared array that belongs to this call in the source, the same for all threads.
@@ -316,6 +286,14 @@ class Memory:
 
     def synchronise_warp(self, threads):
         """Note that these lanes have passed `syncwarp`: nothing to do here."""
+
+    def lanes_missing(self, threads, finished):
+        """Note that lanes met without others that their mask names: nothing to do here."""
+
+    def absent_lane(self, thread, source, own):
+        """Return what a shuffle reads from a lane that is not there, in the type of the lane's own value."""
+        dtype = {int: "int64", Unsigned: "uint64"}.get(type(own)) or np.asarray(own).dtype
+        return typed(poison(np.dtype(dtype)))
 
     def fence(self):
         """Order the thread's writes before what it does next, as seen by others: they always are here."""

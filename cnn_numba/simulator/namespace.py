@@ -9,10 +9,10 @@ import sys
 
 import numpy as np
 
+from cnn_numba.device import LaunchError
 from cnn_numba.simulator import intrinsics
-from cnn_numba.simulator.errors import LaunchError
+from cnn_numba.simulator.arithmetic import cast, typed
 from cnn_numba.simulator.intrinsics import Dim3
-from cnn_numba.simulator.memory import poison
 
 FULL_MASK = 0xFFFFFFFF
 WARP = 32
@@ -60,60 +60,79 @@ class Atomic:
 
     def add(self, array, index, value):
         """array[index] += value; return the old element."""
+        value = _element(array, value)
         return self._update(array, index, lambda old: old + value)
 
     def sub(self, array, index, value):
         """array[index] -= value; return the old element."""
+        value = _element(array, value)
         return self._update(array, index, lambda old: old - value)
 
     def and_(self, array, index, value):
         """array[index] &= value; return the old element."""
+        value = _element(array, value)
         return self._update(array, index, lambda old: old & value)
 
     def or_(self, array, index, value):
         """array[index] |= value; return the old element."""
+        value = _element(array, value)
         return self._update(array, index, lambda old: old | value)
 
     def xor(self, array, index, value):
         """array[index] ^= value; return the old element."""
+        value = _element(array, value)
         return self._update(array, index, lambda old: old ^ value)
 
     def inc(self, array, index, value):
         """Count up to `value`, then start at 0 again; return the old element."""
+        value = _element(array, value)
         return self._update(array, index, lambda old: 0 if old >= value else old + 1)
 
     def dec(self, array, index, value):
         """Count down to 0, then start at `value` again; return the old element."""
+        value = _element(array, value)
         return self._update(array, index, lambda old: value if old == 0 or old > value else old - 1)
 
     def exch(self, array, index, value):
         """array[index] = value; return the old element."""
+        value = _element(array, value)
         return self._update(array, index, lambda old: value)
 
     def max(self, array, index, value):
         """array[index] = max(array[index], value); return the old element."""
+        value = _element(array, value)
         return self._update(array, index, lambda old: max(old, value))
 
     def min(self, array, index, value):
         """array[index] = min(array[index], value); return the old element."""
+        value = _element(array, value)
         return self._update(array, index, lambda old: min(old, value))
 
     def nanmax(self, array, index, value):
         """Do as `max` does, and let NaN lose against any number."""
+        value = _element(array, value)
         return self._update(array, index, lambda old: np.fmax(old, value))
 
     def nanmin(self, array, index, value):
         """Do as `min` does, and let NaN lose against any number."""
+        value = _element(array, value)
         return self._update(array, index, lambda old: np.fmin(old, value))
 
     def cas(self, array, index, old, value):
         """array[index] = value if it equals `old`; return the old element."""
+        old, value = _element(array, old), _element(array, value)
         return self._update(array, index, lambda found: value if found == old else found)
 
     def compare_and_swap(self, array, old, value):
         """Do as `cas` does, for the first element."""
-        first = (0,) * array.ndim
+        first, old, value = (0,) * array.ndim, _element(array, old), _element(array, value)
         return self._update(array, first, lambda found: value if found == old else found)
+
+
+def _element(array, value):
+    """Return a value in the type of an array's elements: so an atomic instruction takes it."""
+    dtype = array.dtype
+    return value if type(value) is dtype.type else cast(dtype)(value)
 
 
 class _Grid:
@@ -149,11 +168,7 @@ class Warp:
 
     def _gather(self, name, mask, value, frame):
         """Wait for the lanes of the mask; return the value of each by its lane."""
-        thread = self.thread
-        mask = int(mask) & FULL_MASK
-        if not mask >> thread.lane & 1:
-            raise LaunchError(f"lane {thread.lane} calls {name} with mask {mask:#x}, which does not name it")
-        return self._wait(name, (mask, value), frame)
+        return self._wait(name, (int(mask) & FULL_MASK, value), frame)
 
     def syncwarp(self, mask=FULL_MASK):
         """Wait for the other lanes; what they wrote before can be read after."""
@@ -181,12 +196,11 @@ class Warp:
         lanes = self._gather("shfl_xor_sync", mask, value, sys._getframe(1))
         return self._of_lane(lanes, self.thread.lane ^ int(lane_mask), value)
 
-    @staticmethod
-    def _of_lane(lanes, source, own):
+    def _of_lane(self, lanes, source, own):
         if source in lanes:
             return lanes[source]
         # A lane that is not there: on a GPU the result is undefined.
-        return poison(np.asarray(own).dtype)
+        return self._absent_lane(self.thread, source, own)
 
     def all_sync(self, mask, predicate):
         """Return whether all lanes say yes."""
@@ -252,6 +266,7 @@ class Cuda(Warp):
         self.shared, self.local, self.const = Shared(memory), Local(memory), Constant(memory)
         self.atomic = Atomic(memory)
         self.cg = CooperativeGroups(self)
+        self._absent_lane = memory.absent_lane
         self.threadfence = memory.fence
         self.threadfence_block = memory.fence
         self.threadfence_system = memory.fence
@@ -264,8 +279,8 @@ class Cuda(Warp):
     def __getattr__(self, name):
         if name in _VECTOR_TYPES:
             return _VECTOR_TYPES[name]
-        # Types such as cuda.float32, and whatever else needs no simulation.
-        return getattr(sys.modules["numba.cuda"], name)
+        # Types such as cuda.int32, and whatever else needs no simulation.
+        return typed(getattr(sys.modules["numba.cuda"], name))
 
     @property
     def laneid(self):

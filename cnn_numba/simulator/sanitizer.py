@@ -8,9 +8,12 @@ It looks at one launch: mistakes on paths that these arguments do not take stay 
 Python function, so it works on machines with a GPU as well.
 """
 
+import bisect
+
 import numpy as np
 
 from cnn_numba.simulator.arguments import argument_names, device_arguments
+from cnn_numba.simulator.arithmetic import Unsigned
 from cnn_numba.simulator.diagnosis import Diagnosis
 from cnn_numba.simulator.errors import DivergenceError
 from cnn_numba.simulator.findings import Finding, Report
@@ -83,12 +86,12 @@ class _Examination:
 
     def report(self):
         """Run in every order and return what was found."""
-        before = self._contents()
+        self.before = self._contents()
         if self._examine("forwards"):
             after = self._contents()
             for order in ORDERS[1:]:
-                self._restore(before)
-                self._compare(order, before, after)
+                self._restore(self.before)
+                self._compare(order, after)
             self._restore(after)
         return Report(
             self.launch.name,
@@ -109,17 +112,51 @@ class _Examination:
 
     def _examine(self, order):
         """Run with every access logged and look through the log; return whether all of the launch ran."""
-        memory, divergence = TracedMemory(self.launch.dynamic_bytes, tolerant=True), None
-        try:
-            run_traced(self.launch, self.arguments, memory, order, self.seed)
-        except DivergenceError as error:
-            divergence = error
+        memory = TracedMemory(self.launch.dynamic_bytes, tolerant=True)
+        error = self._run(memory, order)
+        absent_read = self._decisive_read(memory, order)
         trace = memory.trace(self.launch)
         if self.trace is None:
             self.trace = trace
             self.orders.append(order)
-        self.findings += Diagnosis(trace, memory, divergence, self.notes, self._expects_nan).findings()
-        return divergence is None and not memory.misses
+        self.findings += Diagnosis(
+            trace, memory, self.notes, error, absent_read, self._expects_nan
+        ).findings()
+        return error is None and not memory.misses
+
+    def _run(self, memory, order):
+        """Run in memory that logs; return the error that ended the launch, if one did that can be told."""
+        try:
+            run_traced(self.launch, self.arguments, memory, order, self.seed)
+        except (DivergenceError, ZeroDivisionError) as error:
+            return error
+        return None
+
+    def _decisive_read(self, memory, order):
+        """Return a read of an absent lane on which what the launch does depends, None if there is none.
+
+        Many are harmless: in a tree of shuffles the upper lanes take garbage and nobody looks at their sums.
+        So the launch is run again with numbers in the place of the garbage. If that makes a difference, the
+        first read is searched whose number does.
+        """
+        reads = memory.absent_reads
+        if not reads:
+            return None
+        after = self._contents()
+
+        def matters(count, factor):
+            other = _GuessingMemory(self.launch.dynamic_bytes, count, factor)
+            self._restore(self.before)
+            self._run(other, order)
+            return other.misses != memory.misses or bool(self._differences(after))
+
+        factor = next((factor for factor in (1000, -1000) if matters(len(reads), factor)), None)
+        decisive = None
+        if factor:
+            numbers = range(1, len(reads) + 1)
+            decisive = reads[bisect.bisect_left(numbers, True, key=lambda count: matters(count, factor))]
+        self._restore(after)
+        return decisive
 
     @property
     def _expects_nan(self):
@@ -127,17 +164,17 @@ class _Examination:
         names = self.launch.function.__code__.co_names
         return "nan" in names or any(isinstance(value, float) and value != value for value in self.arguments)
 
-    def _compare(self, order, before, after):
+    def _compare(self, order, after):
         """Run in another order and see whether the results are the same."""
         self.orders.append(order)
         try:
             self.launch.run(self.arguments, order=order, seed=self.seed)
             differences = self._differences(after)
-        except (IndexError, DivergenceError):
+        except (IndexError, DivergenceError, ZeroDivisionError):
             differences = {"what the launch does": False}
         if not all(differences.values()) and not self.findings:
             # The first run did not show why. Look again, in the order that does.
-            self._restore(before)
+            self._restore(self.before)
             self._examine(order)
         for name, only_rounding in differences.items():
             self._tell_difference(name, order, only_rounding)
@@ -161,6 +198,37 @@ class _Examination:
             self.notes.append(f"{what}, by the rounding of sums")
         else:
             self.notes.append(what)
+
+
+class _GuessingMemory(TracedMemory):
+    """Memory in which the first reads of absent lanes give numbers far from the lane's own one.
+
+    Parameters
+    ----------
+    dynamic_bytes : int
+    count : int
+        How many reads; the others give garbage as ever.
+    factor : int
+    """
+
+    def __init__(self, dynamic_bytes, count, factor):
+        super().__init__(dynamic_bytes, tolerant=True)
+        self._count, self._factor = count, factor
+
+    def absent_lane(self, thread, source, own):
+        """Return a number in the type of the lane's own value."""
+        garbage = super().absent_lane(thread, source, own)
+        if len(self.absent_reads) > self._count:
+            return garbage
+        return _far_from(own, self._factor)
+
+
+def _far_from(value, factor):
+    """Return a number of the same type that is larger or smaller by much."""
+    if isinstance(value, (bool, np.bool_)):
+        return factor < 0  # garbage is True
+    number = factor * (1 if value != value else 1 + abs(value))
+    return type(value)(max(number, 0) if isinstance(value, Unsigned) else number)
 
 
 def _arrays(name, value):

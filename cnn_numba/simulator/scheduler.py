@@ -21,7 +21,14 @@ from greenlet import getcurrent, greenlet
 from cnn_numba.simulator.errors import DivergenceError, located
 from cnn_numba.simulator.intrinsics import Dim3
 from cnn_numba.simulator.namespace import WARP
-from cnn_numba.simulator.source import coordinates, describe_position, instruction_start, place, site
+from cnn_numba.simulator.source import (
+    coordinates,
+    describe_lanes,
+    describe_position,
+    instruction_start,
+    place,
+    site,
+)
 
 ORDERS = ("forwards", "reversed", "shuffled")
 
@@ -203,7 +210,7 @@ class Scheduler:
         found, line = place(traceback), ""
         if found:
             inside = "" if found.function == self.name else f", device function {found.function}"
-            line = f"{inside}, line {found.line}: {found.text}"
+            line = f"{inside}, line {found.line}{found.text and ': ' + found.text}"
         return (
             f"  in kernel {self.name}{line}\n"
             f"  block {describe_position(self._number, self.grid)}, "
@@ -264,12 +271,29 @@ class Scheduler:
             groups.setdefault(_meeting(thread), []).append(thread)
         complete = []
         for (warp, operation, mask, _), group in groups.items():
-            there = sum(1 << thread.lane for thread in group)
-            if there == mask & self._lanes_left(warp) or operation == "activemask":
+            if operation == "activemask":
                 complete.append(group)
+                continue
+            self._check_mask(operation, mask, group)
+            there = sum(1 << thread.lane for thread in group)
+            if there == mask & self._lanes_left(warp):
+                complete.append(group)
+                finished = [thread for thread in self._warp(warp) if (mask & ~there) >> thread.lane & 1]
+                if finished:
+                    self.memory.lanes_missing(group, finished)
                 if operation == "syncwarp":
                     self.memory.synchronise_warp(group)
         return complete
+
+    def _check_mask(self, operation, mask, group):
+        for thread in group:
+            if not mask >> thread.lane & 1:
+                what = f"calls {operation} ({thread.site}) with mask {mask:#x}, which does not name it"
+                self._diverge("divergent warp", thread, thread, f"{self._lane(thread)} {what}")
+
+    def _lane(self, thread):
+        position = describe_position(thread.number, self.block)
+        return f"thread {position} (lane {thread.lane} of warp {thread.warp})"
 
     def _warp(self, number):
         return self._threads[number * WARP : (number + 1) * WARP]
@@ -279,21 +303,24 @@ class Scheduler:
         return sum(1 << thread.lane for thread in self._warp(warp) if thread.waits_for is not _FINISHED)
 
     def _diverge_in_warp(self, thread):
-        """Report a lane that waits for another one of its warp in vain."""
+        """Report a lane that waits for others of its warp in vain."""
         _, operation, mask, _ = _meeting(thread)
-        missing = next(
+        missing = [
             other
             for other in self._warp(thread.warp)
             if mask >> other.lane & 1
             and other.waits_for is not _FINISHED
             and _meeting(other) != _meeting(thread)
-        )
+        ]
+        other = missing[0]
+        theirs = "" if other.waits_for in _BARRIERS else f" with mask {other.value[0]:#x}"
         self._diverge(
             "divergent warp",
             thread,
-            missing,
-            f"lane {thread.lane} waits at {operation} ({thread.site}) with mask {mask:#x}, which names "
-            f"lane {missing.lane}, and that lane waits at {missing.site}",
+            other,
+            f"{self._lane(thread)} waits at {operation} ({thread.site}) with mask {mask:#x}, which names "
+            f"{describe_lanes(each.lane for each in missing)}, and lane {other.lane} waits at "
+            f"{other.site}{theirs}",
         )
 
 

@@ -224,3 +224,31 @@ def describe_position(number, shape):
     dimensions = 3 if shape[2] > 1 else 2 if shape[1] > 1 else 1
     position = tuple(int(i) for i in coordinates(number, shape)[:dimensions])
     return str(position) if dimensions > 1 else str(position[0])
+
+
+def describe_lanes(lanes):
+    """Return lanes of a warp as text, neighbours as a range.
+
+    Parameters
+    ----------
+    lanes : iterable of int
+        In ascending order.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> describe_lanes([3]), describe_lanes([8, 9, 10, 31])
+    ('lane 3', 'lanes 8 to 10, 31')
+    """
+    runs = []
+    for lane in lanes:
+        if runs and runs[-1][1] == lane - 1:
+            runs[-1][1] = lane
+        else:
+            runs.append([lane, lane])
+    parts = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
+    single = len(runs) == 1 and runs[0][0] == runs[0][1]
+    return f"lane{'' if single else 's'} {', '.join(parts)}"

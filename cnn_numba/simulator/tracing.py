@@ -12,9 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba.simulator.arguments import device_arguments
+from cnn_numba.simulator.arithmetic import typed, typed_array
 from cnn_numba.simulator.kernel import Launch
 from cnn_numba.simulator.memory import Memory, is_poison, poison
-from cnn_numba.simulator.source import assigned_name, instruction_start, instruction_starts, site
+from cnn_numba.simulator.source import (
+    PACKAGE,
+    assigned_name,
+    instruction_start,
+    instruction_starts,
+    site,
+)
 from cnn_numba.simulator.trace import ATOMIC, FENCE, READ, WRITE, Trace, TracedArrayInfo, combine
 
 # The log is one flat list, which is faster to write and to take apart than a list of tuples. An entry is:
@@ -115,7 +122,7 @@ class TracedArray:
             value = self._array[index]
         except IndexError:
             self._memory.out_of_bounds(self, READ, index, sys._getframe(1))
-            return poison(self.dtype)
+            return typed(poison(self.dtype))
         if isinstance(value, np.ndarray):
             return self._memory.view(self, value)
         frame = sys._getframe(1)
@@ -170,10 +177,41 @@ class Miss(NamedTuple):
 
     block: int
     thread: int
+    interval: int
     view: object
     kind: int
     index: tuple
     site: object
+
+
+class Meeting(NamedTuple):
+    """Lanes of a warp that did something together without others that their mask names."""
+
+    block: int
+    thread: int
+    """The first of those that met."""
+    interval: int
+    operation: str
+    mask: int
+    site: object
+    finished: tuple
+    """Numbers of the threads that were not there any more."""
+    code: object
+    offset: int
+    """Where the kernel was: the operation, or the call of the device function that it is in."""
+
+
+class AbsentRead(NamedTuple):
+    """A value that a shuffle took from a lane that did not take part."""
+
+    block: int
+    thread: int
+    interval: int
+    operation: str
+    mask: int
+    site: object
+    lane: int
+    """The one it was to come from."""
 
 
 class TracedMemory(Memory):
@@ -188,6 +226,7 @@ class TracedMemory(Memory):
 
     def __init__(self, dynamic_bytes=0, tolerant=False):
         self.log, self.misses = [], []
+        self.meetings, self.absent_reads = [], []
         self.arrays = []
         self._tolerant = tolerant
         self._segments, self._views, self._known, self._allocations = [], [], {}, {}
@@ -210,6 +249,31 @@ class TracedMemory(Memory):
         for thread in threads:
             self._epochs[thread.number] = self._epochs.get(thread.number, 0) + 1
 
+    def lanes_missing(self, threads, finished):
+        """Note who met, and who was named and had finished."""
+        first = threads[0]
+        frame = _kernel_frame(first.worker.gr_frame)
+        self.meetings.append(
+            Meeting(
+                self.running[0],
+                first.number,
+                self.running[2],
+                first.waits_for,
+                first.value[0],
+                first.site,
+                tuple(thread.number for thread in finished),
+                frame.f_code,
+                instruction_start(frame.f_code, frame.f_lasti),
+            )
+        )
+
+    def absent_lane(self, thread, source, own):
+        """Note who reads from a lane that is not there."""
+        block, number, interval = self.running
+        read = AbsentRead(block, number, interval, thread.waits_for, thread.value[0], thread.site, source)
+        self.absent_reads.append(read)
+        return super().absent_lane(thread, source, own)
+
     def wrap(self, array, space, name=None, code=None, offset=None):
         """Return a traced array; one that was wrapped already goes by the same number."""
         if name is not None:
@@ -223,7 +287,7 @@ class TracedMemory(Memory):
             self._add_array(array, space, name, key)
             info = self.arrays[-1]
             self._views.append(_View(len(self.arrays) - 1, info.offset, info.shape, info.strides))
-        return TracedArray(self, array, view)
+        return TracedArray(self, typed_array(array), view)
 
     def _add_array(self, array, space, name, key):
         start, uninitialised = 0, None
@@ -262,7 +326,7 @@ class TracedMemory(Memory):
         if not (self._tolerant and are_numbers and len(parts) == array.ndim):
             raise  # the IndexError that is being handled
         view = self._views[array._view]
-        self.misses.append(Miss(*self.running[:2], view, kind, parts, site(frame.f_code, frame.f_lasti)))
+        self.misses.append(Miss(*self.running, view, kind, parts, site(frame.f_code, frame.f_lasti)))
 
     def update(self, array, index, new):
         """Log an atomic operation of the kernel that is two frames up."""
@@ -271,8 +335,9 @@ class TracedMemory(Memory):
             old = array._array[index]
         except IndexError:
             self.out_of_bounds(array, ATOMIC, index, frame)
-            return poison(array.dtype)
-        value = array._array[index] = array.dtype.type(new(old))
+            return typed(poison(array.dtype))
+        array._array[index] = new(old)
+        value = array._array[index]
         array._log((array._view, ATOMIC, index, value, frame.f_lasti, frame.f_code))
         return old
 
@@ -283,7 +348,7 @@ class TracedMemory(Memory):
             value = array._array[index]
         except IndexError:
             self.out_of_bounds(array, READ, index, frame)
-            return poison(array.dtype)
+            return typed(poison(array.dtype))
         array._log((array._view, READ, index, value, frame.f_lasti, frame.f_code))
         return value
 
@@ -325,7 +390,7 @@ class TracedMemory(Memory):
         """
         views, kinds, indices, values, offsets, codes = (self.log[i::_WIDTH] for i in range(_WIDTH))
         rows, arrays, elements, addresses, negative = self._located(np.array(views, np.int64), indices)
-        sites, site_of = _numbered_sites(codes, np.array(offsets, np.int64))
+        sites, site_of, self.site_codes = _numbered_sites(codes, np.array(offsets, np.int64))
         starts = np.array(self._segments, np.int64).reshape(-1, 6)
         lengths = np.diff(starts[:, 0], append=self.position)
         block, thread, interval, epoch, turn = np.repeat(starts[:, 1:], lengths, axis=0)[rows].T
@@ -444,9 +509,9 @@ def _start_of(array):
 
 
 def _numbered_sites(codes, offsets):
-    """Return the distinct instructions, and for each row the number of its own."""
+    """Return the distinct instructions, for each row the number of its own, and the code each is in."""
     if not codes:
-        return (), np.zeros(0, np.int64)
+        return (), np.zeros(0, np.int64), ()
     identities = np.fromiter(map(id, codes), np.int64, len(codes))
     known, first, number = np.unique(identities, return_index=True, return_inverse=True)
     starts = np.empty(len(codes), np.int64)
@@ -456,4 +521,13 @@ def _numbered_sites(codes, offsets):
         starts[mine] = table[offsets[mine] // 2]
     _, example, site_of = np.unique(combine(number, starts), return_index=True, return_inverse=True)
     sites = tuple(site(codes[row], int(starts[row])) for row in example)
-    return sites, site_of
+    return sites, site_of, tuple(codes[row] for row in example)
+
+
+def _kernel_frame(frame):
+    """Return the outermost of the frames of a waiting thread that is not the simulator's own."""
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            kernel = frame
+        frame = frame.f_back
+    return kernel

@@ -1,8 +1,8 @@
 """Kernels and device functions as they are within a launch.
 
-A twin of a function is the same code with globals of its own: in them `cuda` is the simulated namespace,
-`math` that of a GPU, device functions are twins themselves, and arrays are constants. The module in which the
-user wrote the kernel is never touched.
+A twin of a function is the same code with literals and globals of its own: in them `cuda` is the simulated
+namespace, `math` that of a GPU, device functions are twins themselves, arrays are constants, and numbers and
+types are `typed`. The module in which the user wrote the kernel is never touched.
 """
 
 import functools
@@ -14,8 +14,8 @@ import numpy as np
 
 from cnn_numba.simulator import restrictions
 from cnn_numba.simulator.arguments import contents, memory_argument
-from cnn_numba.simulator.intrinsics import GPU_MATH, Cast
-from cnn_numba.simulator.memory import as_dtype
+from cnn_numba.simulator.arithmetic import to_float, typed, with_typed_literals
+from cnn_numba.simulator.intrinsics import GPU_MATH
 from cnn_numba.simulator.namespace import Cuda
 
 # Names of `numba.cuda` that mean something else, or nothing, outside a kernel.
@@ -62,10 +62,14 @@ class Twins:
         if function in self._known:
             return self._known[function]
         restrictions.check(function, device)
-        scope = dict(function.__globals__)
+        scope = {"float": to_float, **function.__globals__}
         cells = [types.CellType() for _ in function.__closure__ or ()]
         twin = types.FunctionType(
-            function.__code__, scope, function.__name__, function.__defaults__, tuple(cells)
+            with_typed_literals(function.__code__),
+            scope,
+            function.__name__,
+            typed(function.__defaults__),
+            tuple(cells),
         )
         twin.__kwdefaults__ = function.__kwdefaults__
         # Known before its globals are looked through: a function may call itself.
@@ -91,13 +95,13 @@ class Twins:
         inner = getattr(value, "py_func", None)
         if isinstance(inner, types.FunctionType) and getattr(value, "_device", True):
             return self.function(inner)
-        if type(value).__module__.startswith("numba") and hasattr(value, "bitwidth"):
-            return Cast(as_dtype(value))
+        if isinstance(value, types.ModuleType):
+            return _Module(value, self._replace)
         if isinstance(value, np.ndarray) and value.ndim > 0:
             return self._memory.constant(value, name)
         if getattr(value, "__cuda_ndarray__", False):
             return memory_argument(contents(value), name, self._memory)
-        return value
+        return typed(value)
 
 
 @functools.cache
@@ -105,6 +109,19 @@ def _stubs(module):
     """Return the names that `from numba.cuda import threadIdx` and its like give things, by their id."""
     values = ((getattr(module, name, None), name) for name in DEVICE_NAMES)
     return {id(value): name for value, name in values if value is not None}
+
+
+class _Module:
+    """A module in which everything is what it is in a kernel."""
+
+    def __init__(self, module, replace):
+        self._of = module, replace
+
+    def __getattr__(self, name):
+        module, replace = self._of
+        value = replace(getattr(module, name), name)
+        setattr(self, name, value)  # from now on found without coming here
+        return value
 
 
 class _Live:

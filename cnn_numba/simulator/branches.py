@@ -1,0 +1,117 @@
+"""Which branches and loops an instruction stands in, and where a thread can leave the function before it."""
+
+import ast
+import functools
+import itertools
+import linecache
+
+_LOOPS = (ast.For, ast.While)
+
+
+def _position(code, offset):
+    """Return (line, column) where an instruction begins and ends; None if Python does not know."""
+    line, end_line, column, end_column = list(code.co_positions())[offset // 2]
+    return None if column is None else ((line, column), (end_line, end_column))
+
+
+@functools.lru_cache(maxsize=16)
+def _parse(text):
+    try:
+        return ast.parse(text)
+    except SyntaxError:  # a notebook's magic commands
+        return ast.Module([], [])
+
+
+def _holds(node, position):
+    if not hasattr(node, "lineno"):
+        return False
+    begin, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+    return begin <= position[0] and position[1] <= end
+
+
+@functools.lru_cache(maxsize=1024)
+def _path(code, offset):
+    """Return the nodes around an instruction, from its function inwards; none without source."""
+    node, path = _parse("".join(linecache.getlines(code.co_filename))), []
+    position = _position(code, offset)
+    while position and node is not None:
+        node = next((child for child in ast.iter_child_nodes(node) if _holds(child, position)), None)
+        if isinstance(node, ast.FunctionDef):
+            path = []
+        path += [node] if node is not None else []
+    return path if path and getattr(path[0], "name", None) == code.co_name else []
+
+
+def _arm(node, inner):
+    """Return which part of a statement or expression runs only if a condition holds; None if none does."""
+    if isinstance(node, (ast.If, ast.IfExp)) and inner is not node.test:
+        body = node.body if isinstance(node.body, list) else [node.body]
+        return "body" if inner in body else "else"
+    if isinstance(node, _LOOPS) and inner in node.body:
+        return "body"
+    if isinstance(node, ast.BoolOp) and inner is not node.values[0]:
+        return "body"
+    return None
+
+
+def conditions(code, offset):
+    """Return what an instruction depends on: the `if`s and loops that it stands in.
+
+    Parameters
+    ----------
+    code : code object
+    offset : int
+        Of the instruction.
+
+    Returns
+    -------
+    list of (ast node, str)
+        From the outermost inwards, each with the arm: "body" or "else".
+    """
+    path = _path(code, offset)
+    return [(node, arm) for node, inner in itertools.pairwise(path) if (arm := _arm(node, inner))]
+
+
+def common_branch(*places):
+    """Return the innermost `if` with all the instructions in one arm.
+
+    Parameters
+    ----------
+    *places : (code object, int)
+        Instructions, each with its offset.
+
+    Returns
+    -------
+    ast.If or None
+    """
+    shared = None
+    for levels in zip(*(conditions(*place) for place in places), strict=False):
+        if len(set(levels)) > 1:
+            break
+        shared = levels[0][0] if isinstance(levels[0][0], ast.If) else shared
+    return shared
+
+
+def returns_before(code, offset):
+    """Return the lines of the `return`s by which a thread can leave before it comes to an instruction.
+
+    Parameters
+    ----------
+    code : code object
+    offset : int
+        Of the instruction.
+
+    Returns
+    -------
+    list of int or None
+        None without source.
+    """
+    path = _path(code, offset)
+    if not path:
+        return None
+    line = _position(code, offset)[0][0]
+    # In a loop, what stands below comes before the next round.
+    loops = [node for node in path if isinstance(node, _LOOPS)]
+    last = max([line, *(node.end_lineno + 1 for node in loops)])
+    returns = (node for node in ast.walk(path[0]) if isinstance(node, ast.Return))
+    return sorted(node.lineno for node in returns if node.lineno < last)

@@ -1,0 +1,84 @@
+"""docs/simulator.md: its blocks run in order, and print what it says."""
+
+import contextlib
+import io
+import linecache
+import re
+from pathlib import Path
+
+# First: this decides what numba.cuda will be.
+from cnn_numba import device
+
+# isort: split
+import matplotlib
+import pytest
+
+from cnn_numba.simulator.inspector import InspectionError, inspect_kernel
+
+PAGE = Path(__file__).parents[1] / "docs" / "simulator.md"
+
+
+def blocks():
+    """Return the page's fenced blocks as pairs of language and text."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def snippets():
+    """Return the Python blocks, each with what stands under it as its output, None if nothing does."""
+    following = [*blocks()[1:], ("", "")]
+    return [
+        (source, expected if language == "text" else None)
+        for (kind, source), (language, expected) in zip(blocks(), following, strict=True)
+        if kind == "python"
+    ]
+
+
+def run(source, number, scope):
+    """Run a block as a notebook cell: its lines are known, and count from 1. Return what it prints."""
+    file = f"<block {number} of {PAGE.name}>"
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(source, file, "exec"), scope)
+    return printed.getvalue()
+
+
+def compiled(ask):
+    """Return what `ask` returns; skip the test where there is no compiler to ask."""
+    try:
+        return ask()
+    except InspectionError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.skipif(not device.simulated(), reason="the page is about the simulator")
+def test_the_page_of_the_simulator_does_what_it_says():
+    matplotlib.use("agg")
+    scope, compared = {"__name__": "__main__"}, 0
+    for number, (source, expected) in enumerate(snippets(), 1):
+        printed = compiled(lambda: run(source, number, scope))  # noqa: B023 (called at once)
+        assert stable(printed) == stable(expected or ""), f"block {number} of {PAGE.name}"
+        compared += expected is not None
+    assert compared == 7
+
+
+def test_the_sample_of_the_inspector_is_of_the_kernel_above_it():
+    (source,) = [text for kind, text in blocks() if kind == "python" and "def mean_kernel" in text]
+    (command,) = [text for _, text in blocks() if text.startswith("cnn-numba inspect")]
+    (sample,) = [text for kind, text in blocks() if kind == "" and text.startswith("mean_kernel")]
+    signature, cc = re.search(r'--signature "(.*)" --cc (\S+)', command).groups()
+    scope = {}
+    run(source, 0, scope)
+    report = str(compiled(lambda: inspect_kernel(scope["mean_kernel"], signature, cc)))
+    # Registers and instructions change with the compiler; what to do about the kernel does not.
+    assert stable(advice(sample)) == stable(advice(report))
+    assert sample.splitlines()[:2] == report.splitlines()[:2]
+
+
+def advice(report):
+    return "\n".join(line for line in report.splitlines() if line.startswith("- "))
+
+
+def stable(text):
+    """Leave out the numbers that depend on the compiler's version and on whether there is a disassembler."""
+    return re.sub(r"\d+ instructions", "some instructions", text)
