@@ -9,7 +9,7 @@ from cnn_numba import device, simulator
 
 # isort: split
 from cnn_numba.checkpoint import load_checkpoint, load_model, save_checkpoint
-from cnn_numba.data import DATASETS, DataError, Dataset, batches, gather_batch, gather_labels, load
+from cnn_numba.data import DATASETS, DataError, Dataset, batches, load
 from cnn_numba.digits import prepare_digit
 from cnn_numba.gradcheck import compare_gradients, gradcheck, numerical_gradient
 from cnn_numba.layers import (
@@ -27,6 +27,7 @@ from cnn_numba.layers import (
 )
 from cnn_numba.models import MODELS, Sequential, cifar_convnet, mnist_cnn, mnist_cnn_deep
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
+from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
 from cnn_numba.optim import SGD, Adam
 from cnn_numba.training import evaluate, fit, plot_history, train_step
 

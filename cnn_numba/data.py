@@ -1,11 +1,10 @@
-"""MNIST and its relatives as plain arrays, and batches gathered from them.
+"""MNIST and its relatives as plain arrays, and the order in which batches take from them.
 
 `torchvision.datasets` reads the original files once (see `data_files`); the arrays are then kept as ``.npy``
 files in a cache, so that training never loads torch (hundreds of megabytes, and seconds at every start).
 """
 
 import contextlib
-import functools
 import hashlib
 import os
 from dataclasses import dataclass
@@ -15,8 +14,6 @@ import numpy as np
 
 from cnn_numba import data_files
 from cnn_numba.data_files import ARRAYS, SOURCES, DataError, source_of, working_folder
-from cnn_numba.ops._jit import serial_jit
-from cnn_numba.shapes import check_array, output_array
 
 __all__ = [
     "DATASETS",
@@ -24,8 +21,6 @@ __all__ = [
     "Dataset",
     "batches",
     "classes",
-    "gather_batch",
-    "gather_labels",
     "image_shape",
     "load",
     "normalisation",
@@ -46,7 +41,7 @@ class Dataset:
     train_images, test_images : ndarray, shape (N, C, H, W), uint8
     train_labels, test_labels : ndarray, shape (N,), int32
     mean, std : float or tuple of C floats
-        What `gather_batch` normalises with: ``(image / 255 - mean) / std``.
+        What `ops.gather` normalises with: ``(image / 255 - mean) / std``.
     classes : tuple of str
         The name of each label.
 
@@ -112,7 +107,7 @@ def image_shape(name):
 
 
 def normalisation(name):
-    """Return what a data set is normalised with by `gather_batch`.
+    """Return what a data set is normalised with by `ops.gather`.
 
     Parameters
     ----------
@@ -259,135 +254,3 @@ def batches(count, batch_size, generator=None):
     order = np.arange(count) if generator is None else generator.permutation(count)
     order = order.astype(np.int64, copy=False)
     return (order[start : start + batch_size] for start in range(0, count, batch_size))
-
-
-def gather_batch(images, indices, mean, std, out=None):
-    """Pick images and normalise them: ``out[i] = (images[indices[i]] / 255 - mean) / std``.
-
-    Computed as ``images * scale + shift`` in float32, with the two constants rounded once.
-
-    Parameters
-    ----------
-    images : ndarray, shape (N, C, H, W), uint8
-    indices : ndarray, shape (n,), int64
-    mean, std : float or tuple of C floats
-        One for all channels, or one each.
-    out : ndarray, shape (n, C, H, W), float32, optional
-
-    Returns
-    -------
-    ndarray, shape (n, C, H, W), float32
-        `out`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a shape or dtype is wrong, a std is not positive, or the numbers of channels differ.
-    IndexError
-        If an index is outside ``0 .. N - 1``; negative ones are refused as well.
-
-    Examples
-    --------
-    >>> images = np.array([0, 51, 255], np.uint8).reshape(3, 1, 1, 1)
-    >>> gather_batch(images, np.array([2, 0]), mean=0.5, std=0.5).ravel().round(5).tolist()
-    [1.0, -1.0]
-    """
-    check_array("images", images, (None, None, None, None), np.uint8)
-    check_array("indices", indices, (None,), np.int64)
-    out = output_array("out", out, (len(indices), *images.shape[1:]))
-    scale, shift = _scale_and_shift(_hashable(mean), _hashable(std), images.shape[1])
-    # Height and width are one long axis to the kernel; a view of a contiguous array copies nothing.
-    count, channels, height, width = images.shape
-    planes = images.reshape(count, channels, height * width)
-    out_planes = out.reshape(len(indices), channels, height * width)
-    _refuse(_gather_planes(planes, indices, scale, shift, out_planes), indices, count)
-    return out
-
-
-def gather_labels(labels, indices, out=None):
-    """Pick labels: ``out[i] = labels[indices[i]]``.
-
-    Parameters
-    ----------
-    labels : ndarray, shape (N,), int32
-    indices : ndarray, shape (n,), int64
-    out : ndarray, shape (n,), int32, optional
-
-    Returns
-    -------
-    ndarray, shape (n,), int32
-        `out`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a shape or dtype is wrong.
-    IndexError
-        If an index is outside ``0 .. N - 1``.
-
-    Examples
-    --------
-    >>> gather_labels(np.array([5, 0, 4], np.int32), np.array([2, 0]))
-    array([4, 5], dtype=int32)
-    """
-    check_array("labels", labels, (None,), np.int32)
-    check_array("indices", indices, (None,), np.int64)
-    out = output_array("out", out, (len(indices),), np.int32)
-    _refuse(_gather_labels(labels, indices, out), indices, len(labels))
-    return out
-
-
-def _refuse(position, indices, count):
-    if position >= 0:
-        raise IndexError(
-            f"indices must lie in 0..{count - 1}, got {indices[position]} at position {position}"
-        )
-
-
-def _hashable(value):
-    return tuple(map(float, value)) if np.ndim(value) else float(value)
-
-
-@functools.lru_cache(maxsize=32)
-def _scale_and_shift(mean, std, channels):
-    """Return float32 arrays (C,) with ``x * scale + shift == (x / 255 - mean) / std``."""
-    for name, value in (("mean", mean), ("std", std)):
-        if np.ndim(value) and len(value) != channels:
-            raise ValueError(f"{name} must be one number or one for each of {channels} channels, got {value}")
-    if not np.min(std) > 0:
-        raise ValueError(f"std must be positive, got {std}")
-    mean, std = np.broadcast_to(mean, channels), np.broadcast_to(std, channels)
-    return (1 / (255 * std)).astype(np.float32), (-mean / std).astype(np.float32)
-
-
-@serial_jit
-def _first_outside(indices, count):
-    for i in range(indices.shape[0]):
-        if indices[i] < 0 or indices[i] >= count:
-            return i
-    return -1
-
-
-@serial_jit
-def _gather_planes(planes, indices, scale, shift, out):
-    position = _first_outside(indices, planes.shape[0])
-    if position >= 0:
-        return position
-    for i in range(indices.shape[0]):
-        for channel in range(planes.shape[1]):
-            source, target = planes[indices[i], channel], out[i, channel]
-            # In registers, the two constants let the loop over the plane vectorise.
-            channel_scale, channel_shift = scale[channel], shift[channel]
-            for pixel in range(target.shape[0]):
-                target[pixel] = np.float32(source[pixel]) * channel_scale + channel_shift
-    return -1
-
-
-@serial_jit
-def _gather_labels(labels, indices, out):
-    position = _first_outside(indices, labels.shape[0])
-    if position >= 0:
-        return position
-    for i in range(indices.shape[0]):
-        out[i] = labels[indices[i]]
-    return -1

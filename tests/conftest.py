@@ -10,9 +10,37 @@ import cnn_numba  # noqa: F401
 # isort: split
 import numpy as np
 import pytest
+from helpers import check_registered
+
+from cnn_numba import device
+
+
+def pytest_collection_modifyitems(items):
+    """Skip the tests that need a real GPU where there is none."""
+    if device.simulated():
+        skip = pytest.mark.skip(reason=f"needs a real GPU ({device.SELECTION.reason})")
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(skip)
 
 
 @pytest.fixture
 def rng():
     """Return a generator that starts afresh, from the same seed, in every test."""
     return np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def launches_as_registered(monkeypatch):
+    """Let no operation launch a kernel with other types than those it is compiled and checked with.
+
+    Numba compiles a kernel anew for the types it meets: a Python float would make it compute in float64,
+    whatever its entry in SIGNATURES says.
+    """
+    launch = device.launch
+
+    def checked(kernel, grid, block, *arguments, shared=0):
+        check_registered(kernel, arguments)
+        launch(kernel, grid, block, *arguments, shared=shared)
+
+    monkeypatch.setattr(device, "launch", checked)

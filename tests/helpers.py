@@ -1,18 +1,105 @@
 """What several test modules share."""
 
+import functools
 import importlib
 import inspect
 
 import numpy as np
 import pytest
 
+from cnn_numba import device
+
 ROOMS = ("reference", "cpu")
 
 
-def rooms(operation):
-    """Run a test in every room of an operation; the room's module arrives as `ops`."""
-    modules = [importlib.import_module(f"cnn_numba.ops.{operation}.{room}") for room in ROOMS]
-    return pytest.mark.parametrize("ops", modules, ids=ROOMS)
+def rooms(operation, gpu=False):
+    """Run a test in every room of an operation; the room's module arrives as `ops`.
+
+    The gpu room arrives as `OnDevice`, and only where the test's shapes are small enough to simulate.
+    """
+    names = (*ROOMS, "gpu") if gpu else ROOMS
+    modules = [importlib.import_module(f"cnn_numba.ops.{operation}.{room}") for room in names]
+    modules = [
+        OnDevice(module) if room == "gpu" else module for module, room in zip(modules, names, strict=True)
+    ]
+    return pytest.mark.parametrize("ops", modules, ids=names)
+
+
+class OnDevice:
+    """A gpu room for tests that know NumPy arrays only.
+
+    Its functions take NumPy arrays and give NumPy arrays. Around the call every array is copied to the device
+    and back, inputs too: one that should have been left alone and was not shows.
+    """
+
+    def __init__(self, module):
+        self.module = module
+        self.__name__ = module.__name__
+
+    def __getattr__(self, name):
+        attribute = getattr(self.module, name)
+        return self._around(attribute) if inspect.isfunction(attribute) else attribute
+
+    def _around(self, function):
+        @functools.wraps(function)
+        def call(*arguments, **keywords):
+            there = {}  # by id: an array that is given twice is one array there as well
+
+            def send(value):
+                if not isinstance(value, np.ndarray) or not value.flags.c_contiguous:
+                    return value
+                return there.setdefault(id(value), (value, device.to_device(value)))[1]
+
+            def fetch(result):
+                if type(result) is tuple:
+                    return tuple(map(fetch, result))
+                if not device.is_device_array(result):
+                    return result
+                for here, sent in there.values():
+                    if sent is result:
+                        return here
+                return device.to_host(result)
+
+            result = function(*map(send, arguments), **{key: send(value) for key, value in keywords.items()})
+            for here, sent in there.values():
+                if here.flags.writeable:
+                    device.copy(here, sent)
+            return fetch(result)
+
+        return call
+
+
+def registered(kernel):
+    """Return the signatures a kernel of `cnn_numba.ops` has in its module's SIGNATURES, None for others."""
+    function = getattr(kernel, "py_func", None)
+    if function is None or not function.__module__.startswith("cnn_numba.ops."):
+        return None
+    module = importlib.import_module(function.__module__)
+    # Kernels that one function makes share their code: any of them may stand for all.
+    entries = [
+        entry
+        for name, entry in module.SIGNATURES.items()
+        if getattr(module, name).py_func.__code__ is function.__code__
+    ]
+    assert entries, f"{function.__name__} is launched, and {module.__name__}.SIGNATURES does not have it"
+    return [text for entry in entries for text in ([entry] if isinstance(entry, str) else entry)]
+
+
+def check_registered(kernel, arguments):
+    """Insist that a kernel of `cnn_numba.ops` is launched with argument types that it is registered with."""
+    signatures = registered(kernel)
+    if signatures is not None:
+        launched = f"void({', '.join(map(_type_text, arguments))})"
+        assert launched in signatures, f"{launched} is launched, {signatures} registered, by {kernel!r}"
+
+
+def _type_text(argument):
+    """Return a launch's argument as Numba types it, in the words of a signature."""
+    if device.is_device_array(argument):
+        return f"{argument.dtype}[{', '.join([':'] * (argument.ndim - 1) + ['::1'])}]"
+    if isinstance(argument, np.generic):
+        return str(argument.dtype)
+    return {bool: "bool", int: "int64", float: "float64"}[type(argument)]
 
 
 def signatures(module):

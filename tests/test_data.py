@@ -12,11 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import njit
 
 from cnn_numba import data, data_files
-from cnn_numba.data import DataError, Dataset, batches, gather_batch, gather_labels, load
-from cnn_numba.ops._jit import FASTMATH
+from cnn_numba.data import DataError, Dataset, batches, load
 
 STEMS = (
     "train-images-idx3-ubyte",
@@ -507,112 +505,6 @@ def test_a_download_that_breaks_off_gives_one_line(cache, monkeypatch):
 
 
 # --- Batches -----------------------------------------------------------------------------------------------
-
-
-def gather_reference(images, indices, mean, std):
-    mean, std = (np.reshape(np.broadcast_to(value, images.shape[1]), (-1, 1, 1)) for value in (mean, std))
-    return (images[indices].astype(np.float64) / 255 - mean) / std
-
-
-@pytest.mark.parametrize("shape", [(70, 1, 28, 28), (9, 3, 32, 32), (5, 2, 3, 7), (1, 1, 1, 1), (4, 3, 1, 5)])
-@pytest.mark.parametrize("count", [0, 1, 3, 64])
-@pytest.mark.parametrize("per_channel", [False, True])
-def test_gather_batch_equals_the_formula(shape, count, per_channel):
-    rng = np.random.default_rng(5)
-    images = rng.integers(0, 256, shape, dtype=np.uint8)
-    indices = rng.integers(0, shape[0], count)
-    mean, std = (0.5, 0.25)
-    if per_channel:
-        mean, std = tuple(rng.uniform(0.2, 0.6, shape[1])), rng.uniform(0.2, 0.6, shape[1])
-    out = np.full((count, *shape[1:]), np.nan, np.float32)
-    result = gather_batch(images, indices, mean, std, out)
-    assert result is out
-    np.testing.assert_allclose(out, gather_reference(images, indices, mean, std), rtol=1e-6, atol=1e-6)
-    np.testing.assert_array_equal(gather_batch(images, indices, mean, std), out)
-
-
-def test_gather_batch_of_mnist_goes_from_exactly_0_to_exactly_1():
-    images = np.arange(256, dtype=np.uint8).reshape(256, 1, 1, 1)
-    out = gather_batch(images, np.arange(256), 0.0, 1.0).ravel()
-    assert (out[0], out[255]) == (0.0, 1.0)
-    np.testing.assert_allclose(out, np.arange(256) / 255, rtol=1.2e-7)
-
-
-def test_gather_batch_fills_the_head_of_a_buffer_with_a_tail_batch():
-    images = np.full((10, 1, 4, 4), 255, np.uint8)
-    buffer = np.full((8, 1, 4, 4), np.nan, np.float32)
-    gather_batch(images, np.arange(3), 0.0, 1.0, buffer[:3])
-    assert (buffer[:3] == 1).all()
-    assert np.isnan(buffer[3:]).all()
-
-
-@pytest.mark.parametrize(("indices", "position"), [([0, 5, 1], 1), ([-1], 0), ([4, 4, 2**40], 2)])
-def test_an_index_out_of_range_is_refused_before_any_work(indices, position):
-    images = np.zeros((5, 1, 2, 2), np.uint8)
-    indices = np.array(indices)
-    out = np.full((len(indices), 1, 2, 2), np.nan, np.float32)
-    message = rf"indices must lie in 0\.\.4, got {indices[position]} at position {position}"
-    with pytest.raises(IndexError, match=message):
-        gather_batch(images, indices, 0.0, 1.0, out)
-    assert np.isnan(out).all()
-    with pytest.raises(IndexError, match=message):
-        gather_labels(np.zeros(5, np.int32), indices)
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        (
-            {"images": np.zeros((5, 1, 2, 2), np.float32)},
-            TypeError,
-            "images must have dtype uint8, got float32",
-        ),
-        ({"images": np.zeros((5, 2, 2), np.uint8)}, ValueError, r"images must have shape .* got \(5, 2, 2\)"),
-        ({"indices": np.zeros(2, np.int32)}, TypeError, "indices must have dtype int64, got int32"),
-        ({"indices": np.zeros((2, 1), np.int64)}, ValueError, r"indices must have shape \(any,\)"),
-        ({"out": np.zeros((3, 1, 2, 2), np.float32)}, ValueError, r"out must have shape \(2, 1, 2, 2\)"),
-        ({"out": np.zeros((2, 1, 2, 2))}, TypeError, "out must have dtype float32, got float64"),
-        ({"out": np.zeros((2, 1, 2, 4), np.float32)[..., ::2]}, ValueError, "out must be C-contiguous"),
-        ({"images": np.zeros((5, 1, 2, 4), np.uint8)[..., ::2]}, ValueError, "images must be C-contiguous"),
-        (
-            {"mean": (0.1, 0.2)},
-            ValueError,
-            r"mean must be one number or one for each of 1 channels, got \(0.1",
-        ),
-        ({"std": (0.1, 0.2)}, ValueError, "std must be one number or one for each of 1 channels"),
-        ({"std": 0.0}, ValueError, "std must be positive, got 0.0"),
-        ({"std": float("nan")}, ValueError, "std must be positive, got nan"),
-    ],
-)
-def test_gather_batch_refuses_wrong_arguments(change, error, message):
-    arguments = {
-        "images": np.zeros((5, 1, 2, 2), np.uint8),
-        "indices": np.array([0, 1]),
-        "mean": 0.0,
-        "std": 1.0,
-        "out": None,
-    }
-    with pytest.raises(error, match=message):
-        gather_batch(**(arguments | change))
-
-
-def test_gather_batch_compiles_without_float64():
-    # Compiled here and now: what comes from numba's cache cannot be looked into.
-    kernel = njit(fastmath=FASTMATH)(data._gather_planes.py_func)
-    scale = shift = np.ones(1, np.float32)
-    kernel(np.zeros((2, 1, 16), np.uint8), np.array([0]), scale, shift, np.zeros((1, 1, 16), np.float32))
-    (code,) = kernel.inspect_llvm().values()
-    assert "float" in code
-    assert "double" not in code
-
-
-def test_gather_labels_picks_by_index():
-    labels = np.array([5, 0, 4, 1], np.int32)
-    out = np.full(3, -1, np.int32)
-    assert gather_labels(labels, np.array([3, 3, 0]), out) is out
-    assert out.tolist() == [1, 1, 5]
-    with pytest.raises(TypeError, match="labels must have dtype int32, got int64"):
-        gather_labels(labels.astype(np.int64), np.array([0]))
 
 
 @pytest.mark.parametrize(("count", "size"), [(10, 3), (9, 3), (1, 64), (0, 4), (5, 1)])

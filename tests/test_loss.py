@@ -3,13 +3,13 @@ import re
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms, strided
+from helpers import assert_close, poisoned, random_float32, rooms, signatures, strided
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
 from cnn_numba.gradcheck import gradcheck
-from cnn_numba.ops.loss import cpu, reference
+from cnn_numba.ops.loss import cpu, gpu, reference
 
 thorough = settings(deadline=None, derandomize=True, max_examples=40)
 sizes = st.tuples(st.integers(1, 40), st.integers(1, 20))
@@ -43,6 +43,9 @@ def check_cross_entropy(ops, batch_size, classes, scale=1):
     assert_close(losses, expected.detach())
     assert_close(probabilities, softmax)
     assert_close(ops.cross_entropy_backward(probabilities, labels), gradient)
+    losses, grad_logits = ops.cross_entropy_forward_backward(logits, labels)
+    assert_close(losses, expected.detach())
+    assert_close(grad_logits, gradient)
 
     losses, probabilities, grad_logits = poisoned(batch_size), poisoned(logits.shape), poisoned(logits.shape)
     received = ops.cross_entropy_forward(logits, labels, losses=losses, probabilities=probabilities)
@@ -54,6 +57,18 @@ def check_cross_entropy(ops, batch_size, classes, scale=1):
     # p - 1 loses the digits of a small 1 - p; dividing by N comes after.
     np.testing.assert_allclose(grad_logits, gradient, rtol=3e-5, atol=3e-7 / batch_size)
 
+    losses, grad_logits = poisoned(batch_size), poisoned(logits.shape)
+    received = ops.cross_entropy_forward_backward(logits, labels, losses=losses, grad_logits=grad_logits)
+    assert received[0] is losses
+    assert received[1] is grad_logits
+    assert_close(losses, expected.detach())
+    np.testing.assert_allclose(grad_logits, gradient, rtol=3e-5, atol=3e-7 / batch_size)
+
+
+def test_rooms_have_the_same_functions():
+    assert len(signatures(reference)) == 6
+    assert signatures(cpu) == signatures(gpu) == signatures(reference)
+
 
 @rooms("loss")
 @thorough
@@ -62,13 +77,13 @@ def test_cross_entropy_against_torch(ops, size, scale):
     check_cross_entropy(ops, *size, scale)
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 @pytest.mark.parametrize("size", FIXED_SIZES, ids=str)
 def test_cross_entropy_against_torch_at_sizes_that_break_kernels(ops, size):
     check_cross_entropy(ops, *size)
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 def test_cross_entropy_by_hand(ops):
     # exp: 1, 2, 5 -> probabilities 1/8, 2/8, 5/8; then 3/4, 1/4, 0 (nearly)
     logits = np.array([np.log([1, 2, 5]), np.log([3, 1, 1e-30])], np.float32)
@@ -81,6 +96,20 @@ def test_cross_entropy_by_hand(ops):
     np.testing.assert_array_equal(gradient, [[0.0625, -0.375, 0.3125], [-0.125, 0.125, 0]])
 
 
+@rooms("loss", gpu=True)
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # inf - inf
+def test_the_fused_cross_entropy_is_the_two_calls(ops):
+    logits, labels = inputs(9, 40, scale=30)
+    logits[2, 3], logits[4, labels[4]], logits[6, 0] = np.nan, np.inf, -np.inf
+    losses, probabilities = ops.cross_entropy_forward(logits, labels)
+    fused_losses, fused_gradient = ops.cross_entropy_forward_backward(logits, labels)
+    np.testing.assert_array_equal(fused_losses, losses)
+    assert np.isnan(losses).sum() == 2
+    # One multiply-add may take the place of a product, rounded, and a sum.
+    gradient = ops.cross_entropy_backward(probabilities, labels)
+    np.testing.assert_allclose(fused_gradient, gradient, rtol=3e-7, atol=1e-7 / len(labels))
+
+
 @thorough
 @given(size=st.tuples(st.integers(1, 4), st.integers(1, 5)))
 def test_reference_cross_entropy_gradient(size):
@@ -91,7 +120,7 @@ def test_reference_cross_entropy_gradient(size):
     gradcheck(lambda x: reference.cross_entropy_forward(x, labels)[0].mean(), logits, gradient)
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 @pytest.mark.filterwarnings("error")
 def test_huge_logits(ops):
     logits = np.array([[1e4, -1e4, 0], [1e4, -1e4, 0], [-1e4, -1e4, -1e4]], np.float32)
@@ -101,7 +130,7 @@ def test_huge_logits(ops):
     np.testing.assert_allclose(probabilities, [[1, 0, 0], [1, 0, 0], [1 / 3] * 3], rtol=1e-6)
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 @pytest.mark.parametrize("shift", [-1000, 1000])
 def test_shifting_all_logits_changes_nothing(ops, shift):
     logits, labels = inputs(6, 5)
@@ -112,7 +141,7 @@ def test_shifting_all_logits_changes_nothing(ops, shift):
     np.testing.assert_array_equal(shifted_probabilities, probabilities)
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 def test_one_class_leaves_nothing_to_learn(ops):
     logits, labels = inputs(4, 1)
     losses, probabilities = ops.cross_entropy_forward(logits, labels)
@@ -121,7 +150,7 @@ def test_one_class_leaves_nothing_to_learn(ops):
     np.testing.assert_array_equal(ops.cross_entropy_backward(probabilities, labels), np.zeros((4, 1)))
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # inf - inf
 @pytest.mark.parametrize("column", [0, 2, 4])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -137,7 +166,7 @@ def test_nan_or_infinite_logit_makes_its_own_loss_nan(ops, column, bad):
     np.testing.assert_array_equal(np.isnan(gradient[:, column]), [False, True, False])
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
 def test_minus_infinity_rules_a_class_out(ops):
     logits = np.array([[0, -np.inf, 0], [0, -np.inf, 0]], np.float32)
@@ -170,13 +199,13 @@ def test_mse_against_torch(ops, shape):
     check_mse(ops, shape)
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 @pytest.mark.parametrize("shape", [(1,), (9,), (1, 1), (3, 17), (2, 1, 33, 65)], ids=str)
 def test_mse_against_torch_at_sizes_that_break_kernels(ops, shape):
     check_mse(ops, shape)
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 def test_mse_by_hand(ops):
     y = np.array([[1, 2, 3, 4], [0, 0, 0, -1]], np.float32)
     target = np.array([[1, 0, 0, 0], [0, 0, 0, 1]], np.float32)
@@ -199,7 +228,7 @@ def test_mse_of_a_whole_image_keeps_its_digits(ops):
     np.testing.assert_allclose(ops.mse_loss_forward(y, target), [np.float64(np.float32(0.1)) ** 2], rtol=3e-7)
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_mse_of_nan_and_infinity(ops, bad):
     y, target = answers((3, 4))
@@ -211,7 +240,7 @@ def test_mse_of_nan_and_infinity(ops, bad):
     assert np.isfinite(gradient).sum() == 11
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 def test_metrics_by_hand(ops):
     logits = np.array([[1, 5, 2], [7, 3, 9], [4, 0, -1], [-3, -2, -1]], np.float32)
     labels = np.array([1, 0, 0, 2], np.int32)  # right, wrong, right, right
@@ -235,7 +264,7 @@ def test_metrics_against_torch(ops, size):
     np.testing.assert_allclose(totals, [losses.sum(dtype=np.float64), right], rtol=1e-12)
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 def test_the_first_of_equal_logits_wins(ops):
     logits = np.array([[2, 2, 1], [2, 2, 1], [0, 3, 3], [0, 0, 0]], np.float32)
     labels = np.array([0, 1, 2, 0], np.int32)  # right, wrong, wrong, right
@@ -243,7 +272,7 @@ def test_the_first_of_equal_logits_wins(ops):
     np.testing.assert_array_equal(totals, [0, 2])
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 def test_metrics_of_nan(ops):
     """A NaN is the largest, as for NumPy and PyTorch; the first one if there are several."""
     nan = np.nan
@@ -257,7 +286,7 @@ def test_metrics_of_nan(ops):
     np.testing.assert_array_equal(ops.accumulate_metrics(losses, logits, largest, np.zeros(2)), [nan, 4])
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 def test_totals_add_up_in_float64(ops):
     totals = np.array([2.0**24, 2.0**24])
     logits, labels = np.ones((3, 1), np.float32), np.zeros(3, np.int32)
@@ -265,7 +294,7 @@ def test_totals_add_up_in_float64(ops):
     np.testing.assert_array_equal(totals, [2**24 + 0.75, 2**24 + 3])
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 def test_inputs_stay_as_they_are(ops):
     logits, labels = inputs(6, 4)
     y, target = answers((6, 4))
@@ -274,6 +303,7 @@ def test_inputs_stay_as_they_are(ops):
     copies = [array.copy() for array in arrays]
     ops.cross_entropy_forward(logits, labels)
     ops.cross_entropy_backward(probabilities, labels)
+    ops.cross_entropy_forward_backward(logits, labels)
     ops.mse_loss_forward(y, target)
     ops.mse_loss_backward(y, target)
     ops.accumulate_metrics(losses, logits, labels, np.zeros(2))
@@ -282,7 +312,7 @@ def test_inputs_stay_as_they_are(ops):
     assert losses.dtype == probabilities.dtype == (np.float64 if ops is reference else np.float32)
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 def test_two_calls_give_the_same_bits(ops):
     logits, labels = inputs(101, 37)
     y, target = answers((101, 37))
@@ -291,6 +321,8 @@ def test_two_calls_give_the_same_bits(ops):
         lambda: ops.cross_entropy_forward(logits, labels)[0],
         lambda: ops.cross_entropy_forward(logits, labels)[1],
         lambda: ops.cross_entropy_backward(probabilities, labels),
+        lambda: ops.cross_entropy_forward_backward(logits, labels)[0],
+        lambda: ops.cross_entropy_forward_backward(logits, labels)[1],
         lambda: ops.mse_loss_forward(y, target),
         lambda: ops.mse_loss_backward(y, target),
         lambda: ops.accumulate_metrics(losses, logits, labels, np.zeros(2)),
@@ -316,6 +348,7 @@ def label_functions(ops):
     return (
         (lambda labels: ops.cross_entropy_forward(logits, labels, losses, scores), (losses, scores)),
         (lambda labels: ops.cross_entropy_backward(logits, labels, scores), (scores,)),
+        (lambda labels: ops.cross_entropy_forward_backward(logits, labels, losses, scores), (losses, scores)),
         (lambda labels: ops.accumulate_metrics(np.ones(3, np.float32), logits, labels, totals), (totals,)),
     )
 
@@ -329,7 +362,7 @@ def test_wrong_labels_are_refused(ops, labels, error, message):
         assert all(np.isnan(output).all() for output in outputs)
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 def test_good_labels_are_not_refused(ops):
     for function, outputs in label_functions(ops):
         function(np.array([2, 0, 1], np.int32))
@@ -359,6 +392,13 @@ MISMATCHES = [
         "probabilities must .*not be empty, got shape .*0, 3",
     ),
     ("cross_entropy_backward", (ones(2, 3), LABELS, ones(3, 2)), r"grad_logits .*\(2, 3\), got \(3, 2\)"),
+    ("cross_entropy_forward_backward", (ones(0, 3), LABELS[:0]), "logits must .*not be empty, got .*0, 3"),
+    ("cross_entropy_forward_backward", (ones(2, 3), LABELS, ones(3)), r"losses .*\(2,\), got \(3,\)"),
+    (
+        "cross_entropy_forward_backward",
+        (ones(2, 3), LABELS, None, ones(3, 2)),
+        r"grad_logits .*\(2, 3\), got \(3, 2\)",
+    ),
     ("mse_loss_forward", (ones(2, 3), ones(2, 1)), r"target must have shape \(2, 3\), got \(2, 1\)"),
     ("mse_loss_forward", (ones(2, 3), ones(3)), r"target must have shape \(2, 3\), got \(3,\)"),
     ("mse_loss_forward", (ones(2, 3), ones(2, 3), ones(2, 1)), r"losses .*\(2,\), got \(2, 1\)"),
@@ -373,7 +413,7 @@ MISMATCHES = [
 ]
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 @pytest.mark.parametrize(("name", "arguments", "match"), MISMATCHES)
 def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, match):
     arguments = [argument if argument is None else argument.copy() for argument in arguments]
@@ -384,7 +424,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, match):
         np.testing.assert_array_equal(argument, copy)
 
 
-@rooms("loss")
+@rooms("loss", gpu=True)
 def test_totals_must_be_float64(ops):
     totals = np.zeros(2, np.float32)
     with pytest.raises(TypeError, match="totals must have dtype float64, got float32"):
@@ -401,6 +441,7 @@ WRONG_ARRAYS = [
 FLOATS = [
     ("cross_entropy_forward", ("logits", "labels", "losses", "probabilities")),
     ("cross_entropy_backward", ("probabilities", "labels", "grad_logits")),
+    ("cross_entropy_forward_backward", ("logits", "labels", "losses", "grad_logits")),
     ("mse_loss_forward", ("y", "target", "losses")),
     ("mse_loss_backward", ("y", "target", "grad_y")),
     ("accumulate_metrics", ("losses", "logits", "labels", "totals")),

@@ -75,6 +75,40 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
     return grad_logits
 
 
+def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None):
+    """Losses, and the gradient of their mean, at once; see `reference.cross_entropy_forward_backward`.
+
+    Parameters
+    ----------
+    logits : ndarray, shape (N, K), float32
+    labels : ndarray, shape (N,), int32
+    losses : ndarray, shape (N,), float32, optional
+    grad_logits : ndarray, shape (N, K), float32, optional
+
+    Returns
+    -------
+    losses : ndarray, shape (N,), float32
+    grad_logits : ndarray, shape (N, K), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, dtype, shape or layout, or is empty, or a label is out of range.
+
+    Examples
+    --------
+    >>> logits, labels = np.zeros((1, 2), np.float32), np.array([0], np.int32)
+    >>> losses, grad_logits = cross_entropy_forward_backward(logits, labels)
+    >>> losses, grad_logits
+    (array([0.6931472], dtype=float32), array([[-0.5,  0.5]], dtype=float32))
+    """
+    batch_size = _check_scores("logits", logits, labels)
+    losses = output_array("losses", losses, (batch_size,))
+    grad_logits = output_array("grad_logits", grad_logits, logits.shape)
+    _cross_entropy_forward_backward(logits, labels, losses, grad_logits)
+    return losses, grad_logits
+
+
 def mse_loss_forward(y, target, losses=None):
     """Mean squared error of each sample; see `reference.mse_loss_forward`.
 
@@ -214,6 +248,16 @@ def _cross_entropy_backward(probabilities, labels, grad_logits):
         for k in range(classes):
             grad_logits[n, k] = probabilities[n, k] * scale
         grad_logits[n, labels[n]] = (probabilities[n, labels[n]] - np.float32(1.0)) * scale
+
+
+@serial_jit
+def _cross_entropy_forward_backward(logits, labels, losses, grad_logits):
+    _cross_entropy_forward(logits, labels, losses, grad_logits)  # the probabilities, until the next line
+    scale = np.float32(1.0 / labels.size)
+    for n in range(labels.size):
+        grad_logits[n, labels[n]] -= np.float32(1.0)
+        for k in range(grad_logits.shape[1]):
+            grad_logits[n, k] *= scale
 
 
 @serial_jit

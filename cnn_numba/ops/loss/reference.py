@@ -106,6 +106,42 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
     return _store("grad_logits", grad_logits, (probabilities - one_hot) / batch_size)
 
 
+def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None):
+    """Compute the losses and the gradient of their mean at once, which is all that training needs.
+
+    What `cross_entropy_forward` and `cross_entropy_backward` give one after the other, except the
+    probabilities between them.
+
+    Parameters
+    ----------
+    logits : ndarray, shape (N, K), float
+    labels : ndarray, shape (N,), int32
+        The right class of each sample, 0 to K - 1.
+    losses : ndarray, shape (N,), float, optional
+        Where to write the losses; None allocates float64.
+    grad_logits : ndarray, shape (N, K), float, optional
+        Where to write the gradient; None allocates float64.
+
+    Returns
+    -------
+    losses : ndarray, shape (N,)
+    grad_logits : ndarray, shape (N, K)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, is empty, or a label is out of range.
+
+    Examples
+    --------
+    >>> losses, grad_logits = cross_entropy_forward_backward(np.zeros((1, 4)), np.array([0], np.int32))
+    >>> losses.round(4), grad_logits
+    (array([1.3863]), array([[-0.75,  0.25,  0.25,  0.25]]))
+    """
+    losses, probabilities = cross_entropy_forward(logits, labels, losses)
+    return losses, cross_entropy_backward(probabilities, labels, grad_logits)
+
+
 def mse_loss_forward(y, target, losses=None):
     """Measure the mean squared error of each sample.
 

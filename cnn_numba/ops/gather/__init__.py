@@ -1,0 +1,1 @@
+"""Batches gathered from a data set: the same functions in every room."""

@@ -1,0 +1,281 @@
+"""Gathering on the GPU, where the data set stays as bytes: a thread for each pixel that is written.
+
+A batch is a quarter of the traffic that way, and no step copies anything from the host. In a CUDA graph every
+step is the same: what differs, the number of the batch, lies on the device as a *cursor*.
+"""
+
+import functools
+import math
+import operator
+
+import numpy as np
+from numba import cuda, float32, int32, int64, uint32
+
+from cnn_numba import device
+from cnn_numba.ops.gather.cpu import _hashable, _scale_and_shift
+from cnn_numba.shapes import check_device_array, device_output
+
+THREADS = 256
+
+
+@cuda.jit(device=True)
+def _normalised(images, index, pixel, scale, shift, plane):
+    """Return a pixel of image `index`, NaN if there is no such image."""
+    if index < 0 or index >= images.shape[0]:
+        return float32(math.nan)
+    channel = pixel // plane
+    return float32(images[index, pixel]) * scale[channel] + shift[channel]
+
+
+@cuda.jit(device=True)
+def _label(labels, index):
+    """Return label `index`, -1 if there is no such label."""
+    if index < 0 or index >= labels.size:
+        return int32(-1)
+    return labels[index]
+
+
+@cuda.jit
+def gather_batch_kernel(images, indices, scale, shift, plane, out):
+    """One thread normalises one pixel of `out` (n, C * H * W); a grid of one dimension covers them all."""
+    i = uint32(cuda.grid(1))
+    sample = uint32(i // uint32(out.shape[1]))
+    if sample < out.shape[0]:
+        pixel = uint32(i - sample * uint32(out.shape[1]))
+        out[sample, pixel] = _normalised(images, indices[sample], pixel, scale, shift, plane)
+
+
+def gather_batch(images, indices, mean, std, out=None):
+    """Pick images and normalise them; see `reference.gather_batch`.
+
+    Computed as ``images * scale + shift`` in float32 with the constants of the cpu room, here as one fused
+    multiply-add with a single rounding.
+
+    Parameters
+    ----------
+    images : device array, shape (N, C, H, W), uint8
+    indices : device array, shape (n,), int64
+        The host cannot look at them: an index outside ``0 .. N - 1`` gives an image of NaN.
+    mean, std : float or C floats
+        They are copied to the device at the first call with them, so that has to come before a capture.
+    out : device array, shape (n, C, H, W), float32, optional
+
+    Returns
+    -------
+    device array, shape (n, C, H, W), float32
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type, dtype, shape or layout or is on the host, a std is not positive, or
+        the numbers of channels differ.
+
+    Examples
+    --------
+    >>> images = device.to_device(np.array([0, 51, 255], np.uint8).reshape(3, 1, 1, 1))
+    >>> batch = gather_batch(images, device.to_device(np.array([2, 0, 3])), mean=0.5, std=0.5)
+    >>> device.to_host(batch).ravel().tolist()
+    [1.0, -1.0, nan]
+    """
+    check_device_array("images", images, (None, None, None, None), np.uint8)
+    check_device_array("indices", indices, (None,), np.int64)
+    scale, shift = _scale_and_shift_there(_hashable(mean), _hashable(std), images.shape[1])
+    out = device_output("out", out, (*indices.shape, *images.shape[1:]))
+    if out.size:
+        arguments = _rows(images), indices, scale, shift, _plane(images), _rows(out)
+        device.launch(gather_batch_kernel, device.blocks(out.size, THREADS), THREADS, *arguments)
+    return out
+
+
+@cuda.jit
+def gather_labels_kernel(labels, indices, out):
+    """One thread picks one label; a grid of one dimension covers them all."""
+    i = uint32(cuda.grid(1))
+    if i < out.size:
+        out[i] = _label(labels, indices[i])
+
+
+def gather_labels(labels, indices, out=None):
+    """Pick labels; see `reference.gather_labels`.
+
+    Parameters
+    ----------
+    labels : device array, shape (N,), int32
+    indices : device array, shape (n,), int64
+        The host cannot look at them: an index outside ``0 .. N - 1`` gives the label -1.
+    out : device array, shape (n,), int32, optional
+
+    Returns
+    -------
+    device array, shape (n,), int32
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type, dtype, shape or layout or is on the host.
+
+    Examples
+    --------
+    >>> labels = device.to_device(np.array([5, 0, 4], np.int32))
+    >>> device.to_host(gather_labels(labels, device.to_device(np.array([2, 0, -7])))).tolist()
+    [4, 5, -1]
+    """
+    check_device_array("labels", labels, (None,), np.int32)
+    check_device_array("indices", indices, (None,), np.int64)
+    out = device_output("out", out, indices.shape, np.int32)
+    if out.size:
+        grid = device.blocks(out.size, THREADS)
+        device.launch(gather_labels_kernel, grid, THREADS, labels, indices, out)
+    return out
+
+
+@cuda.jit
+def gather_batch_at_kernel(images, labels, order, cursor, batch_size, scale, shift, plane, x, y):
+    """One thread normalises one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
+    i = uint32(cuda.grid(1))
+    sample = uint32(i // uint32(x.shape[1]))
+    if sample < x.shape[0]:
+        pixel = uint32(i - sample * uint32(x.shape[1]))
+        # 64 bits: a cursor that was never set must not wrap around into the data.
+        position = int64(cursor[0]) * batch_size + int64(sample)
+        index = int64(-1)
+        if position >= 0 and position < order.size:
+            index = order[position]
+        x[sample, pixel] = _normalised(images, index, pixel, scale, shift, plane)
+        if pixel == 0:
+            y[sample] = _label(labels, index)
+
+
+def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=None):
+    """Gather the batch that the cursor names: images, normalised, and labels in one launch.
+
+    ``x[i], y[i]`` come from number ``order[cursor[0] * batch_size + i]``. Nothing is read on the host, so the
+    launch can be recorded in a CUDA graph and replayed with another cursor; see `advance`.
+
+    Parameters
+    ----------
+    images : device array, shape (N, C, H, W), uint8
+    labels : device array, shape (N,), int32
+    order : device array, shape (M,), int64
+        The indices of an epoch, in the order in which they are used: a permutation of N.
+    cursor : device array, shape (1,), int32
+        The number of the batch, counted from 0.
+    mean, std : float or C floats
+        As for `gather_batch`.
+    x : device array, shape (n, C, H, W), float32
+        Written to. Images that are not there, because the index is outside ``0 .. N - 1`` or the batch
+        reaches beyond `order`, become NaN.
+    y : device array, shape (n,), int32
+        Written to; -1 where there is no image.
+    batch_size : int, optional
+        How many samples each batch before this one took; default n. An epoch's last batch may be smaller.
+
+    Returns
+    -------
+    x, y : device array
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `gather_batch`, or if an image has no pixels or `batch_size` is less than n.
+
+    Examples
+    --------
+    >>> images = device.to_device(np.arange(0, 250, 50, dtype=np.uint8).reshape(5, 1, 1, 1))
+    >>> labels, order = device.to_device(np.arange(5, dtype=np.int32)), device.to_device(np.arange(5)[::-1])
+    >>> x, y = device.empty((2, 1, 1, 1)), device.empty(2, np.int32)
+    >>> cursor = device.zeros(1, np.int32)
+    >>> for _ in range(3):
+    ...     _ = gather_batch_at(images, labels, order, cursor, 0.0, 1.0, x, y)
+    ...     print(device.to_host(y), device.to_host(x).ravel().round(2))
+    ...     _ = advance(cursor)
+    [4 3] [0.78 0.59]
+    [2 1] [0.39 0.2 ]
+    [ 0 -1] [ 0. nan]
+    """
+    check_device_array("images", images, (None, None, None, None), np.uint8)
+    check_device_array("labels", labels, images.shape[:1], np.int32)
+    check_device_array("order", order, (None,), np.int64)
+    check_device_array("cursor", cursor, (1,), np.int32)
+    check_device_array("x", x, (None, *images.shape[1:]))
+    check_device_array("y", y, x.shape[:1], np.int32)
+    if 0 in images.shape[1:]:
+        raise ValueError(f"images must have pixels, got shape {images.shape}")
+    batch_size = x.shape[0] if batch_size is None else operator.index(batch_size)
+    if batch_size < x.shape[0]:
+        raise ValueError(f"batch_size must be at least the {x.shape[0]} samples of x, got {batch_size}")
+    scale, shift = _scale_and_shift_there(_hashable(mean), _hashable(std), images.shape[1])
+    if x.size:
+        where, how = (order, cursor, batch_size), (scale, shift, _plane(images))
+        grid = device.blocks(x.size, THREADS)
+        device.launch(gather_batch_at_kernel, grid, THREADS, _rows(images), labels, *where, *how, _rows(x), y)
+    return x, y
+
+
+@cuda.jit
+def advance_kernel(cursor):
+    """One thread adds 1 to the cursor; a grid of one thread."""
+    cursor[0] += int32(1)
+
+
+def advance(cursor):
+    """Let a cursor point to the next batch.
+
+    A launch of its own, the last one of a step: in every other kernel of the step many blocks read the
+    cursor, and nothing says which of them run last. Whichever moved it would move it under the others' feet.
+
+    Parameters
+    ----------
+    cursor : device array, shape (1,), int32
+
+    Returns
+    -------
+    device array, shape (1,), int32
+        `cursor`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is something else.
+
+    Examples
+    --------
+    >>> device.to_host(advance(device.to_device(np.array([6], np.int32)))).tolist()
+    [7]
+    """
+    check_device_array("cursor", cursor, (1,), np.int32)
+    device.launch(advance_kernel, 1, 1, cursor)
+    return cursor
+
+
+# Without a limit: a graph goes on using the arrays, and from a full cache they would be freed under it.
+@functools.cache
+def _scale_and_shift_there(mean, std, channels):
+    """Return the two constants of each channel on the device, copied once."""
+    return tuple(map(device.to_device, _scale_and_shift(mean, std, channels)))
+
+
+def _rows(images):
+    """Return images (N, C, H, W) as (N, C * H * W): a view, one row for each image."""
+    return images.reshape(images.shape[0], math.prod(images.shape[1:]))
+
+
+def _plane(images):
+    """Return how many pixels a channel has, as kernels take it."""
+    return np.uint32(math.prod(images.shape[2:]))
+
+
+SIGNATURES = {
+    "gather_batch_kernel": (
+        "void(uint8[:, ::1], int64[::1], float32[::1], float32[::1], uint32, float32[:, ::1])"
+    ),
+    "gather_labels_kernel": "void(int32[::1], int64[::1], int32[::1])",
+    "gather_batch_at_kernel": (
+        "void(uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, float32[::1], float32[::1], uint32, "
+        "float32[:, ::1], int32[::1])"
+    ),
+    "advance_kernel": "void(int32[::1])",
+}
+ALLOWED = {}

@@ -1,0 +1,413 @@
+"""Losses on the GPU: a warp for each row of logits, whose maximum and sum stay in registers.
+
+A warp reads 32 neighbouring logits at once. Ten classes leave 22 of its lanes idle, but with one thread for a
+row that thread would walk along it three times, while most of the GPU has nothing to do (so it was reasoned;
+it has not been measured on a GPU yet). A thousand classes are 32 for each lane.
+
+The host cannot look at labels on the device, so a label outside ``0 .. K - 1`` is not refused here. It shows:
+the loss of its row is NaN, its gradient too, and its answer counts as wrong.
+"""
+
+import math
+
+import numpy as np
+from numba import cuda, float32, int32, uint32
+
+from cnn_numba import device
+from cnn_numba.ops._cuda import WARP, block_sum, warp_max, warp_sum
+from cnn_numba.shapes import check_device_array, device_output
+
+ROWS = 4  # of a block, a warp each
+THREADS = 256
+CHUNK = 64  # squares that a thread adds up before it adds them to its total
+
+
+@cuda.jit(device=True)
+def _largest_and_total(logits, row):
+    """Return a row's largest logit and the sum of exp(logit - largest), to all lanes of its warp."""
+    lane, classes = uint32(cuda.threadIdx.x), uint32(logits.shape[1])
+    largest = float32(-math.inf)
+    for k in range(lane, classes, uint32(WARP)):
+        # A NaN never is the larger one; it comes back in the sum.
+        if logits[row, k] > largest:
+            largest = logits[row, k]
+    largest = warp_max(largest)
+    total = float32(0)
+    for k in range(lane, classes, uint32(WARP)):
+        total += math.exp(logits[row, k] - largest)
+    return largest, warp_sum(total)
+
+
+@cuda.jit(device=True)
+def _loss(logits, row, label, largest, total):
+    """Return the loss of a row, NaN if there is no such class."""
+    # Without a sign, a label below 0 is far above all classes.
+    if label >= uint32(logits.shape[1]):
+        return float32(math.nan)
+    return math.log(total) - (logits[row, label] - largest)
+
+
+@cuda.jit(device=True)
+def _gradient(probability, k, label, classes, scale):
+    """Return the gradient of logit k, NaN if the label is no class."""
+    if label >= classes:
+        return float32(math.nan)
+    if uint32(k) == label:
+        probability -= float32(1)
+    return probability * scale
+
+
+@cuda.jit
+def cross_entropy_forward_kernel(logits, labels, losses, probabilities):
+    """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
+    lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
+    if row >= uint32(logits.shape[0]):
+        return  # the whole warp, so that nobody waits for its lanes
+    largest, total = _largest_and_total(logits, row)
+    if lane == 0:
+        losses[row] = _loss(logits, row, uint32(labels[row]), largest, total)
+    scale = float32(1) / total
+    for k in range(lane, uint32(logits.shape[1]), uint32(WARP)):
+        probabilities[row, k] = math.exp(logits[row, k] - largest) * scale
+
+
+def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
+    """Probabilities and losses of a batch of logits; see `reference.cross_entropy_forward`.
+
+    Parameters
+    ----------
+    logits : device array, shape (N, K), float32
+    labels : device array, shape (N,), int32
+        One outside ``0 .. K - 1`` makes the loss of its row NaN.
+    losses : device array, shape (N,), float32, optional
+    probabilities : device array, shape (N, K), float32, optional
+
+    Returns
+    -------
+    losses : device array, shape (N,), float32
+    probabilities : device array, shape (N, K), float32
+        For the backward pass.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type, dtype, shape or layout, is on the host or empty, or an output overlaps
+        an input.
+
+    Examples
+    --------
+    >>> logits, labels = device.zeros((2, 2)), device.to_device(np.array([0, 2], np.int32))
+    >>> losses, probabilities = cross_entropy_forward(logits, labels)
+    >>> device.to_host(losses), device.to_host(probabilities).tolist()
+    (array([0.6931472,       nan], dtype=float32), [[0.5, 0.5], [0.5, 0.5]])
+    """
+    _check_scores("logits", logits, labels)
+    losses = device_output("losses", losses, labels.shape, inputs=(logits,))
+    probabilities = device_output("probabilities", probabilities, logits.shape, inputs=(logits,))
+    _launch_rows(cross_entropy_forward_kernel, logits, labels, losses, probabilities)
+    return losses, probabilities
+
+
+@cuda.jit
+def cross_entropy_backward_kernel(probabilities, labels, scale, grad_logits):
+    """One thread computes one gradient; a grid of one dimension covers them all."""
+    i, classes = uint32(cuda.grid(1)), uint32(probabilities.shape[1])
+    row = uint32(i // classes)
+    if row < uint32(probabilities.shape[0]):
+        k = uint32(i - row * classes)
+        grad_logits[row, k] = _gradient(probabilities[row, k], k, uint32(labels[row]), classes, scale)
+
+
+def cross_entropy_backward(probabilities, labels, grad_logits=None):
+    """Gradient of the mean cross-entropy; see `reference.cross_entropy_backward`.
+
+    Parameters
+    ----------
+    probabilities : device array, shape (N, K), float32
+        As `cross_entropy_forward` returned them.
+    labels : device array, shape (N,), int32
+        One outside ``0 .. K - 1`` makes the gradient of its row NaN.
+    grad_logits : device array, shape (N, K), float32, optional
+
+    Returns
+    -------
+    device array, shape (N, K), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type, dtype, shape or layout, or is on the host or empty.
+
+    Examples
+    --------
+    >>> probabilities = device.to_device(np.array([[0.25, 0.75]], np.float32))
+    >>> device.to_host(cross_entropy_backward(probabilities, device.zeros(1, np.int32))).tolist()
+    [[-0.75, 0.75]]
+    """
+    _check_scores("probabilities", probabilities, labels)
+    grad_logits = device_output("grad_logits", grad_logits, probabilities.shape)
+    grid, scale = device.blocks(grad_logits.size, THREADS), np.float32(1 / labels.size)
+    device.launch(cross_entropy_backward_kernel, grid, THREADS, probabilities, labels, scale, grad_logits)
+    return grad_logits
+
+
+@cuda.jit
+def cross_entropy_forward_backward_kernel(logits, labels, scale, losses, grad_logits):
+    """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
+    lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
+    if row >= uint32(logits.shape[0]):
+        return
+    largest, total = _largest_and_total(logits, row)
+    label, classes = uint32(labels[row]), uint32(logits.shape[1])
+    if lane == 0:
+        losses[row] = _loss(logits, row, label, largest, total)
+    to_probability = float32(1) / total
+    for k in range(lane, classes, uint32(WARP)):
+        probability = math.exp(logits[row, k] - largest) * to_probability
+        grad_logits[row, k] = _gradient(probability, k, label, classes, scale)
+
+
+def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None):
+    """Losses, and the gradient of their mean, in one launch; see `reference.cross_entropy_forward_backward`.
+
+    The probabilities never leave the registers.
+
+    Parameters
+    ----------
+    logits : device array, shape (N, K), float32
+    labels : device array, shape (N,), int32
+        One outside ``0 .. K - 1`` makes the loss and the gradient of its row NaN.
+    losses : device array, shape (N,), float32, optional
+    grad_logits : device array, shape (N, K), float32, optional
+
+    Returns
+    -------
+    losses : device array, shape (N,), float32
+    grad_logits : device array, shape (N, K), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type, dtype, shape or layout, is on the host or empty, or an output overlaps
+        an input.
+
+    Examples
+    --------
+    >>> losses, grad_logits = cross_entropy_forward_backward(device.zeros((1, 2)), device.zeros(1, np.int32))
+    >>> device.to_host(losses), device.to_host(grad_logits).tolist()
+    (array([0.6931472], dtype=float32), [[-0.5, 0.5]])
+    """
+    _check_scores("logits", logits, labels)
+    losses = device_output("losses", losses, labels.shape, inputs=(logits,))
+    grad_logits = device_output("grad_logits", grad_logits, logits.shape, inputs=(logits,))
+    scale = np.float32(1 / labels.size)
+    _launch_rows(cross_entropy_forward_backward_kernel, logits, labels, scale, losses, grad_logits)
+    return losses, grad_logits
+
+
+@cuda.jit
+def mse_loss_forward_kernel(y, target, losses):
+    """One block computes the loss of one sample; a grid of one block for each."""
+    sample, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
+    size = uint32(y.shape[1])
+    total = float32(0)
+    # A sum of short sums: a sample may be a whole image, and to a large total its little squares, added one
+    # by one, would lose their last digits.
+    i = thread
+    while i < size:
+        stop = min(i + uint32(CHUNK) * threads, size)
+        partial = float32(0)
+        while i < stop:
+            difference = y[sample, i] - target[sample, i]
+            partial += difference * difference
+            i += threads
+        total += partial
+    total = block_sum(total)
+    if thread == 0:
+        losses[sample] = total / float32(size)
+
+
+def mse_loss_forward(y, target, losses=None):
+    """Mean squared error of each sample; see `reference.mse_loss_forward`.
+
+    Parameters
+    ----------
+    y, target : device array, shape (N, ...), float32
+    losses : device array, shape (N,), float32, optional
+
+    Returns
+    -------
+    device array, shape (N,), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type, dtype, shape or layout, is on the host or empty, or the output
+        overlaps an input.
+
+    Examples
+    --------
+    >>> y = device.to_device(np.array([[1, 2], [3, 4]], np.float32))
+    >>> target = device.to_device(np.array([[1, 0], [0, 0]], np.float32))
+    >>> device.to_host(mse_loss_forward(y, target)).tolist()
+    [2.0, 12.5]
+    """
+    _check_answers(y, target)
+    losses = device_output("losses", losses, y.shape[:1], inputs=(y, target))
+    rows = y.shape[0], y.size // y.shape[0]
+    arguments = y.reshape(rows), target.reshape(rows), losses
+    device.launch(mse_loss_forward_kernel, rows[0], _whole_warps(rows[1]), *arguments)
+    return losses
+
+
+@cuda.jit
+def mse_loss_backward_kernel(y, target, scale, grad_y):
+    """One thread computes one gradient; a grid of one dimension covers them all."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(y.size):
+        grad_y[i] = scale * (y[i] - target[i])
+
+
+def mse_loss_backward(y, target, grad_y=None):
+    """Gradient of the mean of the losses; see `reference.mse_loss_backward`.
+
+    Parameters
+    ----------
+    y, target : device array, shape (N, ...), float32
+    grad_y : device array, shape of `y`, float32, optional
+
+    Returns
+    -------
+    device array, shape of `y`, float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type, dtype, shape or layout, or is on the host or empty.
+
+    Examples
+    --------
+    >>> y = device.to_device(np.array([[1, 2], [3, 4]], np.float32))
+    >>> target = device.to_device(np.array([[1, 0], [0, 0]], np.float32))
+    >>> device.to_host(mse_loss_backward(y, target)).tolist()
+    [[0.0, 1.0], [1.5, 2.0]]
+    """
+    _check_answers(y, target)
+    grad_y = device_output("grad_y", grad_y, y.shape)
+    arguments = y.reshape(y.size), target.reshape(y.size), np.float32(2 / y.size), grad_y.reshape(y.size)
+    device.launch(mse_loss_backward_kernel, device.blocks(y.size, THREADS), THREADS, *arguments)
+    return grad_y
+
+
+@cuda.jit(device=True)
+def _argmax(logits, row):
+    """Return the first of a row's largest logits; a NaN is larger than any number."""
+    where, largest = uint32(0), logits[row, 0]
+    for k in range(uint32(1), uint32(logits.shape[1])):
+        value = logits[row, k]
+        if value > largest or (value != value and largest == largest):
+            where, largest = uint32(k), value
+    return where
+
+
+@cuda.jit
+def accumulate_metrics_kernel(losses, logits, labels, totals):
+    """One thread judges every `blockDim.x`-th row, the block adds up; a grid of one block."""
+    thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
+    rows = uint32(labels.size)
+    loss, right = float32(0), int32(0)
+    first = uint32(0)
+    while first < rows:  # for all threads alike, those without a row too: they count together
+        row = first + thread
+        is_right = int32(0)
+        if row < rows:
+            loss += losses[row]
+            is_right = int32(_argmax(logits, row) == uint32(labels[row]))
+        right += cuda.syncthreads_count(is_right)
+        first += threads
+    loss = block_sum(loss)
+    if thread == 0:
+        totals[0] += loss
+        totals[1] += right
+
+
+def accumulate_metrics(losses, logits, labels, totals):
+    """Add a batch's losses and right answers to running totals; see `reference.accumulate_metrics`.
+
+    One block adds up, in a fixed order: the losses of the batch in float32, answers as integers.
+
+    Parameters
+    ----------
+    losses : device array, shape (N,), float32
+    logits : device array, shape (N, K), float32
+    labels : device array, shape (N,), int32
+        One outside ``0 .. K - 1`` counts as answered wrong.
+    totals : device array, shape (2,), float64
+        Sum of losses and number of right answers; updated in place.
+
+    Returns
+    -------
+    device array, shape (2,), float64
+        `totals`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type, dtype, shape or layout, or is on the host or empty.
+
+    Examples
+    --------
+    >>> logits = device.to_device(np.array([[0.5, 2], [3, 1]], np.float32))
+    >>> labels, losses = device.to_device(np.array([1, 1], np.int32)), device.to_device(np.float32([0.25, 2]))
+    >>> device.to_host(accumulate_metrics(losses, logits, labels, device.zeros(2, np.float64))).tolist()
+    [2.25, 1.0]
+    """
+    _check_scores("logits", logits, labels)
+    check_device_array("losses", losses, labels.shape)
+    check_device_array("totals", totals, (2,), np.float64)
+    device.launch(accumulate_metrics_kernel, 1, _whole_warps(labels.size), losses, logits, labels, totals)
+    return totals
+
+
+def _launch_rows(kernel, logits, *arguments):
+    """Launch a kernel with one warp for each row of the logits."""
+    device.launch(kernel, device.blocks(logits.shape[0], ROWS), (WARP, ROWS), logits, *arguments)
+
+
+def _whole_warps(size):
+    """Return how many threads a block needs for `size` elements: whole warps, at most THREADS."""
+    return min(THREADS, WARP * device.blocks(size, WARP))
+
+
+def _check_scores(name, scores, labels):
+    """Check scores (N, K) and their labels, as far as the host can."""
+    check_device_array(name, scores, (None, None))
+    if scores.size == 0:
+        raise ValueError(f"{name} must not be empty, got shape {scores.shape}")
+    check_device_array("labels", labels, scores.shape[:1], np.int32)
+
+
+def _check_answers(y, target):
+    """Check answers (N, ...) and their targets."""
+    check_device_array("y", y, None)
+    check_device_array("target", target, y.shape)
+    if y.ndim == 0 or y.size == 0:
+        raise ValueError(f"y must have shape (N, ...) and not be empty, got {y.shape}")
+
+
+SIGNATURES = {
+    "cross_entropy_forward_kernel": "void(float32[:, ::1], int32[::1], float32[::1], float32[:, ::1])",
+    "cross_entropy_backward_kernel": "void(float32[:, ::1], int32[::1], float32, float32[:, ::1])",
+    "cross_entropy_forward_backward_kernel": (
+        "void(float32[:, ::1], int32[::1], float32, float32[::1], float32[:, ::1])"
+    ),
+    "mse_loss_forward_kernel": "void(float32[:, ::1], float32[:, ::1], float32[::1])",
+    "mse_loss_backward_kernel": "void(float32[::1], float32[::1], float32, float32[::1])",
+    "accumulate_metrics_kernel": "void(float32[::1], float32[:, ::1], int32[::1], float64[::1])",
+}
+ALLOWED = {
+    "accumulate_metrics_kernel": {
+        "float64": "one thread adds the batch to the totals of an epoch, two additions a step: in float32 "
+        "the totals would lose digits as they grow"
+    }
+}

@@ -1,0 +1,414 @@
+"""Parameter updates on the GPU: one launch over the arenas, a thread for each parameter.
+
+Adam moves seven numbers for some fifteen operations, so memory is all that counts: neighbouring threads take
+neighbouring parameters, and each number is read once and written once.
+
+What changes from step to step, the learning rate and Adam's corrections, is an argument of the plain updates.
+A CUDA graph repeats its arguments, so the *scheduled* updates look it up on the device: the host works out
+`adam_rates` or `sgd_rates` for many steps at once, and a cursor says which row counts.
+"""
+
+import math
+import operator
+
+import numpy as np
+from numba import cuda, float32, uint32
+
+from cnn_numba import device
+from cnn_numba.shapes import check_device_array
+
+THREADS = 256
+
+
+# The two forms of an update share these, so that they give the same bits.
+@cuda.jit(device=True)
+def _sgd(parameters, gradients, lr, weight_decay):
+    """Update the parameter of this thread."""
+    i = uint32(cuda.grid(1))
+    if i < parameters.size:
+        p = parameters[i]
+        parameters[i] = p - lr * (gradients[i] + weight_decay * p)
+
+
+@cuda.jit(device=True)
+def _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
+    """Update the parameter of this thread and its velocity."""
+    i = uint32(cuda.grid(1))
+    if i < parameters.size:
+        p = parameters[i]
+        g = gradients[i] + weight_decay * p
+        v = momentum * velocity[i] + g
+        velocity[i] = v
+        step = g + momentum * v if nesterov else v
+        parameters[i] = p - lr * step
+
+
+@cuda.jit(device=True)
+def _adam(parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, beta2, new2, eps, weight_decay):
+    """Update the parameter of this thread and its two running means."""
+    i = uint32(cuda.grid(1))
+    if i < parameters.size:
+        p = parameters[i]
+        g = gradients[i] + weight_decay * p
+        m = exp_avg[i] + new1 * (g - exp_avg[i])
+        v = beta2 * exp_avg_sq[i] + new2 * (g * g)
+        exp_avg[i] = m
+        exp_avg_sq[i] = v
+        parameters[i] = p - step_size * m / (math.sqrt(v) * scale + eps)
+
+
+@cuda.jit(device=True)
+def _rate(rates, cursor, column):
+    """Return a number of the row that the cursor names, NaN if there is no such row."""
+    row = cursor[0]
+    if row < 0 or row >= rates.shape[0]:
+        return float32(math.nan)
+    return rates[row, column]
+
+
+@cuda.jit
+def sgd_kernel(parameters, gradients, lr, weight_decay):
+    """One thread updates one parameter; a grid of one dimension covers them all."""
+    _sgd(parameters, gradients, lr, weight_decay)
+
+
+@cuda.jit
+def sgd_momentum_kernel(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
+    """One thread updates one parameter and its velocity; a grid of one dimension covers them all."""
+    _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
+
+
+def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
+    """Take one step of stochastic gradient descent; see `reference.sgd_update`.
+
+    Parameters
+    ----------
+    parameters : device array, shape (P,), float32
+        Updated in place.
+    gradients : device array, shape (P,), float32
+    velocity : device array, shape (P,), float32, or None
+        Updated in place; without momentum neither read nor written, nor checked.
+    lr : float
+    momentum : float
+    weight_decay : float
+    nesterov : bool
+
+    Returns
+    -------
+    device array, shape (P,), float32
+        `parameters`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type, dtype, shape or layout or is on the host, or `nesterov` comes without
+        momentum.
+
+    Examples
+    --------
+    >>> parameters = device.to_device(np.array([1, 2], np.float32))
+    >>> gradients = device.to_device(np.array([1, -1], np.float32))
+    >>> device.to_host(sgd_update(parameters, gradients, None, lr=0.5)).tolist()
+    [0.5, 2.5]
+    """
+    _check_sgd(parameters, gradients, velocity, momentum, nesterov)
+    lr, weight_decay = np.float32(lr), np.float32(weight_decay)
+    if momentum == 0.0:
+        return _launch(sgd_kernel, parameters, gradients, lr, weight_decay)
+    settings = lr, np.float32(momentum), weight_decay, bool(nesterov)
+    return _launch(sgd_momentum_kernel, parameters, gradients, velocity, *settings)
+
+
+@cuda.jit
+def sgd_scheduled_kernel(parameters, gradients, rates, cursor, weight_decay):
+    """One thread updates one parameter; a grid of one dimension covers them all."""
+    _sgd(parameters, gradients, _rate(rates, cursor, 0), weight_decay)
+
+
+@cuda.jit
+def sgd_momentum_scheduled_kernel(
+    parameters, gradients, velocity, rates, cursor, momentum, weight_decay, nesterov
+):
+    """One thread updates one parameter and its velocity; a grid of one dimension covers them all."""
+    lr = _rate(rates, cursor, 0)
+    _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
+
+
+def sgd_update_scheduled(
+    parameters, gradients, velocity, rates, cursor, momentum=0.0, weight_decay=0.0, nesterov=False
+):
+    """Take one step of `sgd_update` with the learning rate that the cursor names.
+
+    Nothing comes from the host, so the launch can be recorded in a CUDA graph. The bits are `sgd_update`'s.
+
+    Parameters
+    ----------
+    parameters, gradients, velocity : device array
+        As for `sgd_update`.
+    rates : device array, shape (S, 2), float32
+        As `sgd_rates` makes them.
+    cursor : device array, shape (1,), int32
+        The row of `rates` that counts, from 0. The host cannot look at it: one outside of `rates` makes the
+        parameters NaN.
+    momentum : float
+    weight_decay : float
+    nesterov : bool
+
+    Returns
+    -------
+    device array, shape (P,), float32
+        `parameters`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `sgd_update`.
+
+    Examples
+    --------
+    >>> parameters, gradients = device.zeros(1), device.to_device(np.array([1], np.float32))
+    >>> rates = device.to_device(sgd_rates([1.0, 0.25]))
+    >>> for cursor in (0, 1, 2):
+    ...     cursor = device.to_device(np.array([cursor], np.int32))
+    ...     print(device.to_host(sgd_update_scheduled(parameters, gradients, None, rates, cursor)))
+    [-1.]
+    [-1.25]
+    [nan]
+    """
+    _check_sgd(parameters, gradients, velocity, momentum, nesterov)
+    _check_schedule(rates, cursor)
+    weight_decay = np.float32(weight_decay)
+    if momentum == 0.0:
+        return _launch(sgd_scheduled_kernel, parameters, gradients, rates, cursor, weight_decay)
+    settings = rates, cursor, np.float32(momentum), weight_decay, bool(nesterov)
+    return _launch(sgd_momentum_scheduled_kernel, parameters, gradients, velocity, *settings)
+
+
+def sgd_rates(lrs):
+    """Work out what `sgd_update_scheduled` needs of the host.
+
+    Parameters
+    ----------
+    lrs : sequence of S floats
+        The learning rate of each step.
+
+    Returns
+    -------
+    ndarray, shape (S, 2), float32
+        A row for each step: the learning rate, and 0, so that the rates of both optimisers are alike.
+
+    Examples
+    --------
+    >>> sgd_rates([0.5, 0.25]).tolist()
+    [[0.5, 0.0], [0.25, 0.0]]
+    """
+    return np.array([(lr, 0.0) for lr in lrs], np.float32).reshape(-1, 2)
+
+
+@cuda.jit
+def adam_kernel(
+    parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, beta2, new2, eps, weight_decay
+):
+    """One thread updates one parameter and its means; a grid of one dimension covers them all."""
+    _adam(parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, beta2, new2, eps, weight_decay)
+
+
+def adam_update(
+    parameters, gradients, exp_avg, exp_avg_sq, step, lr, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
+):
+    """Take one step of Adam; see `reference.adam_update`.
+
+    Parameters
+    ----------
+    parameters : device array, shape (P,), float32
+        Updated in place.
+    gradients : device array, shape (P,), float32
+    exp_avg, exp_avg_sq : device array, shape (P,), float32
+        Updated in place.
+    step : int
+        Counted from 1.
+    lr : float
+    beta1, beta2 : float
+    eps : float
+    weight_decay : float
+
+    Returns
+    -------
+    device array, shape (P,), float32
+        `parameters`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type, dtype, shape or layout or is on the host, or `step` is not an integer
+        from 1 on.
+
+    Examples
+    --------
+    >>> parameters = device.to_device(np.ones(2, np.float32))
+    >>> gradients = device.to_device(np.array([5, -0.01], np.float32))
+    >>> exp_avg, exp_avg_sq = device.zeros(2), device.zeros(2)
+    >>> device.to_host(adam_update(parameters, gradients, exp_avg, exp_avg_sq, step=1, lr=0.1)).round(4)
+    array([0.9, 1.1], dtype=float32)
+    """
+    arenas = _check_adam(parameters, gradients, exp_avg, exp_avg_sq)
+    rates = adam_rates([lr], step, beta1, beta2)[0]
+    return _launch(adam_kernel, *arenas, *rates, *_adam_settings(beta1, beta2, eps, weight_decay))
+
+
+@cuda.jit
+def adam_scheduled_kernel(
+    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, new1, beta2, new2, eps, weight_decay
+):
+    """One thread updates one parameter and its means; a grid of one dimension covers them all."""
+    step_size, scale = _rate(rates, cursor, 0), _rate(rates, cursor, 1)
+    _adam(parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, beta2, new2, eps, weight_decay)
+
+
+def adam_update_scheduled(
+    parameters,
+    gradients,
+    exp_avg,
+    exp_avg_sq,
+    rates,
+    cursor,
+    beta1=0.9,
+    beta2=0.999,
+    eps=1e-8,
+    weight_decay=0.0,
+):
+    """Take one step of `adam_update`, the one that the cursor names.
+
+    Nothing comes from the host, so the launch can be recorded in a CUDA graph. The bits are `adam_update`'s.
+
+    Parameters
+    ----------
+    parameters, gradients, exp_avg, exp_avg_sq : device array
+        As for `adam_update`.
+    rates : device array, shape (S, 2), float32
+        As `adam_rates` makes them, with the same `beta1` and `beta2`.
+    cursor : device array, shape (1,), int32
+        The row of `rates` that counts, from 0. The host cannot look at it: one outside of `rates` makes the
+        parameters NaN.
+    beta1, beta2 : float
+    eps : float
+    weight_decay : float
+
+    Returns
+    -------
+    device array, shape (P,), float32
+        `parameters`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type, dtype, shape or layout or is on the host.
+
+    Examples
+    --------
+    >>> parameters, gradients = device.zeros(1), device.to_device(np.array([3], np.float32))
+    >>> exp_avg, exp_avg_sq, cursor = device.zeros(1), device.zeros(1), device.zeros(1, np.int32)
+    >>> rates = device.to_device(adam_rates([0.5]))
+    >>> arguments = parameters, gradients, exp_avg, exp_avg_sq, rates, cursor
+    >>> device.to_host(adam_update_scheduled(*arguments)).round(4).tolist()
+    [-0.5]
+    """
+    arenas = _check_adam(parameters, gradients, exp_avg, exp_avg_sq)
+    _check_schedule(rates, cursor)
+    settings = _adam_settings(beta1, beta2, eps, weight_decay)
+    return _launch(adam_scheduled_kernel, *arenas, rates, cursor, *settings)
+
+
+def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
+    """Work out what `adam_update_scheduled` needs of the host.
+
+    Parameters
+    ----------
+    lrs : sequence of S floats
+        The learning rate of each step.
+    first_step : int
+        The number of the first of them, counted from 1.
+    beta1, beta2 : float
+
+    Returns
+    -------
+    ndarray, shape (S, 2), float32
+        For each step t its size ``lr / (1 - beta1**t)`` and ``1 / sqrt(1 - beta2**t)``, which corrects the
+        root of the second mean.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `first_step` is not an integer from 1 on.
+
+    Examples
+    --------
+    >>> adam_rates([0.5, 0.75], beta1=0.5, beta2=0.75)[:, 0].tolist()
+    [1.0, 1.0]
+    """
+    if operator.index(first_step) < 1:
+        raise ValueError(f"step must be at least 1, got {first_step}")
+    # In float64 until the end: 1 - 0.999**1 has only four good digits in float32.
+    rates = [
+        (lr / (1.0 - beta1**step), 1.0 / math.sqrt(1.0 - beta2**step))
+        for step, lr in enumerate(lrs, start=int(first_step))
+    ]
+    return np.array(rates, np.float32).reshape(-1, 2)
+
+
+def _launch(kernel, parameters, *arguments):
+    """Launch a kernel with one thread for each parameter, and return the parameters."""
+    if parameters.size:
+        grid = device.blocks(parameters.size, THREADS)
+        device.launch(kernel, grid, THREADS, parameters, *arguments)
+    return parameters
+
+
+def _adam_settings(beta1, beta2, eps, weight_decay):
+    """Return what does not change from step to step, as the kernels take it."""
+    return tuple(map(np.float32, (1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay)))
+
+
+def _check_adam(parameters, gradients, exp_avg, exp_avg_sq):
+    """Check the arenas, and return them."""
+    check_device_array("parameters", parameters, (None,))
+    for name, array in (("gradients", gradients), ("exp_avg", exp_avg), ("exp_avg_sq", exp_avg_sq)):
+        check_device_array(name, array, parameters.shape)
+    return parameters, gradients, exp_avg, exp_avg_sq
+
+
+def _check_sgd(parameters, gradients, velocity, momentum, nesterov):
+    """Check the arenas; the velocity only where there is momentum."""
+    check_device_array("parameters", parameters, (None,))
+    check_device_array("gradients", gradients, parameters.shape)
+    if momentum != 0.0:
+        check_device_array("velocity", velocity, parameters.shape)
+    elif nesterov:
+        raise ValueError(f"nesterov needs momentum, got momentum {momentum!r}")
+
+
+def _check_schedule(rates, cursor):
+    """Check what the scheduled updates look up."""
+    check_device_array("rates", rates, (None, 2))
+    check_device_array("cursor", cursor, (1,), np.int32)
+
+
+_ARENA = "float32[::1]"
+_SCHEDULE = "float32[:, ::1], int32[::1]"
+SIGNATURES = {
+    "sgd_kernel": f"void({_ARENA}, {_ARENA}, float32, float32)",
+    "sgd_momentum_kernel": f"void({_ARENA}, {_ARENA}, {_ARENA}, float32, float32, float32, bool)",
+    "sgd_scheduled_kernel": f"void({_ARENA}, {_ARENA}, {_SCHEDULE}, float32)",
+    "sgd_momentum_scheduled_kernel": (
+        f"void({_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, float32, float32, bool)"
+    ),
+    "adam_kernel": (
+        f"void({_ARENA}, {_ARENA}, {_ARENA}, {_ARENA}, "
+        "float32, float32, float32, float32, float32, float32, float32)"
+    ),
+    "adam_scheduled_kernel": (
+        f"void({_ARENA}, {_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, "
+        "float32, float32, float32, float32, float32)"
+    ),
+}
+ALLOWED = {}
