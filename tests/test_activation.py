@@ -3,12 +3,12 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms, strided
+from helpers import assert_close, poisoned, random_float32, rooms, signatures, strided
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnn_numba.gradcheck import gradcheck
-from cnn_numba.ops.activation import cpu, reference
+from cnn_numba.ops.activation import cpu, gpu, reference
 
 thorough = settings(deadline=None, derandomize=True, max_examples=30)
 shapes = st.lists(st.integers(1, 9), min_size=0, max_size=4).map(tuple)
@@ -66,7 +66,7 @@ def check_against_torch(ops, kind, shape):
     assert_close(in_place, gradient)
 
 
-@rooms("activation")
+@rooms("activation", gpu=True)
 @kinds
 @thorough
 @given(shape=shapes)
@@ -81,7 +81,13 @@ def test_against_torch_at_sizes_that_break_kernels(ops, kind, shape):
     check_against_torch(ops, kind, shape)
 
 
-@rooms("activation")
+def test_rooms_have_the_same_functions():
+    assert len(signatures(reference)) == 7
+    assert signatures(cpu) == signatures(reference)
+    assert signatures(gpu).items() >= signatures(reference).items()  # and the rungs
+
+
+@rooms("activation", gpu=True)
 def test_relu_by_hand(ops):
     x = np.array([[-2, -0.5, 0], [0.25, 3, -7]], np.float32)
     out = ops.relu_forward(x)
@@ -90,7 +96,7 @@ def test_relu_by_hand(ops):
     np.testing.assert_array_equal(ops.relu_backward(grad_output, out), [[0, 0, 0], [4, 5, 0]])
 
 
-@rooms("activation")
+@rooms("activation", gpu=True)
 def test_sigmoid_by_hand(ops):
     # log(3): the odds are 3 to 1
     out = ops.sigmoid_forward(np.array([0, np.log(3), -np.log(3)], np.float32))
@@ -99,7 +105,7 @@ def test_sigmoid_by_hand(ops):
     np.testing.assert_array_equal(gradient, [0.25, 0.375, -0.75])
 
 
-@rooms("activation")
+@rooms("activation", gpu=True)
 def test_tanh_by_hand(ops):
     # (e^2x - 1) / (e^2x + 1) with e^2x = 3
     out = ops.tanh_forward(np.array([0, np.log(3) / 2, -np.log(3) / 2], np.float32))
@@ -108,7 +114,7 @@ def test_tanh_by_hand(ops):
     np.testing.assert_array_equal(gradient, [1, 1.5, -3])
 
 
-@rooms("activation")
+@rooms("activation", gpu=True)
 def test_relu_passes_no_gradient_at_zero(ops):
     zeros = np.array([0.0, -0.0], np.float32)
     np.testing.assert_array_equal(ops.relu_forward(zeros), [0, 0])
@@ -124,7 +130,7 @@ def test_reference_gradients(kind, shape):
     gradcheck(forward, x, backward(grad_output, forward(x)), grad_output, name=kind)
 
 
-@rooms("activation")
+@rooms("activation", gpu=True)
 @kinds
 def test_saturates_without_a_warning(ops, kind):
     lowest = {"relu": 0, "sigmoid": 0, "tanh": -1}[kind]
@@ -138,7 +144,7 @@ def test_saturates_without_a_warning(ops, kind):
     np.testing.assert_allclose(gradient, [0, 0, 1 if kind == "relu" else 0, 0], atol=1e-30)
 
 
-@rooms("activation")
+@rooms("activation", gpu=True)
 @kinds
 @pytest.mark.parametrize("size", [9, cpu.CHEAP_PARALLEL_FROM + 9])
 def test_nan_and_infinity_stay_what_they_are(ops, kind, size):
@@ -156,14 +162,14 @@ def test_nan_and_infinity_stay_what_they_are(ops, kind, size):
     np.testing.assert_array_equal(np.flatnonzero(np.isinf(gradient)), [6])
 
 
-@rooms("activation")
+@rooms("activation", gpu=True)
 def test_relu_blocks_a_nan_gradient_only_where_it_is_off(ops):
     grad_output = np.full(2, np.nan, np.float32)
     gradient = ops.relu_backward(grad_output, np.array([0, 1], np.float32))
     np.testing.assert_array_equal(gradient, [0, np.nan])
 
 
-@rooms("activation")
+@rooms("activation", gpu=True)
 def test_relu_lets_the_gradient_through_a_nan_as_torch_does(ops):
     leaf = torch.tensor([torch.nan, 1.0], requires_grad=True)
     torch.relu(leaf).backward(torch.tensor([2.0, 3.0]))
@@ -171,7 +177,7 @@ def test_relu_lets_the_gradient_through_a_nan_as_torch_does(ops):
     np.testing.assert_array_equal(ops.relu_backward(np.array([2, 3], np.float32), out), leaf.grad)
 
 
-@rooms("activation")
+@rooms("activation", gpu=True)
 @kinds
 def test_inputs_stay_as_they_are_and_results_are_new(ops, kind):
     forward, backward = functions(ops, kind)
@@ -211,7 +217,7 @@ def test_one_core_and_several_agree(kind):
     np.testing.assert_allclose(gradient, one_core, rtol=1e-6)
 
 
-@rooms("activation")
+@rooms("activation", gpu=True)
 @kinds
 def test_nothing_is_an_array_too(ops, kind):
     forward, backward = functions(ops, kind)
@@ -219,7 +225,7 @@ def test_nothing_is_an_array_too(ops, kind):
     assert forward(empty).shape == backward(empty, empty).shape == (0, 3)
 
 
-@rooms("activation")
+@rooms("activation", gpu=True)
 @kinds
 @pytest.mark.parametrize("wrong", [(3, 2), (2, 1), (1, 3), (3,), (2, 3, 1)], ids=str)
 def test_shapes_that_differ_are_refused(ops, kind, wrong):
@@ -235,6 +241,67 @@ def test_shapes_that_differ_are_refused(ops, kind, wrong):
         backward(x, np.ones(wrong, np.float32), grad_input=grad_input)
     assert np.isnan(out).all()
     assert np.isnan(grad_input).all()
+
+
+# ------------------------------------------------------------------------------------------- bias and ReLU
+
+
+@rooms("activation", gpu=True)
+@pytest.mark.parametrize("shape", [(1, 1), (5, 7), (9, 130), (2, 3, 5), (3, 4, 1, 9), (4, 37, 5, 7)], ids=str)
+def test_bias_relu_against_torch(ops, shape):
+    x, _ = inputs(shape)
+    bias = random_float32(np.random.default_rng(1), shape[1])
+    per_channel = bias.reshape(-1, *[1] * (len(shape) - 2)).astype(np.float64)
+    expected = torch.relu(torch.from_numpy(x + per_channel)).numpy()
+    arrays = x.copy(), bias.copy()
+    assert_close(ops.bias_relu_forward(x, bias), expected)
+    out = poisoned(shape)
+    assert ops.bias_relu_forward(x, bias, out=out) is out
+    assert_close(out, expected)
+    for array, before in zip((x, bias), arrays, strict=True):
+        np.testing.assert_array_equal(array, before)
+    assert ops.bias_relu_forward(x, bias, out=x) is x
+    np.testing.assert_array_equal(x, out)
+
+
+@rooms("activation", gpu=True)
+def test_bias_relu_by_hand(ops):
+    x = np.array([[[1, -5], [np.nan, 2]], [[-3, 0], [-1, 1]]], np.float32)
+    out = ops.bias_relu_forward(x, np.array([3, -1], np.float32))
+    np.testing.assert_array_equal(out, [[[4, 0], [np.nan, 1]], [[0, 3], [0, 0]]])
+    assert ops.bias_relu_forward(np.empty((0, 3, 2), np.float32), np.ones(3, np.float32)).shape == (0, 3, 2)
+
+
+@rooms("activation", gpu=True)
+@pytest.mark.parametrize(
+    ("x_shape", "bias_shape", "out_shape", "match"),
+    [
+        ((3,), (3,), (3,), r"x must have shape \(N, C, ...\), got \(3,\)"),
+        ((2, 3), (2,), (2, 3), r"bias must have shape \(3,\), got \(2,\)"),
+        ((2, 3, 4), (3, 1), (2, 3, 4), r"bias must have shape \(3,\), got \(3, 1\)"),
+        ((2, 3, 4), (3,), (2, 4, 3), r"out must have shape \(2, 3, 4\), got \(2, 4, 3\)"),
+    ],
+)
+def test_bias_relu_refuses_shapes_that_do_not_fit(ops, x_shape, bias_shape, out_shape, match):
+    out = poisoned(out_shape)
+    with pytest.raises(ValueError, match=match):
+        ops.bias_relu_forward(np.ones(x_shape, np.float32), np.ones(bias_shape, np.float32), out=out)
+    assert np.isnan(out).all()
+
+
+def test_bias_relu_refuses_other_dtypes_and_a_bias_that_is_overwritten():
+    x, bias = np.ones((2, 3), np.float32), np.ones(3, np.float32)
+    with pytest.raises(TypeError, match="x must have dtype float32, got float64"):
+        cpu.bias_relu_forward(x.astype(float), bias)
+    with pytest.raises(TypeError, match="bias must have dtype float32, got int32"):
+        cpu.bias_relu_forward(x, bias.astype(np.int32))
+    with pytest.raises(ValueError, match="out must not share memory"):
+        cpu.bias_relu_forward(x, x[1], out=x)
+    with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex64"):
+        reference.bias_relu_forward(x.astype(np.complex64), bias)
+
+
+# --------------------------------------------------------------------------------------- what is refused
 
 
 @kinds

@@ -82,6 +82,40 @@ def relu_backward(grad_output, out, grad_input=None):
     return grad_input
 
 
+def bias_relu_forward(x, bias, out=None):
+    """Add each channel's bias and apply ReLU, in one pass; see `reference.bias_relu_forward`.
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, C, ...), float32
+    bias : ndarray, shape (C,), float32
+    out : ndarray, shape of `x`, float32, optional
+        May be `x` itself.
+
+    Returns
+    -------
+    ndarray, shape of `x`, float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a C-contiguous float32 array, or the shapes do not fit.
+
+    Examples
+    --------
+    >>> bias_relu_forward(np.array([[1, 5]], np.float32), bias=np.array([-2, 2], np.float32)).tolist()
+    [[0.0, 7.0]]
+    """
+    check_array("x", x, None)
+    if x.ndim < 2:
+        raise ValueError(f"x must have shape (N, C, ...), got {x.shape}")
+    check_array("bias", bias, (x.shape[1],))
+    out = output_array("out", out, x.shape, inputs=(bias,))
+    planes = (*x.shape[:2], math.prod(x.shape[2:]))
+    _bias_relu_forward(x.reshape(planes), bias, out.reshape(planes))
+    return out
+
+
 def sigmoid_forward(x, out=None):
     """Squash any number into the range from 0 to 1; see `reference.sigmoid_forward`.
 
@@ -234,6 +268,16 @@ def _relu_backward(grad_output, out, grad_input):
         for i in prange(PARTS):
             part = slice(out.size * i // PARTS, out.size * (i + 1) // PARTS)
             _relu_backward_part(grad_output[part], out[part], grad_input[part])
+
+
+@parallel_jit
+def _bias_relu_forward(x, bias, out):
+    batch_size, channels, pixels = x.shape
+    for plane in prange(batch_size * channels):
+        n, c = plane // channels, plane % channels
+        for i in range(pixels):
+            value = x[n, c, i] + bias[c]
+            out[n, c, i] = np.float32(0.0) if value <= np.float32(0.0) else value
 
 
 @serial_jit

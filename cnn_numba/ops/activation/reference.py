@@ -81,6 +81,46 @@ def relu_backward(grad_output, out, grad_input=None):
     return _store("grad_input", grad_input, np.where(out <= 0.0, 0.0, grad_output))
 
 
+def bias_relu_forward(x, bias, out=None):
+    """Add each channel's bias, and keep what is positive.
+
+    ``out[n, c, ...] = max(x[n, c, ...] + bias[c], 0)``; a NaN stays NaN.
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, C, ...), float
+        The values that enter: images (N, C, H, W), or rows of features (N, C).
+    bias : ndarray, shape (C,), float
+        What is added to each channel.
+    out : ndarray, shape of `x`, float, optional
+        Where to write the result; None allocates float64. May be `x` itself.
+
+    Returns
+    -------
+    ndarray, shape of `x`
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not hold real numbers, or the shapes do not fit.
+
+    Notes
+    -----
+    `relu_backward` gives the gradient with respect to x; summed over all axes but C, it is that of the bias.
+
+    Examples
+    --------
+    >>> bias_relu_forward(np.array([[1.0, 5.0]]), bias=np.array([-2.0, 2.0]))
+    array([[0., 7.]])
+    """
+    x = _real("x", x)
+    if x.ndim < 2:
+        raise ValueError(f"x must have shape (N, C, ...), got {x.shape}")
+    bias = _real("bias", bias, (x.shape[1],)).reshape(-1, *[1] * (x.ndim - 2))
+    return _store("out", out, np.maximum(x + bias, 0.0))
+
+
 def sigmoid_forward(x, out=None):
     """Squash any number into the range from 0 to 1.
 

@@ -1,0 +1,421 @@
+"""Activations on the GPU: one thread for each element, or for four of them at once.
+
+All of them only wait for memory. A thread that loads four floats with one instruction has four times as many
+bytes under way, with a quarter of the instructions; the two ReLU kernels exist both ways, to compare.
+"""
+
+import math
+
+import numpy as np
+from numba import cuda, float32, uint32
+
+from cnn_numba import device
+from cnn_numba.ops._cuda import load4, store4
+from cnn_numba.shapes import check_device_array, device_output
+
+THREADS = 256
+VECTOR = 4  # floats of one access
+VECTOR_BYTES = VECTOR * np.dtype(np.float32).itemsize
+
+
+def _launch(kernel, threads, *arguments):
+    """Launch `kernel` on that many threads, its arrays as one row each; an empty array needs no thread."""
+    if threads:
+        flat = (value.ravel() if device.is_device_array(value) else value for value in arguments)
+        device.launch(kernel, device.blocks(threads, THREADS), THREADS, *flat)
+
+
+def _check_forward(x, out):
+    check_device_array("x", x, None)
+    return device_output("out", out, x.shape)
+
+
+def _check_backward(grad_output, out, grad_input):
+    check_device_array("grad_output", grad_output, None)
+    check_device_array("out", out, grad_output.shape)
+    return device_output("grad_input", grad_input, grad_output.shape)
+
+
+def _are_aligned(*arrays):
+    """Return whether all begin where a load of 128 bits may; a part of another array may begin anywhere."""
+    return all(device.address(array) % VECTOR_BYTES == 0 for array in arrays)
+
+
+# --- ReLU --------------------------------------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def _relu(value):
+    """Return the larger of `value` and 0, and NaN for NaN."""
+    return float32(0) if value <= float32(0) else value
+
+
+@cuda.jit(device=True)
+def _relu_gradient(gradient, out):
+    """Return `gradient` where ReLU let its input through, NaN included."""
+    return float32(0) if out <= float32(0) else gradient
+
+
+@cuda.jit
+def relu_forward_naive_kernel(x, out):
+    """Compute one element a thread; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(x.size):
+        out[i] = _relu(x[i])
+
+
+def relu_forward_naive(x, out=None):
+    """Do what `relu_forward` does, one element a thread."""
+    out = _check_forward(x, out)
+    _launch(relu_forward_naive_kernel, x.size, x, out)
+    return out
+
+
+@cuda.jit
+def relu_forward_vectorized_kernel(x, out):
+    """Compute four neighbouring elements a thread; launched over the fours, and one for the tail."""
+    i = uint32(uint32(cuda.grid(1)) * uint32(VECTOR))
+    size = uint32(x.size)
+    if uint32(i + uint32(VECTOR)) <= size:
+        a, b, c, d = load4(x, i)
+        store4(out, i, _relu(a), _relu(b), _relu(c), _relu(d))
+    else:
+        for tail in range(i, size):
+            out[tail] = _relu(x[tail])
+
+
+def relu_forward_vectorized(x, out=None):
+    """Do what `relu_forward` does, four elements a thread; ValueError unless all arrays are aligned."""
+    out = _check_forward(x, out)
+    _insist_on_alignment("relu_forward_vectorized", x, out)
+    _launch(relu_forward_vectorized_kernel, device.blocks(x.size, VECTOR), x, out)
+    return out
+
+
+def _insist_on_alignment(name, *arrays):
+    if not _are_aligned(*arrays):
+        addresses = ", ".join(hex(device.address(array)) for array in arrays)
+        raise ValueError(f"{name} takes arrays that begin at multiples of 16 bytes; these are at {addresses}")
+
+
+def relu_forward(x, out=None):
+    """Keep what is positive, replace the rest by 0; see `reference.relu_forward`.
+
+    Parameters
+    ----------
+    x : device array, any shape, float32
+    out : device array, shape of `x`, float32, optional
+        May be `x` itself.
+
+    Returns
+    -------
+    device array, shape of `x`, float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a C-contiguous float32 array on the device, or the shapes differ.
+
+    Examples
+    --------
+    >>> x = device.to_device(np.array([-2, 0, 3], np.float32))
+    >>> device.to_host(relu_forward(x)).tolist()
+    [0.0, 0.0, 3.0]
+    """
+    out = _check_forward(x, out)
+    return (relu_forward_vectorized if _are_aligned(x, out) else relu_forward_naive)(x, out)
+
+
+@cuda.jit
+def relu_backward_naive_kernel(grad_output, out, grad_input):
+    """Compute one element a thread; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(out.size):
+        grad_input[i] = _relu_gradient(grad_output[i], out[i])
+
+
+def relu_backward_naive(grad_output, out, grad_input=None):
+    """Do what `relu_backward` does, one element a thread."""
+    grad_input = _check_backward(grad_output, out, grad_input)
+    _launch(relu_backward_naive_kernel, out.size, grad_output, out, grad_input)
+    return grad_input
+
+
+@cuda.jit
+def relu_backward_vectorized_kernel(grad_output, out, grad_input):
+    """Compute four neighbouring elements a thread; launched over the fours, and one for the tail."""
+    i = uint32(uint32(cuda.grid(1)) * uint32(VECTOR))
+    size = uint32(out.size)
+    if uint32(i + uint32(VECTOR)) <= size:
+        g0, g1, g2, g3 = load4(grad_output, i)
+        a, b, c, d = load4(out, i)
+        store4(
+            *(grad_input, i, _relu_gradient(g0, a), _relu_gradient(g1, b)),
+            *(_relu_gradient(g2, c), _relu_gradient(g3, d)),
+        )
+    else:
+        for tail in range(i, size):
+            grad_input[tail] = _relu_gradient(grad_output[tail], out[tail])
+
+
+def relu_backward_vectorized(grad_output, out, grad_input=None):
+    """Do what `relu_backward` does, four elements a thread; ValueError unless all arrays are aligned."""
+    grad_input = _check_backward(grad_output, out, grad_input)
+    _insist_on_alignment("relu_backward_vectorized", grad_output, out, grad_input)
+    threads = device.blocks(out.size, VECTOR)
+    _launch(relu_backward_vectorized_kernel, threads, grad_output, out, grad_input)
+    return grad_input
+
+
+def relu_backward(grad_output, out, grad_input=None):
+    """Let the gradient through where the output is positive; see `reference.relu_backward`.
+
+    Parameters
+    ----------
+    grad_output : device array, any shape, float32
+    out : device array, shape of `grad_output`, float32
+        The output of the forward pass.
+    grad_input : device array, shape of `grad_output`, float32, optional
+        May be `grad_output` itself.
+
+    Returns
+    -------
+    device array, shape of `grad_output`, float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a C-contiguous float32 array on the device, or the shapes differ.
+
+    Examples
+    --------
+    >>> grad_output, out = device.to_device(np.array([[5, 7], [0, 3]], np.float32))
+    >>> device.to_host(relu_backward(grad_output, out)).tolist()
+    [0.0, 7.0]
+    """
+    grad_input = _check_backward(grad_output, out, grad_input)
+    aligned = _are_aligned(grad_output, out, grad_input)
+    return (relu_backward_vectorized if aligned else relu_backward_naive)(grad_output, out, grad_input)
+
+
+@cuda.jit
+def bias_relu_forward_kernel(x, bias, pixels, out):
+    """Compute one element a thread, `pixels` neighbours having the same bias; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(x.size):
+        channel = uint32(i // uint32(pixels)) % uint32(bias.size)
+        out[i] = _relu(x[i] + bias[channel])
+
+
+def bias_relu_forward(x, bias, out=None):
+    """Add each channel's bias and apply ReLU, in one pass; see `reference.bias_relu_forward`.
+
+    Parameters
+    ----------
+    x : device array, shape (N, C, ...), float32
+    bias : device array, shape (C,), float32
+    out : device array, shape of `x`, float32, optional
+        May be `x` itself.
+
+    Returns
+    -------
+    device array, shape of `x`, float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a C-contiguous float32 array on the device, or the shapes do not fit.
+
+    Examples
+    --------
+    >>> x, bias = device.to_device(np.array([[1, 5]], np.float32)), device.to_device(np.float32([-2, 2]))
+    >>> device.to_host(bias_relu_forward(x, bias)).tolist()
+    [[0.0, 7.0]]
+    """
+    check_device_array("x", x, None)
+    if x.ndim < 2:
+        raise ValueError(f"x must have shape (N, C, ...), got {x.shape}")
+    check_device_array("bias", bias, (x.shape[1],))
+    out = device_output("out", out, x.shape, inputs=(bias,))
+    _launch(bias_relu_forward_kernel, x.size, x, bias, math.prod(x.shape[2:]), out)
+    return out
+
+
+# --- Sigmoid ------------------------------------------------------------------------------------------------
+
+
+@cuda.jit
+def sigmoid_forward_kernel(x, out):
+    """Compute one element a thread; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(x.size):
+        # exp of a negative number cannot overflow.
+        small = math.exp(-abs(x[i]))
+        out[i] = (small if x[i] < float32(0) else float32(1)) / (float32(1) + small)
+
+
+def sigmoid_forward(x, out=None):
+    """Squash any number into the range from 0 to 1; see `reference.sigmoid_forward`.
+
+    Parameters
+    ----------
+    x : device array, any shape, float32
+    out : device array, shape of `x`, float32, optional
+        May be `x` itself.
+
+    Returns
+    -------
+    device array, shape of `x`, float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a C-contiguous float32 array on the device, or the shapes differ.
+
+    Examples
+    --------
+    >>> x = device.to_device(np.array([-1e4, 0, 1e4], np.float32))
+    >>> device.to_host(sigmoid_forward(x)).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    out = _check_forward(x, out)
+    _launch(sigmoid_forward_kernel, x.size, x, out)
+    return out
+
+
+@cuda.jit
+def sigmoid_backward_kernel(grad_output, out, grad_input):
+    """Compute one element a thread; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(out.size):
+        grad_input[i] = grad_output[i] * out[i] * (float32(1) - out[i])
+
+
+def sigmoid_backward(grad_output, out, grad_input=None):
+    """Send the gradient back through a sigmoid; see `reference.sigmoid_backward`.
+
+    Parameters
+    ----------
+    grad_output : device array, any shape, float32
+    out : device array, shape of `grad_output`, float32
+        The output of the forward pass.
+    grad_input : device array, shape of `grad_output`, float32, optional
+        May be `grad_output` itself.
+
+    Returns
+    -------
+    device array, shape of `grad_output`, float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a C-contiguous float32 array on the device, or the shapes differ.
+
+    Examples
+    --------
+    >>> grad_output, out = device.to_device(np.array([[8, 8], [0.5, 1]], np.float32))
+    >>> device.to_host(sigmoid_backward(grad_output, out)).tolist()
+    [2.0, 0.0]
+    """
+    grad_input = _check_backward(grad_output, out, grad_input)
+    _launch(sigmoid_backward_kernel, out.size, grad_output, out, grad_input)
+    return grad_input
+
+
+# --- Hyperbolic tangent -------------------------------------------------------------------------------------
+
+
+@cuda.jit
+def tanh_forward_kernel(x, out):
+    """Compute one element a thread; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(x.size):
+        out[i] = math.tanh(x[i])
+
+
+def tanh_forward(x, out=None):
+    """Squash any number into the range from -1 to 1; see `reference.tanh_forward`.
+
+    Parameters
+    ----------
+    x : device array, any shape, float32
+    out : device array, shape of `x`, float32, optional
+        May be `x` itself.
+
+    Returns
+    -------
+    device array, shape of `x`, float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a C-contiguous float32 array on the device, or the shapes differ.
+
+    Examples
+    --------
+    >>> x = device.to_device(np.array([-1e4, 0, 1e4], np.float32))
+    >>> device.to_host(tanh_forward(x)).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    out = _check_forward(x, out)
+    _launch(tanh_forward_kernel, x.size, x, out)
+    return out
+
+
+@cuda.jit
+def tanh_backward_kernel(grad_output, out, grad_input):
+    """Compute one element a thread; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(out.size):
+        grad_input[i] = grad_output[i] * (float32(1) - out[i] * out[i])
+
+
+def tanh_backward(grad_output, out, grad_input=None):
+    """Send the gradient back through a hyperbolic tangent; see `reference.tanh_backward`.
+
+    Parameters
+    ----------
+    grad_output : device array, any shape, float32
+    out : device array, shape of `grad_output`, float32
+        The output of the forward pass.
+    grad_input : device array, shape of `grad_output`, float32, optional
+        May be `grad_output` itself.
+
+    Returns
+    -------
+    device array, shape of `grad_output`, float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a C-contiguous float32 array on the device, or the shapes differ.
+
+    Examples
+    --------
+    >>> grad_output, out = device.to_device(np.array([[8, 8], [0.5, 1]], np.float32))
+    >>> device.to_host(tanh_backward(grad_output, out)).tolist()
+    [6.0, 0.0]
+    """
+    grad_input = _check_backward(grad_output, out, grad_input)
+    _launch(tanh_backward_kernel, out.size, grad_output, out, grad_input)
+    return grad_input
+
+
+SIGNATURES = {
+    name: "void(float32[::1], float32[::1])"
+    for name in (
+        "relu_forward_naive_kernel",
+        "relu_forward_vectorized_kernel",
+        "sigmoid_forward_kernel",
+        "tanh_forward_kernel",
+    )
+} | {
+    name: "void(float32[::1], float32[::1], float32[::1])"
+    for name in (
+        "relu_backward_naive_kernel",
+        "relu_backward_vectorized_kernel",
+        "sigmoid_backward_kernel",
+        "tanh_backward_kernel",
+    )
+}
+SIGNATURES["bias_relu_forward_kernel"] = "void(float32[::1], float32[::1], int64, float32[::1])"

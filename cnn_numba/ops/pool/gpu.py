@@ -1,0 +1,480 @@
+"""Pooling on the GPU: a thread for each output, or for each pixel that wants its gradient.
+
+Images and channels are alike for a pooling, so all arrays are seen as planes (N * C, H, W). The threads of a
+grid are counted through all elements of all planes, row by row, and each works out its plane, row and column
+with two divisions. A grid with an axis each for width, height and planes would save the divisions, and lose
+more: in a 5 x 5 plane a block of 32 x 8 threads has work for 25 of 256, and the axis for the planes ends at
+65535, which 1024 images of 64 channels exceed. Counted through, every warp but the last is full, whatever the
+planes, and its threads write neighbouring elements.
+
+No two threads add into the same pixel at the same time, so nothing is atomic and every sum has one order. The
+gradients of a max pooling go the other way round, from outputs to pixels: there a warp has a plane to itself.
+"""
+
+import math
+
+import numpy as np
+from numba import cuda, float32, int32, uint32
+
+from cnn_numba import device
+from cnn_numba.ops._cuda import ALL_LANES, WARP
+from cnn_numba.shapes import check_device_array, device_output, pool2d_window
+
+THREADS = 256
+
+
+# --- Where things are --------------------------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def _coordinates(i, height, width):
+    """Return plane, row and column of element number `i` of all planes."""
+    height, width = uint32(height), uint32(width)
+    row = i // width
+    plane = row // height
+    return uint32(plane), uint32(row - plane * height), uint32(i - row * width)
+
+
+@cuda.jit(device=True)
+def _covered(o, kernel, stride, padding, size):
+    """Return the first row (or column) of an image that window `o` covers, and the one behind the last."""
+    kernel, padding = uint32(kernel), uint32(padding)
+    begin = uint32(o * uint32(stride))  # counted from where the padding begins, so that none is negative
+    return uint32(max(begin, padding) - padding), min(uint32(begin + kernel - padding), uint32(size))
+
+
+@cuda.jit(device=True)
+def _holding(position, kernel, stride, padding, count):
+    """Return the first of `count` windows that hold a row (or column), and the one behind the last."""
+    kernel, stride = uint32(kernel), uint32(stride)
+    position = uint32(position + uint32(padding))
+    first = uint32(max(uint32(position + stride), kernel) - kernel) // stride
+    return uint32(first), min(uint32(position // stride + uint32(1)), uint32(count))
+
+
+def _planes(array):
+    """View an array (N, C, H, W) as (N * C, H, W)."""
+    batch, channels, height, width = array.shape
+    return array.reshape(batch * channels, height, width)
+
+
+def _launch(kernel, threads, *arguments):
+    """Launch `kernel` on that many threads; an empty batch needs none."""
+    if threads:
+        device.launch(kernel, device.blocks(threads, THREADS), THREADS, *arguments)
+
+
+# --- Max pooling, forward ----------------------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def _larger(best, where, value, here):
+    """Return the larger of two pixels and its position: of equals the first, of numbers and a NaN the NaN."""
+    better = (value > best) | ((value != value) & (best == best))  # no "or": that would branch
+    return value if better else best, here if better else where
+
+
+@cuda.jit
+def max_pool2d_forward_naive_kernel(
+    x, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w, out, argmax
+):
+    """Compare the pixels of one window, one output a thread; launched over all outputs."""
+    i = uint32(cuda.grid(1))
+    if i >= uint32(out.size):
+        return
+    plane, oh, ow = _coordinates(i, out_h, out_w)
+    top, bottom = _covered(oh, kernel_h, stride_h, padding_h, x.shape[1])
+    left, right = _covered(ow, kernel_w, stride_w, padding_w, x.shape[2])
+    width = uint32(x.shape[2])
+    # A window of nothing but -inf still needs a valid position: its first.
+    best, where = float32(-math.inf), uint32(top * width + left)
+    for h in range(top, bottom):
+        for w in range(left, right):
+            best, where = _larger(best, where, x[plane, h, w], uint32(h * width + w))
+    out[i] = best
+    argmax[i] = int32(where)
+
+
+def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
+    """Do what `max_pool2d_forward` does, for any window: one thread per output loops over it."""
+    window, out, argmax = _check_max_forward(x, kernel_size, stride, padding, out, argmax)
+    arguments = _planes(x), *window, out.ravel(), argmax.ravel()
+    _launch(max_pool2d_forward_naive_kernel, out.size, *arguments)
+    return out, argmax
+
+
+@cuda.jit
+def max_pool2d_forward_2x2_kernel(x, out, argmax):
+    """Compare the four pixels of one 2x2 window, one output a thread; launched over all outputs."""
+    i = uint32(cuda.grid(1))
+    if i >= uint32(out.size):
+        return
+    plane, oh, ow = _coordinates(i, x.shape[1] >> 1, x.shape[2] >> 1)
+    h, w = uint32(oh + oh), uint32(ow + ow)
+    below, right = uint32(h + uint32(1)), uint32(w + uint32(1))
+    width = uint32(x.shape[2])
+    row = uint32(h * width)
+    # No loop and no bounds: all four loads are under way before the first comparison needs one.
+    best, where = _larger(x[plane, h, w], uint32(row + w), x[plane, h, right], uint32(row + right))
+    row = uint32(row + width)
+    best, where = _larger(best, where, x[plane, below, w], uint32(row + w))
+    best, where = _larger(best, where, x[plane, below, right], uint32(row + right))
+    out[i] = best
+    argmax[i] = int32(where)
+
+
+def max_pool2d_forward_2x2(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
+    """Do what `max_pool2d_forward` does, for 2x2 windows side by side: no loop; ValueError for others."""
+    window, out, argmax = _check_max_forward(x, kernel_size, stride, padding, out, argmax)
+    if not _tiles_2x2(window):
+        raise ValueError(f"max_pool2d_forward_2x2 takes kernel 2, stride 2, no padding; got {window[:6]}")
+    _launch(max_pool2d_forward_2x2_kernel, out.size, _planes(x), out.ravel(), argmax.ravel())
+    return out, argmax
+
+
+def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
+    """Largest value under each window; see `reference.max_pool2d_forward`.
+
+    Parameters
+    ----------
+    x : device array, shape (N, C, H, W), float32
+    kernel_size : int or pair of ints
+    stride : int or pair of ints, optional
+        `kernel_size` if None.
+    padding : int or pair of ints
+        Counts as minus infinity.
+    out : device array, shape (N, C, H_out, W_out), float32, optional
+    argmax : device array, shape (N, C, H_out, W_out), int32, optional
+
+    Returns
+    -------
+    out : device array, shape (N, C, H_out, W_out), float32
+    argmax : device array, shape (N, C, H_out, W_out), int32
+        Where in its H x W plane each maximum stands, as ``h * W + w``; the first one of equals.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, dtype, shape or layout, or is not on the device.
+
+    Examples
+    --------
+    >>> x = device.to_device(np.array([[[[1, 5, 2], [4, 3, 9]]]], np.float32))
+    >>> out, argmax = max_pool2d_forward(x, 2, stride=1)
+    >>> device.to_host(out).tolist(), device.to_host(argmax).tolist()
+    ([[[[5.0, 9.0]]]], [[[[1, 5]]]])
+    """
+    check_device_array("x", x, (None,) * 4)
+    simple = _tiles_2x2(pool2d_window(x.shape, kernel_size, stride, padding))
+    rung = max_pool2d_forward_2x2 if simple else max_pool2d_forward_naive
+    return rung(x, kernel_size, stride, padding, out, argmax)
+
+
+def _tiles_2x2(window):
+    return window[:6] == (2, 2, 2, 2, 0, 0)
+
+
+def _check_max_forward(x, kernel_size, stride, padding, out, argmax):
+    check_device_array("x", x, (None,) * 4)
+    window = pool2d_window(x.shape, kernel_size, stride, padding)
+    shape = (*x.shape[:2], window.out_h, window.out_w)
+    out = device_output("out", out, shape, inputs=(x,))
+    return window, out, device_output("argmax", argmax, shape, np.int32, inputs=(x, out))
+
+
+# --- Max pooling, backward ---------------------------------------------------------------------------------
+
+
+@cuda.jit
+def max_pool2d_backward_naive_kernel(grad_output, argmax, grad_input):
+    """Send the gradients of one plane to its maxima, one plane a thread; launched over the planes."""
+    plane = uint32(cuda.grid(1))
+    if plane >= uint32(grad_input.shape[0]):
+        return
+    pixels = uint32(grad_input.shape[1])
+    for pixel in range(pixels):
+        grad_input[plane, pixel] = float32(0)
+    for o in range(uint32(grad_output.shape[1])):
+        pixel = uint32(argmax[plane, o])
+        if pixel < pixels:  # the host could not look
+            grad_input[plane, pixel] += grad_output[plane, o]
+
+
+def max_pool2d_backward_naive(grad_output, argmax, input_shape, grad_input=None):
+    """Do what `max_pool2d_backward` does with one thread per plane, as a CPU would: hardly any threads."""
+    grad_input = _check_max_backward(grad_output, argmax, input_shape, grad_input)
+    arguments = map(_flat_planes, (grad_output, argmax, grad_input))
+    _launch(max_pool2d_backward_naive_kernel, grad_input.shape[0] * grad_input.shape[1], *arguments)
+    return grad_input
+
+
+@cuda.jit
+def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
+    """Send the gradients of one plane to its maxima, one plane a warp; launched over 32 threads a plane."""
+    thread = uint32(cuda.grid(1))
+    plane, lane = uint32(thread // uint32(WARP)), uint32(thread % uint32(WARP))
+    if plane >= uint32(grad_input.shape[0]):
+        return  # the whole warp at once: the ones that stay are complete
+    pixels, outputs = uint32(grad_input.shape[1]), uint32(grad_output.shape[1])
+    for i in range(lane, pixels, uint32(WARP)):
+        grad_input[plane, i] = float32(0)
+    for start in range(uint32(0), outputs, uint32(WARP)):
+        o = uint32(start + lane)
+        pixel = pixels  # none
+        if o < outputs:
+            pixel = uint32(argmax[plane, o])
+        # Windows that overlap may share their maximum: the first of the lanes that do adds for all of them.
+        sharing = uint32(cuda.match_any_sync(ALL_LANES, int32(pixel)))
+        # What other lanes have written, the zeros too, is seen only behind a barrier.
+        cuda.syncwarp()
+        if pixel < pixels and cuda.ffs(sharing) == int32(lane + uint32(1)):
+            total = grad_input[plane, pixel]
+            while sharing != uint32(0):
+                total += grad_output[plane, uint32(start + uint32(cuda.ffs(sharing) - 1))]
+                sharing = uint32(sharing & (sharing - uint32(1)))  # without its lowest bit
+            grad_input[plane, pixel] = total
+
+
+def max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input=None):
+    """Do what `max_pool2d_backward` does with one warp per plane.
+
+    Which windows hold a pixel cannot be told from the arguments, so it cannot gather them. A warp goes
+    through the outputs 32 at a time, and their gradients are added in the order of the outputs.
+    """
+    grad_input = _check_max_backward(grad_output, argmax, input_shape, grad_input)
+    planes = grad_input.shape[0] * grad_input.shape[1]
+    arguments = map(_flat_planes, (grad_output, argmax, grad_input))
+    _launch(max_pool2d_backward_warp_kernel, WARP * planes, *arguments)
+    return grad_input
+
+
+def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
+    """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`.
+
+    Parameters
+    ----------
+    grad_output : device array, shape (N, C, H_out, W_out), float32
+    argmax : device array, shape (N, C, H_out, W_out), int32
+        As `max_pool2d_forward` returned it. The gradient of a position outside the plane goes nowhere: to
+        refuse it, as the other rooms do, the host would have to wait for the GPU.
+    input_shape : tuple (N, C, H, W)
+    grad_input : device array, shape (N, C, H, W), float32, optional
+
+    Returns
+    -------
+    device array, shape (N, C, H, W), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong dtype, shape or layout, or is not on the device.
+
+    Examples
+    --------
+    >>> argmax = device.to_device(np.array([[[[1, 5]]]], np.int32))
+    >>> grad_output = device.to_device(np.ones((1, 1, 1, 2), np.float32))
+    >>> device.to_host(max_pool2d_backward(grad_output, argmax, (1, 1, 2, 3))).tolist()
+    [[[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]]
+    """
+    return max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input)
+
+
+def _check_max_backward(grad_output, argmax, input_shape, grad_input):
+    if len(input_shape) != 4:
+        raise ValueError(f"input_shape must be (N, C, H, W), got {tuple(input_shape)}")
+    check_device_array("grad_output", grad_output, (*input_shape[:2], None, None))
+    check_device_array("argmax", argmax, grad_output.shape, np.int32)
+    return device_output("grad_input", grad_input, tuple(input_shape), inputs=(grad_output, argmax))
+
+
+def _flat_planes(array):
+    """View an array (N, C, H, W) as (N * C, H * W)."""
+    batch, channels, height, width = array.shape
+    return array.reshape(batch * channels, height * width)
+
+
+# --- Average pooling ---------------------------------------------------------------------------------------
+
+
+@cuda.jit
+def avg_pool2d_forward_naive_kernel(
+    x, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w, share, out
+):
+    """Add up the pixels of one window, one output a thread; launched over all outputs."""
+    i = uint32(cuda.grid(1))
+    if i >= uint32(out.size):
+        return
+    plane, oh, ow = _coordinates(i, out_h, out_w)
+    top, bottom = _covered(oh, kernel_h, stride_h, padding_h, x.shape[1])
+    left, right = _covered(ow, kernel_w, stride_w, padding_w, x.shape[2])
+    total = float32(0)
+    for h in range(top, bottom):
+        for w in range(left, right):
+            total += x[plane, h, w]
+    out[i] = total * share
+
+
+def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
+    """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`.
+
+    Parameters
+    ----------
+    x : device array, shape (N, C, H, W), float32
+    kernel_size : int or pair of ints
+    stride : int or pair of ints, optional
+        `kernel_size` if None.
+    padding : int or pair of ints
+    out : device array, shape (N, C, H_out, W_out), float32, optional
+
+    Returns
+    -------
+    device array, shape (N, C, H_out, W_out), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, dtype, shape or layout, or is not on the device.
+
+    Examples
+    --------
+    >>> x = device.to_device(np.array([[[[1, 2], [3, 6]]]], np.float32))
+    >>> device.to_host(avg_pool2d_forward(x, 2)).tolist()
+    [[[[3.0]]]]
+    """
+    check_device_array("x", x, (None,) * 4)
+    window = pool2d_window(x.shape, kernel_size, stride, padding)
+    out = device_output("out", out, (*x.shape[:2], window.out_h, window.out_w), inputs=(x,))
+    arguments = _planes(x), *window, _share(window), out.ravel()
+    _launch(avg_pool2d_forward_naive_kernel, out.size, *arguments)
+    return out
+
+
+@cuda.jit
+def avg_pool2d_backward_gather_kernel(
+    grad_output, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w, share, grad_input
+):
+    """Add up the gradients of the windows that hold one pixel, one pixel a thread; over all pixels."""
+    i = uint32(cuda.grid(1))
+    if i >= uint32(grad_input.size):
+        return
+    plane, h, w = _coordinates(i, grad_input.shape[1], grad_input.shape[2])
+    first_h, behind_h = _holding(h, kernel_h, stride_h, padding_h, out_h)
+    first_w, behind_w = _holding(w, kernel_w, stride_w, padding_w, out_w)
+    total = float32(0)
+    for oh in range(first_h, behind_h):
+        for ow in range(first_w, behind_w):
+            total += grad_output[plane, oh, ow]
+    grad_input[plane, h, w] = total * share
+
+
+def avg_pool2d_backward_gather(
+    grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None
+):
+    """Do what `avg_pool2d_backward` does, for any window: one thread per pixel looks for those that hold it.
+
+    The other way round, each window would add to its pixels, and windows that overlap would add to the same
+    pixel at the same time.
+    """
+    window, grad_input = _check_avg_backward(
+        grad_output, input_shape, kernel_size, stride, padding, grad_input
+    )
+    arguments = _planes(grad_output), *window, _share(window), _planes(grad_input)
+    _launch(avg_pool2d_backward_gather_kernel, grad_input.size, *arguments)
+    return grad_input
+
+
+@cuda.jit
+def avg_pool2d_backward_disjoint_kernel(
+    grad_output, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w, share, grad_input
+):
+    """Take the gradient of the one window that may hold a pixel, one pixel a thread; over all pixels."""
+    i = uint32(cuda.grid(1))
+    if i >= uint32(grad_input.size):
+        return
+    stride_h, stride_w = uint32(stride_h), uint32(stride_w)
+    plane, h, w = _coordinates(i, grad_input.shape[1], grad_input.shape[2])
+    row, column = uint32(h + uint32(padding_h)), uint32(w + uint32(padding_w))
+    oh, ow = uint32(row // stride_h), uint32(column // stride_w)
+    value = float32(0)
+    # A pixel may lie in a gap between two windows, or behind the last.
+    inside_h = row - oh * stride_h < uint32(kernel_h) and oh < uint32(out_h)
+    inside_w = column - ow * stride_w < uint32(kernel_w) and ow < uint32(out_w)
+    if inside_h and inside_w:
+        value = grad_output[plane, oh, ow] * share
+    grad_input[plane, h, w] = value
+
+
+def avg_pool2d_backward_disjoint(
+    grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None
+):
+    """Do what `avg_pool2d_backward` does, for windows that do not overlap: no loop; ValueError for others."""
+    window, grad_input = _check_avg_backward(
+        grad_output, input_shape, kernel_size, stride, padding, grad_input
+    )
+    if not _are_disjoint(window):
+        raise ValueError(
+            f"avg_pool2d_backward_disjoint takes windows that do not overlap; "
+            f"got kernel_size {window[:2]} and stride {window[2:4]}"
+        )
+    arguments = _planes(grad_output), *window, _share(window), _planes(grad_input)
+    _launch(avg_pool2d_backward_disjoint_kernel, grad_input.size, *arguments)
+    return grad_input
+
+
+def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
+    """Share each gradient out over its window; see `reference.avg_pool2d_backward`.
+
+    Parameters
+    ----------
+    grad_output : device array, shape (N, C, H_out, W_out), float32
+    input_shape : tuple (N, C, H, W)
+    kernel_size : int or pair of ints
+    stride : int or pair of ints, optional
+    padding : int or pair of ints
+    grad_input : device array, shape (N, C, H, W), float32, optional
+
+    Returns
+    -------
+    device array, shape (N, C, H, W), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, dtype, shape or layout, or is not on the device.
+
+    Examples
+    --------
+    >>> grad_output = device.to_device(np.ones((1, 1, 1, 1), np.float32))
+    >>> device.to_host(avg_pool2d_backward(grad_output, (1, 1, 2, 2), 2)).tolist()
+    [[[[0.25, 0.25], [0.25, 0.25]]]]
+    """
+    disjoint = _are_disjoint(pool2d_window(input_shape, kernel_size, stride, padding))
+    rung = avg_pool2d_backward_disjoint if disjoint else avg_pool2d_backward_gather
+    return rung(grad_output, input_shape, kernel_size, stride, padding, grad_input)
+
+
+def _are_disjoint(window):
+    return window.stride_h >= window.kernel_h and window.stride_w >= window.kernel_w
+
+
+def _share(window):
+    return np.float32(1 / (window.kernel_h * window.kernel_w))
+
+
+def _check_avg_backward(grad_output, input_shape, kernel_size, stride, padding, grad_input):
+    window = pool2d_window(input_shape, kernel_size, stride, padding)
+    check_device_array("grad_output", grad_output, (*input_shape[:2], window.out_h, window.out_w))
+    return window, device_output("grad_input", grad_input, tuple(input_shape), inputs=(grad_output,))
+
+
+_WINDOW = ", ".join(["int64"] * 8)
+SIGNATURES = {
+    "max_pool2d_forward_naive_kernel": f"void(float32[:, :, ::1], {_WINDOW}, float32[::1], int32[::1])",
+    "max_pool2d_forward_2x2_kernel": "void(float32[:, :, ::1], float32[::1], int32[::1])",
+    "max_pool2d_backward_naive_kernel": "void(float32[:, ::1], int32[:, ::1], float32[:, ::1])",
+    "max_pool2d_backward_warp_kernel": "void(float32[:, ::1], int32[:, ::1], float32[:, ::1])",
+    "avg_pool2d_forward_naive_kernel": f"void(float32[:, :, ::1], {_WINDOW}, float32, float32[::1])",
+} | dict.fromkeys(
+    ("avg_pool2d_backward_gather_kernel", "avg_pool2d_backward_disjoint_kernel"),
+    f"void(float32[:, :, ::1], {_WINDOW}, float32, float32[:, :, ::1])",
+)
