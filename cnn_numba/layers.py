@@ -9,9 +9,10 @@ import math
 
 import numpy as np
 
+from cnn_numba.device import empty as empty_on_gpu
 from cnn_numba.shapes import conv2d_window, pair, pool2d_window
 
-DEVICES = ("cpu", "reference")
+DEVICES = ("cpu", "gpu", "reference")
 
 
 def dtype_on(device):
@@ -19,6 +20,17 @@ def dtype_on(device):
     if device not in DEVICES:
         raise ValueError(f"device must be one of {', '.join(DEVICES)}, got {device!r}")
     return np.dtype(np.float64 if device == "reference" else np.float32)
+
+
+def empty_on(device, shape, dtype=None):
+    """Allocate an uninitialised array where a device computes, of its dtype unless told otherwise."""
+    allocate = empty_on_gpu if device == "gpu" else np.empty
+    return allocate(shape, dtype or dtype_on(device))
+
+
+def head(array, n):
+    """Return the first n samples of a buffer, the buffer itself if those are all."""
+    return array if array.shape[0] == n else array[:n]
 
 
 class Layer:
@@ -65,17 +77,16 @@ class Layer:
         Parameters
         ----------
         input_shape : tuple (N, ...)
-        device : {"cpu", "reference"}
+        device : {"cpu", "gpu", "reference"}
         needs_grad_input : bool
             Whether `backward` is to return a gradient. The first layer of a model need not.
         """
-        dtype = dtype_on(device)
         if self.operation:
             self.ops = importlib.import_module(f"cnn_numba.ops.{self.operation}.{device}")
         self.input_shape = tuple(input_shape)
         self.needs_grad_input = needs_grad_input
-        self.out = np.empty(self.output_shape(self.input_shape), dtype)
-        self.grad_input = np.empty(self.input_shape, dtype) if needs_grad_input else None
+        self.out = empty_on(device, self.output_shape(self.input_shape))
+        self.grad_input = empty_on(device, self.input_shape) if needs_grad_input else None
 
     def forward(self, x, training=True):
         """Compute the output for a batch `x` of shape (n, ...), n at most the N it was built for."""
@@ -89,7 +100,7 @@ class Layer:
         raise TypeError(f"{type(self).__name__} computes nothing: use one of its subclasses")
 
     def _grad_input_like(self, grad_output):
-        return self.grad_input[: grad_output.shape[0]]
+        return head(self.grad_input, grad_output.shape[0])
 
 
 class Conv2d(Layer):
@@ -108,6 +119,7 @@ class Conv2d(Layer):
 
     kind = "conv"
     operation = "conv"
+    relu = False  # whether a ReLU is applied to the output in the same pass, for the ReLU layer that follows
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0):
         super().__init__()
@@ -145,7 +157,8 @@ class Conv2d(Layer):
         """Convolve the batch."""
         self.x = x
         self.output = self.ops.conv2d_forward(
-            x, self.weight, self.bias, self.stride, self.padding, self.out[: x.shape[0]], self.scratch
+            *(x, self.weight, self.bias, self.stride, self.padding),
+            *(head(self.out, x.shape[0]), self.scratch, self.relu),
         )
         return self.output
 
@@ -206,13 +219,13 @@ class MaxPool2d(_Pool2d):
     def build(self, input_shape, device="cpu", needs_grad_input=True):
         """Allocate outputs, gradients and the positions of the maxima."""
         super().build(input_shape, device, needs_grad_input)
-        self.argmax = np.empty(self.out.shape, np.int32)
+        self.argmax = empty_on(device, self.out.shape, np.int32)
 
     def forward(self, x, training=True):
         """Pool the batch, keeping where the maxima were."""
         n = x.shape[0]
         self.output, _ = self.ops.max_pool2d_forward(
-            x, self.kernel_size, self.stride, self.padding, self.out[:n], self.argmax[:n]
+            x, self.kernel_size, self.stride, self.padding, head(self.out, n), head(self.argmax, n)
         )
         return self.output
 
@@ -221,7 +234,7 @@ class MaxPool2d(_Pool2d):
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
-        argmax = self.argmax[: grad_output.shape[0]]
+        argmax = head(self.argmax, grad_output.shape[0])
         return self.ops.max_pool2d_backward(grad_output, argmax, grad_input.shape, grad_input)
 
 
@@ -246,7 +259,7 @@ class AvgPool2d(_Pool2d):
     def forward(self, x, training=True):
         """Pool the batch."""
         self.output = self.ops.avg_pool2d_forward(
-            x, self.kernel_size, self.stride, self.padding, self.out[: x.shape[0]]
+            x, self.kernel_size, self.stride, self.padding, head(self.out, x.shape[0])
         )
         return self.output
 
@@ -308,6 +321,7 @@ class Linear(Layer):
 
     kind = "linear"
     operation = "dense"
+    relu = False  # as in Conv2d
 
     def __init__(self, in_features, out_features):
         super().__init__()
@@ -341,8 +355,8 @@ class Linear(Layer):
     def forward(self, x, training=True):
         """Multiply the batch by the weight and add the bias."""
         self.x = x
-        out = self.out[: x.shape[0]]
-        self.output = self.ops.linear_forward(x, self.weight, self.bias, out, self.scratch)
+        out = head(self.out, x.shape[0])
+        self.output = self.ops.linear_forward(x, self.weight, self.bias, out, self.scratch, self.relu)
         return self.output
 
     def backward(self, grad_output):
@@ -364,7 +378,7 @@ class _Activation(Layer):
     def forward(self, x, training=True):
         """Apply the function to every element."""
         function = getattr(self.ops, f"{self.kind}_forward")
-        self.output = function(x, self.out[: x.shape[0]])
+        self.output = function(x, head(self.out, x.shape[0]))
         return self.output
 
     def backward(self, grad_output):
@@ -379,6 +393,14 @@ class ReLU(_Activation):
     """``max(x, 0)``."""
 
     kind = "relu"
+    fused = False  # whether the layer before has applied it already
+
+    def forward(self, x, training=True):
+        """Apply the function to every element, unless that is done."""
+        if not self.fused:
+            return super().forward(x, training)
+        self.output = x
+        return x
 
 
 class Sigmoid(_Activation):
@@ -440,15 +462,17 @@ class BatchNorm2d(Layer):
 
     def build(self, input_shape, device="cpu", needs_grad_input=True):
         """Allocate outputs, gradients and the statistics of a batch."""
-        super().build(input_shape, device, needs_grad_input)
-        self.mean = np.empty(self.num_features, self.out.dtype)
-        self.inv_std = np.empty(self.num_features, self.out.dtype)
+        # The gradient of the input is computed in any case, so it gets its place.
+        super().build(input_shape, device, needs_grad_input=True)
+        self.needs_grad_input = needs_grad_input
+        self.mean = empty_on(device, self.num_features)
+        self.inv_std = empty_on(device, self.num_features)
 
     def forward(self, x, training=True):
         """Normalise by the batch's statistics when training, by the running ones otherwise."""
         self.x, self.training = x, training
         statistics = self.running_mean, self.running_var
-        out = self.out[: x.shape[0]]
+        out = head(self.out, x.shape[0])
         self.output, _, _ = self.ops.batch_norm2d_forward(
             *(x, self.weight, self.bias, *statistics, training, self.momentum, self.eps),
             *(out, self.mean, self.inv_std),
@@ -457,7 +481,7 @@ class BatchNorm2d(Layer):
 
     def backward(self, grad_output):
         """Write the gradients of scale and shift; return that of the input."""
-        grad_input = self._grad_input_like(grad_output) if self.needs_grad_input else None
+        grad_input = self._grad_input_like(grad_output)
         grad_input, _, _ = self.ops.batch_norm2d_backward(
             *(grad_output, self.x, self.weight, self.mean, self.inv_std, self.training),
             *(grad_input, self.grad_weight, self.grad_bias),
@@ -506,24 +530,26 @@ class LayerNorm(Layer):
 
     def build(self, input_shape, device="cpu", needs_grad_input=True):
         """Allocate outputs, gradients and the statistics of each sample."""
-        super().build(input_shape, device, needs_grad_input)
+        super().build(input_shape, device, needs_grad_input=True)
+        self.needs_grad_input = needs_grad_input
         leading = self.out.shape[: self.out.ndim - len(self.normalized_shape)]
-        self.mean, self.inv_std = np.empty(leading, self.out.dtype), np.empty(leading, self.out.dtype)
+        self.mean, self.inv_std = empty_on(device, leading), empty_on(device, leading)
 
     def forward(self, x, training=True):
         """Normalise each sample."""
         self.x, n = x, x.shape[0]
         self.output, _, _ = self.ops.layer_norm_forward(
-            *(x, self.weight, self.bias, self.eps, self.out[:n], self.mean[:n], self.inv_std[:n])
+            *(x, self.weight, self.bias, self.eps),
+            *(head(buffer, n) for buffer in (self.out, self.mean, self.inv_std)),
         )
         return self.output
 
     def backward(self, grad_output):
         """Write the gradients of scale and shift; return that of the input."""
         n = grad_output.shape[0]
-        grad_input = self.grad_input[:n] if self.needs_grad_input else None
+        grad_input = self._grad_input_like(grad_output)
         grad_input, _, _ = self.ops.layer_norm_backward(
-            *(grad_output, self.x, self.weight, self.mean[:n], self.inv_std[:n]),
+            *(grad_output, self.x, self.weight, head(self.mean, n), head(self.inv_std, n)),
             *(grad_input, self.grad_weight, self.grad_bias),
         )
         return grad_input if self.needs_grad_input else None
@@ -536,7 +562,7 @@ class CrossEntropyLoss:
     ----------
     batch_size, classes : int
         Of the largest batch.
-    device : {"cpu", "reference"}
+    device : {"cpu", "gpu", "reference"}
 
     Examples
     --------
@@ -549,22 +575,21 @@ class CrossEntropyLoss:
     """
 
     def __init__(self, batch_size, classes, device="cpu"):
-        dtype = dtype_on(device)
         self.ops = importlib.import_module(f"cnn_numba.ops.loss.{device}")
-        self.losses = np.empty(batch_size, dtype)
-        self.probabilities = np.empty((batch_size, classes), dtype)
-        self.grad_logits = np.empty((batch_size, classes), dtype)
+        self.losses = empty_on(device, batch_size)
+        self.grad_logits = empty_on(device, (batch_size, classes))
 
     def forward(self, logits, labels):
-        """Return the loss of each sample, shape (n,)."""
-        self.labels, n = labels, logits.shape[0]
-        losses, _ = self.ops.cross_entropy_forward(logits, labels, self.losses[:n], self.probabilities[:n])
+        """Return the loss of each sample, shape (n,); the gradient comes from the same pass."""
+        n = logits.shape[0]
+        losses, self.gradient = self.ops.cross_entropy_forward_backward(
+            logits, labels, head(self.losses, n), head(self.grad_logits, n)
+        )
         return losses
 
     def backward(self):
         """Return the gradient of the batch's mean loss with respect to the logits."""
-        n = self.labels.shape[0]
-        return self.ops.cross_entropy_backward(self.probabilities[:n], self.labels, self.grad_logits[:n])
+        return self.gradient
 
 
 def _he_normal(generator, weight, fan_in):

@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnn_numba.gradcheck import gradcheck
-from cnn_numba.ops.dense import cpu, reference
+from cnn_numba.ops.dense import cpu, gpu, reference
 
 thorough = settings(deadline=None, derandomize=True, max_examples=30)
 sizes = st.tuples(st.integers(1, 9), st.integers(1, 40), st.integers(1, 40))
 
 # batch, in_features, out_features: one element, vector widths and their tails, the course's own layers
-FIXED_SIZES = [(1, 1, 1), (1, 7, 1), (3, 16, 17), (5, 65, 33), (7, 130, 10), (64, 100, 128), (6, 1600, 128)]
+FIXED_SIZES = [(1, 1, 1), (1, 7, 1), (3, 16, 17), (5, 65, 33), (7, 130, 10)]
+LARGE_SIZES = [(64, 100, 128), (6, 1600, 128)]
 
 
 def inputs(batch, in_features, out_features):
@@ -58,13 +59,40 @@ def test_against_torch(ops, size):
     check_against_torch(ops, size)
 
 
-@rooms("dense")
+@rooms("dense", gpu=True)
 @pytest.mark.parametrize("size", FIXED_SIZES, ids=str)
 def test_against_torch_at_sizes_that_break_kernels(ops, size):
     check_against_torch(ops, size)
 
 
 @rooms("dense")
+@pytest.mark.parametrize("size", LARGE_SIZES, ids=str)
+def test_against_torch_at_sizes_of_a_layer(ops, size):
+    check_against_torch(ops, size)
+
+
+@rooms("dense", gpu=True)
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_relu_in_the_same_call(ops, with_bias):
+    x, weight, bias, _ = inputs(5, 40, 33)
+    bias = bias if with_bias else None
+    expected = np.maximum(reference.linear_forward(x, weight, bias), 0)
+    assert 0.3 < (expected == 0).mean() < 0.7
+    out = poisoned(expected.shape)
+    assert ops.linear_forward(x, weight, bias, out=out, relu=True) is out
+    assert_close(out, expected)
+
+
+@rooms("dense", gpu=True)
+def test_relu_lets_nan_through(ops):
+    x, weight, bias, _ = inputs(4, 20, 6)
+    x[2, 7] = np.nan
+    out = ops.linear_forward(x, weight, bias, relu=True)
+    np.testing.assert_array_equal(np.isnan(out).all(axis=1), [False, False, True, False])
+    assert np.isnan(out).sum() == 6
+
+
+@rooms("dense", gpu=True)
 def test_hand_worked(ops):
     x = np.array([[1, 2, 3], [0, -1, 1]], np.float32)
     weight = np.array([[1, 0, 0], [2, 1, -1]], np.float32)
@@ -76,7 +104,7 @@ def test_hand_worked(ops):
     np.testing.assert_array_equal(ops.linear_backward_bias(grad_output), [4, 1])
 
 
-@rooms("dense")
+@rooms("dense", gpu=True)
 def test_allocates_in_the_room_s_dtype(ops):
     x, weight, bias, grad_output = inputs(3, 5, 4)
     dtype = np.float64 if ops is reference else np.float32
@@ -113,7 +141,7 @@ def test_reference_computes_in_float64():
     assert reference.linear_forward(x, weight)[0, 0] == 2**24 + 1
 
 
-@rooms("dense")
+@rooms("dense", gpu=True)
 def test_sparse_gradients(ops, rng):
     x, weight, _, grad_output = inputs(6, 33, 20)
     grad_output[rng.random(grad_output.shape) < 0.9] = 0
@@ -126,9 +154,10 @@ def test_sparse_gradients(ops, rng):
 def test_rooms_have_the_same_functions():
     assert len(signatures(reference)) == 5
     assert signatures(cpu) == signatures(reference)
+    assert signatures(gpu) == signatures(reference)
 
 
-@rooms("dense")
+@rooms("dense", gpu=True)
 def test_scratch_changes_nothing_even_when_used_before(ops):
     # One workspace, as large as the largest of three layers needs, passed from one to the other.
     scratch = ops.linear_scratch(7, 130, 65)
@@ -153,7 +182,7 @@ def test_cpu_scratch_that_is_too_small_is_refused():
     assert all(np.isnan(array).all() for array in written)
 
 
-@rooms("dense")
+@rooms("dense", gpu=True)
 def test_empty_batch(ops):
     x, weight, grad_output = array(0, 5), array(4, 5), array(0, 4)
     assert ops.linear_forward(x, weight, array(4)).shape == (0, 4)
@@ -162,7 +191,7 @@ def test_empty_batch(ops):
     np.testing.assert_array_equal(ops.linear_backward_bias(grad_output), np.zeros(4))
 
 
-@rooms("dense")
+@rooms("dense", gpu=True)
 def test_nan_reaches_only_its_own_row(ops):
     x, weight, bias, _ = inputs(4, 20, 6)
     x[2, 7] = np.nan
@@ -171,7 +200,7 @@ def test_nan_reaches_only_its_own_row(ops):
     assert np.isnan(out).sum() == 6
 
 
-@rooms("dense")
+@rooms("dense", gpu=True)
 def test_inputs_stay_as_they_are(ops):
     arrays = inputs(3, 9, 5)
     copies = [array.copy() for array in arrays]
@@ -228,7 +257,7 @@ OUTPUTS = {
 }
 
 
-@rooms("dense")
+@rooms("dense", gpu=True)
 @pytest.mark.parametrize(("name", "arguments", "out_shape", "match"), MISMATCHES)
 def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, out_shape, match):
     out = poisoned(out_shape)

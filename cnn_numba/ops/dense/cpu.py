@@ -101,8 +101,8 @@ def _checked_scratch(scratch, batch_size, in_features, out_features):
     return scratch
 
 
-def linear_forward(x, weight, bias=None, out=None, scratch=None):
-    """``x @ weight.T + bias``.
+def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
+    """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request.
 
     Parameters
     ----------
@@ -113,6 +113,8 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None):
         Written and returned; allocated if None.
     scratch : LinearScratch, optional
         Working space from `linear_scratch`; allocated if None.
+    relu : bool
+        Set negative results to zero; NaN stays.
 
     Returns
     -------
@@ -137,6 +139,8 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None):
     out = output_array("out", out, (x.shape[0], weight.shape[0]), inputs=inputs)
     scratch = _checked_scratch(scratch, *x.shape, weight.shape[0])
     _multiply(x.reshape(-1), x.shape[1], 1, weight.T, _NO_BIAS if bias is None else bias, scratch, out)
+    if relu:
+        np.maximum(out, 0, out=out)
     return out
 
 

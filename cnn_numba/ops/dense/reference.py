@@ -6,10 +6,12 @@ Every function names its indices: n runs over the batch, o over the outputs, i o
 import numpy as np
 
 
-def linear_forward(x, weight, bias=None, out=None, scratch=None):
+def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
     """Multiply a batch of vectors by a weight matrix: ``y = x W^T + b``.
 
     ``out[n, o] = bias[o] + sum over i of x[n, i] * weight[o, i]``
+
+    With `relu`, max(0, ...) of it.
 
     Parameters
     ----------
@@ -23,6 +25,8 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None):
         Where to write the result; None allocates float64.
     scratch : None
         What `linear_scratch` returns; not used.
+    relu : bool
+        Set negative results to zero; NaN stays.
 
     Returns
     -------
@@ -54,6 +58,8 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None):
     result = np.einsum("ni,oi->no", x, weight)
     if bias is not None:
         result += _real("bias", bias, (weight.shape[0],))
+    if relu:
+        np.maximum(result, 0, out=result)
     return _store("out", out, result)
 
 

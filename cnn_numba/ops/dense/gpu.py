@@ -1,0 +1,256 @@
+"""Dense layers on the GPU: three matrix products and a sum.
+
+The products are those of `gpu_matmul` (naive, tiled, register-tiled) and `gpu_vectorised` (the fastest, for
+large and for small matrices). They can be called one by one, with matrices as they are or transposed.
+"""
+
+from typing import NamedTuple
+
+from numba import cuda, float32, uint32
+
+from cnn_numba import device
+from cnn_numba.ops.dense.gpu_matmul import matmul_naive, matmul_register_tiled, matmul_tiled
+from cnn_numba.ops.dense.gpu_vectorised import matmul_split, matmul_vectorised, most_partial_sums, multiply
+from cnn_numba.shapes import check_device_array, device_output
+
+__all__ = [
+    "LinearScratch",
+    "linear_backward_bias",
+    "linear_backward_input",
+    "linear_backward_weight",
+    "linear_forward",
+    "linear_scratch",
+    "matmul_naive",
+    "matmul_register_tiled",
+    "matmul_split",
+    "matmul_tiled",
+    "matmul_vectorised",
+]
+
+
+class LinearScratch(NamedTuple):
+    """Working space of a dense layer on the GPU."""
+
+    partial: object
+    """(size,) float32: parts of the sums, where several blocks share the work on each."""
+
+
+def linear_scratch(batch_size, in_features, out_features):
+    """Allocate the working space that the three products of one layer can share.
+
+    Parameters
+    ----------
+    batch_size, in_features, out_features : int
+
+    Returns
+    -------
+    LinearScratch
+        On the device; it serves smaller layers and batches too.
+
+    Examples
+    --------
+    >>> linear_scratch(64, 1600, 128).partial.dtype
+    dtype('float32')
+    """
+    return LinearScratch(device.empty(_scratch_size(batch_size, in_features, out_features)))
+
+
+def _scratch_size(batch_size, in_features, out_features):
+    forward = most_partial_sums(batch_size, out_features, in_features)
+    backward_input = most_partial_sums(batch_size, in_features, out_features)
+    backward_weight = most_partial_sums(out_features, in_features, batch_size)
+    return max(1, forward, backward_input, backward_weight)
+
+
+def _checked_partial(scratch, batch_size, in_features, out_features):
+    """Return the array in a scratch that is large enough, None if there is no scratch."""
+    if scratch is None:
+        return None
+    if not isinstance(scratch, LinearScratch):
+        raise TypeError(f"scratch must come from linear_scratch, got {type(scratch).__name__}")
+    check_device_array("scratch.partial", scratch.partial, (None,))
+    needed = _scratch_size(batch_size, in_features, out_features)
+    if scratch.partial.size < needed:
+        raise ValueError(
+            f"scratch.partial must have shape ({needed},) or more, got {scratch.partial.shape}: "
+            "make it with linear_scratch for these shapes"
+        )
+    return scratch.partial
+
+
+def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
+    """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request.
+
+    Bias and ReLU are applied where a sum is complete and still in a register: they cost no pass over memory.
+
+    Parameters
+    ----------
+    x : device array, shape (N, in_features), float32
+    weight : device array, shape (out_features, in_features), float32
+    bias : device array, shape (out_features,), float32, optional
+    out : device array, shape (N, out_features), float32, optional
+        Written and returned; allocated if None.
+    scratch : LinearScratch, optional
+        Working space from `linear_scratch`; allocated if None and needed.
+    relu : bool
+        Set negative results to zero; NaN stays.
+
+    Returns
+    -------
+    device array, shape (N, out_features), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong dtype, shape or layout, or is not on the device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = device.to_device(np.array([[1, 2]], np.float32))
+    >>> weight = device.to_device(np.array([[3, 4], [5, -6]], np.float32))
+    >>> device.to_host(linear_forward(x, weight)).tolist()
+    [[11.0, -7.0]]
+    >>> device.to_host(linear_forward(x, weight, relu=True)).tolist()
+    [[11.0, 0.0]]
+    """
+    check_device_array("x", x, (None, None))
+    check_device_array("weight", weight, (None, x.shape[1]))
+    if bias is not None:
+        check_device_array("bias", bias, weight.shape[:1])
+    inputs = (x, weight) if bias is None else (x, weight, bias)
+    out = device_output("out", out, (x.shape[0], weight.shape[0]), inputs=inputs)
+    partial = _checked_partial(scratch, *x.shape, weight.shape[0])
+    return multiply(x, weight, out, False, True, bias=bias, relu=relu, partial=partial)
+
+
+def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
+    """Gradient of `linear_forward` with respect to `x`: ``grad_output @ weight``.
+
+    Parameters
+    ----------
+    grad_output : device array, shape (N, out_features), float32
+    weight : device array, shape (out_features, in_features), float32
+    grad_input : device array, shape (N, in_features), float32, optional
+    scratch : LinearScratch, optional
+        Working space from `linear_scratch`; allocated if None and needed.
+
+    Returns
+    -------
+    device array, shape (N, in_features), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong dtype, shape or layout, or is not on the device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> grad_output = device.to_device(np.array([[1, 10]], np.float32))
+    >>> weight = device.to_device(np.array([[3, 4], [5, 6]], np.float32))
+    >>> device.to_host(linear_backward_input(grad_output, weight)).tolist()
+    [[53.0, 64.0]]
+    """
+    check_device_array("grad_output", grad_output, (None, None))
+    check_device_array("weight", weight, (grad_output.shape[1], None))
+    shape = grad_output.shape[0], weight.shape[1]
+    grad_input = device_output("grad_input", grad_input, shape, inputs=(grad_output, weight))
+    partial = _checked_partial(scratch, *shape, weight.shape[0])
+    return multiply(grad_output, weight, grad_input, False, False, partial=partial)
+
+
+def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
+    """Gradient of `linear_forward` with respect to `weight`: ``grad_output.T @ x``.
+
+    Parameters
+    ----------
+    grad_output : device array, shape (N, out_features), float32
+    x : device array, shape (N, in_features), float32
+    grad_weight : device array, shape (out_features, in_features), float32, optional
+    scratch : LinearScratch, optional
+        Working space from `linear_scratch`; allocated if None and needed.
+
+    Returns
+    -------
+    device array, shape (out_features, in_features), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong dtype, shape or layout, or is not on the device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = device.to_device(np.array([[1, 2], [3, 4]], np.float32))
+    >>> grad_output = device.to_device(np.array([[1], [10]], np.float32))
+    >>> device.to_host(linear_backward_weight(grad_output, x)).tolist()
+    [[31.0, 42.0]]
+    """
+    check_device_array("grad_output", grad_output, (None, None))
+    check_device_array("x", x, (grad_output.shape[0], None))
+    shape = grad_output.shape[1], x.shape[1]
+    grad_weight = device_output("grad_weight", grad_weight, shape, inputs=(grad_output, x))
+    partial = _checked_partial(scratch, *x.shape, shape[0])
+    return multiply(grad_output, x, grad_weight, True, False, partial=partial)
+
+
+SUM_COLUMNS, SUM_ROWS = 32, 16
+
+
+@cuda.jit
+def linear_backward_bias_kernel(grad_output, grad_bias):
+    """Sum up 32 columns a block, one along x; each of the 16 threads of a column takes every 16th row."""
+    sums = cuda.shared.array((SUM_ROWS, SUM_COLUMNS), float32)
+    x, y = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
+    column = uint32(cuda.blockIdx.x) * uint32(SUM_COLUMNS) + x
+    inside = column < uint32(grad_bias.shape[0])
+    total = float32(0)
+    row = y
+    while row < uint32(grad_output.shape[0]) and inside:
+        total += grad_output[row, column]
+        row = uint32(row + uint32(SUM_ROWS))
+    sums[y, x] = total
+    cuda.syncthreads()
+    # Not one thread adding to another's sum: in a fixed order, so that the same input gives the same bits.
+    if y == 0 and inside:
+        for other in range(1, SUM_ROWS):
+            total += sums[uint32(other), x]
+        grad_bias[column] = total
+
+
+def linear_backward_bias(grad_output, grad_bias=None):
+    """Gradient of `linear_forward` with respect to `bias`: the sum over the batch.
+
+    Parameters
+    ----------
+    grad_output : device array, shape (N, out_features), float32
+    grad_bias : device array, shape (out_features,), float32, optional
+
+    Returns
+    -------
+    device array, shape (out_features,), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong dtype, shape or layout, or is not on the device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> grad_output = device.to_device(np.array([[1, 2], [3, 4]], np.float32))
+    >>> device.to_host(linear_backward_bias(grad_output)).tolist()
+    [4.0, 6.0]
+    """
+    check_device_array("grad_output", grad_output, (None, None))
+    grad_bias = device_output("grad_bias", grad_bias, grad_output.shape[1:], inputs=(grad_output,))
+    if grad_bias.size:
+        grid = device.blocks(grad_bias.size, SUM_COLUMNS)
+        block = SUM_COLUMNS, SUM_ROWS
+        device.launch(linear_backward_bias_kernel, grid, block, grad_output, grad_bias)
+    return grad_bias
+
+
+SIGNATURES = {"linear_backward_bias_kernel": "void(float32[:, ::1], float32[::1])"}

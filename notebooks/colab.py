@@ -1,0 +1,53 @@
+"""Install the course on Google Colab. The first cell of each notebook runs this there, and only there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+COURSE = Path(__file__).resolve().parents[1]
+# The oldest driver for CUDA 13 (its release notes); with an older one the toolkit has to be 12.
+CUDA_13_DRIVER = 580
+
+
+def extra():
+    """Return the extra of the package that fits the machine's driver, "" where there is no GPU.
+
+    Returns
+    -------
+    {"cu13", "cu12", ""}
+    """
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    version = answer.stdout.split(".")[0].strip()
+    return "cu13" if version.isdigit() and int(version) >= CUDA_13_DRIVER else "cu12"
+
+
+def main():
+    """Install the package with the toolkit that fits, and make this process find it.
+
+    Raises
+    ------
+    SystemExit
+        With one line that says what failed.
+    """
+    found = extra()
+    target = f"{COURSE}[{found}]" if found else str(COURSE)
+    print(f"Installing the course ({found or 'no GPU: kernels will run in the simulator'}) ...")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--editable", target]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
+        sys.exit(f"The course could not be installed: {reason}")
+    # This process looked for packages when it started, before there was this one.
+    if str(COURSE) not in sys.path:
+        sys.path.insert(0, str(COURSE))
+    os.chdir(COURSE / "notebooks")
+    print("Done.")
+
+
+if __name__ == "__main__":
+    main()
