@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnn_numba.gradcheck import gradcheck
-from cnn_numba.ops.conv import cpu, reference
+from cnn_numba.ops.conv import cpu, gpu, reference
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 
 
@@ -336,7 +336,7 @@ def test_reference_sums_conv_cpu_over_channels(case):
     assert_close(out, expected)
 
 
-@rooms("conv")
+@rooms("conv", gpu=True)
 def test_hand_worked(ops):
     # Two input channels, two output channels, stride 2 down, padding 1 at the sides.
     x = np.array([[[[1, 2], [3, 4], [5, 6]], [[0, 1], [1, 0], [0, -1]]]], np.float32)
@@ -358,10 +358,10 @@ def test_rooms_have_the_same_functions():
     expected = signatures(reference)
     del expected["conv_cpu"], expected["correlate_cpu"]
     assert len(expected) == 5
-    assert signatures(cpu) == expected
+    assert signatures(cpu) == signatures(gpu) == expected
 
 
-@rooms("conv")
+@rooms("conv", gpu=True)
 def test_without_bias(ops):
     x, weight, bias, _ = Case((2, 3, 5, 6), (4, 3, 3, 2)).arrays()
     with_zeros = ops.conv2d_forward(x, weight, np.zeros_like(bias))
@@ -369,7 +369,23 @@ def test_without_bias(ops):
     assert_close(ops.conv2d_forward(x, weight, bias), with_zeros.astype(float) + bias[:, None, None])
 
 
-@rooms("conv")
+@rooms("conv", gpu=True)
+@pytest.mark.parametrize("channels", [1, 3])  # the gpu room has a kernel of its own for one
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_relu_raises_what_is_negative_to_zero_and_lets_nan_through(ops, channels, has_bias):
+    x, weight, bias, _ = Case((2, channels, 6, 7), (5, channels, 3, 2)).arrays()
+    x[1, 0, 3, 4] = np.nan
+    bias = bias if has_bias else None
+    plain, out = poisoned((2, 5, 6, 8)), poisoned((2, 5, 6, 8))
+    ops.conv2d_forward(x, weight, bias, padding=1, out=plain)
+    assert ops.conv2d_forward(x, weight, bias, 1, 1, out, None, True) is out
+    np.testing.assert_array_equal(out, np.maximum(plain, 0))
+    assert np.isnan(out).sum() == 5 * 3 * 2
+    assert (plain < 0).any()
+    assert (plain > 0).any()
+
+
+@rooms("conv", gpu=True)
 def test_allocates_in_the_room_s_dtype(ops):
     x, weight, _, grad_output = Case((2, 3, 5, 6), (4, 3, 3, 2)).arrays()
     results = [
@@ -472,7 +488,7 @@ def test_one_gradient_or_none(ops, where):
         assert_close(received, expected)
 
 
-@rooms("conv")
+@rooms("conv", gpu=True)
 def test_nan_reaches_the_outputs_it_touches_and_no_others(ops):
     case = Case((2, 3, 6, 7), (5, 3, 3, 2), 1, 1)
     x, weight, bias, _ = case.arrays()
@@ -483,7 +499,7 @@ def test_nan_reaches_the_outputs_it_touches_and_no_others(ops):
     np.testing.assert_array_equal(np.isnan(out), expected)
 
 
-@rooms("conv")
+@rooms("conv", gpu=True)
 def test_empty_batch(ops):
     x, weight, bias = (
         np.zeros((0, 3, 5, 6), np.float32),
@@ -499,7 +515,7 @@ def test_empty_batch(ops):
     np.testing.assert_array_equal(ops.conv2d_backward_bias(grad_output), np.zeros(4))
 
 
-@rooms("conv")
+@rooms("conv", gpu=True)
 def test_inputs_stay_as_they_are(ops):
     case = Case((3, 2, 6, 5), (4, 2, 3, 3), 2, 1)
     arrays = case.arrays(sparse=True)
@@ -536,7 +552,7 @@ X, WEIGHT = array(2, 3, 5, 6), array(4, 3, 3, 2)  # -> (2, 4, 3, 5)
 GRAD = array(2, 4, 3, 5)
 
 
-@rooms("conv")
+@rooms("conv", gpu=True)
 @pytest.mark.parametrize(
     ("name", "arguments", "out_shape", "match"),
     [
@@ -598,7 +614,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, out_shape, mat
     assert np.isnan(out).all()
 
 
-@rooms("conv")
+@rooms("conv", gpu=True)
 @pytest.mark.parametrize("option", ["stride", "padding"])
 @pytest.mark.parametrize("value", [1.5, (1, 2, 3), "1", None])
 def test_what_is_no_integer_is_refused(ops, option, value):

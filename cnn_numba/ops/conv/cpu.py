@@ -221,18 +221,20 @@ def _forward_image(image, channels, width, window, columns, tile, block_size):
 
 
 @serial_jit
-def _unpack_tile(tile, n, block_size, out):
-    """Copy the channels-last result of one image into ``out[n]``."""
+def _unpack_tile(tile, n, block_size, smallest, out):
+    """Copy the channels-last result of one image into ``out[n]``, raising to `smallest` what is below it."""
     _, out_channels, out_h, out_w = out.shape
     for oc in range(out_channels):
         start = (oc // TILE_COLUMNS) * block_size + oc % TILE_COLUMNS
         for oh in range(out_h):
             for ow in range(out_w):
-                out[n, oc, oh, ow] = tile[start + (oh * out_w + ow) * TILE_COLUMNS]
+                value = tile[start + (oh * out_w + ow) * TILE_COLUMNS]
+                # NaN is not below anything, and stays.
+                out[n, oc, oh, ow] = smallest if value < smallest else value
 
 
 @parallel_jit
-def _forward(x, window, scratch, out):
+def _forward(x, window, scratch, smallest, out):
     batch, channels, _, width = x.shape
     threads = scratch.image.shape[0]
     block_size = (window.out_h * window.out_w + TILE_ROWS - 1) // TILE_ROWS * TILE_ROWS * TILE_COLUMNS
@@ -242,10 +244,10 @@ def _forward(x, window, scratch, out):
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             _pack_image(x, n, window, image)
             _forward_image(image, channels, width, window, scratch.columns, tile, block_size)
-            _unpack_tile(tile, n, block_size, out)
+            _unpack_tile(tile, n, block_size, smallest, out)
 
 
-def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None):
+def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
     """Convolve a batch of images; see `reference.conv2d_forward` for the formula.
 
     Parameters
@@ -258,6 +260,8 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
         Written and returned; allocated if None.
     scratch : Conv2dScratch, optional
         Working space from `conv2d_scratch`; allocated if None.
+    relu : bool
+        Whether to apply ``max(out, 0)`` while the output is written.
 
     Returns
     -------
@@ -285,7 +289,7 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
     )
     scratch = _checked_scratch(scratch, x.shape, weight.shape, stride, padding, window)
     _pack_columns(weight, bias, scratch.columns)
-    _forward(x, window, scratch, out)
+    _forward(x, window, scratch, np.float32(0 if relu else -np.inf), out)
     return out
 
 

@@ -133,7 +133,7 @@ def correlate_cpu(signal, delay=None):
     return out
 
 
-def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None):
+def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
     """Convolve a batch of images, all channels at once.
 
     With x taken as zero outside its H x W pixels::
@@ -157,6 +157,9 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
         Where to write the result; None allocates float64.
     scratch : None
         Workspace of the faster rooms. Not used here.
+    relu : bool
+        Whether to apply ``max(out, 0)`` to the result, as the layer that usually follows would. The faster
+        rooms do so while they write the result: it is not read and written once more.
 
     Returns
     -------
@@ -188,6 +191,8 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
     padded = window.pad(x)
     for kh, kw, pixels in window.taps():
         result += np.einsum("nihw,oi->nohw", padded[pixels], weight[:, :, kh, kw])
+    if relu:
+        np.maximum(result, 0, out=result)
     return _store("out", out, result)
 
 

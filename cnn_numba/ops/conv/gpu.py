@@ -1,0 +1,250 @@
+"""Convolution on the GPU: the best kernel for the shape, and by name the rungs that lead to it.
+
+- `gpu_naive`: one thread for each element, straight from the formula; forward and backward.
+- `gpu_constant`: forward, the filters in constant memory.
+- `gpu_tiled`: forward, each pixel loaded once into shared memory for all the windows it is in.
+- `gpu_implicit`: forward and the gradient of the images, as a matrix product in registers.
+- `gpu_weight`: the gradient of the weights, as a matrix product whose sums are split over blocks.
+
+Not yet run on a GPU: correct in the simulator, fast by what the compiled code looks like.
+"""
+
+from numba import cuda, float32, uint32
+
+from cnn_numba import device
+from cnn_numba.ops._cuda import block_sum
+from cnn_numba.ops.conv.gpu_constant import conv2d_forward_constant
+from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input_implicit, conv2d_forward_implicit
+from cnn_numba.ops.conv.gpu_naive import (
+    conv2d_backward_input_naive,
+    conv2d_backward_weight_naive,
+    conv2d_forward_naive,
+)
+from cnn_numba.ops.conv.gpu_tiled import conv2d_forward_tiled
+from cnn_numba.ops.conv.gpu_weight import (
+    Conv2dScratch,
+    checked_scratch,
+    conv2d_backward_weight_implicit,
+    divide,
+    reciprocal,
+)
+from cnn_numba.shapes import check_device_array, device_output, pair
+
+__all__ = [
+    "Conv2dScratch",
+    "conv2d_backward_bias",
+    "conv2d_backward_input",
+    "conv2d_backward_input_implicit",
+    "conv2d_backward_input_naive",
+    "conv2d_backward_weight",
+    "conv2d_backward_weight_implicit",
+    "conv2d_backward_weight_naive",
+    "conv2d_forward",
+    "conv2d_forward_constant",
+    "conv2d_forward_implicit",
+    "conv2d_forward_naive",
+    "conv2d_forward_tiled",
+    "conv2d_scratch",
+]
+
+# A block for each channel is few blocks: they have to be large to keep enough loads under way.
+BIAS_THREADS = 1024
+
+
+def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
+    """Allocate the working space that the convolutions of one layer can share.
+
+    Parameters
+    ----------
+    input_shape : tuple (N, C_in, H, W)
+        The batch size N does not matter.
+    weight_shape : tuple (C_out, C_in, K_h, K_w)
+    stride, padding : int or pair of ints
+
+    Returns
+    -------
+    Conv2dScratch
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the shapes do not belong together.
+
+    Examples
+    --------
+    >>> scratch = conv2d_scratch((64, 1, 28, 28), (32, 1, 3, 3))
+    >>> scratch.parts.shape[1]
+    288
+    """
+    return checked_scratch(None, input_shape, weight_shape, stride, padding)
+
+
+def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
+    """Convolve a batch of images; see `reference.conv2d_forward` for the formula.
+
+    Parameters
+    ----------
+    x : device array, shape (N, C_in, H, W), float32
+    weight : device array, shape (C_out, C_in, K_h, K_w), float32
+    bias : device array, shape (C_out,), float32, optional
+    stride, padding : int or pair of ints
+    out : device array, shape (N, C_out, H_out, W_out), float32, optional
+        Written and returned; allocated if None.
+    scratch : Conv2dScratch, optional
+        Not used here; the backward pass does.
+    relu : bool
+        Whether to apply ``max(out, 0)``, in the same launch.
+
+    Returns
+    -------
+    device array, shape (N, C_out, H_out, W_out), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is on the host, or has the wrong dtype, shape or layout.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = device.to_device(np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3))
+    >>> weight = device.to_device(np.ones((1, 1, 2, 2), np.float32))
+    >>> device.to_host(conv2d_forward(x, weight))[0, 0].tolist()
+    [[8.0, 12.0], [20.0, 24.0]]
+    """
+    check_device_array("weight", weight, (None,) * 4)
+    _, channels, kernel_h, kernel_w = weight.shape
+    # With one channel the sums are short, and the time goes into reading and writing. A matrix product would
+    # be mostly preparation: its step alone is longer than the nine products of a 3 x 3 kernel.
+    short = channels == 1 and kernel_h * kernel_w <= 32 and max(pair(stride, "stride")) <= 4
+    rung = conv2d_forward_tiled if short else conv2d_forward_implicit
+    return rung(x, weight, bias, stride, padding, out, scratch, relu)
+
+
+def conv2d_backward_input(
+    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
+):
+    """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`.
+
+    Parameters
+    ----------
+    grad_output : device array, shape (N, C_out, H_out, W_out), float32
+    weight : device array, shape (C_out, C_in, K_h, K_w), float32
+    input_shape : tuple (N, C_in, H, W)
+    stride, padding : int or pair of ints
+    grad_input : device array, shape (N, C_in, H, W), float32, optional
+    scratch : Conv2dScratch, optional
+
+    Returns
+    -------
+    device array, shape (N, C_in, H, W), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is on the host, or has the wrong dtype, shape or layout.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> weight = device.to_device(np.array([[[[1, 2], [3, 4]]]], np.float32))
+    >>> grad_output = device.to_device(np.ones((1, 1, 1, 2), np.float32))
+    >>> device.to_host(conv2d_backward_input(grad_output, weight, (1, 1, 2, 3)))[0, 0].tolist()
+    [[1.0, 3.0, 2.0], [3.0, 7.0, 4.0]]
+    """
+    return conv2d_backward_input_implicit(
+        grad_output, weight, input_shape, stride, padding, grad_input, scratch
+    )
+
+
+def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None):
+    """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`.
+
+    Parameters
+    ----------
+    grad_output : device array, shape (N, C_out, H_out, W_out), float32
+    x : device array, shape (N, C_in, H, W), float32
+    weight_shape : tuple (C_out, C_in, K_h, K_w)
+    stride, padding : int or pair of ints
+    grad_weight : device array, shape (C_out, C_in, K_h, K_w), float32, optional
+    scratch : Conv2dScratch, optional
+        Working space from `conv2d_scratch`; allocated if None.
+
+    Returns
+    -------
+    device array, shape (C_out, C_in, K_h, K_w), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is on the host, or has the wrong dtype, shape or layout.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = device.to_device(np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3))
+    >>> grad_output = device.to_device(np.ones((1, 1, 1, 2), np.float32))
+    >>> device.to_host(conv2d_backward_weight(grad_output, x, (1, 1, 2, 2)))[0, 0].tolist()
+    [[1.0, 3.0], [7.0, 9.0]]
+    """
+    return conv2d_backward_weight_implicit(
+        grad_output, x, weight_shape, stride, padding, grad_weight, scratch
+    )
+
+
+@cuda.jit
+def conv2d_backward_bias_kernel(grad_output, factor, shift, grad_bias):
+    """Sum up one channel of `grad_output` (N, C_out, H_out * W_out) a block of BIAS_THREADS."""
+    oc = uint32(cuda.blockIdx.x)
+    positions = uint32(grad_output.shape[2])
+    size = uint32(grad_output.shape[0] * positions)
+    total = float32(0)
+    # Images and positions counted in one: an image of few positions would leave most threads idle.
+    i = uint32(cuda.threadIdx.x)
+    while i < size:
+        n = divide(i, factor, shift)
+        total += grad_output[n, oc, uint32(i - n * positions)]
+        i = uint32(i + uint32(BIAS_THREADS))
+    total = block_sum(total)
+    if cuda.threadIdx.x == 0:
+        grad_bias[oc] = total
+
+
+def conv2d_backward_bias(grad_output, grad_bias=None):
+    """Gradient of `conv2d_forward` with respect to `bias`: the sum over batch and image.
+
+    Parameters
+    ----------
+    grad_output : device array, shape (N, C_out, H_out, W_out), float32
+    grad_bias : device array, shape (C_out,), float32, optional
+
+    Returns
+    -------
+    device array, shape (C_out,), float32
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is on the host, or has the wrong dtype, shape or layout.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> grad_output = device.to_device(np.ones((2, 3, 4, 5), np.float32))
+    >>> device.to_host(conv2d_backward_bias(grad_output)).tolist()
+    [40.0, 40.0, 40.0]
+    """
+    check_device_array("grad_output", grad_output, (None,) * 4)
+    batch, out_channels, out_h, out_w = grad_output.shape
+    grad_bias = device_output("grad_bias", grad_bias, (out_channels,), inputs=(grad_output,))
+    positions = out_h * out_w
+    device.launch(
+        conv2d_backward_bias_kernel,
+        out_channels,
+        BIAS_THREADS,
+        *(grad_output.reshape(batch, out_channels, positions), *reciprocal(positions), grad_bias),
+    )
+    return grad_bias
+
+
+SIGNATURES = {"conv2d_backward_bias_kernel": "void(float32[:, :, ::1], int64, int64, float32[::1])"}
