@@ -19,7 +19,7 @@ EXTRAS := $(if $(filter none,$(CUDA)),test,cu$(CUDA)$(comma)test)
 INSTALLED := .venv/.installed-cuda-$(CUDA)
 BIN := .venv/bin
 
-.PHONY: help train test lint format lab notebooks bench install
+.PHONY: help train test sanitize lint format lab notebooks bench install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -31,6 +31,12 @@ train: $(INSTALLED) ## train the course's network on MNIST (about half a minute)
 
 test: $(INSTALLED) ## run all tests, those in docstrings and notebooks included
 	$(BIN)/python -m pytest cnn_numba tests
+
+sanitize: $(INSTALLED) ## check every kernel with NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
+	@command -v compute-sanitizer >/dev/null || { echo 'make: compute-sanitizer, of the CUDA toolkit, is not in PATH' >&2; exit 1; }
+	for tool in memcheck racecheck initcheck; do \
+		compute-sanitizer --tool $$tool --error-exitcode 1 --target-processes all \
+			$(BIN)/python -m pytest -q -m 'not gpu' tests/test_*_gpu.py tests/test_graphs.py || exit 1; done
 
 lint: $(INSTALLED) ## check style and formatting, notebooks included
 	$(BIN)/ruff check .

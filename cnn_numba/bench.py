@@ -21,8 +21,9 @@ import numpy as np
 
 from cnn_numba import layers
 from cnn_numba.data import batches, load
-from cnn_numba.device import installed, threads
+from cnn_numba.device import threads, to_host
 from cnn_numba.models import MODELS
+from cnn_numba.nvidia import dotted, driver, installed, toolkit
 from cnn_numba.optim import SCHEDULES, Adam
 from cnn_numba.training import fit
 
@@ -67,61 +68,84 @@ def pytorch_twin(model, initialise=True):
         layers.Tanh: lambda our: nn.Tanh(),
     }
     twin = nn.Sequential(*(twins[type(layer)](layer) for layer in model.layers))
-    twin.to(torch.from_numpy(model.parameters).dtype)
+    twin.to(getattr(torch, model.parameters.dtype.name))
     if initialise:
         with torch.no_grad():
             for layer, module in zip(model.layers, twin, strict=True):
                 for name in layer.parameter_shapes():
-                    getattr(module, name).copy_(torch.from_numpy(getattr(layer, name)))
+                    getattr(module, name).copy_(torch.from_numpy(to_host(getattr(layer, name))))
     return twin
 
 
-class _Torch:
-    """PyTorch's side of a comparison: the data in memory as tensors, no DataLoader."""
+class TorchTraining:
+    """PyTorch's side of a comparison: the data in memory as tensors, no DataLoader.
 
-    def __init__(self, model, data, recipe, thread_count, initialise=True):
+    Parameters
+    ----------
+    model : Sequential
+    data : data.Dataset
+    recipe : dict
+    initialise : bool
+        As in `pytorch_twin`.
+    device : {"cpu", "cuda"}
+        Where network and data are.
+    """
+
+    def __init__(self, model, data, recipe, initialise=True, device="cpu"):
         import torch
 
-        self.torch, self.data, self.recipe = torch, data, recipe
-        torch.set_num_threads(thread_count)
-        self.network = pytorch_twin(model, initialise)
-        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=recipe["lr"])
+        self.torch, self.data, self.recipe, self.device = torch, data, recipe, device
+        self.network = pytorch_twin(model, initialise).to(device)
+        self.optimizer = self.make_optimizer()
         self.parts = {
-            part: (torch.from_numpy(images), torch.from_numpy(labels).long())
+            part: (torch.from_numpy(images).to(device), torch.from_numpy(labels).long().to(device))
             for part, images, labels in (
                 ("train", data.train_images, data.train_labels),
                 ("test", data.test_images, data.test_labels),
             )
         }
 
-    def batch(self, part, indices):
-        images, labels = self.parts[part]
-        indices = self.torch.from_numpy(indices)
-        x = images[indices].float().div_(255)
+    def make_optimizer(self, **options):
+        """Return Adam for the network's parameters."""
+        return self.torch.optim.Adam(self.network.parameters(), lr=self.recipe["lr"], **options)
+
+    def logits(self, images):
+        """Normalise images, shape (n, C, H, W), uint8, and return what the network makes of them."""
+        x = images.float().div_(255)
         if (self.data.mean, self.data.std) != (0.0, 1.0):
             x.sub_(self.data.mean).div_(self.data.std)
-        return x, labels[indices]
+        return self.network(x)
+
+    def loss(self, images, labels):
+        """Return the mean loss of a batch."""
+        return self.torch.nn.functional.cross_entropy(self.logits(images), labels)
+
+    def step(self, indices):
+        """Take one step on the images at `indices`, a tensor."""
+        images, labels = self.parts["train"]
+        self.optimizer.zero_grad()
+        self.loss(images[indices], labels[indices]).backward()
+        self.optimizer.step()
 
     def epoch(self, order, first_step=0, total_steps=1):
         """Train on the batches of `order`."""
         schedule = SCHEDULES[self.recipe["schedule"]]
-        for step, indices in enumerate(order, start=first_step):
+        order = self.torch.from_numpy(np.concatenate(list(order))).to(self.device)
+        for step, indices in enumerate(order.split(self.recipe["batch_size"]), start=first_step):
             self.optimizer.param_groups[0]["lr"] = schedule(self.recipe["lr"], step, total_steps)
-            x, labels = self.batch("train", indices)
-            self.optimizer.zero_grad()
-            self.torch.nn.functional.cross_entropy(self.network(x), labels).backward()
-            self.optimizer.step()
+            self.step(indices)
 
     def accuracy(self):
         """Return the accuracy on the test images."""
+        images, labels = self.parts["test"]
         self.network.eval()
-        correct = 0
         with self.torch.no_grad():
-            for indices in batches(len(self.data.test_labels), 256):
-                x, labels = self.batch("test", indices)
-                correct += int((self.network(x).argmax(1) == labels).sum())
+            correct = sum(
+                int((self.logits(some).argmax(1) == right).sum())
+                for some, right in zip(images.split(256), labels.split(256), strict=True)
+            )
         self.network.train()
-        return correct / len(self.data.test_labels)
+        return correct / len(labels)
 
 
 def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3):
@@ -145,7 +169,7 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3):
     dict
         Seconds of every epoch, the medians, and their ratio ours / PyTorch.
     """
-    data = _data(model)
+    data = dataset(model)
     result = record("epoch", model=model, results=[])
     for batch_size in batch_sizes:
         samples = _time_epochs(model, data, batch_size, repeats)
@@ -188,9 +212,10 @@ def _start_pytorch(model, data, recipe, thread_count):
     """Prepare the process that PyTorch runs in, with the weights that our network begins with."""
     global _theirs
     os.environ.pop("OMP_WAIT_POLICY", None)  # ours; PyTorch is to wait as it does by itself
-    import torch  # noqa: F401 (before Numba starts its threads: whoever is first brings the OpenMP)
+    import torch  # before Numba starts its threads: whoever is first brings the OpenMP
 
-    _theirs = _Torch(MODELS[model](recipe["batch_size"]), data, recipe, thread_count)
+    torch.set_num_threads(thread_count)
+    _theirs = TorchTraining(MODELS[model](recipe["batch_size"]), data, recipe)
 
 
 def _pytorch_epoch(count, seed):
@@ -201,7 +226,7 @@ def _pytorch_epoch(count, seed):
     return time.perf_counter() - begun
 
 
-def bench_accuracy(model="mnist_cnn", seeds=3, plain=False, pytorch=False):
+def bench_accuracy(model="mnist_cnn", seeds=3, plain=False, pytorch=False, device="cpu"):
     """Train from several seeds and report the accuracy on the test images, epoch by epoch.
 
     Parameters
@@ -214,27 +239,29 @@ def bench_accuracy(model="mnist_cnn", seeds=3, plain=False, pytorch=False):
         The source articles' recipe (constant 1e-3, 5 epochs) instead of the default one.
     pytorch : bool
         Train PyTorch's network as well, from its own initial weights.
+    device : {"cpu", "gpu"}
+        Where all of them are trained.
 
     Returns
     -------
     dict
         The accuracies of every seed and epoch, and their means.
     """
-    data, recipe = _data(model), PLAIN_RECIPE if plain else DEFAULT_RECIPE
+    data, recipe = dataset(model), PLAIN_RECIPE if plain else DEFAULT_RECIPE
     accuracies = {"ours": []} | ({"pytorch": []} if pytorch else {})
     for seed in range(seeds):
         for who, runs in accuracies.items():
             run = _our_accuracies if who == "ours" else _pytorch_accuracies
-            runs.append(run(model, data, recipe, seed))
+            runs.append(run(model, data, recipe, seed, device))
             print(f"  {who}, seed {seed}: " + "  ".join(f"{value:.2%}" for value in runs[-1]), flush=True)
     means = {who: np.mean(runs, axis=0).tolist() for who, runs in accuracies.items()}
     for who, values in means.items():
         print(f"{model}, {who}, mean of {seeds}: " + "  ".join(f"{value:.2%}" for value in values))
-    return record("accuracy", model=model, recipe=recipe, accuracies=accuracies, means=means)
+    return record("accuracy", device == "gpu", model=model, recipe=recipe, accuracies=accuracies, means=means)
 
 
-def _our_accuracies(model, data, recipe, seed):
-    network = MODELS[model](batch_size=recipe["batch_size"], seed=seed)
+def _our_accuracies(model, data, recipe, seed, device):
+    network = MODELS[model](batch_size=recipe["batch_size"], device=device, seed=seed)
     history = fit(
         network,
         data,
@@ -247,12 +274,13 @@ def _our_accuracies(model, data, recipe, seed):
     return [entry["test_accuracy"] for entry in history]
 
 
-def _pytorch_accuracies(model, data, recipe, seed):
+def _pytorch_accuracies(model, data, recipe, seed, device):
     import torch
 
     torch.manual_seed(seed)
+    torch.set_num_threads(threads())
     network = MODELS[model](batch_size=recipe["batch_size"])
-    theirs = _Torch(network, data, recipe, threads(), initialise=False)
+    theirs = TorchTraining(network, data, recipe, False, "cuda" if device == "gpu" else "cpu")
     generator = np.random.default_rng([seed, 1])
     accuracies = []
     for epoch in range(recipe["epochs"]):
@@ -333,7 +361,8 @@ def bench_startup(repeats=3):
     return record("startup", first=runs[0], later=runs[1:])
 
 
-def _data(model):
+def dataset(model):
+    """Return the data that one of `MODELS` is trained on."""
     return load("cifar10" if model == "cifar_convnet" else "mnist", log=print)
 
 
@@ -348,12 +377,14 @@ def _head(data, count):
     )
 
 
-def record(benchmark, **figures):
+def record(benchmark, gpu=False, **figures):
     """Return figures with what they were measured on.
 
     Parameters
     ----------
     benchmark : str
+    gpu : bool
+        Whether they were measured on the GPU: then it is named as well.
     **figures
         What JSON can hold.
 
@@ -361,12 +392,24 @@ def record(benchmark, **figures):
     -------
     dict
     """
+    machine = {"processor": _processor(), "threads": threads(), "system": platform.system()}
     return {
         "benchmark": benchmark,
         "date": datetime.date.today().isoformat(),
-        "machine": {"processor": _processor(), "threads": threads(), "system": platform.system()},
+        "machine": machine | ({"gpu": _gpu()} if gpu else {}),
         "versions": _versions(),
         **figures,
+    }
+
+
+def _gpu():
+    """Return what the GPU is, and what it is driven by."""
+    found, cuda = driver(), toolkit()
+    return {
+        "name": found.gpus[0].name,
+        "compute_capability": dotted(found.gpus[0].capability),
+        "driver": found.version,
+        "cuda_toolkit": cuda and dotted(cuda),
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cnn_numba.device import copy, to_host
 from cnn_numba.models import MODELS
 
 FORMAT_VERSION = 1
@@ -60,9 +61,11 @@ def save_checkpoint(path, model, optimizer=None, progress=None):
     >>> bool((net.parameters == mnist_cnn(seed=1).parameters).all())
     True
     """
-    arrays = {f"optimizer.{name}": array for name, array in (optimizer.state if optimizer else {}).items()}
+    state = optimizer.state if optimizer else {}
+    arrays = {f"optimizer.{name}": to_host(array) for name, array in state.items()}
     about = {"format_version": FORMAT_VERSION, "model": model.name, "progress": progress or {}}
-    arrays |= {"about": json.dumps(about), "parameters": model.parameters, "buffers": model.buffers}
+    arrays |= {"parameters": to_host(model.parameters), "buffers": to_host(model.buffers)}
+    arrays["about"] = json.dumps(about)
     with written_whole(path) as file:
         np.savez(file, **arrays)
 
@@ -150,8 +153,9 @@ def restore(checkpoint, model):
             f"the checkpoint is of {saved[0]} with {saved[1][0]} parameters, "
             f"not of {wanted[0]} with {wanted[1][0]}"
         )
-    model.parameters[:] = checkpoint.parameters
-    model.buffers[:] = checkpoint.buffers
+    dtype = model.parameters.dtype
+    copy(model.parameters, checkpoint.parameters.astype(dtype, copy=False))
+    copy(model.buffers, checkpoint.buffers.astype(dtype, copy=False))
 
 
 def load_model(path, batch_size=64, device="cpu"):
@@ -161,7 +165,7 @@ def load_model(path, batch_size=64, device="cpu"):
     ----------
     path : path
     batch_size : int
-    device : {"cpu", "reference"}
+    device : {"cpu", "gpu", "reference"}
 
     Returns
     -------

@@ -16,11 +16,12 @@ import numpy as np
 import typer
 from PIL import Image
 
-from cnn_numba.data import DATASETS, DataError, classes, gather_batch, image_shape, load, normalisation
-from cnn_numba.device import installed
+from cnn_numba.data import DATASETS, DataError, classes, image_shape, load, normalisation
+from cnn_numba.device import UnusableGpu, installed
 from cnn_numba.digits import prepare_digit, prepare_photo
+from cnn_numba.ops.gather.cpu import gather_batch
 
-# The two rooms a network can be trained in; the gpu room will join them in `_room`.
+# Where a network can be trained; `_room` tells which of them there is.
 Device = Enum("Device", {name: name for name in ("auto", "cpu", "gpu")}, type=str)
 DatasetName = Enum("DatasetName", {name: name for name in DATASETS}, type=str)
 ModelName = Enum(
@@ -35,7 +36,8 @@ _UsageError = typer.BadParameter.__bases__[0]
 _OPTIONS = {"add_completion": False, "rich_markup_mode": None}
 app = typer.Typer(help="Train, use, measure and check the course's networks.", **_OPTIONS)
 bench = typer.Typer(
-    help="Measure start-up, an epoch, the accuracy or the simulator; each takes --json FILE.", **_OPTIONS
+    help="Measure operations, an epoch, the accuracy, start-up or the simulator; draw what was measured.",
+    **_OPTIONS,
 )
 app.add_typer(bench, name="bench")
 
@@ -74,7 +76,7 @@ def main(arguments=None):
     except CliError as error:
         _complain(error)
         status = error.status
-    except DataError as error:
+    except (DataError, UnusableGpu) as error:
         _complain(error)
         status = 1
     except MemoryError as error:
@@ -112,12 +114,24 @@ def _positive(value):
 
 def _room(device):
     """Return the room to train in, of those there are."""
-    if device == "gpu":
+    from cnn_numba.device import SELECTION, simulated
+
+    if device == "auto":
+        return "cpu" if simulated() else "gpu"
+    if device == "gpu" and simulated():
         raise typer.BadParameter(
-            "gpu: networks cannot be trained on the GPU yet, only on the CPU; use --device cpu or auto.",
+            f"gpu: the kernels would run in the simulator, where an epoch takes weeks ({SELECTION.reason}); "
+            "use --device cpu or auto.",
             param_hint="'--device'",
         )
-    return "cpu"
+    return device
+
+
+def _place(room):
+    """Return what a room computes on, as text."""
+    from cnn_numba.device import driver, threads
+
+    return f"on {driver().gpus[0].name}" if room == "gpu" else f"{threads()} CPU threads"
 
 
 # --- train -------------------------------------------------------------------------------------------------
@@ -162,7 +176,6 @@ def train(
       cnn-numba train --resume
     """
     room = _room(device.value)
-    from cnn_numba.device import threads
     from cnn_numba.training import Interrupted, TrainingDiverged, fit
 
     log = _line_printer()
@@ -171,7 +184,7 @@ def train(
     out = out or _default_folder(network, data)
     log(
         f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} images of "
-        f"{data.name}, {threads()} CPU threads"
+        f"{data.name}, {_place(room)}"
     )
     try:
         history = fit(
@@ -331,37 +344,124 @@ JsonFile = Annotated[
 ]
 
 
+MeasuredDevice = Enum("MeasuredDevice", {name: name for name in ("cpu", "gpu")}, type=str)
+DeviceOption = Annotated[MeasuredDevice, typer.Option("--device", help="Where to measure.")]
+
+
 def _record(path, function, **options):
-    """Run a benchmark, which prints what it finds; write the figures it returns as JSON."""
+    """Run a benchmark, which prints what it finds; return the figures, and write them as JSON."""
     if path is not None and not path.resolve().parent.is_dir():
         # Before the minutes of measuring, not after them.
         raise typer.BadParameter(f"{path.parent} is not a folder.", param_hint="'--json'")
     figures = function(**options)
     if path is not None:
         path.write_text(json.dumps(figures, indent=2) + "\n")
+    return figures
+
+
+def _on_gpu(device):
+    """Return whether to measure on the GPU; to ask for it where there is none is a wrong argument."""
+    from cnn_numba.device import SELECTION, simulated
+
+    if device.value == "gpu" and simulated():
+        raise typer.BadParameter(
+            f"gpu: there is none to measure ({SELECTION.reason}).", param_hint="'--device'"
+        )
+    return device.value == "gpu"
+
+
+@bench.command("ops")
+def bench_ops(
+    json_file: JsonFile = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", file_okay=False, help="Draw ladders and roofline into this folder."),
+    ] = None,
+):
+    """Time every kernel of convolution, dense layer and pooling on the GPU, beside PyTorch and the roofline.
+
+    Without a GPU nothing is timed: the command prints what the compiler makes of each kernel instead.
+
+    \b
+    Examples:
+      cnn-numba bench ops
+      cnn-numba bench ops --json ops.json --plot plots
+    """
+    from cnn_numba import bench_ops as benchmarks
+    from cnn_numba.device import SELECTION, simulated
+
+    if plot is not None and simulated():
+        raise typer.BadParameter(
+            f"without a GPU nothing is timed, so there is nothing to draw ({SELECTION.reason}).",
+            param_hint="'--plot'",
+        )
+    figures = _record(json_file, benchmarks.bench_ops)
+    if plot is not None:
+        from cnn_numba import bench_plots
+
+        _tell(bench_plots.write(figures, plot, "ops" if json_file is None else json_file.stem))
+
+
+def _tell(paths):
+    for path in paths:
+        print(path)
+
+
+@bench.command("plot")
+def bench_plot(
+    records: Annotated[
+        list[Path],
+        typer.Argument(metavar="RECORD", exists=True, dir_okay=False, help="What --json has written."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", file_okay=False, help="For the pictures.")] = Path(
+        "."
+    ),
+):
+    """Draw records of ops and epoch: ladders, roofline and bars, as PNGs named after the records.
+
+    \b
+    Examples:
+      cnn-numba bench plot ops.json epoch.json --out plots
+    """
+    from cnn_numba.bench_plots import plot_records
+
+    try:
+        _tell(plot_records(records, out))
+    except ValueError as error:
+        raise CliError(error) from None
 
 
 @bench.command("epoch")
 def bench_epoch(
     model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
     batch_size: Annotated[
-        list[int], typer.Option(min=1, help="Images per step; may be given more than once.")
-    ] = [64, 256],  # noqa: B006 (typer never changes it)
+        list[int] | None,
+        typer.Option(
+            min=1,
+            help="Images per step; may be given more than once.",
+            show_default="64 and 256; on the GPU 1024 as well",
+        ),
+    ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Epochs of each, taken alternately.")] = 3,
+    device: DeviceOption = "cpu",
     json_file: JsonFile = None,
 ):
-    """Time our epoch and PyTorch's, alternately in one process: both medians and their ratio.
+    """Time our epoch and PyTorch's, alternately: the medians and their ratios.
+
+    On the GPU ours runs with and without the CUDA graph, and PyTorch as it comes, compiled, and with a graph.
 
     \b
     Examples:
       cnn-numba bench epoch
       cnn-numba bench epoch --batch-size 64 --repeats 5 --json epoch.json
+      cnn-numba bench epoch --device gpu
     """
-    from cnn_numba import bench as benchmarks
-
-    _record(
-        json_file, benchmarks.bench_epoch, model=model.value, batch_sizes=tuple(batch_size), repeats=repeats
-    )
+    if _on_gpu(device):
+        from cnn_numba import bench_gpu as benchmarks
+    else:
+        from cnn_numba import bench as benchmarks
+    given = {"batch_sizes": tuple(batch_size)} if batch_size else {}
+    _record(json_file, benchmarks.bench_epoch, model=model.value, repeats=repeats, **given)
 
 
 @bench.command("accuracy")
@@ -372,6 +472,7 @@ def bench_accuracy(
         bool, typer.Option("--plain", help="Constant 1e-3 for 5 epochs instead of the default recipe.")
     ] = False,
     pytorch: Annotated[bool, typer.Option("--pytorch", help="Train PyTorch's network as well.")] = False,
+    device: DeviceOption = "cpu",
     json_file: JsonFile = None,
 ):
     """Train from several seeds; print each accuracy, epoch by epoch, and the means.
@@ -379,13 +480,14 @@ def bench_accuracy(
     \b
     Examples:
       cnn-numba bench accuracy
+      cnn-numba bench accuracy --device gpu
       cnn-numba bench accuracy --model mnist_cnn_deep --plain --pytorch --json accuracy.json
     """
     from cnn_numba import bench as benchmarks
 
-    _record(
-        json_file, benchmarks.bench_accuracy, model=model.value, seeds=seeds, plain=plain, pytorch=pytorch
-    )
+    room = "gpu" if _on_gpu(device) else "cpu"
+    options = {"seeds": seeds, "plain": plain, "pytorch": pytorch, "device": room}
+    _record(json_file, benchmarks.bench_accuracy, model=model.value, **options)
 
 
 @bench.command("startup")

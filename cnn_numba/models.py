@@ -1,9 +1,13 @@
 """Sequential, and the course's networks."""
 
+import itertools
+import math
+
 import numpy as np
 
+from cnn_numba.device import to_device, to_host
 from cnn_numba.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU, dtype_on
-from cnn_numba.shapes import check_array
+from cnn_numba.shapes import check_array, check_device_array
 
 
 class Sequential:
@@ -16,8 +20,10 @@ class Sequential:
         Shape of one sample.
     batch_size : int
         The largest batch it will see; buffers are allocated for it, once.
-    device : {"cpu", "reference"}
-        The room of each operation that the layers call. The reference computes in float64.
+    device : {"cpu", "gpu", "reference"}
+        The room of each operation that the layers call. The reference computes in float64. On the GPU all
+        arrays are device arrays, and a ReLU after a convolution or dense layer is computed by that layer's
+        kernel.
     seed : int
         Draws the initial weights.
     name : str
@@ -25,9 +31,9 @@ class Sequential:
 
     Attributes
     ----------
-    parameters, gradients : ndarray, shape (P,)
+    parameters, gradients : ndarray or device array, shape (P,)
         The arenas. Every layer's weight and bias are views into them.
-    buffers : ndarray, shape (B,)
+    buffers : ndarray or device array, shape (B,)
         What is kept with the parameters but not trained, such as running statistics.
 
     Raises
@@ -57,12 +63,11 @@ class Sequential:
         self.batch_size, self.device, self.name = batch_size, device, name
         self._name_layers()
         self.shapes = self._propagate_shapes()
-        self._allocate_arenas(dtype_on(device))
-        generator = np.random.default_rng(seed)
+        self._allocate_arenas(dtype_on(device), np.random.default_rng(seed))
         for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
             # Nothing lies before the first layer that would want a gradient.
             layer.build(shape, device, needs_grad_input=index > 0)
-            layer.initialise(generator)
+        self._fuse()
 
     def _name_layers(self):
         counts = {}
@@ -80,31 +85,54 @@ class Sequential:
                 raise ValueError(f"{self.name}, {layer.name}: {error}") from None
         return shapes
 
-    def _allocate_arenas(self, dtype):
+    def _allocate_arenas(self, dtype, generator):
         """Lay all parameters, gradients and buffers out in one array each; give the layers views."""
         parameters = [
             (layer, key, shape) for layer in self.layers for key, shape in layer.parameter_shapes().items()
         ]
+        gradients = [(layer, f"grad_{key}", shape) for layer, key, shape in parameters]
         buffers = [
             (layer, key, shape) for layer in self.layers for key, shape in layer.buffer_shapes().items()
         ]
-        self.parameters = _arena(dtype, parameters)
-        self.gradients = _arena(dtype, parameters, prefix="grad_")
-        self.buffers = _arena(dtype, buffers)
+        entries = {"parameters": parameters, "gradients": gradients, "buffers": buffers}
+        arenas = {name: np.zeros(_total(entries[name]), dtype) for name in entries}
+        self._set_arenas(arenas, entries)
+        for layer in self.layers:
+            layer.initialise(generator)
+        if self.device == "gpu":
+            self._set_arenas({name: to_device(arena) for name, arena in arenas.items()}, entries)
+
+    def _set_arenas(self, arenas, entries):
+        for name, arena in arenas.items():
+            setattr(self, name, arena)
+            start = 0
+            for layer, key, shape in entries[name]:
+                size = math.prod(shape)
+                setattr(layer, key, arena[start : start + size].reshape(shape))
+                start += size
+
+    def _fuse(self):
+        """On the GPU, let the layer before a ReLU apply it in its own kernel: a launch and a pass less."""
+        for layer, following in itertools.pairwise([*self.layers, None]):
+            relu_follows = isinstance(following, ReLU)
+            if isinstance(layer, (Conv2d, Linear)):
+                layer.relu = self.device == "gpu" and relu_follows
+            if relu_follows:
+                following.fused = getattr(layer, "relu", False)
 
     def forward(self, x, training=False):
         """Run the layers in turn.
 
         Parameters
         ----------
-        x : ndarray, shape (n, C, H, W)
-            Of the device's dtype, n between 1 and `batch_size`.
+        x : ndarray or device array, shape (n, C, H, W)
+            Of the device's dtype, n between 1 and `batch_size`, in the device's memory.
         training : bool
             Whether normalisation uses the batch's own statistics.
 
         Returns
         -------
-        ndarray, shape (n, classes)
+        ndarray or device array, shape (n, classes)
             The logits, in a buffer that the next call overwrites.
 
         Raises
@@ -112,7 +140,8 @@ class Sequential:
         TypeError, ValueError
             If `x` has another dtype, shape or layout.
         """
-        check_array("x", x, (None, *self.input_shape), self.parameters.dtype)
+        check = check_device_array if self.device == "gpu" else check_array
+        check("x", x, (None, *self.input_shape), self.parameters.dtype)
         if not 1 <= x.shape[0] <= self.batch_size:
             raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {x.shape[0]}")
         for layer in self.layers:
@@ -124,7 +153,7 @@ class Sequential:
 
         Parameters
         ----------
-        grad_logits : ndarray, shape (n, classes)
+        grad_logits : ndarray or device array, shape (n, classes)
             Gradient of the loss with respect to what the last `forward` returned.
         """
         gradient = grad_logits
@@ -137,13 +166,14 @@ class Sequential:
         Parameters
         ----------
         x : ndarray, shape (n, C, H, W)
-            As for `forward`.
+            As for `forward`, but always on the host.
 
         Returns
         -------
         ndarray, shape (n, classes), float64
         """
-        logits = self.forward(x).astype(np.float64)
+        x = to_device(x) if self.device == "gpu" else x
+        logits = to_host(self.forward(x)).astype(np.float64)
         exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
         return exponentials / exponentials.sum(axis=1, keepdims=True)
 
@@ -179,15 +209,8 @@ class Sequential:
         return "\n".join([f"{self.name}, batches of {self.batch_size}", *(line.rstrip() for line in lines)])
 
 
-def _arena(dtype, entries, prefix=""):
-    """Allocate one array for all `entries` (layer, name, shape); set views of it on the layers."""
-    sizes = [int(np.prod(shape)) for _, _, shape in entries]
-    arena = np.zeros(sum(sizes), dtype)
-    start = 0
-    for (layer, key, shape), size in zip(entries, sizes, strict=True):
-        setattr(layer, prefix + key, arena[start : start + size].reshape(shape))
-        start += size
-    return arena
+def _total(entries):
+    return sum(math.prod(shape) for _, _, shape in entries)
 
 
 def mnist_cnn(batch_size=64, device="cpu", seed=0):
@@ -198,7 +221,7 @@ def mnist_cnn(batch_size=64, device="cpu", seed=0):
     Parameters
     ----------
     batch_size : int
-    device : {"cpu", "reference"}
+    device : {"cpu", "gpu", "reference"}
     seed : int
 
     Returns
@@ -224,7 +247,7 @@ def mnist_cnn_deep(batch_size=64, device="cpu", seed=0):
     Parameters
     ----------
     batch_size : int
-    device : {"cpu", "reference"}
+    device : {"cpu", "gpu", "reference"}
     seed : int
 
     Returns
@@ -251,7 +274,7 @@ def cifar_convnet(batch_size=64, device="cpu", seed=0):
     Parameters
     ----------
     batch_size : int
-    device : {"cpu", "reference"}
+    device : {"cpu", "gpu", "reference"}
     seed : int
 
     Returns

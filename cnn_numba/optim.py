@@ -9,6 +9,8 @@ import numbers
 
 import numpy as np
 
+from cnn_numba.device import copy, is_device_array, zeros
+
 
 class Optimizer:
     """What both optimisers share: the model's arenas, and named arrays of state for checkpoints.
@@ -44,7 +46,15 @@ class Optimizer:
                 f"which keeps {sorted(self.state)}, or of another model"
             )
         for name, array in state.items():
-            self.state[name][...] = array
+            copy(self.state[name], array)
+
+    def _zeros(self):
+        """Return zeros like the parameters, where those are."""
+        allocate = zeros if is_device_array(self.parameters) else np.zeros
+        return allocate(self.parameters.shape, self.parameters.dtype)
+
+    def count(self, steps):
+        """Note steps that were taken by `scheduled_step`, replayed or not."""
 
 
 class SGD(Optimizer):
@@ -63,12 +73,22 @@ class SGD(Optimizer):
         if nesterov and momentum == 0:
             raise ValueError("nesterov needs a momentum, got 0")
         super().__init__(model, lr, momentum=momentum, weight_decay=weight_decay, nesterov=bool(nesterov))
-        self.state = {"velocity": np.zeros_like(self.parameters)}
+        self.state = {"velocity": self._zeros()}
 
     def step(self, lr=None):
         """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
         lr = self.lr if lr is None else lr
         self.ops.sgd_update(self.parameters, self.gradients, self.state["velocity"], lr, **self.settings)
+
+    def rates(self, lrs):
+        """Return what `scheduled_step` needs for steps with these learning rates, shape (S, 2), float32."""
+        return self.ops.sgd_rates(lrs)
+
+    def scheduled_step(self, rates, cursor):
+        """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
+        self.ops.sgd_update_scheduled(
+            *(self.parameters, self.gradients, self.state["velocity"], rates, cursor), **self.settings
+        )
 
 
 class Adam(Optimizer):
@@ -87,8 +107,8 @@ class Adam(Optimizer):
         eps, weight_decay = _number("eps", eps), _number("weight_decay", weight_decay)
         super().__init__(model, lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
         self.state = {
-            "exp_avg": np.zeros_like(self.parameters),
-            "exp_avg_sq": np.zeros_like(self.parameters),
+            "exp_avg": self._zeros(),
+            "exp_avg_sq": self._zeros(),
             "step": np.zeros((), np.int64),
         }
 
@@ -99,6 +119,22 @@ class Adam(Optimizer):
         moments = self.state["exp_avg"], self.state["exp_avg_sq"]
         step = int(self.state["step"])
         self.ops.adam_update(self.parameters, self.gradients, *moments, step, lr, **self.settings)
+
+    def rates(self, lrs):
+        """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
+        betas = self.settings["beta1"], self.settings["beta2"]
+        return self.ops.adam_rates(lrs, int(self.state["step"]) + 1, *betas)
+
+    def scheduled_step(self, rates, cursor):
+        """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
+        moments = self.state["exp_avg"], self.state["exp_avg_sq"]
+        self.ops.adam_update_scheduled(
+            *(self.parameters, self.gradients, *moments, rates, cursor), **self.settings
+        )
+
+    def count(self, steps):
+        """Note steps that were taken by `scheduled_step`, replayed or not."""
+        self.state["step"] += steps
 
 
 def _number(name, value, below=math.inf):

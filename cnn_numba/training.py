@@ -16,9 +16,10 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from cnn_numba.checkpoint import load_checkpoint, restore, save_checkpoint, written_whole
-from cnn_numba.data import batches, gather_batch, gather_labels
-from cnn_numba.device import threads
-from cnn_numba.layers import CrossEntropyLoss
+from cnn_numba.data import batches
+from cnn_numba.device import threads, to_host, zeros
+from cnn_numba.layers import CrossEntropyLoss, head
+from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
 from cnn_numba.optim import SCHEDULES
 
 #: The keys of one epoch in a history.
@@ -37,19 +38,98 @@ class Interrupted(KeyboardInterrupt):
         self.history = history
 
 
-class _Batches:
-    """Gathers batches of a data set into buffers that are allocated once."""
+class HostBatches:
+    """Batches of a data set, gathered on the host into buffers that are allocated once.
+
+    Parameters
+    ----------
+    images : ndarray, shape (N, C, H, W), uint8
+    labels : ndarray, shape (N,), int32
+    mean, std : float or tuple of C floats
+    model : Sequential
+    """
 
     def __init__(self, images, labels, mean, std, model):
         self.images, self.labels, self.mean, self.std = images, labels, mean, std
+        self.batch_size, self.dtype = model.batch_size, model.parameters.dtype
         self.x = np.empty((model.batch_size, *images.shape[1:]), np.float32)
         self.y = np.empty(model.batch_size, np.int32)
-        self.dtype = model.parameters.dtype
 
-    def gather(self, indices):
-        n = len(indices)
-        x = gather_batch(self.images, indices, self.mean, self.std, self.x[:n])
-        return x.astype(self.dtype, copy=False), gather_labels(self.labels, indices, self.y[:n])
+    def begin(self, order):
+        """Take the batches from these indices, shape (n,), int64, from the first one on."""
+        self.order, self.cursor = order, 0
+
+    def take(self, count):
+        """Return the batch under the cursor, of `count` images."""
+        first = self.cursor * self.batch_size
+        indices = self.order[first : first + count]
+        x = gather_batch(self.images, indices, self.mean, self.std, head(self.x, count))
+        return x.astype(self.dtype, copy=False), gather_labels(self.labels, indices, head(self.y, count))
+
+    def advance(self):
+        """Move the cursor to the next batch."""
+        self.cursor += 1
+
+
+class HostSteps:
+    """The steps of a training on the CPU.
+
+    Parameters
+    ----------
+    model : Sequential
+    loss : CrossEntropyLoss
+    optimizer : Optimizer
+    dataset : data.Dataset
+
+    Attributes
+    ----------
+    totals : ndarray, shape (2,), float64
+        Sum of the losses and number of right answers so far.
+    """
+
+    cheap_totals = True
+
+    def __init__(self, model, loss, optimizer, dataset):
+        self.model, self.loss, self.optimizer = model, loss, optimizer
+        self.batches = HostBatches(
+            dataset.train_images, dataset.train_labels, dataset.mean, dataset.std, model
+        )
+        self.totals = np.zeros(2)
+
+    def begin(self, order, lrs):
+        """Prepare for the steps over `order`, shape (n,), with these learning rates."""
+        self.batches.begin(order)
+        self.lrs = iter(lrs)
+
+    def take(self, count):
+        """Take the next step, on `count` images."""
+        x, labels = self.batches.take(count)
+        self.losses, logits = train_step(self.model, self.loss, self.optimizer, x, labels, next(self.lrs))
+        self.loss.ops.accumulate_metrics(self.losses, logits, labels, self.totals)
+        self.batches.advance()
+
+    def last_loss(self):
+        """Return the mean loss of the last step's batch."""
+        return float(self.losses.mean())
+
+
+def _batches(model, *data):
+    """Return the source of batches for where the model computes."""
+    if model.device != "gpu":
+        return HostBatches(*data, model)
+    # Only here: it imports numba.cuda, which the CPU has no need of.
+    from cnn_numba.graphs import DeviceBatches
+
+    return DeviceBatches(*data, model)
+
+
+def _steps(model, loss, optimizer, dataset, log, graph):
+    """Return the training's steps for where the model computes."""
+    if model.device != "gpu":
+        return HostSteps(model, loss, optimizer, dataset)
+    from cnn_numba.graphs import DeviceSteps
+
+    return DeviceSteps(model, loss, optimizer, dataset, log, graph)
 
 
 def train_step(model, loss, optimizer, x, labels, lr=None):
@@ -97,7 +177,7 @@ def evaluate(model, images, labels, mean=0.0, std=1.0):
     images : ndarray, shape (N, C, H, W), uint8
     labels : ndarray, shape (N,), int32
     mean, std : float or tuple of C floats
-        As in `data.gather_batch`.
+        As in `ops.gather`.
 
     Returns
     -------
@@ -111,12 +191,15 @@ def evaluate(model, images, labels, mean=0.0, std=1.0):
     """
     _check_counts(images, labels)
     loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
-    source = _Batches(images, labels, mean, std, model)
-    totals = np.zeros(2)
-    for indices in batches(len(images), model.batch_size):
-        x, y = source.gather(indices)
+    source = _batches(model, images, labels, mean, std)
+    totals = zeros(2, np.float64) if model.device == "gpu" else np.zeros(2)
+    source.begin(np.arange(len(images)))
+    for first in range(0, len(images), model.batch_size):
+        x, y = source.take(min(model.batch_size, len(images) - first))
         logits = model.forward(x)
         loss.ops.accumulate_metrics(loss.forward(logits, y), logits, y, totals)
+        source.advance()
+    totals = to_host(totals)
     return float(totals[0] / len(images)), float(totals[1] / len(images))
 
 
@@ -147,6 +230,7 @@ def fit(
     progress=True,
     log=None,
     on_step=None,
+    graph=True,
 ):
     """Train a model on a data set, measuring it on the test images after each epoch.
 
@@ -170,7 +254,10 @@ def fit(
     log : callable, optional
         Called with a line of text for each epoch, and before something slow.
     on_step : callable, optional
-        Called as ``on_step(step, loss)`` after each step, counted from 1 over all epochs.
+        Called as ``on_step(step, loss)`` after each step, counted from 1 over all epochs. On the GPU
+        every such call waits for the loss, which costs most of its speed.
+    graph : bool
+        On the GPU, replay a whole step as one CUDA graph; False launches each kernel by itself.
 
     Returns
     -------
@@ -191,7 +278,7 @@ def fit(
     Interrupted
         After Ctrl-C, when the step has been finished and, with `out`, saved.
     """
-    run = _Run(model, dataset, optimizer, epochs, schedule, seed, out, log)
+    run = _Run(model, dataset, optimizer, epochs, schedule, seed, out, log, graph)
     if resume:
         run.load()
     with _interrupts_noted() as interrupted, _notice_if_slow(run.log) as first_step_done:
@@ -205,7 +292,7 @@ def fit(
 class _Run:
     """One training: what it consists of, how far it is, and its files."""
 
-    def __init__(self, model, dataset, optimizer, epochs, schedule, seed, out, log):
+    def __init__(self, model, dataset, optimizer, epochs, schedule, seed, out, log, graph):
         epochs, seed = operator.index(epochs), operator.index(seed)
         if epochs < 1:
             raise ValueError(f"epochs must be at least 1, got {epochs}")
@@ -224,13 +311,14 @@ class _Run:
         self.out = None if out is None else Path(out)
         if self.out is not None:
             _check_writable(self.out)  # now, and not after an epoch's work
-        self.loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
+        loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
+        self.steps = _steps(model, loss, optimizer, dataset, self.log, graph)
         self.steps_per_epoch = math.ceil(len(dataset.train_images) / model.batch_size)
         self.epochs, self.schedule = epochs, schedule
         # The initial weights are drawn from the model's seed: the order must not repeat that stream.
         self.generator = np.random.default_rng([seed, 1])
         self.epoch, self.step, self.history = 0, 0, []
-        self.totals, self.seconds = np.zeros(2), 0.0
+        self.seconds = 0.0
         self.order_state = self.generator.bit_generator.state
         self.recipe = {
             "dataset": dataset.name,
@@ -253,23 +341,30 @@ class _Run:
         return SCHEDULES[self.schedule](self.optimizer.lr, step, self.epochs * self.steps_per_epoch)
 
     def begin_epoch(self):
-        """Return the batches of this epoch that are still to come."""
+        """Prepare the steps of this epoch that are still to come; return the size of each one's batch."""
         self.order_state = self.generator.bit_generator.state
         count, batch_size = len(self.dataset.train_images), self.model.batch_size
-        return list(batches(count, batch_size, self.generator))[self.step :]
+        order = list(batches(count, batch_size, self.generator))
+        counts = list(map(len, order[self.step :]))
+        lrs = [self.lr(ahead) for ahead in range(len(counts))]
+        self.steps.begin(np.concatenate(order)[self.step * batch_size :], lrs)
+        return counts
 
     def finish_epoch(self):
         """Measure the model on the test images and write the records."""
         data = self.dataset
         count = len(data.train_images)
+        totals = self.steps.totals
+        if not math.isfinite(totals[0]):
+            raise TrainingDiverged(_where_diverged(self, self.lr(-1)))
         test = evaluate(self.model, data.test_images, data.test_labels, data.mean, data.std)
         if not math.isfinite(test[0]):
             # The last step ruined the model; its own loss was still that of the model before.
             raise TrainingDiverged(_where_diverged(self, self.lr(-1)))
-        values = self.epoch + 1, *(self.totals / count).tolist(), *test, self.seconds
+        values = self.epoch + 1, *(totals / count).tolist(), *test, self.seconds
         self.history.append(dict(zip(HISTORY_KEYS, values, strict=True)))
         self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
-        self.totals[:] = 0
+        self.steps.totals = np.zeros(2)
         self.order_state = self.generator.bit_generator.state
         self.save()
         last = self.history[-1]
@@ -291,7 +386,7 @@ class _Run:
             "recipe": self.recipe,
             "epoch": self.epoch,
             "step": self.step,
-            "totals": self.totals.tolist(),
+            "totals": self.steps.totals.tolist(),
             "seconds": self.seconds,
             # As it was when the epoch began: resuming draws the same order again and skips what is done.
             "generator": self.order_state,
@@ -312,24 +407,30 @@ class _Run:
         self.optimizer.load_state(checkpoint.optimizer)
         progress = checkpoint.progress
         self.epoch, self.step, self.history = progress["epoch"], progress["step"], progress["history"]
-        self.totals[:], self.seconds = progress["totals"], progress["seconds"]
+        self.steps.totals, self.seconds = np.array(progress["totals"]), progress["seconds"]
         self.generator.bit_generator.state = progress["generator"]
         if self.epoch >= self.epochs:
             self.log(f"{self.checkpoint_path} is of a finished training: nothing is left to do")
             return
         self.log(f"Resuming {self.checkpoint_path} at epoch {self.epoch + 1}, step {self.step + 1}")
-        if progress["threads"] != threads():
-            # Sums over a batch are split among the threads, so their last digits depend on the number.
+        # Sums over a batch are split among the threads, so their last digits depend on the number.
+        before = progress["recipe"]["device"], progress["threads"]
+        now = self.model.device, threads()
+        if before != now and not before[0] == now[0] == "gpu":
             self.log(
-                f"it was trained with {progress['threads']} threads, now {threads()}: numbers will differ"
+                f"It was trained on {before[0]} with {before[1]} threads, now on {now[0]} with {now[1]}: "
+                "the last digits will differ"
             )
 
     def _check_recipe(self, saved):
         """Refuse to resume a training with another recipe: it would not be the same training."""
         if saved is None:
             raise ValueError(f"{self.checkpoint_path} holds a model, but no training to resume")
-        # JSON knows no tuples; without a schedule that depends on the end, training may go on longer.
+        # JSON knows no tuples; without a schedule that depends on the end, training may go on longer. Where
+        # it goes on matters for the last digits only, unless one of the two is the reference in float64.
         free = {"epochs"} if self.schedule == "constant" else set()
+        if "reference" not in (saved.get("device"), self.model.device):
+            free.add("device")
         differing = [
             f"{key} {saved.get(key)!r}, now {value!r}"
             for key, value in json.loads(json.dumps(self.recipe)).items()
@@ -346,38 +447,35 @@ class _Run:
 
 def _train_epoch(run, progress, interrupted, first_step_done, on_step):
     """Train to the end of the epoch that `run` is in."""
-    data, model = run.dataset, run.model
-    source = _Batches(data.train_images, data.train_labels, data.mean, data.std, model)
-    remaining = run.begin_epoch()
     begun = time.perf_counter() - run.seconds
     with tqdm(
         desc=f"epoch {run.epoch + 1}/{run.epochs}",
-        total=len(data.train_images),
-        initial=run.step * model.batch_size,
+        total=len(run.dataset.train_images),
+        initial=run.step * run.model.batch_size,
         unit=" images",
         disable=not progress,
     ) as bar:
-        for indices in remaining:
-            lr = run.lr()
-            x, labels = source.gather(indices)
-            losses, logits = train_step(model, run.loss, run.optimizer, x, labels, lr)
-            run.loss.ops.accumulate_metrics(losses, logits, labels, run.totals)
+        for count in run.begin_epoch():
+            run.steps.take(count)
             run.step += 1
             run.seconds = time.perf_counter() - begun
-            if not math.isfinite(run.totals[0]):
-                raise TrainingDiverged(_where_diverged(run, lr))
+            if run.steps.cheap_totals and not math.isfinite(run.steps.totals[0]):
+                raise TrainingDiverged(_where_diverged(run, run.lr(-1)))
             first_step_done()
-            _show(bar, run, len(indices))
+            _show(bar, run, count)
             if on_step:
-                on_step(run.epoch * run.steps_per_epoch + run.step, float(losses.mean()))
+                on_step(run.epoch * run.steps_per_epoch + run.step, run.steps.last_loss())
             if interrupted():
                 _leave(run)
+        run.steps.totals  # noqa: B018 (waits for a GPU, which is given the steps faster than it takes them)
+        run.seconds = time.perf_counter() - begun
 
 
 def _show(bar, run, count):
-    if bar.update(count):  # True where the bar was redrawn: only then the figures are worth formatting
+    # True where the bar was redrawn: only then the figures are worth formatting.
+    if bar.update(count) and run.steps.cheap_totals:
         seen = min(run.step * run.model.batch_size, len(run.dataset.train_images))
-        loss, accuracy = run.totals / seen
+        loss, accuracy = run.steps.totals / seen
         bar.set_postfix_str(f"loss {loss:.4f}, accuracy {accuracy:.2%}", refresh=False)
 
 
@@ -391,9 +489,14 @@ def _leave(run):
 
 def _where_diverged(run, lr):
     """Say when the loss became NaN or infinite, and in which layer it first shows."""
+    if not run.steps.cheap_totals:
+        return (
+            f"the loss became NaN or infinite in epoch {run.epoch + 1}; on the GPU it is looked at once an "
+            "epoch. Try a smaller learning rate, or train on the CPU to see in which step it begins."
+        )
     place = f"the loss became NaN or infinite at epoch {run.epoch + 1}, step {run.step}, learning rate {lr:g}"
     for layer in run.model.layers:
-        if not np.isfinite(layer.output).all():
+        if not np.isfinite(to_host(layer.output)).all():
             return (
                 f"{place}: it begins in the output of {layer.name}, {layer!r}. Try a smaller learning rate."
             )

@@ -10,7 +10,7 @@ from cnn_numba.data import load
 @pytest.fixture
 def few_images(monkeypatch):
     """Let the benchmarks run on a few hundred images."""
-    monkeypatch.setattr(bench, "_data", lambda model: bench._head(load("mnist"), 1300))
+    monkeypatch.setattr(bench, "dataset", lambda model: bench._head(load("mnist"), 1300))
 
 
 def check_record(record, name):

@@ -88,7 +88,7 @@ def fit(monkeypatch):
         (["train", "--optimizer", "lion"], "'lion' is not one of 'adam', 'sgd'"),
         (["train", "--schedule", "steps"], "'steps' is not one of"),
         (["train", "--device", "tpu"], "'tpu' is not one of 'auto', 'cpu', 'gpu'"),
-        (["train", "--device", "gpu"], "cannot be trained on the GPU yet"),
+        (["train", "--device", "gpu"], "the kernels would run in the simulator"),
         (["train", "--nonsense"], "No such option: --nonsense"),
         (["train", "surplus"], "unexpected extra argument"),
         (["predict"], "Missing argument 'IMAGE"),
@@ -116,10 +116,11 @@ def test_wrong_arguments_give_one_line_and_exit_code_2(run, arguments, message):
         ),
         (["predict", "--help"], ["Examples:", "cnn-numba predict seven.png", "--checkpoint", "stand alone"]),
         (["doctor", "--help"], ["Example:", "exit code"]),
-        (["bench", "--help"], ["epoch", "accuracy", "startup", "simulator"]),
+        (["bench", "plot", "--help"], ["Example", "bench plot ops.json", "--out"]),
+        (["bench", "--help"], ["ops", "epoch", "accuracy", "startup", "simulator", "plot"]),
         *(
             (["bench", name, "--help"], ["Example", f"bench {name}", "--json"])
-            for name in ("epoch", "accuracy", "startup", "simulator")
+            for name in ("ops", "epoch", "accuracy", "startup", "simulator")
         ),
     ],
 )
@@ -485,15 +486,18 @@ def test_predict_names_a_damaged_avif(run, trained, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["epoch"], {"model": "mnist_cnn", "batch_sizes": (64, 256), "repeats": 3}),
+        (["epoch"], {"model": "mnist_cnn", "repeats": 3}),
         (
             ["epoch", "--batch-size", 32, "--repeats", 1],
             {"model": "mnist_cnn", "batch_sizes": (32,), "repeats": 1},
         ),
-        (["accuracy"], {"model": "mnist_cnn", "seeds": 3, "plain": False, "pytorch": False}),
+        (
+            ["accuracy"],
+            {"model": "mnist_cnn", "seeds": 3, "plain": False, "pytorch": False, "device": "cpu"},
+        ),
         (
             ["accuracy", "--model", "mnist_cnn_deep", "--plain", "--pytorch", "--seeds", 1],
-            {"model": "mnist_cnn_deep", "seeds": 1, "plain": True, "pytorch": True},
+            {"model": "mnist_cnn_deep", "seeds": 1, "plain": True, "pytorch": True, "device": "cpu"},
         ),
         (["startup", "--repeats", 2], {"repeats": 2}),
     ],

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from cnn_numba import device
 from cnn_numba.bench import pytorch_twin
 from cnn_numba.checkpoint import load_checkpoint, load_model, restore, save_checkpoint
-from cnn_numba.data import Dataset, gather_batch, load
+from cnn_numba.data import Dataset, load
 from cnn_numba.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.models import Sequential, mnist_cnn
+from cnn_numba.ops.gather.cpu import gather_batch
 from cnn_numba.optim import SGD, Adam
 from cnn_numba.training import (
     HISTORY_KEYS,
@@ -367,7 +369,7 @@ def test_resuming_elsewhere_is_refused_or_told(tmp_path, monkeypatch):
     lines = []
     monkeypatch.setattr("cnn_numba.training.threads", lambda: 77)
     run(tmp_path, resume=True, log=lines.append)
-    assert any("now 77" in line for line in lines)
+    assert any("now on cpu with 77" in line for line in lines)
     run(tmp_path, resume=True, log=lines.append)
     assert "nothing is left to do" in lines[-1]
 
@@ -402,20 +404,22 @@ def test_curves_are_drawn_for_a_single_epoch(tmp_path):
     assert (tmp_path / "curves.png").stat().st_size > 5000
 
 
-def test_the_first_hundred_losses_on_mnist_equal_pytorchs():
+@pytest.mark.parametrize("place", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
+def test_the_first_hundred_losses_on_mnist_equal_pytorchs(place):
     data = load("mnist")
-    model, loss = mnist_cnn(batch_size=64, seed=0), CrossEntropyLoss(64, 10)
+    model, loss = mnist_cnn(batch_size=64, device=place, seed=0), CrossEntropyLoss(64, 10, place)
     twin, optimizer = pytorch_twin(model), Adam(model, lr=1e-3)
     twin_optimizer = torch.optim.Adam(twin.parameters(), lr=1e-3)
     order = np.random.default_rng(0).permutation(60_000)[:6400].reshape(100, 64)
     for indices in order:
         x, labels = gather_batch(data.train_images, indices, data.mean, data.std), data.train_labels[indices]
-        losses, _ = train_step(model, loss, optimizer, x, labels)
+        moved = (device.to_device(x), device.to_device(labels)) if place == "gpu" else (x, labels)
+        losses, _ = train_step(model, loss, optimizer, *moved)
         twin_optimizer.zero_grad()
         expected = torch.nn.functional.cross_entropy(
             twin(torch.from_numpy(x)), torch.from_numpy(labels).long()
         )
         expected.backward()
         twin_optimizer.step()
-        assert losses.mean() == pytest.approx(expected.item(), rel=1e-4)
+        assert device.to_host(losses).mean() == pytest.approx(expected.item(), rel=1e-4)
     assert expected.item() < 0.5

@@ -1,0 +1,101 @@
+"""Every kernel of the gpu rooms, compiled for real GPUs: registers, memory, and no float64 by accident.
+
+Run with ``-s`` to see the table.
+"""
+
+import functools
+import importlib
+import pkgutil
+
+import pytest
+
+import cnn_numba.ops
+from cnn_numba.simulator.inspector import InspectionError, inspect_kernels
+
+CCS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
+
+
+def gpu_modules():
+    """Return the modules of the gpu rooms: each gpu.py, and the files beside it that hold a long rung."""
+    names = [found.name for found in pkgutil.walk_packages(cnn_numba.ops.__path__, "cnn_numba.ops.")]
+    return [importlib.import_module(name) for name in names if name.rpartition(".")[2].startswith("gpu")]
+
+
+MODULES = gpu_modules()
+KERNELS = [
+    (module, name, signature)
+    for module in MODULES
+    for name, entry in getattr(module, "SIGNATURES", {}).items()
+    for signature in ((entry,) if isinstance(entry, str) else entry)
+]
+
+
+@functools.cache
+def reports():
+    """Return the report of each (module, name, signature, cc), all compiled at once, which is fastest."""
+    kernels = [(getattr(module, name), signature) for module, name, signature in KERNELS]
+    try:
+        found = inspect_kernels(kernels, CCS, disassemble=False)
+    except InspectionError as error:
+        if "install the CUDA compiler" in str(error):
+            pytest.skip(str(error))
+        raise
+    keys = [(*kernel, cc) for kernel in KERNELS for cc in CCS]
+    return dict(zip(keys, found, strict=True))
+
+
+def of_each_kernel(test):
+    ids = [f"{module.__name__.removeprefix('cnn_numba.ops.')}.{name}" for module, name, _ in KERNELS]
+    return pytest.mark.parametrize(("module", "name", "signature"), KERNELS, ids=ids)(test)
+
+
+def is_kernel(value):
+    return hasattr(value, "py_func") and not value.targetoptions.get("device")
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_every_kernel_is_registered(module):
+    kernels = {name for name, value in vars(module).items() if is_kernel(value)}
+    own = {name for name in kernels if getattr(module, name).py_func.__module__ == module.__name__}
+    assert own == set(getattr(module, "SIGNATURES", {}))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_an_allowance_is_of_a_kernel_and_gives_its_reason(module):
+    for name, reasons in getattr(module, "ALLOWED", {}).items():
+        assert name in module.SIGNATURES
+        assert set(reasons) <= {"float64", "spills"}
+        assert all(len(reason) > 20 for reason in reasons.values())
+
+
+@of_each_kernel
+@pytest.mark.parametrize("cc", CCS)
+def test_a_kernel_compiles_without_spills_and_without_float64(module, name, signature, cc):
+    report = reports()[module, name, signature, cc]
+    allowed = getattr(module, "ALLOWED", {}).get(name, {})
+    assert report.registers > 0
+    assert report.spill_bytes == 0 or "spills" in allowed, f"{report.spill_bytes} bytes are spilled"
+    assert not report.float64 or "float64" in allowed, f"float64 in {report.float64}"
+
+
+@of_each_kernel
+def test_an_allowance_is_needed(module, name, signature):
+    """What is allowed and no longer happens is to be deleted from ALLOWED."""
+    mine = [report for key, report in reports().items() if key[:2] == (module, name)]
+    for what in getattr(module, "ALLOWED", {}).get(name, {}):
+        assert any(report.float64 if what == "float64" else report.spill_bytes for report in mine)
+
+
+def test_table(capsys):
+    """Print what every kernel takes: registers and spilled bytes on each architecture, and shared memory."""
+    rows = [["kernel", *CCS, "shared"]]
+    for kernel in KERNELS:
+        mine = [reports()[(*kernel, cc)] for cc in CCS]
+        figures = [f"{r.registers}" + (f"+{r.spill_bytes}" if r.spill_bytes else "") for r in mine]
+        rows.append([kernel[1], *figures, f"{mine[-1].shared_bytes}"])
+    width = max(len(row[0]) for row in rows)
+    print("registers a thread (+ bytes spilled) by compute capability, and bytes of shared memory a block")
+    for row in rows:
+        print(row[0].ljust(width), *(cell.rjust(7) for cell in row[1:]))
+    assert len(rows) == len(KERNELS) + 1
+    assert capsys.readouterr().out.count("\n") == len(rows) + 1

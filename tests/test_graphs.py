@@ -1,0 +1,348 @@
+"""Training on the GPU, in the simulator: equal to the CPU's, and the same whether replayed or launched."""
+
+import dataclasses
+import sys
+
+import numpy as np
+import pytest
+
+from cnn_numba import device, graphs
+from cnn_numba.checkpoint import load_model
+from cnn_numba.data import Dataset
+from cnn_numba.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.models import Sequential
+from cnn_numba.optim import SGD, Adam
+from cnn_numba.training import TrainingDiverged, evaluate, fit, train_step
+
+BATCH = 2
+# Two whole batches and a tail: each step is simulated, which takes a second.
+IMAGES = 5
+
+
+def toy_cnn(device="gpu", batch_size=BATCH):
+    """Build mnist_cnn with fewer channels, for images of 10 x 10."""
+    layers = [
+        *(Conv2d(1, 3, 3), MaxPool2d(2)),
+        *(Conv2d(3, 4, 3), MaxPool2d(2)),
+        *(Flatten(), Linear(4, 5), ReLU(), Linear(5, 4)),
+    ]
+    return Sequential(layers, (1, 10, 10), batch_size, device, seed=3, name="toy_cnn")
+
+
+@pytest.fixture
+def data(rng):
+    def images(count):
+        return rng.integers(0, 256, (count, 1, 10, 10), dtype=np.uint8)
+
+    def labels(count):
+        return rng.integers(0, 4, count).astype(np.int32)
+
+    parts = {
+        "train_images": images(IMAGES),
+        "train_labels": labels(IMAGES),
+        "test_images": images(1),
+        "test_labels": labels(1),
+    }
+    return Dataset(name="toy", **parts, classes=tuple("abcd"))
+
+
+OPTIMIZERS = {
+    "adam": lambda model: Adam(model, lr=1e-2),
+    "sgd": lambda model: SGD(model, lr=1e-2, momentum=0.9),
+}
+
+
+def assert_trained_alike(ours, theirs, tolerance=2e-5):
+    np.testing.assert_allclose(
+        device.to_host(ours.parameters), device.to_host(theirs.parameters), rtol=1e-3, atol=tolerance
+    )
+
+
+# --- One step ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [3, 1])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_step_on_the_gpu_equals_the_cpu_s(optimizer, count, rng):
+    x = rng.random((count, 1, 10, 10), dtype=np.float32)
+    labels = rng.integers(0, 4, count).astype(np.int32)
+    results = {}
+    for place, move in (("cpu", np.asarray), ("gpu", device.to_device)):
+        model = toy_cnn(place, batch_size=3)
+        step = OPTIMIZERS[optimizer](model)
+        loss = CrossEntropyLoss(3, 4, place)
+        losses, logits = train_step(model, loss, step, move(x), move(labels))
+        outputs = [
+            layer.output for layer in model.layers if place == "cpu" or not getattr(layer, "relu", False)
+        ]
+        arrays = (losses, logits, model.gradients, model.parameters, *outputs)
+        results[place] = [device.to_host(array) for array in arrays]
+    del results["cpu"][-3]  # before its ReLU; the GPU has only what comes after
+    for ours, theirs in zip(results["gpu"], results["cpu"], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
+
+
+def test_models_begin_alike_and_predict_alike(rng):
+    x = rng.random((2, 1, 10, 10), dtype=np.float32)
+    ours, theirs = toy_cnn("gpu"), toy_cnn("cpu")
+    np.testing.assert_array_equal(device.to_host(ours.parameters), theirs.parameters)
+    np.testing.assert_allclose(ours.predict(x), theirs.predict(x), rtol=1e-5)
+
+
+def test_a_relu_is_computed_by_the_layer_before_on_the_gpu_only():
+    for place, fused in (("gpu", True), ("cpu", False)):
+        *_, linear, relu, _ = toy_cnn(place).layers
+        assert (linear.relu, relu.fused) == (fused, fused)
+
+
+def test_a_host_array_is_refused():
+    with pytest.raises(TypeError, match=r"x is an array on the host, shape \(1, 1, 10, 10\)"):
+        toy_cnn().forward(np.zeros((1, 1, 10, 10), np.float32))
+
+
+# --- Whole trainings ---------------------------------------------------------------------------------------
+
+
+def test_training_on_the_gpu_equals_training_on_the_cpu(data):
+    models, histories = {}, {}
+    for place in ("cpu", "gpu"):
+        models[place] = toy_cnn(place)
+        histories[place] = fit(models[place], data, Adam(models[place], lr=1e-2), epochs=2, progress=False)
+    assert_trained_alike(models["gpu"], models["cpu"])
+    for ours, theirs in zip(histories["gpu"], histories["cpu"], strict=True):
+        for key in ("epoch", "train_accuracy", "test_accuracy"):
+            assert ours[key] == theirs[key]
+        for key in ("train_loss", "test_loss"):
+            assert ours[key] == pytest.approx(theirs[key], rel=1e-4)
+
+
+def test_evaluation_on_the_gpu_equals_the_cpu_s(data):
+    arguments = data.train_images, data.train_labels, 0.3, 0.7
+    loss, accuracy = evaluate(toy_cnn("gpu"), *arguments)
+    expected_loss, expected_accuracy = evaluate(toy_cnn("cpu"), *arguments)
+    assert loss == pytest.approx(expected_loss, rel=1e-5)
+    assert accuracy == expected_accuracy
+
+
+def test_on_step_gets_the_loss_of_each_step(data):
+    seen = {"cpu": [], "gpu": []}
+    for place, losses in seen.items():
+        model = toy_cnn(place)
+        fit(
+            model,
+            data,
+            SGD(model, lr=1e-2),
+            epochs=1,
+            progress=False,
+            on_step=lambda step, loss, losses=losses: losses.append(loss),
+        )
+    assert len(seen["gpu"]) == 3
+    np.testing.assert_allclose(seen["gpu"], seen["cpu"], rtol=1e-4)
+
+
+def test_a_nan_is_noticed_at_the_end_of_the_epoch(data):
+    model = toy_cnn()
+    model.layers[2].weight[0, 0, 0, 0] = np.nan
+    with pytest.raises(TrainingDiverged, match="NaN or infinite in epoch 1; on the GPU"):
+        fit(model, data, SGD(model, lr=1e-2), epochs=1, progress=False)
+
+
+# --- Checkpoints -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("first", "then"), [("cpu", "gpu"), ("gpu", "cpu")])
+def test_a_training_goes_on_on_another_device(first, then, data, tmp_path):
+    whole = toy_cnn("cpu")
+    fit(whole, data, Adam(whole, lr=1e-2), epochs=2, schedule="constant", progress=False)
+    lines = []
+    for place, epochs in ((first, 1), (then, 2)):
+        model = toy_cnn(place)
+        history = fit(
+            *(model, data, Adam(model, lr=1e-2)),
+            epochs=epochs,
+            schedule="constant",
+            out=tmp_path,
+            resume=epochs == 2,
+            progress=False,
+            log=lines.append,
+        )
+    assert [entry["epoch"] for entry in history] == [1, 2]
+    assert_trained_alike(model, whole)
+    assert any("the last digits will differ" in line for line in lines)
+
+
+def test_a_training_is_resumed_in_the_middle_of_an_epoch_to_the_same_bits(data, tmp_path):
+    whole = toy_cnn()
+    fit(whole, data, Adam(whole, lr=1e-2), epochs=2, progress=False)
+
+    model = toy_cnn()
+    adam = Adam(model, lr=1e-2)
+    with pytest.raises(KeyboardInterrupt):
+        fit(*(model, data, adam), epochs=2, out=tmp_path, progress=False, on_step=_interrupt_at(4))
+    model = toy_cnn()
+    fit(*(model, data, Adam(model, lr=1e-2)), epochs=2, out=tmp_path, resume=True, progress=False)
+    np.testing.assert_array_equal(device.to_host(model.parameters), device.to_host(whole.parameters))
+
+
+def _interrupt_at(number):
+    import signal
+
+    def on_step(step, loss):
+        if step == number:
+            signal.raise_signal(signal.SIGINT)
+
+    return on_step
+
+
+def test_a_network_of_the_gpu_is_loaded_on_the_cpu(tmp_path):
+    from cnn_numba.checkpoint import save_checkpoint
+    from cnn_numba.models import mnist_cnn
+
+    save_checkpoint(tmp_path / "net.npz", mnist_cnn(batch_size=1, device="gpu", seed=5))
+    ours = load_model(tmp_path / "net.npz", device="cpu")
+    np.testing.assert_array_equal(ours.parameters, mnist_cnn(seed=5).parameters)
+    there = load_model(tmp_path / "net.npz", batch_size=1, device="gpu")
+    np.testing.assert_array_equal(device.to_host(there.parameters), ours.parameters)
+
+
+# --- Graphs ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fake_graphs(monkeypatch):
+    """Record as a CUDA graph does: launches and their arguments, none of which runs before the replay."""
+    recorded = []
+
+    def record(function):
+        launches = []
+        with monkeypatch.context() as patch:
+            patch.setattr(device, "launch", lambda *a, **k: launches.append((a, k)))
+            for forbidden in ("empty", "zeros", "to_device", "to_host", "copy", "synchronize", "pinned"):
+                patch.setattr(device, forbidden, lambda *_, name=forbidden: pytest.fail(f"{name} in a step"))
+            function()
+        recorded.append(launches)
+
+        def replay():
+            for arguments, keywords in launches:
+                device.launch(*arguments, **keywords)
+
+        return replay
+
+    monkeypatch.setattr(graphs, "record", record)
+    return recorded
+
+
+def test_replaying_a_recorded_step_is_training(data, fake_graphs):
+    models = [toy_cnn(), toy_cnn()]
+    for model, graph in zip(models, (True, False), strict=True):
+        fit(model, data, Adam(model, lr=1e-2), epochs=2, progress=False, graph=graph)
+    # One for whole batches and one for the tail, and nothing in them came from the host.
+    assert len(fake_graphs) == 2
+    assert len(fake_graphs[0]) == len(fake_graphs[1])
+    replayed, launched = (device.to_host(model.parameters) for model in models)
+    np.testing.assert_array_equal(replayed, launched)
+
+
+def test_without_graphs_it_says_so_once_and_trains(data):
+    model, lines = toy_cnn(), []
+    fit(model, data, SGD(model, lr=1e-2), epochs=1, progress=False, log=lines.append)
+    if device.simulated():
+        (line,) = [line for line in lines if "No CUDA graphs" in line]
+        assert line.endswith("(the simulator has none): every kernel is launched by itself, which is slower")
+
+
+class FakeCore:
+    """Stands in for `cuda.core`: notes what is asked of the stream, the builder and the graph."""
+
+    def __init__(self, failure=None):
+        self.calls, self.failure = [], failure
+        self.Stream = self
+
+    def __int__(self):
+        return 42
+
+    def from_handle(self, handle):
+        assert handle == 42
+        return self
+
+    def create_graph_builder(self):
+        return self
+
+    def begin_building(self):
+        self.calls.append("begin")
+
+    def end_building(self):
+        self.calls.append("end")
+
+    def complete(self):
+        if self.failure:
+            raise self.failure
+        return self
+
+    def launch(self, stream):
+        assert stream is self
+        self.calls.append("launch")
+
+
+@pytest.fixture
+def core(monkeypatch):
+    """Let `record` find a `cuda.core`, and a GPU."""
+
+    def become(failure=None):
+        fake = FakeCore(failure)
+        monkeypatch.setitem(sys.modules, "cuda.core", fake)
+        monkeypatch.setattr(device, "simulated", lambda: False)
+        return fake
+
+    return become
+
+
+def test_what_is_recorded_goes_to_the_builder_and_the_graph_to_the_stream(core):
+    fake = core()
+    with device.use_stream(fake):
+        replay = graphs.record(lambda: fake.calls.append(device.current_stream() is fake))
+        assert fake.calls == ["begin", True, "end"]
+        replay()
+    assert fake.calls[3:] == ["launch"]
+
+
+def test_what_cannot_be_recorded_is_a_reason_and_ends_the_recording(core):
+    with pytest.raises(graphs.GraphsUnavailable, match="the simulator has none"):
+        graphs.record(lambda: None)
+    fake = core(RuntimeError("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"))
+    with device.use_stream(fake), pytest.raises(graphs.GraphsUnavailable, match="CAPTURE_INVALIDATED"):
+        graphs.record(lambda: None)
+    with device.use_stream(fake), pytest.raises(graphs.GraphsUnavailable, match="division by zero"):
+        graphs.record(lambda: 1 / 0)
+    assert fake.calls == ["begin", "end"] * 2
+
+
+# --- On a real GPU -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+def test_a_real_graph_gives_the_bits_of_plain_launches(data):
+    models = [toy_cnn(), toy_cnn()]
+    for model, graph in zip(models, (True, False), strict=True):
+        lines = []
+        fit(model, data, Adam(model, lr=1e-2), epochs=4, progress=False, graph=graph, log=lines.append)
+        assert not any("No CUDA graphs" in line for line in lines)
+    replayed, launched = (device.to_host(model.parameters) for model in models)
+    np.testing.assert_array_equal(replayed, launched)
+
+
+@pytest.mark.gpu
+def test_the_same_seed_gives_the_same_bits_on_the_gpu():
+    from cnn_numba.data import load
+    from cnn_numba.models import mnist_cnn
+
+    mnist = load("mnist")
+    part = dataclasses.replace(
+        mnist, train_images=mnist.train_images[:3000], train_labels=mnist.train_labels[:3000]
+    )
+    results = []
+    for _ in range(2):
+        model = mnist_cnn(device="gpu")
+        fit(model, part, Adam(model, lr=1e-3), epochs=2, progress=False)
+        results.append(device.to_host(model.parameters))
+    np.testing.assert_array_equal(*results)
