@@ -770,8 +770,9 @@ def test_main_runs_and_stores_outputs(notebook, tmp_path, monkeypatch, capsys):
     path.write_text(notebooks.canonical(notebook))
     notebooks.main([str(path)])
     stored = notebooks.read(path)
-    assert stored.cells[2].execution_count == 2
-    (output,) = stored.cells[2].outputs
+    # The cell for Colab has come before it.
+    assert stored.cells[3].execution_count == 3
+    (output,) = stored.cells[3].outputs
     lines = output.text.splitlines()
     assert lines[:2] == ["None", "None"]
     # Outputs are those of an unsolved notebook outside strict mode, and name no place of this machine.

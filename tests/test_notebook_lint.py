@@ -230,6 +230,12 @@ def canonical_form(shelf):
         yield "not in canonical form: run python -m cnn_numba.course.notebooks --format on it"
 
 
+def common_parts(shelf):
+    wanted = notebooks.with_common_parts(copy.deepcopy(shelf.notebook), shelf.path)
+    if [cell.source for cell in wanted.cells] != [cell.source for cell in shelf.cells]:
+        yield "Colab's badge or cell or a link to the glossary is not as it should be: use --format as above"
+
+
 def file_size(shelf):
     if len(shelf.text.encode()) > LARGEST_FILE:
         yield f"{len(shelf.text) / 1e3:.0f} kB"
@@ -245,6 +251,7 @@ RULES = [
         links,
         spelling,
         canonical_form,
+        common_parts,
         file_size,
     ),
 ]
@@ -363,6 +370,9 @@ SPOILED = [
     (links, _spoil_source("00_start_here.ipynb", "00_begin.ipynb")),
     (spelling, _spoil_source("## 1.", "The color of the center.\n\n## 1.")),
     (canonical_form, _indent),
+    (common_parts, _without("colab")),
+    (common_parts, _spoil_source("colab-badge", "badge")),
+    (common_parts, _spoil_source("%run", "# %run", "code")),
     (file_size, _enlarge),
 ]
 

@@ -1,5 +1,6 @@
 """The notebooks run from top to bottom: as shipped, and with every exercise solved."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from cnn_numba.course import notebooks
+from cnn_numba.course.kernel_checks import examine
 from cnn_numba.ops.conv.reference import conv_cpu
 
 ROOT = Path(__file__).parents[1]
@@ -70,6 +72,38 @@ def test_unsolved_exercises_raise_in_strict_mode(path, monkeypatch):
         notebooks.execute(notebook, path.parent)
 
 
+_FIRST_CELLS = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+for source in {sources!r}:
+    shell.run_cell(source).raise_error()
+from numba import cuda
+
+print(type(cuda.jit(lambda: None)).__name__)
+"""
+
+
+@each_notebook
+def test_the_first_cells_select_the_simulator_where_there_is_no_gpu(path):
+    """A reader's kernel is a fresh process: nothing has imported the package before its notebook does."""
+    code = [cell for cell in notebooks.read(path).cells if cell.cell_type == "code"]
+    first = next(number for number, cell in enumerate(code) if "setup" in cell.metadata.get("tags", ()))
+    script = _FIRST_CELLS.format(sources=[cell.source for cell in code[: first + 1]])
+    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_ENABLE_CUDASIM"}
+    run = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", "-c", script],
+        env=environment | {"CUDA_VISIBLE_DEVICES": ""},
+        cwd=path.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
+    assert run.stdout.splitlines()[-1] == "FakeCUDAKernel"
+
+
 # --- cells that repeat a function of the package -----------------------------------------------------------
 
 
@@ -95,6 +129,13 @@ REPEATED = [
     ("stem", "cell_id", "name", "package", "inputs"), REPEATED, ids=[name for _, _, name, _, _ in REPEATED]
 )
 def test_a_cell_computes_what_the_package_computes(stem, cell_id, name, package, inputs):
+    function = defined_in_cell(stem, cell_id, name)
+    for args in inputs():
+        np.testing.assert_allclose(function(*args), package(*args), rtol=1e-12, atol=1e-12)
+
+
+def defined_in_cell(stem, cell_id, name):
+    """Return a function that a cell defines, after the notebook's cells tagged `setup`."""
     cells = notebooks.read(ROOT / "notebooks" / f"{stem}.ipynb").cells
     setup = [cell.source for cell in cells if "setup" in cell.metadata.get("tags", ())]
     (source,) = (cell.source for cell in cells if cell.id == cell_id)
@@ -103,8 +144,31 @@ def test_a_cell_computes_what_the_package_computes(stem, cell_id, name, package,
     namespace = {}
     for code in (*setup, definition):
         exec(compile(code, f"<{cell_id}>", "exec"), namespace)
-    for args in inputs():
-        np.testing.assert_allclose(namespace[name](*args), package(*args), rtol=1e-12, atol=1e-12)
+    return namespace[name]
+
+
+# Notebook NN_topic keeps in tests/repeated_kernels/topic.py a list KERNELS of tuples: the cell's id, the
+# kernel's name in the cell, the package's kernel, and a function that makes of a generator the launches
+# (`cnn_numba.course.kernel_checks.launch`) in which the two must leave the same.
+REPEATED_KERNELS = [
+    (path.stem, *entry)
+    for path in PATHS
+    if (ROOT / "tests" / "repeated_kernels" / f"{path.stem[3:]}.py").exists()
+    for entry in importlib.import_module(f"repeated_kernels.{path.stem[3:]}").KERNELS
+]
+
+
+@pytest.mark.parametrize(
+    ("stem", "cell_id", "name", "package", "launches"),
+    REPEATED_KERNELS,
+    ids=[f"{stem[:2]}-{name}" for stem, _, name, _, _ in REPEATED_KERNELS],
+)
+def test_a_kernel_in_a_cell_does_what_the_packages_kernel_does(stem, cell_id, name, package, launches, rng):
+    kernel = defined_in_cell(stem, cell_id, name)
+    for case in launches(rng):
+        ours, theirs = examine(kernel, case).outcome, examine(package, case).outcome
+        assert (ours.error, theirs.error) == (None, None)
+        np.testing.assert_equal(ours.value, theirs.value)
 
 
 def test_every_cell_that_repeats_the_package_is_compared_above():
@@ -114,4 +178,4 @@ def test_every_cell_that_repeats_the_package_is_compared_above():
         for cell in notebooks.read(path).cells
         if "same-as-package" in cell.metadata.get("tags", ())
     }
-    assert tagged == {(stem, cell_id) for stem, cell_id, *_ in REPEATED}
+    assert tagged == {(stem, cell_id) for stem, cell_id, *_ in REPEATED + REPEATED_KERNELS}

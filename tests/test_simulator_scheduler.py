@@ -1,3 +1,4 @@
+import contextvars
 import gc
 import threading
 import warnings
@@ -1194,3 +1195,16 @@ def test_the_simulator_is_five_times_faster_than_the_stock_one():
     results = benchmark.bench_simulator()["results"]
     assert all(result["times_faster"] > 5 for result in results)
     assert all(result["sanitizer_cost"] < 20 for result in results)
+
+
+def test_a_kernel_sees_the_context_of_its_own_launch():
+    """What is printed in a notebook is shown below the cell that a context variable names."""
+    cell, seen = contextvars.ContextVar("cell"), []
+
+    def kernel():
+        seen.append(cell.get())
+
+    for name in ("first", "second"):
+        cell.set(name)
+        Launch(kernel, 1, 2)()
+    assert seen == ["first"] * 2 + ["second"] * 2

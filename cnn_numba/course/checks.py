@@ -171,17 +171,28 @@ class Exercise:
 
     def inputs(self):
         """Return the list of cases: random, but the same on every call and every machine."""
-        rng = np.random.default_rng(zlib.crc32(self.name.encode()))
-        return [entry if isinstance(entry, Case) else Case(tuple(entry), {}) for entry in self.cases(rng)]
+        entries = self.cases(self._generator())
+        return [entry if isinstance(entry, Case) else Case(tuple(entry), {}) for entry in entries]
+
+    def _generator(self):
+        return np.random.default_rng(zlib.crc32(self.name.encode()))
 
     def trials(self, attempt):
         """Run the attempt on every case, beside the reference; return a list of `Trial`."""
         trials = []
         for given in self.inputs():
             expected = call(self.reference, given)
-            got = call(attempt, given, self.run)
+            got = self.attempted(attempt, given)
             trials.append(Trial(given, expected, got, self._right(got, expected)))
         return trials
+
+    def attempted(self, attempt, given):
+        """Run the attempt on one case; return the `Outcome`."""
+        return call(attempt, given, self.run)
+
+    def behaving_like(self, function):
+        """Return an attempt that does what a function with the reference's arguments does: itself."""
+        return function
 
     def agrees(self, outcome, other):
         """Tell whether two outcomes are alike: the same result, or the same type of exception."""
@@ -210,7 +221,10 @@ class Exercise:
             self._judge(attempt, trials)
         except Wrong as finding:
             return Verdict(self.name, "wrong", finding.message, finding.details, finding.mistake)
-        return Verdict(self.name, "solved", f"Right on all {len(trials)} test cases.")
+        return Verdict(self.name, "solved", self._praise(trials))
+
+    def _praise(self, trials):
+        return f"Right on all {len(trials)} test cases."
 
     def _unsolved(self, message):
         return Verdict(self.name, "unsolved", message)

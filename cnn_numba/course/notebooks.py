@@ -2,7 +2,8 @@
 
 ``python -m cnn_numba.course.notebooks notebooks/*.ipynb`` runs each notebook from top to bottom in a fresh
 kernel and stores what it shows. With ``--format`` it only rewrites the file in its one form, which is what
-to do after an edit in JupyterLab that changes no output.
+to do after an edit in JupyterLab that changes no output. Both see to what all notebooks share: the badge and
+the cell for Colab, and the links to the glossary.
 """
 
 import argparse
@@ -16,6 +17,21 @@ from typing import NamedTuple
 import nbformat
 from nbclient import NotebookClient
 
+from cnn_numba.course import glossary
+
+#: Where Colab finds the course.
+REPOSITORY = "cnn-numba/cnn-numba"
+COLAB_CELL = f"""import os
+
+if "COLAB_RELEASE_TAG" in os.environ and not os.path.exists("colab.py"):  # fetch and install the course
+    !git clone --quiet --depth 1 https://github.com/{REPOSITORY}
+    %run cnn-numba/notebooks/colab.py
+
+import cnn_numba  # noqa: F401  (before numba.cuda: where there is no GPU, this selects the simulator)"""
+_BADGE = (
+    "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
+    f"(https://colab.research.google.com/github/{REPOSITORY}/blob/main/notebooks/%s)"
+)
 # What a kernel says of itself (patch version, paths, widget state) would differ from machine to machine.
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -23,6 +39,7 @@ METADATA = {
 }
 # Per cell, JupyterLab also keeps what is folded or scrolled and when it ran.
 CELL_METADATA = ("tags",)
+_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 _DETAILS = re.compile(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
 _PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -57,13 +74,43 @@ def read(path):
     return nbformat.read(path, as_version=4)
 
 
+def with_common_parts(notebook, path):
+    """Give a notebook what all of them share: badge and first cell for Colab, links to the glossary.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+        Changed in place.
+    path : Path
+        Its file.
+
+    Returns
+    -------
+    nbformat.NotebookNode
+        `notebook`.
+    """
+    head, badge = notebook.cells[0], _BADGE % path.name
+    title, _, text = head.source.partition("\n")
+    text = re.sub(r"\A\n*\[!\[Open in Colab\].*\n", "", text)
+    head.source = f"{title}\n\n{badge}\n\n{text.lstrip()}"
+    if notebook.cells[1].id != "colab":
+        notebook.cells.insert(1, nbformat.v4.new_code_cell(id="colab"))
+    notebook.cells[1].source = COLAB_CELL
+    prose = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    linked = glossary.link([cell.source for cell in prose], glossary.terms(path.parent))
+    for cell, source in zip(prose, linked, strict=True):
+        cell.source = source
+    return notebook
+
+
 def canonical(notebook):
     """Write a notebook as text in its one form: sorted keys, one space, generic metadata, final newline.
 
     Parameters
     ----------
     notebook : nbformat.NotebookNode
-        Changed in place: metadata that differs from machine to machine goes.
+        Changed in place: metadata that differs from machine to machine goes, and widgets that have a
+        picture in their place.
 
     Returns
     -------
@@ -79,6 +126,9 @@ def canonical(notebook):
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in CELL_METADATA})
+        for output in cell.get("outputs", ()):
+            # A widget lives in its kernel; without one its place would hold an error, before the picture.
+            output.get("data", {}).pop(_WIDGET, None)
     return nbformat.writes(notebook, version=nbformat.NO_CONVERT).rstrip("\n") + "\n"
 
 
@@ -177,7 +227,7 @@ def main(arguments=None):
     # Stored outputs are those of a reader who has not solved anything yet.
     os.environ.pop("CNN_NUMBA_STRICT", None)
     for path in options.paths:
-        notebook = read(path)
+        notebook = with_common_parts(read(path), path)
         start = time.perf_counter()
         if not options.format:
             execute(notebook, path.parent)

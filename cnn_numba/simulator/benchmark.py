@@ -27,8 +27,8 @@ def bench_simulator():
     Returns
     -------
     dict
-        Every sample in microseconds per simulated thread; the medians; and ratios: how many times faster
-        than Numba's, and how many times slower with the sanitizer.
+        Every sample in microseconds of processor time per simulated thread; the medians; and ratios: how many
+        times faster than Numba's, and how many times slower with the sanitizer.
     """
     # -P: the script's folder has modules whose names are those of Python's own.
     stock = _run(["-P", str(_SCRIPT)])
@@ -54,7 +54,7 @@ def bench_simulator():
         )
     from cnn_numba.bench import record
 
-    return record("simulator", unit="microseconds per simulated thread", results=results)
+    return record("simulator", unit="microseconds of processor time per simulated thread", results=results)
 
 
 def _run(arguments):

@@ -83,18 +83,18 @@ class _Pool(threading.local):
     def clear(self):
         """Let go of all greenlets; those in the middle of a kernel end where they are."""
         self.workers = []
-        # A GPU computes NaN and infinity without a word. A greenlet has its own context variables, and
-        # NumPy 2 keeps its error state there.
-        with np.errstate(all="ignore"):
-            self._context = contextvars.copy_context()
 
     def take(self, count):
-        """Return so many greenlets."""
-        while len(self.workers) < count:
-            worker = greenlet(_work)
-            worker.gr_context = self._context
-            self.workers.append(worker)
-        return self.workers[:count]
+        """Return so many greenlets, in the context of the caller."""
+        self.workers += [greenlet(_work) for _ in range(count - len(self.workers))]
+        # A greenlet has its own context variables. NumPy 2 keeps its error state there (a GPU computes NaN
+        # and infinity without a word), and a notebook the cell that what is printed belongs to.
+        with np.errstate(all="ignore"):
+            context = contextvars.copy_context()
+        taken = self.workers[:count]
+        for worker in taken:
+            worker.gr_context = context
+        return taken
 
 
 _pool = _Pool()

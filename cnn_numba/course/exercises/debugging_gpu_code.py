@@ -1,0 +1,312 @@
+"""The checks of notebook 11, ``11_debugging_gpu_code``: kernels that are broken, to be mended.
+
+Each broken kernel stands here as well as in its stub: as long as the learner's is the same code, it counts as
+not solved yet.
+"""
+
+import numpy as np
+from numba import cuda, float32, int32
+
+from cnn_numba.course.checks import Mistake
+from cnn_numba.course.kernel_checks import KernelExercise, inout, launch, normal, output, uses
+
+THREADS = 64
+LEVELS = 8
+
+
+# --- The bent picture --------------------------------------------------------------------------------------
+
+
+@cuda.jit
+def _broken_edges_kernel(image, out):
+    """Write one pixel a thread: half the difference of its right and its left neighbour."""
+    column, row = cuda.grid(2)
+    height, width = image.shape
+    if row <= height and column <= width:
+        difference = image[row, column + 1] - image[row, column - 1]
+        out[row, column] = abs(difference) * float32(0.5)
+
+
+def _slopes(image, mode="edge"):
+    padded = np.pad(image, ((0, 0), (1, 1)), mode=mode)
+    return (padded[:, 2:] - padded[:, :-2]) / 2
+
+
+def _edges(image, mode="edge"):
+    return np.abs(_slopes(image, mode))
+
+
+def _images(rng):
+    return [
+        launch(grid, block, normal(rng, (h, w)), output((h, w)))
+        for grid, block, (h, w) in [
+            ((1, 1), (4, 4), (2, 3)),
+            ((2, 3), (4, 2), (5, 7)),
+            ((3, 1), (4, 8), (6, 9)),
+            ((1, 4), (8, 2), (7, 5)),
+            ((2, 2), (4, 4), (5, 3)),
+            ((2, 2), (4, 4), (8, 8)),
+        ]
+    ]
+
+
+def _without_border(image):
+    edges = _edges(image)
+    edges[:, 0] = edges[:, -1] = 0
+    return edges
+
+
+edges_kernel = KernelExercise(
+    "edges_kernel",
+    reference=lambda image: _edges(image),
+    cases=_images,
+    broken=_broken_edges_kernel,
+    float32=True,
+    mistakes=(
+        Mistake(
+            "zero outside",
+            "You take a neighbour that does not exist for 0. Here the pixel itself stands in its place, or "
+            "every bright border would count as an edge.",
+            lambda image: _edges(image, "constant"),
+        ),
+        Mistake(
+            "wraps round",
+            "The left border still meets the right one. A neighbour that does not exist is replaced by the "
+            "pixel itself.",
+            lambda image: _edges(image, "wrap"),
+        ),
+        Mistake(
+            "border set to zero",
+            "You set the first and the last column to 0. There, the pixel itself stands in for the neighbour "
+            "that is missing: half the difference to the one neighbour that exists.",
+            _without_border,
+        ),
+        Mistake(
+            "sign kept",
+            "The differences have kept their sign: `abs` is gone.",
+            lambda image: _slopes(image),
+        ),
+    ),
+)
+
+
+# --- The reduction that hangs ------------------------------------------------------------------------------
+
+
+@cuda.jit
+def _broken_block_max_kernel(x, out):
+    """Write the largest element that each block sees; blocks of THREADS, one thread an element."""
+    best = cuda.shared.array(THREADS, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i >= x.size:
+        return
+    best[t] = x[i]
+    stride = THREADS // 2
+    while stride > 0:
+        if t < stride:
+            best[t] = max(best[t], best[t + stride])
+            cuda.syncthreads()
+        stride //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = best[0]
+
+
+def _rows_of_blocks(x, filling):
+    """Return x with a row for each block, the last one filled up."""
+    blocks = -(-x.size // THREADS)
+    rows = np.full(blocks * THREADS, filling, np.float32)
+    rows[: x.size] = x
+    return rows.reshape(blocks, THREADS)
+
+
+def _wrapped_maxima(x):
+    blocks = -(-x.size // THREADS)
+    return np.resize(x, (blocks, THREADS)).max(axis=1)
+
+
+block_max_kernel = KernelExercise(
+    "block_max_kernel",
+    reference=lambda x: _rows_of_blocks(x, -np.inf).max(axis=1),
+    # Below zero nearly everywhere, so that a tail full of zeros shows.
+    cases=lambda rng: [
+        launch(-(-n // THREADS), THREADS, normal(rng, n) - np.float32(4), output(-(-n // THREADS)))
+        for n in (1, 37, 64, 85, 150, 250)
+    ],
+    broken=_broken_block_max_kernel,
+    properties=(uses("shared", "syncthreads"),),
+    mistakes=(
+        Mistake(
+            "zero in the tail",
+            "Threads without an element put 0 into the race, and 0 wins where all elements are negative. "
+            "They need a number that never wins: `float32(-math.inf)`.",
+            lambda x: _rows_of_blocks(x, 0).max(axis=1),
+        ),
+        Mistake(
+            "borrowed elements",
+            "Threads without an element take one from the beginning of `x`, which another block has to look "
+            "at. They need a number that never wins: `float32(-math.inf)`.",
+            _wrapped_maxima,
+        ),
+        Mistake(
+            "last round missing",
+            "Elements at odd places are never looked at: the last round is the one with a stride of 1.",
+            lambda x: _rows_of_blocks(x, -np.inf)[:, ::2].max(axis=1),
+        ),
+    ),
+)
+
+
+# --- The counter that loses counts -------------------------------------------------------------------------
+
+
+@cuda.jit
+def _broken_histogram_kernel(levels, bins):
+    """Add to `bins` how often each level occurs, counted in each block first; one thread an element."""
+    mine = cuda.shared.array(LEVELS, int32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if t < LEVELS:
+        mine[t] = 0
+    if i < levels.size:
+        mine[levels[i]] += 1
+    cuda.syncthreads()
+    if t < LEVELS:
+        bins[t] += mine[t]
+
+
+def _levels(rng):
+    return [
+        launch(
+            -(-n // block) + spare,
+            block,
+            rng.integers(0, LEVELS, n, dtype=np.int32),
+            inout(rng.integers(0, 50, LEVELS, dtype=np.int32)),
+        )
+        for n, block, spare in [(5, 64, 0), (70, 32, 0), (150, 64, 0), (64, 64, 1), (201, 96, 0)]
+    ]
+
+
+def _counts(levels):
+    return np.bincount(levels, minlength=LEVELS).astype(np.int32)
+
+
+histogram_kernel = KernelExercise(
+    "histogram_kernel",
+    reference=lambda levels, bins: bins + _counts(levels),
+    cases=_levels,
+    broken=_broken_histogram_kernel,
+    properties=(uses("shared"),),
+    mistakes=(
+        Mistake(
+            "old counts lost",
+            "What was in `bins` before is gone: the kernel is to add to it, so that it can be launched for "
+            "one batch after the other.",
+            lambda levels, bins: _counts(levels),
+        ),
+        Mistake(
+            "bin 0 only",
+            "Only bin 0 grows: each of the bins has to be carried over, by a thread of its own or in a loop.",
+            lambda levels, bins: np.where(np.arange(LEVELS) > 0, bins, bins + _counts(levels)).astype(
+                np.int32
+            ),
+        ),
+        Mistake(
+            "one level up",
+            "Each level is counted in the bin of the next one.",
+            lambda levels, bins: bins + np.roll(_counts(levels), 1),
+        ),
+    ),
+)
+
+
+# --- The softmax that is none ------------------------------------------------------------------------------
+
+
+@cuda.jit
+def _broken_softmax_kernel(maps, out):
+    """Turn the channels of one pixel into probabilities, a pixel a thread; x along a row."""
+    column, row = cuda.grid(2)
+    channels = maps.shape[0]
+    for c in range(channels):
+        out[c, row, column] = maps[c, row, column] * channels
+
+
+def _softmax(maps, axis=0):
+    powers = np.exp(maps - maps.max(axis=axis, keepdims=True))
+    return powers / powers.sum(axis=axis, keepdims=True)
+
+
+def _softmax_from_zero(maps):
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(maps - np.maximum(maps.max(axis=0), 0))
+        return powers / powers.sum(axis=0)
+
+
+def _overflowing_softmax(maps):
+    with np.errstate(over="ignore", invalid="ignore"):
+        powers = np.exp(maps)
+        return powers / powers.sum(axis=0)
+
+
+def _maps(rng):
+    """Draw maps of moderate numbers, of huge ones and of very negative ones."""
+    return [
+        launch(grid, block, offset + 3 * normal(rng, shape), output(shape))
+        for grid, block, shape, offset in [
+            ((1, 1), (4, 4), (2, 2, 3), 0),
+            ((2, 3), (4, 2), (3, 5, 7), 0),
+            ((3, 1), (4, 8), (4, 6, 9), 0),
+            ((1, 4), (8, 2), (5, 7, 5), 90),
+            ((2, 2), (4, 4), (3, 6, 5), -150),
+        ]
+    ]
+
+
+softmax_kernel = KernelExercise(
+    "softmax_kernel",
+    reference=_softmax,
+    cases=_maps,
+    broken=_broken_softmax_kernel,
+    float32=True,
+    mistakes=(
+        Mistake(
+            "still multiplied",
+            "Each number still comes out times the number of channels: that is no softmax. Exponentials, "
+            "divided by their sum.",
+            lambda maps: maps * np.float32(len(maps)),
+        ),
+        Mistake(
+            "not normalised",
+            "Your exponentials are right, and they are not divided by their sum.",
+            lambda maps: np.exp(maps - maps.max(axis=0)),
+        ),
+        Mistake(
+            "no exponential",
+            "You divide the numbers themselves by their sum. A softmax takes the exponential of each first.",
+            lambda maps: maps / maps.sum(axis=0),
+        ),
+        Mistake(
+            "over the image",
+            "For each channel, your numbers sum to 1 over the pixels. They are to do so at each pixel, over "
+            "the channels.",
+            lambda maps: _softmax(maps, axis=(1, 2)),
+        ),
+        Mistake(
+            "averaged",
+            "You divide by the number of channels in the place of the sum of the exponentials.",
+            lambda maps: np.exp(maps - maps.max(axis=0)) / np.float32(len(maps)),
+        ),
+        Mistake(
+            "overflows",
+            "Right for moderate numbers. From about 89 on, `exp` is infinite in float32, and infinity "
+            "divided by infinity is NaN. Subtract the pixel's largest number first: the quotient stays the "
+            "same.",
+            _overflowing_softmax,
+        ),
+        Mistake(
+            "maximum of at least 0",
+            "Right, until all of a pixel's numbers are far below zero: your search for the largest starts at "
+            "0, every exponential becomes 0, and 0 / 0 is NaN. Start from the first channel's number.",
+            _softmax_from_zero,
+        ),
+    ),
+)

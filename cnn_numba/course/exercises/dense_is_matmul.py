@@ -1,0 +1,441 @@
+"""The checks of notebook 06, ``06_dense_is_matmul``."""
+
+import numpy as np
+
+from cnn_numba import device
+from cnn_numba.course.checks import Mistake, Wrong
+from cnn_numba.course.kernel_checks import KernelExercise, examine, launch, normal, output, uses
+from cnn_numba.simulator.trace import READ
+
+# As in the notebook: threads along either axis of a block, and results with four of them a thread.
+TILE = 8
+WIDE = 2 * TILE
+
+
+def _product(a, b):
+    return np.float64(a) @ b
+
+
+def _within(array, *shape):
+    """Return an array of a larger shape, NaN where it ends: what lies past an edge is anything."""
+    padded = np.full(shape, np.nan)
+    padded[tuple(map(slice, array.shape))] = array
+    return padded
+
+
+def _in_tiles(matrix, side):
+    """Return a matrix as (rows of tiles, columns of tiles, side, side), zeros where it ends."""
+    rows, columns = (-(-n // side) for n in matrix.shape)
+    padded = np.zeros((rows * side, columns * side))
+    padded[: matrix.shape[0], : matrix.shape[1]] = matrix
+    return padded.reshape(rows, side, columns, side).transpose(0, 2, 1, 3)
+
+
+def _from_tiles(tiles, shape):
+    rows, columns, side, _ = tiles.shape
+    matrix = tiles.transpose(0, 2, 1, 3).reshape(rows * side, columns * side)
+    return matrix[: shape[0], : shape[1]]
+
+
+def _multiplications(rng, block, covered, shapes):
+    """Draw matrices for some (M, K, N), in grids whose blocks cover some results each, x first."""
+    return [
+        launch(
+            (device.blocks(n, covered[0]), device.blocks(m, covered[1])),
+            block,
+            normal(rng, (m, k)),
+            normal(rng, (k, n)),
+            output((m, n)),
+        )
+        for m, k, n in shapes
+    ]
+
+
+# --- One thread for each result ----------------------------------------------------------------------------
+
+matmul_kernel = KernelExercise(
+    "matmul_kernel",
+    reference=_product,
+    cases=lambda rng: _multiplications(
+        rng, (4, 2), (4, 2), [(2, 3, 4), (3, 1, 5), (1, 6, 2), (5, 4, 7), (9, 5, 6), (7, 11, 3)]
+    ),
+    float32=True,
+    mistakes=(
+        Mistake(
+            "b transposed",
+            "You walk along a row of `b`, which multiplies with its transpose: column `n` of the result "
+            "takes column `n` of `b`, so it is `b[k, column]`.",
+            lambda a, b: a @ _within(b, *[max(b.shape)] * 2)[: b.shape[1], : b.shape[0]].T,
+        ),
+        Mistake(
+            "a transposed",
+            "You walk down a column of `a`, which multiplies its transpose: row `m` of the result takes row "
+            "`m` of `a`, so it is `a[row, k]`.",
+            lambda a, b: _within(a, *[max(a.shape)] * 2)[: a.shape[1], : a.shape[0]].T @ b,
+        ),
+        Mistake(
+            "wrong length",
+            "Your sum has as many products as `a` has rows. It runs along a row of `a`, over `a.shape[1]`.",
+            lambda a, b: (
+                _within(a, len(a), max(a.shape))[:, : len(a)]
+                @ _within(b, max(len(a), len(b)), b.shape[1])[: len(a)]
+            ),
+        ),
+        Mistake(
+            "one short",
+            "The last product of each sum is missing: `range(n)` ends at `n - 1` by itself.",
+            lambda a, b: _product(a[:, :-1], b[:-1]),
+        ),
+        Mistake(
+            "last product only",
+            "Each result is its last product alone: `=` overwrites the sum where `+=` adds to it.",
+            lambda a, b: _product(a[:, -1:], b[-1:]),
+        ),
+        Mistake(
+            "added, not multiplied",
+            "You add the numbers of a pair; they are multiplied, and the products added up.",
+            lambda a, b: a.sum(axis=1, keepdims=True) + b.sum(axis=0),
+        ),
+    ),
+)
+
+
+# --- Tiles with tails --------------------------------------------------------------------------------------
+
+
+def _with_stale_tail(a, b):
+    """Multiply, the last tiles along k still holding what the tiles before them left; NaN if none did."""
+    depth = a.shape[1]
+    tail = depth % TILE
+    if not tail:
+        return _product(a, b)
+    if depth < TILE:
+        return np.full((a.shape[0], b.shape[1]), np.nan)
+    stale = slice(depth - TILE, depth - tail)
+    return _product(a, b) + _product(a[:, stale], b[stale])
+
+
+def _with_turned_tiles(a, b):
+    return _product(a, _from_tiles(_in_tiles(b, TILE).swapaxes(2, 3), (a.shape[1], b.shape[1])))
+
+
+def _of_whole_tiles(a, b):
+    whole = a.shape[1] // TILE * TILE
+    return _product(a[:, :whole], b[:whole])
+
+
+def _of_first_tile(a, b):
+    return _product(a[:, :TILE], b[:TILE])
+
+
+matmul_tiled_kernel = KernelExercise(
+    "matmul_tiled_kernel",
+    reference=_product,
+    cases=lambda rng: _multiplications(
+        rng, (TILE, TILE), (TILE, TILE), [(3, 2, 5), (8, 19, 6), (7, 16, 13), (10, 13, 4), (17, 9, 9)]
+    ),
+    float32=True,
+    properties=(uses("shared"),),
+    mistakes=(
+        Mistake(
+            "tail not zeroed",
+            "Where a matrix ends within a tile, your tile keeps what was in it before: the numbers of the "
+            "last step, or garbage in the first. A thread without a number to copy has to write a zero.",
+            _with_stale_tail,
+        ),
+        Mistake(
+            "tail left out",
+            "You leave out the last, narrower tiles along k. Round the number of steps up: "
+            "`range(0, a.shape[1], TILE)` does.",
+            _of_whole_tiles,
+        ),
+        Mistake(
+            "first tile only",
+            "Only the first pair of tiles is multiplied: each step has to copy the next, from `start` on.",
+            _of_first_tile,
+        ),
+        Mistake(
+            "tile turned",
+            "Each tile of `b` is multiplied transposed: the tile is `[k, column]`, so a thread reads "
+            "`b_tile[k, x]`.",
+            _with_turned_tiles,
+        ),
+        Mistake(
+            "last step only",
+            "The sum begins anew at each pair of tiles: set `total` to zero once, before the loop.",
+            lambda a, b: _product(
+                a[:, (a.shape[1] - 1) // TILE * TILE :], b[(a.shape[1] - 1) // TILE * TILE :]
+            ),
+        ),
+    ),
+)
+
+
+# --- Four results a thread ---------------------------------------------------------------------------------
+
+
+def _quarters(a, b):
+    """Return the product in blocks of WIDE x WIDE, (rows, columns, 2, TILE, 2, TILE), and its shape."""
+    product = _product(a, b)
+    tiles = _in_tiles(product, WIDE)
+    return tiles.reshape(*tiles.shape[:2], 2, TILE, 2, TILE).copy(), product.shape
+
+
+def _rearranged(change):
+    def function(a, b):
+        quarters, shape = _quarters(a, b)
+        change(quarters)
+        return _from_tiles(quarters.reshape(*quarters.shape[:2], WIDE, WIDE), shape)
+
+    return function
+
+
+@_rearranged
+def _exchanged(quarters):
+    upper, lower = quarters[:, :, 0, :, 1].copy(), quarters[:, :, 1, :, 0].copy()
+    quarters[:, :, 0, :, 1], quarters[:, :, 1, :, 0] = lower, upper
+
+
+@_rearranged
+def _row_repeated(quarters):
+    quarters[:, :, 1] = quarters[:, :, 0]
+
+
+@_rearranged
+def _column_repeated(quarters):
+    quarters[:, :, :, :, 1] = quarters[:, :, :, :, 0]
+
+
+def _each_number_is_read_once(attempt):
+    """Demand two numbers of each tile for four products, in shared memory."""
+    depth = TILE
+    (case,) = _multiplications(np.random.default_rng(0), (TILE, TILE), (WIDE, WIDE), [(WIDE, depth, WIDE)])
+    trace = examine(attempt, case).report.trace
+    shared = [number for number, info in enumerate(trace.arrays) if info.space == "shared"]
+    reads = int(((trace.kind == READ) & np.isin(trace.array, shared)).sum())
+    products = WIDE * WIDE * depth
+    if reads > products:
+        raise Wrong(
+            "read for each product",
+            f"The numbers are right, but {reads / products:.3g} numbers are read from shared memory for each "
+            "multiply-add, and the point is to get along with 1. Read two numbers of each tile into "
+            "variables, and let each of the four products take its two from there.",
+        )
+
+
+matmul_2x2_kernel = KernelExercise(
+    "matmul_2x2_kernel",
+    reference=_product,
+    cases=lambda rng: _multiplications(
+        rng, (TILE, TILE), (WIDE, WIDE), [(3, 2, 5), (16, 9, 12), (11, 8, 18), (19, 10, 21), (9, 17, 10)]
+    ),
+    float32=True,
+    properties=(uses("shared"), _each_number_is_read_once),
+    mistakes=(
+        Mistake(
+            "sums exchanged",
+            "Two of the four results change places: the one of the first row and second column, and the one "
+            "of the second row and first column.",
+            _exchanged,
+        ),
+        Mistake(
+            "row repeated",
+            "The thread's second row has the results of its first: they need a number of `a` of their own, "
+            "from `a_tile[y + TILE, k]`.",
+            _row_repeated,
+        ),
+        Mistake(
+            "column repeated",
+            "The thread's second column has the results of its first: they need a number of `b` of their "
+            "own, from `b_tile[k, x + TILE]`.",
+            _column_repeated,
+        ),
+        Mistake(
+            "first tile only",
+            "Only the first pair of tiles is multiplied: each step has to copy the next, from `start` on.",
+            _of_first_tile,
+        ),
+    ),
+)
+
+
+# --- The layer ---------------------------------------------------------------------------------------------
+
+
+def _dense(x, weight, bias):
+    return np.maximum(np.float64(x) @ weight.T + bias, 0)
+
+
+def _unturned(x, weight, bias):
+    side = max(weight.shape)
+    return x @ _within(weight, side, side)[: weight.shape[1], : weight.shape[0]] + bias
+
+
+def _layers(rng):
+    # Never more images than features: an element of the bias for each image is then a mistake of its own.
+    shapes = [(2, 3, 4), (1, 5, 3), (3, 4, 7), (5, 7, 6), (4, 9, 10), (6, 2, 13)]
+    return [
+        launch(
+            (device.blocks(o, 4), device.blocks(n, 2)),
+            (4, 2),
+            normal(rng, (n, i)),
+            normal(rng, (o, i)),
+            normal(rng, o),
+            output((n, o)),
+        )
+        for n, i, o in shapes
+    ]
+
+
+dense_kernel = KernelExercise(
+    "dense_kernel",
+    reference=_dense,
+    cases=_layers,
+    float32=True,
+    mistakes=(
+        Mistake(
+            "bias per row",
+            "You take an element of the bias for each row, which is an image. There is one for each output "
+            "feature, that is, for each column: `bias[column]`.",
+            lambda x, weight, bias: np.maximum(_product(x, weight.T) + bias[: len(x), None], 0),
+        ),
+        Mistake(
+            "bias left out",
+            "The bias is missing: `bias[column]` is added once, to the complete sum.",
+            lambda x, weight, bias: np.maximum(_product(x, weight.T), 0),
+        ),
+        Mistake(
+            "bias for each product",
+            "The bias is added once for each product: it belongs before or after the loop.",
+            lambda x, weight, bias: np.maximum(_product(x, weight.T) + weight.shape[1] * bias, 0),
+        ),
+        Mistake(
+            "bias after ReLU",
+            "You add the bias after ReLU, and so negative results come out: first the bias, then ReLU.",
+            lambda x, weight, bias: np.maximum(_product(x, weight.T), 0) + bias,
+        ),
+        Mistake(
+            "ReLU left out",
+            "Negative results come out: store 0 in their place.",
+            lambda x, weight, bias: _product(x, weight.T) + bias,
+        ),
+        Mistake(
+            "ReLU of each product",
+            "You replace negative *products* by 0. ReLU is for the complete sum, with the bias.",
+            lambda x, weight, bias: np.maximum(
+                np.maximum(np.float64(x)[:, None] * weight, 0).sum(axis=2) + bias, 0
+            ),
+        ),
+        Mistake(
+            "absolute value",
+            "You store the absolute value; what is negative must become 0.",
+            lambda x, weight, bias: np.abs(_product(x, weight.T) + bias),
+        ),
+        Mistake(
+            "weight not transposed",
+            "You read `weight[k, column]`, as if its rows were the inputs. They are the outputs: "
+            "`weight[column, k]`.",
+            lambda x, weight, bias: np.maximum(_unturned(x, weight, bias), 0),
+        ),
+        Mistake(
+            "weight not transposed",
+            "You read `weight[k, column]`, as if its rows were the inputs. They are the outputs: "
+            "`weight[column, k]`.",
+            # `total if total > 0 else 0`, of garbage.
+            lambda x, weight, bias: np.fmax(_unturned(x, weight, bias), 0),
+        ),
+    ),
+)
+
+
+# --- Which pixel lands in which column ---------------------------------------------------------------------
+
+
+def _windows(image, kernel_size):
+    """Return the windows of an image, (C, OH, OW, K, K)."""
+    return np.lib.stride_tricks.sliding_window_view(image, (kernel_size, kernel_size), axis=(1, 2))
+
+
+def _as_columns(windows, order=(0, 3, 4, 1, 2)):
+    """Return windows as a matrix, its first three axes down and the others across."""
+    turned = windows.transpose(order)
+    return turned.reshape(np.prod(turned.shape[:3]), -1)
+
+
+def _divided_by_the_image(image, kernel_size):
+    """Find row and column of a position as if there were one for each pixel."""
+    height, width = image.shape[1:]
+    positions = (height - kernel_size + 1) * (width - kernel_size + 1)
+    padded = _within(image, len(image), height + kernel_size, width + kernel_size)
+    windows = _windows(padded, kernel_size)[:, :height, :width].reshape(len(image), -1, 1, *[kernel_size] * 2)
+    return _as_columns(windows[:, :positions])
+
+
+def _images(rng):
+    cases = []
+    for channels, height, width, kernel_size in [
+        (1, 3, 4, 2),
+        (2, 4, 6, 3),
+        (3, 5, 4, 2),
+        (2, 5, 7, 4),
+        (1, 6, 5, 3),
+        (4, 3, 8, 2),
+    ]:
+        shape = channels * kernel_size**2, (height - kernel_size + 1) * (width - kernel_size + 1)
+        grid = device.blocks(shape[1], 8), device.blocks(shape[0], 4)
+        image = normal(rng, (channels, height, width))
+        cases.append(launch(grid, (8, 4), image, kernel_size, output(shape)))
+    return cases
+
+
+im2col_kernel = KernelExercise(
+    "im2col_kernel",
+    reference=lambda image, kernel_size: _as_columns(_windows(image, kernel_size)),
+    cases=_images,
+    mistakes=(
+        Mistake(
+            "channel last",
+            "Your rows count the channel fastest. A row of weights has the taps of channel 0 first, then "
+            "those of channel 1: `row // kernel_size**2` is the channel.",
+            lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (3, 4, 0, 1, 2)),
+        ),
+        Mistake(
+            "taps exchanged",
+            "Row and column of the tap change places: within a window, as in an image, the column counts "
+            "fastest.",
+            lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 4, 3, 1, 2)),
+        ),
+        Mistake(
+            "positions exchanged",
+            "You walk down the output's columns. Positions count along its rows: `column // out_width` is "
+            "the row of the position.",
+            lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 3, 4, 2, 1)),
+        ),
+        Mistake(
+            "divided by the image's width",
+            "You divide the position by the width of the image. The output is narrower: it has "
+            "`width - kernel_size + 1` positions in a row.",
+            _divided_by_the_image,
+        ),
+        Mistake(
+            "flipped",
+            "Your windows come out turned round, as for the mathematician's convolution: tap (0, 0) is the "
+            "upper left pixel.",
+            lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1]),
+        ),
+        Mistake(
+            "first channel only",
+            "All your rows come from channel 0: the channel is `row // kernel_size**2`.",
+            lambda image, kernel_size: np.tile(
+                _as_columns(_windows(image[:1], kernel_size)), (len(image), 1)
+            ),
+        ),
+        Mistake(
+            "tap left out",
+            "All rows of a channel are the same: the tap has to be added to the position.",
+            lambda image, kernel_size: _as_columns(
+                np.broadcast_to(_windows(image, kernel_size)[..., :1, :1], _windows(image, kernel_size).shape)
+            ),
+        ),
+    ),
+)

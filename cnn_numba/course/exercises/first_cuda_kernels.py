@@ -1,0 +1,254 @@
+"""The checks of notebook 02, ``02_first_cuda_kernels``."""
+
+import warnings
+
+import numpy as np
+
+from cnn_numba.course.checks import Exercise, Mistake, Wrong, avoids
+from cnn_numba.course.kernel_checks import KernelExercise, examine, launch, normal, output
+from cnn_numba.ops.conv.reference import correlate_cpu
+from cnn_numba.simulator.trace import WRITE
+
+
+def _two_vectors(rng):
+    """Draw vectors for one block and for several, always with threads to spare."""
+    return [
+        launch(grid, block, np.float32(a), normal(rng, n), normal(rng, n), output(n))
+        for grid, block, n, a in [
+            (1, 4, 1, 2),
+            (1, 32, 23, -0.5),
+            (3, 8, 19, 3),
+            (2, 32, 47, 1.5),
+            (5, 16, 65, 0.1),
+        ]
+    ]
+
+
+axpy_kernel = KernelExercise(
+    "axpy_kernel",
+    reference=lambda a, x, y: a * x + y,
+    cases=_two_vectors,
+    float32=True,
+    mistakes=(
+        Mistake("y left out", "The product is right, and `y` is not added to it.", lambda a, x, y: a * x),
+        Mistake("a left out", "You add `x` and `y`, and `a` is missing.", lambda a, x, y: x + y),
+        Mistake(
+            "sum scaled",
+            "You multiply the sum by `a`: only `x` is multiplied, before `y` is added.",
+            lambda a, x, y: a * (x + y),
+        ),
+        Mistake(
+            "exchanged",
+            "You have exchanged `x` and `y`: it is `x` that is multiplied by `a`.",
+            lambda a, x, y: a * y + x,
+        ),
+        Mistake("multiplied", "You multiply `x` by `y`; the two are added.", lambda a, x, y: a * x * y),
+    ),
+)
+
+
+def _on_gpu(attempt, x):
+    """Call a function that launches, and tell what only its launch can show."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        out = attempt(x)
+    if any("Host array used" in str(warning.message) for warning in caught):
+        raise Wrong(
+            "host array",
+            "The numbers come out right, but you hand the kernel an array of the host. Numba then copies it "
+            "to the device and back, at every launch, and warns of it. Make the copy yourself, with "
+            "`cuda.to_device`, and the output on the device, with `cuda.device_array`.",
+        )
+    if hasattr(out, "copy_to_host"):
+        raise Wrong(
+            "left on the device",
+            "You return an array that is still in the device's memory: NumPy cannot use it. Copy it back "
+            "with `.copy_to_host()`.",
+        )
+    if isinstance(out, np.ndarray) and out.shape == x.shape and out.dtype.kind == "f":
+        missing = np.isnan(out)
+        done = x.size - int(missing.sum())
+        if missing.all():
+            raise Wrong(
+                "nothing computed",
+                "What comes back was never written: is the kernel launched, and into this array?",
+            )
+        if missing[done:].all() and missing.any():
+            raise Wrong(
+                "tail missing",
+                f"Of {x.size} elements the first {done} are computed: the grid is too small. Round the "
+                "number of blocks up; the kernel's guard stops the threads that are too many.",
+            )
+    return out
+
+
+relu_on_gpu = Exercise(
+    "relu_on_gpu",
+    reference=lambda x: np.maximum(x, np.float32(0)),
+    cases=lambda rng: [(normal(rng, n),) for n in (1, 70, 128, 129, 300)],
+    run=_on_gpu,
+    dtype=np.float32,
+    properties=(avoids("maximum", "where", "clip", "relu_forward_naive"),),
+    mistakes=(
+        Mistake(
+            "input returned",
+            "You return what you were given: the kernel wrote its result into another array.",
+            lambda x: x,
+        ),
+        Mistake(
+            "zeros",
+            "You return zeros: the array that comes back is not the one that the kernel wrote into.",
+            np.zeros_like,
+        ),
+        Mistake("absolute value", "You return the absolute value; negative numbers become 0 here.", np.abs),
+    ),
+)
+
+
+def _signals(rng):
+    sizes = [(5, 0), (13, 1), (20, 7), (33, 32), (41, 2), (30, 0)]
+    return [
+        launch(-(-(n - delay) // block) + extra, block, normal(rng, n), np.int32(delay), output(n - delay))
+        for (n, delay), block, extra in zip(sizes, (8, 8, 4, 4, 16, 8), (0, 0, 1, 0, 0, 1), strict=True)
+    ]
+
+
+def _lags(signal, delay):
+    return range(int(delay), len(signal))
+
+
+def _convolved(signal, delay):
+    return np.convolve(signal, signal)[len(signal) - 1 + delay :]
+
+
+autocorrelation_kernel = KernelExercise(
+    "autocorrelation_kernel",
+    reference=lambda signal, delay: correlate_cpu(signal, delay),
+    cases=_signals,
+    float32=True,
+    mistakes=(
+        Mistake(
+            "delay ignored",
+            "Your first output is lag 0 whatever the delay: thread `i` of the grid computes lag `delay + i`.",
+            lambda signal, delay: correlate_cpu(signal)[: len(signal) - delay],
+        ),
+        Mistake(
+            "one lag only",
+            "All your outputs are the one at lag `delay`: the thread's index must take part in the lag.",
+            lambda signal, delay: np.full(len(signal) - delay, correlate_cpu(signal, delay)[0]),
+        ),
+        Mistake(
+            "last product only",
+            "Each output is its last product alone: `=` overwrites the sum where `+=` adds to it.",
+            lambda signal, delay: np.array(
+                [signal[len(signal) - 1 - d] * signal[-1] for d in _lags(signal, delay)]
+            ),
+        ),
+        Mistake(
+            "reversed",
+            "The signal meets its reversed self: `signal[d - k]` where `signal[k + d]` is meant. That is the "
+            "convolution x * x.",
+            _convolved,
+        ),
+        Mistake(
+            "circular",
+            "The end of your signal meets its beginning again. Outside its samples it counts as zero: stop "
+            "where `k + d` reaches the end.",
+            lambda signal, delay: np.array([signal @ np.roll(signal, -d) for d in _lags(signal, delay)]),
+        ),
+        Mistake(
+            "one short",
+            "The last product of each sum is missing: `k + d` goes up to `n - 1`, so `k` counts to `n - d`.",
+            lambda signal, delay: np.array(
+                [signal[: len(signal) - d - 1] @ signal[d:-1] for d in _lags(signal, delay)]
+            ),
+        ),
+        Mistake(
+            "averaged",
+            "You divide by the number of products; here they are summed.",
+            lambda signal, delay: (
+                correlate_cpu(signal, delay) / (len(signal) - np.array(_lags(signal, delay)))
+            ),
+        ),
+    ),
+)
+
+
+def _work_is_shared(attempt):
+    """Demand that each element is done once, and that neighbouring threads do neighbouring elements."""
+    case = launch(2, 4, normal(np.random.default_rng(0), 19), output(19))
+    trace = examine(attempt, case).report.trace
+    rows = np.flatnonzero(trace.kind == WRITE)
+    counts = np.bincount(trace.element[rows], minlength=19)
+    seen = "Seen with 19 elements, launched as `[2, 4]`."
+    if counts.max() > 1:
+        raise Wrong(
+            "done more than once",
+            f"The numbers are right, but element {counts.argmax()} is computed {counts.max()} times. Start "
+            "at the thread's place in the whole grid, `cuda.grid(1)`, and go on in steps of the number of "
+            "threads in the whole grid, `cuda.gridsize(1)`.",
+            seen,
+        )
+    threads = trace.block[rows] * 4 + trace.thread[rows]
+    if (threads != trace.element[rows] % 8).any():
+        raise Wrong(
+            "in chunks",
+            "The numbers are right, but each thread does elements that lie side by side. Let neighbouring "
+            "threads do neighbouring elements: thread `i` does `i`, `i + threads`, `i + 2 * threads`, and so "
+            "on. The next notebook shows what memory gains by it.",
+            seen,
+        )
+
+
+relu_stride_kernel = KernelExercise(
+    "relu_stride_kernel",
+    reference=lambda x: np.maximum(x, 0),
+    cases=lambda rng: [
+        launch(grid, block, normal(rng, n), output(n))
+        for grid, block, n in [(1, 4, 3), (2, 4, 11), (2, 8, 45), (3, 4, 24), (2, 16, 20), (1, 32, 100)]
+    ],
+    properties=(_work_is_shared,),
+    mistakes=(
+        Mistake("not rectified", "You copy `x`; what is negative must become 0.", lambda x: x),
+        Mistake(
+            "absolute value",
+            "You store the absolute value; what is negative must become 0.",
+            lambda x: np.abs(x),
+        ),
+    ),
+)
+
+
+mirror_kernel = KernelExercise(
+    "mirror_kernel",
+    reference=lambda image: image[:, ::-1],
+    cases=lambda rng: [
+        launch(grid, block, normal(rng, (h, w)), output((h, w)))
+        for grid, block, (h, w) in [
+            ((1, 1), (4, 4), (2, 3)),
+            ((2, 3), (4, 2), (5, 7)),
+            ((3, 1), (4, 8), (6, 9)),
+            ((1, 4), (8, 2), (7, 5)),
+            ((2, 2), (4, 4), (5, 5)),
+        ]
+    ],
+    mistakes=(
+        Mistake(
+            "upside down",
+            "You turn the image upside down: the rows are to stay, and the columns change sides.",
+            lambda image: image[::-1],
+        ),
+        Mistake(
+            "turned round",
+            "You change rows and columns, which turns the image by half a turn: the rows are to stay.",
+            lambda image: image[::-1, ::-1],
+        ),
+        Mistake("copied", "You copy the image as it is.", lambda image: image),
+        Mistake(
+            "one column off",
+            "You are one column off: of `width` columns the last is `width - 1`, and it goes to column 0. "
+            "`image[row, width - column]` reads past the edge there.",
+            lambda image: np.where(np.arange(image.shape[1]) > 0, np.roll(image[:, ::-1], 1, axis=1), np.nan),
+        ),
+    ),
+)

@@ -1,0 +1,532 @@
+"""The checks of notebook 09, ``09_make_it_fast``."""
+
+import dis
+import functools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from cnn_numba import device
+from cnn_numba.course.checks import Exercise, Mistake, Wrong
+from cnn_numba.course.kernel_checks import KernelExercise, examine, launch, normal, output
+from cnn_numba.course.tape import CannotRecord, ToyTraining, record
+from cnn_numba.course.uninitialised import code_of
+from cnn_numba.ops.gather.gpu import gather_batch, gather_labels
+from cnn_numba.simulator.access import access_map
+from cnn_numba.simulator.arguments import argument_names
+from cnn_numba.simulator.occupancy import occupancy
+
+# --- The bus -----------------------------------------------------------------------------------------------
+
+
+def _bus(
+    images,
+    pixels,
+    batch_size,
+    resident,
+    *,
+    pixel=4,
+    label=4,
+    loss=4,
+    index=8,
+    rate=4,
+    rates=2,
+    few=20,
+    steps=None,
+    whole_batches=False,
+    moved=0,
+):
+    """Count the bytes of an epoch; every keyword is somebody's way to get them wrong."""
+    steps = -(-images // batch_size) if steps is None else steps(images, batch_size)
+    if resident:
+        return index * images + rate * rates * steps + few + moved * images * pixels
+    sent = steps * batch_size if whole_batches else images
+    return sent * (pixel * pixels + label + loss)
+
+
+bus_bytes = Exercise(
+    "bus_bytes",
+    reference=_bus,
+    cases=lambda rng: [
+        (images, pixels, batch_size, resident)
+        for images, pixels, batch_size in [(7, 6, 3), (12, 5, 4), (100, 49, 32), (61, 784, 16)]
+        for resident in (False, True)
+    ],
+    rtol=1e-12,
+    mistakes=tuple(
+        Mistake(name, message, functools.partial(_bus, **wrong))
+        for name, message, wrong in [
+            (
+                "one byte a pixel",
+                "You count a byte for a pixel. The host normalises before it sends: a pixel is a float32.",
+                {"pixel": 1},
+            ),
+            (
+                "elements counted",
+                "You count elements where bytes are asked for: a float32 and an int32 have 4 bytes each, an "
+                "int64 and a float64 have 8.",
+                {"pixel": 1, "label": 1, "loss": 1, "index": 1, "rate": 1, "few": 3},
+            ),
+            (
+                "label or loss left out",
+                "Beside the pixels two numbers travel for each image: its label goes there, and its loss "
+                "comes back, 4 bytes each. You count one of them.",
+                {"label": 0},
+            ),
+            ("pixels only", "Labels go there as well, and losses come back.", {"label": 0, "loss": 0}),
+            (
+                "steps rounded down",
+                "You round the number of steps down: the last batch, smaller than the others, is a step too.",
+                {"steps": lambda images, batch_size: images // batch_size},
+            ),
+            (
+                "whole batches",
+                "You count the last batch as a whole one. It has the images that are left over.",
+                {"whole_batches": True},
+            ),
+            (
+                "indices of four bytes",
+                "The order of the images consists of int64 numbers, of 8 bytes each.",
+                {"index": 4},
+            ),
+            (
+                "one rate a step",
+                "Each step has a row of two rates, of which plain SGD needs one. Both travel.",
+                {"rates": 1},
+            ),
+            (
+                "cursor and totals left out",
+                "A cursor of 4 bytes goes there, and two totals of 8 bytes each come back.",
+                {"few": 0},
+            ),
+            (
+                "images sent again",
+                "Resident means that the images are there already: no step and no epoch sends them again.",
+                {"moved": 4},
+            ),
+            (
+                "images sent again, as bytes",
+                "Resident means that the images are there already: no step and no epoch sends them again.",
+                {"moved": 1},
+            ),
+        ]
+    ),
+)
+
+
+# --- Occupancy ---------------------------------------------------------------------------------------------
+
+CC = (9, 0)
+
+
+def _blocks(threads, registers, shared, *, round_registers=True, reserved=1024, leave_out=(), choose=min):
+    """Work out the blocks of an SM as the notebook's text does; every keyword leaves something out."""
+    warps = -(-threads // 32)
+    registers = -(-registers // 8) * 8 if round_registers else registers
+    limits = {
+        "warps": 64 // warps,
+        "blocks": 32,
+        "registers": 65536 // (32 * warps * registers),
+        "shared": 228 * 1024 // max(shared + reserved, 1),
+    }
+    return choose(value for name, value in limits.items() if name not in leave_out)
+
+
+_SETTINGS = [
+    *((256, 64, 0), (256, 40, 8192), (128, 32, 16384), (32, 24, 0), (1024, 72, 0), (512, 32, 1024)),
+    *((128, 128, 49152), (250, 100, 4096), (100, 37, 0), (64, 16, 2048), (384, 49, 0), (128, 40, 12800)),
+    *((256, 33, 0), (128, 255, 0), (256, 16, 31744), (100, 16, 10240)),
+]
+
+blocks_per_sm = Exercise(
+    "blocks_per_sm",
+    reference=lambda threads, registers, shared: occupancy(CC, threads, registers, shared).blocks,
+    cases=lambda rng: _SETTINGS,
+    rtol=1e-12,
+    mistakes=(
+        *(
+            Mistake(name, message, functools.partial(_blocks, **wrong))
+            for name, message, wrong in [
+                (
+                    "largest limit",
+                    "You take the most generous of the four. A block needs all of its resources at once, so "
+                    "the scarcest one decides.",
+                    {"choose": max},
+                ),
+                (
+                    "registers left out",
+                    "You leave the registers out: an SM has 65536, and all warps of a block take some.",
+                    {"leave_out": ("registers",)},
+                ),
+                (
+                    "shared memory left out",
+                    "You leave the shared memory out: an SM has 228 KB for all of its blocks.",
+                    {"leave_out": ("shared",)},
+                ),
+                (
+                    "warps left out",
+                    "You leave the warps out: an SM has places for 64, however little else they need.",
+                    {"leave_out": ("warps",)},
+                ),
+                (
+                    "blocks left out",
+                    "You leave out that an SM takes 32 blocks at most. Small blocks run into that first.",
+                    {"leave_out": ("blocks",)},
+                ),
+                (
+                    "registers not rounded",
+                    "You count the registers of a thread as they are. They are handed out in eights: 33 "
+                    "cost as much as 40.",
+                    {"round_registers": False},
+                ),
+                (
+                    "reserve forgotten",
+                    "You forget the 1024 bytes of shared memory that the system takes for each block.",
+                    {"reserved": 0},
+                ),
+            ]
+        ),
+        Mistake(
+            "threads not in warps",
+            "You count threads where warps count: a block of 100 threads has 4 warps, and takes what 128 "
+            "threads take.",
+            lambda threads, registers, shared: min(
+                2048 // threads,
+                32,
+                65536 // (-(-registers // 8) * 8 * threads),
+                228 * 1024 // (shared + 1024),
+            ),
+        ),
+        Mistake(
+            "warps returned",
+            "You return warps. The number of blocks is asked for.",
+            lambda threads, registers, shared: (
+                occupancy(CC, threads, registers, shared).blocks * -(-threads // 32)
+            ),
+        ),
+        Mistake(
+            "fraction returned",
+            "You return the occupancy. The number of blocks is asked for.",
+            lambda threads, registers, shared: occupancy(CC, threads, registers, shared).fraction,
+        ),
+    ),
+)
+
+
+# --- Fusion ------------------------------------------------------------------------------------------------
+
+
+def _channels(x, scale, pixels):
+    return np.arange(x.size) // pixels % scale.size
+
+
+def _scaled(x, scale, shift, pixels):
+    channel = _channels(x, scale, pixels)
+    return x * scale[channel] + shift[channel]
+
+
+def _by_neighbour(x, scale, shift, pixels):
+    channel = np.arange(x.size) % scale.size
+    return np.maximum(x * scale[channel] + shift[channel], 0)
+
+
+def _shift_first(x, scale, shift, pixels):
+    channel = _channels(x, scale, pixels)
+    return np.maximum((x + shift[channel]) * scale[channel], 0)
+
+
+def _feature_maps(rng):
+    """Draw feature maps of several channels, flat, with threads to spare."""
+    return [
+        launch(
+            grid,
+            block,
+            normal(rng, samples * channels * pixels),
+            normal(rng, channels),
+            normal(rng, channels),
+            np.int64(pixels),
+            output(samples * channels * pixels),
+        )
+        for grid, block, samples, channels, pixels in [
+            (1, 8, 1, 1, 5),
+            (3, 8, 1, 3, 7),
+            (2, 32, 2, 2, 11),
+            (3, 32, 3, 5, 6),
+            (5, 16, 2, 4, 9),
+        ]
+    ]
+
+
+def _one_read_one_write(attempt):
+    """Demand that each element travels once in each direction."""
+    case = launch(3, 16, *(normal(np.random.default_rng(5), n) for n in (36, 3, 3)), np.int64(6), output(36))
+    trace = examine(attempt, case).report.trace
+    names = argument_names(attempt.py_func, 5)
+    number = {info.name: place for place, info in enumerate(trace.arrays) if info.space == "global"}
+    access = access_map(trace)
+    out_reads, x_reads = access.reads(number[names[4]]), access.reads(number[names[0]])
+    out_writes = access.writes(number[names[4]])
+    if out_reads.any():
+        raise Wrong(
+            "through memory",
+            f"The numbers are right, but `{names[4]}` is read {int(out_reads.max())} times an element: what "
+            "lies between two operations goes to memory and comes back. Keep it in a variable, which is a "
+            "register, and store once.",
+        )
+    if out_writes.max() > 1:
+        raise Wrong(
+            "written twice",
+            f"The numbers are right, but an element of `{names[4]}` is written {int(out_writes.max())} "
+            "times. Work the value out first, and store it once.",
+        )
+    if x_reads.max() > 1:
+        raise Wrong(
+            "read twice",
+            f"The numbers are right, but an element of `{names[0]}` is read {int(x_reads.max())} times. Load "
+            "it once, into a variable.",
+        )
+
+
+scale_shift_relu_kernel = KernelExercise(
+    "scale_shift_relu_kernel",
+    reference=lambda x, scale, shift, pixels: np.maximum(_scaled(x, scale, shift, pixels), 0),
+    cases=_feature_maps,
+    float32=True,
+    properties=(_one_read_one_write,),
+    mistakes=(
+        Mistake("not rectified", "Scale and shift are right, and the ReLU is missing.", _scaled),
+        Mistake(
+            "shift left out",
+            "The shift is missing.",
+            lambda x, scale, shift, pixels: np.maximum(x * scale[_channels(x, scale, pixels)], 0),
+        ),
+        Mistake(
+            "scale left out",
+            "The scale is missing.",
+            lambda x, scale, shift, pixels: np.maximum(x + shift[_channels(x, scale, pixels)], 0),
+        ),
+        Mistake(
+            "shift first",
+            "You shift first and scale the sum: the product comes before the sum.",
+            _shift_first,
+        ),
+        Mistake(
+            "ReLU first",
+            "You rectify `x`, and then scale and shift. The ReLU comes last.",
+            lambda x, scale, shift, pixels: _scaled(np.maximum(x, 0), scale, shift, pixels),
+        ),
+        Mistake(
+            "channel of the neighbours",
+            "Your channel changes from one element to the next. `pixels` neighbours have the same one: "
+            "divide by `pixels` first.",
+            _by_neighbour,
+        ),
+        Mistake(
+            "absolute value",
+            "You drop the sign. What is negative must become 0.",
+            lambda *given: np.abs(_scaled(*given)),
+        ),
+    ),
+)
+
+
+# --- One graph ---------------------------------------------------------------------------------------------
+
+
+def _begun_with(run):
+    """Take one training step, the way one writes it at first: what the stub holds."""
+    first = run.batch_size * run.number
+    indices = device.to_device(run.order_on_host[first : first + run.batch_size])
+    x = gather_batch(run.images, indices, run.mean, run.std)
+    y = gather_labels(run.labels, indices)
+    logits = run.model.forward(x, training=True)
+    losses = run.loss.forward(logits, y)
+    run.model.backward(run.loss.backward())
+    run.sgd.step(run.lrs[run.number])
+    run.total_loss += float(device.to_host(losses).sum())
+    run.number += 1
+
+
+def _trained(images, labels, order, lrs, batch_size, *, batch=None, rate=None, cursor=1, totals=True):
+    """Train in float64 for as many steps as there are rates but one, so that nobody runs past the last.
+
+    `batch` and `rate` say which ones step k uses, `cursor` how far it moves in a step.
+    """
+    x = images.reshape(len(images), -1).astype(np.float64)
+    classes = int(labels.max()) + 1
+    weight, bias, sums = np.zeros((classes, x.shape[1])), np.zeros(classes), np.zeros(2)
+    steps = len(lrs) - 1
+    for k in range(steps):
+        first = batch_size * (batch(k) if batch else k)
+        chosen = order[first : first + batch_size]
+        inputs, answers = x[chosen] / 255, labels[chosen]
+        logits = inputs @ weight.T + bias
+        exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
+        rows = np.arange(len(chosen))
+        sums += -np.log(probabilities[rows, answers]).sum(), (logits.argmax(axis=1) == answers).sum()
+        probabilities[rows, answers] -= 1
+        lr = lrs[rate(k) if rate else k]
+        weight -= lr * probabilities.T @ inputs / len(chosen)
+        bias -= lr * probabilities.mean(axis=0)
+    parameters = np.concatenate([weight.ravel(), bias]).astype(np.float32)
+    return parameters, sums if totals else np.zeros(2), np.array([cursor * steps], np.int32)
+
+
+class _StandIn(NamedTuple):
+    """In the place of a step, a function that has the reference's arguments."""
+
+    function: object
+
+    def __call__(self, *args):
+        return self.function(*args)
+
+
+def _replayed(attempt, images, labels, order, lrs, batch_size):
+    """Take the first step as it is, record the step, and replay it for all others."""
+    if isinstance(attempt, _StandIn):
+        return attempt.function(images, labels, order, lrs, batch_size)
+    run = ToyTraining(images, labels, order, lrs, batch_size)
+    attempt(run)
+    before = _state(run)
+    try:
+        tape = record(attempt, run)
+    except CannotRecord as error:
+        raise Wrong(error.what, _ADVICE[error.what], f"Seen while your step was recorded: {error}.") from None
+    if not len(tape):
+        raise Wrong("nothing launched", "Nothing was launched: there is nothing to replay.")
+    for _ in range(len(lrs) - 2):
+        tape.replay()
+    after = _state(run)
+    if all(np.array_equal(a, b, equal_nan=True) for a, b in zip(before, after, strict=True)):
+        raise Wrong(
+            "nothing changed", "The replays change nothing, neither parameters nor totals nor cursor."
+        )
+    return after
+
+
+_ADVICE = {
+    "reads on the host": "Your step reads numbers on the host. In a graph that cannot be: let the sums pile "
+    "up on the device, with `accumulate_metrics`, and read them once an epoch.",
+    "copies from the host": "Your step copies from the host. What a step needs has to lie on the device, and "
+    "the cursor there says which part of it: `gather_batch_at` looks the batch up.",
+    "allocates": "Your step allocates an array. Give each operation the array to write into, as `run.x` and "
+    "`run.y`.",
+    "waits": "Your step waits for the GPU. Nothing in a step has to: its launches run in order.",
+    "launched apart": "Your step launches a kernel by `kernel[...]`. Let a function of the package launch "
+    "it, or use `device.launch`: it knows where to.",
+}
+
+
+def _state(run):
+    arrays = run.model.parameters, run.totals, run.cursor
+    return tuple(device.to_host(array).copy() for array in arrays)
+
+
+def _loads(function):
+    """Return all names and numbers that a function uses, in order; None of what has no code."""
+    code = code_of(function)
+    if code is None:
+        return None
+    return [step.argval for step in dis.get_instructions(code) if step.opname.startswith(("LOAD_", "STORE_"))]
+
+
+@dataclass(frozen=True, repr=False)
+class GraphExercise(Exercise):
+    """An exercise whose attempt is a training step, which is recorded and replayed."""
+
+    def behaving_like(self, function):
+        """Return an attempt that comes to what a function with the reference's arguments returns."""
+        return _StandIn(function)
+
+    def _verdict(self, attempt):
+        if _loads(attempt) == _loads(_begun_with):
+            return self._unsolved(
+                "The step is still the one that no graph can hold: mend it in the cell above."
+            )
+        return super()._verdict(attempt)
+
+    def _praise(self, trials):
+        return f"Recorded once and replayed, right in all {len(trials)} trainings."
+
+
+def _trainings(rng):
+    cases = []
+    for pixels, classes, batch_size, steps in [
+        ((1, 2), 2, 1, 3),
+        ((2, 3), 3, 2, 3),
+        ((3, 2), 2, 3, 3),
+        ((1, 5), 4, 2, 4),
+        ((2, 2), 3, 1, 4),
+    ]:
+        count = batch_size * (steps + 1)
+        images = rng.integers(0, 256, (count, 1, *pixels)).astype(np.uint8)
+        labels = (np.arange(count) % classes).astype(np.int32)
+        lrs = [0.8 * 0.6**k for k in range(steps + 1)]
+        cases.append((images, labels, rng.permutation(count), lrs, batch_size))
+    return cases
+
+
+def _second(k):
+    """Say which batch or rate a replay uses if the recorded number was that of the second step."""
+    return min(k, 1)
+
+
+capturable_step = GraphExercise(
+    "capturable_step",
+    reference=_trained,
+    cases=_trainings,
+    run=_replayed,
+    rtol=1e-4,
+    mistakes=tuple(
+        Mistake(name, message, functools.partial(_trained, **wrong))
+        for name, message, wrong in [
+            (
+                "batch frozen",
+                "Every replay uses the batch that was recorded: its number came from the host. Let the "
+                "device's cursor say which one it is, with `gather_batch_at`.",
+                {"batch": _second},
+            ),
+            (
+                "rate frozen",
+                "Every replay uses the learning rate that was recorded: a number among the arguments is "
+                "part of the graph. `scheduled_step` looks it up on the device.",
+                {"rate": _second},
+            ),
+            (
+                "batch frozen + rate frozen",
+                "Every replay uses the batch and the learning rate that were recorded: their number came "
+                "from the host. The device's cursor has it: `gather_batch_at`, `scheduled_step`.",
+                {"batch": _second, "rate": _second},
+            ),
+            (
+                "rate frozen",
+                "Every step uses the first learning rate; `scheduled_step` looks up the right one.",
+                {"rate": lambda k: 0},
+            ),
+            (
+                "advanced too early",
+                "The cursor moves at the beginning, and the first batch is never used. Everything else in "
+                "the step comes before `advance`.",
+                {"batch": lambda k: k + 1, "rate": lambda k: k + 1},
+            ),
+            (
+                "advanced too early",
+                "The cursor moves before the update, which then takes the rate of the next step. Everything "
+                "else in the step comes before `advance`.",
+                {"rate": lambda k: k + 1},
+            ),
+            (
+                "cursor stands still",
+                "The cursor never moves, and every step takes the first batch: `advance` it at the end.",
+                {"batch": lambda k: 0, "rate": lambda k: 0, "cursor": 0},
+            ),
+            (
+                "totals left out",
+                "The step trains, and nobody adds up its losses and right answers: `accumulate_metrics`.",
+                {"totals": False},
+            ),
+        ]
+    ),
+)

@@ -1,0 +1,382 @@
+"""The checks of notebook 08, ``08_mnist_cnn``."""
+
+import math
+
+import numpy as np
+
+from cnn_numba.course.checks import Exercise, Mistake, case
+from cnn_numba.course.kernel_checks import KernelExercise, inout, launch, normal
+
+
+def _receptive_field(layers):
+    field, step = 1, 1
+    for kernel_size, stride in layers:
+        field += (kernel_size - 1) * step
+        step *= stride
+    return field
+
+
+def _stride_first(layers):
+    field, step = 1, 1
+    for kernel_size, stride in layers:
+        step *= stride
+        field += (kernel_size - 1) * step
+    return field
+
+
+def _last_stride_only(layers):
+    field, step = 1, 1
+    for kernel_size, stride in layers:
+        field += (kernel_size - 1) * step
+        step = stride
+    return field
+
+
+def _stacks(rng):
+    drawn = [
+        [tuple(pair) for pair in rng.integers((1, 1), (8, 4), (depth, 2)).tolist()] for depth in (3, 4, 5)
+    ]
+    known = [
+        [(3, 1)],
+        [(3, 1), (3, 1)],
+        [(5, 2), (3, 3), (2, 1)],
+        [(3, 1), (2, 2), (3, 1), (2, 2)],
+        [(1, 2), (4, 3), (3, 1), (5, 2)],
+    ]
+    return [(layers,) for layers in known + drawn]
+
+
+receptive_field = Exercise(
+    "receptive_field",
+    reference=_receptive_field,
+    cases=_stacks,
+    mistakes=(
+        Mistake(
+            "strides ignored",
+            "You count as if every stride were 1. After a pooling of stride 2, neighbouring numbers lie two "
+            "pixels apart, and a window over them reaches twice as far.",
+            lambda layers: 1 + sum(k - 1 for k, _ in layers),
+        ),
+        Mistake(
+            "stride first",
+            "You take a layer's own stride into account before its window. The window lies on the layer's "
+            "*input*; its stride moves the outputs apart, and so counts for the layers that follow.",
+            _stride_first,
+        ),
+        Mistake(
+            "last stride only",
+            "Only the stride of the layer before counts in your answer. Strides multiply: two poolings of "
+            "stride 2 put neighbouring numbers four pixels apart.",
+            _last_stride_only,
+        ),
+        Mistake(
+            "kernels added",
+            "You add the kernel sizes. Neighbouring windows overlap: each layer adds `kernel_size - 1` "
+            "steps, and the one pixel to begin with is counted once.",
+            lambda layers: sum(k for k, _ in layers),
+        ),
+        Mistake(
+            "kernels multiplied",
+            "You multiply the kernel sizes, as if the windows were laid side by side. They overlap.",
+            lambda layers: math.prod(k for k, _ in layers),
+        ),
+        Mistake(
+            "pixel forgotten",
+            "Your answer is one too small: without any layer a number sees one pixel, itself. Begin with 1.",
+            lambda layers: _receptive_field(layers) - 1,
+        ),
+        Mistake(
+            "backwards",
+            "You go through the layers from the last to the first, but with the rule for going forward: the "
+            "distance between neighbours grows from the image on.",
+            lambda layers: _receptive_field(layers[::-1]),
+        ),
+        Mistake(
+            "distance returned",
+            "You return how far apart neighbouring outputs lie, the product of the strides. What is asked is "
+            "how many pixels one of them sees.",
+            lambda layers: math.prod(s for _, s in layers),
+        ),
+        Mistake(
+            "last layer only",
+            "You return the last layer's own kernel size, what it sees of its input. Its input saw more.",
+            lambda layers: layers[-1][0],
+        ),
+    ),
+)
+
+
+def _momentum(parameters, gradients, velocity, lr, momentum):
+    velocity = momentum * velocity + gradients
+    return parameters - lr * velocity, velocity
+
+
+def _arenas(rng):
+    sizes = [(1, 4, 3), (1, 32, 20), (3, 8, 19), (2, 32, 47), (5, 16, 65)]
+    rates = [(0.5, 0.5), (0.1, 0.9), (0.25, 0.75), (0.01, 0.9), (0.5, 0.25)]
+    return [
+        launch(
+            *(grid, block, inout(normal(rng, n)), normal(rng, n), inout(normal(rng, n))),
+            *(np.float32(lr), np.float32(momentum)),
+        )
+        for (grid, block, n), (lr, momentum) in zip(sizes, rates, strict=True)
+    ]
+
+
+momentum_kernel = KernelExercise(
+    "momentum_kernel",
+    reference=_momentum,
+    cases=_arenas,
+    float32=True,
+    mistakes=(
+        Mistake(
+            "velocity not stored",
+            "The parameters are right after this step, but the new velocity is lost: store it in "
+            "`velocity[i]`, or the next step begins without it.",
+            lambda p, g, v, lr, momentum: (p - lr * (momentum * v + g), v),
+        ),
+        Mistake(
+            "old velocity",
+            "You move the parameters by the velocity of the step before. Update the velocity first.",
+            lambda p, g, v, lr, momentum: (p - lr * v, momentum * v + g),
+        ),
+        Mistake(
+            "gradient alone",
+            "The velocity is right, and the parameters move by the gradient alone, as without momentum.",
+            lambda p, g, v, lr, momentum: (p - lr * g, momentum * v + g),
+        ),
+        Mistake(
+            "never fades",
+            "The velocity is the sum of all gradients: it must fade by the factor `momentum` at each step.",
+            lambda p, g, v, lr, momentum: (p - lr * (v + g), v + g),
+        ),
+        Mistake(
+            "averaged",
+            "You weight the gradient by `1 - momentum`, which makes the velocity an average, as in Adam. "
+            "Here the gradient is added as it is.",
+            lambda p, g, v, lr, momentum: (
+                p - lr * (momentum * v + (1 - momentum) * g),
+                momentum * v + (1 - momentum) * g,
+            ),
+        ),
+        Mistake(
+            "rate in the velocity",
+            "You multiply the gradient by `lr` before it goes into the velocity. Some books do so; here the "
+            "velocity holds gradients, and `lr` comes in when the parameters move.",
+            lambda p, g, v, lr, momentum: (p - (momentum * v + lr * g), momentum * v + lr * g),
+        ),
+        Mistake(
+            "nesterov",
+            "You move by `g + momentum * v`, which is Nesterov's variant. Plain momentum moves by `v`.",
+            lambda p, g, v, lr, momentum: (
+                p - lr * (g + momentum * (momentum * v + g)),
+                momentum * v + g,
+            ),
+        ),
+        Mistake(
+            "uphill",
+            "The gradient points uphill, and so do you: subtract.",
+            lambda p, g, v, lr, momentum: (p + lr * (momentum * v + g), momentum * v + g),
+        ),
+    ),
+)
+
+
+def _adam(p, g, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8, *, denominator=None, hats=None):
+    """Take a step of Adam; `hats` and `denominator` say how to go wrong."""
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
+    m_hat, v_hat = (hats or _hats)(m, v, step, beta1, beta2)
+    root = (denominator or _denominator)(v_hat, eps)
+    return p - lr * m_hat / root, m, v
+
+
+def _hats(m, v, step, beta1, beta2):
+    return m / (1 - beta1**step), v / (1 - beta2**step)
+
+
+def _denominator(v_hat, eps):
+    return np.sqrt(v_hat) + eps
+
+
+def _reference_adam(parameters, gradients, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
+    return _adam(parameters, gradients, m, v, step, lr, beta1, beta2, eps)
+
+
+def _adam_with(**how):
+    return lambda *args, **kwargs: _adam(*args, **kwargs, **how)
+
+
+def _old_means(p, g, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
+    m_hat, v_hat = _hats(m, v, step, beta1, beta2)
+    moved = p - lr * m_hat / _denominator(v_hat, eps)
+    return moved, beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
+
+
+def _hats_kept(p, g, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
+    moved, m, v = _adam(p, g, m, v, step, lr, beta1, beta2, eps)
+    return moved, *_hats(m, v, step, beta1, beta2)
+
+
+def _moments(rng):
+    def drawn(n, step, **settings):
+        p, g, m = rng.normal(size=(3, n))
+        v = rng.uniform(0.1, 2, n)
+        return case(p, g, m, v, step, **settings)
+
+    p, g = rng.normal(size=(2, 3))
+    return [
+        case(p, g, np.zeros(3), np.zeros(3), 1, lr=0.1),
+        drawn(1, 1, lr=0.5, eps=0.3),
+        drawn(5, 2, lr=0.1, beta1=0.7, beta2=0.95),
+        drawn(4, 7, lr=0.3, eps=0.1),
+        drawn(7, 40, lr=0.2, beta1=0.95, beta2=0.99, eps=0.05),
+        drawn(6, 3, lr=0.05, beta1=0.5, beta2=0.8, eps=0.2),
+    ]
+
+
+adam_step = Exercise(
+    "adam_step",
+    reference=_reference_adam,
+    cases=_moments,
+    starts_as=_adam_with(hats=lambda m, v, *_: (m, v)),
+    mistakes=(
+        Mistake(
+            "v not corrected",
+            "`m` is corrected and `v` is not. It starts at 0 too, and creeps up even more slowly.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1**step), v)),
+        ),
+        Mistake(
+            "m not corrected",
+            "`v` is corrected and `m` is not. It starts at 0 too.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m, v / (1 - b2**step))),
+        ),
+        Mistake(
+            "power forgotten",
+            "You divide by `1 - beta` at every step. The part that is missing shrinks from step to step: it "
+            "is `beta**step`.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1), v / (1 - b2))),
+        ),
+        Mistake(
+            "betas exchanged",
+            "You correct `m` by `beta2` and `v` by `beta1`.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b2**step), v / (1 - b1**step))),
+        ),
+        Mistake(
+            "multiplied",
+            "You multiply by `1 - beta**step`, which makes the means smaller still. Divide.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m * (1 - b1**step), v * (1 - b2**step))),
+        ),
+        Mistake(
+            "weight of the start",
+            "You divide by `beta**step`, the share that the zeros of the start have. What the gradients have "
+            "is the rest, `1 - beta**step`.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m / b1**step, v / b2**step)),
+        ),
+        Mistake(
+            "counted from 0",
+            "Your correction is that of the step before: the first step has number 1, and `step` says so.",
+            _adam_with(
+                hats=lambda m, v, step, b1, b2: (
+                    m / np.float64(1 - b1 ** (step - 1)),
+                    v / np.float64(1 - b2 ** (step - 1)),
+                )
+            ),
+        ),
+        Mistake(
+            "root taken first",
+            "You correct the root of `v`. Correct `v`, then take the root.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1**step), v / (1 - b2**step) ** 2)),
+        ),
+        Mistake(
+            "eps under the root",
+            "You add `eps` under the root; it is added to the root.",
+            _adam_with(denominator=lambda v_hat, eps: np.sqrt(v_hat + eps)),
+        ),
+        Mistake(
+            "old means",
+            "You correct the means that were handed in. Bring in the gradient first.",
+            _old_means,
+        ),
+        Mistake(
+            "correction kept",
+            "The parameters are right, but you return the corrected means, and the next step would correct "
+            "them again. Return `m` and `v` themselves.",
+            _hats_kept,
+        ),
+    ),
+)
+
+
+def _confusion(labels, answers, classes):
+    matrix = np.zeros((classes, classes), np.int64)
+    np.add.at(matrix, (labels, answers), 1)
+    return matrix
+
+
+def _counted_once(labels, answers, classes):
+    matrix = np.zeros((classes, classes), np.int64)
+    matrix[labels, answers] = 1
+    return matrix
+
+
+def _shares(labels, answers, classes):
+    matrix = _confusion(labels, answers, classes)
+    return matrix / matrix.sum(axis=1, keepdims=True)
+
+
+def _answered(rng):
+    cases = [(np.array([0, 1, 1, 1, 1]), np.array([0, 0, 0, 1, 1]), 2)]
+    for n, classes in ((20, 3), (150, 10), (31, 7), (64, 5), (90, 4)):
+        labels = np.concatenate([np.arange(classes), rng.integers(0, classes, n - classes)])
+        answers = np.where(rng.random(n) < 0.5, labels, rng.integers(0, classes, n))
+        cases.append((labels.astype(np.int32), answers.astype(np.int64), classes))
+    # Nothing is ever a 4 here, and nothing is taken for one.
+    cases.append((np.array([0, 2, 2, 3, 0, 2]), np.array([1, 2, 2, 0, 1, 3]), 5))
+    return cases
+
+
+confusion_matrix = Exercise(
+    "confusion_matrix",
+    reference=_confusion,
+    cases=_answered,
+    mistakes=(
+        Mistake(
+            "counted once",
+            "Each pair counts once, however often it occurs. `matrix[labels, answers] += 1` does that: NumPy "
+            "adds 1 to the values *before*, and writes the same result several times. Use a loop, or "
+            "`np.add.at`.",
+            _counted_once,
+        ),
+        Mistake(
+            "exchanged",
+            "Rows and columns are exchanged: the row says what the image is, the column what the network "
+            "says.",
+            lambda labels, answers, classes: _confusion(answers, labels, classes),
+        ),
+        Mistake(
+            "right answers only",
+            "You count the right answers only. The wrong ones are what the table is made for.",
+            lambda labels, answers, classes: np.diag(np.diag(_confusion(labels, answers, classes))),
+        ),
+        Mistake(
+            "mistakes only",
+            "You count the wrong answers only; the right ones belong on the diagonal.",
+            lambda labels, answers, classes: (
+                _confusion(labels, answers, classes) - np.diag(np.diag(_confusion(labels, answers, classes)))
+            ),
+        ),
+        Mistake(
+            "shares",
+            "You divide each row by its sum. The table holds whole numbers: how many images.",
+            _shares,
+        ),
+        Mistake(
+            "classes seen only",
+            "Your table ends at the highest class that occurs. It has `classes` rows and columns, some of "
+            "which may stay 0.",
+            lambda labels, answers, classes: _confusion(labels, answers, classes)[
+                : max(labels.max(), answers.max()) + 1, : max(labels.max(), answers.max()) + 1
+            ],
+        ),
+    ),
+)

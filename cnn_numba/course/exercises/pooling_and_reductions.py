@@ -1,0 +1,510 @@
+"""The checks of notebook 05, ``05_pooling_and_reductions``."""
+
+import numpy as np
+
+from cnn_numba.course.checks import Mistake, Wrong, avoids
+from cnn_numba.course.kernel_checks import KernelExercise, examine, inout, launch, normal, output, uses
+from cnn_numba.course.uninitialised import code_of, names_in
+from cnn_numba.ops.pool import reference
+from cnn_numba.simulator.access import access_map
+from cnn_numba.simulator.trace import ATOMIC, READ, WRITE
+
+# Threads of a block: in the exercises with shared memory the notebook's cell says the same.
+THREADS = 128
+ROW_THREADS = 64
+BINS = 16
+WARP = 32
+
+
+# --- max_pool_kernel ---------------------------------------------------------------------------------------
+
+
+def _images(rng):
+    """Draw images of few different values, so that there are ties, and one of negative numbers only."""
+    launches = []
+    for blocks, (h, w), kernel, stride in [
+        (1, (2, 3), 2, 1),
+        (1, (6, 4), 2, 2),
+        (2, (7, 5), 3, 2),
+        (2, (5, 12), 2, 3),
+        (3, (9, 8), 3, 1),
+        (1, (11, 7), 4, 3),
+    ]:
+        x = rng.integers(-9, 0 if kernel == 4 else 5, (h, w)).astype(np.float32)
+        shape = (h - kernel) // stride + 1, (w - kernel) // stride + 1
+        launches.append(launch(blocks, 16, x, kernel, stride, output(shape), output(shape, np.int32)))
+    return launches
+
+
+def _pooled(x, kernel, stride):
+    out, argmax = reference.max_pool2d_forward(x[None, None], kernel, stride)
+    return out[0, 0], argmax[0, 0]
+
+
+def _windows(x, kernel, stride):
+    """Return every window as a row of pixels: shape (H_out, W_out, kernel * kernel)."""
+    windows = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel))[::stride, ::stride]
+    return windows.reshape(*windows.shape[:2], -1)
+
+
+def _in_image(x, kernel, stride, where):
+    """Turn positions in the windows, as `_windows` has them, into positions in the image."""
+    oh, ow = np.indices(where.shape)
+    return ((oh * stride + where // kernel) * x.shape[1] + ow * stride + where % kernel).astype(np.int32)
+
+
+def _last_of_equals(x, kernel, stride):
+    windows = _windows(x, kernel, stride)
+    last = windows.shape[-1] - 1 - windows[..., ::-1].argmax(axis=-1)
+    return windows.max(axis=-1), _in_image(x, kernel, stride, last)
+
+
+def _from_zero(x, kernel, stride, where=None):
+    """Pool with 0 as the value to beat; `where` stays if none does."""
+    out, argmax = _pooled(x, kernel, stride)
+    if where is None:
+        where = _in_image(x, kernel, stride, np.zeros(out.shape, int))
+    return np.maximum(out, 0), np.where(out > 0, argmax, where).astype(np.int32)
+
+
+def _with_argmax(change):
+    """Return a mistake's function that changes the positions only, given image, window and rows, columns."""
+
+    def function(x, kernel, stride):
+        out, argmax = _pooled(x, kernel, stride)
+        changed = change(x, kernel, stride, *np.divmod(argmax, x.shape[1]))
+        return out, changed.astype(np.int32)
+
+    return function
+
+
+def _at_every_pixel(x, kernel, stride):
+    out, argmax = _pooled(x, kernel, 1)
+    h, w = _pooled(x, kernel, stride)[0].shape
+    return out[:h, :w], argmax[:h, :w]
+
+
+def _short_windows(x, kernel, stride):
+    """Pool with windows that lack their last row and column."""
+    short = kernel - 1
+    windows = np.lib.stride_tricks.sliding_window_view(x, (short, short))[::stride, ::stride]
+    h, w = _pooled(x, kernel, stride)[0].shape
+    windows = windows[:h, :w].reshape(h, w, -1)
+    return windows.max(axis=-1), _in_image(x, short, stride, windows.argmax(axis=-1))
+
+
+_FROM_ZERO = (
+    "Where all pixels of a window are negative you give 0, which is none of them: your search starts from 0. "
+    "Start from the window's first pixel, or from `float32(-math.inf)`."
+)
+
+max_pool_kernel = KernelExercise(
+    "max_pool_kernel",
+    reference=_pooled,
+    cases=_images,
+    mistakes=(
+        Mistake(
+            "tie goes to the last",
+            "The maxima are right. Where several pixels of a window are equal, the first is to be "
+            "remembered, and you keep the last: `>=` lets an equal one replace it, `>` does not.",
+            _last_of_equals,
+        ),
+        Mistake("starts from 0", _FROM_ZERO, _from_zero),
+        Mistake(
+            "starts from 0",
+            _FROM_ZERO,
+            lambda x, kernel, stride: _from_zero(x, kernel, stride, 0),
+        ),
+        Mistake(
+            "position in the window",
+            "Your positions count from the corner of the window. The backward pass wants the place in the "
+            "image: `row * width + column`, with the image's row, column and width.",
+            _with_argmax(
+                lambda x, kernel, stride, h, w: (
+                    (h - stride * np.indices(h.shape)[0]) * kernel + w - stride * np.indices(h.shape)[1]
+                )
+            ),
+        ),
+        Mistake(
+            "width of the output",
+            "The maxima are right, and the positions use the width of the output. It is the width of `x` "
+            "that counts: `row * x.shape[1] + column`.",
+            _with_argmax(lambda x, kernel, stride, h, w: h * _pooled(x, kernel, stride)[0].shape[1] + w),
+        ),
+        Mistake(
+            "height for width",
+            "The maxima are right, and the positions are `row * height + column`, or `column * height + "
+            "row`. A row has as many pixels as the image is wide: `row * x.shape[1] + column`.",
+            _with_argmax(lambda x, kernel, stride, h, w: h * x.shape[0] + w),
+        ),
+        Mistake(
+            "height for width",
+            "The maxima are right, and the positions count down the columns. An image is stored row by row: "
+            "`row * x.shape[1] + column`.",
+            _with_argmax(lambda x, kernel, stride, h, w: w * x.shape[0] + h),
+        ),
+        Mistake(
+            "stride left out",
+            "Your windows are one pixel apart: the window of output `(oh, ow)` begins at row `oh * stride` "
+            "and column `ow * stride`.",
+            _at_every_pixel,
+        ),
+        Mistake(
+            "window one short",
+            "The last row and column of each window are left out: `range(kernel)` counts from 0 to "
+            "`kernel - 1` already.",
+            _short_windows,
+        ),
+    ),
+)
+
+
+# --- block_sums_kernel -------------------------------------------------------------------------------------
+
+
+def _in_blocks(x):
+    """Return the elements of each block as a row, zeros behind the last."""
+    blocks = -(-x.size // THREADS)
+    return np.pad(x, (0, blocks * THREADS - x.size)).reshape(blocks, THREADS)
+
+
+def _vectors(rng):
+    """Draw numbers around 3: the rounding of a sum near 0 would be large, seen from the sum."""
+    vectors = [normal(rng, n) + np.float32(3) for n in (100, 128, 129, 300, 500)]
+    return [launch(-(-x.size // THREADS), THREADS, x, output(-(-x.size // THREADS))) for x in vectors]
+
+
+def _shared_rows(trace):
+    """Return which rows of a trace touch shared memory."""
+    shared = np.array([info.space == "shared" for info in trace.arrays] + [False])
+    return shared[trace.array]
+
+
+def _adds_in_a_tree(attempt):
+    """Demand few steps, few warps at work in each, and no bank conflicts."""
+    case = launch(1, THREADS, normal(np.random.default_rng(0), THREADS), output(1))
+    trace = examine(attempt, case).report.trace
+    reads = _shared_rows(trace) & (trace.kind == READ)
+    busiest = np.bincount(trace.thread[reads]).max()
+    if busiest > 2 * THREADS.bit_length():
+        raise Wrong(
+            "one after the other",
+            f"The numbers are right, but one thread reads {busiest} shared elements while the others wait. "
+            f"In a tree {THREADS} elements take 7 steps, and every thread that still has work adds one pair.",
+        )
+    access = access_map(trace)
+    if access.degree > 1:
+        raise Wrong(
+            "bank conflicts",
+            f"The numbers are right, but there are {access.degree}-way bank conflicts: the elements that "
+            "neighbouring threads add are not neighbours. Let thread `t` add element `t + half` to element "
+            "`t`, and halve `half` each time.",
+        )
+    changes = _shared_rows(trace) & (trace.kind == WRITE) & (trace.interval == 2)
+    warps = len(np.unique(trace.thread[changes] // WARP))
+    if warps > 1:
+        raise Wrong(
+            "scattered threads",
+            f"The numbers are right, but in the second step, with 32 sums to do, {warps} warps are at work "
+            "with a few lanes each. Let the threads with work be neighbours: those with `t < half`.",
+        )
+
+
+block_sums_kernel = KernelExercise(
+    "block_sums_kernel",
+    reference=lambda x: _in_blocks(x).sum(axis=1, dtype=np.float64),
+    cases=_vectors,
+    float32=True,
+    properties=(avoids("atomic", "block_sum", "warp_sum"), uses("shared", "syncthreads"), _adds_in_a_tree),
+    mistakes=(
+        Mistake(
+            "last step missing",
+            "Half of the elements are missing in each sum: the tree ends one step too early. The last step "
+            "has `half = 1`, so go on while `half > 0`.",
+            lambda x: _in_blocks(x)[:, ::2].sum(axis=1),
+        ),
+        Mistake(
+            "one step only",
+            "You add each element of the second half to one of the first, and then no more. Halve again, and "
+            "again, until one is left.",
+            lambda x: _in_blocks(x)[:, [0, THREADS // 2]].sum(axis=1),
+        ),
+        Mistake(
+            "first quarter",
+            "You start with `half` a quarter of the block: the elements behind `2 * half` are never added.",
+            lambda x: _in_blocks(x)[:, : THREADS // 2].sum(axis=1),
+        ),
+        Mistake(
+            "mean",
+            "You divide by the number of threads; the sum is asked for.",
+            lambda x: _in_blocks(x).mean(axis=1),
+        ),
+        Mistake(
+            "first element",
+            "Each block gives its first element, to which nothing has been added.",
+            lambda x: _in_blocks(x)[:, 0],
+        ),
+        Mistake(
+            "maximum",
+            "You keep the larger of two; here they are added.",
+            lambda x: np.array([x[i : i + THREADS].max() for i in range(0, x.size, THREADS)]),
+        ),
+    ),
+)
+
+
+# --- row_max_kernel ----------------------------------------------------------------------------------------
+
+
+def _rows(rng):
+    """Draw rows shorter and longer than a block; one with negative numbers alone."""
+    launches = []
+    for rows, columns in [(1, 1), (3, 20), (2, 64), (4, 150), (3, 201), (2, 83)]:
+        x = normal(rng, (rows, columns))
+        if columns in (20, 150):
+            x = -1 - np.abs(x)
+        launches.append(launch(rows, ROW_THREADS, x, output(rows)))
+    return launches
+
+
+def _first_warp(x):
+    of_the_warp = np.arange(x.shape[1]) % ROW_THREADS < WARP
+    return x[:, of_the_warp].max(axis=1)
+
+
+def _uses_a_shuffle(attempt):
+    names = names_in(code_of(attempt))
+    if not any(name.startswith("shfl_") for name in names):
+        raise Wrong(
+            "without",
+            "The numbers are right, but shuffles are what this exercise is about.",
+            "None occurs in your kernel: compare within a warp with `cuda.shfl_xor_sync`.",
+        )
+
+
+row_max_kernel = KernelExercise(
+    "row_max_kernel",
+    reference=lambda x: x.max(axis=1),
+    cases=_rows,
+    float32=True,
+    properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle),
+    mistakes=(
+        Mistake(
+            "starts from 0",
+            "A row of negative numbers has the maximum 0 with you, which is not in it. What has no element "
+            "must lose against every number: start from `float32(-math.inf)`.",
+            lambda x: np.maximum(x.max(axis=1), 0),
+        ),
+        Mistake(
+            "first warp only",
+            "Your maximum is that of the first warp's columns. The shuffles end at the warp's edge: each "
+            "warp has to leave its maximum in shared memory, for a thread that reads them all. Are they "
+            "left there, and is there a barrier before they are read?",
+            _first_warp,
+        ),
+        Mistake(
+            "one element a thread",
+            f"Columns from {ROW_THREADS} on are never looked at: a thread goes on, in steps of "
+            "`cuda.blockDim.x`, until the row is done.",
+            lambda x: x[:, :ROW_THREADS].max(axis=1),
+        ),
+        Mistake(
+            "first thread only",
+            "Your maximum is that of thread 0's own columns: nobody has told it of the others.",
+            lambda x: x[:, ::ROW_THREADS].max(axis=1),
+        ),
+        Mistake("sum", "You add the elements; the largest is asked for.", lambda x: x.sum(axis=1)),
+        Mistake("minimum", "That is the smallest element of each row.", lambda x: x.min(axis=1)),
+        Mistake(
+            "absolute value",
+            "You compare absolute values: -3 is less than 2.",
+            lambda x: np.abs(x).max(axis=1),
+        ),
+    ),
+)
+
+
+# --- histogram_kernel --------------------------------------------------------------------------------------
+
+
+def _pixels(rng):
+    """Draw pixels, many of them black as in a digit, and counts of what was counted before."""
+    launches = []
+    for blocks, n in [(1, 5), (1, 64), (2, 70), (3, 190), (4, 211)]:
+        x = rng.integers(0, 256, n).astype(np.uint8)
+        x[rng.random(n) < 0.4] = 0
+        x[-1] = 255
+        counts = rng.integers(1, 9, BINS).astype(np.int32)
+        launches.append(launch(blocks, ROW_THREADS, x, inout(counts)))
+    return launches
+
+
+def _counted(x, counts, bins=None):
+    bins = x // (256 // BINS) if bins is None else bins
+    return counts + np.bincount(bins[bins < BINS], minlength=BINS).astype(np.int32)
+
+
+def _counts_in_shared_memory(attempt):
+    """Demand one global update for each bin of a block, not for each pixel."""
+    n = 4 * ROW_THREADS
+    x = (np.arange(n) % 256).astype(np.uint8)
+    trace = examine(attempt, launch(4, ROW_THREADS, x, inout(np.zeros(BINS, np.int32)))).report.trace
+    updates = int(((trace.kind == ATOMIC) & ~_shared_rows(trace)).sum())
+    if updates > 4 * BINS:
+        raise Wrong(
+            "one update a pixel",
+            f"The counts are right, but {n} pixels made {updates} atomic updates in global memory, where all "
+            "blocks wait for each other. Count in shared memory first, and add a block's counts at its end: "
+            f"{BINS} updates a block.",
+        )
+
+
+histogram_kernel = KernelExercise(
+    "histogram_kernel",
+    reference=_counted,
+    cases=_pixels,
+    properties=(_counts_in_shared_memory,),
+    mistakes=(
+        Mistake(
+            "forgets what was there",
+            "You put the counts of this image in the place of what `counts` held. It is to be added to them.",
+            lambda x, counts: _counted(x, 0 * counts),
+        ),
+        Mistake(
+            "remainder",
+            "Your bin is `x[i] % 16`: pixels that differ by 16 share it. Neighbouring values belong "
+            "together: `x[i] // 16`.",
+            lambda x, counts: _counted(x, counts, x % BINS),
+        ),
+        Mistake(
+            "bins of 17",
+            "You divide by something larger than 16, and the last bin gets too little: 256 values in 16 bins "
+            "are 16 values each.",
+            lambda x, counts: _counted(x, counts, x // 17),
+        ),
+        Mistake(
+            "added by every thread",
+            f"Each bin of a block is added {ROW_THREADS} times, once by each thread. Thread `t` adds bin "
+            "`t`, and threads from 16 on add none.",
+            lambda x, counts: counts + ROW_THREADS * _counted(x, 0 * counts),
+        ),
+        Mistake(
+            "brightness added",
+            "You add the pixel's value to its bin; a histogram counts, so add 1.",
+            lambda x, counts: counts + np.bincount(x // 16, x, minlength=BINS).astype(np.int32),
+        ),
+        Mistake(
+            "black left out",
+            "Black pixels are missing: the value 0 belongs to bin 0.",
+            lambda x, counts: _counted(x[x > 0], counts),
+        ),
+    ),
+)
+
+
+# --- softmax_kernel ----------------------------------------------------------------------------------------
+
+
+def _logits(rng):
+    """Draw rows of logits as they come, and some far from 0 or far apart."""
+    launches = []
+    for rows, classes, scale, offset in [
+        (1, 1, 1, 0),
+        (3, 10, 3, 0),
+        (5, 33, 1, 0),
+        (2, 10, 1, 1000),
+        (6, 7, 1, -1000),
+        (3, 70, 90, 0),
+    ]:
+        x = (scale * rng.normal(size=(rows, classes)) + offset).astype(np.float32)
+        launches.append(launch(-(-rows // 4), (WARP, 4), x, output((rows, classes))))
+    return launches
+
+
+def _softmax(x, shift=None, axis=1):
+    """Compute in float32, so that what overflows there overflows here."""
+    shift = x.max(axis=axis, keepdims=True) if shift is None else shift
+    exponentials = np.exp(x - np.asarray(shift, np.float32))
+    return exponentials / exponentials.sum(axis=axis, keepdims=True)
+
+
+def _by_lane(x, reduce):
+    """Reduce the columns of each lane, and give every column its lane's result."""
+    lanes = np.arange(x.shape[1]) % WARP
+    of_lanes = np.stack([reduce(x[:, lanes == lane], axis=1) for lane in range(lanes.max() + 1)], axis=1)
+    return of_lanes[:, lanes]
+
+
+def _own_total(x):
+    exponentials = np.exp(x - x.max(axis=1, keepdims=True))
+    return exponentials / _by_lane(exponentials, np.sum)
+
+
+def _shares_the_row(attempt):
+    """Demand that the lanes of a warp share a row's columns."""
+    case = launch(1, (WARP, 4), normal(np.random.default_rng(0), (2, 40)), output((2, 40)))
+    trace = examine(attempt, case).report.trace
+    if len(np.unique(trace.thread[trace.kind == WRITE] % WARP)) == 1:
+        raise Wrong(
+            "one lane",
+            "The numbers are right, but one lane of each warp does everything, and 31 look on. Let each lane "
+            "take the columns `lane`, `lane + 32`, and so on.",
+        )
+
+
+softmax_kernel = KernelExercise(
+    "softmax_kernel",
+    reference=lambda x: _softmax(x.astype(np.float64)),
+    cases=_logits,
+    float32=True,
+    properties=(_shares_the_row,),
+    mistakes=(
+        Mistake(
+            "no shift",
+            "It is right for small logits. `exp` of a large one is infinite, and inf / inf is NaN; with "
+            "large negative ones it is 0 / 0. Subtract the row's maximum from each logit first.",
+            lambda x: _softmax(x, 0),
+        ),
+        Mistake(
+            "shifted by at least 0",
+            "In a row of large negative logits every `exp` is 0, and 0 / 0 is NaN: your maximum starts from "
+            "0, so it never is negative. Start from `float32(-math.inf)`.",
+            lambda x: _softmax(x, np.maximum(x.max(axis=1, keepdims=True), 0)),
+        ),
+        Mistake(
+            "shifted by the first",
+            "You subtract the first logit. Where another is larger by 90, `exp` still overflows: subtract "
+            "the largest.",
+            lambda x: _softmax(x, x[:, :1]),
+        ),
+        Mistake(
+            "maximum of the lane",
+            "Each lane subtracts the maximum of its own columns. All must subtract the same: `warp_max` "
+            "tells it to every lane.",
+            lambda x: _softmax(x, _by_lane(x, np.max)),
+        ),
+        Mistake(
+            "total of the lane",
+            "Each lane divides by the sum over its own columns. `warp_sum` tells the row's sum to every "
+            "lane.",
+            _own_total,
+        ),
+        Mistake(
+            "not divided",
+            "A row's probabilities do not add up to 1: divide by the sum.",
+            lambda x: np.exp(x - x.max(axis=1, keepdims=True)),
+        ),
+        Mistake(
+            "first columns only",
+            "A lane handles one column, and those from 32 on are left out: go on in steps of 32.",
+            lambda x: np.pad(
+                _softmax(x[:, :WARP]), ((0, 0), (0, max(0, x.shape[1] - WARP))), constant_values=np.nan
+            ),
+        ),
+        Mistake(
+            "logarithm",
+            "You give the logarithms of the probabilities.",
+            lambda x: np.log(_softmax(x.astype(np.float64))),
+        ),
+    ),
+)

@@ -1,0 +1,194 @@
+"""What a piece of work asks of the GPU: its launches, kernel by kernel, and its copies over the bus."""
+
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from cnn_numba import device
+from cnn_numba.simulator import access_map
+
+
+class Row(NamedTuple):
+    """All launches of one kernel: how many, with how many threads, and the bytes they need."""
+
+    kernel: str
+    launches: int
+    threads: int
+    bytes: int
+
+
+class LaunchList:
+    """The launches of a piece of work, one row for each kernel; `listed` makes it.
+
+    Parameters
+    ----------
+    rows : list of Row
+        In the order in which the kernels were first launched.
+    counted : bool
+        Whether there are bytes.
+    """
+
+    def __init__(self, rows, counted):
+        self.rows, self.counted = rows, counted
+
+    @property
+    def launches(self):
+        """How many launches there are in all."""
+        return sum(row.launches for row in self.rows)
+
+    @property
+    def bytes(self):
+        """Bytes that all of them need, None where they were not counted."""
+        return sum(row.bytes for row in self.rows) if self.counted else None
+
+    def __repr__(self):
+        columns = 4 if self.counted else 3
+        table = [("kernel", "launches", "threads", "bytes")]
+        table += [(row.kernel, *(f"{value:,}" for value in row[1:])) for row in self.rows]
+        threads = sum(row.threads for row in self.rows)
+        table.append(("in all", f"{self.launches:,}", f"{threads:,}", f"{self.bytes or 0:,}"))
+        return _text([line[:columns] for line in table])
+
+
+def listed(work, run=True):
+    """List what a piece of work launches.
+
+    Parameters
+    ----------
+    work : callable
+        Without arguments; launches by `device.launch`, as all of the package does.
+    run : bool
+        Whether the kernels run, traced, so that their bytes can be counted: each element of an array that a
+        launch reads, once, and each that it writes, once. Without it they are noted only.
+
+    Returns
+    -------
+    LaunchList
+
+    Examples
+    --------
+    >>> from cnn_numba.ops.activation.gpu import relu_forward_naive
+    >>> listed(lambda: relu_forward_naive(device.zeros(300)))
+    kernel                     launches  threads  bytes
+    relu_forward_naive_kernel         1      512  2,400
+    in all                            1      512  2,400
+    """
+    rows = {}
+
+    def note(kernel, grid, block, *arguments, shared=0):
+        name = kernel.py_func.__name__
+        needed = _bytes(access_map(kernel)[grid, block, 0, shared](*arguments)) if run else 0
+        old = rows.get(name, Row(name, 0, 0, 0))
+        threads = old.threads + int(np.prod(grid) * np.prod(block))
+        rows[name] = Row(name, old.launches + 1, threads, old.bytes + needed)
+
+    with replaced(device, "launch", note):
+        work()
+    return LaunchList(list(rows.values()), counted=run)
+
+
+def _bytes(access):
+    return sum(traffic.minimum for traffic in access.arrays if traffic.space == "global")
+
+
+class Crossing(NamedTuple):
+    """A copy between host and device."""
+
+    direction: str
+    shape: tuple
+    dtype: str
+    bytes: int
+
+
+class Crossings(list):
+    """The copies of a piece of work, as `bus_traffic` notes them."""
+
+    @property
+    def bytes(self):
+        """Bytes of all of them."""
+        return sum(crossing.bytes for crossing in self)
+
+    def __repr__(self):
+        if not self:
+            return "no copies"
+        table = [("direction", "shape", "dtype", "bytes")]
+        table += [(c.direction, str(c.shape), c.dtype, f"{c.bytes:,}") for c in self]
+        table.append(("in all", "", "", f"{self.bytes:,}"))
+        return _text(table, left=3)
+
+
+@contextmanager
+def bus_traffic():
+    """Note every copy between host and device that is made with the functions of `cnn_numba.device`.
+
+    Yields
+    ------
+    Crossings
+        Filled while the block runs.
+
+    Examples
+    --------
+    >>> with bus_traffic() as bus:
+    ...     values = device.to_host(device.to_device(np.zeros((2, 3), np.float32)))
+    >>> bus
+    direction       shape   dtype    bytes
+    host to device  (2, 3)  float32     24
+    device to host  (2, 3)  float32     24
+    in all                              48
+    """
+    crossings = Crossings()
+    to_device, to_host, copy = device.to_device, device.to_host, device.copy
+
+    def note(direction, array):
+        crossings.append(Crossing(direction, array.shape, str(array.dtype), array.nbytes))
+
+    def noted_to_device(array):
+        note("host to device", np.asarray(array))
+        return to_device(array)
+
+    def noted_to_host(array):
+        if device.is_device_array(array):
+            note("device to host", array)
+        return to_host(array)
+
+    def noted_copy(target, source):
+        if device.is_device_array(target) and not device.is_device_array(source):
+            note("host to device", target)
+        copy(target, source)
+
+    with (
+        replaced(device, "to_device", noted_to_device),
+        replaced(device, "to_host", noted_to_host),
+        replaced(device, "copy", noted_copy),
+    ):
+        yield crossings
+
+
+@contextmanager
+def replaced(owner, name, value):
+    """Put something else in the place of an attribute, and put the old one back afterwards.
+
+    Parameters
+    ----------
+    owner : object
+    name : str
+    value : object
+    """
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _text(table, left=1):
+    """Lay a table out as text, its first columns to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    aligns = [str.ljust] * left + [str.rjust] * (len(widths) - left)
+    lines = []
+    for row in table:
+        cells = (align(cell, width) for align, cell, width in zip(aligns, row, widths, strict=True))
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,131 @@
+// The drawing pad in the browser. It sends the ink and shows what comes back; the network runs in Python.
+
+const SIZE = 140; // pixels along an edge of the drawing, as in pad.py
+const PEN = 11;
+const SEEN = 28;
+
+function element(parent, tag, className, properties = {}) {
+  const made = Object.assign(document.createElement(tag), { className, ...properties });
+  parent.append(made);
+  return made;
+}
+
+// A stroke goes on where the pointer was last; a touch without a move leaves a dot.
+function strokes(canvas, pen, changed) {
+  let last = null;
+  const place = (event) => {
+    const frame = canvas.getBoundingClientRect();
+    const x = ((event.clientX - frame.left) * SIZE) / frame.width;
+    const y = ((event.clientY - frame.top) * SIZE) / frame.height;
+    return [x, y];
+  };
+  const line = (to) => {
+    pen.beginPath();
+    pen.moveTo(...(last ?? to));
+    pen.lineTo(...to);
+    pen.stroke();
+    last = to;
+    changed();
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    canvas.setPointerCapture(event.pointerId);
+    event.preventDefault();
+    line(place(event));
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (last) line(place(event));
+  });
+  for (const end of ["pointerup", "pointercancel"]) {
+    canvas.addEventListener(end, () => (last = null));
+  }
+}
+
+function bars(parent) {
+  const table = element(parent, "div", "bars");
+  return [...Array(10).keys()].map((digit) => {
+    const row = element(table, "div", "bar");
+    element(row, "span", "digit", { textContent: digit });
+    const fill = element(element(row, "div", "groove"), "div", "fill");
+    return { row, fill, number: element(row, "span", "number") };
+  });
+}
+
+function render({ model, el }) {
+  el.classList.add("digit-pad");
+  const left = element(el, "div", "column");
+  const canvas = element(left, "canvas", "drawing", { width: SIZE, height: SIZE });
+  canvas.setAttribute("aria-label", "Drawing pad: draw one digit here with mouse, pen or finger");
+  const buttons = element(left, "div", "buttons");
+  const clear = element(buttons, "button", "clear", { type: "button", textContent: "Clear" });
+  const open = element(buttons, "label", "open", { textContent: "or open a picture " });
+  const file = element(open, "input", "file", { type: "file", accept: "image/*" });
+
+  const right = element(el, "div", "column");
+  const answer = element(right, "div", "answer");
+  answer.setAttribute("aria-live", "polite");
+  const rows = bars(right);
+  const view = element(right, "div", "buttons");
+  const small = element(view, "canvas", "seen", { width: SEEN, height: SEEN });
+  small.setAttribute("aria-label", "Your digit, 28 by 28 pixels");
+  element(view, "span", "open", { textContent: "what the network sees" });
+
+  const pen = canvas.getContext("2d", { willReadFrequently: true });
+  Object.assign(pen, { lineWidth: PEN, lineCap: "round", lineJoin: "round", strokeStyle: "white" });
+
+  const wipe = () => {
+    pen.fillStyle = "black";
+    pen.fillRect(0, 0, SIZE, SIZE);
+  };
+  let waiting = false;
+  const send = () => {
+    waiting = false;
+    const { data } = pen.getImageData(0, 0, SIZE, SIZE);
+    const ink = Uint8Array.from({ length: SIZE * SIZE }, (_, i) => data[4 * i]);
+    model.set("drawing", new DataView(ink.buffer));
+    model.save_changes();
+  };
+  // At most once a frame; while Python is busy, Jupyter keeps only the newest.
+  const changed = () => {
+    if (!waiting) requestAnimationFrame(send);
+    waiting = true;
+  };
+
+  const show = () => {
+    const chances = model.get("chances");
+    const best = chances.indexOf(Math.max(...chances));
+    answer.textContent = model.get("message");
+    rows.forEach(({ row, fill, number }, digit) => {
+      const chance = chances[digit] ?? 0;
+      row.classList.toggle("best", digit === best);
+      fill.style.width = `${100 * chance}%`;
+      number.textContent = chances.length ? `${Math.round(100 * chance)}%` : "";
+    });
+    const seen = model.get("seen");
+    const picture = small.getContext("2d").createImageData(SEEN, SEEN);
+    for (let i = 0; i < SEEN * SEEN; i++) {
+      picture.data.fill(seen.byteLength ? seen.getUint8(i) : 0, 4 * i, 4 * i + 3);
+      picture.data[4 * i + 3] = 255;
+    }
+    small.getContext("2d").putImageData(picture, 0, 0);
+  };
+
+  wipe();
+  strokes(canvas, pen, changed);
+  clear.addEventListener("click", () => {
+    wipe();
+    changed();
+  });
+  file.addEventListener("change", async () => {
+    if (!file.files.length) return;
+    model.set("upload", new DataView(await file.files[0].arrayBuffer()));
+    model.save_changes();
+    file.value = ""; // so that the same file may be chosen again
+    wipe();
+  });
+  const names = ["chances", "seen", "message"].map((name) => `change:${name}`);
+  names.forEach((name) => model.on(name, show));
+  show();
+  return () => names.forEach((name) => model.off(name, show));
+}
+
+export default { render };

@@ -1,0 +1,135 @@
+"""A notebook in JupyterLab in a headless Chromium: `lab_with`. Without a browser the test is skipped."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+
+import nbformat
+import pytest
+
+from cnn_numba.course.notebooks import METADATA
+
+# With this extension a first start asks whether there may be news.
+SETTINGS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
+SECONDS = 120
+
+
+def found(*names):
+    """Return the path of the first of these programs that is installed, or skip the test."""
+    paths = [path for path in map(shutil.which, names) if path]
+    if not paths:
+        pytest.skip(f"{names[0]} is not installed")
+    return paths[0]
+
+
+@contextmanager
+def lab_with(cells, folder):
+    """Open a notebook in JupyterLab; yield the browser, in which it is ready.
+
+    Parameters
+    ----------
+    cells : list of str
+        Code.
+    folder : Path
+        Where the notebook and all settings go.
+
+    Yields
+    ------
+    selenium.webdriver.Chrome
+    """
+    pytest.importorskip("selenium", reason="selenium is not installed")
+    browser, driver = found("chromium", "google-chrome", "chromium-browser"), found("chromedriver")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in cells])
+    notebook.metadata = nbformat.from_dict(METADATA)
+    nbformat.write(notebook, folder / "test.ipynb")
+    with _server(folder) as address, _chrome(browser, driver, folder) as chrome:
+        chrome.get(f"{address}/lab/tree/test.ipynb")
+        yield chrome
+
+
+def until(chrome, condition):
+    """Return what `condition`, called with the browser, returns, as soon as that is true."""
+    from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    passing = NoSuchElementException, StaleElementReferenceException
+    return WebDriverWait(chrome, SECONDS, ignored_exceptions=passing).until(condition)
+
+
+def element(chrome, selector):
+    """Return the first element of this CSS selector, as soon as there is one to be seen."""
+    from selenium.webdriver.common.by import By
+
+    def visible(chrome):
+        return next((e for e in chrome.find_elements(By.CSS_SELECTOR, selector) if e.is_displayed()), None)
+
+    return until(chrome, visible)
+
+
+def run_cell(chrome, index=0):
+    """Run a cell of the notebook."""
+    from selenium.webdriver import ActionChains, Keys
+
+    # An idle kernel is one that has started.
+    element(chrome, '.jp-Notebook-ExecutionIndicator[data-status="idle"]')
+    element(chrome, f'.jp-Notebook [data-windowed-list-index="{index}"] .cm-content').click()
+    ActionChains(chrome).key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
+
+
+@contextmanager
+def _server(folder):
+    settings = folder / "settings"
+    (settings / "labconfig").mkdir(parents=True)
+    (settings / "labconfig" / "page_config.json").write_text(json.dumps(SETTINGS))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    places = {f"JUPYTER_{kind}_DIR": str(settings / kind) for kind in ("DATA", "RUNTIME")}
+    options = ["--no-browser", f"--port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token="]
+    options += ["--ip=127.0.0.1", f"--ServerApp.root_dir={folder}", "--allow-root"]
+    environment = os.environ | places | {"JUPYTER_CONFIG_DIR": str(settings)}
+    with open(folder / "server.log", "w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", *options], env=environment, stdout=log, stderr=log
+        )
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/api", process, folder)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _wait_for(address, process, folder):
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            urllib.request.urlopen(address, timeout=5).close()
+            return
+        except OSError:
+            time.sleep(0.3)
+    pytest.fail("JupyterLab does not start:\n" + (folder / "server.log").read_text()[-2000:])
+
+
+@contextmanager
+def _chrome(browser, driver, folder):
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    quiet = ("background-networking", "component-update", "sync", "gpu", "dev-shm-usage")
+    for option in ("headless=new", "no-sandbox", "no-first-run", *(f"disable-{name}" for name in quiet)):
+        options.add_argument(f"--{option}")
+    options.add_argument("--window-size=1200,1000")
+    options.add_argument(f"--user-data-dir={folder / 'profile'}")
+    chrome = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    try:
+        yield chrome
+    finally:
+        chrome.quit()

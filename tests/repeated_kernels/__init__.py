@@ -1,0 +1,1 @@
+"""Kernels of the package that notebooks build up in their cells: a module for each notebook."""

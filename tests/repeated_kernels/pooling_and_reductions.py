@@ -1,0 +1,66 @@
+import numpy as np
+from numba import cuda, float32
+
+from cnn_numba.course.kernel_checks import launch, normal, output
+from cnn_numba.ops._cuda import block_sum, warp_sum
+from cnn_numba.ops.loss.gpu import cross_entropy_forward_backward_kernel
+from cnn_numba.ops.pool.gpu import avg_pool2d_forward_naive_kernel
+
+
+@cuda.jit
+def warp_sums(x, out):
+    i = cuda.grid(1)
+    total = warp_sum(x[i] if i < x.size else float32(0))
+    if i % 32 == 0:
+        out[i // 32] = total
+
+
+@cuda.jit
+def block_sums(x, out):
+    i = cuda.grid(1)
+    total = block_sum(x[i] if i < x.size else float32(0))
+    if cuda.threadIdx.x == 0:
+        out[cuda.blockIdx.x] = total
+
+
+def planes(rng):
+    """Windows with padding, of both shapes, that overlap or leave gaps."""
+    launches = []
+    for shape, kernel, stride, padding in [
+        ((1, 4, 5), (2, 2), (2, 2), (0, 0)),
+        ((3, 7, 5), (3, 2), (2, 1), (1, 1)),
+        ((2, 5, 9), (2, 3), (3, 2), (0, 1)),
+    ]:
+        out_h, out_w = (
+            (size + 2 * p - k) // s + 1
+            for size, k, s, p in zip(shape[1:], kernel, stride, padding, strict=True)
+        )
+        outputs = shape[0] * out_h * out_w
+        window = (*kernel, *stride, *padding, out_h, out_w, np.float32(1 / np.prod(kernel)))
+        launches.append(launch(-(-outputs // 16) + 1, 16, normal(rng, shape), *window, output(outputs)))
+    return launches
+
+
+def whole_warps(rng):
+    return [launch(2, 64, normal(rng, size), output(4)) for size in (1, 50, 128)]
+
+
+def whole_blocks(rng):
+    return [launch(2, threads, normal(rng, size), output(2)) for threads, size in [(32, 40), (96, 192)]]
+
+
+def rows(rng):
+    launches = []
+    for shape in [(1, 1), (6, 10), (5, 40)]:
+        labels = rng.integers(0, shape[1], shape[0]).astype(np.int32)
+        arguments = 5 * normal(rng, shape), labels, np.float32(1 / shape[0])
+        launches.append(launch(2, (32, 4), *arguments, output(shape[0]), output(shape)))
+    return launches
+
+
+KERNELS = [
+    ("avg-pool-planes", "avg_pool_planes_kernel", avg_pool2d_forward_naive_kernel, planes),
+    ("warp-sums", "warp_sums_kernel", warp_sums, whole_warps),
+    ("block-sums", "two_round_kernel", block_sums, whole_blocks),
+    ("cross-entropy", "cross_entropy_kernel", cross_entropy_forward_backward_kernel, rows),
+]

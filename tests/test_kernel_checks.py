@@ -1,0 +1,548 @@
+"""The checks of exercises in which a kernel is written: each diagnosis, and what must not be diagnosed."""
+
+import numpy as np
+import pytest
+from numba import cuda, float32, int32
+
+from cnn_numba.course import kernel_checks
+from cnn_numba.course.checks import CheckFailed, Mistake, avoids
+from cnn_numba.course.kernel_checks import KernelExercise, examine, inout, launch, normal, output, uses
+
+TILE = 8
+
+
+def vectors(rng):
+    """Draw vectors that one block covers, then several, always with threads to spare."""
+    return [
+        launch(grid, block, normal(rng, size), np.float32(scale), output(size))
+        for grid, block, size, scale in [(1, 8, 5, 2), (3, 8, 19, -0.5), (2, 32, 41, 3)]
+    ]
+
+
+scale = KernelExercise(
+    "scale",
+    reference=lambda x, a: a * x,
+    cases=vectors,
+    mistakes=(Mistake("added", "You add where `*` is meant.", lambda x, a: a + x),),
+    float32=True,
+)
+
+image = KernelExercise(
+    "image",
+    reference=lambda x: x + 1,
+    cases=lambda rng: [
+        launch((-(-w // 4), -(-h // 2)), (4, 2), normal(rng, (h, w)), output((h, w)))
+        for h, w in [(1, 3), (3, 7), (7, 5)]
+    ],
+)
+
+# Each block reverses its part of x, by way of shared memory.
+reverse = KernelExercise(
+    "reverse",
+    reference=lambda x: x.reshape(-1, TILE)[:, ::-1].ravel(),
+    cases=lambda rng: [launch(n, TILE, normal(rng, n * TILE), output(n * TILE)) for n in (1, 3)],
+)
+
+total = KernelExercise(
+    "total",
+    reference=lambda x, start: start + x.sum(keepdims=True),
+    cases=lambda rng: [launch(2, 8, normal(rng, 13), inout(normal(rng, 1)))],
+)
+
+
+@cuda.jit
+def scale_right(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = a * x[i]
+
+
+@cuda.jit
+def image_right(x, out):
+    column, row = cuda.grid(2)
+    if row < x.shape[0] and column < x.shape[1]:
+        out[row, column] = x[row, column] + float32(1)
+
+
+@cuda.jit
+def reverse_right(x, out):
+    tile = cuda.shared.array(TILE, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[cuda.grid(1)]
+    cuda.syncthreads()
+    out[cuda.grid(1)] = tile[TILE - 1 - t]
+
+
+@cuda.jit
+def total_right(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        cuda.atomic.add(out, 0, x[i])
+
+
+RIGHT = [(scale, scale_right), (image, image_right), (reverse, reverse_right), (total, total_right)]
+
+
+@pytest.mark.parametrize(("exercise", "kernel"), RIGHT, ids=lambda value: getattr(value, "name", ""))
+def test_right_kernels_are_solved(exercise, kernel):
+    verdict = exercise(kernel)
+    assert verdict.status == "solved", verdict
+    assert "the sanitizer found nothing" in verdict.message
+
+
+# --- one kernel for each diagnosis -------------------------------------------------------------------------
+
+CASES = []
+
+
+def diagnosed(exercise, mistake, *words):
+    """Mark a kernel as one that an exercise must reject, by that name and with these words."""
+
+    def mark(kernel):
+        CASES.append(pytest.param(exercise, kernel, mistake, words, id=f"{mistake}-{kernel.__name__}"))
+        return kernel
+
+    return mark
+
+
+@diagnosed(scale, "not a kernel", "`@cuda.jit`")
+def scale_in_python(x, a, out):
+    out[:] = a * x
+
+
+@diagnosed(scale, "not a kernel", "device=True")
+@cuda.jit(device=True)
+def scale_on_device(x, a, out):
+    out[0] = a * x[0]
+
+
+@diagnosed(
+    scale,
+    "writes past the edge",
+    "thread 5 of block 0 writes out[5]",
+    "of your kernel: `out[i] = a * x[i]`",
+    "[1, 8]",
+)
+@cuda.jit
+def scale_without_guard(x, a, out):
+    i = cuda.grid(1)
+    out[i] = a * x[i]
+
+
+@diagnosed(scale, "reads past the edge", "x[5]")
+@cuda.jit
+def scale_of_the_next(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = a * x[i + 1]
+
+
+@diagnosed(scale, "negative index", "Line 6 of your kernel")
+@cuda.jit
+def scale_of_the_last(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = a * x[i - 1]
+
+
+@diagnosed(scale, "nothing written", "`out[...] = ...`")
+@cuda.jit
+def scale_into_a_name(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out = a * x[i]  # noqa: F841
+
+
+@diagnosed(scale, "nothing written")
+@cuda.jit
+def scale_guards_all_away(x, a, out):
+    i = cuda.grid(1)
+    if i < 0:
+        out[i] = a * x[i]
+
+
+@diagnosed(scale, "first block only", "blockDim")
+@cuda.jit
+def scale_first_block(x, a, out):
+    i = cuda.threadIdx.x
+    if i < x.size:
+        out[i] = a * x[i]
+
+
+@diagnosed(scale, "never written", "18 of the 19 elements")
+@cuda.jit
+def scale_first_element(x, a, out):
+    i = cuda.grid(1)
+    if i == 0 or x.size < 19:
+        if i < x.size:
+            out[i] = a * x[i]
+
+
+@diagnosed(scale, "added", "`*`")
+@cuda.jit
+def scale_adds(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = a + x[i]
+
+
+@diagnosed(scale, "constant")
+@cuda.jit
+def scale_ignores(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = a * a
+
+
+@diagnosed(scale, "changes input", "`x`")
+@cuda.jit
+def scale_in_place(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] *= a
+        out[i] = x[i]
+
+
+@diagnosed(scale, "factor", "2")
+@cuda.jit
+def scale_twice(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = a * x[i] * 2
+
+
+@diagnosed(scale, "numbers", "Entry 0", "launched as")
+@cuda.jit
+def scale_off(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = a * x[i] + i + 1
+
+
+@diagnosed(scale, "raises", "NameError: name 'b' is not defined.", "out[i] = b * x[i]", "thread 0")
+@cuda.jit
+def scale_misspelt(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = b * x[i]  # noqa: F821
+
+
+@diagnosed(scale, "raises", "a kernel returns nothing")
+@cuda.jit
+def scale_returns(x, a, out):
+    return a * x[cuda.grid(1)]
+
+
+@diagnosed(scale, "raises", "2 arguments")
+@cuda.jit
+def scale_of_two(x, out):
+    out[0] = x[0]
+
+
+@diagnosed(scale, "uninitialised read", "`out`")
+@cuda.jit
+def scale_adds_to_garbage(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] += a * x[i]
+
+
+@diagnosed(scale, "float64", "`float32(0)`", "Line 8")
+@cuda.jit
+def scale_in_float64(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        acc = 0.0
+        acc += a * x[i]
+        out[i] = acc
+
+
+@diagnosed(scale, "division by zero")
+@cuda.jit
+def scale_divides(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = a * x[i] * (i // i)
+
+
+@diagnosed(image, "x and y exchanged", "row first", "launched as")
+@cuda.jit
+def image_exchanged(x, out):
+    row, column = cuda.grid(2)
+    if row < x.shape[0] and column < x.shape[1]:
+        out[row, column] = x[row, column] + float32(1)
+
+
+@diagnosed(image, "x and y exchanged")
+@cuda.jit
+def image_exchanged_indices(image, result):
+    x, y = cuda.grid(2)
+    if x < image.shape[1] and y < image.shape[0]:
+        result[x, y] = image[x, y] + float32(1)
+
+
+@diagnosed(image, "first block only")
+@cuda.jit
+def image_first_block(x, out):
+    row, column = cuda.threadIdx.y, cuda.threadIdx.x
+    if row < x.shape[0] and column < x.shape[1]:
+        out[row, column] = x[row, column] + float32(1)
+
+
+@diagnosed(image, "writes past the edge")
+@cuda.jit
+def image_guards_rows_only(x, out):
+    column, row = cuda.grid(2)
+    if row < x.shape[0]:
+        out[row, column] = x[row, column] + float32(1)
+
+
+@diagnosed(reverse, "missing barrier", "`tile`", "Line 7", "Line 6")
+@cuda.jit
+def reverse_without_barrier(x, out):
+    tile = cuda.shared.array(TILE, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[cuda.grid(1)]
+    out[cuda.grid(1)] = tile[TILE - 1 - t]
+
+
+@diagnosed(reverse, "divergent barrier", "out of the branch")
+@cuda.jit
+def reverse_with_a_barrier_for_some(x, out):
+    tile = cuda.shared.array(TILE, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[cuda.grid(1)]
+    if t < TILE // 2:
+        cuda.syncthreads()
+    out[cuda.grid(1)] = tile[TILE - 1 - t]
+
+
+@diagnosed(reverse, "reads past the edge", "`tile`")
+@cuda.jit
+def reverse_off_by_one(x, out):
+    tile = cuda.shared.array(TILE, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[cuda.grid(1)]
+    cuda.syncthreads()
+    out[cuda.grid(1)] = tile[TILE - t]
+
+
+@diagnosed(reverse, "uninitialised read", "`tile`")
+@cuda.jit
+def reverse_half_filled(x, out):
+    tile = cuda.shared.array(TILE, float32)
+    t = cuda.threadIdx.x
+    if t > 0:
+        tile[t] = x[cuda.grid(1)]
+    cuda.syncthreads()
+    out[cuda.grid(1)] = tile[TILE - 1 - t]
+
+
+@diagnosed(reverse, "write-write race")
+@cuda.jit
+def reverse_into_one(x, out):
+    tile = cuda.shared.array(TILE, float32)
+    t = cuda.threadIdx.x
+    tile[t // 2] = x[cuda.grid(1)]
+    cuda.syncthreads()
+    out[cuda.grid(1)] = tile[(TILE - 1 - t) // 2]
+
+
+@diagnosed(reverse, "race between blocks")
+@cuda.jit
+def reverse_by_way_of_the_output(x, out):
+    i = cuda.grid(1)
+    out[i] = x[i]
+    cuda.syncthreads()
+    out[i] = out[(i + TILE) % x.size]
+
+
+@diagnosed(reverse, "raises", "48 KB")
+@cuda.jit
+def reverse_with_too_much(x, out):
+    tile = cuda.shared.array(16384, float32)
+    tile[0] = x[0]
+    out[0] = tile[0]
+
+
+@diagnosed(total, "lost update", "`cuda.atomic`")
+@cuda.jit
+def total_not_atomic(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[0] += x[i]
+
+
+@pytest.mark.parametrize(("exercise", "kernel", "mistake", "words"), CASES)
+def test_wrong_kernels_are_diagnosed(exercise, kernel, mistake, words):
+    verdict = exercise(kernel)
+    assert (verdict.status, verdict.mistake) == ("wrong", mistake), verdict
+    text = str(verdict)
+    assert all(word.lower() in text.lower() for word in words), text
+
+
+def test_one_element_a_thread_is_told_where_the_grid_is_smaller_than_the_array():
+    stride = KernelExercise(
+        "stride",
+        reference=lambda x, a: a * x,
+        cases=lambda rng: [launch(2, 8, normal(rng, n), np.float32(3), output(n)) for n in (9, 41)],
+    )
+    verdict = stride(scale_right)
+    assert verdict.mistake == "one element a thread"
+    assert "16 threads for 41 elements" in verdict.message
+
+    @cuda.jit
+    def striding(x, a, out):
+        for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+            out[i] = a * x[i]
+
+    assert stride(striding).status == "solved"
+
+
+# --- not solved yet, strict mode, properties ---------------------------------------------------------------
+
+
+def test_stubs_are_unsolved():
+    @cuda.jit
+    def blank(x, a, out):
+        """Scale."""
+        ...
+
+    @cuda.jit
+    def begun(x, a, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            ...
+
+    @cuda.jit
+    def with_a_gap(x, a, out):
+        i = ...
+        out[i] = a * x[i]
+
+    assert [scale(stub).status for stub in (..., blank, begun, with_a_gap)] == ["unsolved"] * 4
+
+
+def test_an_ellipsis_in_an_index_is_no_gap():
+    assert not kernel_checks._is_unfinished(lambda x: x[...])
+
+
+def test_a_broken_kernel_is_unsolved_until_its_code_is_another():
+    repair = KernelExercise("s", scale.reference, vectors, broken=scale_without_guard)
+
+    @cuda.jit
+    def as_given(x, a, out):
+        """Scale."""
+        i = cuda.grid(1)  # a remark changes nothing
+        out[i] = (a) * x[i]
+
+    @cuda.jit
+    def half_mended(x, a, out):
+        i = cuda.grid(1)
+        if i <= x.size:
+            out[i] = a * x[i]
+
+    assert [repair(kernel).status for kernel in (scale_without_guard, as_given)] == ["unsolved"] * 2
+    assert repair(half_mended).mistake == "writes past the edge"
+    assert repair(scale_right).status == "solved"
+    assert repair(scale.behaving_like(scale.reference)).status == "solved"
+
+
+def test_strict_mode_raises(monkeypatch):
+    monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
+    with pytest.raises(CheckFailed, match="Threads past the edge"):
+        scale(scale_without_guard)
+
+
+def test_a_value_instead_of_the_kernel_is_recognised():
+    assert scale(np.ones(3)).mistake == "not a kernel"
+
+
+def test_properties_are_asked_of_right_kernels_only():
+    strict = KernelExercise("s", scale.reference, vectors, properties=(avoids("grid"), uses("shared")))
+    assert strict(scale_adds).mistake == "numbers"
+    assert strict(scale_right).mistake == "shortcut"
+    asking = KernelExercise("s", scale.reference, vectors, properties=(uses("shared"),))
+    assert asking(scale_right).mistake == "without"
+    assert "`shared`" in asking(scale_right).message
+    uses("syncthreads", "shared")(reverse_right)
+
+
+def test_float64_is_allowed_unless_forbidden():
+    lenient = KernelExercise("s", scale.reference, vectors)
+    assert lenient(scale_in_float64).status == "solved"
+
+
+def test_functions_stand_in_for_kernels():
+    """The tests of all exercises check each mistake's own function this way."""
+    assert scale(scale.behaving_like(scale.mistakes[0].function)).mistake == "added"
+    assert scale(scale.behaving_like(scale.reference)).status == "solved"
+
+
+def test_a_launch_without_a_result_is_refused():
+    with pytest.raises(ValueError, match="`output` or an `inout`"):
+        launch(1, 8, np.ones(3))
+
+
+def test_integer_outputs_and_several_of_them():
+    both = KernelExercise(
+        "both",
+        reference=lambda x: (x.argmax(keepdims=True).astype(np.int32), x.max(keepdims=True)),
+        cases=lambda rng: [launch(1, 2, normal(rng, n), output(1, np.int32), output(1)) for n in (3, 5)],
+    )
+
+    @cuda.jit
+    def right(x, place, value):
+        if cuda.grid(1) == 0:
+            best = int32(0)
+            for i in range(x.size):
+                if x[i] > x[best]:
+                    best = i
+            place[0] = best
+            value[0] = x[best]
+
+    @cuda.jit
+    def half(x, place, value):
+        if cuda.grid(1) == 0:
+            place[0] = 1
+
+    assert both(right).status == "solved"
+    assert both(half).mistake == "never written"
+
+
+def test_examine_gives_outputs_and_accesses(rng):
+    x = normal(rng, 5)
+    found = examine(scale_right, launch(1, 8, x, np.float32(2), output(5)))
+    np.testing.assert_array_equal(found.outcome.value, 2 * x)
+    assert found.report.ok
+    assert len(found.report.trace) == 10
+
+
+def test_the_inputs_of_a_case_stay_as_they_are(rng):
+    case = launch(1, 8, normal(rng, 5), np.float32(2), output(5))
+    before = case.arguments[0].copy()
+    examine(scale_in_place, case)
+    np.testing.assert_array_equal(case.arguments[0], before)
+
+
+# --- on a GPU ----------------------------------------------------------------------------------------------
+
+
+def test_with_a_gpu_the_kernel_is_run_for_real_as_well(monkeypatch):
+    monkeypatch.setattr(kernel_checks.device, "simulated", lambda: False)
+    launches = []
+
+    class Compiled:
+        """A kernel that is right in the simulator and not on the GPU."""
+
+        py_func, targetoptions = staticmethod(scale_right.py_func), {}
+
+        def __call__(self):
+            raise AssertionError("a kernel is launched, not called")
+
+        def __getitem__(self, configuration):
+            launches.append(configuration)
+            return lambda *arguments: None
+
+    assert scale(Compiled()).mistake == "numbers"
+    assert launches == [(1, 8), (3, 8), (2, 32)]
+    assert scale(scale_right).status == "solved"

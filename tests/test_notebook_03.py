@@ -1,0 +1,107 @@
+"""What notebook 03 draws of accesses, and how large the launches of its checks are."""
+
+import numpy as np
+import pytest
+from numba import cuda, float32
+
+from cnn_numba.course import access_pictures
+from cnn_numba.course.access_pictures import footprint_picture, sector_picture
+from cnn_numba.course.exercises import convolution_on_the_gpu
+from cnn_numba.course.kernel_checks import KernelExercise
+from cnn_numba.ops.conv.gpu_naive import place
+from cnn_numba.simulator import access_map
+
+CHECKS = [value for value in vars(convolution_on_the_gpu).values() if isinstance(value, KernelExercise)]
+
+
+@cuda.jit
+def window_kernel(x, out):
+    column, row = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = x[row, column] + x[row, column + 1]
+
+
+@cuda.jit
+def every_kernel(x, out, step):
+    out[cuda.grid(1)] = x[cuda.grid(1) * step]
+
+
+@pytest.fixture
+def window():
+    x, out = cuda.to_device(np.ones((2, 7), np.float32)), cuda.device_array((2, 6), np.float32)
+    return access_map(window_kernel)[(2, 2), (4, 1)](x, out)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    figures = []
+    monkeypatch.setattr(access_pictures.plots, "picture", lambda fig, *_: figures.append(fig))
+    return figures
+
+
+def test_footprint_counts_reads_and_what_blocks_share(window):
+    caption = footprint_picture(window, "x", "out").caption
+    assert caption.startswith("4 blocks of 4 x 1 threads read 14 elements of x 24 times: 1.7 times each")
+    assert caption.endswith("at most twice; 2 by two blocks or more.")
+
+
+def test_footprint_mixes_the_colours_of_blocks(window, drawn):
+    footprint_picture(window, "x", "out")
+    read, written = (ax.images[0].get_array() for ax in drawn[0].axes)
+    first, second = written[0, 0], written[0, 4]
+    assert not np.allclose(first, second)
+    np.testing.assert_allclose(read[0], [*[first] * 4, (first + second) / 2, *[second] * 2])
+    assert [text.get_text() for text in drawn[0].axes[0].texts] == [*"1222221"] * 2
+
+
+def test_footprint_leaves_what_nobody_reads_grey(drawn):
+    x, out = cuda.to_device(np.ones((3, 4), np.float32)), cuda.device_array((1, 2), np.float32)
+    footprint_picture(access_map(window_kernel)[1, 2](x, out), "x", "out")
+    image = drawn[0].axes[0].images[0].get_array()
+    assert len({tuple(colour) for colour in image[1:].reshape(-1, 3)}) == 1
+    assert tuple(image[0, 0]) != tuple(image[2, 3])
+
+
+@pytest.mark.parametrize(
+    ("step", "words"), [(1, "4 sectors, 32 of 32 numbers used"), (3, "12 sectors, 32 of 96 numbers used")]
+)
+def test_sectors_are_those_of_the_first_request(step, words):
+    x, out = cuda.to_device(np.ones(192, np.float32)), cuda.device_array(64, np.float32)
+    access = access_map(every_kernel)[1, 64](x, out, step)
+    assert access.total("x").sectors_per_request == int(words.split()[0])
+    assert f"every: {words}." in sector_picture({"every": (access, "x")}, 32, "A caption.").alt
+
+
+def test_sectors_are_counted_from_where_the_array_begins(drawn):
+    """A view that begins within a sector: its first sector is cut off."""
+    x, out = cuda.to_device(np.ones(40, np.float32))[4:], cuda.device_array(2, np.float32)
+    sector_picture({"two": (access_map(every_kernel)[1, 2](x, out, 2), "x")}, 8, "A caption.")
+    colours = drawn[0].axes[0].images[0].get_array().reshape(-1, 3)
+    kinds = [tuple(colour) for colour in colours[:8]]
+    asked, moved, left = kinds[0], kinds[1], kinds[4]
+    assert len({asked, moved, left}) == 3
+    assert kinds == [asked, moved, asked, moved, *[left] * 4]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=[check.name for check in CHECKS])
+def test_the_checks_launch_few_threads_but_several_blocks_with_some_to_spare(check):
+    cases = check.inputs()
+    threads = [int(np.prod(case.grid) * np.prod(case.block)) for case in cases]
+    sizes = [int(np.prod(case.arguments[-1].shape)) for case in cases]
+    assert sum(threads) < 5000
+    assert all(have >= need for have, need in zip(threads, sizes, strict=True))
+    assert any(have > need for have, need in zip(threads, sizes, strict=True))
+    assert any(np.prod(case.grid) > 2 for case in cases)
+
+
+def test_what_counts_is_sectors_a_request_and_not_how_often_is_stored():
+    @cuda.jit
+    def stores_twice(x, bias, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            n, c, h, w = place(i, x.shape)
+            out[n, c, h, w] = x[n, c, h, w] + bias[c]
+            if out[n, c, h, w] < float32(0):
+                out[n, c, h, w] = float32(0)
+
+    assert convolution_on_the_gpu.bias_relu_kernel(stores_twice).status == "solved"

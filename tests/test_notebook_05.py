@@ -1,0 +1,94 @@
+"""What notebook 05 draws and counts: trees, shuffles, steps; and what its checks launch."""
+
+import numpy as np
+import pytest
+from numba import cuda
+from wrong_answers import pooling_and_reductions as answers
+
+from cnn_numba.course import plots, reductions
+from cnn_numba.course.exercises import pooling_and_reductions as checks
+from cnn_numba.course.reductions import Step, shuffle_picture, step_table, steps, tree_picture
+from cnn_numba.simulator import access_map
+
+EXERCISES = ("max_pool_kernel", "block_sums_kernel", "row_max_kernel", "histogram_kernel", "softmax_kernel")
+
+
+@cuda.jit
+def copy_kernel(x, out):
+    if cuda.grid(1) == 0:
+        out[0] = x[0]
+
+
+def access_of(kernel):
+    x, out = cuda.to_device(np.ones(128, np.float32)), cuda.device_array(1, np.float32)
+    return access_map(kernel)[1, 128](x, out)
+
+
+def test_steps_tell_scattered_threads_from_bank_conflicts():
+    by_remainder, in_strides = map(
+        steps, map(access_of, (answers.tree_by_remainder, answers.tree_in_strides))
+    )
+    assert [step.lanes for step in by_remainder] == [step.lanes for step in in_strides]
+    assert [step.warps for step in by_remainder] == [4, 4, 4, 4, 4, 2, 1]
+    assert [step.warps for step in in_strides] == [2, 1, 1, 1, 1, 1, 1]
+    assert [step.degree for step in by_remainder] == [1] * 7
+    assert in_strides[1] == Step(warps=1, lanes=32, degree=4, deliveries=12)
+
+
+def test_without_shared_memory_there_are_no_steps():
+    assert steps(access_of(copy_kernel)) == []
+
+
+def test_step_table_adds_up_and_leaves_room_for_what_is_missing():
+    table = step_table(
+        {
+            "in strides": access_of(answers.tree_in_strides),
+            "none": access_of(copy_kernel),
+        }
+    )
+    heading, warps, deliveries, *missing = table.splitlines()
+    assert heading.split() == ["step", *map(str, range(1, 8)), "in", "all"]
+    assert warps.split() == ["in", "strides", "warps", "at", "work", *"2111111", "8"]
+    assert deliveries.split()[-1] == "69"
+    assert [line.split()[-1] for line in missing] == ["0", "0"]
+    assert len({len(line) for line in table.splitlines()}) == 1
+
+
+@pytest.mark.parametrize("draw", [tree_picture, shuffle_picture])
+def test_three_steps_from_eight_numbers(draw, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plots, "picture", lambda fig, *_: drawn.append(fig))
+    draw()
+    for ax in drawn[0].axes:
+        # Each sum has two lines that lead to it; a tree has 7 sums, eight lanes that all add have 3 * 8.
+        assert len(ax.lines) == 2 * (7 if draw is tree_picture else 24)
+        assert len(ax.patches) == 4 * 8
+
+
+def test_the_tree_of_halves_keeps_its_threads_side_by_side(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(reductions.plots, "picture", lambda fig, *_: drawn.append(fig))
+    tree_picture()
+    threads = [
+        [text.get_text() for text in ax.texts if text.get_text()[:1].isdigit()] for ax in drawn[0].axes
+    ]
+    assert threads == [list("0246040"), list("0123010")]
+
+
+def test_the_checks_launch_few_threads():
+    for name in EXERCISES:
+        cases = getattr(checks, name).inputs()
+        assert sum(int(np.prod(case.grid) * np.prod(case.block)) for case in cases) < 5000
+
+
+def test_the_checks_reach_what_they_are_about():
+    """Ties, windows of negative pixels, rows that are no multiple of a block, logits that overflow."""
+    windows = [checks._windows(*case.args) for case in checks.max_pool_kernel.inputs()]
+    tied = [np.sum(w == w.max(axis=-1, keepdims=True), axis=-1).max() for w in windows]
+    assert max(tied) > 1
+    assert any((w.max(axis=-1) < 0).any() for w in windows)
+    columns = {case.args[0].shape[1] for case in checks.row_max_kernel.inputs()}
+    assert min(columns) < checks.WARP < checks.ROW_THREADS < max(columns)
+    largest = [case.args[0].max(axis=1) for case in checks.softmax_kernel.inputs()]
+    assert max(map(np.max, largest)) > 89
+    assert min(map(np.min, largest)) < -104  # exp of that is 0 in float32

@@ -1,0 +1,188 @@
+"""Notebook 11 keeps each broken kernel beside its repair: one fails as the text says, one is right."""
+
+import ast
+import linecache
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cnn_numba.course import notebooks
+from cnn_numba.course.exercises import debugging_gpu_code
+from cnn_numba.course.kernel_checks import KernelExercise, examine, inout, launch, normal, output
+from cnn_numba.ops.conv.reference import conv_cpu
+from cnn_numba.ops.pool.reference import max_pool2d_forward
+
+PATH = Path(__file__).parents[1] / "notebooks" / "11_debugging_gpu_code.ipynb"
+CELLS = {cell.id: cell for cell in notebooks.read(PATH).cells if cell.cell_type == "code"}
+THREADS = 64
+
+
+def kernel_in(cell_id):
+    """Return the kernel that a cell defines, with the setup and the constants of all cells around it."""
+    namespace = {}
+    for cell in CELLS.values():
+        if "setup" in cell.metadata.get("tags", ()):
+            exec(cell.source, namespace)
+    for constant in re.findall(r"^[A-Z_]+ = \w+$", "\n".join(c.source for c in CELLS.values()), re.MULTILINE):
+        exec(constant, namespace)
+    source = CELLS[cell_id].source
+    (definition,) = (n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef))
+    name = f"<{cell_id}>"
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    exec(compile(ast.Module([definition], []), name, "exec"), namespace)
+    return namespace[definition.name]
+
+
+def ones(size):
+    return np.ones(size, np.float32)
+
+
+BROKEN = [
+    ("exception-kernel", launch((2, 2), (16, 16), np.ones((28, 28), np.float32), output((28, 28)))),
+    ("negative-kernel", launch((2, 2), (16, 16), np.ones((17, 14), np.float32), output((17, 14)))),
+    ("race-kernel", launch(1, THREADS, np.arange(THREADS, dtype=np.float32), 3, output(THREADS))),
+    ("hang-kernel", launch(3, THREADS, ones(150), output(150))),
+    ("garbage-kernel", launch(3, THREADS, ones(150), output(3))),
+    ("lost-kernel", launch(2, THREADS, np.arange(100, dtype=np.int32) % 8, inout(np.zeros(8, np.int32)))),
+    ("lanes-kernel", launch(1, 64, ones(50), output(2))),
+    ("nan-kernel", launch(1, 8, np.full((6, 32), 293.4, np.float32), output((6, 32)))),
+    ("conv-broken", launch(4, 256, ones(784), output(784))),
+    ("pool-broken", launch(11, 256, ones(2704), output(676))),
+    ("softmax-broken", launch((1, 1), (16, 16), np.ones((4, 13, 13), np.float32), output((4, 13, 13)))),
+]
+KINDS = {
+    "exception-kernel": {"out of bounds"},
+    "negative-kernel": {"negative index"},
+    "race-kernel": {"missing barrier"},
+    "hang-kernel": {"divergent barrier"},
+    "garbage-kernel": {"uninitialised read"},
+    "lost-kernel": {"lost update"},
+    "lanes-kernel": {"divergent warp"},
+    "nan-kernel": {"NaN produced"},
+    "conv-broken": {"out of bounds"},
+    "pool-broken": {"out of bounds"},
+    "softmax-broken": {"out of bounds"},
+}
+
+
+@pytest.mark.parametrize(("cell_id", "case"), BROKEN, ids=[cell_id for cell_id, _ in BROKEN])
+def test_a_broken_kernel_fails_as_the_text_says(cell_id, case):
+    assert examine(kernel_in(cell_id), case).report.kinds == KINDS[cell_id]
+
+
+def relief(image):
+    shifted = np.zeros_like(image)
+    shifted[1:, 1:] = image[:-1, :-1]
+    return image - shifted
+
+
+def smoothed(x, rounds):
+    for _ in range(rounds):
+        x = (np.append(x[0], x[:-1]) + x) / 2
+    return x
+
+
+def by_block(x):
+    return x.reshape(-1, THREADS)
+
+
+def standardised(x):
+    x = x.astype(np.float64)
+    return (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
+
+
+def convolved(image, weight):
+    return np.array([conv_cpu(image, w) for w in weight])
+
+
+# Sizes other than the notebook's, so that nothing in the kernels depends on them.
+REPAIRED = [
+    (
+        "exception-repair",
+        lambda rng: (launch((2, 3), (8, 4), 99 * normal(rng, (11, 13)), output((11, 13))),),
+        lambda image: np.minimum(image * 1.5, 255),
+    ),
+    (
+        "negative-repair",
+        lambda rng: (launch((2, 3), (8, 4), normal(rng, (11, 13)), output((11, 13))),),
+        relief,
+    ),
+    (
+        "race-repair",
+        lambda rng: (launch(1, THREADS, normal(rng, THREADS), np.int64(n), output(THREADS)) for n in (0, 5)),
+        smoothed,
+    ),
+    (
+        "hang-repair",
+        lambda rng: (launch(2, THREADS, normal(rng, n), output(n)) for n in (65, 100, 128)),
+        lambda x: x - np.repeat(x[::THREADS], THREADS)[: x.size],
+    ),
+    (
+        "garbage-repair",
+        lambda rng: (launch(2, THREADS, normal(rng, n), output(2)) for n in (65, 100, 128)),
+        lambda x: by_block(np.append(x, np.zeros(128 - x.size, np.float32))).sum(axis=1),
+    ),
+    (
+        "lost-repair",
+        lambda rng: (
+            launch(2, 40, rng.integers(0, 8, 77, dtype=np.int32), inout(np.arange(8, dtype=np.int32))),
+        ),
+        lambda levels, bins: bins + np.bincount(levels, minlength=8).astype(np.int32),
+    ),
+    (
+        "lanes-repair",
+        lambda rng: (launch(2, 32, normal(rng, n), output(2)) for n in (33, 50, 64)),
+        lambda x: np.append(x, np.zeros(64 - x.size)).reshape(2, 32).sum(axis=1),
+    ),
+    (
+        "nan-repair",
+        lambda rng: (launch(2, 4, normal(rng, (7, 9)) + 20, output((7, 9))),),
+        standardised,
+    ),
+    (
+        "conv-repair",
+        lambda rng: (
+            launch((2, 3), (8, 4), normal(rng, (13, 11)), normal(rng, (f, 3, 3)), output((f, 11, 9)))
+            for f in (1, 3)
+        ),
+        convolved,
+    ),
+    (
+        "pool-repair",
+        lambda rng: (
+            launch((2, 3), (4, 2), normal(rng, (3, h, w)), output((3, h // 2, w // 2)))
+            for h, w in ((11, 13), (10, 14))
+        ),
+        lambda maps: max_pool2d_forward(maps[None], 2)[0][0],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("cell_id", "cases", "reference"), REPAIRED, ids=[cell_id for cell_id, *_ in REPAIRED]
+)
+def test_a_repaired_kernel_is_right(cell_id, cases, reference, rng):
+    kernel = kernel_in(cell_id)
+    for case in cases(rng):
+        outcome, report = examine(kernel, case)
+        assert report.ok, report
+        # float32, and one sum of some thirty numbers: six digits of the largest.
+        expected = reference(*case.args)
+        np.testing.assert_allclose(outcome.value, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def test_every_broken_kernel_has_a_repair():
+    """The softmax's is exercise 4."""
+    topics = {cell_id.split("-")[0] for cell_id, _ in BROKEN} - {"softmax"}
+    assert topics == {cell_id.split("-")[0] for cell_id, *_ in REPAIRED}
+
+
+def test_the_checks_launch_few_threads():
+    """About 20 us a simulated thread: a check is to answer at once."""
+    for exercise in vars(debugging_gpu_code).values():
+        if isinstance(exercise, KernelExercise):
+            cases = exercise.inputs()
+            assert sum(math.prod(np.ravel([case.grid])) * np.prod(case.block) for case in cases) < 5000
