@@ -283,6 +283,19 @@ def test_the_map_links_to_every_notebook_there_is():
     assert ready == {path.stem for path in PATHS}
 
 
+def test_the_readme_s_map_says_what_the_heads_say():
+    table = (FOLDER / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[(.+?)\]\((\w+)\.ipynb\) \| (\d+) \| .+ \| (.+) \|$", table, re.MULTILINE)
+    assert [stem for _, stem, _, _ in rows] == [path.stem for path in PATHS]
+    for (title, _, minutes, before), path in zip(rows, PATHS, strict=True):
+        source = notebooks.read(path).cells[0].source
+        assert title.replace(" ", " · ", 1) in source
+        assert f"**Time:** about {minutes} minutes" in source
+        line = re.search(r"^\*\*Before you start:\*\*.*", source, re.MULTILINE)[0]
+        numbers = re.findall(r"\]\((\d\d)_\w+\.ipynb\)", line)
+        assert before == (", ".join(sorted(numbers)) or "nothing but NumPy")
+
+
 # --- the rules themselves ----------------------------------------------------------------------------------
 
 
