@@ -85,6 +85,13 @@ def end(shelf):
             yield f"end: no {title!r}"
 
 
+def next_notebook(shelf):
+    following = [path for path in PATHS if path.stem > shelf.path.stem]
+    section = shelf.cells[-1].source.partition("## Next\n")[2]
+    if following and f"]({following[0].name})" not in section:
+        yield f"end: no link to {following[0].name}, which comes next"
+
+
 def ids(shelf):
     seen = [cell.id for cell in shelf.cells]
     yield from (f"id {cell_id!r} occurs twice" for cell_id in {i for i in seen if seen.count(i) > 1})
@@ -242,7 +249,18 @@ def file_size(shelf):
 
 
 RULES = [
-    *(head, end, ids, known_tags, cell_length, stored_outputs, places, varying_outputs, pictures),
+    *(
+        head,
+        end,
+        next_notebook,
+        ids,
+        known_tags,
+        cell_length,
+        stored_outputs,
+        places,
+        varying_outputs,
+        pictures,
+    ),
     *(
         exercises_complete,
         checks_exist,
@@ -357,6 +375,7 @@ SPOILED = [
     (head, _spoil_source("**GPU:**", "**Graphics:**")),
     (head, _spoil_source("**Before you start:**", "Before")),
     (end, _spoil_source("## Next", "## More")),
+    (next_notebook, _spoil_source("02_first_cuda_kernels.ipynb", "00_start_here.ipynb")),
     (ids, _set("id", "3f2a91bc")),
     (ids, _twice),
     (known_tags, lambda shelf: shelf.code[1].metadata.update(tags=["skip"])),

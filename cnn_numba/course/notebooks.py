@@ -97,7 +97,9 @@ def with_common_parts(notebook, path):
         notebook.cells.insert(1, nbformat.v4.new_code_cell(id="colab"))
     notebook.cells[1].source = COLAB_CELL
     prose = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
-    linked = glossary.link([cell.source for cell in prose], glossary.terms(path.parent))
+    # Before the first kernel, a tile is a tile and a thread is one of the CPU's.
+    terms = glossary.terms(path.parent) if path.stem >= "02" else []
+    linked = glossary.link([cell.source for cell in prose], terms)
     for cell, source in zip(prose, linked, strict=True):
         cell.source = source
     return notebook

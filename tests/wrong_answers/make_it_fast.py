@@ -464,6 +464,36 @@ def step_adds_nothing_up(run):
     advance(run.cursor)
 
 
+@wrong("capturable_step", "not trained")
+def step_without_backward(run):
+    x, y = under_the_cursor(run)
+    logits = run.model.forward(x, training=True)
+    losses = run.loss.forward(logits, y)
+    run.sgd.scheduled_step(run.rates, run.cursor)
+    run.loss.ops.accumulate_metrics(losses, logits, y, run.totals)
+    advance(run.cursor)
+
+
+@wrong("capturable_step", "not trained")
+def step_without_update(run):
+    x, y = under_the_cursor(run)
+    logits = run.model.forward(x, training=True)
+    losses = run.loss.forward(logits, y)
+    run.model.backward(run.loss.backward())
+    run.loss.ops.accumulate_metrics(losses, logits, y, run.totals)
+    advance(run.cursor)
+
+
+@wrong("capturable_step", "rate frozen + totals left out")
+def step_half_mended(run):
+    x, y = under_the_cursor(run)
+    run.loss.forward(run.model.forward(x, training=True), y)
+    run.model.backward(run.loss.backward())
+    run.sgd.step(run.lrs[run.number])
+    run.number += 1
+    advance(run.cursor)
+
+
 @wrong("capturable_step", "nothing launched")
 def step_only_once(run):
     if run.number == 0:
