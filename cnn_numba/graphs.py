@@ -7,6 +7,7 @@ running totals lie on the device, and a cursor there, advanced by the step itsel
 """
 
 import functools
+from contextlib import suppress
 
 import numpy as np
 
@@ -49,9 +50,13 @@ def record(function):
         try:
             with device.use_stream(builder):
                 function()
+            graph = builder.end_building().complete()
         finally:
-            builder.end_building()
-        return functools.partial(builder.complete().launch, stream)
+            # Ends a recording that failed as well, which `end_building` refuses to do if the driver has
+            # given it up; until then nothing could be launched on the stream.
+            with suppress(Exception):
+                builder.close()
+        return functools.partial(graph.launch, stream)
     except Exception as error:
         # The function has run before: whatever goes wrong now is the recording's fault.
         raise GraphsUnavailable(str(error) or type(error).__name__) from error
@@ -189,19 +194,20 @@ class DeviceSteps:
         """Take the next step, on `count` images."""
         with device.use_stream(self.stream):
             self.step(count)
+        self.count = count
         self.optimizer.count(1)
 
     def last_loss(self):
         """Return the mean loss of the last step's batch; waits for the GPU."""
         with device.use_stream(self.stream):
-            return float(device.to_host(self.losses).mean())
+            return float(device.to_host(head(self.loss.losses, self.count)).mean())
 
     def _step(self, count):
         """Launch the kernels of one step: all that a graph records."""
         x, labels = self.batches.take(count)
         logits = self.model.forward(x, training=True)
-        self.losses = self.loss.forward(logits, labels)
+        losses = self.loss.forward(logits, labels)
         self.model.backward(self.loss.backward())
         self.optimizer.scheduled_step(self.rates, self.batches.cursor)
-        self.loss.ops.accumulate_metrics(self.losses, logits, labels, self._totals)
+        self.loss.ops.accumulate_metrics(losses, logits, labels, self._totals)
         self.batches.advance()

@@ -443,7 +443,7 @@ def _pattern(exercise, trials):
                 alone[place] = len(set(value.shape)) == 1
                 square["shapes"][place] &= alone[place]
     for name, where in square.items():
-        if not all(where) and where == right:
+        if any(right) and not all(right) and where == right:
             return (
                 f"It is right for square {name} and wrong for all others: are height and width exchanged?",
             )

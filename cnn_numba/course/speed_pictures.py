@@ -231,9 +231,10 @@ def occupancy_picture(cc, threads, registers, shared):
     drawn = [min(found.limits[name], _LONGEST_BAR) for name in names]
     axes[1].barh(names, drawn, color=colours, height=0.6)
     for place, name in enumerate(names):
-        axes[1].text(drawn[place], place, f" {found.limits[name]}", va="center", fontsize=9)
+        cut = "→ " if found.limits[name] > _LONGEST_BAR else ""
+        axes[1].text(drawn[place], place, f" {cut}{found.limits[name]}", va="center", fontsize=9)
     axes[1].invert_yaxis()
-    axes[1].set_xlim(0, 1.15 * _LONGEST_BAR)
+    axes[1].set_xlim(0, 1.25 * _LONGEST_BAR)
     axes[1].set_xlabel("blocks that each allows on an SM")
     if found.blocks:
         filled = (

@@ -77,24 +77,24 @@ def block_max(value):
     return largest
 
 
+def _load4(array, index):
+    """Return four neighbouring elements of a float32 array (n,), read at once on a GPU.
+
+    `index` is a multiple of 4, and the array begins at a multiple of 16 bytes.
+    """
+    return array[index], array[index + 1], array[index + 2], array[index + 3]
+
+
+def _store4(array, index, a, b, c, d):
+    """Write four neighbouring elements of a float32 array (n,), at once on a GPU; as for `load4`."""
+    array[index] = a
+    array[index + 1] = b
+    array[index + 2] = c
+    array[index + 3] = d
+
+
 if device.simulated():
-
-    @cuda.jit(device=True)
-    def load4(array, index):
-        """Return four neighbouring elements of a float32 array (n,), read at once on a GPU.
-
-        `index` is a multiple of 4, and the array begins at a multiple of 16 bytes.
-        """
-        return array[index], array[index + 1], array[index + 2], array[index + 3]
-
-    @cuda.jit(device=True)
-    def store4(array, index, a, b, c, d):
-        """Write four neighbouring elements of a float32 array (n,), at once on a GPU; as for `load4`."""
-        array[index] = a
-        array[index + 1] = b
-        array[index + 2] = c
-        array[index + 3] = d
-
+    load4, store4 = cuda.jit(device=True)(_load4), cuda.jit(device=True)(_store4)
 else:
     from llvmlite import ir
     from numba.cuda import types
@@ -149,3 +149,6 @@ else:
             return context.get_dummy_value()
 
         return types.void(array, index, a, b, c, d), code
+
+    # The sanitizer runs a kernel's Python function, on machines with a GPU as well.
+    load4.py_func, store4.py_func = _load4, _store4

@@ -348,7 +348,9 @@ def _begun_with(run):
     run.number += 1
 
 
-def _trained(images, labels, order, lrs, batch_size, *, batch=None, rate=None, cursor=1, totals=True):
+def _trained(
+    images, labels, order, lrs, batch_size, *, batch=None, rate=None, cursor=1, totals=True, trains=True
+):
     """Train in float64 for as many steps as there are rates but one, so that nobody runs past the last.
 
     `batch` and `rate` say which ones step k uses, `cursor` how far it moves in a step.
@@ -367,7 +369,7 @@ def _trained(images, labels, order, lrs, batch_size, *, batch=None, rate=None, c
         rows = np.arange(len(chosen))
         sums += -np.log(probabilities[rows, answers]).sum(), (logits.argmax(axis=1) == answers).sum()
         probabilities[rows, answers] -= 1
-        lr = lrs[rate(k) if rate else k]
+        lr = lrs[rate(k) if rate else k] * trains
         weight -= lr * probabilities.T @ inputs / len(chosen)
         bias -= lr * probabilities.mean(axis=0)
     parameters = np.concatenate([weight.ravel(), bias]).astype(np.float32)
@@ -521,6 +523,30 @@ capturable_step = GraphExercise(
                 "cursor stands still",
                 "The cursor never moves, and every step takes the first batch: `advance` it at the end.",
                 {"batch": lambda k: 0, "rate": lambda k: 0, "cursor": 0},
+            ),
+            (
+                "not trained",
+                "The parameters never change. The backward pass computes the gradients, and `scheduled_step` "
+                "moves the parameters: a step needs both.",
+                {"trains": False},
+            ),
+            (
+                "rate frozen + totals left out",
+                "Every replay uses the learning rate that was recorded, where `scheduled_step` looks it up "
+                "on the device. And nobody adds up losses and right answers: `accumulate_metrics`.",
+                {"rate": _second, "totals": False},
+            ),
+            (
+                "rate frozen + cursor stands still",
+                "Every replay uses the learning rate that was recorded, where `scheduled_step` looks it up "
+                "on the device. And the cursor never moves: `advance` it at the end.",
+                {"batch": lambda k: 0, "rate": _second, "cursor": 0},
+            ),
+            (
+                "cursor stands still + totals left out",
+                "The cursor never moves: `advance` it at the end. And nobody adds up losses and right "
+                "answers: `accumulate_metrics`.",
+                {"batch": lambda k: 0, "rate": lambda k: 0, "cursor": 0, "totals": False},
             ),
             (
                 "totals left out",

@@ -163,8 +163,9 @@ def _make_kernel(name, tile, vectors):
 
         Launched over the tiles, columns along x, and the parts along z, which follow one another in `out`.
         """
-        a_tile = cuda.shared.array(a_buffers, float32)  # two buffers of [k, row]
-        b_tile = cuda.shared.array(b_buffers, float32)  # two buffers of [k, column]
+        # Two buffers each, of [k, row] and of [k, column]; for vectors they begin at multiples of 16 bytes.
+        a_tile = cuda.shared.array(a_buffers, float32, alignment=16)
+        b_tile = cuda.shared.array(b_buffers, float32, alignment=16)
         totals = cuda.local.array((thread_rows, thread_columns), float32)
         a_part = cuda.local.array(thread_rows, float32)
         b_part = cuda.local.array(thread_columns, float32)
