@@ -30,13 +30,13 @@ train: $(INSTALLED) ## train the course's network on MNIST (about half a minute)
 	$(BIN)/cnn-numba train
 
 test: $(INSTALLED) ## run all tests, those in docstrings and notebooks included
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile cnn_numba tests
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup cnn_numba tests
 
 sanitize: $(INSTALLED) ## check every kernel with NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
 	@command -v compute-sanitizer >/dev/null || { echo 'make: compute-sanitizer, of the CUDA toolkit, is not in PATH' >&2; exit 1; }
 	for tool in memcheck racecheck initcheck; do \
 		compute-sanitizer --tool $$tool --error-exitcode 1 --target-processes all \
-			$(BIN)/python -m pytest -q -m 'not gpu' tests/test_*_gpu.py tests/test_graphs.py || exit 1; done
+			$(BIN)/python -m pytest -q -m 'not gpu' $(filter-out tests/test_bench_gpu.py,$(wildcard tests/test_*_gpu.py)) tests/test_graphs.py || exit 1; done
 
 lint: $(INSTALLED) ## check style and formatting, notebooks included
 	$(BIN)/ruff check .

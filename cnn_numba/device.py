@@ -253,7 +253,10 @@ def to_device(array):
     # asarray with an order, not ascontiguousarray: that would make a scalar an array of one element.
     array = np.asarray(array, order="C")
     with _memory(array.shape, array.dtype):
-        return _cuda().to_device(array, stream=current_stream())
+        there = _cuda().to_device(array, stream=current_stream())
+    if current_stream():
+        synchronize()  # as in `copy`; without a stream it has waited already
+    return there
 
 
 @contextmanager
@@ -547,7 +550,7 @@ def _name(kernel):
     return getattr(kernel, "__name__", None) or kernel.py_func.__name__
 
 
-@functools.lru_cache(maxsize=1024)  # a training step makes the same launches again and again
+@functools.lru_cache(maxsize=1024, typed=True)  # a training step makes the same launches again and again
 def _configured(kernel, grid, block, on, shared):
     grid, block = check_launch(grid, block, shared)
     with warnings.catch_warnings():

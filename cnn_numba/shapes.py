@@ -11,6 +11,9 @@ import numpy as np
 
 from cnn_numba import device
 
+#: Elements of an array on the GPU: the kernels compute indices in 32 bits, which is faster.
+MOST_ELEMENTS = 2**31 - 1
+
 
 class Window2d(NamedTuple):
     """How a window slides over a plane: `x` (N, C, H, W) -> `out` (N, C', H_out, W_out)."""
@@ -304,7 +307,8 @@ def check_device_array(name, array, shape, dtype=np.float32):
     TypeError
         If it is not an array on the device, or of another dtype.
     ValueError
-        If it has another shape, is not C-contiguous, or is on another GPU than the current one.
+        If it has another shape or 2**31 elements, is not C-contiguous, or is on another GPU than the current
+        one.
 
     Examples
     --------
@@ -320,6 +324,8 @@ def check_device_array(name, array, shape, dtype=np.float32):
     if not device.is_device_array(array):
         raise TypeError(f"{name} must be an array on the device, got {type(array).__name__}: {array!r}")
     check_array(name, array, shape, dtype)
+    if array.size > MOST_ELEMENTS:
+        raise ValueError(f"{name} has {array.size} elements; the kernels count up to {MOST_ELEMENTS}")
     if (number := device.elsewhere(array)) is not None:
         raise ValueError(f"{name} is on GPU {number}, which is not the current one (shape {array.shape})")
 

@@ -1,4 +1,4 @@
-"""A notebook in JupyterLab in a headless Chromium: `lab_with`. Without a browser the test is skipped."""
+"""A notebook in JupyterLab in a headless Chromium: `lab_with`, `lab_of`. Without a browser: skipped."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def found(*names):
 
 @contextmanager
 def lab_with(cells, folder):
-    """Open a notebook in JupyterLab; yield the browser, in which it is ready.
+    """Open a notebook of these cells in JupyterLab; yield the browser, in which it is ready.
 
     Parameters
     ----------
@@ -43,10 +43,17 @@ def lab_with(cells, folder):
     ------
     selenium.webdriver.Chrome
     """
-    pytest.importorskip("selenium", reason="selenium is not installed")
-    browser, driver = found("chromium", "google-chrome", "chromium-browser"), found("chromedriver")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in cells])
     notebook.metadata = nbformat.from_dict(METADATA)
+    with lab_of(notebook, folder) as chrome:
+        yield chrome
+
+
+@contextmanager
+def lab_of(notebook, folder):
+    """Open a copy of a notebook in JupyterLab; otherwise as `lab_with`."""
+    pytest.importorskip("selenium", reason="selenium is not installed")
+    browser, driver = found("chromium", "google-chrome", "chromium-browser"), found("chromedriver")
     nbformat.write(notebook, folder / "test.ipynb")
     with _server(folder) as address, _chrome(browser, driver, folder) as chrome:
         chrome.get(f"{address}/lab/tree/test.ipynb")
@@ -76,10 +83,48 @@ def run_cell(chrome, index=0):
     """Run a cell of the notebook."""
     from selenium.webdriver import ActionChains, Keys
 
-    # An idle kernel is one that has started.
-    element(chrome, '.jp-Notebook-ExecutionIndicator[data-status="idle"]')
-    element(chrome, f'.jp-Notebook [data-windowed-list-index="{index}"] .cm-content').click()
+    wait_for_kernel(chrome)
+    element(chrome, f"{cell(index)} .cm-content").click()
     ActionChains(chrome).key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
+
+
+def cell(index):
+    """Return the CSS selector of a cell."""
+    return f'.jp-Notebook .jp-Cell[data-windowed-list-index="{index}"]'
+
+
+def wait_for_kernel(chrome):
+    """Wait until nothing runs; at the beginning, until the kernel has started."""
+    element(chrome, '.jp-Notebook-ExecutionIndicator[data-status="idle"]')
+
+
+def step_to(chrome, index):
+    """Run cells from the selected one on, by the button that readers use, until this one is selected."""
+    wait_for_kernel(chrome)
+    while (selected := _selected(chrome)) < index:
+        # A key pressed while the page still loads would be lost.
+        element(chrome, '[data-command="notebook:run-cell-and-select-next"]').click()
+        until(chrome, lambda chrome, last=selected: _selected(chrome) > last)
+    wait_for_kernel(chrome)
+
+
+def type_code(chrome, code):
+    """Write code into the selected cell, in the place of what it holds."""
+    from selenium.webdriver import ActionChains, Keys
+
+    element(chrome, f"{cell(_selected(chrome))} .cm-content").click()
+    keyboard = ActionChains(chrome)
+    keyboard.key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).send_keys(Keys.DELETE)
+    for number, line in enumerate(code.splitlines()):
+        if number:  # the indentation that JupyterLab proposes is selected, and overwritten
+            keyboard.send_keys(Keys.ENTER).key_down(Keys.SHIFT).send_keys(Keys.HOME).key_up(Keys.SHIFT)
+        keyboard.send_keys(line)
+    keyboard.perform()
+
+
+def _selected(chrome):
+    active = element(chrome, ".jp-Notebook .jp-Cell.jp-mod-active")
+    return int(active.get_attribute("data-windowed-list-index"))
 
 
 @contextmanager

@@ -245,6 +245,13 @@ def test_square_shapes_alone_are_noticed():
     assert "right for square shapes and wrong for all others" in " ".join(exercise(square).details)
 
 
+def test_a_result_that_is_the_same_in_one_case_only_does_not_count_as_constant():
+    cases = [(np.array([-8.0, -6.0]),), (np.array([1.0, 2.0, 4.0]),)]
+    check = Exercise("f", np.max, lambda rng: cases)
+    assert check(lambda x: np.max(x, initial=0.0)).mistake == "numbers"
+    assert check(lambda x: np.float64(4.0)).mistake == "constant"
+
+
 def test_first_wrong_entry_is_shown_with_both_values():
     count = Exercise("f", lambda x: x + 1.0, lambda rng: [(np.array([1.0, 2.0, 3.0]),)])
     verdict = count(lambda x: x + np.array([1.0, 1.0, 5.0]))
@@ -273,7 +280,10 @@ def test_tuples_are_compared_part_by_part():
     check = Exercise("f", lambda x: (x.max(), x.argmax()), lambda rng: [(rng.normal(size=5),)])
     assert check(lambda x: (x.max(), int(x.argmax()))).status == "solved"
     assert check(lambda x: x.max()).mistake == "type"
-    assert check(lambda x: (x.max(), x.argmin())).mistake == "numbers"
+    wrong = check(lambda x: (x.max(), x.argmin()))
+    assert wrong.mistake == "numbers"
+    assert "That is the second of the 2 results." in wrong.details
+    assert "That is the first of the 2 results." in check(lambda x: (x[:1], x.argmax())).details
 
 
 def test_dtype_is_insisted_on_where_declared():

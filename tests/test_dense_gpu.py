@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,11 @@ from hypothesis import strategies as st
 from launches import only_launches, sanitized
 
 from cnn_numba import device
+from cnn_numba.bench_ops import launches_of
 from cnn_numba.ops.dense import gpu, gpu_checks, gpu_matmul, gpu_vectorised, reference
 from cnn_numba.ops.dense.gpu_vectorised import LARGE, SMALL, choose_tile, count_parts, most_partial_sums
 from cnn_numba.simulator import access_map
+from cnn_numba.simulator.compiler import InspectionError, Job, compile_jobs
 
 SMALL_RUNGS = (gpu.matmul_naive, gpu.matmul_tiled, gpu.matmul_split)
 LARGE_RUNGS = (gpu.matmul_register_tiled, gpu.matmul_vectorised)
@@ -142,6 +146,29 @@ def test_no_vectors_off_their_boundaries(monkeypatch):
 
     monkeypatch.setattr(device, "simulated", lambda: False)
     assert [gpu_checks.aligned(Arena(address)) for address in (512, 516, 528)] == [True, False, True]
+
+
+def test_what_stands_in_for_a_bias_is_not_written_to(rng):
+    """The sanitizer copies a real GPU's arrays one by one: of two that are one, one is never written."""
+    a, b, _ = matrices(rng, 4, 4, 4)
+    a, b, out = on_device(a, b, poisoned((4, 4)))
+    (launch,) = launches_of(lambda: gpu.matmul_split(a, b, out), run=False)
+    *_, bias, sums = launch.arguments[:4]
+    assert device.overlap(sums, out)
+    assert not device.overlap(bias, sums)
+
+
+def test_tiles_that_vectors_are_read_from_begin_at_a_vector():
+    """Not only where the assembler happens to put them: Numba aligns a shared array to its elements."""
+    kernels = gpu_vectorised.matmul_large_kernel, gpu_vectorised.matmul_small_guarded_kernel
+    signature = gpu_vectorised.SIGNATURES["matmul_large_kernel"]
+    options = tuple((name, None) for name in ("fastmath", "launch_bounds", "max_registers"))
+    try:
+        results = compile_jobs([Job(kernel, signature, (9, 0), options, sass=False) for kernel in kernels])
+    except InspectionError as error:
+        pytest.skip(str(error))
+    for result in results:
+        assert re.findall(r"\.shared \.align (\d+)", result["ptx"]) == ["16", "16"]
 
 
 sizes = st.integers(1, 5000)

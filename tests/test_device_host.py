@@ -104,6 +104,13 @@ def test_an_array_of_another_gpu_is_named(monkeypatch):
         shapes.check_device_array("x", device.zeros(3), (3,))
 
 
+def test_more_elements_than_the_kernels_count_are_refused(monkeypatch):
+    monkeypatch.setattr(shapes, "MOST_ELEMENTS", 5)
+    shapes.check_device_array("x", device.zeros(5), (5,))
+    with pytest.raises(ValueError, match="x has 6 elements; the kernels count up to 5"):
+        shapes.check_device_array("x", device.zeros((2, 3)), (2, 3))
+
+
 def test_outputs_are_checked_or_allocated():
     x = device.zeros(6)
     assert shapes.device_output("out", None, (2, 3), np.int32).dtype == np.int32
@@ -113,6 +120,16 @@ def test_outputs_are_checked_or_allocated():
 
 
 # --- Streams -----------------------------------------------------------------------------------------------
+
+
+def test_what_was_copied_from_the_host_may_change_at_once(monkeypatch):
+    waits = []
+    monkeypatch.setattr(device, "synchronize", lambda: waits.append(device.current_stream()))
+    on = device.stream()
+    with device.use_stream(on):
+        there = device.to_device(np.zeros(2, np.float32))
+        device.copy(there, np.ones(2, np.float32))
+    assert waits == [on, on]
 
 
 def test_the_current_stream_is_that_of_the_innermost_with():
@@ -184,6 +201,13 @@ def test_what_no_gpu_can_launch_is_named(grid, block, shared, error, message):
     with pytest.raises(error, match=message):
         device.launch(add_kernel, grid, block, x, np.float32(1), shared=shared)
     assert not device.to_host(x).any()
+
+
+def test_a_float_is_no_grid_even_if_the_same_integer_was_one():
+    x = device.zeros(4)
+    device.launch(add_kernel, 1, 4, x, np.float32(1))
+    with pytest.raises(TypeError, match=r"the grid is made of integers, got 1\.0"):
+        device.launch(add_kernel, 1.0, 4, x, np.float32(1))
 
 
 def test_a_host_array_is_refused():

@@ -243,6 +243,23 @@ def test_replaying_a_recorded_step_is_training(data, fake_graphs):
     np.testing.assert_array_equal(replayed, launched)
 
 
+def test_the_loss_of_a_replayed_step_is_that_of_its_whole_batch(data, fake_graphs):
+    # In the second epoch the whole batches are replayed after the tail's step has run.
+    seen = []
+    for graph in (True, False):
+        model, losses = toy_cnn(), []
+        fit(
+            *(model, data, SGD(model, lr=1e-2)),
+            epochs=2,
+            progress=False,
+            graph=graph,
+            on_step=lambda step, loss, losses=losses: losses.append(loss),
+        )
+        seen.append(losses)
+    assert len(fake_graphs) == 2
+    assert seen[0] == seen[1]
+
+
 def test_without_graphs_it_says_so_once_and_trains(data):
     model, lines = toy_cnn(), []
     fit(model, data, SGD(model, lr=1e-2), epochs=1, progress=False, log=lines.append)
@@ -272,12 +289,18 @@ class FakeCore:
         self.calls.append("begin")
 
     def end_building(self):
+        if self.failure:
+            raise self.failure  # and the stream goes on recording, as the real one does then
         self.calls.append("end")
+        return self
 
     def complete(self):
+        return self
+
+    def close(self):
+        self.calls.append("close")
         if self.failure:
             raise self.failure
-        return self
 
     def launch(self, stream):
         assert stream is self
@@ -301,20 +324,26 @@ def test_what_is_recorded_goes_to_the_builder_and_the_graph_to_the_stream(core):
     fake = core()
     with device.use_stream(fake):
         replay = graphs.record(lambda: fake.calls.append(device.current_stream() is fake))
-        assert fake.calls == ["begin", True, "end"]
+        assert fake.calls == ["begin", True, "end", "close"]
         replay()
-    assert fake.calls[3:] == ["launch"]
+    assert fake.calls[4:] == ["launch"]
+
+
+def test_the_simulator_records_nothing(monkeypatch):
+    monkeypatch.setattr(device, "simulated", lambda: True)
+    with pytest.raises(graphs.GraphsUnavailable, match="the simulator has none"):
+        graphs.record(lambda: None)
 
 
 def test_what_cannot_be_recorded_is_a_reason_and_ends_the_recording(core):
-    with pytest.raises(graphs.GraphsUnavailable, match="the simulator has none"):
-        graphs.record(lambda: None)
     fake = core(RuntimeError("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"))
     with device.use_stream(fake), pytest.raises(graphs.GraphsUnavailable, match="CAPTURE_INVALIDATED"):
         graphs.record(lambda: None)
+    # What came first is the reason, not what it led to.
     with device.use_stream(fake), pytest.raises(graphs.GraphsUnavailable, match="division by zero"):
         graphs.record(lambda: 1 / 0)
-    assert fake.calls == ["begin", "end"] * 2
+    # Closed, or the stream would record for ever: nobody could launch anything on it.
+    assert fake.calls == ["begin", "close"] * 2
 
 
 # --- On a real GPU -----------------------------------------------------------------------------------------

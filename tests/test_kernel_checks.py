@@ -227,6 +227,12 @@ def scale_misspelt(x, a, out):
         out[i] = b * x[i]  # noqa: F821
 
 
+@diagnosed(scale, "raises", "a whole array", "`out[:] = a * x`")
+@cuda.jit
+def scale_of_arrays(x, a, out):
+    out[:] = a * x
+
+
 @diagnosed(scale, "raises", "a kernel returns nothing")
 @cuda.jit
 def scale_returns(x, a, out):
@@ -398,6 +404,14 @@ def test_one_element_a_thread_is_told_where_the_grid_is_smaller_than_the_array()
 
     assert stride(striding).status == "solved"
 
+    @cuda.jit
+    def striding_over_the_negative(x, a, out):
+        for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+            if x[i] > 0:
+                out[i] = a * x[i]
+
+    assert stride(striding_over_the_negative).mistake == "never written"
+
 
 # --- not solved yet, strict mode, properties ---------------------------------------------------------------
 
@@ -470,6 +484,22 @@ def test_properties_are_asked_of_right_kernels_only():
 def test_float64_is_allowed_unless_forbidden():
     lenient = KernelExercise("s", scale.reference, vectors)
     assert lenient(scale_in_float64).status == "solved"
+
+
+def test_work_may_be_repeated_unless_forbidden():
+    @cuda.jit
+    def by_every_thread(x, a, out):
+        for i in range(x.size):
+            out[i] = a * x[i]
+
+    lenient = KernelExercise("s", scale.reference, vectors)
+    assert lenient(by_every_thread).status == "solved"
+    strict = KernelExercise("s", scale.reference, vectors, once=True)
+    verdict = strict(by_every_thread)
+    assert verdict.mistake == "done more than once"
+    assert "8 threads compute the same element" in verdict.message
+    assert "Line 4 of your kernel: `out[i] = a * x[i]`" in verdict.details
+    assert strict(scale_right).status == "solved"
 
 
 def test_functions_stand_in_for_kernels():

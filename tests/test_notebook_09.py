@@ -121,6 +121,8 @@ def test_a_recording_repeats_launches_with_their_arguments():
         ("copies from the host", lambda x: device.copy(x, np.ones(3, np.float32))),
         ("copies from the host", lambda x: cuda.to_device(np.ones(2))),
         ("copies from the host", lambda x: x.copy_to_device(np.ones(3, np.float32))),
+        ("copies from the host", lambda x: x.__setitem__(0, 1)),
+        ("computes apart", lambda x: x + 1),
         ("allocates", lambda x: device.empty(3)),
         ("allocates", lambda x: device.zeros(3)),
         ("allocates", lambda x: cuda.device_array(3)),

@@ -237,7 +237,7 @@ def diagnose(exercise, attempt, trials):
     where = f"Seen with {describe(first.case, exercise.reference)}."
     _refuse_error(first, attempt, where, *_pattern(exercise, trials))
     _refuse_type(first, exercise.dtype, where)
-    _refuse_ignored_inputs(exercise, attempt, first)
+    _refuse_ignored_inputs(exercise, attempt, (first, trials[0], trials[-1]))
     _refuse_disguise(exercise, failed, where)
     _refuse_shape(first, where, *_pattern(exercise, trials))
     places = _places(failed, exercise.rtol)
@@ -329,42 +329,58 @@ def _parts(trial):
     return list(zip(got, expected, strict=True)) if fits else []
 
 
+def _which(parts, place):
+    """Say which of several results is meant; nothing where there is only one."""
+    ordinals = ("first", "second", "third", "fourth", "fifth")
+    return (f"That is the {ordinals[place]} of the {len(parts)} results.",) if len(parts) > 1 else ()
+
+
 def _refuse_type(trial, dtype, where):
     got, expected = trial.got.value, trial.expected.value
     if isinstance(expected, tuple) and (not isinstance(got, tuple) or len(got) != len(expected)):
         raise Wrong("type", f"The result must be a tuple of {len(expected)}.", where)
-    for part in _parts(trial):
+    parts = _parts(trial)
+    for place, part in enumerate(parts):
         problem = _type_problem(*part, dtype)
         if problem:
-            raise Wrong("type", problem, where)
+            raise Wrong("type", problem, *_which(parts, place), where)
 
 
-def _refuse_ignored_inputs(exercise, attempt, trial):
+def _refuse_ignored_inputs(exercise, attempt, trials):
     """Change one array at a time: where the right answer moves, the attempt's must move too."""
-    arrays = {
-        index: value
-        for index, value in enumerate(trial.case.args)
+    arrays = [
+        index
+        for index, value in enumerate(trials[0].case.args)
         if isinstance(value, np.ndarray) and value.dtype.kind in "fiu"
-    }
+    ]
     ignored = []
-    for index, value in arrays.items():
-        ramp = np.arange(value.size).reshape(value.shape)
-        changed = trial.case.replaced(index, (np.flip(value) * 3 + ramp % 7).astype(value.dtype))
-        moved = not exercise.agrees(call(exercise.reference, changed), trial.expected)
-        still = exercise.agrees(exercise.attempted(attempt, changed), trial.got)
-        if moved and still:
-            ignored.append(list(trial.case.named(exercise.reference))[index])
+    for index in arrays:
+        follows = {_follows(exercise, attempt, trial, index) for trial in trials}
+        if follows - {None} == {False}:
+            ignored.append(index)
     if ignored and len(ignored) == len(arrays):
         raise Wrong("constant", "Your function returns the same result whatever it is given.")
     if ignored:
-        raise Wrong("ignores input", f"The result does not depend on `{ignored[0]}`: it is never used.")
+        name = list(trials[0].case.named(exercise.reference))[ignored[0]]
+        raise Wrong("ignores input", f"The result does not depend on `{name}`: it is never used.")
+
+
+def _follows(exercise, attempt, trial, index):
+    """Tell whether the attempt's result changes with one argument; None where even the right one does not."""
+    value = trial.case.args[index]
+    ramp = np.arange(value.size).reshape(value.shape)
+    changed = trial.case.replaced(index, (np.flip(value) * 3 + ramp % 7).astype(value.dtype))
+    if exercise.agrees(call(exercise.reference, changed), trial.expected):
+        return None
+    return not exercise.agrees(exercise.attempted(attempt, changed), trial.got)
 
 
 def _refuse_shape(trial, *details):
-    for got, expected in _parts(trial):
+    parts = _parts(trial)
+    for place, (got, expected) in enumerate(parts):
         if np.shape(got) != np.shape(expected):
             message = f"The result has shape {np.shape(got)} where {np.shape(expected)} is right."
-            raise Wrong("shape", message, *details)
+            raise Wrong("shape", message, *_which(parts, place), *details)
 
 
 _DISGUISES = (
@@ -397,16 +413,17 @@ def _refuse_disguise(exercise, failed, where):
 
 def _wrong_numbers(trial, rtol):
     """Point at the first wrong entry, how many there are, and where they lie."""
-    for got, expected in _parts(trial):
+    parts = _parts(trial)
+    for place, (got, expected) in enumerate(parts):
         got, expected = np.asarray(got), np.asarray(expected)
-        wrong = ~close(got, expected, rtol)
+        wrong, which = ~close(got, expected, rtol), _which(parts, place)
         if wrong.any():
             break
     if not expected.ndim:
-        return (f"The result is {_number(got)} where {_number(expected)} is right.",)
+        return (f"The result is {_number(got)} where {_number(expected)} is right.", *which)
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
     entry = index[0] if len(index) == 1 else index
-    lines = [f"Entry {entry} is {_number(got[index])} where {_number(expected[index])} is right."]
+    lines = [f"Entry {entry} is {_number(got[index])} where {_number(expected[index])} is right.", *which]
     unwritten = int((wrong & np.isnan(got)).sum()) if got.dtype.kind == "f" else 0
     if unwritten:
         lines.append(f"{unwritten} of {wrong.size} entries are NaN: were they ever written?")

@@ -23,7 +23,8 @@ marked `output`, what it has to change `inout`; all else is an input and must co
   ``np.float32(2)``: a Python float would make the kernel compute in float64.
 - `mistakes` are NumPy functions with the reference's arguments, as ever; NaN stands for what is not written.
   They are asked before anything else, so they may also name what the sanitizer would call a mere index error.
-- ``float32=True`` refuses a kernel that stores float64 values into float32 arrays (``acc = 0.0``).
+- ``float32=True`` refuses a kernel that stores float64 values into float32 arrays (``acc = 0.0``), and
+  ``once=True`` one of which several threads do the same, such as a loop over all elements in every thread.
 - `properties` take the kernel; `avoids` from `checks` works, and `uses` here is its opposite. `examine` runs
   a kernel on one launch and returns outputs and the sanitizer's report with its trace of all accesses.
 - A kernel with shared memory finds its constants (``TILE``) in the cell or the test module it is written in;
@@ -54,6 +55,7 @@ missing barrier           and: write-write race, lost update, race between block
 changes input             an input is not what it was
 raises                    an exception, Python that a GPU cannot run, too much shared memory
 float64                   only with ``float32=True``
+done more than once       only with ``once=True``
 without                   what `uses` asks for does not occur
 ========================  ====================================================================================
 
@@ -96,6 +98,7 @@ __all__ = [
     "KernelExercise",
     "Launch",
     "examine",
+    "global_updates",
     "inout",
     "launch",
     "normal",
@@ -193,10 +196,7 @@ class Launch:
 
     def named(self, function):
         """Return what the reference gets as a dict, by the names that `function` gives them."""
-        given = (
-            float(str(v)) if isinstance(v, np.floating) else v for v in self.args
-        )  # 0.1, as it was typed
-        return inspect.signature(function).bind(*given).arguments
+        return inspect.signature(function).bind(*map(_as_typed, self.args)).arguments
 
     def replaced(self, index, value):
         """Return the launch with another argument in the place of the reference's one."""
@@ -220,6 +220,13 @@ class Launch:
 
 def _is_result(given):
     return isinstance(given, (_Output, _InOut))
+
+
+def _as_typed(value):
+    """Return a NumPy number as Python's, 0.1 for ``np.float32(0.1)``, and all else as it is."""
+    if isinstance(value, np.floating):
+        return float(str(value))
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def _fresh(value):
@@ -329,6 +336,8 @@ class KernelExercise(Exercise):
         As in `Exercise`; `cases` returns launches, and `starts_as` is a function like a mistake's.
     float32 : bool
         Refuse a kernel that computes in float64 what it stores as float32.
+    once : bool
+        Refuse a kernel of which several threads compute the same element.
     broken : kernel, optional
         Where a kernel is to be repaired: the one that the learner is given.
 
@@ -350,6 +359,7 @@ class KernelExercise(Exercise):
 
     rtol: float = 1e-5
     float32: bool = False
+    once: bool = False
     broken: object = None
 
     def inputs(self):
@@ -408,6 +418,9 @@ class KernelExercise(Exercise):
                 _refuse_findings(self, attempt, trial)
         if failed:
             diagnose(self, attempt, trials)
+        for trial in trials:
+            if self.once and trial.report is not None:
+                _refuse_repetition(self, attempt, trial)
         if self.float32:
             for trial in trials:
                 _refuse_float64(self, attempt, trial)
@@ -483,8 +496,17 @@ def _refuse_error(exercise, trial):
         details = (f"{first[0].upper()}{first[1:]}.", *(f"`{line.strip()}`" for line in place))
         raise Wrong("raises", "There is Python in your kernel that a GPU cannot run.", *details, where)
     place = [re.sub(r"^\s*i(n kernel .*?, line \d+): (.*)", r"I\1: `\2`", line) for line in place]
+    if "'TracedArray'" in first:  # the simulator's name for what a kernel is given
+        message = (
+            "Your kernel computes with a whole array, as NumPy does, and a GPU cannot. A thread takes single "
+            "elements, `x[i]`, and goes through several in a loop."
+        )
+        raise Wrong("raises", message, *map(str.strip, place), where)
     raise Wrong(
-        "raises", f"Your kernel raised {type(error).__name__}: {first}.", *map(str.strip, place), where
+        "raises",
+        f"Your kernel raised {type(error).__name__}: {first.rstrip('.')}.",
+        *map(str.strip, place),
+        where,
     )
 
 
@@ -571,7 +593,8 @@ def _refuse_patterns(exercise, attempt, trial):
         in_block = (writes.elements == lx).all()
     if writes.missing and len(writes.shape) == 3 and writes.depth().any():
         _refuse_third_axis(writes, where)
-    if writes.missing and in_block and blocks > 1 and len(np.unique(writes.elements)) > 1:
+    several = len(np.unique(writes.trace.block[writes.rows])) > 1 and len(np.unique(writes.elements)) > 1
+    if writes.missing and in_block and several:
         raise Wrong(
             "first block only",
             "Every block writes the elements of the first one. `cuda.threadIdx` counts within a block and "
@@ -580,12 +603,31 @@ def _refuse_patterns(exercise, attempt, trial):
             where,
         )
     threads = blocks * int(np.prod(trial.report.trace.block_shape))
-    if writes.missing and writes.is_flat and threads < np.prod(writes.shape) and (writes.elements == x).all():
+    short = int(np.prod(writes.shape)) - threads
+    if writes.is_flat and writes.missing == short > 0 and (writes.elements == x).all():
         raise Wrong(
             "one element a thread",
             f"There are {threads} threads for {int(np.prod(writes.shape))} elements, and each of yours does "
             "one. Let it go on, in steps of the number of threads in the grid, until the array is done.",
             where,
+        )
+
+
+def _refuse_repetition(exercise, attempt, trial):
+    """Raise `Wrong` if two threads write the same element of an output: one of them was not needed."""
+    writes = _Writes(attempt, trial)
+    trace, rows = writes.trace, writes.rows
+    threads = trace.block[rows] * int(np.prod(trace.block_shape)) + trace.thread[rows]
+    places, first = np.unique([trace.array[rows], trace.element[rows], threads], axis=1, return_index=True)
+    _, counts = np.unique(places[:2], axis=1, return_counts=True)
+    if counts.max() > 1:
+        most = int(np.repeat(counts, counts).argmax())
+        raise Wrong(
+            "done more than once",
+            f"The numbers are right, but {counts.max()} threads compute the same element, each for itself. "
+            "The grid has threads for all elements: let each do its own, and leave the others to the others.",
+            _line(attempt, trace.sites[trace.site[rows[first[most]]]]),
+            f"Seen with {describe(trial.case, exercise.reference)}.",
         )
 
 
@@ -684,6 +726,32 @@ def _refuse_float64(exercise, attempt, trial):
                 "literal such as `0.0` is float64, and so is all that it meets: write `float32(0)`.",
                 _line(attempt, site),
             )
+
+
+def global_updates(kernel, case):
+    """Count the atomic updates that a kernel makes in global memory.
+
+    Parameters
+    ----------
+    kernel : kernel
+    case : Launch
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def count(total):
+    ...     cuda.atomic.add(total, 0, 1)
+    >>> global_updates(count, launch(2, 3, inout(np.zeros(1, np.int32))))
+    6
+    """
+    trace = examine(kernel, case).report.trace
+    is_global = np.array([info.space == "global" for info in trace.arrays] + [False])[trace.array]
+    return int((is_global & (trace.kind == ATOMIC)).sum())
 
 
 def uses(*names):

@@ -23,7 +23,8 @@ class CannotRecord(RuntimeError):
 
     Parameters
     ----------
-    what : {"reads on the host", "copies from the host", "allocates", "waits", "launched apart"}
+    what : {"reads on the host", "copies from the host", "allocates", "waits", "launched apart", \
+            "computes apart"}
     name : str
         The function that was called.
     """
@@ -38,8 +39,10 @@ _REASONS = {
     "copies from the host": "copies what the host holds now, and the host has no part in a replay",
     "allocates": "asks for memory, which belongs before the recording",
     "waits": "waits for the GPU, which has nothing to do while a step is recorded",
+    "computes apart": "computes with a device array, which only kernels can: on a GPU it is an error",
     "launched apart": "launches on the default stream, not on the one that is recorded: use device.launch",
 }
+_SHOWN = {"__getitem__": "kernel[...]", "__setitem__": "array[...] = ...", "__add__": "array + ..."}
 _FORBIDDEN = {
     device: {
         "to_host": "reads on the host",
@@ -119,12 +122,18 @@ def record(function, *arguments):
     array_type = type(device.empty(1))
     forbidden = {
         **_FORBIDDEN,
-        array_type: {"copy_to_host": "reads on the host", "copy_to_device": "copies from the host"},
+        array_type: {
+            "copy_to_host": "reads on the host",
+            "copy_to_device": "copies from the host",
+            "__setitem__": "copies from the host",
+            "__add__": "computes apart",
+        },
         type(advance_kernel): {"__getitem__": "launched apart"},
     }
     with ExitStack() as stack:
         for owner, names in forbidden.items():
-            for name, what in names.items():
+            for name in names.keys() & set(dir(owner)):  # a GPU's arrays cannot be added
+                what = names[name]
                 stack.enter_context(replaced(owner, name, _refusal(name, what)))
         note = replaced(device, "launch", lambda *given, **keywords: launches.append((given, keywords)))
         stack.enter_context(note)
@@ -133,7 +142,7 @@ def record(function, *arguments):
 
 
 def _refusal(name, what):
-    shown = "kernel[...]" if name == "__getitem__" else name
+    shown = _SHOWN.get(name, name)
 
     def refuse(*arguments, **keywords):
         raise CannotRecord(what, shown)

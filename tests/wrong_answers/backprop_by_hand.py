@@ -251,6 +251,27 @@ def cross_entropy_in_place(logits, labels):
     return logits / len(labels)
 
 
+@wrong("cross_entropy_gradient", "largest of the batch")
+def cross_entropy_with_one_largest_for_all(logits, labels):
+    exponentials = np.exp(logits - logits.max())
+    gradient = exponentials / exponentials.sum(axis=1, keepdims=True)
+    gradient[np.arange(len(labels)), labels] -= 1
+    return gradient / len(labels)
+
+
+@wrong("cross_entropy_gradient", "largest of each column")
+def cross_entropy_with_the_largest_of_each_column(logits, labels):
+    exponentials = np.exp(logits - logits.max(axis=0))
+    gradient = exponentials / exponentials.sum(axis=1, keepdims=True)
+    gradient[np.arange(len(labels)), labels] -= 1
+    return gradient / len(labels)
+
+
+@wrong("linear_backward", "shape")
+def linear_backward_keeps_the_axis(grad_output, x, weight):
+    return grad_output @ weight, grad_output.T @ x, grad_output.sum(axis=0, keepdims=True)
+
+
 # --- relu_backward_kernel ---
 
 

@@ -217,6 +217,32 @@ def valid_in_numpy(image, weight, out):
 # --- conv_channels_kernel ---
 
 
+@wrong("conv_valid_kernel", "done more than once")
+@cuda.jit
+def valid_with_all_four_loops(image, weight, out):
+    for row in range(out.shape[0]):
+        for column in range(out.shape[1]):
+            total = float32(0)
+            for i in range(weight.shape[0]):
+                for j in range(weight.shape[1]):
+                    total += image[row + i, column + j] * weight[i, j]
+            out[row, column] = total
+
+
+@wrong("conv_channels_kernel", "done more than once")
+@cuda.jit
+def channels_all_in_a_thread(x, weight, bias, out):
+    ow, oh = cuda.grid(2)
+    if oh < out.shape[1] and ow < out.shape[2]:
+        for oc in range(out.shape[0]):
+            total = bias[oc]
+            for ic in range(x.shape[0]):
+                for kh in range(weight.shape[2]):
+                    for kw in range(weight.shape[3]):
+                        total += weight[oc, ic, kh, kw] * x[ic, oh + kh, ow + kw]
+            out[oc, oh, ow] = total
+
+
 @wrong("conv_channels_kernel", "bias left out")
 @cuda.jit
 def channels_without_bias(x, weight, bias, out):

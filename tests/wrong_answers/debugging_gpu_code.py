@@ -142,6 +142,30 @@ def edges_in_float64(image, out):
         out[row, column] = abs(image[row, right] - image[row, left]) * 0.5
 
 
+@wrong("edges_kernel", "border not halved")
+@cuda.jit
+def edges_with_the_whole_difference_at_the_border(image, out):
+    column, row = cuda.grid(2)
+    height, width = image.shape
+    if row < height and column < width:
+        if column == 0:
+            out[row, column] = abs(image[row, 1] - image[row, 0])
+        elif column == width - 1:
+            out[row, column] = abs(image[row, column] - image[row, column - 1])
+        else:
+            out[row, column] = abs(image[row, column + 1] - image[row, column - 1]) * float32(0.5)
+
+
+@wrong("edges_kernel", "never written")
+@cuda.jit
+def edges_with_a_guard_too_narrow(image, out):
+    column, row = cuda.grid(2)
+    height, width = image.shape
+    if row < height - 1 and column < width - 1:
+        difference = image[row, column + 1] - image[row, max(column - 1, 0)]
+        out[row, column] = abs(difference) * float32(0.5)
+
+
 # --- block_max_kernel ---
 
 
@@ -342,6 +366,40 @@ def maximum_by_one_thread(x, out):
         out[cuda.blockIdx.x] = best
 
 
+@wrong("block_max_kernel", "not small enough")
+@cuda.jit
+def maximum_with_a_tail_of_minus_ones(x, out):
+    best = cuda.shared.array(THREADS, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    best[t] = x[i] if i < x.size else float32(-1)
+    cuda.syncthreads()
+    stride = THREADS // 2
+    while stride > 0:
+        if t < stride:
+            best[t] = max(best[t], best[t + stride])
+        cuda.syncthreads()
+        stride //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = best[0]
+
+
+@wrong("block_max_kernel", "numbers")
+@cuda.jit
+def maximum_with_a_tail_of_small_numbers(x, out):
+    best = cuda.shared.array(THREADS, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    best[t] = x[i] if i < x.size else float32(-999)
+    cuda.syncthreads()
+    stride = THREADS // 2
+    while stride > 0:
+        if t < stride:
+            best[t] = max(best[t], best[t + stride])
+        cuda.syncthreads()
+        stride //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = best[0]
+
+
 # --- histogram_kernel ---
 
 
@@ -500,6 +558,18 @@ def histogram_straight_into_the_bins(levels, bins):
         cuda.atomic.add(bins, levels[i], 1)
 
 
+@wrong("histogram_kernel", "counted in global memory")
+@cuda.jit
+def histogram_with_an_idle_shared_array(levels, bins):
+    mine = cuda.shared.array(LEVELS, int32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if t < LEVELS:
+        mine[t] = 0
+    cuda.syncthreads()
+    if i < levels.size:
+        cuda.atomic.add(bins, levels[i], 1)
+
+
 # --- softmax_kernel ---
 
 
@@ -652,3 +722,32 @@ def softmax_in_numpy(maps, out):
     if row < maps.shape[1] and column < maps.shape[2]:
         powers = np.exp(maps[:, row, column])
         out[:, row, column] = powers / powers.sum()
+
+
+@wrong("softmax_kernel", "sum not shifted")
+@cuda.jit
+def softmax_shifted_above_the_line_only(maps, out):
+    column, row = cuda.grid(2)
+    channels, height, width = maps.shape
+    if row < height and column < width:
+        largest, total = maps[0, row, column], float32(0)
+        for c in range(1, channels):
+            largest = max(largest, maps[c, row, column])
+        for c in range(channels):
+            total += math.exp(maps[c, row, column])
+        for c in range(channels):
+            out[c, row, column] = math.exp(maps[c, row, column] - largest) / total
+
+
+@wrong("softmax_kernel", "running sum")
+@cuda.jit
+def softmax_divided_too_early(maps, out):
+    column, row = cuda.grid(2)
+    channels, height, width = maps.shape
+    if row < height and column < width:
+        largest, total = maps[0, row, column], float32(0)
+        for c in range(1, channels):
+            largest = max(largest, maps[c, row, column])
+        for c in range(channels):
+            total += math.exp(maps[c, row, column] - largest)
+            out[c, row, column] = math.exp(maps[c, row, column] - largest) / total

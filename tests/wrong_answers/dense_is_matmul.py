@@ -114,7 +114,35 @@ def matmul_in_float64(a, b, out):
         out[row, column] = total
 
 
+@wrong("matmul_kernel", "raises")
+@cuda.jit
+def matmul_of_whole_rows(a, b, out):
+    column, row = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        out[row, column] = (a[row] * b[:, column]).sum()
+
+
 # --- matmul_tiled_kernel ---
+
+
+@wrong("matmul_tiled_kernel", "copies for itself only")
+@cuda.jit
+def tiled_copied_by_threads_with_results(a, b, out):
+    a_tile = cuda.shared.array((TILE, TILE), float32)
+    b_tile = cuda.shared.array((TILE, TILE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column, row = cuda.grid(2)
+    inside = row < out.shape[0] and column < out.shape[1]
+    total = float32(0)
+    for start in range(0, a.shape[1], TILE):
+        a_tile[y, x] = a[row, start + x] if inside and start + x < a.shape[1] else float32(0)
+        b_tile[y, x] = b[start + y, column] if inside and start + y < b.shape[0] else float32(0)
+        cuda.syncthreads()
+        for k in range(TILE):
+            total += a_tile[y, k] * b_tile[k, x]
+        cuda.syncthreads()
+    if inside:
+        out[row, column] = total
 
 
 @wrong("matmul_tiled_kernel", "missing barrier")

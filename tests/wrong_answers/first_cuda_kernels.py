@@ -84,6 +84,13 @@ def axpy_in_float64(a, x, y, out):
         out[i] = total
 
 
+@wrong("axpy_kernel", "done more than once")
+@cuda.jit
+def axpy_by_every_thread(a, x, y, out):
+    for i in range(out.size):
+        out[i] = a * x[i] + y[i]
+
+
 @wrong("axpy_kernel", "y left out")
 @cuda.jit
 def axpy_scales_only(a, x, y, out):
@@ -141,6 +148,22 @@ def relu_in_one_block(x):
     d_x = cuda.to_device(x)
     d_out = cuda.device_array(x.shape, x.dtype)
     relu_forward_naive_kernel[1, 128](d_x, d_out)
+    return d_out.copy_to_host()
+
+
+@wrong("relu_on_gpu", "other blocks")
+def relu_exchanges_blocks_and_threads(x):
+    d_x = cuda.to_device(x)
+    d_out = cuda.device_array_like(d_x)
+    relu_forward_naive_kernel[128, -(-x.size // 128)](d_x, d_out)
+    return d_out.copy_to_host()
+
+
+@wrong("relu_on_gpu", "other blocks")
+def relu_in_a_single_block(x):
+    d_x = cuda.to_device(x)
+    d_out = cuda.device_array_like(d_x)
+    relu_forward_naive_kernel[1, x.size](d_x, d_out)
     return d_out.copy_to_host()
 
 
@@ -243,6 +266,17 @@ def auto_from_lag_0(signal, delay, out):
         for k in range(signal.size - i):
             total += signal[k] * signal[k + i]
         out[i] = total
+
+
+@wrong("autocorrelation_kernel", "lag as index")
+@cuda.jit
+def lags_at_their_own_place(signal, delay, out):
+    lag = cuda.grid(1)
+    if delay <= lag < out.size:
+        total = float32(0)
+        for k in range(signal.size - lag):
+            total += signal[k] * signal[k + lag]
+        out[lag] = total
 
 
 @wrong("autocorrelation_kernel", "one lag only")
@@ -583,3 +617,13 @@ def mirror_in_place(image, out):
     if column < image.shape[1] // 2 and row < image.shape[0]:
         other = image.shape[1] - 1 - column
         image[row, column], image[row, other] = image[row, other], image[row, column]
+
+
+@wrong("mirror_kernel", "done more than once")
+@cuda.jit
+def mirror_whole_rows(image, out):
+    column, row = cuda.grid(2)
+    height, width = image.shape
+    if row < height and column < width:
+        for c in range(width):
+            out[row, c] = image[row, width - 1 - c]

@@ -82,6 +82,20 @@ def bus_of_order_and_rates(images, pixels, batch_size, resident):
     return images * (4 * pixels + 4 + 4)
 
 
+@wrong("bus_bytes", "totals of four bytes")
+def bus_of_narrow_totals(images, pixels, batch_size, resident):
+    if resident:
+        return 8 * images + 8 * -(-images // batch_size) + 4 + 2 * 4
+    return images * (4 * pixels + 8)
+
+
+@wrong("bus_bytes", "cursor at each step")
+def bus_of_many_cursors(images, pixels, batch_size, resident):
+    if resident:
+        return 8 * images + (8 + 4) * -(-images // batch_size) + 16
+    return images * (4 * pixels + 8)
+
+
 @wrong("bus_bytes", "images sent again")
 def bus_sends_resident_images(images, pixels, batch_size, resident):
     steps = -(-images // batch_size)
@@ -148,6 +162,18 @@ def blocks_without_their_limit(threads, registers, shared):
 def blocks_of_odd_registers(threads, registers, shared):
     warps = -(-threads // 32)
     return min(64 // warps, 32, 65536 // (registers * 32 * warps), 228 * 1024 // (shared + 1024))
+
+
+@wrong("blocks_per_sm", "registers rounded down")
+def blocks_of_registers_rounded_down(threads, registers, shared):
+    warps = -(-threads // 32)
+    return min(64 // warps, 32, 65536 // (registers // 8 * 8 * 32 * warps), 233472 // (shared + 1024))
+
+
+@wrong("blocks_per_sm", "warps rounded down")
+def blocks_of_full_warps(threads, registers, shared):
+    warps = threads // 32
+    return min(64 // warps, 32, 65536 // (-(-registers // 8) * 8 * 32 * warps), 233472 // (shared + 1024))
 
 
 @wrong("blocks_per_sm", "reserve forgotten")
@@ -273,6 +299,25 @@ def fused_with_another_channel(x, scale, shift, pixels, out):
         out[i] = max(x[i] * scale[channel] + shift[channel], float32(0))
 
 
+@wrong("scale_shift_relu_kernel", "channels never begin again")
+@cuda.jit
+def scale_shift_past_the_last_channel(x, scale, shift, pixels, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        channel = i // pixels
+        out[i] = max(x[i] * scale[channel] + shift[channel], float32(0))
+
+
+@wrong("scale_shift_relu_kernel", "channels never begin again")
+@cuda.jit
+def scale_shift_past_the_last_and_hides_it(x, scale, shift, pixels, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        channel = i // pixels
+        value = x[i] * scale[channel] + shift[channel]
+        out[i] = value if value > 0 else float32(0)
+
+
 @wrong("scale_shift_relu_kernel", "absolute value")
 @cuda.jit
 def fused_drops_the_sign(x, scale, shift, pixels, out):
@@ -374,6 +419,37 @@ def step_allocates_the_batch(run):
 def step_allocates_with_numba(run):
     run.x = cuda.device_array(run.x.shape, np.float32)
     finish(run, *under_the_cursor(run))
+
+
+@wrong("capturable_step", "copies from the host")
+def step_moves_the_cursor_by_hand(run):
+    x, y = under_the_cursor(run)
+    logits = run.model.forward(x, training=True)
+    losses = run.loss.forward(logits, y)
+    run.model.backward(run.loss.backward())
+    run.sgd.scheduled_step(run.rates, run.cursor)
+    run.loss.ops.accumulate_metrics(losses, logits, y, run.totals)
+    run.cursor[0] += 1
+
+
+@wrong("capturable_step", "computes apart")
+def step_adds_to_the_cursor(run):
+    finish(run, *under_the_cursor(run))
+    run.cursor += 1
+
+
+@wrong("capturable_step", "batch frozen + rate frozen + cursor stands still")
+def step_numbered_by_the_host(run):
+    first = run.batch_size * run.number
+    indices = run.order[first : first + run.batch_size]
+    x = gather_batch(run.images, indices, run.mean, run.std, run.x)
+    y = gather_labels(run.labels, indices, run.y)
+    logits = run.model.forward(x, training=True)
+    losses = run.loss.forward(logits, y)
+    run.model.backward(run.loss.backward())
+    run.sgd.step(run.lrs[run.number])
+    run.loss.ops.accumulate_metrics(losses, logits, y, run.totals)
+    run.number += 1
 
 
 @wrong("capturable_step", "waits")

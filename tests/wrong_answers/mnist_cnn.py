@@ -39,6 +39,32 @@ def field_adds_kernels(layers):
     return sum(kernel_size for kernel_size, _ in layers)
 
 
+@wrong("receptive_field", "kernels added")
+def receptive_field_of_whole_windows(layers):
+    field, distance = 1, 1
+    for kernel_size, stride in layers:
+        field += kernel_size * distance
+        distance *= stride
+    return field
+
+
+@wrong("receptive_field", "kernels added")
+def receptive_field_of_windows_alone(layers):
+    field, distance = 0, 1
+    for kernel_size, stride in layers:
+        field += kernel_size * distance
+        distance *= stride
+    return field
+
+
+@wrong("receptive_field", "backwards")
+def receptive_field_with_the_rule_for_going_back(layers):
+    field = 1
+    for kernel_size, stride in layers:
+        field = (field - 1) * stride + kernel_size
+    return field
+
+
 @wrong("receptive_field", "kernels multiplied")
 def field_multiplies_kernels(layers):
     field = 1
@@ -266,6 +292,22 @@ def adam_divides_by_the_power(parameters, gradients, m, v, step, lr=0.001, beta1
     return parameters - lr * m_hat / (np.sqrt(v_hat) + eps), m, v
 
 
+@wrong("adam_step", "times the step")
+def adam_multiplies_beta_by_the_step(
+    parameters, gradients, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8
+):
+    m, v = beta1 * m + (1 - beta1) * gradients, beta2 * v + (1 - beta2) * gradients**2
+    m_hat, v_hat = m / (1 - beta1 * step), v / (1 - beta2 * step)
+    return parameters - lr * m_hat / (np.sqrt(v_hat) + eps), m, v
+
+
+@wrong("adam_step", "eps not corrected")
+def adam_corrects_the_rate(parameters, gradients, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
+    m, v = beta1 * m + (1 - beta1) * gradients, beta2 * v + (1 - beta2) * gradients**2
+    rate = lr * np.sqrt(1 - beta2**step) / (1 - beta1**step)
+    return parameters - rate * m / (np.sqrt(v) + eps), m, v
+
+
 @wrong("adam_step", "counted from 0")
 def adam_counts_from_0(parameters, gradients, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
     step = step - 1
@@ -364,6 +406,13 @@ def confusion_in_shares(labels, answers, classes):
 @wrong("confusion_matrix", "type")
 def confusion_in_floats(labels, answers, classes):
     matrix = np.zeros((classes, classes))
+    np.add.at(matrix, (labels, answers), 1)
+    return matrix
+
+
+@wrong("confusion_matrix", "counted in a byte")
+def confusion_in_bytes(labels, answers, classes):
+    matrix = np.zeros((classes, classes), np.uint8)
     np.add.at(matrix, (labels, answers), 1)
     return matrix
 

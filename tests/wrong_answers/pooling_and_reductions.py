@@ -248,6 +248,64 @@ def pool_by_numpy(x, kernel, stride, out, argmax):
         argmax[oh, ow] = np.argmax(window)
 
 
+@wrong("max_pool_kernel", "place starts from 0")
+@cuda.jit
+def pool_starts_from_place_0(x, kernel, stride, out, argmax):
+    i = cuda.grid(1)
+    if i < out.size:
+        oh, ow = i // out.shape[1], i % out.shape[1]
+        best, where = x[oh * stride, ow * stride], 0
+        for h in range(oh * stride, oh * stride + kernel):
+            for w in range(ow * stride, ow * stride + kernel):
+                if x[h, w] > best:
+                    best, where = x[h, w], h * x.shape[1] + w
+        out[oh, ow] = best
+        argmax[oh, ow] = where
+
+
+@wrong("max_pool_kernel", "place of the output")
+@cuda.jit
+def pool_numbers_the_outputs(x, kernel, stride, out, argmax):
+    i = cuda.grid(1)
+    if i < out.size:
+        oh, ow = i // out.shape[1], i % out.shape[1]
+        best = float32(-math.inf)
+        for h in range(oh * stride, oh * stride + kernel):
+            for w in range(ow * stride, ow * stride + kernel):
+                best = max(best, x[h, w])
+        out[oh, ow] = best
+        argmax[oh, ow] = i
+
+
+@wrong("max_pool_kernel", "numbers")
+@cuda.jit
+def pool_starts_far_below_0_but_not_far_enough(x, kernel, stride, out, argmax):
+    i = cuda.grid(1)
+    if i < out.size:
+        oh, ow = i // out.shape[1], i % out.shape[1]
+        best, where = float32(-999), 0
+        for h in range(oh * stride, oh * stride + kernel):
+            for w in range(ow * stride, ow * stride + kernel):
+                if x[h, w] > best:
+                    best, where = x[h, w], h * x.shape[1] + w
+        out[oh, ow] = best
+        argmax[oh, ow] = where
+
+
+@wrong("max_pool_kernel", "never written")
+@cuda.jit
+def pool_with_two_axes_for_a_launch_of_one(x, kernel, stride, out, argmax):
+    ow, oh = cuda.grid(2)
+    if oh < out.shape[0] and ow < out.shape[1]:
+        best, where = float32(-math.inf), 0
+        for h in range(oh * stride, oh * stride + kernel):
+            for w in range(ow * stride, ow * stride + kernel):
+                if x[h, w] > best:
+                    best, where = x[h, w], h * x.shape[1] + w
+        out[oh, ow] = best
+        argmax[oh, ow] = where
+
+
 # --- block_sums_kernel ---
 
 
@@ -854,6 +912,22 @@ def row_max_without_shuffles(x, out):
         out[row] = largest
 
 
+@wrong("row_max_kernel", "numbers")
+@cuda.jit
+def row_max_starts_far_below_0_but_not_far_enough(x, out):
+    maxima = cuda.shared.array(WARPS, float32)
+    t, row = cuda.threadIdx.x, cuda.blockIdx.x
+    largest = float32(-999)
+    for column in range(t, x.shape[1], cuda.blockDim.x):
+        largest = max(largest, x[row, column])
+    largest = warp_max(largest)
+    if t % WARP == 0:
+        maxima[t // WARP] = largest
+    cuda.syncthreads()
+    if t == 0:
+        out[row] = max(maxima[0], maxima[1])
+
+
 # --- histogram_kernel ---
 
 
@@ -1249,4 +1323,82 @@ def softmax_by_one_lane(logits, out):
         for k in range(logits.shape[1]):
             total += math.exp(logits[row, k] - largest)
         for k in range(logits.shape[1]):
+            out[row, k] = math.exp(logits[row, k] - largest) / total
+
+
+@wrong("softmax_kernel", "lanes apart")
+@cuda.jit
+def softmax_drops_what_the_warp_returns(logits, out):
+    lane, row = cuda.threadIdx.x, cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    if row < logits.shape[0]:
+        largest, total = float32(-math.inf), float32(0)
+        for k in range(lane, logits.shape[1], 32):
+            largest = max(largest, logits[row, k])
+        warp_max(largest)
+        for k in range(lane, logits.shape[1], 32):
+            total += math.exp(logits[row, k] - largest)
+        warp_sum(total)
+        for k in range(lane, logits.shape[1], 32):
+            out[row, k] = math.exp(logits[row, k] - largest) / total
+
+
+@wrong("softmax_kernel", "added 32 times")
+@cuda.jit
+def softmax_adds_the_whole_row_in_every_lane(logits, out):
+    lane, row = cuda.threadIdx.x, cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    if row < logits.shape[0]:
+        largest, total = float32(-math.inf), float32(0)
+        for k in range(logits.shape[1]):
+            largest = max(largest, logits[row, k])
+        largest = warp_max(largest)
+        for k in range(logits.shape[1]):
+            total += math.exp(logits[row, k] - largest)
+        total = warp_sum(total)
+        for k in range(lane, logits.shape[1], 32):
+            out[row, k] = math.exp(logits[row, k] - largest) / total
+
+
+@wrong("softmax_kernel", "every lane reads the row")
+@cuda.jit
+def softmax_needs_no_warp(logits, out):
+    lane, row = cuda.threadIdx.x, cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    if row < logits.shape[0]:
+        largest, total = float32(-math.inf), float32(0)
+        for k in range(logits.shape[1]):
+            largest = max(largest, logits[row, k])
+        for k in range(logits.shape[1]):
+            total += math.exp(logits[row, k] - largest)
+        for k in range(lane, logits.shape[1], 32):
+            out[row, k] = math.exp(logits[row, k] - largest) / total
+
+
+@wrong("softmax_kernel", "sum not shifted")
+@cuda.jit
+def softmax_shifts_above_the_line_only(logits, out):
+    lane, row = cuda.threadIdx.x, cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    if row < logits.shape[0]:
+        largest, total = float32(-math.inf), float32(0)
+        for k in range(lane, logits.shape[1], 32):
+            largest = max(largest, logits[row, k])
+        largest = warp_max(largest)
+        for k in range(lane, logits.shape[1], 32):
+            total += math.exp(logits[row, k])
+        total = warp_sum(total)
+        for k in range(lane, logits.shape[1], 32):
+            out[row, k] = math.exp(logits[row, k] - largest) / total
+
+
+@wrong("softmax_kernel", "row from the grid")
+@cuda.jit
+def softmax_takes_its_row_from_the_grid(logits, out):
+    lane, row = cuda.grid(2)
+    if row < logits.shape[0]:
+        largest, total = float32(-math.inf), float32(0)
+        for k in range(lane, logits.shape[1], 32):
+            largest = max(largest, logits[row, k])
+        largest = warp_max(largest)
+        for k in range(lane, logits.shape[1], 32):
+            total += math.exp(logits[row, k] - largest)
+        total = warp_sum(total)
+        for k in range(lane, logits.shape[1], 32):
             out[row, k] = math.exp(logits[row, k] - largest) / total

@@ -403,6 +403,23 @@ def smooth_loaded_by_every_thread(signal, weights, out):
         out[i] = total
 
 
+@wrong("smooth_kernel", "one thread loads")
+@cuda.jit
+def smooth_loaded_by_the_first_thread(signal, weights, out):
+    tile = cuda.shared.array(SPAN, float32)
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    if t == 0:
+        for k in range(SPAN):
+            inside = 0 <= i - RADIUS + k < signal.size
+            tile[k] = signal[i - RADIUS + k] if inside else float32(0)
+    cuda.syncthreads()
+    if i < out.size:
+        total = float32(0)
+        for k in range(weights.size):
+            total += tile[t + k] * weights[k]
+        out[i] = total
+
+
 @wrong("smooth_kernel", "float64")
 @cuda.jit
 def smooth_in_float64(signal, weights, out):
@@ -1448,3 +1465,19 @@ def turn_without_guards(image, out):
 @wrong("turn_kernel", "not a kernel")
 def turn_in_numpy(image, out):
     out[...] = np.rot90(image)
+
+
+@wrong("turn_kernel", "done more than once")
+@cuda.jit
+def turn_all_rows_in_each_thread(image, out):
+    tile = cuda.shared.array((SIDE, PITCH), float32)
+    tx = cuda.threadIdx.x
+    top, left = cuda.blockIdx.y * SIDE, cuda.blockIdx.x * SIDE
+    height, width = image.shape
+    for r in range(SIDE):
+        if top + r < height and left + tx < width:
+            tile[r, tx] = image[top + r, left + tx]
+    cuda.syncthreads()
+    for r in range(SIDE):
+        if left + r < width and top + tx < height:
+            out[width - 1 - left - r, top + tx] = tile[tx, r]

@@ -261,6 +261,21 @@ cross_entropy_gradient = Exercise(
             lambda logits, labels: (_softmax(logits) - _one_hot(logits, labels)) / len(labels),
         ),
         Mistake(
+            "largest of the batch",
+            "Right, until one sample's scores lie far below another's: you take the largest score of the "
+            "whole batch away, and then all exponentials of a row may be 0. Each row has a largest of its "
+            "own: `max(axis=1, keepdims=True)`.",
+            lambda logits, labels: (_softmax(logits - logits.max()) - _one_hot(logits, labels)) / len(labels),
+        ),
+        Mistake(
+            "largest of each column",
+            "You take the largest of each column away, which is another number for each class, and changes "
+            "the softmax. It is each row's largest that may go: `axis=1`.",
+            lambda logits, labels: (
+                (_softmax(logits - logits.max(axis=0)) - _one_hot(logits, labels)) / len(labels)
+            ),
+        ),
+        Mistake(
             "down the columns",
             "Your softmax runs down the columns, over the samples. A sample's probabilities add up to 1: "
             "`axis=1`.",

@@ -61,6 +61,7 @@ conv_valid_kernel = KernelExercise(
     reference=lambda image, weight: conv_cpu(image, weight),
     cases=_images,
     float32=True,
+    once=True,
     mistakes=(
         _flipped(lambda image, weight: conv_cpu(image, weight, flip=True)),
         Mistake(
@@ -132,6 +133,7 @@ conv_channels_kernel = KernelExercise(
     reference=_conv,
     cases=_channels,
     float32=True,
+    once=True,
     mistakes=(
         Mistake(
             "bias left out",
@@ -234,6 +236,7 @@ conv2d_kernel = KernelExercise(
     reference=_full,
     cases=_batches,
     float32=True,
+    once=True,
     mistakes=(
         Mistake(
             "stride ignored",
@@ -386,6 +389,7 @@ bias_relu_kernel = KernelExercise(
     reference=_bias_relu,
     cases=_activations,
     float32=True,
+    once=True,
     properties=(_stays_coalesced(_epilogue, ("image by image", "channel by channel", "row by row")),),
     mistakes=(
         Mistake(
@@ -445,6 +449,7 @@ conv_nhwc_kernel = KernelExercise(
     reference=_conv_last,
     cases=_channels_last,
     float32=True,
+    once=True,
     properties=(
         _stays_coalesced(
             lambda rng: _last(rng, (2, 5, 6, 2), (2, 1, 8)),

@@ -7,8 +7,16 @@ not solved yet.
 import numpy as np
 from numba import cuda, float32, int32
 
-from cnn_numba.course.checks import Mistake
-from cnn_numba.course.kernel_checks import KernelExercise, inout, launch, normal, output, uses
+from cnn_numba.course.checks import Mistake, Wrong
+from cnn_numba.course.kernel_checks import (
+    KernelExercise,
+    global_updates,
+    inout,
+    launch,
+    normal,
+    output,
+    uses,
+)
 
 THREADS = 64
 LEVELS = 8
@@ -56,6 +64,12 @@ def _without_border(image):
     return edges
 
 
+def _border_not_halved(image):
+    edges = _edges(image)
+    edges[:, [0, -1]] *= 2
+    return edges
+
+
 edges_kernel = KernelExercise(
     "edges_kernel",
     reference=lambda image: _edges(image),
@@ -80,6 +94,12 @@ edges_kernel = KernelExercise(
             "You set the first and the last column to 0. There, the pixel itself stands in for the neighbour "
             "that is missing: half the difference to the one neighbour that exists.",
             _without_border,
+        ),
+        Mistake(
+            "border not halved",
+            "In the first and the last column you take the whole difference to the one neighbour. Half of it "
+            "is asked for, as everywhere.",
+            _border_not_halved,
         ),
         Mistake(
             "sign kept",
@@ -119,6 +139,15 @@ def _rows_of_blocks(x, filling):
     return rows.reshape(blocks, THREADS)
 
 
+def _numbers(rng):
+    """Draw numbers below zero nearly everywhere, so that a tail full of zeros shows; some far below."""
+    launches = []
+    for n in (1, 37, 64, 85, 150, 250):
+        x = (normal(rng, n) - np.float32(4)) * np.float32(1e6 if n == 85 else 1)
+        launches.append(launch(-(-n // THREADS), THREADS, x, output(-(-n // THREADS))))
+    return launches
+
+
 def _wrapped_maxima(x):
     blocks = -(-x.size // THREADS)
     return np.resize(x, (blocks, THREADS)).max(axis=1)
@@ -127,11 +156,7 @@ def _wrapped_maxima(x):
 block_max_kernel = KernelExercise(
     "block_max_kernel",
     reference=lambda x: _rows_of_blocks(x, -np.inf).max(axis=1),
-    # Below zero nearly everywhere, so that a tail full of zeros shows.
-    cases=lambda rng: [
-        launch(-(-n // THREADS), THREADS, normal(rng, n) - np.float32(4), output(-(-n // THREADS)))
-        for n in (1, 37, 64, 85, 150, 250)
-    ],
+    cases=_numbers,
     broken=_broken_block_max_kernel,
     properties=(uses("shared", "syncthreads"),),
     mistakes=(
@@ -140,6 +165,12 @@ block_max_kernel = KernelExercise(
             "Threads without an element put 0 into the race, and 0 wins where all elements are negative. "
             "They need a number that never wins: `float32(-math.inf)`.",
             lambda x: _rows_of_blocks(x, 0).max(axis=1),
+        ),
+        Mistake(
+            "not small enough",
+            "Threads without an element put -1 into the race, and -1 wins where all elements are smaller. "
+            "Only `float32(-math.inf)` never wins.",
+            lambda x: _rows_of_blocks(x, -1).max(axis=1),
         ),
         Mistake(
             "borrowed elements",
@@ -189,12 +220,25 @@ def _counts(levels):
     return np.bincount(levels, minlength=LEVELS).astype(np.int32)
 
 
+def _counts_in_shared_memory(attempt):
+    """Demand one global update for each level of a block, not for each number."""
+    levels = (np.arange(4 * THREADS) % LEVELS).astype(np.int32)
+    updates = global_updates(attempt, launch(4, THREADS, levels, inout(np.zeros(LEVELS, np.int32))))
+    if updates > 4 * LEVELS:
+        raise Wrong(
+            "counted in global memory",
+            f"The counts are right, but {levels.size} numbers made {updates} atomic updates of `bins`, where "
+            "all blocks queue. Count in shared memory, and let each block add its counts at the end: "
+            f"{LEVELS} updates a block.",
+        )
+
+
 histogram_kernel = KernelExercise(
     "histogram_kernel",
     reference=lambda levels, bins: bins + _counts(levels),
     cases=_levels,
     broken=_broken_histogram_kernel,
-    properties=(uses("shared"),),
+    properties=(uses("shared"), _counts_in_shared_memory),
     mistakes=(
         Mistake(
             "old counts lost",
@@ -230,8 +274,12 @@ def _broken_softmax_kernel(maps, out):
         out[c, row, column] = maps[c, row, column] * channels
 
 
+def _powers(maps, axis=0):
+    return np.exp(maps - maps.max(axis=axis, keepdims=True))
+
+
 def _softmax(maps, axis=0):
-    powers = np.exp(maps - maps.max(axis=axis, keepdims=True))
+    powers = _powers(maps, axis)
     return powers / powers.sum(axis=axis, keepdims=True)
 
 
@@ -277,7 +325,7 @@ softmax_kernel = KernelExercise(
         Mistake(
             "not normalised",
             "Your exponentials are right, and they are not divided by their sum.",
-            lambda maps: np.exp(maps - maps.max(axis=0)),
+            _powers,
         ),
         Mistake(
             "no exponential",
@@ -291,9 +339,20 @@ softmax_kernel = KernelExercise(
             lambda maps: _softmax(maps, axis=(1, 2)),
         ),
         Mistake(
+            "sum not shifted",
+            "The exponentials above the line are shifted by the largest number, those in the sum are not.",
+            lambda maps: _powers(maps) / np.exp(maps).sum(axis=0),
+        ),
+        Mistake(
+            "running sum",
+            "You divide while the sum is still growing: each channel by the sum up to itself. First the sum "
+            "over all channels, then, in a loop of its own, the quotients.",
+            lambda maps: _powers(maps) / np.cumsum(_powers(maps), axis=0),
+        ),
+        Mistake(
             "averaged",
             "You divide by the number of channels in the place of the sum of the exponentials.",
-            lambda maps: np.exp(maps - maps.max(axis=0)) / np.float32(len(maps)),
+            lambda maps: _powers(maps) / np.float32(len(maps)),
         ),
         Mistake(
             "overflows",

@@ -115,6 +115,14 @@ def _with_stale_tail(a, b):
     return _product(a, b) + _product(a[:, stale], b[stale])
 
 
+def _copied_by_threads_with_results(a, b):
+    """Multiply, with zeros for what a thread without a result of its own would have copied."""
+    rows, columns = np.indices((len(a), b.shape[1]))
+    k = np.arange(a.shape[1])[:, None, None] % TILE
+    in_a, in_b = columns // TILE * TILE + k < b.shape[1], rows // TILE * TILE + k < len(a)
+    return np.einsum("mk,kn,kmn->mn", np.float64(a), b, in_a & in_b)
+
+
 def _with_turned_tiles(a, b):
     return _product(a, _from_tiles(_in_tiles(b, TILE).swapaxes(2, 3), (a.shape[1], b.shape[1])))
 
@@ -142,6 +150,12 @@ matmul_tiled_kernel = KernelExercise(
             "Where a matrix ends within a tile, your tile keeps what was in it before: the numbers of the "
             "last step, or garbage in the first. A thread without a number to copy has to write a zero.",
             _with_stale_tail,
+        ),
+        Mistake(
+            "copies for itself only",
+            "A thread that has no result copies zeros. But others need what it should have copied: whether "
+            "there is a number in `a` depends on `row` and `start + x`, in `b` on `start + y` and `column`.",
+            _copied_by_threads_with_results,
         ),
         Mistake(
             "tail left out",

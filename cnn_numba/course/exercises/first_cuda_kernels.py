@@ -1,11 +1,13 @@
 """The checks of notebook 02, ``02_first_cuda_kernels``."""
 
 import warnings
+from types import FunctionType
 
 import numpy as np
 
 from cnn_numba.course.checks import Exercise, Mistake, Wrong, avoids
 from cnn_numba.course.kernel_checks import KernelExercise, examine, launch, normal, output
+from cnn_numba.ops.activation.gpu import relu_forward_naive_kernel
 from cnn_numba.ops.conv.reference import correlate_cpu
 from cnn_numba.simulator.trace import WRITE
 
@@ -29,6 +31,7 @@ axpy_kernel = KernelExercise(
     reference=lambda a, x, y: a * x + y,
     cases=_two_vectors,
     float32=True,
+    once=True,
     mistakes=(
         Mistake("y left out", "The product is right, and `y` is not added to it.", lambda a, x, y: a * x),
         Mistake("a left out", "You add `x` and `y`, and `a` is missing.", lambda a, x, y: x + y),
@@ -82,13 +85,39 @@ def _on_gpu(attempt, x):
     return out
 
 
+class _Launches:
+    """In the place of a kernel: it notes with how many blocks and threads it is launched, and launches it."""
+
+    def __init__(self, kernel):
+        self.kernel, self.sizes = kernel, []
+
+    def __getitem__(self, sizes):
+        self.sizes.append(tuple(int(np.prod(size)) for size in sizes[:2]))
+        return self.kernel[sizes]
+
+
+def _in_blocks_of_128(attempt):
+    """Demand the size of block that is asked for: other sizes may be right, too, but for some arrays only."""
+    launches = _Launches(relu_forward_naive_kernel)
+    names = attempt.__globals__ | {"relu_forward_naive_kernel": launches}
+    FunctionType(attempt.__code__, names, closure=attempt.__closure__)(np.ones(300, np.float32))
+    for blocks, threads in launches.sizes:
+        if threads != 128:
+            exchanged = " The number of blocks comes first: `kernel[blocks, threads]`." * (blocks == 128)
+            raise Wrong(
+                "other blocks",
+                f"The numbers are right, but your launch is `[{blocks}, {threads}]` for 300 elements, and "
+                f"blocks of 128 threads are asked for.{exchanged}",
+            )
+
+
 relu_on_gpu = Exercise(
     "relu_on_gpu",
     reference=lambda x: np.maximum(x, np.float32(0)),
     cases=lambda rng: [(normal(rng, n),) for n in (1, 70, 128, 129, 300)],
     run=_on_gpu,
     dtype=np.float32,
-    properties=(avoids("maximum", "where", "clip", "relu_forward_naive"),),
+    properties=(avoids("maximum", "where", "clip", "relu_forward_naive"), _in_blocks_of_128),
     mistakes=(
         Mistake(
             "input returned",
@@ -126,11 +155,20 @@ autocorrelation_kernel = KernelExercise(
     reference=lambda signal, delay: correlate_cpu(signal, delay),
     cases=_signals,
     float32=True,
+    once=True,
     mistakes=(
         Mistake(
             "delay ignored",
             "Your first output is lag 0 whatever the delay: thread `i` of the grid computes lag `delay + i`.",
             lambda signal, delay: correlate_cpu(signal)[: len(signal) - delay],
+        ),
+        Mistake(
+            "lag as index",
+            "Your lag `d` goes to `out[d]`. But `out` begins with lag `delay`: that one belongs to `out[0]`, "
+            "and the one of thread `i`, `delay + i`, to `out[i]`.",
+            lambda signal, delay: np.where(
+                np.arange(len(signal) - delay) < delay, np.nan, correlate_cpu(signal)[: len(signal) - delay]
+            ),
         ),
         Mistake(
             "one lag only",
@@ -232,6 +270,7 @@ mirror_kernel = KernelExercise(
             ((2, 2), (4, 4), (5, 5)),
         ]
     ],
+    once=True,
     mistakes=(
         Mistake(
             "upside down",

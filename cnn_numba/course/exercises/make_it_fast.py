@@ -101,6 +101,16 @@ bus_bytes = Exercise(
                 {"few": 0},
             ),
             (
+                "totals of four bytes",
+                "The two totals are float64 numbers, of 8 bytes each.",
+                {"few": 12},
+            ),
+            (
+                "cursor at each step",
+                "The cursor goes there once an epoch. At each step a kernel moves it on, on the device.",
+                {"rates": 3, "few": 16},
+            ),
+            (
                 "images sent again",
                 "Resident means that the images are there already: no step and no epoch sends them again.",
                 {"moved": 4},
@@ -120,10 +130,20 @@ bus_bytes = Exercise(
 CC = (9, 0)
 
 
-def _blocks(threads, registers, shared, *, round_registers=True, reserved=1024, leave_out=(), choose=min):
-    """Work out the blocks of an SM as the notebook's text does; every keyword leaves something out."""
-    warps = -(-threads // 32)
-    registers = -(-registers // 8) * 8 if round_registers else registers
+def _up(number, unit):
+    return -(-number // unit) * unit
+
+
+def _down(number, unit):
+    return number // unit * unit
+
+
+def _blocks(
+    threads, registers, shared, *, fill=_up, round_registers=_up, reserved=1024, leave_out=(), choose=min
+):
+    """Work out the blocks of an SM as the notebook's text does; every keyword is a way to go wrong."""
+    warps = fill(threads, 32) // 32
+    registers = round_registers(registers, 8)
     limits = {
         "warps": 64 // warps,
         "blocks": 32,
@@ -136,7 +156,7 @@ def _blocks(threads, registers, shared, *, round_registers=True, reserved=1024, 
 _SETTINGS = [
     *((256, 64, 0), (256, 40, 8192), (128, 32, 16384), (32, 24, 0), (1024, 72, 0), (512, 32, 1024)),
     *((128, 128, 49152), (250, 100, 4096), (100, 37, 0), (64, 16, 2048), (384, 49, 0), (128, 40, 12800)),
-    *((256, 33, 0), (128, 255, 0), (256, 16, 31744), (100, 16, 10240)),
+    *((128, 79, 0), (256, 33, 0), (128, 255, 0), (256, 16, 31744), (100, 16, 10240)),
 ]
 
 blocks_per_sm = Exercise(
@@ -178,7 +198,18 @@ blocks_per_sm = Exercise(
                     "registers not rounded",
                     "You count the registers of a thread as they are. They are handed out in eights: 33 "
                     "cost as much as 40.",
-                    {"round_registers": False},
+                    {"round_registers": lambda registers, unit: registers},
+                ),
+                (
+                    "registers rounded down",
+                    "You round the registers down. A thread that needs 33 gets 40, not 32.",
+                    {"round_registers": _down},
+                ),
+                (
+                    "warps rounded down",
+                    "You round the warps of a block down. Of 100 threads three warps are full, and the other "
+                    "4 threads are in a fourth, which takes its place like the others.",
+                    {"fill": _down},
                 ),
                 (
                     "reserve forgotten",
@@ -231,6 +262,12 @@ def _by_neighbour(x, scale, shift, pixels):
     return np.maximum(x * scale[channel] + shift[channel], 0)
 
 
+def _never_begins_again(x, scale, shift, pixels):
+    """Take channels past the last one, where anything may be, for those of the next samples."""
+    beyond = np.arange(x.size) >= pixels * scale.size
+    return np.where(beyond, np.nan, np.maximum(_scaled(x, scale, shift, pixels), 0))
+
+
 def _shift_first(x, scale, shift, pixels):
     channel = _channels(x, scale, pixels)
     return np.maximum((x + shift[channel]) * scale[channel], 0)
@@ -245,7 +282,7 @@ def _feature_maps(rng):
             normal(rng, samples * channels * pixels),
             normal(rng, channels),
             normal(rng, channels),
-            np.int64(pixels),
+            pixels,
             output(samples * channels * pixels),
         )
         for grid, block, samples, channels, pixels in [
@@ -260,7 +297,7 @@ def _feature_maps(rng):
 
 def _one_read_one_write(attempt):
     """Demand that each element travels once in each direction."""
-    case = launch(3, 16, *(normal(np.random.default_rng(5), n) for n in (36, 3, 3)), np.int64(6), output(36))
+    case = launch(3, 16, *(normal(np.random.default_rng(5), n) for n in (36, 3, 3)), 6, output(36))
     trace = examine(attempt, case).report.trace
     names = argument_names(attempt.py_func, 5)
     number = {info.name: place for place, info in enumerate(trace.arrays) if info.space == "global"}
@@ -270,9 +307,8 @@ def _one_read_one_write(attempt):
     if out_reads.any():
         raise Wrong(
             "through memory",
-            f"The numbers are right, but `{names[4]}` is read {int(out_reads.max())} times an element: what "
-            "lies between two operations goes to memory and comes back. Keep it in a variable, which is a "
-            "register, and store once.",
+            f"The numbers are right, but `{names[4]}` is read as well: what lies between two operations goes "
+            "to memory and comes back. Keep it in a variable, which is a register, and store once.",
         )
     if out_writes.max() > 1:
         raise Wrong(
@@ -321,6 +357,19 @@ scale_shift_relu_kernel = KernelExercise(
             "Your channel changes from one element to the next. `pixels` neighbours have the same one: "
             "divide by `pixels` first.",
             _by_neighbour,
+        ),
+        Mistake(
+            "channels never begin again",
+            "You go past the last channel. After it comes the first channel of the next sample: what is left "
+            "over when the channels are counted through is `% scale.size`.",
+            _never_begins_again,
+        ),
+        Mistake(
+            "channels never begin again",
+            "You go past the last channel. After it comes the first channel of the next sample: what is left "
+            "over when the channels are counted through is `% scale.size`.",
+            # `value if value > 0 else 0`, of garbage.
+            lambda *given: np.nan_to_num(_never_begins_again(*given)),
         ),
         Mistake(
             "absolute value",
@@ -401,7 +450,7 @@ def _replayed(attempt, images, labels, order, lrs, batch_size):
     for _ in range(len(lrs) - 2):
         tape.replay()
     after = _state(run)
-    if all(np.array_equal(a, b, equal_nan=True) for a, b in zip(before, after, strict=True)):
+    if all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)):
         raise Wrong(
             "nothing changed", "The replays change nothing, neither parameters nor totals nor cursor."
         )
@@ -410,9 +459,12 @@ def _replayed(attempt, images, labels, order, lrs, batch_size):
 
 _ADVICE = {
     "reads on the host": "Your step reads numbers on the host. In a graph that cannot be: let the sums pile "
-    "up on the device, with `accumulate_metrics`, and read them once an epoch.",
+    "up on the device, with `accumulate_metrics`, and read them once an epoch. And which step it is, the "
+    "kernels read from the cursor.",
     "copies from the host": "Your step copies from the host. What a step needs has to lie on the device, and "
-    "the cursor there says which part of it: `gather_batch_at` looks the batch up.",
+    "the cursor there says which part of it: `gather_batch_at` looks the batch up, `advance` moves on.",
+    "computes apart": "Your step computes with a device array as if it were NumPy's. Only kernels compute on "
+    "the device: `advance` moves the cursor.",
     "allocates": "Your step allocates an array. Give each operation the array to write into, as `run.x` and "
     "`run.y`.",
     "waits": "Your step waits for the GPU. Nothing in a step has to: its launches run in order.",
@@ -541,6 +593,13 @@ capturable_step = GraphExercise(
                 "Every replay uses the learning rate that was recorded, where `scheduled_step` looks it up "
                 "on the device. And the cursor never moves: `advance` it at the end.",
                 {"batch": lambda k: 0, "rate": _second, "cursor": 0},
+            ),
+            (
+                "batch frozen + rate frozen + cursor stands still",
+                "Every replay uses the batch and the learning rate that were recorded: their number came "
+                "from the host. The device's cursor has it, for `gather_batch_at` and `scheduled_step`; and "
+                "`advance` moves it at the end.",
+                {"batch": _second, "rate": _second, "cursor": 0},
             ),
             (
                 "cursor stands still + totals left out",

@@ -32,6 +32,14 @@ def _last_stride_only(layers):
     return field
 
 
+def _windows_added(layers, start):
+    field, step = start, 1
+    for kernel_size, stride in layers:
+        field += kernel_size * step
+        step *= stride
+    return field
+
+
 def _stacks(rng):
     drawn = [
         [tuple(pair) for pair in rng.integers((1, 1), (8, 4), (depth, 2)).tolist()] for depth in (3, 4, 5)
@@ -76,6 +84,18 @@ receptive_field = Exercise(
             lambda layers: sum(k for k, _ in layers),
         ),
         Mistake(
+            "kernels added",
+            "You add `kernel_size` steps for each layer. A window of 3 reaches 2 steps beyond the first "
+            "number that it holds: add `kernel_size - 1`.",
+            lambda layers: _windows_added(layers, 0),
+        ),
+        Mistake(
+            "kernels added",
+            "You add `kernel_size` steps for each layer. A window of 3 reaches 2 steps beyond the first "
+            "number that it holds: add `kernel_size - 1`.",
+            lambda layers: _windows_added(layers, 1),
+        ),
+        Mistake(
             "kernels multiplied",
             "You multiply the kernel sizes, as if the windows were laid side by side. They overlap.",
             lambda layers: math.prod(k for k, _ in layers),
@@ -87,8 +107,9 @@ receptive_field = Exercise(
         ),
         Mistake(
             "backwards",
-            "You go through the layers from the last to the first, but with the rule for going forward: the "
-            "distance between neighbours grows from the image on.",
+            "Rule and direction do not fit together. From the image on, a layer adds `kernel_size - 1` times "
+            "the product of the strides before it. `(field - 1) * stride + kernel_size` is the rule for "
+            "going back, from the last layer to the first.",
             lambda layers: _receptive_field(layers[::-1]),
         ),
         Mistake(
@@ -212,6 +233,11 @@ def _old_means(p, g, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
     return moved, beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
 
 
+def _corrected_rate(p, g, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
+    rate = lr * np.sqrt(1 - beta2**step) / (1 - beta1**step)
+    return _adam(p, g, m, v, step, rate, beta1, beta2, eps, hats=lambda m, v, *_: (m, v))
+
+
 def _hats_kept(p, g, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
     moved, m, v = _adam(p, g, m, v, step, lr, beta1, beta2, eps)
     return moved, *_hats(m, v, step, beta1, beta2)
@@ -273,6 +299,12 @@ adam_step = Exercise(
             _adam_with(hats=lambda m, v, step, b1, b2: (m / b1**step, v / b2**step)),
         ),
         Mistake(
+            "times the step",
+            "You multiply beta by the number of the step. The weight of the start shrinks by the factor beta "
+            "at each step, so it is a power: `beta1**step`.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1 * step), v / (1 - b2 * step))),
+        ),
+        Mistake(
             "counted from 0",
             "Your correction is that of the step before: the first step has number 1, and `step` says so.",
             _adam_with(
@@ -291,6 +323,12 @@ adam_step = Exercise(
             "eps under the root",
             "You add `eps` under the root; it is added to the root.",
             _adam_with(denominator=lambda v_hat, eps: np.sqrt(v_hat + eps)),
+        ),
+        Mistake(
+            "eps not corrected",
+            "You have moved the corrections into the learning rate. That is the paper's own shortcut, and "
+            "nearly the same; but then `eps` is added to the root of `v`, and here to the root of `v_hat`.",
+            _corrected_rate,
         ),
         Mistake(
             "old means",
@@ -330,6 +368,8 @@ def _answered(rng):
         labels = np.concatenate([np.arange(classes), rng.integers(0, classes, n - classes)])
         answers = np.where(rng.random(n) < 0.5, labels, rng.integers(0, classes, n))
         cases.append((labels.astype(np.int32), answers.astype(np.int64), classes))
+    often = rng.integers(0, 2, (2, 1300))  # each pair more often than a byte can count
+    cases.append((*often, 2))
     # Nothing is ever a 4 here, and nothing is taken for one.
     cases.append((np.array([0, 2, 2, 3, 0, 2]), np.array([1, 2, 2, 0, 1, 3]), 5))
     return cases
@@ -369,6 +409,12 @@ confusion_matrix = Exercise(
             "shares",
             "You divide each row by its sum. The table holds whole numbers: how many images.",
             _shares,
+        ),
+        Mistake(
+            "counted in a byte",
+            "A cell with more than 255 images begins again at 0: your table has a type of 8 bits. "
+            "`np.int64` has room for all.",
+            lambda labels, answers, classes: _confusion(labels, answers, classes) % 256,
         ),
         Mistake(
             "classes seen only",

@@ -3,11 +3,20 @@
 import numpy as np
 
 from cnn_numba.course.checks import Mistake, Wrong, avoids
-from cnn_numba.course.kernel_checks import KernelExercise, examine, inout, launch, normal, output, uses
+from cnn_numba.course.kernel_checks import (
+    KernelExercise,
+    examine,
+    global_updates,
+    inout,
+    launch,
+    normal,
+    output,
+    uses,
+)
 from cnn_numba.course.uninitialised import code_of, names_in
 from cnn_numba.ops.pool import reference
 from cnn_numba.simulator.access import access_map
-from cnn_numba.simulator.trace import ATOMIC, READ, WRITE
+from cnn_numba.simulator.trace import READ, WRITE
 
 # Threads of a block: in the exercises with shared memory the notebook's cell says the same.
 THREADS = 128
@@ -20,7 +29,7 @@ WARP = 32
 
 
 def _images(rng):
-    """Draw images of few different values, so that there are ties, and one of negative numbers only."""
+    """Draw images of few different values, so that there are ties, and one of numbers far below 0."""
     launches = []
     for blocks, (h, w), kernel, stride in [
         (1, (2, 3), 2, 1),
@@ -30,7 +39,9 @@ def _images(rng):
         (3, (9, 8), 3, 1),
         (1, (11, 7), 4, 3),
     ]:
-        x = rng.integers(-9, 0 if kernel == 4 else 5, (h, w)).astype(np.float32)
+        x = rng.integers(-9, 5, (h, w)).astype(np.float32)
+        if kernel == 4:
+            x = 1e6 * (x - 5)
         shape = (h - kernel) // stride + 1, (w - kernel) // stride + 1
         launches.append(launch(blocks, 16, x, kernel, stride, output(shape), output(shape, np.int32)))
     return launches
@@ -78,6 +89,12 @@ def _with_argmax(change):
     return function
 
 
+def _from_place_zero(x, kernel, stride, h, w):
+    """Return 0 in the place of each position that is the first of its window."""
+    oh, ow = np.indices(h.shape)
+    return np.where((h == oh * stride) & (w == ow * stride), 0, h * x.shape[1] + w)
+
+
 def _at_every_pixel(x, kernel, stride):
     out, argmax = _pooled(x, kernel, 1)
     h, w = _pooled(x, kernel, stride)[0].shape
@@ -114,6 +131,18 @@ max_pool_kernel = KernelExercise(
             "starts from 0",
             _FROM_ZERO,
             lambda x, kernel, stride: _from_zero(x, kernel, stride, 0),
+        ),
+        Mistake(
+            "place starts from 0",
+            "The maxima are right. Where the first pixel of a window is the largest, nothing beats it, and "
+            "`argmax` is the 0 that you began with. Begin with that pixel's place.",
+            _with_argmax(_from_place_zero),
+        ),
+        Mistake(
+            "place of the output",
+            "The maxima are right, and `argmax` has the number of the output. It is the place of the pixel "
+            "in the image that is asked for: `row * x.shape[1] + column`.",
+            _with_argmax(lambda x, kernel, stride, h, w: np.arange(h.size).reshape(h.shape)),
         ),
         Mistake(
             "position in the window",
@@ -257,12 +286,14 @@ block_sums_kernel = KernelExercise(
 
 
 def _rows(rng):
-    """Draw rows shorter and longer than a block; one with negative numbers alone."""
+    """Draw rows shorter and longer than a block; some with negative numbers alone, one far below 0."""
     launches = []
     for rows, columns in [(1, 1), (3, 20), (2, 64), (4, 150), (3, 201), (2, 83)]:
         x = normal(rng, (rows, columns))
-        if columns in (20, 150):
+        if columns in (20, 150, 83):
             x = -1 - np.abs(x)
+        if columns == 83:
+            x *= 1e6
         launches.append(launch(rows, ROW_THREADS, x, output(rows)))
     return launches
 
@@ -348,8 +379,7 @@ def _counts_in_shared_memory(attempt):
     """Demand one global update for each bin of a block, not for each pixel."""
     n = 4 * ROW_THREADS
     x = (np.arange(n) % 256).astype(np.uint8)
-    trace = examine(attempt, launch(4, ROW_THREADS, x, inout(np.zeros(BINS, np.int32)))).report.trace
-    updates = int(((trace.kind == ATOMIC) & ~_shared_rows(trace)).sum())
+    updates = global_updates(attempt, launch(4, ROW_THREADS, x, inout(np.zeros(BINS, np.int32))))
     if updates > 4 * BINS:
         raise Wrong(
             "one update a pixel",
@@ -435,6 +465,20 @@ def _by_lane(x, reduce):
     return of_lanes[:, lanes]
 
 
+def _lanes_apart(x):
+    exponentials = np.exp(x - _by_lane(x, np.max))
+    return exponentials / _by_lane(exponentials, np.sum)
+
+
+def _row_from_the_grid(x):
+    """Take lane and row from `cuda.grid(2)`: a block starts 32 columns after the one before, in row 0."""
+    out = np.full_like(x, np.nan)
+    blocks = -(-len(x) // 4)
+    for first in range(0, min(WARP * blocks, x.shape[1]), WARP):
+        out[:4, first:] = _softmax(x[:4, first:])
+    return out
+
+
 def _own_total(x):
     exponentials = np.exp(x - x.max(axis=1, keepdims=True))
     return exponentials / _by_lane(exponentials, np.sum)
@@ -449,6 +493,14 @@ def _shares_the_row(attempt):
             "one lane",
             "The numbers are right, but one lane of each warp does everything, and 31 look on. Let each lane "
             "take the columns `lane`, `lane + 32`, and so on.",
+        )
+    reads = int(np.bincount(trace.thread[trace.kind == READ]).max())
+    if reads >= case.args[0].shape[1]:
+        raise Wrong(
+            "every lane reads the row",
+            f"The numbers are right, but for a row of 40 logits a lane reads {reads} times, as every lane "
+            "goes through the whole row. Let each read its own columns, `lane`, `lane + 32`, and so on, and "
+            "let `warp_max` and `warp_sum` put together what they have found.",
         )
 
 
@@ -488,6 +540,29 @@ softmax_kernel = KernelExercise(
             "Each lane divides by the sum over its own columns. `warp_sum` tells the row's sum to every "
             "lane.",
             _own_total,
+        ),
+        Mistake(
+            "lanes apart",
+            "Each lane has a maximum and a sum of its own columns only. `warp_max` and `warp_sum` change "
+            "nothing by themselves: they *return* the warp's, as in `largest = warp_max(largest)`.",
+            _lanes_apart,
+        ),
+        Mistake(
+            "added 32 times",
+            "Your probabilities are 32 times too small: every lane adds up the whole row, and `warp_sum` "
+            "adds up the lanes. A lane's share is the columns `lane`, `lane + 32`, and so on.",
+            lambda x: _softmax(x) / WARP,
+        ),
+        Mistake(
+            "sum not shifted",
+            "The exponentials above the line are shifted by the maximum, those in the sum are not.",
+            lambda x: np.exp(x - x.max(axis=1, keepdims=True)) / np.exp(x).sum(axis=1, keepdims=True),
+        ),
+        Mistake(
+            "row from the grid",
+            "Only rows 0 to 3 are written. `cuda.grid(2)` takes the row from y, and here the blocks stand "
+            "side by side in x: the row is `cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y`.",
+            _row_from_the_grid,
         ),
         Mistake(
             "not divided",

@@ -72,12 +72,23 @@ def _loads_each_sample_once(attempt):
     rng = np.random.default_rng(0)
     case = launch(3, BLOCK, normal(rng, size), normal(rng, 2 * RADIUS + 1), output(size))
     access = access_map(examine(attempt, case).report.trace)
+    _refuse_one_loader(access.trace)
     most = max(int(access.reads(0, block=block).max()) for block in range(3))
     if most > 1:
         raise Wrong(
             "not from the tile",
             f"The numbers are right, but a block reads a sample of `signal` up to {most} times from global "
             "memory. Load it into the tile once, and read the tile in the loop over the weights.",
+        )
+
+
+def _refuse_one_loader(trace):
+    """Raise `Wrong` if a single thread of each block reads the first argument."""
+    if len(np.unique(trace.thread[(trace.array == 0) & (trace.kind == READ)])) == 1:
+        raise Wrong(
+            "one thread loads",
+            "The numbers are right, but in each block one thread loads everything, while the others wait at "
+            "the barrier. Share the work: thread `t` takes `t`, `t + threads`, `t + 2 * threads` and so on.",
         )
 
 
@@ -97,6 +108,7 @@ smooth_kernel = _TileExercise(
         for n, extra in [(3, 0), (13, 0), (37, 0), (48, 1), (65, 0), (1, 1)]
     ],
     float32=True,
+    once=True,
     properties=(uses("shared"), _loads_each_sample_once),
     mistakes=(
         Mistake(
@@ -158,6 +170,11 @@ smooth_kernel = _TileExercise(
 
 class _BarrierExercise(_TileExercise):
     """An exercise about a loop that fills and uses a tile; its verdict names the barrier that is missing."""
+
+    def _unsolved(self, message):
+        return super()._unsolved(
+            "Put the barriers in and take the line with the dots out, run the cell, then run this check again."
+        )
 
     def _judge(self, attempt, trials):
         try:
@@ -237,6 +254,7 @@ conv_channels_kernel = _BarrierExercise(
         _channels_case(rng, *sizes) for sizes in [(1, 1, 3), (2, 4, 16), (3, 3, 7), (2, 9, 18), (4, 5, 21)]
     ],
     float32=True,
+    once=True,
     properties=(_no_needless_barrier,),
     mistakes=(
         Mistake(
@@ -307,6 +325,7 @@ def _loads_each_pixel_once(attempt):
     rng = np.random.default_rng(0)
     case = _strided_case(rng, 11, 40)
     access = access_map(examine(attempt, case).report.trace)
+    _refuse_one_loader(access.trace)
     most = max(int(access.reads(0, block=block).max()) for block in range(int(np.prod(case.grid))))
     if most > 1:
         raise Wrong(
@@ -330,6 +349,7 @@ conv_strided_kernel = _TileExercise(
         _strided_case(rng, *sizes) for sizes in [(2, 3), (7, 12), (13, 9), (11, 40), (18, 37)]
     ],
     float32=True,
+    once=True,
     properties=(uses("shared"), _loads_each_pixel_once),
     mistakes=(
         Mistake(
@@ -451,6 +471,7 @@ turn_kernel = _TileExercise(
     "turn_kernel",
     reference=lambda image: np.rot90(image),
     cases=lambda rng: [_turn_case(rng, *sizes) for sizes in [(2, 3), (9, 33), (40, 7), (32, 32), (35, 50)]],
+    once=True,
     properties=(uses("shared"), _memory_is_used_well),
     mistakes=(
         Mistake(

@@ -381,14 +381,14 @@ def multiply(a, b, out, transpose_a, transpose_b, *, tile=None, bias=None, relu=
         sums = flat
     else:
         sums = device.empty(parts * out.size) if partial is None else partial
+    left, right = a.reshape(a.size), b.reshape(b.size)
     has_bias = bias is not None
-    bias = bias if has_bias else flat  # a kernel must be given some array
+    bias = bias if has_bias else right  # a kernel must be given some array, and does not look
     kernel = _KERNELS[tile, all(map(aligned, (a, b, out)))]
     grid = device.blocks(columns, tile.columns), device.blocks(rows, tile.rows), parts
-    matrices = a.reshape(a.size), b.reshape(b.size), bias, sums
     sizes = map(np.uint32, (rows, columns, depth, part_depth))
     flags = transpose_a, transpose_b, has_bias and whole, relu and whole
-    device.launch(kernel, grid, tile.threads, *matrices, *sizes, *flags)
+    device.launch(kernel, grid, tile.threads, left, right, bias, sums, *sizes, *flags)
     if not whole:
         grid = device.blocks(out.size, SUM_THREADS)
         arguments = sums, np.uint32(parts), bias, np.uint32(columns), has_bias, relu, flat
