@@ -173,7 +173,7 @@ class _BarrierExercise(_TileExercise):
 
     def _unsolved(self, message):
         return super()._unsolved(
-            "Put the barriers in and take the line with the dots out, run the cell, then run this check again."
+            "Put in the barriers, take the line with the dots out, run the cell, then run this check again."
         )
 
     def _judge(self, attempt, trials):
