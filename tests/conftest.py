@@ -16,7 +16,13 @@ from cnn_numba import device
 
 
 def pytest_collection_modifyitems(items):
-    """Skip the tests that need a real GPU where there is none."""
+    """Keep a file's tests in one process, and skip those that need a real GPU where there is none.
+
+    What a file compiles, its tests share. The notebooks share nothing and take longest: they are dealt out.
+    """
+    for item in items:
+        if item.path.stem != "test_notebooks":
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
     if device.simulated():
         skip = pytest.mark.skip(reason=f"needs a real GPU ({device.SELECTION.reason})")
         for item in items:

@@ -12,9 +12,6 @@ import pytest
 import cnn_numba.ops
 from cnn_numba.simulator.inspector import InspectionError, inspect_kernels
 
-# Compiled all at once, so in one process where the tests are spread over several.
-pytestmark = pytest.mark.xdist_group("compile")
-
 CCS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
 

@@ -60,7 +60,7 @@ def test_runs_in_strict_mode_with_every_exercise_solved(path, monkeypatch):
 
 
 @pytest.mark.slow
-@each_notebook
+@pytest.mark.parametrize("path", PATHS[1:3], ids=["of NumPy", "of kernels"])
 def test_unsolved_exercises_raise_in_strict_mode(path, monkeypatch):
     """Strict mode reaches the kernel, so that the test above cannot pass by not being strict."""
     monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
