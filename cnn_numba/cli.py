@@ -511,7 +511,7 @@ def bench_startup(
 def bench_simulator(json_file: JsonFile = None):
     """Time kernels without a GPU, in Numba's simulator and in ours, and under the sanitizer.
 
-    
+    \b
     Examples:
       cnn-numba bench simulator
       cnn-numba bench simulator --json simulator.json

@@ -108,6 +108,9 @@ class HostSteps:
         self.loss.ops.accumulate_metrics(self.losses, logits, labels, self.totals)
         self.batches.advance()
 
+    def wait(self):
+        """Wait until all steps are done, which on the CPU they are."""
+
     def last_loss(self):
         """Return the mean loss of the last step's batch."""
         return float(self.losses.mean())
@@ -193,7 +196,7 @@ def evaluate(model, images, labels, mean=0.0, std=1.0):
     loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
     source = _batches(model, images, labels, mean, std)
     totals = zeros(2, np.float64) if model.device == "gpu" else np.zeros(2)
-    source.begin(np.arange(len(images)))
+    source.begin(np.arange(len(images), dtype=np.int64))
     for first in range(0, len(images), model.batch_size):
         x, y = source.take(min(model.batch_size, len(images) - first))
         logits = model.forward(x)
@@ -467,7 +470,7 @@ def _train_epoch(run, progress, interrupted, first_step_done, on_step):
                 on_step(run.epoch * run.steps_per_epoch + run.step, run.steps.last_loss())
             if interrupted():
                 _leave(run)
-        run.steps.totals  # noqa: B018 (waits for a GPU, which is given the steps faster than it takes them)
+        run.steps.wait()
         run.seconds = time.perf_counter() - begun
 
 

@@ -124,7 +124,9 @@ def test_evaluation_on_the_gpu_equals_the_cpu_s(data):
     assert accuracy == expected_accuracy
 
 
-def test_on_step_gets_the_loss_of_each_step(data):
+def test_on_step_gets_the_loss_of_each_step_and_the_epoch_waits_for_the_gpu(data, monkeypatch):
+    waits = []
+    monkeypatch.setattr(graphs.DeviceSteps, "wait", lambda steps: waits.append(steps))
     seen = {"cpu": [], "gpu": []}
     for place, losses in seen.items():
         model = toy_cnn(place)
@@ -138,6 +140,7 @@ def test_on_step_gets_the_loss_of_each_step(data):
         )
     assert len(seen["gpu"]) == 3
     np.testing.assert_allclose(seen["gpu"], seen["cpu"], rtol=1e-4)
+    assert len(waits) == 1
 
 
 def test_a_nan_is_noticed_at_the_end_of_the_epoch(data):
