@@ -1,10 +1,11 @@
 """MNIST and its relatives as plain arrays, and the order in which batches take from them.
 
-`torchvision.datasets` reads the original files once (see `data_files`); the arrays are then kept as ``.npy``
-files in a cache, so that training never loads torch (hundreds of megabytes, and seconds at every start).
+The original files are read once (see `data_files`); the arrays are then kept as ``.npy`` files in a cache, so
+that no later start unpacks them, or loads the torch that CIFAR-10 and downloads need.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 DATASETS = tuple(SOURCES)
-# A change of what the cache holds changes this number, and old caches are made anew.
+# A change of what the cached arrays hold changes this number, and they are made anew.
 _CACHE_FORMAT = 1
 
 
@@ -149,7 +150,8 @@ def load(name="mnist", data_dir=None, log=None):
     ------
     DataError
         If the data set is not there, cannot be downloaded, or a file of it is truncated, corrupted or
-        foreign, has labels out of range or no images. A subclass of ValueError.
+        foreign, has labels out of range or no images; or if the cache cannot be written. A subclass of
+        ValueError.
     ValueError
         If there is no data set of this name.
 
@@ -163,16 +165,10 @@ def load(name="mnist", data_dir=None, log=None):
     log = log or (lambda line: None)
     folder = data_files.data_folder(name, data_dir)
     files = None if folder is None else data_files.find_files(name, folder)
-    cached = _cache_root() / name / _cache_key(files)
-    arrays = _read_cache(cached, source)
-    if arrays is None:
-        if files is None:
-            arrays = data_files.download(name, cached.parent, log)
-        else:
-            log(f"Converting {source.title} to arrays (once) ...")
-            arrays = data_files.convert(name, files)
-        data_files.check(arrays, source, files or {})
-        _write_cache(cached, arrays)
+    cache = _cache_root()
+    data_files.remove_leftovers(cache)
+    cached = cache / name / _cache_key(files)
+    arrays = _read_cache(cached, source) or _fill_cache(cached, name, files, log)
     return Dataset(name, **arrays, mean=source.mean, std=source.std, classes=source.classes)
 
 
@@ -203,6 +199,16 @@ def _read_cache(cached, source):
     return arrays
 
 
+def _fill_cache(cached, name, files, log):
+    """Convert the files, downloaded if there are none, into the cache; return what `_read_cache` does."""
+    if files is None:
+        arrays = data_files.download(name, cached.parent, log)
+    else:
+        arrays = data_files.convert(name, files, log)
+    _write_cache(cached, arrays)
+    return arrays
+
+
 def _write_cache(cached, arrays):
     """Put the arrays into the folder `cached`, all of them or none, also when several processes do so."""
     with working_folder(cached.parent) as working:
@@ -215,8 +221,12 @@ def _write_cache(cached, arrays):
         for attempt in range(10):
             with contextlib.suppress(FileNotFoundError):
                 os.rename(cached, working / f"old{attempt}")
-            with contextlib.suppress(OSError):
+            try:
                 os.rename(new, cached)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+            else:
                 return
 
 

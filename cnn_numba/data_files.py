@@ -1,10 +1,12 @@
-"""The original files of the data sets: found, checked, read by torchvision, or downloaded by it."""
+"""The original files of the data sets: found, checked, read, or downloaded by torchvision."""
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import math
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -26,6 +28,8 @@ _IDX_STEMS = {
     "test_labels": "t10k-labels-idx1-ubyte",
 }
 _NETWORK_SECONDS = 4.0
+# What a disk says, and a network never does.
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
 
 
 class DataError(ValueError):
@@ -45,7 +49,14 @@ class Source(NamedTuple):
 
 
 SOURCES = {
-    "mnist": Source("MNIST", "MNIST/raw", (1, 28, 28), 0.0, 1.0, tuple("0123456789")),
+    "mnist": Source(
+        title="MNIST",
+        folder="MNIST/raw",
+        image_shape=(1, 28, 28),
+        mean=0.0,
+        std=1.0,
+        classes=tuple("0123456789"),
+    ),
     "fashion-mnist": Source(
         title="Fashion-MNIST",
         folder="FashionMNIST/raw",
@@ -83,6 +94,11 @@ def source_of(name):
 # --- Where they are ---------------------------------------------------------------------------------------
 
 
+def committed_folder():
+    """Return the folder of the MNIST that comes with a checkout."""
+    return CHECKOUT / "data" / "mnist"
+
+
 def data_folder(name, data_dir):
     """Return the folder that must hold the original files, or None where torchvision downloads them."""
     chosen = data_dir or os.environ.get("CNN_NUMBA_DATA")
@@ -94,7 +110,7 @@ def data_folder(name, data_dir):
         return folder
     if name != "mnist":
         return None
-    folder = CHECKOUT / "data" / "mnist"
+    folder = committed_folder()
     if not folder.is_dir():
         raise DataError(
             f"MNIST is not at {folder}: run from a checkout of the repository (pip install -e .), or name a "
@@ -133,89 +149,138 @@ def find_files(name, folder):
 
 def _fix(folder):
     """Say how to get good files into `folder`."""
-    if Path(folder) == CHECKOUT / "data" / "mnist":
+    if Path(folder) == committed_folder():
         return "restore the committed files with: git checkout -- data/mnist"
     return f"put a fresh copy of the original files into {folder}"
 
 
+# --- Where new files are made -----------------------------------------------------------------------------
+
+
 @contextlib.contextmanager
 def working_folder(parent):
-    """Make a folder for files under construction beside the cache; it is removed in the end."""
+    """Make a folder for files under construction beside the cache; it is removed in the end.
+
+    An OSError inside counts as one of writing.
+    """
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        working = tempfile.TemporaryDirectory(prefix=".partial-", dir=parent, ignore_cleanup_errors=True)
+        with contextlib.ExitStack() as stack:
+            # Where there are no such locks, `remove_leftovers` gets none either and removes nothing.
+            with contextlib.suppress(OSError, ImportError):
+                stack.enter_context(_lock(parent, shared=True))
+            working = tempfile.TemporaryDirectory(prefix=".partial-", dir=parent, ignore_cleanup_errors=True)
+            yield Path(stack.enter_context(working))
     except OSError as error:
         raise DataError(
-            f"cannot write to the cache folder {parent} ({error.strerror}); make it writable or name another "
-            "one by the environment variable CNN_NUMBA_CACHE"
+            f"cannot write to the cache folder {parent} ({error.strerror or error}); free space there, make "
+            "it writable, or name another folder by the environment variable CNN_NUMBA_CACHE"
         ) from None
-    with working as path:
-        yield Path(path)
+
+
+def remove_leftovers(cache):
+    """Remove the working folders that killed processes left in the cache, unless a live one works beside."""
+    for leftover in cache.glob("*/.partial-*"):
+        with contextlib.suppress(OSError, ImportError), _lock(leftover.parent, shared=False):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _lock(folder, shared):
+    """Lock a folder, together with others or, if nobody has it, alone; the lock dies with its process."""
+    import fcntl  # which Windows lacks
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 # --- Reading ----------------------------------------------------------------------------------------------
 
 
-def convert(name, files):
-    """Read the original files with torchvision; return the four arrays."""
+def convert(name, files, log):
+    """Read the original files; return the four arrays."""
+    folder = next(iter(files.values())).parent
     if name == "cifar10":
-        return _convert_cifar10(files)
-    for path in files.values():
-        _check_sha256(path)
-    return _convert_idx(files)
-
-
-def _check_sha256(path):
-    """Compare `path` with the SHA256SUMS beside it, if there is one."""
-    sums = path.with_name("SHA256SUMS")
-    if not sums.is_file():
-        return
-    expected = {
-        file: digest for digest, file in (line.split() for line in sums.read_text().splitlines() if line)
-    }
-    if path.name in expected and hashlib.sha256(path.read_bytes()).hexdigest() != expected[path.name]:
-        raise DataError(
-            f"{path} ({path.stat().st_size} bytes) is truncated or changed: its SHA-256 is not the one in "
-            f"{sums}; {_fix(path.parent)}"
-        )
-
-
-def _convert_idx(files):
-    """Read four IDX files, packed or not, as MNIST and Fashion-MNIST have them."""
-    # Only here: torch takes seconds to import, and no later run needs it.
-    from torchvision.datasets.mnist import read_image_file, read_label_file
-
-    arrays = {}
-    with tempfile.TemporaryDirectory(prefix="cnn-numba-") as working:
-        for name, path in files.items():
-            plain = _unpacked(path, Path(working) / path.stem)
-            _check_idx(path, plain, dimensions=3 if "images" in name else 1)
-            if "images" in name:
-                arrays[name] = read_image_file(os.fspath(plain)).numpy()[:, np.newaxis]
-            else:
-                arrays[name] = read_label_file(os.fspath(plain)).numpy().astype(np.int32)
+        _check_md5(files)
+    else:
+        contents = {array: _content(path) for array, path in files.items()}
+    source = SOURCES[name]
+    log(f"Converting {source.title} to arrays (once) ...")
+    arrays = _convert_cifar10(folder) if name == "cifar10" else _convert_idx(files, contents)
+    check(arrays, source, files)
     return arrays
 
 
-def _unpacked(path, plain):
-    """Return `path` itself, or what it holds unpacked to `plain` if it ends in .gz."""
+def _content(path):
+    """Return the bytes of a file that agrees with its checksum, unpacked if it ends in .gz."""
+    content = _read(path)
+    _check_sha256(path, content)
     if path.suffix != ".gz":
-        return path
+        return content
     try:
-        with gzip.open(path) as packed, open(plain, "wb") as file:
-            shutil.copyfileobj(packed, file)
+        return gzip.decompress(content)
     except EOFError:
         raise DataError(f"{path} is truncated: its gzip stream ends early; {_fix(path.parent)}") from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is corrupted or no gzip file: {error}; {_fix(path.parent)}") from None
-    return plain
 
 
-def _check_idx(path, plain, dimensions):
-    """Hold the header of an IDX file against its size: 0, 0, 8 (bytes), the axes, their lengths."""
-    with open(plain, "rb") as file:
-        header = file.read(4 * (1 + dimensions))
-    size = plain.stat().st_size
+def _read(path):
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read {path} ({error.strerror or error}); {_fix(path.parent)}") from None
+
+
+def _check_sha256(path, content):
+    """Compare the content of `path` with the SHA256SUMS beside it, if there is one."""
+    sums = path.with_name("SHA256SUMS")
+    if not sums.is_file():
+        return
+    expected = {digest for digest, file in _checksums(sums) if file == path.name}
+    if expected - {hashlib.sha256(content).hexdigest()}:
+        raise DataError(
+            f"{path} ({len(content)} bytes) is truncated or changed: its SHA-256 is not the one in {sums}; "
+            f"{_fix(path.parent)}"
+        )
+
+
+def _checksums(sums):
+    """Yield (digest, file) for each line as `sha256sum` writes it, between blank lines and # comments."""
+    content = _read(sums)
+    # A shell of Windows may write UTF-16. A name that cannot be decoded is none of ours, and does no harm.
+    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    for number, line in enumerate(content.decode(encoding, "replace").split("\n"), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        # A backslash in front marks a name with an escape in it; an asterisk, a file read as binary.
+        match = re.fullmatch(r"\\?([0-9a-fA-F]{64})\s+\*?(.+)", line)
+        if not match:
+            raise DataError(
+                f"{sums}, line {number}: {line[:80]!a} is not a SHA-256 and the name of a file; correct the "
+                "line, or make the list anew with sha256sum"
+            )
+        yield match[1].lower(), os.path.normpath(match[2])
+
+
+def _convert_idx(files, contents):
+    """Read four IDX files, as MNIST and Fashion-MNIST have them."""
+    arrays = {}
+    for name, content in contents.items():
+        lengths = _idx_lengths(files[name], content, dimensions=3 if "images" in name else 1)
+        array = np.frombuffer(content, np.uint8)[len(content) - math.prod(lengths) :].reshape(lengths)
+        arrays[name] = array[:, np.newaxis].copy() if "images" in name else array.astype(np.int32)
+    return arrays
+
+
+def _idx_lengths(path, content, dimensions):
+    """Return the lengths of the axes from an IDX header: 0, 0, 8 (bytes), how many axes, their lengths."""
+    header = content[: 4 * (1 + dimensions)]
     if header[:4] != bytes((0, 0, 8, dimensions)):
         raise DataError(
             f"{path} is not an IDX file of bytes with {dimensions} axes: it starts with "
@@ -227,27 +292,33 @@ def _check_idx(path, plain, dimensions):
     expected = len(header) + math.prod(lengths)
     if lengths[0] == 0:
         raise DataError(f"{path} is an empty set: it says it holds 0 entries; {_fix(path.parent)}")
-    if size != expected:
+    if len(content) != expected:
         raise DataError(
-            f"{path} is {'truncated' if size < expected else 'too long'}: it should hold {expected} bytes "
-            f"({' x '.join(map(str, lengths))} entries and a header), but holds {size}; {_fix(path.parent)}"
+            f"{path} is {'truncated' if len(content) < expected else 'too long'}: it should hold {expected} "
+            f"bytes ({' x '.join(map(str, lengths))} entries and a header), but holds {len(content)}; "
+            f"{_fix(path.parent)}"
         )
+    return lengths
 
 
-def _convert_cifar10(files):
-    """Read CIFAR-10's Python batches, after torchvision's checksums have passed them."""
+def _check_md5(files):
+    """Compare CIFAR-10's batches, which are pickles, with torchvision's checksums before any is read."""
     from torchvision.datasets import CIFAR10
-    from torchvision.datasets.utils import check_integrity
 
     checksums = dict(CIFAR10.train_list + CIFAR10.test_list) | {"meta": CIFAR10.meta["md5"]}
     for name, path in files.items():
-        # The batches are pickles: nothing is read before its checksum is right.
-        if not check_integrity(path, checksums[name]):
+        content = _read(path)
+        if hashlib.md5(content, usedforsecurity=False).hexdigest() != checksums[name]:
             raise DataError(
-                f"{path} ({path.stat().st_size} bytes) is truncated or changed: its MD5 is not the one that "
+                f"{path} ({len(content)} bytes) is truncated or changed: its MD5 is not the one that "
                 f"torchvision expects; {_fix(path.parent)}"
             )
-    folder = files["test_batch"].parent
+
+
+def _convert_cifar10(folder):
+    """Read CIFAR-10's Python batches with torchvision."""
+    from torchvision.datasets import CIFAR10
+
     arrays = {}
     for split, is_train in (("train", True), ("test", False)):
         part = _cifar10_at(CIFAR10, folder)(folder.parent, train=is_train)
@@ -288,14 +359,15 @@ def download(name, cache, log):
         try:
             kind(working, download=True)
         except (OSError, RuntimeError) as error:
+            if getattr(error, "errno", None) in _DISK_ERRORS:
+                raise
             reason = " ".join(str(error).split())
             raise DataError(
                 f"the download of {source.title} from {source.url} failed: {reason}; {fix}"
             ) from None
         finally:
             socket.setdefaulttimeout(timeout)
-        log(f"Converting {source.title} to arrays (once) ...")
-        return convert(name, find_files(name, working))
+        return convert(name, find_files(name, working), log)
 
 
 def _network_problem(url):

@@ -130,7 +130,7 @@ def _packages():
 
 
 def _torchvision():
-    """Import what converts the data sets: torch and torchvision of different builds do not go together."""
+    """Import what downloads data sets: torch and torchvision of different builds do not go together."""
     try:
         torchvision = importlib.import_module("torchvision")
     except Exception as error:

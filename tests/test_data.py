@@ -1,10 +1,14 @@
+import contextlib
+import errno
 import gzip
 import hashlib
 import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -68,6 +72,10 @@ def python(*lines, **environment):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def files_under(folder):
+    return [path for path in folder.rglob("*") if path.is_file() or path.name.startswith(".partial-")]
 
 
 # --- MNIST -------------------------------------------------------------------------------------------------
@@ -222,6 +230,229 @@ def test_a_cache_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
     folder = write_idx_folder(tmp_path / "root", small_images())
     with pytest.raises(DataError, match=r"cannot write to the cache folder .*CNN_NUMBA_CACHE"):
         load("mnist", data_dir=folder)
+
+
+def count_writes(monkeypatch, fail_at=None, error=None):
+    """Count the calls that write; one of them fails as on a full disk, where np.save has begun by then."""
+    calls = []
+
+    def counted(function):
+        def wrapper(target, *arguments, **options):
+            calls.append(function)
+            if len(calls) - 1 == fail_at:
+                if function is np.save:
+                    Path(target).write_bytes(b"half")
+                raise error
+            return function(target, *arguments, **options)
+
+        return wrapper
+
+    writing = ((Path, "mkdir"), (Path, "write_text"), (tempfile, "mkdtemp"), (np, "save"), (os, "rename"))
+    for owner, name in writing:
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+    return calls
+
+
+WRITES = 11  # folders and those above them, four arrays, two renames
+
+
+def test_every_write_is_counted(cache, tmp_path, monkeypatch):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    calls = count_writes(monkeypatch)
+    load("mnist", data_dir=folder)
+    assert len(calls) == WRITES
+    assert len(files_under(cache)) == 4
+
+
+@pytest.mark.parametrize("fail_at", range(WRITES))
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), os.strerror(errno.ENOSPC)),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), os.strerror(errno.EDQUOT)),
+        (OSError("6272 requested and 512 written"), "6272 requested and 512 written"),  # NumPy's words
+    ],
+)
+def test_a_disk_full_at_any_write_gives_one_line(cache, tmp_path, monkeypatch, fail_at, error, reason):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    count_writes(monkeypatch, fail_at, error)
+    with pytest.raises(DataError) as caught:
+        load("mnist", data_dir=folder)
+    assert str(caught.value) == (
+        f"cannot write to the cache folder {cache / 'mnist'} ({reason}); free space there, make it writable, "
+        "or name another folder by the environment variable CNN_NUMBA_CACHE"
+    )
+    assert not files_under(cache)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Return what a command line starts with to see a disk of 1 MB in a folder, and that folder."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size=1m tmpfs '{disk}' && exec \"$@\""
+    start = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
+    with contextlib.suppress(OSError):
+        if subprocess.run([*start, "true"], capture_output=True).returncode == 0:
+            return start, disk
+    pytest.skip("no disk can be mounted here")
+
+
+def test_a_small_disk_gives_one_line_and_is_left_empty(small_disk, tmp_path):
+    start, disk = small_disk
+    folder = write_idx_folder(tmp_path / "root", small_images(train=2000))
+    lines = (
+        "from cnn_numba.data_files import DataError, Path",
+        "from cnn_numba.data import load",
+        f"try: load('mnist', data_dir={str(folder)!r})",
+        "except DataError as error: print(error)",
+        f"print([path.name for path in Path({str(disk)!r}).rglob('*')])",
+    )
+    done = subprocess.run(
+        [*start, sys.executable, "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"CNN_NUMBA_CACHE": f"{disk}/cache", "TMPDIR": str(disk)},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    message, left = done.stdout.splitlines()
+    assert message.startswith(f"cannot write to the cache folder {disk}/cache/mnist (")
+    assert left == "['cache', 'mnist']"
+
+
+def test_the_folder_for_temporary_files_is_not_needed(cache, cifar10, tmp_path, monkeypatch):
+    def gettempdir():
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", gettempdir)
+    folder, images, _ = cifar10
+    np.testing.assert_array_equal(load("cifar10", data_dir=folder).train_images, images[:10])
+    arrays = small_images()
+    loaded = load("mnist", data_dir=write_idx_folder(tmp_path / "idx", arrays))
+    np.testing.assert_array_equal(loaded.train_images[:, 0], arrays[0])
+
+
+def test_a_file_that_cannot_be_read_is_named(cache, tmp_path, monkeypatch):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    (folder / "SHA256SUMS").touch()
+    read_bytes = Path.read_bytes
+
+    def refuse(path):
+        if path.name == refused:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    for refused in (f"{STEMS[1]}.gz", "SHA256SUMS"):
+        with pytest.raises(
+            DataError, match=f"cannot read {folder / refused} .Permission denied.; put a fresh"
+        ):
+            load("mnist", data_dir=folder)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs fcntl")
+@pytest.mark.parametrize("kind", ["mnist", "cifar10"])
+def test_leftovers_go_when_their_process_is_gone(cache, tmp_path, kind):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    lines = (
+        "from cnn_numba.data_files import Path, working_folder",
+        f"with working_folder(Path({str(cache / kind)!r})) as working:",
+        "    (working / 'half').write_text('done')",
+        "    print(working, flush=True)",
+        "    input()",
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", "\n".join(lines)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        working = Path(process.stdout.readline().strip())
+        load("mnist", data_dir=folder)  # converts beside it
+        load("mnist", data_dir=folder)  # reads the cache
+        assert (working / "half").is_file()
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    assert (working / "half").is_file()
+    load("mnist", data_dir=folder)
+    assert not working.exists()
+    assert len(files_under(cache)) == 4
+
+
+def test_a_thread_at_work_keeps_its_folder(cache, tmp_path):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    with data_files.working_folder(cache / "mnist") as working:
+        load("mnist", data_dir=folder)
+        assert working.is_dir()
+    assert not working.exists()
+
+
+# --- Lists of checksums ------------------------------------------------------------------------------------
+
+
+def digest_of(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{digest}  {name}",
+        "{digest} *{name}",
+        "{digest} {name}",
+        "{digest}\t{name}",
+        "{digest}  ./{name}",
+        "\\{digest}  {name}",
+        "{upper}  {name}",
+        "{upper} *{name}\r",
+        "# made by hand\n\n   \n{digest}  {name}\n\n# the end",
+        "{zeroes}  another file of ours.gz\n{digest}  {name}",
+        "\\{zeroes}  a\\nb\n{digest}  {name}",
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("right", [True, False])
+def test_every_form_of_a_line_is_compared(cache, tmp_path, line, encoding, right):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    victim = folder / f"{STEMS[1]}.gz"
+    digest = digest_of(victim if right else folder / f"{STEMS[0]}.gz")
+    text = line.format(digest=digest, upper=digest.upper(), zeroes="0" * 64, name=victim.name)
+    (folder / "SHA256SUMS").write_bytes(f"{text}\n".encode(encoding))
+    if right:
+        assert len(load("mnist", data_dir=folder).train_images) == 7
+    else:
+        with pytest.raises(DataError, match=f"{victim.name} .* its SHA-256 is not the one in"):
+            load("mnist", data_dir=folder)
+
+
+def test_names_in_no_encoding_and_folders_are_none_of_ours(cache, tmp_path):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    name = f"{STEMS[0]}.gz"
+    (folder / "SHA256SUMS").write_bytes(
+        b"%s  caf\xe9\n%s  other/%s\n" % (b"0" * 64, b"0" * 64, name.encode())
+    )
+    assert load("mnist", data_dir=folder).name == "mnist"
+
+
+@pytest.mark.parametrize(
+    ("content", "number", "shown"),
+    [
+        (b"\n# a comment\nabc  file\n", 3, "'abc  file'"),
+        (b"%s\n" % (b"0" * 64), 1, f"'{'0' * 64}'"),
+        (b"%s  file\n" % (b"0" * 63), 1, f"'{'0' * 63}  file'"),
+        (b"%s  file\n" % (b"g" * 64), 1, f"'{'g' * 64}  file'"),
+        ("0  file\n".encode("utf-16-le"), 1, r"'0\x00 \x00 \x00f\x00i\x00l\x00e\x00'"),
+        (b"\x80\x81\xff", 1, r"'\ufffd\ufffd\ufffd'"),
+    ],
+)
+def test_a_line_that_is_no_checksum_is_named(cache, tmp_path, content, number, shown):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    (folder / "SHA256SUMS").write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        load("mnist", data_dir=folder)
+    assert str(caught.value) == (
+        f"{folder / 'SHA256SUMS'}, line {number}: {shown} is not a SHA-256 and the name of a file; correct "
+        "the line, or make the list anew with sha256sum"
+    )
 
 
 # --- What is wrong with the files --------------------------------------------------------------------------
@@ -486,6 +717,22 @@ def test_a_download_goes_into_the_cache(cache, cifar10, monkeypatch):
     assert len(calls) == 1
     assert lines == ["Downloading CIFAR-10 (once) ...", "Converting CIFAR-10 to arrays (once) ..."]
     assert not list(cache.rglob("data_batch_*"))
+
+
+def test_a_download_that_fills_the_disk_names_the_cache(cache, monkeypatch):
+    from torchvision import datasets
+
+    def download(self):
+        (Path(self.root) / "half.tar.gz").write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(data_files, "_network_problem", lambda url: None)
+    monkeypatch.setattr(datasets.FashionMNIST, "download", download)
+    with pytest.raises(
+        DataError, match=r"cache folder .* \(No space left on device\); free space .* CNN_NUMBA"
+    ):
+        load("fashion-mnist")
+    assert not files_under(cache)
 
 
 def test_a_download_that_breaks_off_gives_one_line(cache, monkeypatch):
