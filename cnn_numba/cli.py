@@ -236,9 +236,13 @@ def _default_folder(network, data):
 
 
 def _dataset_for(network, dataset):
-    """Return the name of the data set to train on; one of the wrong shape is a wrong argument."""
+    """Return the name of the data set to train on; one of the wrong shape is a wrong argument.
+
+    None leaves it to the files which of the two MNISTs they are.
+    """
     if dataset is None:
-        return _usual_dataset(network)
+        usual = _usual_dataset(network)
+        return None if usual == "mnist" else usual
     if network.input_shape != image_shape(dataset.value):
         raise typer.BadParameter(
             f"{network.name} takes images of shape {network.input_shape}, but those of {dataset.value} have "

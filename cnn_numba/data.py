@@ -30,6 +30,8 @@ __all__ = [
 DATASETS = tuple(SOURCES)
 # A change of what the cached arrays hold changes this number, and they are made anew.
 _CACHE_FORMAT = 1
+# What the original files were recognised as, in the words of the cache.
+_RECOGNISED = {str(name): name for name in (None, *DATASETS)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,18 +131,20 @@ def normalisation(name):
 # --- Loading ----------------------------------------------------------------------------------------------
 
 
-def load(name="mnist", data_dir=None, log=None):
+def load(name=None, data_dir=None, log=None):
     """Load a data set as arrays, converting its files on the first call.
 
     Parameters
     ----------
-    name : {"mnist", "fashion-mnist", "cifar10"}
+    name : {"mnist", "fashion-mnist", "cifar10"}, optional
+        Without it the folder's files say by their checksums which of the two MNISTs they are; unknown ones
+        are taken for MNIST.
     data_dir : path, optional
         A folder with the original files: a torchvision root, or for the two MNISTs the files themselves,
         packed or not. Without it the environment variable ``CNN_NUMBA_DATA`` counts, then the checkout's
         ``data/mnist`` for MNIST and torchvision's download for the others.
     log : callable, optional
-        Called with one line of text before something slow.
+        Called with one line of text before something slow, and about files that were recognised.
 
     Returns
     -------
@@ -150,8 +154,8 @@ def load(name="mnist", data_dir=None, log=None):
     ------
     DataError
         If the data set is not there, cannot be downloaded, or a file of it is truncated, corrupted or
-        foreign, has labels out of range or no images; or if the cache cannot be written. A subclass of
-        ValueError.
+        foreign, has labels out of range or no images; if the files are known to be of another data set; or
+        if the cache cannot be written. A subclass of ValueError.
     ValueError
         If there is no data set of this name.
 
@@ -161,15 +165,24 @@ def load(name="mnist", data_dir=None, log=None):
     >>> mnist.train_images.shape, mnist.train_images.dtype, mnist.train_labels[:5].tolist()
     ((60000, 1, 28, 28), dtype('uint8'), [5, 0, 4, 1, 9])
     """
-    source = source_of(name)
+    asked = "mnist" if name is None else name
+    source = source_of(asked)
     log = log or (lambda line: None)
-    folder = data_files.data_folder(name, data_dir)
-    files = None if folder is None else data_files.find_files(name, folder)
+    folder = data_files.data_folder(asked, data_dir)
+    files = None if folder is None else data_files.find_files(asked, folder)
     cache = _cache_root()
     data_files.remove_leftovers(cache)
-    cached = cache / name / _cache_key(files)
-    arrays = _read_cache(cached, source) or _fill_cache(cached, name, files, log)
-    return Dataset(name, **arrays, mean=source.mean, std=source.std, classes=source.classes)
+    cached = cache / asked / _cache_key(files)
+    arrays, recognised = _read_cache(cached, source) or _fill_cache(cached, name, files, log)
+    settled = data_files.settle(name, recognised, folder)
+    source = SOURCES[settled]
+    if name is None and folder != data_files.committed_folder():
+        log(
+            f"{folder} holds {source.title}, recognised by its checksums"
+            if recognised
+            else f"{folder} holds files of unknown checksums, taken for {source.title}"
+        )
+    return Dataset(settled, **arrays, mean=source.mean, std=source.std, classes=source.classes)
 
 
 def _cache_root():
@@ -190,32 +203,34 @@ def _cache_key(files):
 
 
 def _read_cache(cached, source):
-    """Return the cached arrays, or None if they are not there or damaged."""
+    """Return the cached arrays and what they were recognised as, or None if they are not there or damaged."""
     try:
+        recognised = _RECOGNISED[(cached / "recognised.txt").read_text()]
         arrays = {array: np.load(cached / f"{array}.npy", allow_pickle=False) for array in ARRAYS}
         data_files.check(arrays, source, {})
-    except (OSError, ValueError, EOFError):
+    except (OSError, LookupError, ValueError, EOFError):
         return None
-    return arrays
+    return arrays, recognised
 
 
 def _fill_cache(cached, name, files, log):
     """Convert the files, downloaded if there are none, into the cache; return what `_read_cache` does."""
     if files is None:
-        arrays = data_files.download(name, cached.parent, log)
+        arrays, recognised = data_files.download(name, cached.parent, log)
     else:
-        arrays = data_files.convert(name, files, log)
-    _write_cache(cached, arrays)
-    return arrays
+        arrays, recognised = data_files.convert(name, files, log)
+    _write_cache(cached, arrays, recognised)
+    return arrays, recognised
 
 
-def _write_cache(cached, arrays):
-    """Put the arrays into the folder `cached`, all of them or none, also when several processes do so."""
+def _write_cache(cached, arrays, recognised):
+    """Put these into the folder `cached`, all of them or none, also when several processes do so."""
     with working_folder(cached.parent) as working:
         new = working / "new"
         new.mkdir()
         for name, array in arrays.items():
             np.save(new / f"{name}.npy", array, allow_pickle=False)
+        (new / "recognised.txt").write_text(str(recognised))
         # A folder is renamed as a whole. Where one is in the way it is damaged (we would have read it), or
         # another process has just written the same arrays: moving it aside is right in both cases.
         for attempt in range(10):

@@ -1,4 +1,4 @@
-"""The original files of the data sets: found, checked, read, or downloaded by torchvision."""
+"""The original files of the data sets: found, checked, recognised, read, or downloaded by torchvision."""
 
 import contextlib
 import errno
@@ -37,7 +37,11 @@ class DataError(ValueError):
 
 
 class Source(NamedTuple):
-    """What a data set is made of; `url` is where torchvision downloads it from."""
+    """What a data set is made of.
+
+    `url` is where torchvision downloads it from; `digests` are the SHA-256 of its unpacked files, by which
+    it is told from others with the same file names.
+    """
 
     title: str
     folder: str
@@ -46,6 +50,7 @@ class Source(NamedTuple):
     std: float
     classes: tuple
     url: str | None = None
+    digests: tuple = ()
 
 
 SOURCES = {
@@ -56,6 +61,12 @@ SOURCES = {
         mean=0.0,
         std=1.0,
         classes=tuple("0123456789"),
+        digests=(
+            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        ),
     ),
     "fashion-mnist": Source(
         title="Fashion-MNIST",
@@ -68,6 +79,12 @@ SOURCES = {
             *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
         ),
         url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/t10k-labels-idx1-ubyte.gz",
+        digests=(
+            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        ),
     ),
     "cifar10": Source(
         title="CIFAR-10",
@@ -202,17 +219,44 @@ def _lock(folder, shared):
 
 
 def convert(name, files, log):
-    """Read the original files; return the four arrays."""
+    """Read the original files; return four arrays, and the data set that is recognised by checksums or None.
+
+    `name` may be None for either of the two MNISTs.
+    """
     folder = next(iter(files.values())).parent
     if name == "cifar10":
         _check_md5(files)
+        recognised = name
     else:
         contents = {array: _content(path) for array, path in files.items()}
-    source = SOURCES[name]
+        recognised = _recognise(files, contents)
+    source = SOURCES[settle(name, recognised, folder)]
     log(f"Converting {source.title} to arrays (once) ...")
     arrays = _convert_cifar10(folder) if name == "cifar10" else _convert_idx(files, contents)
     check(arrays, source, files)
-    return arrays
+    return arrays, recognised
+
+
+def settle(name, recognised, folder):
+    """Return the name of the data set in `folder`; one asked for that it is known not to be is an error."""
+    if name and recognised and name != recognised:
+        raise DataError(
+            f"{folder} does not hold {name}: its files are those of {recognised}, by their checksums; choose "
+            f"{recognised}, or give the folder that holds {name}"
+        )
+    return recognised or name or "mnist"
+
+
+def _recognise(files, contents):
+    """Return which data set has a file of this content, if any; files of different ones are an error."""
+    known = {}
+    for array, content in contents.items():
+        digest = hashlib.sha256(content).hexdigest()
+        known |= {name: files[array] for name, source in SOURCES.items() if digest in source.digests}
+    if len(known) > 1:
+        whose = ", but ".join(f"{path} is a file of {name}" for name, path in known.items())
+        raise DataError(f"{whose}; {_fix(next(iter(files.values())).parent)}")
+    return next(iter(known), None)
 
 
 def _content(path):
@@ -337,7 +381,7 @@ def _cifar10_at(base, folder):
 
 
 def download(name, cache, log):
-    """Let torchvision download a data set; return its arrays, or say in one line why that cannot be.
+    """Let torchvision download a data set; return what `convert` does, or say in one line why that cannot be.
 
     The files themselves lie in the folder `cache` until they are converted, and are not kept.
     """

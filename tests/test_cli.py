@@ -1,3 +1,4 @@
+import hashlib
 import importlib.metadata
 import io
 import json
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
-from cnn_numba import cli, data, doctor
+from cnn_numba import cli, data, data_files, doctor
 from cnn_numba.checkpoint import load_checkpoint, save_checkpoint
 from cnn_numba.doctor import Finding
 from cnn_numba.models import cifar_convnet, mnist_cnn
@@ -248,6 +249,33 @@ def test_each_data_set_has_a_folder_of_its_own(run, fit, monkeypatch, options, f
     calls = fit([{"test_accuracy": 1.0}])
     assert run("train", *options)[0] == 0
     assert calls["out"] == (Path("runs") / folder if folder else Path("here"))
+
+
+def test_files_are_trained_under_the_name_they_are_known_by(run, fit, monkeypatch, tmp_path):
+    digests = []
+    for split, count in (("train", 7), ("t10k", 6)):
+        for kind, axes in (("images-idx3", (count, 28, 28)), ("labels-idx1", (count,))):
+            header = bytes((0, 0, 8, len(axes))) + b"".join(length.to_bytes(4, "big") for length in axes)
+            content = header + bytes(np.prod(axes))
+            (tmp_path / f"{split}-{kind}-ubyte").write_bytes(content)
+            digests.append(hashlib.sha256(content).hexdigest())
+    known = data_files.SOURCES["fashion-mnist"]._replace(digests=tuple(digests))
+    monkeypatch.setitem(data_files.SOURCES, "fashion-mnist", known)
+    monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
+    calls = fit([{"test_accuracy": 1.0}])
+
+    for options in ([], ["--dataset", "fashion-mnist"]):
+        code, out, _ = run("train", "--data-dir", tmp_path, *options)
+        assert code == 0
+        assert calls.pop("out") == Path("runs") / "mnist_cnn-fashion-mnist"
+        assert "7 images of fashion-mnist" in out
+        assert (f"{tmp_path} holds Fashion-MNIST, recognised by its checksums" in out) == (not options)
+
+    code, _, err = run("train", "--data-dir", tmp_path, "--dataset", "mnist")
+    assert code == 1
+    assert err.startswith(f"cnn-numba: {tmp_path} does not hold mnist: its files are those of fashion-mnist")
+    assert err.count("\n") == 1
+    assert "out" not in calls
 
 
 @pytest.mark.parametrize("size", [10**9, 10**18, 10**30])

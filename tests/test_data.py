@@ -74,6 +74,12 @@ def python(*lines, **environment):
     return done.stdout
 
 
+def make_known(monkeypatch, name, arrays):
+    """Let these four arrays be what the data set `name` is recognised by."""
+    digests = tuple(hashlib.sha256(idx_bytes(array)).hexdigest() for array in arrays)
+    monkeypatch.setitem(data_files.SOURCES, name, data_files.SOURCES[name]._replace(digests=digests))
+
+
 def files_under(folder):
     return [path for path in folder.rglob("*") if path.is_file() or path.name.startswith(".partial-")]
 
@@ -253,7 +259,7 @@ def count_writes(monkeypatch, fail_at=None, error=None):
     return calls
 
 
-WRITES = 11  # folders and those above them, four arrays, two renames
+WRITES = 12  # folders and those above them, four arrays, what was recognised, two renames
 
 
 def test_every_write_is_counted(cache, tmp_path, monkeypatch):
@@ -261,7 +267,7 @@ def test_every_write_is_counted(cache, tmp_path, monkeypatch):
     calls = count_writes(monkeypatch)
     load("mnist", data_dir=folder)
     assert len(calls) == WRITES
-    assert len(files_under(cache)) == 4
+    assert len(files_under(cache)) == 5
 
 
 @pytest.mark.parametrize("fail_at", range(WRITES))
@@ -375,7 +381,7 @@ def test_leftovers_go_when_their_process_is_gone(cache, tmp_path, kind):
     assert (working / "half").is_file()
     load("mnist", data_dir=folder)
     assert not working.exists()
-    assert len(files_under(cache)) == 4
+    assert len(files_under(cache)) == 5
 
 
 def test_a_thread_at_work_keeps_its_folder(cache, tmp_path):
@@ -384,6 +390,115 @@ def test_a_thread_at_work_keeps_its_folder(cache, tmp_path):
         load("mnist", data_dir=folder)
         assert working.is_dir()
     assert not working.exists()
+
+
+# --- Which data set the files are --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_known(monkeypatch, tmp_path):
+    """Write a tiny MNIST and Fashion-MNIST, and make them known; return the folder of each."""
+    folders = {}
+    for seed, name in enumerate(("mnist", "fashion-mnist")):
+        arrays = small_images(seed=seed)
+        make_known(monkeypatch, name, arrays)
+        folders[name] = write_idx_folder(tmp_path / name, arrays)
+    return folders
+
+
+def test_the_committed_files_are_known_as_mnist(cache):
+    lines = []
+    assert load(data_dir=COMMITTED.parent / "." / "mnist", log=lines.append).name == "mnist"
+    assert load(data_dir=os.path.relpath(COMMITTED), log=lines.append).name == "mnist"
+    assert lines == [
+        "Converting MNIST to arrays (once) ...",
+        f"{os.path.relpath(COMMITTED)} holds MNIST, recognised by its checksums",
+    ]
+
+
+def test_the_files_of_the_known_data_sets_are_told_apart():
+    known = [digest for source in data_files.SOURCES.values() for digest in source.digests]
+    assert len(set(known)) == len(known) == 8
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+def test_files_are_recognised_without_a_name(cache, tmp_path, two_known, name, packed):
+    folder = write_idx_folder(tmp_path / "root", small_images(seed=name != "mnist"), packed)
+    title = data_files.SOURCES[name].title
+    lines = []
+    for _ in range(2):
+        loaded = load(data_dir=folder, log=lines.append)
+        assert (loaded.name, loaded.classes) == (name, data.classes(name))
+    said = f"{folder} holds {title}, recognised by its checksums"
+    assert lines == [f"Converting {title} to arrays (once) ...", said, said]
+
+
+def test_the_folder_of_the_environment_variable_is_recognised(cache, two_known, monkeypatch):
+    monkeypatch.setenv("CNN_NUMBA_DATA", str(two_known["fashion-mnist"]))
+    assert load().name == "fashion-mnist"
+
+
+def test_one_known_file_is_enough(cache, two_known):
+    folder = two_known["fashion-mnist"]
+    for stem in STEMS[1:]:
+        array = small_images(seed=7)[STEMS.index(stem)]
+        (folder / f"{stem}.gz").write_bytes(gzip.compress(idx_bytes(array)))
+    assert load(data_dir=folder).name == "fashion-mnist"
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize(("asked", "held"), [("mnist", "fashion-mnist"), ("fashion-mnist", "mnist")])
+def test_a_name_that_the_files_contradict_is_refused(cache, two_known, asked, held, cached):
+    if cached:
+        load(data_dir=two_known[held])
+    before = files_under(cache) if cached else []
+    lines = []
+    with pytest.raises(DataError) as caught:
+        load(asked, data_dir=two_known[held], log=lines.append)
+    assert str(caught.value) == (
+        f"{two_known[held]} does not hold {asked}: its files are those of {held}, by their checksums; choose "
+        f"{held}, or give the folder that holds {asked}"
+    )
+    assert lines == []
+    assert files_under(cache) == before
+    assert load(held, data_dir=two_known[held]).name == held
+
+
+def test_files_of_two_data_sets_are_refused(cache, two_known):
+    folder = two_known["mnist"]
+    shutil.copy(two_known["fashion-mnist"] / f"{STEMS[3]}.gz", folder)
+    for name in (None, "mnist", "fashion-mnist"):
+        with pytest.raises(
+            DataError, match=rf"is a file of mnist, but .*{STEMS[3]}\.gz is a file of fashion"
+        ):
+            load(name, data_dir=folder)
+    assert not files_under(cache)
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+def test_unknown_files_have_the_name_asked_for(cache, tmp_path, two_known, name):
+    folder = write_idx_folder(tmp_path / "root", small_images(seed=9))
+    lines = []
+    for _ in range(2):
+        assert load(name, data_dir=folder, log=lines.append).name == name
+        assert load(data_dir=folder, log=lines.append).name == "mnist"
+    assert f"{folder} holds files of unknown checksums, taken for MNIST" in lines
+
+
+def test_a_cache_from_before_the_names_is_made_anew(cache, two_known):
+    load(data_dir=two_known["fashion-mnist"])
+    (record,) = cache.rglob("recognised.txt")
+    record.unlink()
+    with pytest.raises(DataError, match="does not hold mnist"):
+        load("mnist", data_dir=two_known["fashion-mnist"])
+    assert load(data_dir=two_known["fashion-mnist"]).name == "fashion-mnist"
+
+
+def test_what_was_recognised_is_not_computed_again(cache, two_known, monkeypatch):
+    load(data_dir=two_known["fashion-mnist"])
+    monkeypatch.delattr(data_files, "_content")
+    assert load(data_dir=two_known["fashion-mnist"]).name == "fashion-mnist"
 
 
 # --- Lists of checksums ------------------------------------------------------------------------------------
