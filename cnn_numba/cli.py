@@ -33,10 +33,14 @@ ScheduleName = Enum("ScheduleName", {name: name for name in ("one-cycle", "cosin
 # Typer brings its own copy of click, or in older versions click itself; this is the class of either.
 _UsageError = typer.BadParameter.__bases__[0]
 
-_OPTIONS = {"add_completion": False, "rich_markup_mode": None}
+# What a training's checkpoint holds, as the options that say it.
+_CHOICES = {"model": ModelName, "dataset": DatasetName, "optimizer": OptimizerName, "schedule": ScheduleName}
+
+_OPTIONS = {"rich_markup_mode": None, "context_settings": {"help_option_names": ["-h", "--help"]}}
 app = typer.Typer(help="Train, use, measure and check the course's networks.", **_OPTIONS)
 bench = typer.Typer(
     help="Measure operations, an epoch, the accuracy, start-up or the simulator; draw what was measured.",
+    short_help="Measure, and draw what was measured.",
     **_OPTIONS,
 )
 app.add_typer(bench, name="bench")
@@ -67,9 +71,7 @@ def main(arguments=None):
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        status = app(
-            arguments or ["--help"], prog_name="cnn-numba", standalone_mode=False, obj=tuple(arguments)
-        )
+        status = app(arguments or ["--help"], prog_name="cnn-numba", standalone_mode=False)
     except _UsageError as error:
         _complain(error.format_message())
         status = 2
@@ -146,25 +148,40 @@ def train(
         typer.Option(help="The data; cifar10 for cifar_convnet, else mnist.", show_default=False),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="An existing folder with the original files (a torchvision root).")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where the original files are (a torchvision root)."),
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training set.")] = 3,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images per step.")] = 64,
+    epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Passes over the training set.")] = 3,
+    batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Images per step.")] = 64,
     optimizer: Annotated[OptimizerName, typer.Option(help="Adam, or SGD with momentum 0.9.")] = "adam",
-    lr: Annotated[float, typer.Option(callback=_positive, help="The (highest) learning rate.")] = 3e-3,
+    lr: Annotated[
+        float, typer.Option(metavar="RATE", callback=_positive, help="The (highest) learning rate.")
+    ] = 3e-3,
     schedule: Annotated[ScheduleName, typer.Option(help="How the learning rate moves.")] = "one-cycle",
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, machine and threads: same numbers.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Same seed, machine and threads: same numbers.")
+    ] = 0,
     device: Annotated[Device, typer.Option(help="Where to train; auto takes the best there is.")] = "auto",
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for results.",
-            show_default="runs/MODEL, or runs/MODEL-DATASET with other data than the model's own",
+            metavar="FOLDER",
+            help="For the results; else runs/MODEL, or runs/MODEL-DATASET with other data than the model's "
+            "own.",
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on where the run in --out stopped, with its options; with a constant schedule for more "
+            "--epochs.",
+        ),
+    ] = False,
 ):
     """Train a network; write its checkpoint, history and curves.
+
+    The files of an earlier run in the same folder are kept, in a folder earlier-1, earlier-2, ... there.
 
     \b
     Examples:
@@ -174,13 +191,36 @@ def train(
       cnn-numba train --dataset fashion-mnist
       cnn-numba train --lr 1e-3 --out runs/slow
       cnn-numba train --resume
+      cnn-numba train --resume --out runs/slow
     """
-    room = _room(device.value)
+    options = {
+        "model": model,
+        "dataset": dataset,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "optimizer": optimizer,
+        "lr": lr,
+        "schedule": schedule,
+        "seed": seed,
+        "device": device,
+    }
+    if resume:
+        if out is None:
+            network = _network(model.value, 1, "cpu", seed)
+            out = _default_folder(network, load(_dataset_for(network, dataset), data_dir))
+        given = {name for name in options if context.get_parameter_source(name).name == "COMMANDLINE"}
+        options = _held_by(out / "checkpoint.npz", options, given)
+    _train(options, data_dir, out, resume)
+
+
+def _train(options, data_dir, out, resume):
+    """Train with the options of `train`, given or held by a checkpoint."""
+    room = _room(options["device"].value)
     from cnn_numba.training import Interrupted, TrainingDiverged, fit
 
     log = _line_printer()
-    network = _network(model.value, batch_size, room, seed)
-    data = load(_dataset_for(network, dataset), data_dir, log)
+    network = _network(options["model"].value, options["batch_size"], room, options["seed"])
+    data = load(_dataset_for(network, options["dataset"]), data_dir, log)
     out = out or _default_folder(network, data)
     log(
         f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} images of "
@@ -190,10 +230,10 @@ def train(
         history = fit(
             network,
             data,
-            _optimizer(network, optimizer.value, lr),
-            epochs=epochs,
-            schedule=schedule.value,
-            seed=seed,
+            _optimizer(network, options["optimizer"].value, options["lr"]),
+            epochs=options["epochs"],
+            schedule=options["schedule"].value,
+            seed=options["seed"],
             out=out,
             resume=resume,
             # A bar in a log file is a long line of control characters; the line per epoch says enough.
@@ -201,8 +241,7 @@ def train(
             log=log,
         )
     except Interrupted as error:
-        command = shlex.join(["cnn-numba", *context.obj, *([] if resume else ["--resume"])])
-        raise CliError(f"{error}: {command}", status=130) from None
+        raise CliError(f"{error}: {_command_to_resume(out, data_dir)}", status=130) from None
     except (TrainingDiverged, OSError) as error:
         raise CliError(error) from None
     except ValueError as error:
@@ -212,6 +251,55 @@ def train(
         raise CliError(error) from None
     print(f"test accuracy {history[-1]['test_accuracy']:.2%} after epoch {len(history)}")
     print(f"curves: {out / 'curves.png'}; history: {out / 'history.json'}; network: {out / 'checkpoint.npz'}")
+
+
+def _held_by(path, options, given):
+    """Return the options of the training in a checkpoint, refusing those given that contradict them."""
+    from cnn_numba.checkpoint import load_checkpoint
+
+    try:
+        checkpoint = load_checkpoint(path)
+    except FileNotFoundError:
+        raise CliError(f"nothing to resume from: there is no {path}") from None
+    except (OSError, ValueError) as error:
+        raise CliError(error) from None
+    recipe = {**checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
+    missing = [name for name in options if name not in recipe]
+    if missing:
+        raise CliError(f"{path}: this is a model, but no training to resume: it lacks {', '.join(missing)}")
+    held = {name: recipe[name] for name in options}
+    held["optimizer"] = str(held["optimizer"]).lower()
+    for name, choice in _CHOICES.items():
+        if held[name] not in [known.value for known in choice]:
+            raise CliError(f"{path} was trained with the {name} {held[name]!r}, which is not known here")
+        held[name] = choice(held[name])
+    # A training on the CPU stays there, to the same numbers. One on the GPU goes on where it can.
+    held["device"] = Device("cpu" if held["device"] == "cpu" else "auto")
+    free = {"epochs", "device"}
+    contradicting = [name for name in options if name in given - free and options[name] != held[name]]
+    if contradicting:
+        before, now = (
+            " ".join(_as_option(name, values[name]) for name in contradicting) for values in (held, options)
+        )
+        raise CliError(
+            f"{path} was trained with {before}, not {now}: leave that out to go on with it, or train anew "
+            "without --resume"
+        )
+    return held | {name: options[name] for name in given & free}
+
+
+def _as_option(name, value):
+    return f"--{name.replace('_', '-')} {value.value if isinstance(value, Enum) else value}"
+
+
+def _command_to_resume(out, data_dir):
+    """Return the shortest command that goes on with a training: its checkpoint holds nearly all of it."""
+    options = []
+    if out != Path("runs/mnist_cnn"):
+        options += ["--out", str(out)]
+    if data_dir is not None:
+        options += ["--data-dir", str(data_dir)]
+    return shlex.join(["cnn-numba", "train", "--resume", *options])
 
 
 def _network(name, batch_size, room, seed):
@@ -259,16 +347,22 @@ def _optimizer(network, name, lr):
 
 
 def _line_printer():
-    """Return a function that prints a line, above the progress bar if there is one."""
+    """Return a function that prints a line, above the progress bar if there is one; warnings to stderr."""
     from tqdm import tqdm
 
-    return tqdm.write
+    def log(line):
+        if line.startswith("warning: "):
+            tqdm.write(f"cnn-numba: {line}", file=sys.stderr)
+        else:
+            tqdm.write(line)
+
+    return log
 
 
 # --- predict -----------------------------------------------------------------------------------------------
 
 
-@app.command()
+@app.command(short_help="Say which digit a picture shows.")
 def predict(
     images: Annotated[
         list[Path],
@@ -374,7 +468,7 @@ def _on_gpu(device):
     return device.value == "gpu"
 
 
-@bench.command("ops")
+@bench.command("ops", short_help="Time every kernel on the GPU, beside PyTorch and the roofline.")
 def bench_ops(
     json_file: JsonFile = None,
     plot: Annotated[
@@ -411,15 +505,18 @@ def _tell(paths):
         print(path)
 
 
-@bench.command("plot")
+@bench.command("plot", short_help="Draw records of ops and epoch.")
 def bench_plot(
     records: Annotated[
         list[Path],
         typer.Argument(metavar="RECORD", exists=True, dir_okay=False, help="What --json has written."),
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", file_okay=False, help="For the pictures.")] = Path(
-        "."
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER", file_okay=False, help="For the pictures; else here.", show_default=False
+        ),
+    ] = Path("."),
 ):
     """Draw records of ops and epoch: ladders, roofline and bars, as PNGs named after the records.
 
@@ -435,18 +532,18 @@ def bench_plot(
         raise CliError(error) from None
 
 
-@bench.command("epoch")
+@bench.command("epoch", short_help="Time our epoch and PyTorch's.")
 def bench_epoch(
     model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
     batch_size: Annotated[
         list[int] | None,
         typer.Option(
             min=1,
-            help="Images per step; may be given more than once.",
-            show_default="64 and 256; on the GPU 1024 as well",
+            metavar="N",
+            help="Images per step; may be given more than once; else 64 and 256, on the GPU 1024 as well.",
         ),
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Epochs of each, taken alternately.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Epochs of each, taken alternately.")] = 3,
     device: DeviceOption = "cpu",
     json_file: JsonFile = None,
 ):
@@ -468,10 +565,12 @@ def bench_epoch(
     _record(json_file, benchmarks.bench_epoch, model=model.value, repeats=repeats, **given)
 
 
-@bench.command("accuracy")
+@bench.command("accuracy", short_help="Train from several seeds; print each accuracy.")
 def bench_accuracy(
     model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
-    seeds: Annotated[int, typer.Option(min=1, help="How many trainings, with seeds 0, 1, ...")] = 3,
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many trainings, with seeds 0, 1, ...")
+    ] = 3,
     plain: Annotated[
         bool, typer.Option("--plain", help="Constant 1e-3 for 5 epochs instead of the default recipe.")
     ] = False,
@@ -494,9 +593,9 @@ def bench_accuracy(
     _record(json_file, benchmarks.bench_accuracy, model=model.value, **options)
 
 
-@bench.command("startup")
+@bench.command("startup", short_help="Time the start of training, the very first and later.")
 def bench_startup(
-    repeats: Annotated[int, typer.Option(min=1, help="Starts with everything cached.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Starts with everything cached.")] = 3,
     json_file: JsonFile = None,
 ):
     """Time from the start of `cnn-numba train` to its first step, the very first time and later.
@@ -511,7 +610,7 @@ def bench_startup(
     _record(json_file, benchmarks.bench_startup, repeats=repeats)
 
 
-@bench.command("simulator")
+@bench.command("simulator", short_help="Time kernels without a GPU.")
 def bench_simulator(json_file: JsonFile = None):
     """Time kernels without a GPU, in Numba's simulator and in ours, and under the sanitizer.
 
@@ -528,21 +627,22 @@ def bench_simulator(json_file: JsonFile = None):
 # --- inspect -----------------------------------------------------------------------------------------------
 
 
-@app.command()
+@app.command(short_help="Tell what a kernel becomes on a GPU, without one.")
 def inspect(
     kernel: Annotated[str, typer.Argument(metavar="MODULE:KERNEL", help="Where the kernel is.")],
     signature: Annotated[
         str | None,
-        typer.Option(help="Its argument types.", show_default="what the module's SIGNATURES has for it"),
+        typer.Option(metavar="TYPES", help="Its argument types; else those in the module's SIGNATURES."),
     ] = None,
     cc: Annotated[
-        list[str], typer.Option(help="Compute capability of the GPU; may be given more than once.")
+        list[str],
+        typer.Option(metavar="X.Y", help="Compute capability of the GPU; may be given more than once."),
     ] = ["9.0"],  # noqa: B006 (typer never changes it)
     threads: Annotated[
-        int | None, typer.Option(help="Threads per block, for the occupancy.", show_default="256")
+        int | None, typer.Option(metavar="N", help="Threads per block, for the occupancy; else 256.")
     ] = None,
     dynamic_shared: Annotated[
-        int, typer.Option(min=0, help="Bytes of dynamic shared memory of the launch.")
+        int, typer.Option(min=0, metavar="N", help="Bytes of dynamic shared memory of the launch.")
     ] = 0,
     source: Annotated[bool, typer.Option("--source", help="Show each source line's instructions.")] = False,
     assembly: Annotated[bool, typer.Option("--assembly", help="Show the assembly.")] = False,
@@ -582,7 +682,7 @@ def inspect(
 # --- doctor ------------------------------------------------------------------------------------------------
 
 
-@app.command()
+@app.command(short_help="Look at this machine; say how to repair what is wrong.")
 def doctor():
     """Look at Python, packages, GPU or simulator, driver, threads and data; say how to repair what is wrong.
 

@@ -9,7 +9,7 @@ import numbers
 
 import numpy as np
 
-from cnn_numba.device import copy, is_device_array, zeros
+from cnn_numba.device import copy, is_device_array, to_host, zeros
 
 
 class Optimizer:
@@ -36,17 +36,16 @@ class Optimizer:
         Raises
         ------
         ValueError
-            If the names or shapes are not this optimiser's.
+            If the names, shapes or kinds of number are not this optimiser's.
         """
-        if {name: array.shape for name, array in state.items()} != {
-            name: array.shape for name, array in self.state.items()
-        }:
+        saved, kept = _described(state), _described(self.state)
+        if saved != kept:
             raise ValueError(
-                f"the saved state {sorted(state)} is not of {type(self).__name__}, "
-                f"which keeps {sorted(self.state)}, or of another model"
+                f"the saved state {saved} is not of {type(self).__name__}, which keeps {kept}, "
+                "or of another model"
             )
         for name, array in state.items():
-            copy(self.state[name], array)
+            copy(self.state[name], to_host(array).astype(self.state[name].dtype, copy=False))
 
     def _zeros(self):
         """Return zeros like the parameters, where those are."""
@@ -135,6 +134,12 @@ class Adam(Optimizer):
     def count(self, steps):
         """Note steps that were taken by `scheduled_step`, replayed or not."""
         self.state["step"] += steps
+
+
+def _described(state):
+    """Say what arrays a state has: names, shapes, kinds of number (the precision may change on the way)."""
+    kinds = {name: array.dtype.name.rstrip("0123456789") for name, array in state.items()}
+    return ", ".join(f"{name} {state[name].shape} {kinds[name]}" for name in sorted(state)) or "nothing"
 
 
 def _number(name, value, below=math.inf):

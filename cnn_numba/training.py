@@ -2,28 +2,43 @@
 
 import csv
 import io
+import itertools
 import json
 import math
 import operator
+import shlex
+import shutil
 import signal
 import tempfile
 import threading
 import time
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from cnn_numba.checkpoint import load_checkpoint, restore, save_checkpoint, written_whole
+from cnn_numba.checkpoint import (
+    HISTORY_KEYS,
+    load_checkpoint,
+    naming,
+    restore,
+    save_checkpoint,
+    written_whole,
+)
 from cnn_numba.data import batches
 from cnn_numba.device import threads, to_host, zeros
 from cnn_numba.layers import CrossEntropyLoss, head
 from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
 from cnn_numba.optim import SCHEDULES
 
-#: The keys of one epoch in a history.
-HISTORY_KEYS = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "seconds")
+#: The files of a run beside its checkpoint, from which they follow.
+RECORDS = ("history.json", "history.csv", "curves.png")
+#: With fewer steps than this a network has learned little, and `fit` says so.
+FEW_STEPS = 50
+#: What a checkpoint must tell for a training to go on from it.
+_NEEDED_TO_RESUME = ("recipe", "epoch", "step", "totals", "seconds", "generator", "history", "threads")
 
 
 class TrainingDiverged(ArithmeticError):
@@ -213,6 +228,13 @@ def _check_counts(images, labels):
         )
 
 
+def _checksum(*arrays):
+    checksum = 0
+    for array in arrays:
+        checksum = zlib.crc32(np.ascontiguousarray(array), checksum)
+    return checksum
+
+
 def _check_writable(folder):
     """Make the folder, and a file in it that is gone at once."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -249,13 +271,16 @@ def fit(
         Orders the training images.
     out : path, optional
         A folder for ``checkpoint.npz``, ``history.json``, ``history.csv`` (after each epoch) and
-        ``curves.png`` (in the end). Nothing is written without it.
+        ``curves.png`` (in the end). When the first of them is written, those of an earlier run are moved to
+        ``earlier-1`` in the folder, or the next free number. Nothing is written without `out`.
     resume : bool
-        Go on from the checkpoint in `out`, to the very numbers of an uninterrupted run.
+        Go on from the checkpoint in `out`, to the very numbers of an uninterrupted run, and write the other
+        files anew from it. With a constant schedule `epochs` may be more than before, or fewer.
     progress : bool
         Show a progress bar.
     log : callable, optional
-        Called with a line of text for each epoch, and before something slow.
+        Called with a line of text for each epoch, and before something slow. A line that begins with
+        "warning: " says that the training is too short or did not learn.
     on_step : callable, optional
         Called as ``on_step(step, loss)`` after each step, counted from 1 over all epochs. On the GPU
         every such call waits for the loss, which costs most of its speed.
@@ -277,18 +302,20 @@ def fit(
     OSError
         If `out` cannot be written to.
     TrainingDiverged
-        If the loss becomes NaN or infinite. The checkpoint stays that of the last good epoch.
+        If the loss or the parameters become NaN or infinite. The checkpoint stays the last good one.
     Interrupted
         After Ctrl-C, when the step has been finished and, with `out`, saved.
     """
     run = _Run(model, dataset, optimizer, epochs, schedule, seed, out, log, graph)
     if resume:
         run.load()
+    else:
+        run.begin()
     with _interrupts_noted() as interrupted, _notice_if_slow(run.log) as first_step_done:
         while run.epoch < epochs:
             _train_epoch(run, progress, interrupted, first_step_done, on_step)
             run.finish_epoch()
-    run.plot()
+    run.warn_if_worse()
     return run.history
 
 
@@ -312,8 +339,6 @@ class _Run:
         self.model, self.dataset, self.optimizer = model, dataset, optimizer
         self.log = log or (lambda line: None)
         self.out = None if out is None else Path(out)
-        if self.out is not None:
-            _check_writable(self.out)  # now, and not after an epoch's work
         loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
         self.steps = _steps(model, loss, optimizer, dataset, self.log, graph)
         self.steps_per_epoch = math.ceil(len(dataset.train_images) / model.batch_size)
@@ -321,11 +346,13 @@ class _Run:
         # The initial weights are drawn from the model's seed: the order must not repeat that stream.
         self.generator = np.random.default_rng([seed, 1])
         self.epoch, self.step, self.history = 0, 0, []
-        self.seconds = 0.0
+        self.seconds, self.first_loss = 0.0, None
+        self.resumed = False
         self.order_state = self.generator.bit_generator.state
         self.recipe = {
             "dataset": dataset.name,
             "train_images": len(dataset.train_images),
+            "train_crc32": _checksum(dataset.train_images, dataset.train_labels),
             "mean": np.asarray(dataset.mean).tolist(),
             "std": np.asarray(dataset.std).tolist(),
             "device": model.device,
@@ -337,6 +364,17 @@ class _Run:
             "epochs": epochs,
             "seed": seed,
         }
+
+    def begin(self):
+        """Look, before an epoch's work, whether it can be saved and is enough to learn something."""
+        if self.out is not None:
+            _check_writable(self.out)
+        steps = self.epochs * self.steps_per_epoch
+        if steps < FEW_STEPS:
+            self.log(
+                f"warning: few steps to learn from, {steps} in all: choose a batch size below "
+                f"{self.model.batch_size}, or more epochs than {self.epochs}"
+            )
 
     def lr(self, ahead=0):
         """Return the learning rate of the step that comes next, or of one so many steps ahead of it."""
@@ -364,12 +402,15 @@ class _Run:
         if not math.isfinite(test[0]):
             # The last step ruined the model; its own loss was still that of the model before.
             raise TrainingDiverged(_where_diverged(self, self.lr(-1)))
+        self.check_finite()
         values = self.epoch + 1, *(totals / count).tolist(), *test, self.seconds
         self.history.append(dict(zip(HISTORY_KEYS, values, strict=True)))
         self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
         self.steps.totals = np.zeros(2)
         self.order_state = self.generator.bit_generator.state
         self.save()
+        if self.epoch == self.epochs:
+            self.plot()
         last = self.history[-1]
         self.log(
             f"epoch {self.epoch}/{self.epochs}: train loss {last['train_loss']:.4f}, "
@@ -377,14 +418,26 @@ class _Run:
             f"accuracy {last['test_accuracy']:.2%}; {last['seconds']:.1f} s"
         )
 
+    def check_finite(self):
+        """Refuse to save what no training could go on from: the last good checkpoint is worth more."""
+        state = self.model.parameters, self.model.buffers, *self.optimizer.state.values(), self.steps.totals
+        if not all(np.isfinite(to_host(array)).all() for array in state):
+            raise TrainingDiverged(
+                f"the parameters became NaN or infinite at epoch {self.epoch + 1}, step {self.step}. "
+                "Try a smaller learning rate."
+            )
+
     @property
     def checkpoint_path(self):
         return self.out / "checkpoint.npz"
 
     def save(self):
-        """Write checkpoint and history, each all or nothing."""
+        """Write checkpoint and history, each all or nothing; an earlier run's are kept."""
         if self.out is None:
             return
+        if not self.resumed:
+            _move_earlier_run(self.out, self.log)
+            self.resumed = True
         progress = {
             "recipe": self.recipe,
             "epoch": self.epoch,
@@ -396,28 +449,36 @@ class _Run:
             "history": self.history,
             "threads": threads(),
         }
+        if self.first_loss is not None:
+            progress["first_loss"] = self.first_loss
         save_checkpoint(self.checkpoint_path, self.model, self.optimizer, progress)
         write_history(self.history, self.out)
 
     def load(self):
-        """Go back to where the checkpoint was saved."""
+        """Go back to where the checkpoint was saved, and write the records from it."""
         if self.out is None or not self.checkpoint_path.exists():
             where = "no folder was given" if self.out is None else f"there is no {self.checkpoint_path}"
             raise ValueError(f"nothing to resume from: {where}")
         checkpoint = load_checkpoint(self.checkpoint_path)
-        self._check_recipe(checkpoint.progress.get("recipe"))
-        restore(checkpoint, self.model)
-        self.optimizer.load_state(checkpoint.optimizer)
         progress = checkpoint.progress
+        with naming(self.checkpoint_path):
+            self._check_progress(progress)
+            restore(checkpoint, self.model)
+            self.optimizer.load_state(checkpoint.optimizer)
         self.epoch, self.step, self.history = progress["epoch"], progress["step"], progress["history"]
         self.steps.totals, self.seconds = np.array(progress["totals"]), progress["seconds"]
-        self.generator.bit_generator.state = progress["generator"]
+        self.first_loss = progress.get("first_loss")
+        self.generator.bit_generator.state = self.order_state = progress["generator"]
+        self.resumed = True
+        # A process killed after it wrote the checkpoint left those of the epoch before.
+        write_history(self.history, self.out)
+        self.plot()
         if self.epoch >= self.epochs:
             self.log(f"{self.checkpoint_path} is of a finished training: nothing is left to do")
             return
         self.log(f"Resuming {self.checkpoint_path} at epoch {self.epoch + 1}, step {self.step + 1}")
         # Sums over a batch are split among the threads, so their last digits depend on the number.
-        before = progress["recipe"]["device"], progress["threads"]
+        before = progress["recipe"].get("device"), progress["threads"]
         now = self.model.device, threads()
         if before != now and not before[0] == now[0] == "gpu":
             self.log(
@@ -425,27 +486,79 @@ class _Run:
                 "the last digits will differ"
             )
 
+    def _check_progress(self, progress):
+        """Refuse to resume what is no training, another one, or one that is further than this shall go."""
+        missing = [key for key in _NEEDED_TO_RESUME if key not in progress]
+        if missing:
+            raise ValueError(f"this is a model, but no training to resume: it lacks {', '.join(missing)}")
+        self._check_recipe(progress["recipe"])
+        epoch, step = progress["epoch"], progress["step"]
+        if step > self.steps_per_epoch:
+            raise ValueError(f"it is at step {step} of an epoch that has {self.steps_per_epoch}")
+        begun = epoch + (step > 0)
+        if begun > self.epochs:
+            raise ValueError(f"epoch {begun} has begun: epochs must be at least {begun}, got {self.epochs}")
+
     def _check_recipe(self, saved):
         """Refuse to resume a training with another recipe: it would not be the same training."""
-        if saved is None:
-            raise ValueError(f"{self.checkpoint_path} holds a model, but no training to resume")
-        # JSON knows no tuples; without a schedule that depends on the end, training may go on longer. Where
-        # it goes on matters for the last digits only, unless one of the two is the reference in float64.
+        # Without a schedule that depends on the end, training may go on longer. Where it goes on matters for
+        # the last digits only, unless one of the two is the reference in float64.
         free = {"epochs"} if self.schedule == "constant" else set()
+        free |= {"train_crc32"} - saved.keys()  # older files have none
         if "reference" not in (saved.get("device"), self.model.device):
             free.add("device")
-        differing = [
-            f"{key} {saved.get(key)!r}, now {value!r}"
-            for key, value in json.loads(json.dumps(self.recipe)).items()
+        differing = {
+            key: f"{key} {saved.get(key)!r}, now {value!r}"
+            for key, value in json.loads(json.dumps(self.recipe)).items()  # JSON knows no tuples
             if saved.get(key) != value and key not in free
-        ]
+        }
+        advice = ""
+        if differing.keys() == {"epochs"}:
+            advice = (
+                f"; the learning rates of {self.schedule} depend on the last epoch: go on with "
+                f"{saved.get('epochs')} epochs, or train anew (a constant schedule may be prolonged)"
+            )
+        elif differing.keys() & {"dataset", "train_images", "train_crc32"}:
+            advice = "; these are other data: give those it was trained on (--data-dir on the command line)"
         if differing:
-            raise ValueError(f"{self.checkpoint_path} was trained with {'; '.join(differing)}")
+            raise ValueError(f"it was trained with {'; '.join(differing.values())}{advice}")
+
+    def warn_if_worse(self):
+        """Say so if the loss ended above where it began."""
+        last = self.history[-1]["train_loss"]
+        if self.first_loss is not None and last > self.first_loss:
+            self.log(
+                f"warning: the loss rose from {self.first_loss:.4g} in the first step to {last:.4g} in "
+                f"the last epoch: choose a learning rate below {self.optimizer.lr:g}"
+            )
 
     def plot(self):
         """Draw the curves."""
         if self.out is not None and self.history:
             plot_history(self.history, self.out / "curves.png")
+
+
+def _move_earlier_run(folder, log):
+    """Move the files of an earlier run in the folder to one of their own in it."""
+    files = [folder / name for name in ("checkpoint.npz", *RECORDS) if (folder / name).exists()]
+    if not files:
+        return
+    # Copied, put into place at once, and only then deleted, but for the checkpoint, which the new run's will
+    # replace: a kill at any moment loses nothing, and leaves something to resume.
+    partial = folder / ".earlier.partial"
+    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+    try:
+        partial.mkdir()
+        for file in files:
+            shutil.copy2(file, partial)
+        numbered = (folder / f"earlier-{number}" for number in itertools.count(1))
+        earlier = partial.rename(next(path for path in numbered if not path.exists()))
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    for name in RECORDS:
+        (folder / name).unlink(missing_ok=True)
+    command = shlex.join(["cnn-numba", "train", "--resume", "--out", str(earlier)])
+    log(f"Moved the earlier run to {earlier}; to go on with it: {command}")
 
 
 def _train_epoch(run, progress, interrupted, first_step_done, on_step):
@@ -464,6 +577,8 @@ def _train_epoch(run, progress, interrupted, first_step_done, on_step):
             run.seconds = time.perf_counter() - begun
             if run.steps.cheap_totals and not math.isfinite(run.steps.totals[0]):
                 raise TrainingDiverged(_where_diverged(run, run.lr(-1)))
+            if run.epoch == 0 and run.step == 1:
+                run.first_loss = run.steps.last_loss()
             first_step_done()
             _show(bar, run, count)
             if on_step:
@@ -483,6 +598,7 @@ def _show(bar, run, count):
 
 
 def _leave(run):
+    run.check_finite()
     run.save()
     run.plot()
     place = f"epoch {run.epoch + 1}, step {run.step}"
@@ -589,5 +705,6 @@ def plot_history(history, path=None):
         if quantity == "accuracy":
             axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
     if path is not None:
-        figure.savefig(path, dpi=150)
+        with written_whole(path) as file:
+            figure.savefig(file, dpi=150, format=Path(path).suffix[1:] or None)
     return figure

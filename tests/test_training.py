@@ -1,7 +1,10 @@
+import contextlib
 import csv
 import dataclasses
+import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +19,12 @@ from cnn_numba.bench import pytorch_twin
 from cnn_numba.checkpoint import load_checkpoint, load_model, restore, save_checkpoint
 from cnn_numba.data import Dataset, load
 from cnn_numba.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
-from cnn_numba.models import Sequential, mnist_cnn
+from cnn_numba.models import MODELS, Sequential, mnist_cnn
 from cnn_numba.ops.gather.cpu import gather_batch
 from cnn_numba.optim import SGD, Adam
 from cnn_numba.training import (
     HISTORY_KEYS,
+    RECORDS,
     Interrupted,
     TrainingDiverged,
     evaluate,
@@ -146,12 +150,15 @@ def test_resuming_after_a_crash_gives_the_uninterrupted_numbers(tmp_path, optimi
     assert without_seconds(again) == without_seconds(history)
 
 
+def interrupt_at(number):
+    return lambda step, loss: step == number and os.kill(os.getpid(), signal.SIGINT)
+
+
 @pytest.mark.parametrize("number", [2, 5, 7, 15])
 def test_an_interrupt_saves_between_steps_and_resumes_exactly(tmp_path, number):
     whole, history = run()
-    on_step = lambda step, loss: step == number and os.kill(os.getpid(), signal.SIGINT)  # noqa: E731
     with pytest.raises(Interrupted, match="resume to go on") as caught:
-        run(tmp_path, on_step=on_step)
+        run(tmp_path, on_step=interrupt_at(number))
     assert f"epoch {(number - 1) // 5 + 1}, step {(number - 1) % 5 + 1}" in str(caught.value)
     assert caught.value.history == history_of(tmp_path)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -183,12 +190,23 @@ def test_a_constant_schedule_may_be_prolonged(tmp_path):
     assert without_seconds(again) == without_seconds(history)
 
 
+def test_a_training_may_not_end_before_where_it_is(tmp_path):
+    with pytest.raises(Interrupted):
+        run(tmp_path, epochs=5, schedule="constant", on_step=interrupt_at(8))
+    with pytest.raises(ValueError, match=r"epoch 2 has begun: epochs must be at least 2, got 1"):
+        run(tmp_path, resume=True, epochs=1, schedule="constant")
+    _, history = run(tmp_path, resume=True, epochs=2, schedule="constant")
+    assert len(history) == 2
+
+
 def test_another_recipe_is_refused(tmp_path):
     run(tmp_path, epochs=1)
     model = small_net()
     with pytest.raises(ValueError, match=r"lr 0\.01, now 0\.02"):
         run(tmp_path, resume=True, epochs=1, model=model, optimizer=Adam(model, lr=2e-2))
-    with pytest.raises(ValueError, match="epochs 1, now 2"):
+    with pytest.raises(
+        ValueError, match=r"epochs 1, now 2; the learning rates of one-cycle .* or train anew \(a constant"
+    ):
         run(tmp_path, resume=True, epochs=2)
     with pytest.raises(ValueError, match=r"nothing to resume from.*nowhere"):
         run(tmp_path / "nowhere", resume=True)
@@ -237,6 +255,19 @@ def test_a_model_ruined_by_the_last_step_of_an_epoch_is_not_saved(tmp_path):
     checkpoint = load_checkpoint(tmp_path / "checkpoint.npz")
     assert checkpoint.progress["epoch"] == len(history_of(tmp_path)) == 1
     assert np.isfinite(checkpoint.parameters).all()
+
+
+def test_an_interrupt_does_not_save_a_ruined_model(tmp_path):
+    model = small_net()
+
+    def poison_and_interrupt(step, loss):
+        if step == 7:
+            model.layers[3].weight[:] = np.inf
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(TrainingDiverged, match="parameters became NaN or infinite at epoch 2, step 2"):
+        run(tmp_path, model=model, on_step=poison_and_interrupt)
+    assert load_checkpoint(tmp_path / "checkpoint.npz").progress["epoch"] == 1
 
 
 def test_a_kill_while_saving_leaves_the_last_good_checkpoint(tmp_path):
@@ -311,6 +342,336 @@ def test_pickled_arrays_are_never_loaded(tmp_path):
     np.savez(tmp_path / "net.npz", about=np.array({"a": 1}, object), parameters=np.zeros(1))
     with pytest.raises(ValueError, match="allow_pickle"):
         load_checkpoint(tmp_path / "net.npz")
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """Return the arrays and the metadata of a checkpoint in the middle of the second epoch."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    with pytest.raises(Interrupted):
+        run(folder, on_step=interrupt_at(8))
+    with np.load(folder / "checkpoint.npz") as file:
+        return {name: file[name] for name in file.files}
+
+
+def crafted(path, interrupted, arrays=(), about=(), progress=(), recipe=()):
+    """Write a checkpoint with some fields changed, and those that are `...` left out."""
+    told = json.loads(str(interrupted["about"]))
+    for fields, changes in (
+        (told["progress"]["recipe"], recipe),
+        (told["progress"], progress),
+        (told, about),
+        (changed := dict(interrupted), arrays),
+    ):
+        fields |= dict(changes)
+        for name in [name for name, value in fields.items() if value is ...]:
+            del fields[name]
+    np.savez(path, **(changed | {"about": json.dumps(told)}))
+    return path
+
+
+ENTRY = dict.fromkeys(HISTORY_KEYS, 0.5) | {"epoch": 1}
+MT19937 = {"bit_generator": "MT19937", "state": {"key": [0] * 624, "pos": 0}}
+BROKEN = {"bit_generator": "PCG64", "state": {"state": "x", "inc": 1}, "has_uint32": 0, "uinteger": 0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arrays": {"parameters": np.float32(1)}}, r"parameters must be floats in one dimension.* \(\)"),
+        ({"arrays": {"parameters": np.zeros((2, 3))}}, r"parameters must .* float64 of shape \(2, 3\)"),
+        ({"arrays": {"parameters": np.zeros(3, np.int64)}}, "parameters must be .* got int64"),
+        ({"arrays": {"parameters": np.array(["x"])}}, "parameters must be .* got <U1"),
+        ({"arrays": {"parameters": np.full(9, np.nan)}}, "parameters: 9 of 9 are NaN or infinite"),
+        ({"arrays": {"parameters": np.array([0, 1e300])}}, "parameters: 1 of 2 are NaN or infinite"),
+        ({"arrays": {"buffers": np.float32(1)}}, "buffers must be floats"),
+        ({"arrays": {"buffers": np.array([np.inf])}}, "buffers: 1 of 1 are NaN"),
+        ({"arrays": {"optimizer.exp_avg": np.array(["x"])}}, "optimizer's exp_avg must be numbers, got <U1"),
+        ({"arrays": {"optimizer.exp_avg": np.array([np.nan])}}, "optimizer's exp_avg: 1 of 1 are NaN"),
+        ({"arrays": {"optimizer.step": np.int64(-1)}}, "optimizer's step must be at least 0, got -1"),
+        ({"about": {"model": ["mnist_cnn"]}}, r"the model must be a name, got \['mnist_cnn'\]"),
+        ({"about": {"model": ...}}, "the model must be a name, got None"),
+        ({"about": {"progress": None}}, "the progress must be an object, got None"),
+        ({"about": {"progress": ...}}, "the progress must be an object, got None"),
+        ({"about": {"progress": [1]}}, r"the progress must be an object, got \[1\]"),
+        ({"progress": {"recipe": ["mnist"]}}, r"the recipe must be an object, got \['mnist'\]"),
+        ({"progress": {"recipe": None}}, "the recipe must be an object, got None"),
+        ({"recipe": {"mean": "x"}}, "mean in the recipe must be a number or a list of numbers, got 'x'"),
+        ({"recipe": {"mean": []}}, r"mean .* got \[\]"),
+        ({"recipe": {"mean": float("nan")}}, "mean .* got nan"),
+        ({"recipe": {"std": 0}}, "std in the recipe must be a positive number or a list of such, got 0"),
+        ({"recipe": {"std": [0.5, -0.5]}}, r"std .* got \[0.5, -0.5\]"),
+        ({"recipe": {"batch_size": "64"}}, "batch_size .* must be a whole number of at least 1, got '64'"),
+        ({"recipe": {"batch_size": True}}, "batch_size .* got True"),
+        ({"recipe": {"lr": 0}}, "lr .* must be a positive number, got 0"),
+        ({"recipe": {"epochs": 0}}, "epochs .* got 0"),
+        ({"recipe": {"seed": -1}}, "seed .* got -1"),
+        ({"progress": {"epoch": "three"}}, "epoch in the progress must be .* at least 0, got 'three'"),
+        ({"progress": {"epoch": -1}}, "epoch .* got -1"),
+        ({"progress": {"epoch": 1.0}}, r"epoch .* got 1\.0"),
+        ({"progress": {"epoch": 2}}, "after 2 epochs the history has 1"),
+        ({"progress": {"step": -3}}, "step .* got -3"),
+        ({"progress": {"totals": [1.0]}}, r"totals .* must be two numbers, got \[1\.0\]"),
+        ({"progress": {"totals": [float("inf"), 1]}}, r"totals .* got \[inf, 1\]"),
+        ({"progress": {"seconds": "x"}}, "seconds .* got 'x'"),
+        ({"progress": {"seconds": 10**400}}, "seconds .* got 1000"),
+        ({"progress": {"history": {}}}, "history .* must be a list of epochs .* got {}"),
+        ({"progress": {"history": ["x"]}}, "history .* got .'x'"),
+        ({"progress": {"history": [{"epoch": 1}]}}, "history .* train_loss.* got .{'epoch': 1}"),
+        ({"progress": {"history": [ENTRY | {"extra": 1}]}}, "history .* got "),
+        ({"progress": {"history": [ENTRY | {"epoch": 2}]}}, "history .* got "),
+        ({"progress": {"history": [ENTRY | {"seconds": None}]}}, "history .* got "),
+        ({"progress": {"generator": None}}, "generator .* must be the state of a NumPy generator, got None"),
+        ({"progress": {"generator": {}}}, "generator .* got {}"),
+        ({"progress": {"generator": MT19937}}, "generator .* got {'bit_generator': 'MT19937'"),
+        ({"progress": {"generator": BROKEN}}, "generator .* got {'bit_generator': 'PCG64'"),
+        ({"progress": {"threads": 0}}, "threads .* got 0"),
+        ({"progress": {"first_loss": "x"}}, "first_loss .* must be a number, got 'x'"),
+    ],
+)
+def test_a_crafted_checkpoint_is_refused_in_one_line(tmp_path, monkeypatch, interrupted, changes, message):
+    monkeypatch.setitem(MODELS, "stripes_net", lambda batch_size, device: small_net())
+    path = crafted(tmp_path / "checkpoint.npz", interrupted, **changes)
+    for read in (load_checkpoint, load_model, lambda path: run(path.parent, resume=True)):
+        with pytest.raises(ValueError, match=message) as caught:
+            read(path)
+        assert str(caught.value).startswith(f"{path}: ")
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"progress": {"generator": ...}}, "no training to resume: it lacks generator"),
+        ({"progress": {"recipe": ..., "threads": ...}}, "no training to resume: it lacks recipe, threads"),
+        ({"progress": {"step": 6}}, "it is at step 6 of an epoch that has 5"),
+        ({"recipe": {"lr": ...}}, r"trained with lr None, now 0\.01"),
+        ({"recipe": {"optimizer": [1]}}, r"trained with optimizer \[1\], now 'Adam'"),
+        ({"recipe": {"train_crc32": 7}}, "train_crc32 7, now .*these are other data.*--data-dir"),
+        ({"about": {"model": "another"}}, "the checkpoint is of another with 1282 .* not of stripes_net"),
+        ({"arrays": {"parameters": np.zeros(3)}}, "of stripes_net with 3 parameters and 0 buffers, not of"),
+        ({"arrays": {"optimizer.exp_avg": ...}}, "the saved state exp_avg_sq .* is not of Adam, which keeps"),
+        ({"arrays": {"optimizer.exp_avg": np.zeros(3)}}, r"exp_avg \(3,\) float, .* or of another model"),
+        ({"arrays": {"optimizer.step": np.float64(8)}}, r"step \(\) float .* step \(\) int"),
+    ],
+)
+def test_a_crafted_training_is_not_resumed(tmp_path, interrupted, changes, message):
+    path = crafted(tmp_path / "checkpoint.npz", interrupted, **changes)
+    load_checkpoint(path)
+    with pytest.raises(ValueError, match=message) as caught:
+        run(tmp_path, resume=True)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mean_for_other_channels_is_refused(tmp_path, monkeypatch, interrupted):
+    monkeypatch.setitem(MODELS, "stripes_net", lambda batch_size, device: small_net())
+    path = crafted(tmp_path / "net.npz", interrupted, recipe={"mean": [0.0, 0.5]})
+    with pytest.raises(ValueError, match=r"net\.npz: mean must be one number or one for each of 1 channels"):
+        load_model(path)
+
+
+def test_older_checkpoints_are_resumed(tmp_path, interrupted):
+    whole, history = run()
+    crafted(
+        tmp_path / "checkpoint.npz",
+        interrupted,
+        recipe={"train_crc32": ...},
+        progress={"first_loss": ...},
+    )
+    resumed, again = run(tmp_path, resume=True)
+    np.testing.assert_array_equal(resumed.parameters, whole.parameters)
+    assert without_seconds(again) == without_seconds(history)
+
+
+def test_other_images_of_the_same_number_are_refused(tmp_path):
+    model = small_net()
+    fit(model, stripes(), Adam(model), epochs=1, out=tmp_path, progress=False)
+    with pytest.raises(ValueError, match="these are other data"):
+        fit(model, stripes(seed=1), Adam(model), epochs=1, out=tmp_path, resume=True, progress=False)
+
+
+# --- What a run says ---------------------------------------------------------------------------------------
+
+
+def warnings_of(**options):
+    lines = []
+    run(log=lines.append, **options)
+    return [line for line in lines if line.startswith("warning: ")]
+
+
+def test_few_steps_are_told():
+    assert warnings_of(epochs=9) == [
+        "warning: few steps to learn from, 45 in all: choose a batch size below 32, or more epochs than 9"
+    ]
+    assert warnings_of(epochs=10) == []
+
+
+def test_a_loss_that_rose_is_told(tmp_path):
+    def told(change, **options):
+        model = small_net()
+
+        def on_step(step, loss):
+            change(model, step)
+
+        return warnings_of(model=model, epochs=10, out=tmp_path, on_step=on_step, **options)
+
+    def spoil(model, step):
+        if step == 45:
+            model.layers[-1].bias[:] = 1e3, -1e3
+
+    with pytest.raises(Interrupted):
+        told(lambda model, step: interrupt_at(8)(step, 0))
+    (line,) = told(spoil, resume=True)
+    last = history_of(tmp_path)[-1]["train_loss"]
+    first = load_checkpoint(tmp_path / "checkpoint.npz").progress["first_loss"]
+    assert last > first
+    assert line == (
+        f"warning: the loss rose from {first:.4g} in the first step to {last:.4g} in the last epoch: "
+        "choose a learning rate below 0.01"
+    )
+    assert told(spoil, resume=True) == [line]  # a process killed before it told
+
+
+def test_the_first_loss_is_that_of_the_first_step(tmp_path):
+    losses = []
+    run(tmp_path, epochs=2, on_step=lambda step, loss: losses.append(loss))
+    assert load_checkpoint(tmp_path / "checkpoint.npz").progress["first_loss"] == losses[0]
+
+
+# --- The files of a run ------------------------------------------------------------------------------------
+
+
+PNG_BEGIN, PNG_END = b"\x89PNG", b"IEND\xaeB`\x82"
+
+
+def assert_records_follow(folder):
+    """Check that the records are whole and tell what the checkpoint does."""
+    history = load_checkpoint(folder / "checkpoint.npz").progress["history"]
+    assert history_of(folder) == history
+    with open(folder / "history.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [[float(row[key]) for key in HISTORY_KEYS] for row in rows] == [
+        [entry[key] for key in HISTORY_KEYS] for entry in history
+    ]
+    if history:
+        picture = (folder / "curves.png").read_bytes()
+        assert picture.startswith(PNG_BEGIN)
+        assert picture.endswith(PNG_END)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_resuming_writes_the_records_anew(tmp_path, finished):
+    if finished:
+        run(tmp_path, epochs=2)
+    else:
+        with pytest.raises(Interrupted):
+            run(tmp_path, epochs=2, on_step=interrupt_at(8))
+    (tmp_path / "history.json").unlink()
+    (tmp_path / "history.csv").write_text("epoch,")
+    (tmp_path / "curves.png").write_bytes(b"")
+    # Before a step is taken, and so also if none is.
+    with contextlib.suppress(Stop):
+        run(tmp_path, epochs=2, resume=True, on_step=stop_at(9))
+    assert_records_follow(tmp_path)
+    assert len(history_of(tmp_path)) == 2 if finished else 1
+
+
+def test_curves_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    history = [ENTRY]
+    plot_history(history, tmp_path / "curves.png")
+    before = (tmp_path / "curves.png").read_bytes()
+
+    def savefig(self, file, **options):
+        file.write(b"half")
+        raise Stop
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", savefig)
+    with pytest.raises(Stop):
+        plot_history(history, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
+
+
+def test_a_new_run_keeps_the_earlier_ones(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    lines, runs = [], []
+    for seed in range(3):
+        run(tmp_path, epochs=1, seed=seed, log=lines.append)
+        runs.append({name: (tmp_path / name).read_bytes() for name in ("checkpoint.npz", *RECORDS)})
+    for number in (1, 2):
+        folder = tmp_path / f"earlier-{number}"
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == runs[number - 1]
+        told = f"Moved the earlier run to {folder}; to go on with it: cnn-numba train --resume --out {folder}"
+        assert lines.count(told) == 1
+        assert_records_follow(folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        ["checkpoint.npz", *RECORDS, "earlier-1", "earlier-2", "notes.txt"]
+    )
+
+
+def test_a_run_that_saves_nothing_leaves_the_earlier_one(tmp_path):
+    run(tmp_path, epochs=1)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(Stop):
+        run(tmp_path, epochs=1, on_step=stop_at(3))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed_at(patch, number):
+    """Let the change of a file with this number, and every one after it, not happen any more."""
+    counter = itertools.count()
+
+    def mortal(change):
+        def changed(*arguments, **options):
+            if next(counter) >= number:
+                raise Killed
+            return change(*arguments, **options)
+
+        return changed
+
+    for name in ("fsync", "mkdir", "rename", "replace", "rmdir", "unlink"):
+        patch.setattr(os, name, mortal(getattr(os, name)))
+    patch.setattr(shutil, "copy2", mortal(shutil.copy2))
+    patch.setattr("cnn_numba.checkpoint.open", mortal(open), raising=False)
+
+
+def test_a_kill_at_any_write_loses_nothing(tmp_path, monkeypatch):
+    # Drawing takes most of the time, and is tested above.
+    monkeypatch.setattr(
+        "matplotlib.figure.Figure.savefig", lambda self, file, **options: file.write(PNG_BEGIN + PNG_END)
+    )
+    run(tmp_path / "earlier", epochs=1, seed=0)
+    earlier = (tmp_path / "earlier" / "checkpoint.npz").read_bytes()
+    seeds = set()
+    for number in itertools.count():
+        folder = tmp_path / str(number)
+        shutil.copytree(tmp_path / "earlier", folder)
+        with monkeypatch.context() as patch:
+            killed_at(patch, number)
+            try:
+                run(folder, epochs=2, seed=1, on_step=lambda step, loss: None)
+                break
+            except Killed:
+                pass
+        kept = [path.read_bytes() for path in folder.glob("**/checkpoint.npz")]
+        assert earlier in kept, number
+        # What is there goes on, whichever run it is, with records that follow from it.
+        recipe = load_checkpoint(folder / "checkpoint.npz").progress["recipe"]
+        seeds.add(recipe["seed"])
+        run(folder, resume=True, epochs=recipe["epochs"], seed=recipe["seed"])
+        assert_records_follow(folder)
+        # And what a kill left half-done is gone after the next run.
+        run(folder, epochs=1, seed=2)
+        assert_records_follow(folder)
+        assert list(folder.glob(".*")) == []
+        assert earlier in [path.read_bytes() for path in folder.glob("earlier-*/checkpoint.npz")]
+    assert number > 30
+    assert seeds == {0, 1}
 
 
 def test_wrong_arguments_are_refused():
