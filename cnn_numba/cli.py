@@ -33,7 +33,7 @@ ScheduleName = Enum("ScheduleName", {name: name for name in ("one-cycle", "cosin
 # Typer brings its own copy of click, or in older versions click itself; this is the class of either.
 _UsageError = typer.BadParameter.__bases__[0]
 
-# What a training's checkpoint holds, as the options that say it.
+# The choices that a checkpoint holds.
 _CHOICES = {"model": ModelName, "dataset": DatasetName, "optimizer": OptimizerName, "schedule": ScheduleName}
 
 _OPTIONS = {"rich_markup_mode": None, "context_settings": {"help_option_names": ["-h", "--help"]}}
@@ -263,7 +263,7 @@ def _held_by(path, options, given):
         raise CliError(f"nothing to resume from: there is no {path}") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
-    recipe = {**checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
+    recipe = {"device": "auto", **checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
     missing = [name for name in options if name not in recipe]
     if missing:
         raise CliError(f"{path}: this is a model, but no training to resume: it lacks {', '.join(missing)}")
@@ -271,7 +271,7 @@ def _held_by(path, options, given):
     held["optimizer"] = str(held["optimizer"]).lower()
     for name, choice in _CHOICES.items():
         if held[name] not in [known.value for known in choice]:
-            raise CliError(f"{path} was trained with the {name} {held[name]!r}, which is not known here")
+            raise CliError(f"{path} was trained with the {name} {recipe[name]!r}, which is not known here")
         held[name] = choice(held[name])
     # A training on the CPU stays there, to the same numbers. One on the GPU goes on where it can.
     held["device"] = Device("cpu" if held["device"] == "cpu" else "auto")

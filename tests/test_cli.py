@@ -16,7 +16,7 @@ from PIL import Image, features
 from cnn_numba import cli, data, data_files, doctor
 from cnn_numba.checkpoint import load_checkpoint, save_checkpoint
 from cnn_numba.doctor import Finding
-from cnn_numba.models import cifar_convnet, mnist_cnn
+from cnn_numba.models import cifar_convnet, mnist_cnn, mnist_cnn_deep
 
 
 @pytest.fixture
@@ -35,13 +35,14 @@ def run(capsys, monkeypatch, tmp_path):
 
 @pytest.fixture
 def little(monkeypatch):
-    """Let `train` see only the first images of MNIST."""
+    """Let `train` see only the first images of MNIST, and in a folder other ones."""
 
     def load(name="mnist", data_dir=None, log=None):
-        whole = data.load(name, data_dir, log)
+        whole = data.load(name, None, log)
+        images = whole.train_images[:200] if data_dir is None else whole.train_images[200:400]
         return replace(
             whole,
-            train_images=whole.train_images[:200],
+            train_images=images,
             train_labels=whole.train_labels[:200],
             test_images=whole.test_images[:70],
             test_labels=whole.test_labels[:70],
@@ -58,7 +59,7 @@ def fit(monkeypatch):
         calls = {}
 
         def fit(*arguments, **options):
-            calls.update(options)
+            calls.update(options, arguments=arguments)
             if isinstance(result, BaseException):
                 raise result
             return result
@@ -137,6 +138,50 @@ def test_help_has_examples(run, arguments, words):
         assert re.search(rf"\n +cnn-numba {' '.join(arguments[:-1])}[^\n]*\n", out)
 
 
+@pytest.mark.parametrize("command", [(), ("train",), ("bench",), ("bench", "ops")])
+def test_help_has_a_short_name(run, command):
+    assert run(*command, "-h") == run(*command, "--help")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["", "train", "predict", "inspect", "doctor", "bench"]
+    + [f"bench {name}" for name in ("ops", "epoch", "accuracy", "startup", "simulator", "plot")],
+)
+def test_help_reads_well(run, command):
+    _, out, _ = run(*command.split(), "--help")
+    assert " range>" not in out  # the option's name and its bounds say it
+    assert "default: (" not in out
+    assert "Enum" not in out
+    _, _, commands = out.partition("Commands:")
+    assert "..." not in commands  # no summary is cut off
+
+
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [
+        ("tr", ["train"]),
+        ("train --mo", ["--model"]),
+        ("train --model mnist", ["mnist_cnn", "mnist_cnn_deep"]),
+        ("train --schedule c", ["cosine", "constant"]),
+    ],
+)
+def test_the_shell_completes_commands_options_and_values(run, monkeypatch, words, completions):
+    monkeypatch.setenv("_CNN_NUMBA_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"cnn-numba {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    code, out, err = run("--help")
+    assert (code, out.split(), err) == (0, completions, "")
+
+
+def test_completion_can_be_installed(run):
+    _, out, _ = run("--help")
+    assert "--install-completion" in out
+    assert "--show-completion" in out
+    _, out, _ = run("bench", "--help")
+    assert "completion" not in out
+
+
 def test_version_is_that_of_the_package(run):
     assert run("--version") == (0, f"cnn-numba {importlib.metadata.version('cnn-numba')}\n", "")
 
@@ -184,7 +229,7 @@ def test_doctor_fails_with_the_fix(run, monkeypatch):
 
 
 def test_train_writes_everything_and_says_where(run, little, tmp_path):
-    code, out, err = run("train", "--epochs", 2, "--batch-size", 32)
+    code, out, err = run("train", "--epochs", 2, "--batch-size", 8)
     assert (code, err) == (0, "")
     folder = tmp_path / "runs" / "mnist_cnn"
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -231,6 +276,11 @@ def test_the_default_recipe_is_the_course_s(run, little, tmp_path):
     assert (expected | {"epochs": 3, "batch_size": 64}).items() <= recipe.items()
 
 
+def nothing_to_load(name, data_dir, log=None):
+    nothing = np.zeros((0, *data.image_shape(name or "mnist")), np.uint8), np.zeros(0, np.int32)
+    return data.Dataset(name or "mnist", *nothing, *nothing)
+
+
 @pytest.mark.parametrize(
     ("options", "folder"),
     [
@@ -241,11 +291,7 @@ def test_the_default_recipe_is_the_course_s(run, little, tmp_path):
     ],
 )
 def test_each_data_set_has_a_folder_of_its_own(run, fit, monkeypatch, options, folder):
-    def load(name, data_dir, log):
-        nothing = np.zeros((0, *data.image_shape(name)), np.uint8), np.zeros(0, np.int32)
-        return data.Dataset(name, *nothing, *nothing)
-
-    monkeypatch.setattr(cli, "load", load)
+    monkeypatch.setattr(cli, "load", nothing_to_load)
     calls = fit([{"test_accuracy": 1.0}])
     assert run("train", *options)[0] == 0
     assert calls["out"] == (Path("runs") / folder if folder else Path("here"))
@@ -299,21 +345,183 @@ def test_a_read_only_folder_gives_one_line(run, fit):
 
 def test_resume_goes_on_or_says_why_not(run, little):
     code, _, err = run("train", "--resume")
-    assert code == 1
-    assert "nothing to resume from: there is no" in err
-    options = ("--schedule", "constant", "--lr", "0.001")
+    assert (code, err) == (
+        1,
+        f"cnn-numba: nothing to resume from: there is no {Path('runs/mnist_cnn/checkpoint.npz')}\n",
+    )
+    options = ("--schedule", "constant", "--lr", "0.001", *STEPS)
     assert run("train", "--epochs", 1, *options)[0] == 0
     code, out, _ = run("train", "--epochs", 2, "--resume", *options)
     assert code == 0
     assert "Resuming" in out
     code, _, err = run("train", "--epochs", 2, "--resume", "--seed", 9, *options)
     assert code == 1
-    assert "was trained with seed 0, now 9" in err
+    assert "was trained with --seed 0, not --seed 9" in err
     assert err.count("\n") == 1
 
 
+# Enough steps an epoch that nothing is to be warned of.
+STEPS = ("--batch-size", "4")
+
+
+def recipe_of(folder):
+    return load_checkpoint(folder / "checkpoint.npz").progress["recipe"]
+
+
+def test_resume_alone_goes_on_with_what_the_checkpoint_holds(run, little, tmp_path):
+    options = ("--optimizer", "sgd", "--lr", "0.002", "--schedule", "constant", "--seed", 5, *STEPS)
+    assert run("train", *options, "--epochs", 1)[0] == 0
+    folder = tmp_path / "runs" / "mnist_cnn"
+    before = recipe_of(folder)
+    assert (before["optimizer"], before["lr"], before["batch_size"], before["seed"]) == ("SGD", 0.002, 4, 5)
+    code, out, err = run("train", "--resume")
+    assert (code, err) == (0, "")
+    assert "finished training: nothing is left to do" in out
+    assert run("train", "--resume", "--epochs", 2)[::2] == (0, "")
+    assert recipe_of(folder) == before | {"epochs": 2}
+    # To the numbers of a training that was that long from the start.
+    assert run("train", *options, "--epochs", 2, "--out", "whole")[0] == 0
+    np.testing.assert_array_equal(
+        load_checkpoint(folder / "checkpoint.npz").parameters,
+        load_checkpoint(tmp_path / "whole" / "checkpoint.npz").parameters,
+    )
+
+
+def test_resume_finds_the_network_and_the_data_in_the_checkpoint(run, fit, monkeypatch, tmp_path):
+    monkeypatch.setattr(cli, "load", nothing_to_load)
+    recipe = {"dataset": "fashion-mnist", "batch_size": 3, "optimizer": "SGD", "lr": 0.5, "seed": 7}
+    recipe |= {"schedule": "cosine", "epochs": 4, "device": "cpu"}
+    save_checkpoint(
+        tmp_path / "my run" / "checkpoint.npz", mnist_cnn_deep(batch_size=1), None, {"recipe": recipe}
+    )
+    calls = fit([{"test_accuracy": 1.0}])
+    assert run("train", "--resume", "--out", "my run")[0] == 0
+    network, dataset, optimizer = calls.pop("arguments")
+    assert (network.name, network.batch_size, dataset.name) == ("mnist_cnn_deep", 3, "fashion-mnist")
+    assert (type(optimizer).__name__, optimizer.lr) == ("SGD", 0.5)
+    expected = {"epochs": 4, "schedule": "cosine", "seed": 7, "resume": True, "out": Path("my run")}
+    assert expected.items() <= calls.items()
+
+
+@pytest.mark.parametrize(
+    ("options", "before", "now"),
+    [
+        (["--lr", 0.1], "--lr 0.003", "--lr 0.1"),
+        (["--model", "mnist_cnn_deep"], "--model mnist_cnn", "--model mnist_cnn_deep"),
+        (["--dataset", "fashion-mnist"], "--dataset mnist", "--dataset fashion-mnist"),
+        (["--batch-size", 64], "--batch-size 4", "--batch-size 64"),
+        (
+            ["--optimizer", "sgd", "--schedule", "cosine", "--seed", 0],
+            "--optimizer adam --schedule one-cycle",
+            "--optimizer sgd --schedule cosine",
+        ),
+    ],
+)
+def test_options_that_contradict_the_checkpoint_are_refused(run, little, tmp_path, options, before, now):
+    assert run("train", "--epochs", 1, *STEPS, "--out", "here")[0] == 0
+    code, out, err = run("train", "--resume", "--out", "here", *options)
+    assert (code, out) == (1, "")
+    path = Path("here/checkpoint.npz")
+    assert err == (
+        f"cnn-numba: {path} was trained with {before}, not {now}: leave that out to go on with it, or train "
+        "anew without --resume\n"
+    )
+
+
+def test_resuming_for_another_number_of_epochs_says_what_to_do(run, little):
+    assert run("train", "--epochs", 2, *STEPS)[0] == 0
+    for epochs in (1, 3):
+        code, _, err = run("train", "--resume", "--epochs", epochs)
+        assert code == 1
+        assert f"it was trained with epochs 2, now {epochs}; the learning rates of one-cycle depend on" in err
+        assert "go on with 2 epochs, or train anew" in err
+        assert err.count("\n") == 1
+    assert run("train", "--epochs", 2, "--schedule", "constant", *STEPS)[0] == 0
+    code, _, err = run("train", "--resume", "--epochs", 1)
+    assert code == 1
+    assert "epoch 2 has begun: epochs must be at least 2, got 1" in err
+
+
+def test_resuming_on_other_data_is_refused(run, little):
+    options = ("--epochs", 1, *STEPS)
+    assert run("train", *options, "--data-dir", "mine")[0] == 0
+    code, _, err = run("train", "--resume")
+    assert code == 1
+    assert "these are other data: give those it was trained on (--data-dir on the command line)" in err
+    assert err.count("\n") == 1
+    assert run("train", "--resume", "--data-dir", "mine")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dataset": "my digits"}, "with the dataset 'my digits', which is not known here"),
+        ({"optimizer": ["Adam"]}, "with the optimizer ['Adam'], which is not known here"),
+        ({"schedule": 3}, "with the schedule 3, which is not known here"),
+        ({"lr": "fast"}, "lr in the recipe must be a positive number, got 'fast'"),
+        ({}, "no training to resume: it lacks epoch, step, totals"),
+        (None, "no training to resume: it lacks dataset, epochs"),
+    ],
+)
+def test_resuming_what_train_did_not_write_gives_one_line(run, little, changes, message):
+    recipe = {"dataset": "mnist", "batch_size": 4, "optimizer": "Adam", "lr": 0.003, "seed": 0}
+    recipe |= {"schedule": "one-cycle", "epochs": 3, "device": "cpu"}
+    progress = {} if changes is None else {"recipe": recipe | changes}
+    path = Path("here/checkpoint.npz")
+    save_checkpoint(path, mnist_cnn(batch_size=1), None, progress)
+    code, _, err = run("train", "--resume", "--out", "here")
+    assert code == 1
+    assert err.startswith(f"cnn-numba: {path}")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_training_on_the_cpu_stays_there(run, fit, monkeypatch, tmp_path):
+    rooms = []
+    monkeypatch.setattr(cli, "load", nothing_to_load)
+    monkeypatch.setattr(cli, "_room", lambda device: rooms.append(device) or "cpu")
+    recipe = {"dataset": "mnist", "batch_size": 4, "optimizer": "Adam", "lr": 0.003, "seed": 0}
+    recipe |= {"schedule": "one-cycle", "epochs": 3}
+    fit([{"test_accuracy": 1.0}])
+    for device, options in (("cpu", ()), ("gpu", ()), ("cpu", ("--device", "gpu"))):
+        progress = {"recipe": recipe | {"device": device}}
+        save_checkpoint(tmp_path / "here" / "checkpoint.npz", mnist_cnn(batch_size=1), None, progress)
+        assert run("train", "--resume", "--out", "here", *options)[0] == 0
+    assert rooms == ["cpu", "auto", "gpu"]
+
+
+def test_a_new_training_keeps_the_finished_one(run, little, tmp_path):
+    folder = Path("runs/mnist_cnn")
+    assert run("train", "--epochs", 1, "--seed", 1, *STEPS)[0] == 0
+    first = (folder / "checkpoint.npz").read_bytes()
+    code, out, err = run("train", "--epochs", 1, "--seed", 2, *STEPS)
+    assert (code, err) == (0, "")
+    command = f"cnn-numba train --resume --out {folder / 'earlier-1'}"
+    assert f"Moved the earlier run to {folder / 'earlier-1'}; to go on with it: {command}\n" in out
+    assert (folder / "earlier-1" / "checkpoint.npz").read_bytes() == first
+    assert run(*command.split()[1:])[0] == 0
+    assert recipe_of(folder)["seed"] == 2
+
+
+def test_a_training_that_learns_nothing_is_warned_of(run, little):
+    code, _, err = run("train", "--epochs", 2, "--batch-size", 100000)
+    assert code == 0
+    assert err == (
+        "cnn-numba: warning: few steps to learn from, 2 in all: choose a batch size below 100000, or more "
+        "epochs than 2\n"
+    )
+    code, _, err = run("train", "--epochs", 1, "--lr", 100, *STEPS, "--out", "here")
+    assert code == 0
+    assert re.fullmatch(
+        r"cnn-numba: warning: the loss rose from 2\.\d+ in the first step to [\d.e+]+ in the last epoch: "
+        r"choose a learning rate below 100\n",
+        err,
+    )
+
+
 def test_a_diverging_training_gives_one_line(run, little):
-    code, _, err = run("train", "--epochs", 1, "--optimizer", "sgd", "--lr", "1e30", "--schedule", "constant")
+    diverging = ("--optimizer", "sgd", "--lr", "1e30", "--schedule", "constant")
+    code, _, err = run("train", "--epochs", 1, *diverging, *STEPS)
     assert code == 1
     assert "became NaN or infinite at epoch 1" in err
     assert err.count("\n") == 1
@@ -338,13 +546,16 @@ def test_a_folder_that_cannot_be_written_gives_one_line_before_training(
     ("arguments", "command"),
     [
         ([], "cnn-numba train --resume"),
-        (["--seed", "3", "--out", "my runs"], "cnn-numba train --seed 3 --out 'my runs' --resume"),
-        (["--resume", "--seed=3"], "cnn-numba train --resume --seed=3"),
+        (["--seed", "3", "--lr", "0.1"], "cnn-numba train --resume"),
+        (["--seed", "3", "--out", "my runs"], "cnn-numba train --resume --out 'my runs'"),
+        (["--dataset", "fashion-mnist"], "cnn-numba train --resume --out runs/mnist_cnn-fashion-mnist"),
+        (["--data-dir", "my data"], "cnn-numba train --resume --data-dir 'my data'"),
     ],
 )
-def test_ctrl_c_leaves_cleanly_and_says_how_to_go_on(run, fit, arguments, command):
+def test_ctrl_c_leaves_cleanly_and_says_how_to_go_on(run, fit, monkeypatch, arguments, command):
     from cnn_numba.training import Interrupted
 
+    monkeypatch.setattr(cli, "load", nothing_to_load)
     fit(Interrupted("interrupted at epoch 1, step 7; saved in runs, resume to go on", []))
     code, _, err = run("train", *arguments)
     assert code == 130
@@ -454,6 +665,27 @@ def test_predict_without_a_network_says_how_to_get_one(run, tmp_path):
     code, _, err = run("predict", good, "--checkpoint", tmp_path / "broken.npz")
     assert code == 1
     assert "broken.npz is damaged or no checkpoint" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("progress", "value", "message"),
+    [
+        ({}, np.nan, "parameters: 225034 of 225034 are NaN or infinite"),
+        ({"recipe": {"std": 0}}, 0, "std in the recipe must be a positive number or a list of such, got 0"),
+        ({"recipe": {"mean": "x"}}, 0, "mean in the recipe must be a number or a list of numbers, got 'x'"),
+        ({"recipe": {"mean": [0.1, 0.2]}}, 0, "mean must be one number or one for each of 1 channels"),
+        ({"recipe": [1]}, 0, "the recipe must be an object, got [1]"),
+    ],
+)
+def test_predict_refuses_a_broken_network(run, tmp_path, progress, value, message):
+    model = mnist_cnn(batch_size=1)
+    model.parameters[:] = value
+    save_checkpoint(tmp_path / "net.npz", model, progress=progress)
+    (good, _), *_ = pictures(tmp_path)
+    code, out, err = run("predict", good, "--checkpoint", tmp_path / "net.npz")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"cnn-numba: {tmp_path / 'net.npz'}: {message}")
     assert err.count("\n") == 1
 
 
