@@ -55,7 +55,7 @@ def save_checkpoint(path, model, optimizer=None, progress=None):
     model : Sequential
     optimizer : Optimizer, optional
     progress : dict, optional
-        Anything JSON can hold.
+        Anything JSON can hold; epoch, history and the like as `fit` writes them.
 
     Examples
     --------

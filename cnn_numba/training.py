@@ -468,7 +468,7 @@ class _Run:
         self.epoch, self.step, self.history = progress["epoch"], progress["step"], progress["history"]
         self.steps.totals, self.seconds = np.array(progress["totals"]), progress["seconds"]
         self.first_loss = progress.get("first_loss")
-        self.generator.bit_generator.state = self.order_state = progress["generator"]
+        self.generator.bit_generator.state = progress["generator"]
         self.resumed = True
         # A process killed after it wrote the checkpoint left those of the epoch before.
         write_history(self.history, self.out)
@@ -558,7 +558,8 @@ def _move_earlier_run(folder, log):
     for name in RECORDS:
         (folder / name).unlink(missing_ok=True)
     command = shlex.join(["cnn-numba", "train", "--resume", "--out", str(earlier)])
-    log(f"Moved the earlier run to {earlier}; to go on with it: {command}")
+    resumable = (earlier / "checkpoint.npz").exists()
+    log(f"Moved the earlier run to {earlier}" + (f"; to go on with it: {command}" if resumable else ""))
 
 
 def _train_epoch(run, progress, interrupted, first_step_done, on_step):
