@@ -145,7 +145,10 @@ def train(
     model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
     dataset: Annotated[
         DatasetName | None,
-        typer.Option(help="The data; cifar10 for cifar_convnet, else mnist.", show_default=False),
+        typer.Option(
+            help="The data; else cifar10 for cifar_convnet, and mnist or what --data-dir is known to hold.",
+            show_default=False,
+        ),
     ] = None,
     data_dir: Annotated[
         Path | None,
