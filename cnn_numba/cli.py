@@ -632,10 +632,15 @@ def bench_simulator(json_file: JsonFile = None):
 
 @app.command(short_help="Tell what a kernel becomes on a GPU, without one.")
 def inspect(
-    kernel: Annotated[str, typer.Argument(metavar="MODULE:KERNEL", help="Where the kernel is.")],
+    kernel: Annotated[
+        str, typer.Argument(metavar="MODULE:KERNEL", help="Where the kernel is; the module may be a file.")
+    ],
     signature: Annotated[
         str | None,
-        typer.Option(metavar="TYPES", help="Its argument types; else those in the module's SIGNATURES."),
+        typer.Option(
+            metavar="TYPES",
+            help="Its argument types; else those in the module's SIGNATURES, or in its decorator.",
+        ),
     ] = None,
     cc: Annotated[
         list[str],
@@ -655,21 +660,22 @@ def inspect(
     \b
     Examples:
       cnn-numba inspect my_kernels:blur_kernel --signature "void(float32[:, ::1], float32[:, ::1])"
-      cnn-numba inspect my_kernels:blur_kernel --cc 7.5 --cc 9.0 --threads 128 --source
+      cnn-numba inspect folder/my_kernels.py:blur_kernel --cc 7.5 --cc 9.0 --threads 128 --source
     """
     from cnn_numba.simulator.inspector import InspectionError, find_kernel, inspect_kernels
 
     sys.path.insert(0, "")  # modules of the current folder
     try:
-        found, known_signature = find_kernel(kernel)
-        signature = signature or known_signature
-        if signature is None:
+        found, known = find_kernel(kernel)
+        signatures = [signature] if signature else known
+        if not signatures:
             raise typer.BadParameter(
                 f"the module has none for {kernel}; write one such as 'void(float32[:, ::1], int32)'.",
                 param_hint="'--signature'",
             )
+        signatures = signatures if isinstance(signatures, list) else [signatures]
         options = {"threads_per_block": threads, "dynamic_shared": dynamic_shared}
-        reports = inspect_kernels([(found, signature, options)], cc)
+        reports = inspect_kernels([(found, each, options) for each in signatures], cc)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     except InspectionError as error:

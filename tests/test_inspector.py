@@ -1,8 +1,10 @@
 """The inspector: planted kernels for each finding, occupancy by hand, notebook kernels, errors."""
 
+import importlib
 import inspect
 import linecache
 import math
+import re
 import sys
 import threading
 import types as python_types
@@ -11,6 +13,7 @@ import types as python_types
 import cnn_numba  # noqa: F401
 
 # isort: split
+import numpy as np
 import pytest
 from llvmlite import ir
 from numba import cuda, float32, int32, types, uint32
@@ -249,6 +252,22 @@ def half_precision_kernel(x, out):
 
 
 @cuda.jit
+def grid_sync_kernel(x, out):
+    i = cuda.grid(1)
+    x[i] *= float32(2)
+    cuda.cg.this_grid().sync()
+    out[i] = x[x.size - 1 - i]
+
+
+@cuda.jit
+def reshape_kernel(x, out):
+    i = cuda.grid(1)
+    rows = x.reshape((4, 8))
+    if i < out.size:
+        out[i] = rows[i // 8, i % 8]
+
+
+@cuda.jit
 def sine_kernel(x, out):
     i = cuda.grid(1)
     if i < out.size:
@@ -279,6 +298,8 @@ PLANTED = {
     calling_kernel: VECTORS,
     half_precision_kernel: "void(float16[::1], float16[::1])",
     sine_kernel: VECTORS,
+    grid_sync_kernel: VECTORS,
+    reshape_kernel: VECTORS,
 }
 
 
@@ -484,6 +505,22 @@ def test_float16_arithmetic_is_counted_and_belongs_to_python_lines(reports):
     }
 
 
+def test_a_grid_that_waits_for_itself_is_linked_and_the_library_is_not_counted(reports):
+    report = reports[grid_sync_kernel]
+    assert report.mix["global load"] == report.mix["global store"] == 2
+    assert len(report.instructions) < 100
+    assert report.shared_bytes == report.local_bytes == 0
+    assert any("cudaCGSynchronize" in i.operands for i in report.instructions)
+
+
+def test_a_reshape_is_linked_and_told_from_the_kernels_own_arithmetic(reports):
+    report = reports[reshape_kernel]
+    (found,) = advice(report, "reshape")
+    assert found.line == line_of(reshape_kernel, "reshape(")
+    assert report.local_bytes > 0
+    assert {item.topic for item in report.advice} <= {"reshape", "index"}
+
+
 # --- options and architectures -----------------------------------------------------------------------------
 
 
@@ -660,12 +697,159 @@ def test_a_kernel_is_found_by_name():
     module = find_kernel.__module__
     assert find_kernel(f"{__name__}:clean_kernel") == (clean_kernel, VECTORS)
     assert find_kernel(f"{__name__}:sine_kernel") == (sine_kernel, None)
-    with pytest.raises(ValueError, match="write module:kernel, got 'clean_kernel'"):
+    with pytest.raises(ValueError, match=r"write module:kernel or file\.py:kernel, got 'clean_kernel'"):
         find_kernel("clean_kernel")
     with pytest.raises(ValueError, match="no_such_module cannot be imported"):
         find_kernel("no_such_module:kernel")
     with pytest.raises(ValueError, match="has no kernel 'find_kernel'"):
         find_kernel(f"{module}:find_kernel")
+
+
+SCRIPT = """
+import argparse
+
+import numpy as np
+from numba import cuda, float32
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--size", type=int, default=32)
+size = parser.parse_args().size
+FACTOR = 2 if cuda.current_context() else 3
+
+
+@cuda.jit
+def first_kernel(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] *= float32(FACTOR)
+
+
+x = cuda.to_device(np.arange(size, dtype=np.float32))
+for launch in (first_kernel[1, 32], first_kernel.forall(32)):
+    for _ in range(10**6):
+        launch(x)
+print("sum", x.copy_to_host().sum())
+assert x.copy_to_host()[1] > 1
+
+
+@cuda.jit("void(float32[::1])", fastmath=True)
+def second_kernel(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] += float32(FACTOR)
+
+
+second_kernel[1, 32](x)
+raise SystemExit(x.copy_to_host()[0] != 2)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return a folder for modules, which are forgotten after the test."""
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    before = sys.modules.copy()
+    yield tmp_path
+    for name in sys.modules.keys() - before.keys():
+        if str(tmp_path) in (getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", ["first_kernel", "second_kernel"])
+def test_a_script_is_inspected_and_its_launches_left_out(folder, capsys, name):
+    (folder / "script.py").write_text(SCRIPT)
+    arguments = sys.argv
+    kernel, signature = find_kernel(f"{folder / 'script.py'}:{name}")
+    assert signature == (None if name == "first_kernel" else ["void(float32[::1])"])
+    assert capsys.readouterr().out == ""
+    report = compiled(lambda: inspect_kernel(kernel, "void(float32[::1])", "8.6", disassemble=False))
+    assert report.name == name
+    assert report.mix["FP32"] == 1
+    assert report.line == compiler.python_function(kernel).__code__.co_firstlineno
+    assert sys.argv is arguments
+    # From now on launches are launches again.
+    x = cuda.to_device(np.ones(2, np.float32))
+    compiler.python_function(kernel).__globals__["first_kernel"][1, 2](x)
+    assert x.copy_to_host().tolist() == [2, 2]
+
+
+def test_a_module_that_was_imported_with_its_launches(folder):
+    sys.path.insert(0, str(folder))
+    (folder / "launching_helpers.py").write_text(
+        "import numpy as np\nfrom numba import cuda, float32\nFACTOR = float32(2)\n"
+        "@cuda.jit(device=True)\ndef doubled(value):\n    return value * FACTOR\n"
+        "table = cuda.to_device(np.ones(4))\n"
+    )
+    (folder / "launching.py").write_text(
+        "import numpy as np\nfrom numba import cuda\nfrom launching_helpers import doubled\n"
+        "@cuda.jit\ndef double_kernel(x, out):\n    out[cuda.grid(1)] = doubled(x[cuda.grid(1)])\n"
+        "x = cuda.to_device(np.ones(2))\ndouble_kernel[1, 2](x, x)\nassert x.copy_to_host()[0] == 2\n"
+    )
+    kernel = importlib.import_module("launching").double_kernel
+    report = compiled(lambda: inspect_kernel(kernel, VECTORS, "8.6", disassemble=False))
+    assert report.mix["FP32"] == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import no_such_module", "line 1: No module named 'no_such_module'"),
+        ("n = 1\nn / 0", "line 2: ZeroDivisionError: division by zero"),
+        ("def k(:", "SyntaxError: invalid syntax (broken.py, line 1)"),
+        ("raise SystemExit(3)", "broken.py has no kernel 'k'; line 1: SystemExit: 3"),
+        (SCRIPT, "it has first_kernel, second_kernel; without its launches, line 25: AssertionError"),
+    ],
+)
+def test_a_module_with_a_mistake_of_its_own(folder, source, message):
+    (folder / "broken.py").write_text(source)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        find_kernel(f"{folder}/broken.py:k")
+
+
+def test_a_global_array_on_the_gpu_cannot_be_sent():
+    cell = notebook(NOTEBOOK)
+    compiler.python_function(cell.scaled).__globals__["SCALE"] = cuda.to_device(np.ones(1))
+    with pytest.raises(InspectionError, match="an array on the GPU is a global of it; make it an argument"):
+        inspect_kernel(cell.notebook_kernel, VECTORS)
+
+
+def test_a_file_in_a_package(folder, monkeypatch):
+    inner = folder / "outer_package" / "inner_package"
+    inner.mkdir(parents=True)
+    for package in (inner, inner.parent):
+        (package / "__init__.py").touch()
+    (inner.parent / "numbers_of_mine.py").write_text("TWO = 2\n")
+    (inner / "kernels.py").write_text(
+        "from numba import cuda\nfrom ..numbers_of_mine import TWO\n"
+        "@cuda.jit\ndef k(x):\n    x[cuda.grid(1)] = TWO\n"
+    )
+    monkeypatch.chdir(inner)
+    for place in (inner / "kernels.py", "kernels.py", "./kernels", "outer_package.inner_package.kernels"):
+        kernel, _ = find_kernel(f"{place}:k")
+        assert compiler.python_function(kernel).__module__ == "outer_package.inner_package.kernels"
+    assert compiled(lambda: inspect_kernel(kernel, "void(float32[::1])", disassemble=False)).name == "k"
+
+
+@pytest.mark.parametrize("file", ["random.py", "my-kernels.v2.py", "2.py"])
+def test_a_file_may_have_any_name(folder, file):
+    (folder / file).write_text("from numba import cuda\n@cuda.jit\ndef k(x):\n    x[0] = 1\n")
+    kernel, _ = find_kernel(f"{folder}/{file}:k")
+    assert compiled(lambda: inspect_kernel(kernel, "void(float32[::1])", disassemble=False)).name == "k"
+
+
+def test_a_kernel_in_a_decorator_of_the_authors(folder):
+    (folder / "decorated.py").write_text(
+        "import functools\nfrom numba import cuda\n"
+        "def timed(function):\n"
+        "    @functools.wraps(function)\n"
+        "    def call(*arguments):\n        return function(*arguments)\n"
+        "    return call\n"
+        "@timed\n@cuda.jit\ndef timed_kernel(x):\n    x[0] = 1\n"
+        "@cuda.jit\n@cuda.jit\ndef twice_kernel(x):\n    x[0] = 1\n"
+    )
+    for name in ("timed_kernel", "twice_kernel"):
+        kernel, _ = find_kernel(f"{folder}/decorated.py:{name}")
+        assert compiler.python_function(kernel).__name__ == name
 
 
 def run_command(capsys, *arguments):
@@ -688,10 +872,26 @@ def test_the_command(capsys):
     assert "LDG" in out or "ld.global" in out
 
 
+def test_the_command_takes_a_file_and_the_signatures_of_a_decorator(folder, monkeypatch, capsys):
+    (folder / "my_kernels.py").write_text(
+        "from numba import cuda\n@cuda.jit(['void(float32[::1])', 'void(float64[::1])'])\n"
+        "def k(x):\n    x[cuda.grid(1)] *= x[0]\n"
+    )
+    monkeypatch.chdir(folder)
+    compiled(lambda: inspect_kernel(clean_kernel, VECTORS, "8.6"))
+    status, out, _ = run_command(capsys, "my_kernels.py:k", "--cc", "8.6")
+    assert status == 0
+    assert [line for line in out.splitlines() if line.startswith("k ")] == [
+        "k void(float32[::1])",
+        "k void(float64[::1])",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["clean_kernel"], 2, "write module:kernel, got 'clean_kernel'"),
+        (["no_such_folder/my_kernels.py:k"], 2, "there is no file no_such_folder/my_kernels.py"),
+        (["clean_kernel"], 2, "write module:kernel or file.py:kernel, got 'clean_kernel'"),
         ([f"{__name__}:sine_kernel"], 2, "the module has none for"),
         ([f"{__name__}:clean_kernel", "--cc", "5.0"], 2, "compute capability '5.0' is not known"),
         ([f"{__name__}:clean_kernel", "--threads", "2048"], 2, "must be 1 to 1024, got 2048"),

@@ -56,7 +56,8 @@ def _serve(jobs):
 
 def _prepare_numba():
     """Make numba compile with line numbers and without a GPU, everything that it can launch with one."""
-    from numba.cuda import codegen, dispatcher
+    from numba.cuda import codegen, compiler, dispatcher
+    from numba.cuda.cudadrv.libs import get_cudalib
 
     compile_ir = codegen.nvvm.compile_ir
 
@@ -76,6 +77,18 @@ def _prepare_numba():
         return compile_device(function, *arguments)
 
     dispatcher.CUDADispatcher.compile_device = with_lines
+    compile_function = compiler._compile_pyfunc_with_fixup
+
+    def with_helpers(*arguments, **options):
+        # What numba links before a launch, and `compile_all` forgets.
+        library, returned = compile_function(*arguments, **options)
+        if any(name in library.get_llvm_str() for name in dispatcher.reshape_funcs):
+            library.add_linking_file(str(Path(dispatcher.__file__).with_name("reshape_funcs.cu")))
+        if library.use_cooperative:
+            library.add_linking_file(get_cudalib("cudadevrt", static=True))
+        return library, returned
+
+    compiler._compile_pyfunc_with_fixup = with_helpers
 
 
 def _missing():
@@ -107,7 +120,7 @@ def _finish(result):
 
 
 def _compile(job, nvdisasm, disassembler):
-    kernel = pickle.loads(job["kernel"])
+    kernel = _kernel(job)
     if kernel.targetoptions.get("device"):
         raise ValueError("a device function has no registers of its own: inspect a kernel that calls it")
     cc = tuple(job["cc"])
@@ -118,6 +131,7 @@ def _compile(job, nvdisasm, disassembler):
     codes = _ltoir(kernel, arguments, target, options)
     arch = "sm_" + "".join(map(str, target))
     cubin, log = _link(codes, arch, options, "cubin")
+    log = log.partition("\ninfo ")[0]  # what follows is about the kernels inside a linked library
     result = {name: int((re.findall(pattern, log) or ["0"])[-1]) for name, pattern in _USAGE.items()}
     if result["shared"] > MAX_SHARED_PER_BLOCK:  # from Hopper on the assembler does not mind
         raise _too_much_shared(result["shared"])
@@ -126,8 +140,19 @@ def _compile(job, nvdisasm, disassembler):
     if job["sass"] and nvdisasm:
         result["sass"] = disassembler.submit(_disassemble, nvdisasm, cubin)
     else:
+        codes = [(kind, code) for kind, code in codes if kind == "LTOIR"]  # no other becomes PTX
         result["ptx"] = _link(codes, arch, options, "ptx")[0].decode().rstrip("\0")
     return result
+
+
+def _kernel(job):
+    """Return a kernel: the one of its module, or the copy of it where the module wants a GPU."""
+    for pickled in filter(None, (job["kernel"], job["copy"])):
+        try:
+            return pickle.loads(pickled)
+        except Exception as error:
+            reason = error
+    raise ValueError(f"a module that it uses cannot be imported: {type(reason).__name__}: {reason}")
 
 
 def _arguments(kernel, signature):
@@ -175,7 +200,7 @@ def _ltoir(kernel, arguments, cc, options):
 def _linkable(code):
     """Return a piece of compiled code as (kind, bytes)."""
     if hasattr(code, "kind"):  # a file the kernel was linked with
-        return code.kind.upper(), code.data
+        return "ANY", code.data
     # CUDA C++ that came with a type, such as float16's functions, is an object with its code inside.
     return "LTOIR", bytes(getattr(code, "code", code))
 

@@ -22,7 +22,8 @@ class Advice(NamedTuple):
     """One thing to change."""
 
     topic: str
-    """What it is about: launch, float64, spills, local memory, index, load, division, layout, occupancy."""
+    """What it is about: launch, float64, spills, local memory, index, load, division, reshape, layout,
+    occupancy."""
     text: str
     file: str = ""
     line: int = 0
@@ -43,9 +44,9 @@ def advise(report):
     -------
     tuple of Advice
     """
-    rules = (_launch, _float64, _spills, _local_arrays, _indices, _loads, _divisions, _layouts, _occupancy)
+    rules = (_launch, _float64, _spills, _local_arrays, _indices, _loads, _divisions, _reshapes, _layouts)
     linecache.checkcache()
-    found = [advice for rule in rules for advice in rule(report)]
+    found = [advice for rule in (*rules, _occupancy) for advice in rule(report)]
     # The code of device functions is the kernel's too; say so where the line is in another file.
     return tuple(_name_file(advice, report.file) for advice in found)
 
@@ -133,8 +134,9 @@ def _float64(report):
         others = lines - {line}
         consequence = f", which makes {_lines(others)} float64 too" if others else ""
         yield Advice("float64", f"{what}{consequence}: {remedy}", file, line)
-    if not causes:
-        # Beside lines with a cause they are more of its consequences, the last step of a loop say.
+    if not causes and not any(_reshapes(report)):
+        # Beside lines with a cause they are more of its consequences, the last step of a loop say. Where an
+        # array is reshaped, they are numba's own.
         text = "float64 arithmetic: an operand is float64, or an integer meets a float32, which gives float64"
         yield from (Advice("float64", text, file, line) for file, line in unexplained)
 
@@ -210,6 +212,16 @@ class _Source:
             if isinstance(node, (ast.BinOp, ast.AugAssign)) and line <= node.end_lineno
         )
         return any(isinstance(operator, (ast.FloorDiv, ast.Mod)) for operator in operators)
+
+    def counts_rounds(self, line):
+        """Return whether a `range` with a step is written on a line."""
+        return any(_is_call(node, "range") and len(node.args) == 3 for node in self.expressions(line))
+
+    def reshapes(self, line):
+        """Return the lines in the function around a line that reshape an array."""
+        function = self.function(line)
+        nodes = ast.walk(function) if function is not self.tree else ()
+        return {node.lineno for node in nodes if _is_call(node, "reshape")}
 
     def local_arrays(self, line):
         """Return the names of the local arrays that the function around a line makes."""
@@ -412,11 +424,26 @@ def _divisions(report):
     found = [i for i in report.instructions if (called(i) or i.opcode).endswith(_WIDE_DIVISIONS)]
     for file, lines in _places(found).items():
         written = {line for line in lines if _source(file).divides(line)}
-        for here, what, remedy in ((written, *_DIVISION), (lines - written, *_ROUNDS)):
+        counted = {line for line in lines - written if _source(file).counts_rounds(line)}
+        for here, what, remedy in ((written, *_DIVISION), (counted, *_ROUNDS)):
             if here:
                 where = f"here{_also(here, min(here))}"
                 text = f"{what}, {where}, calls a subroutine of about 100 instructions: {remedy}"
                 yield Advice("division", text, file, min(here))
+
+
+def _reshapes(report):
+    """Find the arrays that are reshaped in the kernel; their instructions may be put down to other lines."""
+    for file, used in _places(report.instructions).items():
+        lines = set().union(*(_source(file).reshapes(line) for line in used))
+        if lines:
+            yield Advice(
+                "reshape",
+                f"`reshape`, here{_also(lines, min(lines))}, works out strides at run time, by hundreds of "
+                "instructions and in local memory: reshape before the launch, or compute the index",
+                file,
+                min(lines),
+            )
 
 
 def _layouts(report):

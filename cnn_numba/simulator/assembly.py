@@ -62,7 +62,8 @@ def _file(path):
 
 def _is_numbas(file):
     """Return whether code came with numba, such as float16 arithmetic, and is put down to what calls it."""
-    return file == "<unnamed-cu>" or "/numba/cuda/" in file.replace("\\", "/")
+    named = posixpath.basename(file.replace("\\", "/")) in ("<unnamed-cu>", "reshape_funcs")  # CUDA C++
+    return named or "/numba/cuda/" in file.replace("\\", "/")
 
 
 def read_sass(document):
@@ -82,8 +83,11 @@ def read_sass(document):
     files = [_file(posixpath.join(folders[f["dir-idx"]], f["file"])) for f in sources.get("files", [])]
     instructions = []
     for function in functions:
+        entries = function["sass-instructions"]
+        if not any("source-line" in entry for entry in entries):
+            continue  # a linked library's, called or not
         file, line = "", 0
-        for entry in function["sass-instructions"]:
+        for entry in entries:
             # Only where it changes.
             if "source-line" in entry and not _is_numbas(files[entry["source-file-id"]]):
                 file, line = files[entry["source-file-id"]], entry["source-line"]

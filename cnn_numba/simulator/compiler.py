@@ -93,14 +93,19 @@ def python_function(kernel):
     >>> python_function(fill_kernel).__name__
     'fill_kernel'
     """
-    if not isinstance(kernel, _kernel_type()):
+    if not isinstance(kernel, kernel_type()):
         raise TypeError(f"expected a kernel, a function with @cuda.jit, got {kernel!r}")
     return kernel.py_func if hasattr(kernel, "py_func") else kernel.fn
 
 
 @functools.cache
-def _kernel_type():
-    """Return the class of what ``@cuda.jit`` makes in this process."""
+def kernel_type():
+    """Return the class of what ``@cuda.jit`` makes in this process.
+
+    Returns
+    -------
+    type
+    """
     return type(cuda.jit(device=True)(lambda: None))
 
 
@@ -110,11 +115,17 @@ def _kernel_type():
 class _Pickler(cloudpickle.CloudPickler):
     """Sends kernels and device functions, which may be simulated here and must be real over there."""
 
+    def __init__(self, stream, by_name):
+        super().__init__(stream)
+        self.by_name = by_name
+
     def reducer_override(self, obj):
-        if not isinstance(obj, _kernel_type()):
+        if getattr(obj, "__cuda_ndarray__", False) and not isinstance(obj, type):
+            raise pickle.PicklingError("an array on the GPU is a global of it; make it an argument")
+        if not isinstance(obj, kernel_type()):
             return super().reducer_override(obj)
         function = python_function(obj)
-        if _importable(obj, function):
+        if self.by_name and _importable(obj, function):
             return _import_kernel, (function.__module__, function.__qualname__)
         return _make_kernel, (function, _decorator_options(obj))
 
@@ -144,10 +155,27 @@ def _make_kernel(function, options):
     return cuda.jit(**options)(function)
 
 
-def _pickle(obj):
+def _pickle(kernel, by_name=True):
     stream = io.BytesIO()
-    _Pickler(stream).dump(obj)
+    _Pickler(stream, by_name).dump(kernel)
     return stream.getvalue()
+
+
+def _copy(kernel):
+    """Pickle a kernel with all it uses, for a process that cannot import its module; None if it cannot be.
+
+    A module that copies arrays to the GPU when it is imported is one for the simulator only.
+    """
+    module = sys.modules.get(python_function(kernel).__module__)
+    try:
+        if module:
+            cloudpickle.register_pickle_by_value(module)
+        return _pickle(kernel, by_name=False)
+    except (pickle.PicklingError, TypeError, RecursionError):
+        return None
+    finally:
+        if module:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 def _key(job):
@@ -167,6 +195,7 @@ def _key(job):
 def _message(key, job):
     return {
         "kernel": key[0],
+        "copy": _copy(job.kernel),
         "signature": job.signature,
         "cc": job.cc,
         "options": dict(job.options),

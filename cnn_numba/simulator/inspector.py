@@ -14,13 +14,14 @@
 line 5: `total = 0.0` is float64, which makes lines 7 and 8 float64 too: write `total = float32(0)`
 """
 
-import importlib
+import inspect
 import os
 
 from cnn_numba.simulator.assembly import read_ptx, read_sass
-from cnn_numba.simulator.compiler import InspectionError, Job, compile_jobs, python_function
+from cnn_numba.simulator.compiler import InspectionError, Job, compile_jobs, kernel_type, python_function
 from cnn_numba.simulator.occupancy import capability, occupancy
 from cnn_numba.simulator.report import KernelReport
+from cnn_numba.simulator.scripts import load
 
 __all__ = ["InspectionError", "KernelReport", "find_kernel", "inspect_kernel", "inspect_kernels"]
 
@@ -181,11 +182,14 @@ def find_kernel(name):
     Parameters
     ----------
     name : str
+        The module may also be a file: "folder/my_kernels.py:kernel". Launches that it makes when it is
+        imported are left out.
 
     Returns
     -------
     tuple of (kernel, signature)
-        The signature is what the module's dict `SIGNATURES` has for the kernel's name, None without it.
+        The signature is what the module's dict `SIGNATURES` has for the kernel's name, or else its decorator;
+        a list if these are several, None if neither has one.
 
     Raises
     ------
@@ -197,18 +201,25 @@ def find_kernel(name):
     >>> find_kernel("cnn_numba.simulator.inspector")
     Traceback (most recent call last):
         ...
-    ValueError: write module:kernel, got 'cnn_numba.simulator.inspector'
+    ValueError: write module:kernel or file.py:kernel, got 'cnn_numba.simulator.inspector'
     """
-    module_name, colon, kernel_name = name.partition(":")
-    if not (module_name and colon and kernel_name):
-        raise ValueError(f"write module:kernel, got {name!r}")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ValueError(f"{module_name} cannot be imported: {error}") from None
-    kernel = getattr(module, kernel_name, None)
-    try:
-        python_function(kernel)
-    except TypeError:
-        raise ValueError(f"{module_name} has no kernel {kernel_name!r}") from None
-    return kernel, getattr(module, "SIGNATURES", {}).get(kernel_name)
+    place, _, kernel_name = name.rpartition(":")
+    if not (place and kernel_name):
+        raise ValueError(f"write module:kernel or file.py:kernel, got {name!r}")
+    module, fault = load(place)
+    kernels = {key: kernel for key, value in vars(module).items() if (kernel := _kernel(value))}
+    if kernel_name not in kernels:
+        others = f"; it has {', '.join(kernels)}" if kernels else ""
+        raise ValueError(f"{place} has no kernel {kernel_name!r}{others}{fault and f'; {fault}'}")
+    kernel = kernels[kernel_name]
+    return kernel, getattr(module, "SIGNATURES", {}).get(kernel_name) or kernel.signatures or None
+
+
+def _kernel(value):
+    """Return a kernel, also one inside a decorator of the author's, a timer say; None for anything else."""
+    inner = inspect.unwrap(value, stop=_is_kernel) if callable(value) else None
+    return inner if _is_kernel(inner) else None
+
+
+def _is_kernel(value):
+    return isinstance(value, kernel_type())

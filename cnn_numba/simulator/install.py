@@ -130,9 +130,18 @@ def jit(func_or_sig=None, device=False, **options):
         )
         # What a real kernel keeps them in, for whoever compiles this one.
         kernel.targetoptions = {"device": device, **options}
+        kernel.signatures = [] if function is given else _listed(given)
         return kernel
 
-    return make(func_or_sig) if inspect.isfunction(func_or_sig) else make
+    # Of what is decorated already, Numba decorates the function.
+    given = getattr(func_or_sig, "py_func", func_or_sig)
+    return make(given) if inspect.isfunction(given) else make
+
+
+def _listed(signatures):
+    if signatures is None:
+        return []
+    return signatures if isinstance(signatures, list) else [signatures]
 
 
 def _configure(kernel, configuration):
