@@ -1,5 +1,6 @@
 import gc
 import html.parser
+import inspect
 import math
 import re
 import time
@@ -22,6 +23,7 @@ from cnn_numba.simulator.findings import KINDS
 from cnn_numba.simulator.kernel import Launch
 from cnn_numba.simulator.trace import ATOMIC, FENCE, READ, WRITE, combine
 from cnn_numba.simulator.tracing import TracedMemory, run_traced
+from cnn_numba.simulator.wrapping import WIDTH, wrapped
 
 simulator.install()
 pytestmark = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
@@ -701,6 +703,31 @@ def test_the_report_reads_well():
     assert str(sanitize(lost.kernel)[lost.grid, lost.block](*lost.device_arguments())).count("line ") == 1
     assert "0x" not in text
     assert "/" not in text
+
+
+@pytest.mark.parametrize("planted", BUGS, ids=lambda planted: planted.name)
+def test_the_report_fits_into_an_output_and_breaks_no_code(planted):
+    run = sanitize(planted.kernel)[planted.grid, planted.block, 0, planted.dynamic]
+    report = run(*planted.device_arguments())
+    lines = str(report).splitlines()
+    source = {line.strip() for line in inspect.getsource(planted_bugs).splitlines()}
+    assert all(len(line) <= WIDTH or line.strip() in source for line in lines)
+    unbroken = [line.strip() for finding in report.findings for line in finding.lines(10_000)]
+    assert unwrapped(lines[1:]).startswith(unwrapped(unbroken))
+
+
+def unwrapped(lines):
+    """Return lines as one, without the numbers of the findings."""
+    return " ".join(re.sub(r"^ *\d+\. (?=[a-zA-Z -]+: )", "", line).strip() for line in lines)
+
+
+def test_what_is_read_as_one_is_not_broken():
+    assert wrapped("make it `x[i] + 1`, of x[2, 3] in (4, 5)", 10) == [
+        "make it",
+        "`x[i] + 1`,",
+        "of x[2, 3]",
+        "in (4, 5)",
+    ]
 
 
 def test_the_report_in_a_notebook():

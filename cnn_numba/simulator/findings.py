@@ -1,7 +1,10 @@
 """What the sanitizer has to say: findings, and the report that holds them."""
 
 import html
+import sys
 from dataclasses import dataclass
+
+from cnn_numba.simulator.wrapping import WIDTH, wrapped
 
 KINDS = (
     "missing barrier",
@@ -72,21 +75,41 @@ class Finding:
         return self.other_site.line if self.other_site else None
 
     def __str__(self):
-        lines = [f"{self.kind}: {self.message}"]
+        return "\n".join(self.lines())
+
+    def lines(self, width=WIDTH, prefix=""):
+        """Return the finding as lines of text: what, where, how often, and what follows from it.
+
+        Parameters
+        ----------
+        width : int
+            Of the longest line, unless that is source text.
+        prefix : str
+            What to begin with.
+
+        Returns
+        -------
+        list of str
+        """
+        lines = wrapped(f"{prefix}{self.kind}: {self.message}", width)
         sites = [self.site]
         if self.other_site and self.other_site.line != self.site.line:
             sites.append(self.other_site)
-        lines += [f"    line {site.line} of {_titled(site)}" for site in sites if site]
+        details = [line for site in sites if site for line in _place(site, width - 4)]
         if self.count > 1:
-            lines.append(f"    {self.count} {self.counted}; this is the first")
+            details.append(f"{self.count} {self.counted}; this is the first")
         for finding in self.consequences:
-            lines += [f"    {line}" for line in f"and so perhaps: {finding}".split("\n")]
-        return "\n".join(lines)
+            details += finding.lines(width - 4, "and so perhaps: ")
+        return lines + [f"    {line}" for line in details]
 
 
-def _titled(site):
-    """Return a site as function and source text; a kernel made by `exec` has no text."""
-    return f"{site.function}: {site.text}" if site.text else site.function
+def _place(site, width):
+    """Return a site as function and source text, which is never broken; a kernel made by `exec` has none."""
+    title = f"line {site.line} of {site.function}"
+    if not site.text:
+        return [title]
+    line = f"{title}: {site.text}"
+    return [line] if len(line) <= width else [f"{title}:", f"    {site.text}"]
 
 
 @dataclass(frozen=True)
@@ -133,8 +156,10 @@ class Report:
 
     def __str__(self):
         lines = [self._title]
-        lines += [f"{i}. {finding}" for i, finding in enumerate(self.findings, 1)]
-        lines += [f"note: {note}" for note in self.notes]
+        for number, finding in enumerate(self.findings, 1):
+            lines += _hanging(f"{number}. ", finding.lines(WIDTH - len(f"{number}. ")))
+        for note in self.notes:
+            lines += wrapped(f"note: {note}", rest="      ")
         return "\n".join(lines)
 
     def _repr_html_(self):
@@ -154,9 +179,14 @@ def _short(sizes):
     return str(tuple(sizes)) if len(sizes) > 1 else str(sizes[0])
 
 
+def _hanging(mark, lines):
+    """Put a mark before the first line, and the others under the first."""
+    return [(" " * len(mark) if i else mark) + line for i, line in enumerate(lines)]
+
+
 def _html_row(finding):
     cell = "style='text-align:left;vertical-align:top;padding:0.3em 0.8em;border-top:1px solid currentColor'"
-    kind, *rest = str(finding).split("\n")
+    kind, *rest = finding.lines(sys.maxsize)  # the page breaks them
     kind, _, message = kind.partition(": ")
     details = "".join(f"<br><code>{html.escape(line.strip())}</code>" for line in rest)
     return (

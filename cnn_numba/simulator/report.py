@@ -10,6 +10,7 @@ from cnn_numba.simulator.advice import advise
 from cnn_numba.simulator.assembly import KINDS, memory_bits
 from cnn_numba.simulator.occupancy import ARCHITECTURES, Occupancy
 from cnn_numba.simulator.occupancy import occupancy as compute_occupancy
+from cnn_numba.simulator.wrapping import wrapped
 
 _MEMORY_KINDS = ("global load", "global store", "shared load", "shared store", "local load", "local store")
 # What stands out in a line of source.
@@ -140,9 +141,12 @@ class KernelReport:
     def __str__(self):
         width = max(len(name) for name, _ in self._facts())
         lines = [f"{self.name} {self.signature}".strip()]
-        lines += [f"  {name:{width}}  {value}" for name, value in self._facts()]
+        for name, value in self._facts():
+            lines += wrapped(value, first=f"  {name:{width}}  ", rest=" " * (width + 4))
         lines += ["advice"] if self.advice else ["nothing to advise"]
-        return "\n".join([*lines, *(f"- {advice}" for advice in self.advice)])
+        for advice in self.advice:
+            lines += wrapped(str(advice), first="- ", rest="  ")
+        return "\n".join(lines)
 
     def _repr_html_(self):
         cells = "".join(

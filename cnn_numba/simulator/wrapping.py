@@ -1,0 +1,43 @@
+"""Lines that fit into an output of JupyterLab, which breaks longer ones in the middle of a word."""
+
+import re
+import textwrap
+
+WIDTH = 90
+"""In columns: a window of 1200 pixels with the list of files has 95."""
+
+# Code, an index, a position: they read well in one piece only.
+_TOGETHER = re.compile(r"`[^`]*`|\[[^\]]*\]|\([\d, ]*\)")
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def wrapped(text, width=WIDTH, first="", rest=""):
+    """Break a text between words, and never within code in backticks, an index or a position.
+
+    Parameters
+    ----------
+    text : str
+    width : int
+        Of the longest line, as long as the words allow it.
+    first, rest : str
+        What the first line and the others begin with.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> wrapped("thread 1 of block (0, 1) reads tile[2, 3]", 24, "1. ", "   ")
+    ['1. thread 1 of block', '   (0, 1) reads', '   tile[2, 3]']
+    """
+    text = _TOGETHER.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
+    lines = textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(_NO_BREAK, " ") for line in lines]
