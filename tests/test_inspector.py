@@ -15,6 +15,7 @@ import cnn_numba  # noqa: F401
 # isort: split
 import numpy as np
 import pytest
+from helpers import unwrapped
 from llvmlite import ir
 from numba import cuda, float32, int32, types, uint32
 from numba.cuda.extending import intrinsic
@@ -711,23 +712,25 @@ import argparse
 
 import numpy as np
 from numba import cuda, float32
+from numba.cuda import grid
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--size", type=int, default=32)
 size = parser.parse_args().size
 FACTOR = 2 if cuda.current_context() else 3
+blocks = 8 * cuda.get_current_device().NO_SUCH_ATTRIBUTE
 
 
 @cuda.jit
 def first_kernel(x):
-    i = cuda.grid(1)
+    i = grid(1)
     if i < x.size:
         x[i] *= float32(FACTOR)
 
 
 x = cuda.to_device(np.arange(size, dtype=np.float32))
 for launch in (first_kernel[1, 32], first_kernel.forall(32)):
-    for _ in range(10**6):
+    for _ in range(10**5):
         launch(x)
 print("sum", x.copy_to_host().sum())
 assert x.copy_to_host()[1] > 1
@@ -798,7 +801,7 @@ def test_a_module_that_was_imported_with_its_launches(folder):
         ("n = 1\nn / 0", "line 2: ZeroDivisionError: division by zero"),
         ("def k(:", "SyntaxError: invalid syntax (broken.py, line 1)"),
         ("raise SystemExit(3)", "broken.py has no kernel 'k'; line 1: SystemExit: 3"),
-        (SCRIPT, "it has first_kernel, second_kernel; without its launches, line 25: AssertionError"),
+        (SCRIPT, "it has first_kernel, second_kernel; without its launches, line 12: AttributeError"),
     ],
 )
 def test_a_module_with_a_mistake_of_its_own(folder, source, message):
@@ -865,7 +868,7 @@ def test_the_command(capsys):
         capsys, f"{__name__}:accumulator_kernel", "--signature", MATRIX_AND_VECTOR, "--cc", "8.6", "--source"
     )
     assert status == 0
-    assert "write `acc = float32(0)`" in out
+    assert "write `acc = float32(0)`" in unwrapped(out)
     assert "acc += x[i, j]   <- " in out
     status, out, _ = run_command(capsys, f"{__name__}:clean_kernel", "--cc", "8.6", "--assembly")
     assert status == 0

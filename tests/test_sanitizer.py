@@ -14,6 +14,7 @@ import planted_bugs
 import pytest
 import simulator_kernels
 from fresh_python import python
+from helpers import unwrapped
 from numba import cuda, float32
 from planted_bugs import BUGS
 from simulator_kernels import CASES
@@ -712,13 +713,8 @@ def test_the_report_fits_into_an_output_and_breaks_no_code(planted):
     lines = str(report).splitlines()
     source = {line.strip() for line in inspect.getsource(planted_bugs).splitlines()}
     assert all(len(line) <= WIDTH or line.strip() in source for line in lines)
-    unbroken = [line.strip() for finding in report.findings for line in finding.lines(10_000)]
-    assert unwrapped(lines[1:]).startswith(unwrapped(unbroken))
-
-
-def unwrapped(lines):
-    """Return lines as one, without the numbers of the findings."""
-    return " ".join(re.sub(r"^ *\d+\. (?=[a-zA-Z -]+: )", "", line).strip() for line in lines)
+    unbroken = [f"{number}. " + " ".join(f.lines(10_000)) for number, f in enumerate(report.findings, 1)]
+    assert unwrapped(str(report)).startswith(unwrapped(" ".join([lines[0], *unbroken])))
 
 
 def test_what_is_read_as_one_is_not_broken():

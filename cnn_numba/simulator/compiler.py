@@ -120,6 +120,8 @@ class _Pickler(cloudpickle.CloudPickler):
         self.by_name = by_name
 
     def reducer_override(self, obj):
+        if id(obj) in _simulated_names():
+            return getattr, (cuda, _simulated_names()[id(obj)])
         if getattr(obj, "__cuda_ndarray__", False) and not isinstance(obj, type):
             raise pickle.PicklingError("an array on the GPU is a global of it; make it an argument")
         if not isinstance(obj, kernel_type()):
@@ -128,6 +130,17 @@ class _Pickler(cloudpickle.CloudPickler):
         if self.by_name and _importable(obj, function):
             return _import_kernel, (function.__module__, function.__qualname__)
         return _make_kernel, (function, _decorator_options(obj))
+
+
+@functools.cache
+def _simulated_names():
+    """Return the names in `numba.cuda` of what is simulated here, by identity; over there they are real."""
+    simulators = "numba.cuda.simulator", "cnn_numba.simulator"
+    return {
+        id(value): name
+        for name, value in vars(cuda).items()
+        if str(getattr(value, "__module__", "")).startswith(simulators)
+    }
 
 
 def _importable(kernel, function):

@@ -212,7 +212,8 @@ def find_kernel(name):
         others = f"; it has {', '.join(kernels)}" if kernels else ""
         raise ValueError(f"{place} has no kernel {kernel_name!r}{others}{fault and f'; {fault}'}")
     kernel = kernels[kernel_name]
-    return kernel, getattr(module, "SIGNATURES", {}).get(kernel_name) or kernel.signatures or None
+    decorated = getattr(kernel, "signatures", None) or None
+    return kernel, getattr(module, "SIGNATURES", {}).get(kernel_name, decorated)
 
 
 def _kernel(value):

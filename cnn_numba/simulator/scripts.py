@@ -1,7 +1,7 @@
 """Import a module for its kernels, and leave out the launches that stand beside them.
 
 A script that launches its kernels where it defines them would have to be simulated to the end first. Here its
-launches do nothing; and what fails for want of their results, an `assert` say, is passed over.
+launches do nothing; and what fails for want of their results, an `assert` say, or of a GPU is passed over.
 """
 
 import ast
@@ -29,7 +29,7 @@ def load(place):
     Returns
     -------
     tuple of (module, str)
-        The text says where the module failed although launches were left out, or ended itself; "" if neither.
+        The text says what failed first of what was passed over, "" if nothing did.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def _load(spec, skipped):
     finally:
         if not complete:
             # Another process, and who imports it here, are to get the module, launches and all.
-            del sys.modules[spec.name]
+            sys.modules.pop(spec.name, None)
     fault = _described(faults[0], spec.origin) if faults else ""
     return module, f"without its launches, {fault}" if fault and skipped else fault
 
@@ -123,10 +123,15 @@ def _execute(module, spec, skipped):
             except SystemExit as error:  # the end of a script, as it should be or not
                 return [*faults, error]
             except Exception as error:
-                if not skipped:
+                if not (skipped or faults or _names_cuda(statement)):
                     raise
                 faults.append(error)
     return faults
+
+
+def _names_cuda(statement):
+    nodes = ast.walk(statement)
+    return any("cuda" in (getattr(node, "id", None), getattr(node, "attr", None)) for node in nodes)
 
 
 @contextmanager
