@@ -4,6 +4,7 @@ import json
 import os
 import reprlib
 import sys
+import zipfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,7 +134,10 @@ def load_checkpoint(path):
         raise
     except Exception as error:
         # Damage shows in whatever the reader stumbles over: zip, NumPy's header, JSON, a missing name.
-        raise ValueError(f"{path} is damaged or no checkpoint of this project: {error}") from None
+        # What NumPy does not know it takes for a pickle, and tells how to load it: that would run its code.
+        known = isinstance(error, OSError) or (zipfile.is_zipfile(path) and "pickle" not in str(error))
+        reason = error if known else "it is no whole .npz file of plain arrays"
+        raise ValueError(f"{path} is damaged or no checkpoint of this project: {reason}") from None
     if version != FORMAT_VERSION:
         raise ValueError(f"{path} has format version {version}; this version reads {FORMAT_VERSION}")
     optimizer = {name.removeprefix("optimizer."): array for name, array in arrays.items()}

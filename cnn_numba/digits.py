@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
+from scipy import ndimage
 
 # As the makers of MNIST did: the digit fits a box of 20 pixels, its centre of mass is the centre of 28.
 _BOX, _FIELD, _CENTRE = 20, 28, 14.0
@@ -13,13 +14,35 @@ _RIM = 0.1
 # Pictures larger than this are shrunk first; 20 pixels are what counts in the end.
 _LARGEST = 800
 
+# Where the digit is, is decided on a coarse copy of at most so many pixels a side: it is less noisy.
+_COARSE = 160
+# As shares of the picture's side: strokes are narrower, digits longer.
+_WIDEST_STROKE, _SHORTEST_DIGIT = 0.4, 0.15
+# As a share of the digit's length: so far from it may its own pieces be, such as the bar of a 5.
+_DETACHED = 0.25
+_DIAGONALS_TOO = np.ones((3, 3))
+_BLANK = "there is no digit in the picture: it is blank"
+
+# What a character cell shows of two pixels, one above the other, by their brightness.
+_BLOCKS = {
+    " ": (0, 0),
+    "░": (0.25,) * 2,
+    "▒": (0.5,) * 2,
+    "▓": (0.75,) * 2,
+    "█": (1, 1),
+    "▀": (1, 0),
+    "▄": (0, 1),
+}
+_ASCII = {shade: (level / 9,) * 2 for level, shade in enumerate(" .:-=+*#%@")}
+
 
 def prepare_digit(image):
     """Turn a picture of one handwritten digit into an image as MNIST has them.
 
-    Ink and paper are told apart by the picture's edge, which is taken for paper: dark on light and light on
-    dark are both right. The ink is stretched to the full range, cut out, scaled to fit a box of 20 x 20
-    pixels and placed with its centre of mass in the centre of 28 x 28, as described at
+    Dark ink on light paper and light on dark are both right, in even light or not. What touches the
+    picture's edge or surrounds the digit, such as the table, a frame or a ruled line, is left out where the
+    digit stands apart from it. The ink is stretched to the full range, cut out, scaled to fit a box of
+    20 x 20 pixels and placed with its centre of mass in the centre of 28 x 28, as described at
     http://yann.lecun.com/exdb/mnist/.
 
     Parameters
@@ -47,11 +70,42 @@ def prepare_digit(image):
     >>> digit.shape, [int(length) for length in np.ptp(np.nonzero(digit[0]), axis=1) + 1]
     ((1, 28, 28), [20, 4])
     """
+    return find_digit(image)[0]
+
+
+def find_digit(image):
+    """Do as `prepare_digit`, and say what makes it doubtful that this is the digit.
+
+    Parameters
+    ----------
+    image : PIL.Image.Image, ndarray or path
+        As for `prepare_digit`.
+
+    Returns
+    -------
+    digit : ndarray, shape (1, 28, 28), uint8
+    doubts : list of str
+        Empty if all is well.
+
+    Raises
+    ------
+    ValueError, OSError
+        As `prepare_digit`.
+
+    Examples
+    --------
+    >>> stroke = np.full((90, 60), 255, np.uint8)
+    >>> stroke[20:, 25:35] = 0
+    >>> find_digit(stroke)[1]
+    ["the digit touches the picture's edge"]
+    """
     ink = _ink(_grey(_open(image)))
+    strokes, doubts = _strokes(ink)
+    ink = _pressed(ink, strokes)
     # The faint rim that an earlier resizing left around a stroke does not count for its box.
     rows, columns = (np.flatnonzero((ink > _RIM).any(axis=axis)) for axis in (1, 0))
     ink = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    return _centred(_fitted(ink))[np.newaxis]
+    return _centred(_fitted(ink))[np.newaxis], doubts
 
 
 def prepare_photo(image, shape):
@@ -91,6 +145,38 @@ def prepare_photo(image, shape):
         grey = 255 - grey
     picture = ImageOps.fit(Image.fromarray(grey.astype(np.uint8)), (shape[2], shape[1]))
     return np.asarray(picture)[np.newaxis].copy()
+
+
+def as_text(picture, encoding="utf-8"):
+    """Draw a picture in characters, each of which shows two pixels, one above the other.
+
+    Parameters
+    ----------
+    picture : ndarray, shape (C, H, W), uint8
+        H is even. Of the C colours the mean is drawn.
+    encoding : str
+        Where it has no block characters, ASCII has to do.
+
+    Returns
+    -------
+    str
+        H / 2 lines.
+
+    Examples
+    --------
+    >>> ramp = np.array([[[0, 64, 128, 255, 255], [0, 64, 128, 255, 0]]], np.uint8)
+    >>> as_text(ramp), as_text(ramp, "ascii")
+    (' ░▒█▀', ' :+@=')
+    """
+    try:
+        "".join(_BLOCKS).encode(encoding)
+        characters = _BLOCKS
+    except UnicodeEncodeError:
+        characters = _ASCII
+    brightness = picture.mean(0) / 255
+    pairs = np.stack([brightness[::2], brightness[1::2]], -1)
+    distance = np.square(pairs[..., np.newaxis, :] - list(characters.values())).sum(-1)
+    return "\n".join("".join(row) for row in np.array(list(characters))[distance.argmin(-1)])
 
 
 def _open(image):
@@ -138,21 +224,107 @@ def _grey(image):
 
 
 def _ink(grey):
-    """Return how much ink each pixel holds, 0 to 1, with the noise of the paper taken off."""
-    lightest, darkest = float(grey.max()), float(grey.min())
-    scale = max(abs(lightest), abs(darkest), 1e-30)
-    edge = _edge(grey)
-    paper = float(np.median(edge))
-    ink = paper - grey if paper - darkest >= lightest - paper else grey - paper
-    strongest = float(ink.max())
-    if not strongest > _FAINTEST * scale:
-        raise ValueError("there is no digit in the picture: it is blank")
-    # Clean pictures have no noise at the edge, and nothing is cut. A digit that runs over the edge is no
-    # noise: hence the limit.
-    noise = min(2 * float(np.percentile(np.abs(edge - paper), 90)), 0.4 * strongest)
-    ink = np.maximum(ink - noise, 0)
+    """Return by which share each pixel is darker than the paper around it: 0 is paper, 1 is black ink.
+
+    Of light ink on dark paper the negative is taken.
+    """
+    darkest, lightest = float(grey.min()), float(grey.max())
+    if not lightest - darkest > _FAINTEST * max(abs(lightest), abs(darkest), 1e-30):
+        raise ValueError(_BLANK)
+    bright = grey - darkest if _paper_is_light(grey) else lightest - grey
+    # A closing fills what is narrower than its window, the strokes, and follows the light across the paper.
+    coarse = _coarse(bright)
+    paper = ndimage.grey_closing(coarse, (round(_WIDEST_STROKE * max(coarse.shape)) | 1,) * 2)
+    paper = np.asarray(Image.fromarray(paper).resize(grey.shape[::-1], Image.Resampling.BILINEAR))
+    # The limit: in the deepest shadow there is but noise.
+    return 1 - bright / np.maximum(paper, 0.15 * (lightest - darkest))
+
+
+def _paper_is_light(grey):
+    coarse = _coarse(grey)  # in which no lone pixel is the darkest or the lightest
+    light = coarse > 0.6 * coarse.min() + 0.4 * coarse.max()
+    whole, edge = light.mean(), _edge(light).mean()
+    # Paper fills most of a picture, except where one is cut out closely around a bold digit: there it has
+    # most of the edge. An edge all of one kind tells nothing, it may be the table.
+    return 2 * whole + edge > 1.5 if 0.05 < edge < 0.95 else whole > 0.5
+
+
+def _strokes(ink):
+    """Return which pixels hold the digit, a little margin included, and what speaks against it."""
+    coarse = _coarse(ink)
+    if not coarse.max() > _FAINTEST:
+        raise ValueError(_BLANK)
+    marked = coarse > 0.5 * coarse.max()
+    edge = np.ones_like(marked)
+    edge[1:-1, 1:-1] = False
+    inner = marked & ~ndimage.binary_propagation(marked & edge, _DIAGONALS_TOO, marked)
+    if _length(_largest(inner)) < _SHORTEST_DIGIT * min(marked.shape):
+        inner = marked
+    # A box around the digit is no part of it; and no digit has a hole with so much in it.
+    largest = _largest(inner)
+    boxed = inner & ndimage.binary_fill_holes(largest) & ~largest
+    if _length(_largest(boxed)) > 0.3 * _length(largest):
+        inner, largest = boxed, _largest(boxed)
+    # A five may have lost its bar, a nine be in pieces.
+    reach = _DETACHED * _length(largest)
+    groups, _ = ndimage.label(ndimage.distance_transform_edt(~inner) <= reach / 2, _DIAGONALS_TOO)
+    digit = inner & (groups == groups[largest][0])
+    strokes = _magnified(ndimage.binary_dilation(digit, _DIAGONALS_TOO, 2), ink.shape)
+    return strokes, _doubts(coarse, digit, marked, inner & ~digit)
+
+
+def _doubts(coarse, digit, marked, others):
+    """Return what speaks against `digit`, a mask of the coarse copy; the limits are measured in its test."""
+    height, width = (np.ptp(places) + 1 for places in np.nonzero(digit))
+    doubts = []
+    # A picture that is cut out closely is touched on all sides, but not all along them as by a frame.
+    closely = height > 0.85 * digit.shape[0] and width > 0.85 * digit.shape[1] and _edge(digit).mean() < 0.5
+    if _edge(digit).any() and not closely:
+        doubts.append("the digit touches the picture's edge")
+    if _length(_largest(others)) > 0.5 * max(height, width):
+        doubts.append("something else stands beside the digit")
+    if width > 1.4 * height:
+        doubts.append("it is wider than digits are")
+    if not marked.all() and np.median(coarse[digit]) < 1.6 * np.percentile(abs(coarse[~marked]), 90):
+        doubts.append("the ink hardly stands out from the paper")
+    return doubts
+
+
+def _largest(marked):
+    """Return the connected part that takes most room, that is, has the largest box around it."""
+    labels, _ = ndimage.label(marked, _DIAGONALS_TOO)
+    sizes = [labels[box].size for box in ndimage.find_objects(labels)]
+    return marked & (labels == 1 + np.argmax(sizes)) if sizes else marked
+
+
+def _length(part):
+    """Return the longer side of the box around all marked pixels."""
+    return max((np.ptp(places) + 1 for places in np.nonzero(part) if places.size), default=0)
+
+
+def _pressed(ink, strokes):
+    """Return the ink of the strokes, 0 to 1, with the noise of the paper taken off."""
+    paper = ink[~strokes]
+    # Clean pictures have no noise, and nothing is cut.
+    noise = min(2 * np.percentile(abs(paper), 75), 0.4 * ink[strokes].max()) if paper.size else 0.0
+    ink = np.where(strokes, np.maximum(ink - noise, 0), 0)
     # Pens are seldom as even as MNIST's strokes; most of a stroke is to be full ink.
     return np.minimum(ink / np.percentile(ink[ink > 0], 90), 1)
+
+
+def _coarse(picture):
+    """Return the means of square blocks, as large as it takes to fit `_COARSE`."""
+    return np.asarray(Image.fromarray(picture.astype(np.float32)).reduce(_block(picture.shape)))
+
+
+def _magnified(mask, shape):
+    """Return a mask of `_coarse`'s blocks as one of pixels."""
+    block = _block(shape)
+    return mask.repeat(block, 0).repeat(block, 1)[: shape[0], : shape[1]]
+
+
+def _block(shape):
+    return -(-max(shape) // _COARSE)
 
 
 def _edge(grey):
