@@ -1,4 +1,4 @@
-# make TARGET [CUDA=13|12|none] [PYTHON=python3.12]
+# make TARGET [CUDA=13|12|none] [PYTHON=python3.12] [ARGS="--port 9999"]
 #
 # Every target makes .venv and installs the project into it when needed: the first time, and whenever
 # pyproject.toml has changed. After that it does only what it is called for.
@@ -46,8 +46,14 @@ format: $(INSTALLED) ## repair style and formatting where that can be done autom
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lab: $(INSTALLED) ## open the notebooks in JupyterLab
-	$(BIN)/jupyter lab notebooks
+# Jupyter runs for root only when told so. In a container there is no browser to open, and the one outside
+# reaches only a server that listens on all addresses; it asks for the token in the address printed.
+LAB := --LabApp.default_url=/lab/tree/00_start_here.ipynb
+LAB += $(if $(filter 0,$(shell id -u)),--allow-root)
+LAB += $(if $(or $(container),$(wildcard /.dockerenv /run/.containerenv)),--no-browser --ip=0.0.0.0)
+
+lab: $(INSTALLED) ## open the notebooks in JupyterLab (ARGS="--port 9999" are passed on to it)
+	$(BIN)/jupyter lab notebooks $(LAB) $(ARGS)
 
 notebooks: $(INSTALLED) ## run every notebook from top to bottom and store its outputs
 	$(BIN)/python -m cnn_numba.course.notebooks notebooks/*.ipynb

@@ -1,7 +1,13 @@
+import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 import tomllib
+import urllib.error
+import urllib.request
 from importlib.metadata import version
 from pathlib import Path
 
@@ -143,6 +149,62 @@ def test_make_keeps_the_cuda_that_is_installed(tmp_path, monkeypatch, there, ask
     renewed = make("--dry-run", "-C", tmp_path, "--assume-new=pyproject.toml", *asked, "train")
     expected = extras or {"12": "cu12,test", "none": "test"}[there]
     assert f"'.[{expected}]'" in renewed
+
+
+@pytest.mark.parametrize(("user", "allowed"), [("0", True), ("1000", False)])
+def test_make_lab_allows_root_to_root_only(tmp_path, monkeypatch, user, allowed):
+    (tmp_path / "id").write_text(f"#!/bin/sh\necho {user}\n")
+    (tmp_path / "id").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert ("--allow-root" in make("--dry-run", "lab")) == allowed
+
+
+def test_make_lab_is_reachable_in_a_container_and_passes_options_on(monkeypatch):
+    monkeypatch.setenv("container", "podman")
+    plan = make("--dry-run", "lab", "ARGS=--port 9999 --debug")
+    assert "--no-browser --ip=0.0.0.0 --port 9999 --debug\n" in plan
+
+
+def reached(address):
+    """Return what a server answers, as text."""
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return answer.read().decode()
+
+
+@pytest.mark.slow
+def test_make_lab_opens_the_first_notebook(tmp_path, monkeypatch):
+    for name in ("CUDA", "MAKEFLAGS"):  # from a make that runs these tests
+        monkeypatch.delenv(name, raising=False)
+    for name in ("CONFIG", "DATA", "RUNTIME"):
+        monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(tmp_path / name))
+    here = [f"BIN={Path(sys.executable).parent}", "INSTALLED=", "ARGS=--no-browser --port 0"]
+    with open(tmp_path / "log", "w") as log:
+        lab = subprocess.Popen(
+            ["make", "-C", ROOT, "lab", *here], stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        found = None
+        end = time.monotonic() + 300
+        while not found:
+            said = (tmp_path / "log").read_text()
+            if lab.poll() is not None or time.monotonic() > end:
+                pytest.fail(f"JupyterLab does not start:\n{said[-4000:]}")
+            found = re.search(r"http://127\.0\.0\.1:(\d+)(/\S+)\?token=(\w+)", said)
+            time.sleep(0.2)
+        port, page, token = found.groups()
+        assert page == "/lab/tree/00_start_here.ipynb"
+        assert "<title>JupyterLab</title>" in reached(f"http://127.0.0.1:{port}{page}?token={token}")
+        listed = json.loads(reached(f"http://127.0.0.1:{port}/api/contents?token={token}"))["content"]
+        assert {path.name for path in (ROOT / "notebooks").glob("*.ipynb")} <= {
+            file["name"] for file in listed
+        }
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            reached(f"http://127.0.0.1:{port}/api/contents")
+    finally:
+        os.killpg(lab.pid, signal.SIGTERM)
+        lab.wait(120)
+    with pytest.raises(ProcessLookupError):  # nothing is left: make waits for what it started
+        os.killpg(lab.pid, signal.SIGKILL)
 
 
 def test_make_names_a_python_that_will_not_do():
