@@ -17,7 +17,9 @@ from cnn_numba.course.notebooks import METADATA
 
 # With this extension a first start asks whether there may be news.
 SETTINGS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
-SECONDS = 120
+# The limit of every wait. Nothing sleeps for as long: on a busy machine starting takes minutes.
+SECONDS = 300
+_RUN = '[data-command="notebook:run-cell-and-select-next"]'
 
 
 def found(*names):
@@ -80,12 +82,12 @@ def element(chrome, selector):
 
 
 def run_cell(chrome, index=0):
-    """Run a cell of the notebook."""
-    from selenium.webdriver import ActionChains, Keys
-
+    """Run a cell of the notebook, by the button that readers use; return when it has begun to."""
     wait_for_kernel(chrome)
-    element(chrome, f"{cell(index)} .cm-content").click()
-    ActionChains(chrome).key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
+    _select(chrome, index)
+    # Not by a key: one pressed while the page still loads would be lost.
+    element(chrome, _RUN).click()
+    until(chrome, lambda chrome: element(chrome, f"{cell(index)} .jp-InputPrompt").text != "[ ]:")
 
 
 def cell(index):
@@ -99,27 +101,36 @@ def wait_for_kernel(chrome):
 
 
 def step_to(chrome, index):
-    """Run cells from the selected one on, by the button that readers use, until this one is selected."""
+    """Run cells from the selected one on, as `run_cell` does, until this one is selected."""
     wait_for_kernel(chrome)
     while (selected := _selected(chrome)) < index:
-        # A key pressed while the page still loads would be lost.
-        element(chrome, '[data-command="notebook:run-cell-and-select-next"]').click()
+        element(chrome, _RUN).click()
         until(chrome, lambda chrome, last=selected: _selected(chrome) > last)
     wait_for_kernel(chrome)
 
 
 def type_code(chrome, code):
-    """Write code into the selected cell, in the place of what it holds."""
+    """Write code into the selected cell, in the place of what it holds; return when it stands there."""
     from selenium.webdriver import ActionChains, Keys
 
-    element(chrome, f"{cell(_selected(chrome))} .cm-content").click()
+    editor = f"{cell(_selected(chrome))} .cm-content"
+    _select(chrome, _selected(chrome))
+    everything = ActionChains(chrome).key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL)
+    everything.send_keys(Keys.DELETE).perform()
+    until(chrome, lambda chrome: not element(chrome, editor).text.strip())
     keyboard = ActionChains(chrome)
-    keyboard.key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).send_keys(Keys.DELETE)
     for number, line in enumerate(code.splitlines()):
         if number:  # the indentation that JupyterLab proposes is selected, and overwritten
             keyboard.send_keys(Keys.ENTER).key_down(Keys.SHIFT).send_keys(Keys.HOME).key_up(Keys.SHIFT)
         keyboard.send_keys(line)
     keyboard.perform()
+    until(chrome, lambda chrome: element(chrome, editor).text.split() == code.split())
+
+
+def _select(chrome, index):
+    """Click into a cell and wait until keys go there."""
+    element(chrome, f"{cell(index)} .cm-content").click()
+    element(chrome, f"{cell(index)}.jp-mod-active .cm-focused")
 
 
 def _selected(chrome):
@@ -148,7 +159,7 @@ def _server(folder):
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(SECONDS)
 
 
 def _wait_for(address, process, folder):

@@ -11,8 +11,15 @@ import cnn_numba  # noqa: F401
 import numpy as np
 import pytest
 from helpers import check_registered
+from progress import StillRunning
 
 from cnn_numba import device
+
+
+def pytest_configure(config):
+    """Let a run that waits for a long test say for which, once a minute."""
+    if not hasattr(config, "workerinput"):  # in pytest-xdist's workers nothing is printed
+        config.pluginmanager.register(StillRunning())
 
 
 def pytest_collection_modifyitems(items):
