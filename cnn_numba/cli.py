@@ -416,9 +416,8 @@ def predict(
             _complain(f"{path}: {error}")
             failed += 1
             continue
-        probabilities = network.predict(gather_batch(picture[np.newaxis], np.zeros(1, np.int64), mean, std))[
-            0
-        ]
+        x = gather_batch(picture[np.newaxis], np.zeros(1, np.int64), mean, std)
+        probabilities = network.predict(x)[0]
         print(f"{path}: {_likeliest(probabilities, dataset)}{_not_sure(probabilities, doubts)}")
         if show:
             print(as_text(picture, sys.stdout.encoding or "ascii"))

@@ -270,11 +270,11 @@ def _strokes(ink):
     groups, _ = ndimage.label(ndimage.distance_transform_edt(~inner) <= reach / 2, _DIAGONALS_TOO)
     digit = inner & (groups == groups[largest][0])
     strokes = _magnified(ndimage.binary_dilation(digit, _DIAGONALS_TOO, 2), ink.shape)
-    return strokes, _doubts(coarse, digit, marked, inner & ~digit)
+    return strokes, _doubts(coarse, marked, digit, inner & ~digit)
 
 
-def _doubts(coarse, digit, marked, others):
-    """Return what speaks against `digit`, a mask of the coarse copy; the limits are measured in its test."""
+def _doubts(coarse, marked, digit, others):
+    """Return what speaks against `digit`, chosen among the `marked` pixels of the coarse copy."""
     height, width = (np.ptp(places) + 1 for places in np.nonzero(digit))
     doubts = []
     # A picture that is cut out closely is touched on all sides, but not all along them as by a frame.
