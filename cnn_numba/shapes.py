@@ -2,8 +2,14 @@
 
 The operations call these before any work starts, so a wrong argument is an error that names
 the offending values, and never a crash, a half-written array or a silently wrong number.
+
+One rule about memory holds for every operation in every room: **an output shares no memory with an input or
+with another output, unless its docstring says which input it may be.** Then it may be exactly that one, the
+same memory in the same shape; a partial overlap is always refused. What is updated in place is an output.
 """
 
+import math
+import numbers
 import operator
 from typing import NamedTuple
 
@@ -11,7 +17,7 @@ import numpy as np
 
 from cnn_numba import device
 
-#: Elements of an array on the GPU: the kernels compute indices in 32 bits, which is faster.
+#: Elements of an array on the GPU, and of any axis: the kernels compute indices in 32 bits, which is faster.
 MOST_ELEMENTS = 2**31 - 1
 
 
@@ -26,6 +32,54 @@ class Window2d(NamedTuple):
     padding_w: int
     out_h: int
     out_w: int
+
+
+def integer(value, name, minimum=0, maximum=MOST_ELEMENTS):
+    """Return `value` as an int.
+
+    Parameters
+    ----------
+    value : int
+        Of any integer type, NumPy's too; a bool is none.
+    name : str
+        What to call it in an error.
+    minimum, maximum : int
+        The smallest and the largest value allowed; a maximum of None allows any.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    TypeError
+        If `value` is not an integer.
+    ValueError
+        If it is too small or too large.
+
+    Examples
+    --------
+    >>> integer("4", "batch_size")
+    Traceback (most recent call last):
+        ...
+    TypeError: batch_size must be an int, got '4'
+    """
+    return _integers((value,), "an int", value, name, minimum, maximum)[0]
+
+
+def _integers(entries, kind, value, name, minimum, maximum):
+    """Return `entries` as a tuple of int; an error says that `name` must be of this kind and is `value`."""
+    try:
+        result = tuple(map(operator.index, entries))
+    except TypeError:
+        result = None
+    if result is None or bool in map(type, entries):
+        raise TypeError(f"{name} must be {kind}, got {value!r}")
+    if min(result) < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value!r}")
+    if maximum is not None and max(result) > maximum:
+        raise ValueError(f"{name} must be at most {maximum}, for indices have 32 bits; got {value!r}")
+    return result
 
 
 def pair(value, name, minimum=1):
@@ -49,21 +103,96 @@ def pair(value, name, minimum=1):
     TypeError
         If `value` is neither an integer nor a pair of integers.
     ValueError
-        If an entry is below `minimum`.
+        If an entry is below `minimum`, or needs more than 32 bits.
 
     Examples
     --------
     >>> pair(3, "kernel_size"), pair((1, 2), "stride")
     ((3, 3), (1, 2))
     """
+    kind = "an int or a pair of ints"
     entries = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(entries) != 2:
+        raise TypeError(f"{name} must be {kind}, got {value!r}")
+    return _integers(entries, kind, value, name, minimum, MOST_ELEMENTS)
+
+
+def sizes(value, name, axes=None, minimum=0):
+    """Return a shape as a tuple of int.
+
+    Parameters
+    ----------
+    value : sequence of int
+    name : str
+        What to call it in an error.
+    axes : str, optional
+        What its entries mean, such as ``"(N, C, H, W)"``; None stands for one or more axes of any meaning.
+    minimum : int
+        The smallest length allowed.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    TypeError
+        If `value` is not a sequence of integers.
+    ValueError
+        If it has another number of entries, or one is too small or needs more than 32 bits.
+
+    Examples
+    --------
+    >>> sizes([64, 1, 28, 28], "input_shape", "(N, C, H, W)")
+    (64, 1, 28, 28)
+    """
+    kind = f"{axes or 'a tuple'} of ints"
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"{name} must be {kind}, got {value!r}")
+    if not value or (axes and len(value) != axes.count(",") + 1):
+        raise ValueError(f"{name} must be {axes or 'a tuple of one or more ints'}, got {tuple(value)}")
+    return _integers(value, kind, value, name, minimum, MOST_ELEMENTS)
+
+
+def number(value, name, below=math.inf):
+    """Return a setting as a plain float, once it is known to be at least 0 and not too large.
+
+    Parameters
+    ----------
+    value : float
+        Of any real type, NumPy's too; a bool is none.
+    name : str
+        What to call it in an error.
+    below : float
+        What it must stay below.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    TypeError
+        If `value` is not a real number.
+    ValueError
+        If it is NaN, negative or too large.
+
+    Examples
+    --------
+    >>> number(-1, "momentum")
+    Traceback (most recent call last):
+        ...
+    ValueError: momentum must be at least 0 and below inf, got -1
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
     try:
-        vertical, horizontal = (operator.index(entry) for entry in entries)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be an int or a pair of ints, got {value!r}") from None
-    if vertical < minimum or horizontal < minimum:
-        raise ValueError(f"{name} must be at least {minimum}, got {value!r}")
-    return vertical, horizontal
+        result = float(value)
+    except OverflowError:  # an int of hundreds of digits
+        result = math.inf
+    if not 0 <= result < below:
+        raise ValueError(f"{name} must be at least 0 and below {below}, got {value!r}")
+    return result
 
 
 def output_size(size, kernel_size, stride=1, padding=0):
@@ -117,7 +246,7 @@ def window2d(name, x_shape, kernel_size, stride, padding):
     Raises
     ------
     TypeError, ValueError
-        If an argument is not an integer, is too small, or the window does not fit.
+        If an argument is not an integer, is too small or too large, or the window does not fit.
 
     Examples
     --------
@@ -131,6 +260,12 @@ def window2d(name, x_shape, kernel_size, stride, padding):
         raise ValueError(f"{name}: x must have shape (N, C, H, W), got {tuple(x_shape)}")
     if min(x_shape[1:]) < 1:
         raise ValueError(f"{name}: only the batch of x may be empty, got shape {tuple(x_shape)}")
+    height, width = x_shape[2] + 2 * padding_h, x_shape[3] + 2 * padding_w
+    if height * width > MOST_ELEMENTS:
+        raise ValueError(
+            f"{name}: padding {padding!r} makes images of {height} x {width}, more than {MOST_ELEMENTS} "
+            f"pixels (x has shape {tuple(x_shape)})"
+        )
     try:
         out_h = output_size(x_shape[2], kernel_h, stride_h, padding_h)
         out_w = output_size(x_shape[3], kernel_w, stride_w, padding_w)
@@ -207,14 +342,18 @@ def pool2d_window(x_shape, kernel_size, stride, padding):
     return window
 
 
+#: The types of arrays that kernels take: a masked array would lose its mask, a matrix its products.
+PLAIN = (np.ndarray, np.memmap)
+
+
 def check_array(name, array, shape, dtype=np.float32, writeable=False):
-    """Insist that `array` has this shape and dtype and is C-contiguous.
+    """Insist that `array` is on the host, has this shape and dtype and is C-contiguous.
 
     Parameters
     ----------
     name : str
         What to call it in an error.
-    array : ndarray or device array
+    array : ndarray
     shape : tuple
         The shape it must have. A None stands for any length; a shape of None for any shape.
     dtype : dtype
@@ -225,7 +364,7 @@ def check_array(name, array, shape, dtype=np.float32, writeable=False):
     Raises
     ------
     TypeError
-        If it is not an array, or of another dtype.
+        If it is not a plain array on the host (a masked array or a matrix is none), or of another dtype.
     ValueError
         If it has another shape, is not C-contiguous, or is read-only but going to be written to.
 
@@ -236,8 +375,27 @@ def check_array(name, array, shape, dtype=np.float32, writeable=False):
         ...
     ValueError: bias must have shape (4,), got (3,)
     """
-    if not isinstance(array, np.ndarray) and not hasattr(array, "copy_to_host"):
-        raise TypeError(f"{name} must be an array, got {type(array).__name__}: {array!r}")
+    if type(array) not in PLAIN:
+        raise TypeError(_not_plain(name, array))
+    _check_layout(name, array, shape, dtype, array.flags.c_contiguous)
+    if writeable and not array.flags.writeable:
+        raise ValueError(f"{name} must be writeable, but this array is read-only")
+
+
+def _not_plain(name, array):
+    """Say what is wrong with something that is no plain array on the host."""
+    kind = type(array).__name__
+    if device.is_device_array(array):
+        return f"{name} is an array on the device, shape {array.shape}: copy it with cnn_numba.device.to_host"
+    if isinstance(array, np.ndarray):
+        return (
+            f"{name} must be a plain array, got {kind}: np.asarray makes one, or filled() of a masked array"
+        )
+    return f"{name} must be an array, got {kind}: {array!r}"
+
+
+def _check_layout(name, array, shape, dtype, contiguous):
+    """Insist on a dtype, a shape and contiguity, for arrays wherever they are."""
     if array.dtype != dtype:
         raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {array.dtype}")
     if shape is not None and array.shape != shape:
@@ -248,14 +406,57 @@ def check_array(name, array, shape, dtype=np.float32, writeable=False):
             axes = ", ".join("any" if want is None else str(want) for want in shape)
             axes += "," * (len(shape) == 1)
             raise ValueError(f"{name} must have shape ({axes}), got {array.shape}")
-    contiguous = array.flags.c_contiguous if isinstance(array, np.ndarray) else array.is_c_contiguous()
     if not contiguous:
         raise ValueError(f"{name} must be C-contiguous, got shape {array.shape} with strides {array.strides}")
-    if writeable and isinstance(array, np.ndarray) and not array.flags.writeable:
-        raise ValueError(f"{name} must be writeable, but this array is read-only")
 
 
-def output_array(name, out, shape, dtype=np.float32, inputs=()):
+def check_memory(written, read, may_be=()):
+    """Insist that what an operation writes shares no memory with its other arrays: the rule at the top.
+
+    Parameters
+    ----------
+    written, read : dict of str to array
+        C-contiguous arrays by their names, all on the host or all on the device; None for none.
+    may_be : sequence of str
+        The names in `read` of those that a written array may be exactly.
+
+    Raises
+    ------
+    ValueError
+        If two of them share memory, and one is written.
+
+    Examples
+    --------
+    >>> x = np.zeros(4, np.float32)
+    >>> check_memory({"out": x}, {"x": x}, may_be=["x"])
+    >>> check_memory({"out": x[1:]}, {"x": x[:-1]}, may_be=["x"])
+    Traceback (most recent call last):
+        ...
+    ValueError: out must not share memory with x unless it is exactly that (shapes (3,) and (3,))
+    """
+    arrays = {**written, **read}
+    apart, share = dict(arrays), np.may_share_memory
+    if type(next(iter(written.values()))) not in PLAIN:
+        apart = {name: device.extent(array) for name, array in arrays.items() if array is not None}
+        share = device.overlap
+    for name in written:
+        place = apart.pop(name)
+        for other, that in apart.items():
+            if that is not None and share(place, that):
+                _insist_on_one(name, arrays[name], other, arrays[other], other in may_be)
+
+
+def _insist_on_one(name, a, other, b, allowed):
+    """Raise, for two arrays that share memory, unless they are exactly one array and that is allowed."""
+    begin = device.address if device.is_device_array(a) else operator.attrgetter("ctypes.data")
+    if not (allowed and a.shape == b.shape and begin(a) == begin(b)):
+        unless = " unless it is exactly that" if allowed else ""
+        raise ValueError(
+            f"{name} must not share memory with {other}{unless} (shapes {a.shape} and {b.shape})"
+        )
+
+
+def output_array(name, out, shape, dtype=np.float32, inputs=None, may_be=()):
     """Return `out` once checked, or a new uninitialised NumPy array if it is None.
 
     Parameters
@@ -265,8 +466,8 @@ def output_array(name, out, shape, dtype=np.float32, inputs=()):
     out : ndarray or None
     shape : tuple of int
     dtype : dtype
-    inputs : sequence of ndarray
-        What is still being read while `out` is written: the two must not overlap.
+    inputs, may_be
+        As `read` and `may_be` of `check_memory`, which an operation with several outputs calls itself.
 
     Returns
     -------
@@ -275,7 +476,7 @@ def output_array(name, out, shape, dtype=np.float32, inputs=()):
     Raises
     ------
     TypeError, ValueError
-        As in `check_array`, or if it shares memory with an input.
+        As in `check_array` and `check_memory`.
 
     Examples
     --------
@@ -285,8 +486,8 @@ def output_array(name, out, shape, dtype=np.float32, inputs=()):
     if out is None:
         return np.empty(shape, dtype)
     check_array(name, out, shape, dtype, writeable=True)
-    if any(np.may_share_memory(out, array) for array in inputs):
-        raise ValueError(f"{name} must not share memory with an input of the operation (shape {out.shape})")
+    if inputs:
+        check_memory({name: out}, inputs, may_be)
     return out
 
 
@@ -323,25 +524,20 @@ def check_device_array(name, array, shape, dtype=np.float32):
         )
     if not device.is_device_array(array):
         raise TypeError(f"{name} must be an array on the device, got {type(array).__name__}: {array!r}")
-    check_array(name, array, shape, dtype)
+    _check_layout(name, array, shape, dtype, array.is_c_contiguous())
     if array.size > MOST_ELEMENTS:
         raise ValueError(f"{name} has {array.size} elements; the kernels count up to {MOST_ELEMENTS}")
     if (number := device.elsewhere(array)) is not None:
         raise ValueError(f"{name} is on GPU {number}, which is not the current one (shape {array.shape})")
 
 
-def device_output(name, out, shape, dtype=np.float32, inputs=()):
+def device_output(name, out, shape, dtype=np.float32, inputs=None, may_be=()):
     """Return `out` once checked, or a new uninitialised array on the device if it is None.
 
     Parameters
     ----------
-    name : str
-        What to call it in an error.
-    out : device array or None
-    shape : tuple of int
-    dtype : dtype
-    inputs : sequence of device array
-        What is still being read while `out` is written: the two must not overlap.
+    name, out, shape, dtype, inputs, may_be
+        As for `output_array`, with arrays on the device.
 
     Returns
     -------
@@ -350,7 +546,7 @@ def device_output(name, out, shape, dtype=np.float32, inputs=()):
     Raises
     ------
     TypeError, ValueError
-        As in `check_device_array`, or if it shares memory with an input.
+        As in `check_device_array` and `check_memory`.
 
     Examples
     --------
@@ -360,8 +556,8 @@ def device_output(name, out, shape, dtype=np.float32, inputs=()):
     if out is None:
         return device.empty(shape, dtype)
     check_device_array(name, out, shape, dtype)
-    if any(device.overlap(out, array) for array in inputs):
-        raise ValueError(f"{name} must not share memory with an input of the operation (shape {out.shape})")
+    if inputs:
+        check_memory({name: out}, inputs, may_be)
     return out
 
 

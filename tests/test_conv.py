@@ -596,7 +596,7 @@ GRAD = array(2, 4, 3, 5)
         ),
         ("conv2d_backward_weight", (array(2, 1, 3, 5), X, WEIGHT.shape), WEIGHT.shape, r"got \(2, 1, 3, 5\)"),
         ("conv2d_backward_weight", (GRAD, X, (4, 1, 3, 2)), WEIGHT.shape, "x has 3 channels .* expects 1"),
-        ("conv2d_backward_weight", (GRAD, X, (4, 3, 3)), WEIGHT.shape, r"weight must have .*\(4, 3, 3\)"),
+        ("conv2d_backward_weight", (GRAD, X, (4, 3, 3)), WEIGHT.shape, r"weight_shape must .*\(4, 3, 3\)"),
         (
             "conv2d_backward_weight",
             (GRAD, X, WEIGHT.shape),
@@ -616,7 +616,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, out_shape, mat
 
 @rooms("conv", gpu=True)
 @pytest.mark.parametrize("option", ["stride", "padding"])
-@pytest.mark.parametrize("value", [1.5, (1, 2, 3), "1", None])
+@pytest.mark.parametrize("value", [1.5, (1, 2, 3), "1", None, True])
 def test_what_is_no_integer_is_refused(ops, option, value):
     for call in (
         lambda: ops.conv2d_forward(X, WEIGHT, **{option: value}),
@@ -626,6 +626,50 @@ def test_what_is_no_integer_is_refused(ops, option, value):
             TypeError, match=re.escape(f"{option} must be an int or a pair of ints, got {value!r}")
         ):
             call()
+
+
+@rooms("conv", gpu=True)
+@pytest.mark.parametrize("option", ["stride", "padding"])
+@pytest.mark.parametrize("value", [2**31, (1, 2**70)], ids=str)
+def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
+    match = re.escape(f"{option} must be at most {2**31 - 1}, for indices have 32 bits; got {value}")
+    for call in (
+        lambda: ops.conv2d_forward(X, WEIGHT, **{option: value}),
+        lambda: ops.conv2d_backward_input(GRAD, WEIGHT, X.shape, **{option: value}),
+        lambda: ops.conv2d_backward_weight(GRAD, X, WEIGHT.shape, **{option: value}),
+        lambda: ops.conv2d_scratch(X.shape, WEIGHT.shape, **{option: value}),
+    ):
+        with pytest.raises(ValueError, match=match):
+            call()
+    with pytest.raises(
+        ValueError, match="padding 1073741824 makes images of 2147483653 x 2147483654, more than"
+    ):
+        ops.conv2d_forward(X, WEIGHT, padding=2**30)
+
+
+@rooms("conv", gpu=True)
+def test_the_longest_stride_takes_one_window(ops):
+    x, weight = np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6), np.ones((1, 1, 2, 2), np.float32)
+    assert ops.conv2d_forward(x, weight, stride=2**31 - 1).tolist() == [[[[14.0]]]]
+
+
+@rooms("conv", gpu=True)
+@pytest.mark.parametrize(
+    ("shape", "error"),
+    [
+        *((5, TypeError), ("abcd", TypeError), ((1.0, 2, 3, 4), TypeError), ((True, 3, 5, 6), TypeError)),
+        *(((2, 3, 5), ValueError), ((-1, 3, 5, 6), ValueError), ((2, 3, 2**40, 6), ValueError)),
+    ],
+    ids=str,
+)
+def test_shapes_that_are_none_are_refused_by_name(ops, shape, error):
+    got = rf"got (shape )?{re.escape(repr(shape))}"
+    with pytest.raises(error, match=f"input_shape must .*{got}"):
+        ops.conv2d_backward_input(GRAD, WEIGHT, shape)
+    with pytest.raises(error, match=f"weight_shape must .*{got}"):
+        ops.conv2d_backward_weight(GRAD, X, shape)
+    with pytest.raises(error, match=f"input_shape must .*{got}"):
+        ops.conv2d_scratch(shape, WEIGHT.shape)
 
 
 CORRECT = {

@@ -451,7 +451,7 @@ def test_cpu_refuses_what_it_cannot_compute(name, parameter):
 @rooms("norm", gpu=True)
 def test_empty_arrays_are_refused(ops):
     with pytest.raises(ValueError, match=r"x must .*not be empty, got shape \(0, 3, 2, 2\)"):
-        ops.batch_norm2d_forward(ones(0, 3, 2, 2), *[ones(3)] * 4)
+        ops.batch_norm2d_forward(ones(0, 3, 2, 2), *(ones(3) for _ in range(4)))
     with pytest.raises(ValueError, match=r"x must .*not be empty, got shape \(0, 4\)"):
         ops.layer_norm_forward(ones(0, 4), ones(4), ones(4))
 
@@ -474,7 +474,7 @@ def test_layer_norm_refuses_a_weight_without_axes(ops):
 
 def test_reference_refuses_what_is_no_number():
     with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex64"):
-        reference.batch_norm2d_forward(ones(2, 3, 1, 1).astype(np.complex64), *[ones(3)] * 4)
+        reference.batch_norm2d_forward(ones(2, 3, 1, 1).astype(np.complex64), *(ones(3) for _ in range(4)))
     with pytest.raises(TypeError, match="bias must hold real numbers, got dtype <U1"):
         reference.layer_norm_forward(ones(2, 1), ones(1), np.array(["a"]))
     with pytest.raises(TypeError, match="mean must be a float array, got int64"):

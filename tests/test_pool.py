@@ -354,7 +354,7 @@ def test_forward_refuses_shapes_that_do_not_fit(ops, name, arguments, out_shape,
 
 @rooms("pool", gpu=True)
 @pytest.mark.parametrize("option", ["kernel_size", "stride", "padding"])
-@pytest.mark.parametrize("value", [1.5, (1, 2, 3), "1"])
+@pytest.mark.parametrize("value", [1.5, (1, 2, 3), "1", True])
 def test_what_is_no_integer_is_refused(ops, option, value):
     options = {"kernel_size": 2, option: value}
     for call in (
@@ -366,6 +366,38 @@ def test_what_is_no_integer_is_refused(ops, option, value):
             TypeError, match=re.escape(f"{option} must be an int or a pair of ints, got {value!r}")
         ):
             call()
+
+
+@rooms("pool", gpu=True)
+@pytest.mark.parametrize("option", ["kernel_size", "stride", "padding"])
+@pytest.mark.parametrize("value", [2**31, (1, 2**70)], ids=str)
+def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
+    options = {"kernel_size": 2, option: value}
+    match = re.escape(f"{option} must be at most {2**31 - 1}, for indices have 32 bits; got {value}")
+    for call in (
+        lambda: ops.max_pool2d_forward(X, **options),
+        lambda: ops.avg_pool2d_forward(X, **options),
+        lambda: ops.avg_pool2d_backward(OUT, X.shape, **options),
+    ):
+        with pytest.raises(ValueError, match=match):
+            call()
+
+
+@rooms("pool", gpu=True)
+@pytest.mark.parametrize(
+    ("shape", "error"),
+    [
+        *((5, TypeError), ("abcd", TypeError), ((2.0, 3, 4, 6), TypeError), ((True, 3, 4, 6), TypeError)),
+        *(((2, 3, 4), ValueError), ((-2, 3, 4, 6), ValueError), ((2, 3, 4, 2**40), ValueError)),
+    ],
+    ids=str,
+)
+def test_shapes_that_are_none_are_refused_by_name(ops, shape, error):
+    match = rf"input_shape must .*got (shape )?{re.escape(repr(shape))}"
+    with pytest.raises(error, match=match):
+        ops.max_pool2d_backward(OUT, ARGMAX, shape)
+    with pytest.raises(error, match=match):
+        ops.avg_pool2d_backward(OUT, shape, 2)
 
 
 @rooms("pool", gpu=True)

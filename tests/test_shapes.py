@@ -4,14 +4,19 @@ from helpers import strided
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cnn_numba import device
 from cnn_numba.shapes import (
     check_array,
     check_labels,
+    check_memory,
     conv2d_window,
+    integer,
+    number,
     output_array,
     output_size,
     pair,
     pool2d_window,
+    sizes,
     window2d,
 )
 
@@ -38,6 +43,11 @@ def test_pair_takes_one_number_or_two(value, expected):
         ((1, 2.0), TypeError, r"got \(1, 2\.0\)"),
         (0, ValueError, "stride must be at least 1, got 0"),
         ((2, -1), ValueError, r"at least 1, got \(2, -1\)"),
+        (True, TypeError, "got True"),
+        ((1, np.True_), TypeError, "got .*True"),
+        (float("nan"), TypeError, "got nan"),
+        (2**31, ValueError, "stride must be at most 2147483647, for indices have 32 bits; got 2147483648"),
+        ((1, 2**70), ValueError, r"stride must be at most .* got \(1, 1180591620717411303424\)"),
     ],
 )
 def test_pair_refuses(value, error, match):
@@ -49,6 +59,49 @@ def test_pair_has_its_own_minimum():
     assert pair(0, "padding", minimum=0) == (0, 0)
     with pytest.raises(ValueError, match="padding must be at least 0, got -1"):
         pair(-1, "padding", minimum=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: integer("4", "batch_size"), TypeError, "batch_size must be an int, got '4'"),
+        (lambda: integer(4.0, "batch_size"), TypeError, r"batch_size must be an int, got 4\.0"),
+        (lambda: integer(True, "batch_size"), TypeError, "batch_size must be an int, got True"),
+        (lambda: integer((4,), "batch_size"), TypeError, r"got \(4,\)"),
+        (lambda: integer(0, "batch_size", minimum=1), ValueError, "batch_size must be at least 1, got 0"),
+        (lambda: integer(2**31, "batch_size"), ValueError, "batch_size must be at most 2147483647"),
+        (lambda: sizes(5, "input_shape"), TypeError, "input_shape must be a tuple of ints, got 5"),
+        (lambda: sizes("28", "input_shape"), TypeError, "input_shape must be a tuple of ints, got '28'"),
+        (lambda: sizes((), "input_shape"), ValueError, r"input_shape must be .*one or more ints, got \(\)"),
+        (lambda: sizes((1, 2.0), "input_shape"), TypeError, r"input_shape must .* got \(1, 2\.0\)"),
+        (
+            lambda: sizes((1, 2), "shape", "(N, C, H, W)"),
+            ValueError,
+            r"shape must be \(N, C, H, W\), got \(1, 2\)",
+        ),
+        (lambda: sizes((1, -2), "shape"), ValueError, r"shape must be at least 0, got \(1, -2\)"),
+        (
+            lambda: sizes((1, 2**40), "shape"),
+            ValueError,
+            r"shape must be at most .* got \(1, 1099511627776\)",
+        ),
+        (lambda: number("0.1", "lr"), TypeError, "lr must be a number, got '0.1'"),
+        (lambda: number(False, "lr"), TypeError, "lr must be a number, got False"),
+        (lambda: number(float("nan"), "lr"), ValueError, "lr must be at least 0 and below inf, got nan"),
+        (lambda: number(10**400, "lr"), ValueError, "lr must be at least 0 and below inf, got 1000"),
+        (lambda: number(1.0, "beta", below=1), ValueError, r"beta must be .* below 1, got 1\.0"),
+    ],
+)
+def test_numbers_and_sizes_that_are_refused(call, error, match):
+    with pytest.raises(error, match=match):
+        call()
+
+
+def test_numbers_and_sizes_of_numpy_become_plain_ones():
+    assert type(integer(np.int16(3), "n")) is int
+    assert integer(10**30, "seed", maximum=None) == 10**30
+    assert [type(size) for size in sizes([np.int64(1), 2], "shape")] == [int, int]
+    assert type(number(np.float32(0.5), "lr")) is float
 
 
 @thorough
@@ -91,6 +144,11 @@ def test_windows_name_both_axes_in_order():
         (lambda: window2d("pool", (1, 1, 9, 2), (1, 5), 1, 1), "window of 5 does not fit into 2 .*padding 1"),
         (lambda: conv2d_window((1, 1, 5, 5), (1, 3, 3), 1, 0), r"weight must have shape .*, got \(1, 3, 3\)"),
         (lambda: conv2d_window((1, 2, 5, 5), (4, 3, 3, 3), 1, 0), "x has 2 channels but weight expects 3"),
+        (
+            lambda: conv2d_window((1, 1, 5, 5), (1, 1, 3, 3), 1, 2**30),
+            "conv2d: padding 1073741824 makes images of 2147483653 x 2147483653, more than 2147483647 pixels",
+        ),
+        (lambda: pool2d_window((1, 1, 2**16, 2**16), 3, 1, 1), "images of 65538 x 65538, more than"),
         (lambda: pool2d_window((1, 1, 5, 5), 3, 1, 2), "at most half of kernel_size, got padding 2 .* 3"),
         (lambda: pool2d_window((1, 1, 5, 5), (4, 1), 1, (2, 1)), r"got padding \(2, 1\) .* \(4, 1\)"),
     ],
@@ -113,6 +171,24 @@ def test_check_array_accepts():
     [
         ([1.0, 2.0], (2,), TypeError, r"x must be an array, got list: \[1\.0, 2\.0\]"),
         (np.zeros(2), (2,), TypeError, "x must have dtype float32, got float64"),
+        (
+            device.zeros(2),
+            (2,),
+            TypeError,
+            r"x is an array on the device, shape \(2,\): copy it with .*to_host",
+        ),
+        (
+            np.ma.zeros(2, np.float32),
+            (2,),
+            TypeError,
+            r"x must be a plain array, got MaskedArray: np\.asarray makes one, or filled\(\) of a masked",
+        ),
+        (
+            np.zeros((2, 2), np.float32).view(np.matrix),
+            None,
+            TypeError,
+            "x must be a plain array, got matrix",
+        ),
         (np.zeros(2, np.float32), (3,), ValueError, r"x must have shape \(3,\), got \(2,\)"),
         (np.zeros(2, np.float32), (2, 1), ValueError, r"x must have shape \(2, 1\), got \(2,\)"),
         (np.zeros((2, 4), np.float32), (None, 3), ValueError, r"shape \(any, 3\), got \(2, 4\)"),
@@ -137,6 +213,35 @@ def test_output_array_allocates_or_passes_through():
     assert output_array("out", out, (2, 3)) is out
     with pytest.raises(ValueError, match=r"out must have shape \(3, 2\), got \(2, 3\)"):
         output_array("out", out, (3, 2))
+    with pytest.raises(ValueError, match=r"out must not share memory with x \(shapes \(2, 3\) and \(3,\)\)"):
+        output_array("out", out, (2, 3), inputs={"x": out[1]})
+
+
+@pytest.mark.parametrize("place", [np.zeros, device.zeros])
+def test_what_is_written_shares_no_memory(place):
+    memory = place(8)
+    a, b, c = memory[:4], memory[4:], memory[3:5]
+    check_memory({"a": a}, {"b": b, "c": None})
+    check_memory({"a": a}, {"b": b, "c": b})  # inputs may be one
+    check_memory({"a": a}, {"b": memory[:4]}, may_be=["b"])
+    check_memory({"a": c}, {"b": memory[4:4]})  # nothing is shared with an empty array
+    check_memory({"a": memory[:0]}, {"b": memory})
+    for written, read, may_be, match in (
+        ({"a": a}, {"b": b, "c": c}, (), r"a must not share memory with c \(shapes \(4,\) and \(2,\)\)"),
+        ({"a": a}, {"b": a}, (), r"a must not share memory with b \("),
+        ({"a": a, "b": b, "c": c}, {}, (), r"a must not share memory with c \("),
+        ({"a": b, "c": c}, {}, (), r"a must not share memory with c \("),
+        (
+            {"a": c},
+            {"b": memory[3:4]},
+            ["b"],
+            r"with b unless it is exactly that \(shapes \(2,\) and \(1,\)\)",
+        ),
+        ({"a": a}, {"b": a.reshape(2, 2)}, ["b"], "with b unless it is exactly that"),
+        ({"a": a, "c": a}, {"b": a}, ["b"], r"a must not share memory with c \("),
+    ):
+        with pytest.raises(ValueError, match=match):
+            check_memory(written, read, may_be)
 
 
 def test_check_labels():

@@ -316,7 +316,8 @@ def test_nesterov_needs_momentum(ops):
     [
         (0, ValueError, "step must be at least 1, got 0"),
         (-3, ValueError, "got -3"),
-        (1.0, TypeError, "float"),
+        (1.0, TypeError, "step must be an int, got 1.0"),
+        (True, TypeError, "step must be an int, got True"),
     ],
 )
 def test_steps_count_from_one(ops, step, error, match):

@@ -160,7 +160,7 @@ def test_rates_are_rounded_once():
 
 @pytest.mark.parametrize(("step", "error"), [(0, ValueError), (-3, ValueError), (1.5, TypeError)])
 def test_rates_count_steps_from_one(step, error):
-    with pytest.raises(error, match=f"step must be at least 1, got {step}|'float' object"):
+    with pytest.raises(error, match=f"step must be (at least 1|an int), got {step}"):
         gpu.adam_rates([0.1], step)
 
 

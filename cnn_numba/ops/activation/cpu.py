@@ -21,6 +21,18 @@ COSTLY_PARALLEL_FROM = 1 << 10
 PARTS = 48
 
 
+def _check_forward(x, out):
+    check_array("x", x, None)
+    return output_array("out", out, x.shape, inputs={"x": x}, may_be=["x"])
+
+
+def _check_backward(grad_output, out, grad_input):
+    check_array("grad_output", grad_output, None)
+    check_array("out", out, grad_output.shape)
+    inputs = {"grad_output": grad_output, "out": out}
+    return output_array("grad_input", grad_input, grad_output.shape, inputs=inputs, may_be=inputs)
+
+
 def relu_forward(x, out=None):
     """Keep what is positive, replace the rest by 0; see `reference.relu_forward`.
 
@@ -44,8 +56,7 @@ def relu_forward(x, out=None):
     >>> relu_forward(np.array([-2, 0, 3], np.float32)).tolist()
     [0.0, 0.0, 3.0]
     """
-    check_array("x", x, None)
-    out = output_array("out", out, x.shape)
+    out = _check_forward(x, out)
     _relu_forward(x.reshape(-1), out.reshape(-1))
     return out
 
@@ -59,7 +70,7 @@ def relu_backward(grad_output, out, grad_input=None):
     out : ndarray, shape of `grad_output`, float32
         The output of the forward pass.
     grad_input : ndarray, shape of `grad_output`, float32, optional
-        May be `grad_output` itself.
+        May be `grad_output` or `out` itself.
 
     Returns
     -------
@@ -75,9 +86,7 @@ def relu_backward(grad_output, out, grad_input=None):
     >>> relu_backward(np.array([5, 7], np.float32), out=np.array([0, 3], np.float32)).tolist()
     [0.0, 7.0]
     """
-    check_array("grad_output", grad_output, None)
-    check_array("out", out, grad_output.shape)
-    grad_input = output_array("grad_input", grad_input, grad_output.shape)
+    grad_input = _check_backward(grad_output, out, grad_input)
     _relu_backward(grad_output.reshape(-1), out.reshape(-1), grad_input.reshape(-1))
     return grad_input
 
@@ -110,7 +119,7 @@ def bias_relu_forward(x, bias, out=None):
     if x.ndim < 2:
         raise ValueError(f"x must have shape (N, C, ...), got {x.shape}")
     check_array("bias", bias, (x.shape[1],))
-    out = output_array("out", out, x.shape, inputs=(bias,))
+    out = output_array("out", out, x.shape, inputs={"x": x, "bias": bias}, may_be=["x"])
     planes = (*x.shape[:2], math.prod(x.shape[2:]))
     _bias_relu_forward(x.reshape(planes), bias, out.reshape(planes))
     return out
@@ -139,8 +148,7 @@ def sigmoid_forward(x, out=None):
     >>> sigmoid_forward(np.array([-1e4, 0, 1e4], np.float32)).tolist()
     [0.0, 0.5, 1.0]
     """
-    check_array("x", x, None)
-    out = output_array("out", out, x.shape)
+    out = _check_forward(x, out)
     _sigmoid_forward(x.reshape(-1), out.reshape(-1))
     return out
 
@@ -154,7 +162,7 @@ def sigmoid_backward(grad_output, out, grad_input=None):
     out : ndarray, shape of `grad_output`, float32
         The output of the forward pass.
     grad_input : ndarray, shape of `grad_output`, float32, optional
-        May be `grad_output` itself.
+        May be `grad_output` or `out` itself.
 
     Returns
     -------
@@ -170,9 +178,7 @@ def sigmoid_backward(grad_output, out, grad_input=None):
     >>> sigmoid_backward(np.array([8, 8], np.float32), out=np.array([0.5, 1], np.float32)).tolist()
     [2.0, 0.0]
     """
-    check_array("grad_output", grad_output, None)
-    check_array("out", out, grad_output.shape)
-    grad_input = output_array("grad_input", grad_input, grad_output.shape)
+    grad_input = _check_backward(grad_output, out, grad_input)
     _sigmoid_backward(grad_output.reshape(-1), out.reshape(-1), grad_input.reshape(-1))
     return grad_input
 
@@ -200,8 +206,7 @@ def tanh_forward(x, out=None):
     >>> tanh_forward(np.array([-1e4, 0, 1e4], np.float32)).tolist()
     [-1.0, 0.0, 1.0]
     """
-    check_array("x", x, None)
-    out = output_array("out", out, x.shape)
+    out = _check_forward(x, out)
     _tanh_forward(x.reshape(-1), out.reshape(-1))
     return out
 
@@ -215,7 +220,7 @@ def tanh_backward(grad_output, out, grad_input=None):
     out : ndarray, shape of `grad_output`, float32
         The output of the forward pass.
     grad_input : ndarray, shape of `grad_output`, float32, optional
-        May be `grad_output` itself.
+        May be `grad_output` or `out` itself.
 
     Returns
     -------
@@ -231,9 +236,7 @@ def tanh_backward(grad_output, out, grad_input=None):
     >>> tanh_backward(np.array([8, 8], np.float32), out=np.array([0.5, 1], np.float32)).tolist()
     [6.0, 0.0]
     """
-    check_array("grad_output", grad_output, None)
-    check_array("out", out, grad_output.shape)
-    grad_input = output_array("grad_input", grad_input, grad_output.shape)
+    grad_input = _check_backward(grad_output, out, grad_input)
     _tanh_backward(grad_output.reshape(-1), out.reshape(-1), grad_input.reshape(-1))
     return grad_input
 

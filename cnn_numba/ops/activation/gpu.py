@@ -27,13 +27,14 @@ def _launch(kernel, threads, *arguments):
 
 def _check_forward(x, out):
     check_device_array("x", x, None)
-    return device_output("out", out, x.shape)
+    return device_output("out", out, x.shape, inputs={"x": x}, may_be=["x"])
 
 
 def _check_backward(grad_output, out, grad_input):
     check_device_array("grad_output", grad_output, None)
     check_device_array("out", out, grad_output.shape)
-    return device_output("grad_input", grad_input, grad_output.shape)
+    inputs = {"grad_output": grad_output, "out": out}
+    return device_output("grad_input", grad_input, grad_output.shape, inputs=inputs, may_be=inputs)
 
 
 def _are_aligned(*arrays):
@@ -176,7 +177,7 @@ def relu_backward(grad_output, out, grad_input=None):
     out : device array, shape of `grad_output`, float32
         The output of the forward pass.
     grad_input : device array, shape of `grad_output`, float32, optional
-        May be `grad_output` itself.
+        May be `grad_output` or `out` itself.
 
     Returns
     -------
@@ -236,7 +237,7 @@ def bias_relu_forward(x, bias, out=None):
     if x.ndim < 2:
         raise ValueError(f"x must have shape (N, C, ...), got {x.shape}")
     check_device_array("bias", bias, (x.shape[1],))
-    out = device_output("out", out, x.shape, inputs=(bias,))
+    out = device_output("out", out, x.shape, inputs={"x": x, "bias": bias}, may_be=["x"])
     _launch(bias_relu_forward_kernel, x.size, x, bias, math.prod(x.shape[2:]), out)
     return out
 
@@ -300,7 +301,7 @@ def sigmoid_backward(grad_output, out, grad_input=None):
     out : device array, shape of `grad_output`, float32
         The output of the forward pass.
     grad_input : device array, shape of `grad_output`, float32, optional
-        May be `grad_output` itself.
+        May be `grad_output` or `out` itself.
 
     Returns
     -------
@@ -379,7 +380,7 @@ def tanh_backward(grad_output, out, grad_input=None):
     out : device array, shape of `grad_output`, float32
         The output of the forward pass.
     grad_input : device array, shape of `grad_output`, float32, optional
-        May be `grad_output` itself.
+        May be `grad_output` or `out` itself.
 
     Returns
     -------

@@ -23,7 +23,7 @@ from numba import prange
 from cnn_numba.ops._jit import parallel_jit, serial_jit
 from cnn_numba.ops._simd import WIDTH, load, multiply_add, store
 from cnn_numba.ops._tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
-from cnn_numba.shapes import check_array, check_scratch, conv2d_window, output_array
+from cnn_numba.shapes import check_array, check_scratch, conv2d_window, output_array, sizes
 
 ROW = 6 * WIDTH  # floats that the backward passes multiply at once, in six vector registers
 
@@ -90,6 +90,8 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     >>> scratch.image.dtype
     dtype('float32')
     """
+    input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
+    weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     window = conv2d_window(input_shape, weight_shape, stride, padding)
     shapes = _scratch_shapes(input_shape, weight_shape, window)
     arrays = {name: aligned_zeros(shape) for name, shape in shapes._asdict().items()}
@@ -284,9 +286,8 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
     if bias is None:
         bias = np.zeros(weight.shape[0], np.float32)
     check_array("bias", bias, weight.shape[:1])
-    out = output_array(
-        "out", out, (x.shape[0], weight.shape[0], window.out_h, window.out_w), inputs=(x, weight, bias)
-    )
+    out_shape = x.shape[0], weight.shape[0], window.out_h, window.out_w
+    out = output_array("out", out, out_shape, inputs={"x": x, "weight": weight, "bias": bias})
     scratch = _checked_scratch(scratch, x.shape, weight.shape, stride, padding, window)
     _pack_columns(weight, bias, scratch.columns)
     _forward(x, window, scratch, np.float32(0 if relu else -np.inf), out)
@@ -362,9 +363,11 @@ def conv2d_backward_input(
     [[1.0, 3.0, 2.0], [3.0, 7.0, 4.0]]
     """
     check_array("weight", weight, (None,) * 4)
+    input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
     window = conv2d_window(input_shape, weight.shape, stride, padding)
     check_array("grad_output", grad_output, (input_shape[0], weight.shape[0], window.out_h, window.out_w))
-    grad_input = output_array("grad_input", grad_input, tuple(input_shape), inputs=(grad_output, weight))
+    inputs = {"grad_output": grad_output, "weight": weight}
+    grad_input = output_array("grad_input", grad_input, input_shape, inputs=inputs)
     scratch = _checked_scratch(scratch, input_shape, weight.shape, stride, padding, window)
     _pack_rows(weight, scratch.rows)
     _backward_input(grad_output, window, scratch, grad_input)
@@ -492,9 +495,11 @@ def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, gr
     [[1.0, 3.0], [7.0, 9.0]]
     """
     check_array("x", x, (None,) * 4)
+    weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     window = conv2d_window(x.shape, weight_shape, stride, padding)
     check_array("grad_output", grad_output, (x.shape[0], weight_shape[0], window.out_h, window.out_w))
-    grad_weight = output_array("grad_weight", grad_weight, tuple(weight_shape), inputs=(grad_output, x))
+    inputs = {"grad_output": grad_output, "x": x}
+    grad_weight = output_array("grad_weight", grad_weight, weight_shape, inputs=inputs)
     scratch = _checked_scratch(scratch, x.shape, weight_shape, stride, padding, window)
     # Below half a ROW, most of each vector would be spent on padding.
     rows_are_short = x.shape[1] * window.kernel_w < ROW // 2
@@ -542,6 +547,7 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
     [40.0, 40.0, 40.0]
     """
     check_array("grad_output", grad_output, (None,) * 4)
-    grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:2], inputs=(grad_output,))
+    inputs = {"grad_output": grad_output}
+    grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:2], inputs=inputs)
     _backward_bias(grad_output, grad_bias)
     return grad_bias

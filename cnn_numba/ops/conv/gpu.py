@@ -236,7 +236,8 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
     """
     check_device_array("grad_output", grad_output, (None,) * 4)
     batch, out_channels, out_h, out_w = grad_output.shape
-    grad_bias = device_output("grad_bias", grad_bias, (out_channels,), inputs=(grad_output,))
+    inputs = {"grad_output": grad_output}
+    grad_bias = device_output("grad_bias", grad_bias, (out_channels,), inputs=inputs)
     positions = out_h * out_w
     device.launch(
         conv2d_backward_bias_kernel,

@@ -1,6 +1,6 @@
 """What every convolution on the GPU does before its kernel: check the arguments, make the output."""
 
-from cnn_numba.shapes import check_device_array, conv2d_window, device_output
+from cnn_numba.shapes import check_device_array, conv2d_window, device_output, sizes
 
 
 def forward_arguments(x, weight, bias, stride, padding, out):
@@ -23,8 +23,7 @@ def forward_arguments(x, weight, bias, stride, padding, out):
     if bias is not None:
         check_device_array("bias", bias, weight.shape[:1])
     out_shape = (x.shape[0], weight.shape[0], window.out_h, window.out_w)
-    inputs = (x, weight) if bias is None else (x, weight, bias)
-    out = device_output("out", out, out_shape, inputs=inputs)
+    out = device_output("out", out, out_shape, inputs={"x": x, "weight": weight, "bias": bias})
     # A kernel cannot be given None; one that is told has_bias=False does not look.
     return _steps(window), weight.reshape(-1) if bias is None else bias, out
 
@@ -43,12 +42,12 @@ def backward_input_arguments(grad_output, weight, input_shape, stride, padding, 
         Stride and padding, vertical and horizontal; the output.
     """
     check_device_array("weight", weight, (None,) * 4)
+    input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
     window = conv2d_window(input_shape, weight.shape, stride, padding)
     out_shape = (input_shape[0], weight.shape[0], window.out_h, window.out_w)
     check_device_array("grad_output", grad_output, out_shape)
-    return _steps(window), device_output(
-        "grad_input", grad_input, tuple(input_shape), inputs=(grad_output, weight)
-    )
+    inputs = {"grad_output": grad_output, "weight": weight}
+    return _steps(window), device_output("grad_input", grad_input, input_shape, inputs=inputs)
 
 
 def backward_weight_arguments(grad_output, x, weight_shape, stride, padding, grad_weight):
@@ -65,12 +64,12 @@ def backward_weight_arguments(grad_output, x, weight_shape, stride, padding, gra
         Stride and padding, vertical and horizontal; the output.
     """
     check_device_array("x", x, (None,) * 4)
+    weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     window = conv2d_window(x.shape, weight_shape, stride, padding)
     out_shape = (x.shape[0], weight_shape[0], window.out_h, window.out_w)
     check_device_array("grad_output", grad_output, out_shape)
-    return _steps(window), device_output(
-        "grad_weight", grad_weight, tuple(weight_shape), inputs=(grad_output, x)
-    )
+    inputs = {"grad_output": grad_output, "x": x}
+    return _steps(window), device_output("grad_weight", grad_weight, weight_shape, inputs=inputs)
 
 
 def _steps(window):

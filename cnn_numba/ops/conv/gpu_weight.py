@@ -15,7 +15,7 @@ from cnn_numba import device
 from cnn_numba.ops.conv.gpu_checks import backward_weight_arguments
 from cnn_numba.ops.conv.gpu_naive import conv2d_backward_weight_naive
 from cnn_numba.ops.conv.gpu_products import register_tile, transposed_load
-from cnn_numba.shapes import check_device_array, conv2d_window
+from cnn_numba.shapes import check_device_array, conv2d_window, sizes
 
 
 def reciprocal(divisor):
@@ -269,6 +269,8 @@ def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
     TypeError, ValueError
         If it is something else, or was made for another weight.
     """
+    input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
+    weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     conv2d_window(input_shape, weight_shape, stride, padding)
     tile, (across, down) = _tile(weight_shape)
     size = weight_shape[0] * weight_shape[1] * weight_shape[2] * weight_shape[3]

@@ -10,6 +10,8 @@ flipped unless ``flip=True`` asks for it.
 
 import numpy as np
 
+LARGEST = 2**31 - 1  # of a size, a stride or an index: the faster rooms count pixels in 32 bits
+
 
 def conv_cpu(image, kernel, mode="valid", flip=False):
     """Slide a kernel over an image and sum the products: convolution as deep learning means it.
@@ -65,6 +67,7 @@ def conv_cpu(image, kernel, mode="valid", flip=False):
     array([[4., 4.],
            [4., 4.]])
     """
+    _check_arrays({}, {"image": image, "kernel": kernel})
     image, kernel = _real("image", image, ndim=2), _real("kernel", kernel, ndim=2)
     if mode == "valid" and (kernel.shape[0] > image.shape[0] or kernel.shape[1] > image.shape[1]):
         raise ValueError(f"kernel {kernel.shape} is larger than image {image.shape}: no valid position")
@@ -122,6 +125,7 @@ def correlate_cpu(signal, delay=None):
     >>> correlate_cpu([1, 2, 3], delay=-2)
     array([ 3.,  8., 14.,  8.,  3.])
     """
+    _check_arrays({}, {"signal": signal})
     signal = _real("signal", signal, ndim=1)
     n = len(signal)
     delay = 0 if delay is None else _lag(delay, n)
@@ -183,6 +187,7 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
     array([[[[100., 103.],
              [109., 124.]]]])
     """
+    _check_arrays({"out": out}, {"x": x, "weight": weight, "bias": bias})
     x, weight = _real("x", x, ndim=4), _real("weight", weight, ndim=4)
     window = _Window(x.shape, weight.shape, stride, padding)
     result = np.zeros(window.out_shape)
@@ -242,6 +247,8 @@ def conv2d_backward_input(
              [2., 4., 2.],
              [1., 2., 1.]]]])
     """
+    _check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "weight": weight})
+    input_shape = _shape("input_shape", input_shape)
     weight = _real("weight", weight, ndim=4)
     window = _Window(input_shape, weight.shape, stride, padding)
     grad_output = _real("grad_output", grad_output, window.out_shape)
@@ -292,6 +299,8 @@ def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, gr
     array([[[[ 8., 12.],
              [20., 24.]]]])
     """
+    _check_arrays({"grad_weight": grad_weight}, {"grad_output": grad_output, "x": x})
+    weight_shape = _shape("weight_shape", weight_shape)
     x = _real("x", x, ndim=4)
     window = _Window(x.shape, weight_shape, stride, padding)
     grad_output = _real("grad_output", grad_output, window.out_shape)
@@ -330,6 +339,7 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
     >>> conv2d_backward_bias(np.ones((2, 3, 4, 5)))
     array([40., 40., 40.])
     """
+    _check_arrays({"grad_bias": grad_bias}, {"grad_output": grad_output})
     grad_output = _real("grad_output", grad_output, ndim=4)
     return _store("grad_bias", grad_bias, grad_output.sum(axis=(0, 2, 3)))
 
@@ -360,7 +370,7 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     >>> conv2d_scratch((64, 1, 28, 28), (32, 1, 3, 3)) is None
     True
     """
-    _Window(input_shape, weight_shape, stride, padding)
+    _Window(_shape("input_shape", input_shape), _shape("weight_shape", weight_shape), stride, padding)
 
 
 class _Window:
@@ -377,6 +387,11 @@ class _Window:
         self.kernel = weight_shape[2:]
         self.stride = _pair("stride", stride, minimum=1)
         self.padding = _pair("padding", padding, minimum=0)
+        height, width = (size + 2 * pad for size, pad in zip(self.image, self.padding, strict=True))
+        if height * width > LARGEST:
+            raise ValueError(
+                f"padding {padding!r} makes images of {height} x {width}, more than {LARGEST} pixels"
+            )
         sizes = zip(self.image, self.kernel, self.stride, self.padding, strict=True)
         self.out = tuple((size + 2 * pad - k) // step + 1 for size, k, step, pad in sizes)
         if min(self.out) < 1:
@@ -426,6 +441,19 @@ def _lag(delay, n):
     return int(delay)
 
 
+def _check_arrays(written, read, may_be=()):
+    """Insist on plain arrays; what is written shares no memory, or is exactly an input that it `may_be`."""
+    named = {**written, **read}
+    arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}
+    for name, array in arrays.items():
+        if type(array) not in (np.ndarray, np.memmap):
+            raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
+        for other, that in arrays.items():
+            exactly = other in may_be and array.__array_interface__ == that.__array_interface__
+            if name in written and other != name and np.may_share_memory(array, that) and not exactly:
+                raise ValueError(f"{name} must not share memory with {other}")
+
+
 def _real(name, array, shape=None, ndim=None):
     """Return `array` in float64, once its shape (or its number of axes) is checked; no plane is empty."""
     array = np.asarray(array)
@@ -440,21 +468,29 @@ def _real(name, array, shape=None, ndim=None):
 
 def _shape(name, shape):
     """Return `shape` as a tuple once it is known to hold four integers; only the batch may be empty."""
-    shape = tuple(shape)
-    integers = all(isinstance(size, (int, np.integer)) for size in shape)
-    if len(shape) != 4 or not integers or shape[0] < 0 or min(shape[1:]) < 1:
-        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {shape}")
-    return shape
+    if not isinstance(shape, (tuple, list)) or not all(map(_is_integer, shape)):
+        raise TypeError(f"{name} must be a tuple of ints, got {shape!r}")
+    if len(shape) != 4 or shape[0] < 0 or min(shape[1:]) < 1:
+        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {tuple(shape)}")
+    if max(shape) > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST} along each axis, got shape {tuple(shape)}")
+    return tuple(shape)
 
 
 def _pair(name, value, minimum):
-    """Return `value` as a pair (vertical, horizontal) of integers of at least `minimum`."""
+    """Return `value` as a pair (vertical, horizontal) of integers from `minimum` on."""
     pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(pair) != 2 or not all(isinstance(entry, (int, np.integer)) for entry in pair):
+    if len(pair) != 2 or not all(map(_is_integer, pair)):
         raise TypeError(f"{name} must be an int or a pair of ints, got {value!r}")
     if min(pair) < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value!r}")
+    if max(pair) > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST}, for indices have 32 bits; got {value!r}")
     return pair
+
+
+def _is_integer(value):
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _store(name, out, result):

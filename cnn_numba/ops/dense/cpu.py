@@ -135,7 +135,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
     check_array("weight", weight, (None, x.shape[1]))
     if bias is not None:
         check_array("bias", bias, weight.shape[:1])
-    inputs = (x, weight) if bias is None else (x, weight, bias)
+    inputs = {"x": x, "weight": weight, "bias": bias}
     out = output_array("out", out, (x.shape[0], weight.shape[0]), inputs=inputs)
     scratch = _checked_scratch(scratch, *x.shape, weight.shape[0])
     _multiply(x.reshape(-1), x.shape[1], 1, weight.T, _NO_BIAS if bias is None else bias, scratch, out)
@@ -172,9 +172,8 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
     """
     check_array("grad_output", grad_output, (None, None))
     check_array("weight", weight, (grad_output.shape[1], None))
-    grad_input = output_array(
-        "grad_input", grad_input, (grad_output.shape[0], weight.shape[1]), inputs=(grad_output, weight)
-    )
+    shape, inputs = (grad_output.shape[0], weight.shape[1]), {"grad_output": grad_output, "weight": weight}
+    grad_input = output_array("grad_input", grad_input, shape, inputs=inputs)
     scratch = _checked_scratch(scratch, *grad_input.shape, weight.shape[0])
     _multiply(grad_output.reshape(-1), grad_output.shape[1], 1, weight, _NO_BIAS, scratch, grad_input)
     return grad_input
@@ -208,9 +207,8 @@ def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
     """
     check_array("grad_output", grad_output, (None, None))
     check_array("x", x, (grad_output.shape[0], None))
-    grad_weight = output_array(
-        "grad_weight", grad_weight, (grad_output.shape[1], x.shape[1]), inputs=(grad_output, x)
-    )
+    shape, inputs = (grad_output.shape[1], x.shape[1]), {"grad_output": grad_output, "x": x}
+    grad_weight = output_array("grad_weight", grad_weight, shape, inputs=inputs)
     scratch = _checked_scratch(scratch, *x.shape, grad_output.shape[1])
     _multiply(grad_output.reshape(-1), 1, grad_output.shape[1], x, _NO_BIAS, scratch, grad_weight)
     return grad_weight
@@ -239,5 +237,6 @@ def linear_backward_bias(grad_output, grad_bias=None):
     [4.0, 6.0]
     """
     check_array("grad_output", grad_output, (None, None))
-    grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:], inputs=(grad_output,))
+    inputs = {"grad_output": grad_output}
+    grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:], inputs=inputs)
     return np.sum(grad_output, axis=0, out=grad_bias)

@@ -118,7 +118,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
     check_device_array("weight", weight, (None, x.shape[1]))
     if bias is not None:
         check_device_array("bias", bias, weight.shape[:1])
-    inputs = (x, weight) if bias is None else (x, weight, bias)
+    inputs = {"x": x, "weight": weight, "bias": bias}
     out = device_output("out", out, (x.shape[0], weight.shape[0]), inputs=inputs)
     partial = _checked_partial(scratch, *x.shape, weight.shape[0])
     return multiply(x, weight, out, False, True, bias=bias, relu=relu, partial=partial)
@@ -154,8 +154,8 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
     """
     check_device_array("grad_output", grad_output, (None, None))
     check_device_array("weight", weight, (grad_output.shape[1], None))
-    shape = grad_output.shape[0], weight.shape[1]
-    grad_input = device_output("grad_input", grad_input, shape, inputs=(grad_output, weight))
+    shape, inputs = (grad_output.shape[0], weight.shape[1]), {"grad_output": grad_output, "weight": weight}
+    grad_input = device_output("grad_input", grad_input, shape, inputs=inputs)
     partial = _checked_partial(scratch, *shape, weight.shape[0])
     return multiply(grad_output, weight, grad_input, False, False, partial=partial)
 
@@ -190,8 +190,8 @@ def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
     """
     check_device_array("grad_output", grad_output, (None, None))
     check_device_array("x", x, (grad_output.shape[0], None))
-    shape = grad_output.shape[1], x.shape[1]
-    grad_weight = device_output("grad_weight", grad_weight, shape, inputs=(grad_output, x))
+    shape, inputs = (grad_output.shape[1], x.shape[1]), {"grad_output": grad_output, "x": x}
+    grad_weight = device_output("grad_weight", grad_weight, shape, inputs=inputs)
     partial = _checked_partial(scratch, *x.shape, shape[0])
     return multiply(grad_output, x, grad_weight, True, False, partial=partial)
 
@@ -245,7 +245,8 @@ def linear_backward_bias(grad_output, grad_bias=None):
     [4.0, 6.0]
     """
     check_device_array("grad_output", grad_output, (None, None))
-    grad_bias = device_output("grad_bias", grad_bias, grad_output.shape[1:], inputs=(grad_output,))
+    inputs = {"grad_output": grad_output}
+    grad_bias = device_output("grad_bias", grad_bias, grad_output.shape[1:], inputs=inputs)
     if grad_bias.size:
         grid = device.blocks(grad_bias.size, SUM_COLUMNS)
         block = SUM_COLUMNS, SUM_ROWS

@@ -32,7 +32,7 @@ def product_arguments(a, b, out, transpose_a, transpose_b):
             f"a has {depth} elements to multiply and b has {b_depth} (a has shape {a.shape}, b has shape "
             f"{b.shape}, transpose_a is {transpose_a}, transpose_b is {transpose_b})"
         )
-    return device_output("out", out, (rows, columns), inputs=(a, b))
+    return device_output("out", out, (rows, columns), inputs={"a": a, "b": b})
 
 
 def aligned(matrix):

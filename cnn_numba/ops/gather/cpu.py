@@ -44,7 +44,8 @@ def gather_batch(images, indices, mean, std, out=None):
     """
     check_array("images", images, (None, None, None, None), np.uint8)
     check_array("indices", indices, (None,), np.int64)
-    out = output_array("out", out, (len(indices), *images.shape[1:]))
+    inputs = {"images": images, "indices": indices}
+    out = output_array("out", out, (len(indices), *images.shape[1:]), inputs=inputs)
     scale, shift = _scale_and_shift(_hashable(mean), _hashable(std), images.shape[1])
     # Height and width are one long axis to the kernel; a view of a contiguous array copies nothing.
     count, channels, height, width = images.shape
@@ -82,7 +83,7 @@ def gather_labels(labels, indices, out=None):
     """
     check_array("labels", labels, (None,), np.int32)
     check_array("indices", indices, (None,), np.int64)
-    out = output_array("out", out, (len(indices),), np.int32)
+    out = output_array("out", out, (len(indices),), np.int32, inputs={"labels": labels, "indices": indices})
     _refuse(_gather_labels(labels, indices, out), indices, len(labels))
     return out
 

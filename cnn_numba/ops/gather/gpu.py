@@ -6,14 +6,13 @@ step is the same: what differs, the number of the batch, lies on the device as a
 
 import functools
 import math
-import operator
 
 import numpy as np
 from numba import cuda, float32, int32, int64, uint32
 
 from cnn_numba import device
 from cnn_numba.ops.gather.cpu import _hashable, _scale_and_shift
-from cnn_numba.shapes import check_device_array, device_output
+from cnn_numba.shapes import check_device_array, check_memory, device_output, integer
 
 THREADS = 256
 
@@ -81,7 +80,8 @@ def gather_batch(images, indices, mean, std, out=None):
     check_device_array("images", images, (None, None, None, None), np.uint8)
     check_device_array("indices", indices, (None,), np.int64)
     scale, shift = _scale_and_shift_there(_hashable(mean), _hashable(std), images.shape[1])
-    out = device_output("out", out, (*indices.shape, *images.shape[1:]))
+    inputs = {"images": images, "indices": indices}
+    out = device_output("out", out, (*indices.shape, *images.shape[1:]), inputs=inputs)
     if out.size:
         arguments = _rows(images), indices, scale, shift, _plane(images), _rows(out)
         device.launch(gather_batch_kernel, device.blocks(out.size, THREADS), THREADS, *arguments)
@@ -124,7 +124,7 @@ def gather_labels(labels, indices, out=None):
     """
     check_device_array("labels", labels, (None,), np.int32)
     check_device_array("indices", indices, (None,), np.int64)
-    out = device_output("out", out, indices.shape, np.int32)
+    out = device_output("out", out, indices.shape, np.int32, inputs={"labels": labels, "indices": indices})
     if out.size:
         grid = device.blocks(out.size, THREADS)
         device.launch(gather_labels_kernel, grid, THREADS, labels, indices, out)
@@ -201,9 +201,11 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     check_device_array("cursor", cursor, (1,), np.int32)
     check_device_array("x", x, (None, *images.shape[1:]))
     check_device_array("y", y, x.shape[:1], np.int32)
+    read = {"images": images, "labels": labels, "order": order, "cursor": cursor}
+    check_memory({"x": x, "y": y}, read)
     if 0 in images.shape[1:]:
         raise ValueError(f"images must have pixels, got shape {images.shape}")
-    batch_size = x.shape[0] if batch_size is None else operator.index(batch_size)
+    batch_size = integer(x.shape[0] if batch_size is None else batch_size, "batch_size")
     if batch_size < x.shape[0]:
         raise ValueError(f"batch_size must be at least the {x.shape[0]} samples of x, got {batch_size}")
     scale, shift = _scale_and_shift_there(_hashable(mean), _hashable(std), images.shape[1])

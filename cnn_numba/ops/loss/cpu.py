@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from cnn_numba.ops._jit import serial_jit
-from cnn_numba.shapes import check_array, check_labels, output_array
+from cnn_numba.shapes import check_array, check_labels, check_memory, output_array
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
@@ -41,6 +41,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     batch_size = _check_scores("logits", logits, labels)
     losses = output_array("losses", losses, (batch_size,))
     probabilities = output_array("probabilities", probabilities, logits.shape)
+    check_memory({"losses": losses, "probabilities": probabilities}, {"logits": logits, "labels": labels})
     _cross_entropy_forward(logits, labels, losses, probabilities)
     return losses, probabilities
 
@@ -54,6 +55,7 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
         As `cross_entropy_forward` returned them.
     labels : ndarray, shape (N,), int32
     grad_logits : ndarray, shape (N, K), float32, optional
+        May be `probabilities` itself.
 
     Returns
     -------
@@ -70,7 +72,8 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
     [[-0.75, 0.75]]
     """
     _check_scores("probabilities", probabilities, labels)
-    grad_logits = output_array("grad_logits", grad_logits, probabilities.shape)
+    shape, inputs = probabilities.shape, {"probabilities": probabilities, "labels": labels}
+    grad_logits = output_array("grad_logits", grad_logits, shape, inputs=inputs, may_be=["probabilities"])
     _cross_entropy_backward(probabilities, labels, grad_logits)
     return grad_logits
 
@@ -105,6 +108,7 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     batch_size = _check_scores("logits", logits, labels)
     losses = output_array("losses", losses, (batch_size,))
     grad_logits = output_array("grad_logits", grad_logits, logits.shape)
+    check_memory({"losses": losses, "grad_logits": grad_logits}, {"logits": logits, "labels": labels})
     _cross_entropy_forward_backward(logits, labels, losses, grad_logits)
     return losses, grad_logits
 
@@ -133,7 +137,7 @@ def mse_loss_forward(y, target, losses=None):
     [2.0, 12.5]
     """
     batch_size = _check_answers(y, target)
-    losses = output_array("losses", losses, (batch_size,))
+    losses = output_array("losses", losses, (batch_size,), inputs={"y": y, "target": target})
     _mse_loss_forward(y.reshape(batch_size, -1), target.reshape(batch_size, -1), losses)
     return losses
 
@@ -145,6 +149,7 @@ def mse_loss_backward(y, target, grad_y=None):
     ----------
     y, target : ndarray, shape (N, ...), float32
     grad_y : ndarray, shape of `y`, float32, optional
+        May be `y` or `target` itself.
 
     Returns
     -------
@@ -162,7 +167,8 @@ def mse_loss_backward(y, target, grad_y=None):
     [[0.0, 1.0], [1.5, 2.0]]
     """
     _check_answers(y, target)
-    grad_y = output_array("grad_y", grad_y, y.shape)
+    inputs = {"y": y, "target": target}
+    grad_y = output_array("grad_y", grad_y, y.shape, inputs=inputs, may_be=inputs)
     _mse_loss_backward(y.reshape(-1), target.reshape(-1), grad_y.reshape(-1))
     return grad_y
 
@@ -197,6 +203,7 @@ def accumulate_metrics(losses, logits, labels, totals):
     batch_size = _check_scores("logits", logits, labels)
     check_array("losses", losses, (batch_size,))
     check_array("totals", totals, (2,), np.float64, writeable=True)
+    check_memory({"totals": totals}, {"losses": losses, "logits": logits, "labels": labels})
     _accumulate_metrics(losses, logits, labels, totals)
     return totals
 
@@ -245,9 +252,11 @@ def _cross_entropy_backward(probabilities, labels, grad_logits):
     batch_size, classes = probabilities.shape
     scale = np.float32(1.0 / batch_size)
     for n in range(batch_size):
+        # Before the loop, for the two arrays may be one.
+        of_the_label = (probabilities[n, labels[n]] - np.float32(1.0)) * scale
         for k in range(classes):
             grad_logits[n, k] = probabilities[n, k] * scale
-        grad_logits[n, labels[n]] = (probabilities[n, labels[n]] - np.float32(1.0)) * scale
+        grad_logits[n, labels[n]] = of_the_label
 
 
 @serial_jit

@@ -15,7 +15,7 @@ from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
 from cnn_numba.ops._cuda import WARP, block_sum, warp_max, warp_sum
-from cnn_numba.shapes import check_device_array, device_output
+from cnn_numba.shapes import check_device_array, check_memory, device_output
 
 ROWS = 4  # of a block, a warp each
 THREADS = 256
@@ -102,8 +102,9 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     (array([0.6931472,       nan], dtype=float32), [[0.5, 0.5], [0.5, 0.5]])
     """
     _check_scores("logits", logits, labels)
-    losses = device_output("losses", losses, labels.shape, inputs=(logits,))
-    probabilities = device_output("probabilities", probabilities, logits.shape, inputs=(logits,))
+    losses = device_output("losses", losses, labels.shape)
+    probabilities = device_output("probabilities", probabilities, logits.shape)
+    check_memory({"losses": losses, "probabilities": probabilities}, {"logits": logits, "labels": labels})
     _launch_rows(cross_entropy_forward_kernel, logits, labels, losses, probabilities)
     return losses, probabilities
 
@@ -128,6 +129,7 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
     labels : device array, shape (N,), int32
         One outside ``0 .. K - 1`` makes the gradient of its row NaN.
     grad_logits : device array, shape (N, K), float32, optional
+        May be `probabilities` itself.
 
     Returns
     -------
@@ -145,7 +147,8 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
     [[-0.75, 0.75]]
     """
     _check_scores("probabilities", probabilities, labels)
-    grad_logits = device_output("grad_logits", grad_logits, probabilities.shape)
+    shape, inputs = probabilities.shape, {"probabilities": probabilities, "labels": labels}
+    grad_logits = device_output("grad_logits", grad_logits, shape, inputs=inputs, may_be=["probabilities"])
     grid, scale = device.blocks(grad_logits.size, THREADS), np.float32(1 / labels.size)
     device.launch(cross_entropy_backward_kernel, grid, THREADS, probabilities, labels, scale, grad_logits)
     return grad_logits
@@ -198,8 +201,9 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     (array([0.6931472], dtype=float32), [[-0.5, 0.5]])
     """
     _check_scores("logits", logits, labels)
-    losses = device_output("losses", losses, labels.shape, inputs=(logits,))
-    grad_logits = device_output("grad_logits", grad_logits, logits.shape, inputs=(logits,))
+    losses = device_output("losses", losses, labels.shape)
+    grad_logits = device_output("grad_logits", grad_logits, logits.shape)
+    check_memory({"losses": losses, "grad_logits": grad_logits}, {"logits": logits, "labels": labels})
     scale = np.float32(1 / labels.size)
     _launch_rows(cross_entropy_forward_backward_kernel, logits, labels, scale, losses, grad_logits)
     return losses, grad_logits
@@ -253,7 +257,7 @@ def mse_loss_forward(y, target, losses=None):
     [2.0, 12.5]
     """
     _check_answers(y, target)
-    losses = device_output("losses", losses, y.shape[:1], inputs=(y, target))
+    losses = device_output("losses", losses, y.shape[:1], inputs={"y": y, "target": target})
     rows = y.shape[0], y.size // y.shape[0]
     arguments = y.reshape(rows), target.reshape(rows), losses
     device.launch(mse_loss_forward_kernel, rows[0], _whole_warps(rows[1]), *arguments)
@@ -275,6 +279,7 @@ def mse_loss_backward(y, target, grad_y=None):
     ----------
     y, target : device array, shape (N, ...), float32
     grad_y : device array, shape of `y`, float32, optional
+        May be `y` or `target` itself.
 
     Returns
     -------
@@ -293,7 +298,8 @@ def mse_loss_backward(y, target, grad_y=None):
     [[0.0, 1.0], [1.5, 2.0]]
     """
     _check_answers(y, target)
-    grad_y = device_output("grad_y", grad_y, y.shape)
+    inputs = {"y": y, "target": target}
+    grad_y = device_output("grad_y", grad_y, y.shape, inputs=inputs, may_be=inputs)
     arguments = y.reshape(y.size), target.reshape(y.size), np.float32(2 / y.size), grad_y.reshape(y.size)
     device.launch(mse_loss_backward_kernel, device.blocks(y.size, THREADS), THREADS, *arguments)
     return grad_y
@@ -365,6 +371,7 @@ def accumulate_metrics(losses, logits, labels, totals):
     _check_scores("logits", logits, labels)
     check_device_array("losses", losses, labels.shape)
     check_device_array("totals", totals, (2,), np.float64)
+    check_memory({"totals": totals}, {"losses": losses, "logits": logits, "labels": labels})
     device.launch(accumulate_metrics_kernel, 1, _whole_warps(labels.size), losses, logits, labels, totals)
     return totals
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.ops._jit import parallel_jit, serial_jit
-from cnn_numba.shapes import check_array, output_array
+from cnn_numba.shapes import check_array, check_memory, output_array
 
 # So many features at a time add up over all samples: few enough that their sums stay in the first cache.
 FEATURE_BLOCK = 128
@@ -74,6 +74,9 @@ def batch_norm2d_forward(
     out = output_array("out", out, x.shape)
     mean = output_array("mean", mean, channels)
     inv_std = output_array("inv_std", inv_std, channels)
+    running = {"running_mean": running_mean, "running_var": running_var}
+    outputs = {"out": out, "mean": mean, "inv_std": inv_std} | (running if training else {})
+    check_memory(outputs, {"x": x, "weight": weight, "bias": bias} | running)
     _batch_norm2d_forward(
         _flat_planes(x),
         weight,
@@ -141,6 +144,9 @@ def batch_norm2d_backward(
     grad_input = output_array("grad_input", grad_input, x.shape)
     grad_weight = output_array("grad_weight", grad_weight, channels)
     grad_bias = output_array("grad_bias", grad_bias, channels)
+    outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
+    inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
+    check_memory(outputs, inputs)
     _batch_norm2d_backward(
         _flat_planes(grad_output),
         _flat_planes(x),
@@ -189,6 +195,8 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
     out = output_array("out", out, x.shape)
     mean = output_array("mean", mean, leading)
     inv_std = output_array("inv_std", inv_std, leading)
+    outputs = {"out": out, "mean": mean, "inv_std": inv_std}
+    check_memory(outputs, {"x": x, "weight": weight, "bias": bias})
     rows = (-1, weight.size)
     _layer_norm_forward(
         x.reshape(rows),
@@ -243,6 +251,9 @@ def layer_norm_backward(
     grad_input = output_array("grad_input", grad_input, x.shape)
     grad_weight = output_array("grad_weight", grad_weight, weight.shape)
     grad_bias = output_array("grad_bias", grad_bias, weight.shape)
+    outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
+    inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
+    check_memory(outputs, inputs)
     rows = (-1, weight.size)
     x, grad_output, mean, inv_std = (
         x.reshape(rows),

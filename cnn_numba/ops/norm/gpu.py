@@ -17,7 +17,7 @@ from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.ops._cuda import WARP, block_sum, warp_sum
-from cnn_numba.shapes import check_device_array, device_output
+from cnn_numba.shapes import check_device_array, check_memory, device_output
 
 THREADS = 256
 PART = 8192  # elements of a channel that one block sums up: read twice, and small enough for the L1 cache
@@ -209,9 +209,12 @@ def _forward(split, x, weight, bias, running_mean, running_var, training, moment
         check_device_array(name, array, channels)
     if training and x.size == x.shape[1]:
         raise ValueError(f"training needs more than 1 value per channel, got x with shape {x.shape}")
-    out = device_output("out", out, x.shape, inputs=(x,))
+    out = device_output("out", out, x.shape)
     mean = device_output("mean", mean, channels)
     inv_std = device_output("inv_std", inv_std, channels)
+    running = {"running_mean": running_mean, "running_var": running_var}
+    outputs = {"out": out, "mean": mean, "inv_std": inv_std} | (running if training else {})
+    check_memory(outputs, {"x": x, "weight": weight, "bias": bias} | running)
     planes, count, eps = _flat_planes(x), x.size // x.shape[1], np.float32(eps)
     running = running_mean, running_var, np.float32(momentum), eps
     if training and not split:
@@ -420,9 +423,12 @@ def _backward(split, grad_output, x, weight, mean, inv_std, training, grad_input
     check_device_array("grad_output", grad_output, x.shape)
     for name, array in (("weight", weight), ("mean", mean), ("inv_std", inv_std)):
         check_device_array(name, array, channels)
-    grad_input = device_output("grad_input", grad_input, x.shape, inputs=(grad_output, x))
+    grad_input = device_output("grad_input", grad_input, x.shape)
     grad_weight = device_output("grad_weight", grad_weight, channels)
     grad_bias = device_output("grad_bias", grad_bias, channels)
+    outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
+    inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
+    check_memory(outputs, inputs)
     gradient_planes, planes = _flat_planes(grad_output), _flat_planes(x)
     count = x.size // x.shape[1]
     share = np.float32(1 / count if training else 0)
@@ -576,9 +582,11 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
     """
     leading = _check_samples(x, weight)
     check_device_array("bias", bias, weight.shape)
-    out = device_output("out", out, x.shape, inputs=(x,))
+    out = device_output("out", out, x.shape)
     mean = device_output("mean", mean, leading)
     inv_std = device_output("inv_std", inv_std, leading)
+    outputs = {"out": out, "mean": mean, "inv_std": inv_std}
+    check_memory(outputs, {"x": x, "weight": weight, "bias": bias})
     samples = x.size // weight.size
     shape = (1, samples, weight.size)
     arguments = x.reshape(shape), weight.ravel(), bias.ravel(), np.float32(eps), out.reshape(shape)
@@ -678,9 +686,12 @@ def layer_norm_backward(
     check_device_array("grad_output", grad_output, x.shape)
     check_device_array("mean", mean, leading)
     check_device_array("inv_std", inv_std, leading)
-    grad_input = device_output("grad_input", grad_input, x.shape, inputs=(grad_output, x))
+    grad_input = device_output("grad_input", grad_input, x.shape)
     grad_weight = device_output("grad_weight", grad_weight, weight.shape)
     grad_bias = device_output("grad_bias", grad_bias, weight.shape)
+    outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
+    inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
+    check_memory(outputs, inputs)
     features, samples = weight.size, x.size // weight.size
     rows = grad_output.reshape(samples, features), x.reshape(samples, features)
     statistics = mean.ravel(), inv_std.ravel()

@@ -4,7 +4,7 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.ops._jit import parallel_jit, serial_jit
-from cnn_numba.shapes import check_array, output_array, pool2d_window
+from cnn_numba.shapes import check_array, check_memory, output_array, pool2d_window, sizes
 
 
 @serial_jit
@@ -88,8 +88,9 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
     check_array("x", x, (None,) * 4)
     window = pool2d_window(x.shape, kernel_size, stride, padding)
     shape = (*x.shape[:2], window.out_h, window.out_w)
-    out = output_array("out", out, shape, inputs=(x,))
+    out = output_array("out", out, shape)
     argmax = output_array("argmax", argmax, shape, np.int32)
+    check_memory({"out": out, "argmax": argmax}, {"x": x})
     if window[:6] == (2, 2, 2, 2, 0, 0):
         _max_pool2d_by_two(x, out, argmax)
     else:
@@ -131,17 +132,16 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     >>> max_pool2d_backward(np.ones((1, 1, 1, 2), np.float32), argmax, (1, 1, 2, 3)).tolist()
     [[[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]]
     """
-    if len(input_shape) != 4:
-        raise ValueError(f"input_shape must be (N, C, H, W), got {tuple(input_shape)}")
-    batch, channels, height, width = input_shape
+    batch, channels, height, width = input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
     check_array("grad_output", grad_output, (batch, channels, None, None))
     check_array("argmax", argmax, grad_output.shape, np.int32)
     if argmax.size and not (argmax.min() >= 0 and argmax.max() < height * width):
         raise ValueError(
             f"argmax must lie in 0..{height * width - 1}, got {argmax.min()}..{argmax.max()} "
-            f"for input_shape {tuple(input_shape)}"
+            f"for input_shape {input_shape}"
         )
-    grad_input = output_array("grad_input", grad_input, tuple(input_shape), inputs=(grad_output,))
+    inputs = {"grad_output": grad_output, "argmax": argmax}
+    grad_input = output_array("grad_input", grad_input, input_shape, inputs=inputs)
     planes, positions = batch * channels, grad_output.shape[2] * grad_output.shape[3]
     _max_pool2d_backward(
         grad_output.reshape(planes, positions),
@@ -196,7 +196,7 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     """
     check_array("x", x, (None,) * 4)
     window = pool2d_window(x.shape, kernel_size, stride, padding)
-    out = output_array("out", out, (*x.shape[:2], window.out_h, window.out_w), inputs=(x,))
+    out = output_array("out", out, (*x.shape[:2], window.out_h, window.out_w), inputs={"x": x})
     _avg_pool2d(x, window, out)
     return out
 
@@ -244,8 +244,9 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     >>> avg_pool2d_backward(np.ones((1, 1, 1, 1), np.float32), (1, 1, 2, 2), 2).tolist()
     [[[[0.25, 0.25], [0.25, 0.25]]]]
     """
+    input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
     window = pool2d_window(input_shape, kernel_size, stride, padding)
     check_array("grad_output", grad_output, (*input_shape[:2], window.out_h, window.out_w))
-    grad_input = output_array("grad_input", grad_input, tuple(input_shape), inputs=(grad_output,))
+    grad_input = output_array("grad_input", grad_input, input_shape, inputs={"grad_output": grad_output})
     _avg_pool2d_backward(grad_output, window, grad_input)
     return grad_input

@@ -18,7 +18,7 @@ from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
 from cnn_numba.ops._cuda import ALL_LANES, WARP
-from cnn_numba.shapes import check_device_array, device_output, pool2d_window
+from cnn_numba.shapes import check_device_array, check_memory, device_output, pool2d_window, sizes
 
 THREADS = 256
 
@@ -178,8 +178,10 @@ def _check_max_forward(x, kernel_size, stride, padding, out, argmax):
     check_device_array("x", x, (None,) * 4)
     window = pool2d_window(x.shape, kernel_size, stride, padding)
     shape = (*x.shape[:2], window.out_h, window.out_w)
-    out = device_output("out", out, shape, inputs=(x,))
-    return window, out, device_output("argmax", argmax, shape, np.int32, inputs=(x, out))
+    out = device_output("out", out, shape)
+    argmax = device_output("argmax", argmax, shape, np.int32)
+    check_memory({"out": out, "argmax": argmax}, {"x": x})
+    return window, out, argmax
 
 
 # --- Max pooling, backward ---------------------------------------------------------------------------------
@@ -280,11 +282,11 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
 
 
 def _check_max_backward(grad_output, argmax, input_shape, grad_input):
-    if len(input_shape) != 4:
-        raise ValueError(f"input_shape must be (N, C, H, W), got {tuple(input_shape)}")
+    input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
     check_device_array("grad_output", grad_output, (*input_shape[:2], None, None))
     check_device_array("argmax", argmax, grad_output.shape, np.int32)
-    return device_output("grad_input", grad_input, tuple(input_shape), inputs=(grad_output, argmax))
+    inputs = {"grad_output": grad_output, "argmax": argmax}
+    return device_output("grad_input", grad_input, input_shape, inputs=inputs)
 
 
 def _flat_planes(array):
@@ -343,7 +345,7 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     """
     check_device_array("x", x, (None,) * 4)
     window = pool2d_window(x.shape, kernel_size, stride, padding)
-    out = device_output("out", out, (*x.shape[:2], window.out_h, window.out_w), inputs=(x,))
+    out = device_output("out", out, (*x.shape[:2], window.out_h, window.out_w), inputs={"x": x})
     arguments = _planes(x), *window, _share(window), out.ravel()
     _launch(avg_pool2d_forward_naive_kernel, out.size, *arguments)
     return out
@@ -448,6 +450,7 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     >>> device.to_host(avg_pool2d_backward(grad_output, (1, 1, 2, 2), 2)).tolist()
     [[[[0.25, 0.25], [0.25, 0.25]]]]
     """
+    input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
     disjoint = _are_disjoint(pool2d_window(input_shape, kernel_size, stride, padding))
     rung = avg_pool2d_backward_disjoint if disjoint else avg_pool2d_backward_gather
     return rung(grad_output, input_shape, kernel_size, stride, padding, grad_input)
@@ -462,9 +465,11 @@ def _share(window):
 
 
 def _check_avg_backward(grad_output, input_shape, kernel_size, stride, padding, grad_input):
+    input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
     window = pool2d_window(input_shape, kernel_size, stride, padding)
     check_device_array("grad_output", grad_output, (*input_shape[:2], window.out_h, window.out_w))
-    return window, device_output("grad_input", grad_input, tuple(input_shape), inputs=(grad_output,))
+    inputs = {"grad_output": grad_output}
+    return window, device_output("grad_input", grad_input, input_shape, inputs=inputs)
 
 
 _WINDOW = ", ".join(["int64"] * 8)

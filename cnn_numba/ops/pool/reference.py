@@ -6,6 +6,8 @@ other, so NumPy handles all of them at once.
 
 import numpy as np
 
+LARGEST = 2**31 - 1  # of a size, a stride or an index: the faster rooms count pixels in 32 bits
+
 
 def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """Keep the largest pixel of each window, and remember where it was.
@@ -58,6 +60,7 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
     >>> max_pool2d_forward(x, 2)
     (array([[[[5., 2.]]]]), array([[[[1, 2]]]], dtype=int32))
     """
+    _check_arrays({"out": out, "argmax": argmax}, {"x": x})
     x = _real("x", x)
     windows = _Windows(x.shape, kernel_size, stride, padding)
     maxima = np.empty(windows.out_shape)
@@ -107,7 +110,8 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     >>> max_pool2d_backward(np.array([[[[10.0, 7.0]]]]), argmax, (1, 1, 1, 3))
     array([[[[ 0., 17.,  0.]]]])
     """
-    batch, channels, height, width = input_shape = _shape(input_shape)
+    _check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "argmax": argmax})
+    batch, channels, height, width = input_shape = _shape(input_shape, "input_shape")
     grad_output = _real("grad_output", grad_output)
     if grad_output.shape[:2] != (batch, channels):
         raise ValueError(
@@ -164,6 +168,7 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     >>> avg_pool2d_forward(np.arange(8.0).reshape(1, 1, 2, 4), 2)
     array([[[[2.5, 4.5]]]])
     """
+    _check_arrays({"out": out}, {"x": x})
     x = _real("x", x)
     windows = _Windows(x.shape, kernel_size, stride, padding)
     result = np.empty(windows.out_shape)
@@ -204,7 +209,8 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     >>> avg_pool2d_backward(np.array([[[[4.0, 8.0]]]]), (1, 1, 1, 3), kernel_size=(1, 2), stride=1)
     array([[[[2., 6., 4.]]]])
     """
-    windows = _Windows(input_shape, kernel_size, stride, padding)
+    _check_arrays({"grad_input": grad_input}, {"grad_output": grad_output})
+    windows = _Windows(_shape(input_shape, "input_shape"), kernel_size, stride, padding)
     grad_output = _real("grad_output", grad_output, windows.out_shape)
     result = np.zeros(windows.x_shape)
     for oh, ow, top, bottom, left, right in windows.on_image():
@@ -225,6 +231,11 @@ class _Windows:
                 f"padding must be at most half of kernel_size, got padding {padding!r} "
                 f"and kernel_size {kernel_size!r}"
             )
+        height, width = (size + 2 * pad for size, pad in zip(self.x_shape[2:], self.padding, strict=True))
+        if height * width > LARGEST:
+            raise ValueError(
+                f"padding {padding!r} makes images of {height} x {width}, more than {LARGEST} pixels"
+            )
         sizes = zip(self.x_shape[2:], self.kernel, self.stride, self.padding, strict=True)
         self.out = tuple((size + 2 * pad - k) // step + 1 for size, k, step, pad in sizes)
         if min(self.out) < 1:
@@ -243,6 +254,19 @@ class _Windows:
             left = ow * self.stride[1] - self.padding[1]
             bottom, right = min(top + kernel_h, height), min(left + kernel_w, width)
             yield oh, ow, max(top, 0), bottom, max(left, 0), right
+
+
+def _check_arrays(written, read, may_be=()):
+    """Insist on plain arrays; what is written shares no memory, or is exactly an input that it `may_be`."""
+    named = {**written, **read}
+    arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}
+    for name, array in arrays.items():
+        if type(array) not in (np.ndarray, np.memmap):
+            raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
+        for other, that in arrays.items():
+            exactly = other in may_be and array.__array_interface__ == that.__array_interface__
+            if name in written and other != name and np.may_share_memory(array, that) and not exactly:
+                raise ValueError(f"{name} must not share memory with {other}")
 
 
 def _real(name, array, shape=None):
@@ -271,21 +295,29 @@ def _positions(argmax, shape, pixels):
 
 def _shape(shape, name="x"):
     """Return `shape` as a tuple once it is known to hold four integers; only the batch may be empty."""
-    shape = tuple(shape)
-    integers = all(isinstance(size, (int, np.integer)) for size in shape)
-    if len(shape) != 4 or not integers or shape[0] < 0 or min(shape[1:]) < 1:
-        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {shape}")
-    return shape
+    if not isinstance(shape, (tuple, list)) or not all(map(_is_integer, shape)):
+        raise TypeError(f"{name} must be a tuple of ints, got {shape!r}")
+    if len(shape) != 4 or shape[0] < 0 or min(shape[1:]) < 1:
+        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {tuple(shape)}")
+    if max(shape) > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST} along each axis, got shape {tuple(shape)}")
+    return tuple(shape)
 
 
 def _pair(name, value, minimum):
-    """Return `value` as a pair (vertical, horizontal) of integers of at least `minimum`."""
+    """Return `value` as a pair (vertical, horizontal) of integers from `minimum` on."""
     pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(pair) != 2 or not all(isinstance(entry, (int, np.integer)) for entry in pair):
+    if len(pair) != 2 or not all(map(_is_integer, pair)):
         raise TypeError(f"{name} must be an int or a pair of ints, got {value!r}")
     if min(pair) < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value!r}")
+    if max(pair) > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST}, for indices have 32 bits; got {value!r}")
     return pair
+
+
+def _is_integer(value):
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _store(name, out, result):

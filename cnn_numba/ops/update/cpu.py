@@ -5,13 +5,12 @@ before the loop: a float64 one would widen all the arithmetic and halve its spee
 """
 
 import math
-import operator
 
 import numpy as np
 from numba import prange
 
 from cnn_numba.ops._jit import parallel_jit
-from cnn_numba.shapes import check_array
+from cnn_numba.shapes import check_array, check_memory, integer
 
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
@@ -50,9 +49,11 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
     if momentum == 0.0:
         if nesterov:
             raise ValueError(f"nesterov needs momentum, got momentum {momentum!r}")
+        check_memory({"parameters": parameters}, {"gradients": gradients})
         _sgd(parameters, gradients, float(lr), float(weight_decay))
         return parameters
     check_array("velocity", velocity, parameters.shape, writeable=True)
+    check_memory({"parameters": parameters, "velocity": velocity}, {"gradients": gradients})
     _sgd_momentum(
         parameters, gradients, velocity, float(lr), float(momentum), float(weight_decay), bool(nesterov)
     )
@@ -98,8 +99,9 @@ def adam_update(
     check_array("parameters", parameters, (None,), writeable=True)
     for name, array in (("gradients", gradients), ("exp_avg", exp_avg), ("exp_avg_sq", exp_avg_sq)):
         check_array(name, array, parameters.shape, writeable=name != "gradients")
-    if operator.index(step) < 1:
-        raise ValueError(f"step must be at least 1, got {step}")
+    written = {"parameters": parameters, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
+    check_memory(written, {"gradients": gradients})
+    step = integer(step, "step", minimum=1)
     # In float64, once a step: 1 - 0.999**1 has only four good digits in float32.
     step_size = lr / (1.0 - beta1**step)
     inv_correction = 1.0 / math.sqrt(1.0 - beta2**step)

@@ -9,13 +9,12 @@ A CUDA graph repeats its arguments, so the *scheduled* updates look it up on the
 """
 
 import math
-import operator
 
 import numpy as np
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.shapes import check_device_array
+from cnn_numba.shapes import check_device_array, check_memory, integer
 
 THREADS = 256
 
@@ -175,8 +174,7 @@ def sgd_update_scheduled(
     [-1.25]
     [nan]
     """
-    _check_sgd(parameters, gradients, velocity, momentum, nesterov)
-    _check_schedule(rates, cursor)
+    _check_sgd(parameters, gradients, velocity, momentum, nesterov, rates=rates, cursor=cursor)
     weight_decay = np.float32(weight_decay)
     if momentum == 0.0:
         return _launch(sgd_scheduled_kernel, parameters, gradients, rates, cursor, weight_decay)
@@ -313,8 +311,7 @@ def adam_update_scheduled(
     >>> device.to_host(adam_update_scheduled(*arguments)).round(4).tolist()
     [-0.5]
     """
-    arenas = _check_adam(parameters, gradients, exp_avg, exp_avg_sq)
-    _check_schedule(rates, cursor)
+    arenas = _check_adam(parameters, gradients, exp_avg, exp_avg_sq, rates=rates, cursor=cursor)
     settings = _adam_settings(beta1, beta2, eps, weight_decay)
     return _launch(adam_scheduled_kernel, *arenas, rates, cursor, *settings)
 
@@ -346,12 +343,11 @@ def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
     >>> adam_rates([0.5, 0.75], beta1=0.5, beta2=0.75)[:, 0].tolist()
     [1.0, 1.0]
     """
-    if operator.index(first_step) < 1:
-        raise ValueError(f"step must be at least 1, got {first_step}")
+    first_step = integer(first_step, "step", minimum=1)
     # In float64 until the end: 1 - 0.999**1 has only four good digits in float32.
     rates = [
         (lr / (1.0 - beta1**step), 1.0 / math.sqrt(1.0 - beta2**step))
-        for step, lr in enumerate(lrs, start=int(first_step))
+        for step, lr in enumerate(lrs, start=first_step)
     ]
     return np.array(rates, np.float32).reshape(-1, 2)
 
@@ -369,28 +365,30 @@ def _adam_settings(beta1, beta2, eps, weight_decay):
     return tuple(map(np.float32, (1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay)))
 
 
-def _check_adam(parameters, gradients, exp_avg, exp_avg_sq):
-    """Check the arenas, and return them."""
-    check_device_array("parameters", parameters, (None,))
-    for name, array in (("gradients", gradients), ("exp_avg", exp_avg), ("exp_avg_sq", exp_avg_sq)):
-        check_device_array(name, array, parameters.shape)
+def _check_adam(parameters, gradients, exp_avg, exp_avg_sq, **schedule):
+    """Check the arenas and what they may be updated by, and return the arenas."""
+    written = {"parameters": parameters, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
+    _check_arenas(written, gradients, schedule)
     return parameters, gradients, exp_avg, exp_avg_sq
 
 
-def _check_sgd(parameters, gradients, velocity, momentum, nesterov):
-    """Check the arenas; the velocity only where there is momentum."""
-    check_device_array("parameters", parameters, (None,))
-    check_device_array("gradients", gradients, parameters.shape)
-    if momentum != 0.0:
-        check_device_array("velocity", velocity, parameters.shape)
-    elif nesterov:
+def _check_sgd(parameters, gradients, velocity, momentum, nesterov, **schedule):
+    """Check the arenas, the velocity only where there is momentum, and what they may be updated by."""
+    if nesterov and momentum == 0.0:
         raise ValueError(f"nesterov needs momentum, got momentum {momentum!r}")
+    written = {"parameters": parameters} | ({"velocity": velocity} if momentum != 0.0 else {})
+    _check_arenas(written, gradients, schedule)
 
 
-def _check_schedule(rates, cursor):
-    """Check what the scheduled updates look up."""
-    check_device_array("rates", rates, (None, 2))
-    check_device_array("cursor", cursor, (1,), np.int32)
+def _check_arenas(written, gradients, schedule):
+    """Check arenas of one length, and the rates and the cursor that scheduled updates look up."""
+    check_device_array("parameters", written["parameters"], (None,))
+    for name, array in {"gradients": gradients, **written}.items():
+        check_device_array(name, array, written["parameters"].shape)
+    if schedule:
+        check_device_array("rates", schedule["rates"], (None, 2))
+        check_device_array("cursor", schedule["cursor"], (1,), np.int32)
+    check_memory(written, {"gradients": gradients, **schedule})
 
 
 _ARENA = "float32[::1]"

@@ -1,0 +1,322 @@
+"""What holds for every operation in every room: the rule about memory, and that arrays are plain ones."""
+
+import importlib
+import inspect
+import itertools
+import pkgutil
+import re
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from cnn_numba import device, ops
+
+
+class Case(NamedTuple):
+    """An operation's arrays by name, and the inputs that its output may be."""
+
+    written: dict
+    read: dict
+    options: dict = MappingProxyType({})
+    may_be: tuple = ()
+
+
+def normal(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape, np.float32)
+
+
+def positive(*shape):
+    return np.abs(normal(*shape)) + np.float32(0.5)
+
+
+def integers(*shape, dtype=np.int32):
+    return (np.arange(np.prod(shape)) % 2).astype(dtype).reshape(shape)
+
+
+IMAGES, PLANES, CHANNELS = (2, 2, 4, 4), (2, 2, 2, 2), (2,)
+NAMED = {name: positive(*CHANNELS) for name in ("weight", "bias", "running_mean", "running_var")}
+BATCH_STATISTICS = {name: positive(*CHANNELS) for name in ("mean", "inv_std")}
+SAMPLE_STATISTICS = {name: positive(4) for name in ("mean", "inv_std")}
+GRADIENTS = {"grad_input": IMAGES, "grad_weight": CHANNELS, "grad_bias": CHANNELS}
+ARENAS = {name: positive(6) for name in ("parameters", "exp_avg", "exp_avg_sq")}
+MOMENTUM = {name: positive(6) for name in ("parameters", "velocity")}
+SCHEDULE = {"rates": positive(2, 2), "cursor": integers(1)}
+DATA = {"images": integers(3, 1, 2, 2, dtype=np.uint8), "labels": integers(3)}
+NORMALISED = {"mean": 0.5, "std": 0.25}
+ELEMENTWISE = Case({"out": normal(6)}, {"x": normal(6)}, may_be=("x",))
+ELEMENTWISE_BACK = Case(
+    {"grad_input": normal(6)}, {"grad_output": positive(6), "out": normal(6)}, may_be=("grad_output", "out")
+)
+SCORES = {"logits": normal(3, 4), "labels": integers(3)}
+
+CASES = {
+    "relu_forward": ELEMENTWISE,
+    "sigmoid_forward": ELEMENTWISE,
+    "tanh_forward": ELEMENTWISE,
+    "relu_backward": ELEMENTWISE_BACK,
+    "sigmoid_backward": ELEMENTWISE_BACK,
+    "tanh_backward": ELEMENTWISE_BACK,
+    "bias_relu_forward": Case({"out": normal(3, 2)}, {"x": normal(3, 2), "bias": normal(2)}, may_be=("x",)),
+    "conv2d_forward": Case(
+        {"out": normal(2, 2, 4, 4)},
+        {"x": normal(2, 2, 4, 4), "weight": normal(2, 2, 3, 3), "bias": normal(2)},
+        {"padding": 1},
+    ),
+    "conv2d_backward_input": Case(
+        {"grad_input": normal(2, 2, 4, 4)},
+        {"grad_output": normal(2, 2, 4, 4), "weight": normal(2, 2, 3, 3)},
+        {"padding": 1, "input_shape": IMAGES},
+    ),
+    "conv2d_backward_weight": Case(
+        {"grad_weight": normal(2, 2, 3, 3)},
+        {"grad_output": normal(2, 2, 4, 4), "x": normal(2, 2, 4, 4)},
+        {"padding": 1, "weight_shape": (2, 2, 3, 3)},
+    ),
+    "conv2d_backward_bias": Case({"grad_bias": normal(2)}, {"grad_output": normal(*IMAGES)}),
+    "max_pool2d_forward": Case(
+        {"out": normal(*PLANES), "argmax": integers(*PLANES)}, {"x": normal(*IMAGES)}, {"kernel_size": 2}
+    ),
+    "max_pool2d_backward": Case(
+        {"grad_input": normal(*IMAGES)},
+        {"grad_output": normal(*PLANES), "argmax": integers(*PLANES)},
+        {"input_shape": IMAGES},
+    ),
+    "avg_pool2d_forward": Case({"out": normal(*PLANES)}, {"x": normal(*IMAGES)}, {"kernel_size": 2}),
+    "avg_pool2d_backward": Case(
+        {"grad_input": normal(*IMAGES)},
+        {"grad_output": normal(*PLANES)},
+        {"kernel_size": 2, "input_shape": IMAGES},
+    ),
+    "linear_forward": Case(
+        {"out": normal(4, 4)}, {"x": normal(4, 4), "weight": normal(4, 4), "bias": normal(4)}
+    ),
+    "linear_backward_input": Case(
+        {"grad_input": normal(4, 4)}, {"grad_output": normal(4, 4), "weight": normal(4, 4)}
+    ),
+    "linear_backward_weight": Case(
+        {"grad_weight": normal(4, 4)}, {"grad_output": normal(4, 4), "x": normal(4, 4)}
+    ),
+    "linear_backward_bias": Case({"grad_bias": normal(4)}, {"grad_output": normal(4, 4)}),
+    "matmul": Case({"out": normal(4, 4)}, {"a": normal(4, 4), "b": normal(4, 4)}),
+    "batch_norm2d_forward": Case(
+        {
+            "out": normal(*IMAGES),
+            **BATCH_STATISTICS,
+            **{k: NAMED[k] for k in ("running_mean", "running_var")},
+        },
+        {"x": normal(*IMAGES), **{k: NAMED[k] for k in ("weight", "bias")}},
+    ),
+    "batch_norm2d_backward": Case(
+        {name: normal(*shape) for name, shape in GRADIENTS.items()},
+        {
+            **{name: normal(*IMAGES) for name in ("grad_output", "x")},
+            "weight": normal(2),
+            **BATCH_STATISTICS,
+        },
+    ),
+    "layer_norm_forward": Case(
+        {"out": normal(4, 4), **SAMPLE_STATISTICS},
+        {name: normal(*shape) for name, shape in {"x": (4, 4), "weight": (4,), "bias": (4,)}.items()},
+    ),
+    "layer_norm_backward": Case(
+        {"grad_input": normal(4, 4), "grad_weight": normal(4), "grad_bias": normal(4)},
+        {
+            **{name: normal(4, 4) for name in ("grad_output", "x")},
+            "weight": normal(4),
+            **SAMPLE_STATISTICS,
+        },
+    ),
+    "cross_entropy_forward": Case({"losses": normal(3), "probabilities": normal(3, 4)}, SCORES),
+    "cross_entropy_backward": Case(
+        {"grad_logits": normal(3, 4)},
+        {"probabilities": positive(3, 4), "labels": integers(3)},
+        may_be=("probabilities",),
+    ),
+    "cross_entropy_forward_backward": Case({"losses": normal(3), "grad_logits": normal(3, 4)}, SCORES),
+    "mse_loss_forward": Case({"losses": normal(4)}, {"y": normal(4, 2), "target": positive(4, 2)}),
+    "mse_loss_backward": Case(
+        {"grad_y": normal(4, 2)}, {"y": normal(4, 2), "target": positive(4, 2)}, may_be=("y", "target")
+    ),
+    "accumulate_metrics": Case({"totals": np.zeros(2)}, {"losses": positive(3), **SCORES}),
+    "sgd_update": Case(MOMENTUM, {"gradients": normal(6)}, {"lr": 0.1, "momentum": 0.9}),
+    "sgd_update_scheduled": Case(MOMENTUM, {"gradients": normal(6), **SCHEDULE}, {"momentum": 0.9}),
+    "adam_update": Case(ARENAS, {"gradients": normal(6)}, {"step": 1, "lr": 0.1}),
+    "adam_update_scheduled": Case(ARENAS, {"gradients": normal(6), **SCHEDULE}),
+    "gather_batch": Case(
+        {"out": normal(2, 1, 2, 2)},
+        {"images": DATA["images"], "indices": integers(2, dtype=np.int64)},
+        NORMALISED,
+    ),
+    "gather_labels": Case(
+        {"out": integers(2)}, {"labels": DATA["labels"], "indices": integers(2, dtype=np.int64)}
+    ),
+    "gather_batch_at": Case(
+        {"x": normal(2, 1, 2, 2), "y": integers(2)},
+        {**DATA, "order": integers(3, dtype=np.int64), "cursor": np.zeros(1, np.int32)},
+        NORMALISED,
+    ),
+}
+
+# What the table need not name: arguments that are no arrays, and working space, which nobody makes by hand.
+SETTINGS = {
+    *(
+        "stride",
+        "padding",
+        "scratch",
+        "relu",
+        "tile",
+        "training",
+        "momentum",
+        "eps",
+        "weight_decay",
+        "nesterov",
+    ),
+    *("beta1", "beta2", "transpose_a", "transpose_b", "batch_size"),
+}
+# Functions of the rooms that write into no array, or are given no other.
+WRITE_NOTHING = {
+    *("conv_cpu", "correlate_cpu", "conv2d_scratch", "linear_scratch", "sgd_rates", "adam_rates", "advance"),
+}
+
+
+def case_of(name):
+    """Return the case of an operation; that of a rung is the longest name it begins with."""
+    return CASES.get(max((stem for stem in CASES if name.startswith(stem)), key=len, default=None))
+
+
+def operations():
+    """Return (module, name) of the public functions in all rooms of all operations, rungs included."""
+    found = []
+    for package in pkgutil.iter_modules(ops.__path__):
+        for room in ("reference", "cpu", "gpu") if package.ispkg else ():
+            module = importlib.import_module(f"cnn_numba.ops.{package.name}.{room}")
+            functions = inspect.getmembers(module, inspect.isfunction)
+            public = getattr(module, "__all__", None) or [
+                name for name, f in functions if f.__module__ == module.__name__ and not name.startswith("_")
+            ]
+            found += [(module, name) for name, _ in functions if name in public and name not in WRITE_NOTHING]
+    return found
+
+
+OPERATIONS = operations()
+every_operation = pytest.mark.parametrize(
+    ("module", "name"), OPERATIONS, ids=[f"{module.__name__[14:]}.{name}" for module, name in OPERATIONS]
+)
+
+
+@every_operation
+def test_the_table_knows_every_argument(module, name):
+    case = case_of(name)
+    assert case, f"{name} is new: add it to CASES, or to WRITE_NOTHING if it writes into no array"
+    known = {*case.written, *case.read, *case.options}
+    parameters = set(inspect.signature(getattr(module, name)).parameters)
+    assert known <= parameters
+    assert parameters - known <= SETTINGS
+
+
+def test_rungs_are_found():
+    names = [name for _, name in OPERATIONS]
+    assert names.count("relu_forward") == 3
+    assert {"matmul_split", "conv2d_forward_tiled", "max_pool2d_backward_warp"} <= set(names)
+
+
+@every_operation
+def test_a_docstring_says_what_an_output_may_be(module, name):
+    if name not in CASES:
+        return  # a rung, which refers to the operation
+    text = inspect.getdoc(getattr(module, name))
+    said = text.partition("May be ")[2].partition(" itself")[0]
+    assert re.findall(r"`(\w+)`", said) == list(case_of(name).may_be)
+
+
+def side_by_side(a, b, shift):
+    """Return some memory with two arrays in it, the second whole, and where each of them begins.
+
+    b begins `shift` bytes after a. The later of the two lies at a multiple of 8, and so both are aligned.
+    """
+    begins = 1024 - max(shift, 0), 1024 + min(shift, 0)
+    memory = np.zeros(2048, np.uint8)
+    for begin, array in zip(begins, (a, b), strict=True):
+        memory[begin : begin + array.nbytes] = array.reshape(-1).view(np.uint8)
+    return memory, begins
+
+
+def view(memory, begin, like):
+    """Return the array of this type and shape that begins there."""
+    return memory[begin : begin + like.nbytes].view(like.dtype).reshape(like.shape)
+
+
+def shifts(a, b):
+    """Return by how many bytes b may begin after a: none, or so many that they have one element in common."""
+    return {0, a.nbytes - a.itemsize, b.itemsize - b.nbytes}
+
+
+def send(module, array):
+    return device.to_device(array) if module.__name__.endswith("gpu") else array.copy()
+
+
+def pairs(case):
+    """Return each output with each other array, once."""
+    names = [*case.written, *case.read]
+    return [pair for pair in itertools.combinations(names, 2) if pair[0] in case.written]
+
+
+@every_operation
+def test_shared_memory_is_refused_unless_it_is_exactly_an_allowed_input(module, name):
+    case, function = case_of(name), getattr(module, name)
+    arrays = {**case.written, **case.read}
+    apart = {key: send(module, array) for key, array in arrays.items()}
+    function(**apart, **case.options)
+    expected = {key: device.to_host(array) for key, array in apart.items()}
+
+    for first, second in pairs(case):
+        for shift in shifts(arrays[first], arrays[second]):
+            host, begins = side_by_side(arrays[first], arrays[second], shift)
+            memory = send(module, host)
+            there = {key: send(module, array) for key, array in arrays.items()}
+            for key, begin in zip((first, second), begins, strict=True):
+                there[key] = view(memory, begin, arrays[key])
+            if shift == 0 and second in case.may_be:
+                function(**there, **case.options)
+                for key in arrays:
+                    received = device.to_host(there[key])
+                    np.testing.assert_array_equal(received, expected[first if key == second else key])
+                continue
+            with pytest.raises(ValueError, match=f"{first} must not share memory with {second}"):
+                function(**there, **case.options)
+            np.testing.assert_array_equal(device.to_host(memory), host)
+
+
+@every_operation
+@pytest.mark.parametrize("kind", [np.ma.MaskedArray, np.matrix, np.recarray])
+def test_arrays_that_are_more_than_arrays_are_refused(module, name, kind):
+    """Kernels would compute with what a mask hides; what is plain underneath would hide that it was lost."""
+    case = case_of(name)
+    arrays = {**case.written, **case.read}
+    for key, array in arrays.items():
+        if kind is np.matrix and array.ndim > 2:
+            continue
+        there = {other: send(module, array) for other, array in arrays.items()}
+        there[key] = np.ma.array(array) if kind is np.ma.MaskedArray else array.copy().view(kind)
+        on_host = "is an array on the host, shape .*: copy it"
+        match = on_host if module.__name__.endswith("gpu") else f"must be a plain array, got {kind.__name__}"
+        with pytest.raises(TypeError, match=f"{key} {match}"):
+            getattr(module, name)(**there, **case.options)
+
+
+@every_operation
+def test_a_mapped_file_is_an_array_like_any_other(module, name, tmp_path):
+    if module.__name__.endswith("gpu"):
+        return  # it has to be copied there
+    case = case_of(name)
+    plain = {key: array.copy() for key, array in {**case.written, **case.read}.items()}
+    mapped = {}
+    for key, array in plain.items():
+        mapped[key] = np.memmap(tmp_path / key, array.dtype, "w+", shape=array.shape)
+        mapped[key][:] = array
+    for arrays in (plain, mapped):
+        getattr(module, name)(**arrays, **case.options)
+    for key, array in plain.items():
+        np.testing.assert_array_equal(mapped[key], array)
