@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from cnn_numba.device import empty as empty_on_gpu
-from cnn_numba.shapes import conv2d_window, pair, pool2d_window
+from cnn_numba.shapes import conv2d_window, integer, number, pair, pool2d_window, sizes
 
 DEVICES = ("cpu", "gpu", "reference")
 
@@ -123,10 +123,11 @@ class Conv2d(Layer):
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0):
         super().__init__()
-        self.in_channels, self.out_channels = in_channels, out_channels
+        self.in_channels = integer(in_channels, "in_channels", minimum=1)
+        self.out_channels = integer(out_channels, "out_channels", minimum=1)
         self.kernel_size = pair(kernel_size, "kernel_size")
         self.stride, self.padding = pair(stride, "stride"), pair(padding, "padding", minimum=0)
-        self.weight_shape = (out_channels, in_channels, *self.kernel_size)
+        self.weight_shape = (self.out_channels, self.in_channels, *self.kernel_size)
 
     def __repr__(self):
         return (
@@ -325,7 +326,8 @@ class Linear(Layer):
 
     def __init__(self, in_features, out_features):
         super().__init__()
-        self.in_features, self.out_features = in_features, out_features
+        self.in_features = integer(in_features, "in_features", minimum=1)
+        self.out_features = integer(out_features, "out_features", minimum=1)
 
     def __repr__(self):
         return f"Linear({self.in_features}, {self.out_features})"
@@ -434,7 +436,10 @@ class BatchNorm2d(Layer):
 
     def __init__(self, num_features, momentum=0.1, eps=1e-5):
         super().__init__()
-        self.num_features, self.momentum, self.eps = num_features, momentum, eps
+        self.num_features = integer(num_features, "num_features", minimum=1)
+        self.momentum, self.eps = number(momentum, "momentum"), number(eps, "eps")
+        if self.momentum > 1:
+            raise ValueError(f"momentum must be at most 1, got {momentum!r}")
 
     def __repr__(self):
         return f"BatchNorm2d({self.num_features})"
@@ -506,8 +511,9 @@ class LayerNorm(Layer):
     def __init__(self, normalized_shape, eps=1e-5):
         super().__init__()
         is_tuple = isinstance(normalized_shape, (tuple, list))
-        self.normalized_shape = tuple(normalized_shape) if is_tuple else (normalized_shape,)
-        self.eps = eps
+        shape = normalized_shape if is_tuple else (normalized_shape,)
+        self.normalized_shape = sizes(shape, "normalized_shape", minimum=1)
+        self.eps = number(eps, "eps")
 
     def __repr__(self):
         return f"LayerNorm({self.normalized_shape})"
@@ -575,6 +581,9 @@ class CrossEntropyLoss:
     """
 
     def __init__(self, batch_size, classes, device="cpu"):
+        batch_size = integer(batch_size, "batch_size", minimum=1)
+        classes = integer(classes, "classes", minimum=1)
+        dtype_on(device)
         self.ops = importlib.import_module(f"cnn_numba.ops.loss.{device}")
         self.losses = empty_on(device, batch_size)
         self.grad_logits = empty_on(device, (batch_size, classes))

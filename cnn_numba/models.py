@@ -6,8 +6,8 @@ import math
 import numpy as np
 
 from cnn_numba.device import to_device, to_host
-from cnn_numba.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU, dtype_on
-from cnn_numba.shapes import check_array, check_device_array
+from cnn_numba.layers import Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU, dtype_on
+from cnn_numba.shapes import MOST_ELEMENTS, check_array, check_device_array, integer, sizes
 
 
 class Sequential:
@@ -53,14 +53,20 @@ class Sequential:
     """
 
     def __init__(self, layers, input_shape, batch_size=64, device="cpu", seed=0, name="sequential"):
+        if not isinstance(layers, (list, tuple)):
+            raise TypeError(f"layers must be a list of layers, got {layers!r}")
         if not layers:
-            raise ValueError("a model needs at least one layer, got none")
+            raise ValueError(f"layers must hold at least one layer, got {layers!r}")
+        if wrong := [layer for layer in layers if not isinstance(layer, Layer)]:
+            raise TypeError(f"layers must hold layers, such as Linear(6, 4), got {wrong[0]!r}")
         if len({id(layer) for layer in layers}) < len(layers):
             raise ValueError("a layer stands twice in the model: it has one set of buffers, so make it two")
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        self.layers, self.input_shape = list(layers), tuple(input_shape)
-        self.batch_size, self.device, self.name = batch_size, device, name
+        seed = integer(seed, "seed", maximum=None)
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, got {name!r}")
+        self.layers, self.input_shape = list(layers), sizes(input_shape, "input_shape", minimum=1)
+        self.batch_size = integer(batch_size, "batch_size", minimum=1)
+        self.device, self.name = device, name
         self._name_layers()
         self.shapes = self._propagate_shapes()
         self._allocate_arenas(dtype_on(device), np.random.default_rng(seed))
@@ -95,6 +101,10 @@ class Sequential:
             (layer, key, shape) for layer in self.layers for key, shape in layer.buffer_shapes().items()
         ]
         entries = {"parameters": parameters, "gradients": gradients, "buffers": buffers}
+        if _total(parameters) > MOST_ELEMENTS:
+            raise ValueError(
+                f"{self.name} has {_total(parameters)} parameters; the kernels count up to {MOST_ELEMENTS}"
+            )
         arenas = {name: np.zeros(_total(entries[name]), dtype) for name in entries}
         self._set_arenas(arenas, entries)
         for layer in self.layers:

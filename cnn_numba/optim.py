@@ -5,11 +5,11 @@ An optimiser updates a model's whole parameter arena in one call.
 
 import importlib
 import math
-import numbers
 
 import numpy as np
 
 from cnn_numba.device import copy, is_device_array, to_host, zeros
+from cnn_numba.shapes import number
 
 
 class Optimizer:
@@ -22,12 +22,15 @@ class Optimizer:
     """
 
     def __init__(self, model, lr, **settings):
-        self.lr = _number("lr", lr)
+        self.lr = number(lr, "lr")
         if not self.lr > 0:
             raise ValueError(f"lr must be a positive number, got {lr!r}")
         self.settings = settings
-        self.parameters, self.gradients = model.parameters, model.gradients
-        self.ops = importlib.import_module(f"cnn_numba.ops.update.{model.device}")
+        try:
+            self.parameters, self.gradients, device = model.parameters, model.gradients, model.device
+        except AttributeError:
+            raise TypeError(f"model must have parameters and gradients, got {model!r}") from None
+        self.ops = importlib.import_module(f"cnn_numba.ops.update.{device}")
         self.state = {}
 
     def load_state(self, state):
@@ -68,7 +71,9 @@ class SGD(Optimizer):
     """
 
     def __init__(self, model, lr=0.01, momentum=0.0, weight_decay=0.0, nesterov=False):
-        momentum, weight_decay = _number("momentum", momentum), _number("weight_decay", weight_decay)
+        momentum, weight_decay = number(momentum, "momentum"), number(weight_decay, "weight_decay")
+        if not isinstance(nesterov, (bool, np.bool_)):
+            raise TypeError(f"nesterov must be True or False, got {nesterov!r}")
         if nesterov and momentum == 0:
             raise ValueError("nesterov needs a momentum, got 0")
         super().__init__(model, lr, momentum=momentum, weight_decay=weight_decay, nesterov=bool(nesterov))
@@ -102,8 +107,10 @@ class Adam(Optimizer):
     """
 
     def __init__(self, model, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
-        beta1, beta2 = (_number("betas", beta, below=1) for beta in betas)
-        eps, weight_decay = _number("eps", eps), _number("weight_decay", weight_decay)
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise TypeError(f"betas must be a pair of numbers, got {betas!r}")
+        beta1, beta2 = (number(beta, "betas", below=1) for beta in betas)
+        eps, weight_decay = number(eps, "eps"), number(weight_decay, "weight_decay")
         super().__init__(model, lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
         self.state = {
             "exp_avg": self._zeros(),
@@ -140,15 +147,6 @@ def _described(state):
     """Say what arrays a state has: names, shapes, kinds of number (the precision may change on the way)."""
     kinds = {name: array.dtype.name.rstrip("0123456789") for name, array in state.items()}
     return ", ".join(f"{name} {state[name].shape} {kinds[name]}" for name in sorted(state)) or "nothing"
-
-
-def _number(name, value, below=math.inf):
-    """Return a setting as a plain float, once it is known to lie in 0 <= value < below."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if not 0 <= value < below:
-        raise ValueError(f"{name} must be at least 0 and below {below}, got {value!r}")
-    return float(value)
 
 
 def constant(peak, step, total_steps):

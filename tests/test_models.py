@@ -1,3 +1,5 @@
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -20,7 +22,7 @@ from cnn_numba.layers import (
     Tanh,
 )
 from cnn_numba.models import MODELS, Sequential, cifar_convnet, mnist_cnn
-from cnn_numba.optim import SGD
+from cnn_numba.optim import SGD, Adam
 from cnn_numba.training import train_step
 
 
@@ -219,6 +221,110 @@ def test_wrong_construction_is_refused():
         Layer().forward(None)
     with pytest.raises(TypeError, match="computes nothing"):
         Layer().backward(None)
+
+
+NAN, INFINITY, HUGE = float("nan"), float("inf"), 2**70
+
+# Values that an argument must not have, by the error that they are.
+COUNT = {TypeError: [2.0, NAN, "4", None, True, (4,)], ValueError: [0, -1, HUGE]}
+WINDOW = {TypeError: [*COUNT[TypeError], (1, 2, 3), (1, 2.0), (1, True)], ValueError: [0, -1, HUGE, (1, -1)]}
+PADDING = {TypeError: WINDOW[TypeError], ValueError: [-1, HUGE, (1, -1)]}
+STRIDE = {TypeError: [2.0, NAN, "4", True, (1, 2, 3), (1, 2.0)], ValueError: WINDOW[ValueError]}
+SHAPE = {
+    TypeError: ["abc", None, {1, 28}, 28.0, True, (1, 2.0, 3), (1, True, 3)],
+    ValueError: [(), (1, 0, 28), (1, -28, 28), (1, HUGE, 28)],
+}
+INPUT_SHAPE = SHAPE | {TypeError: [5, *SHAPE[TypeError]]}
+NUMBER = {TypeError: ["0.1", None, True, [0.1]], ValueError: [-0.1, NAN, INFINITY, -INFINITY, 10**400]}
+SHARE = NUMBER | {ValueError: [*NUMBER[ValueError], 1.5]}
+BETAS = {
+    TypeError: [0.9, "ab", None, (0.9,), (0.9, 0.99, 0.999), (0.9, "0.99"), (0.9, True)],
+    ValueError: [(1.0, 0.9), (0.9, -0.1), (0.9, NAN)],
+}
+DEVICE = {ValueError: ["tpu", None, ["cpu"]]}
+SEED = {TypeError: [1.0, "1", None, True], ValueError: [-1]}
+LAYERS = {TypeError: [5, None, Flatten(), [Flatten(), "relu"], [Flatten]], ValueError: [[]]}
+MODEL = {TypeError: [5, None, Flatten()]}
+TINY = Sequential([Flatten(), Linear(4, 2)], (1, 2, 2), batch_size=1)
+OPTIMIZER = {"model": MODEL, "lr": NUMBER | {ValueError: [0, *NUMBER[ValueError]]}, "weight_decay": NUMBER}
+NETWORK = {"batch_size": COUNT, "device": DEVICE, "seed": SEED}
+
+# Constructors, what they take, and what they must not be given.
+CONSTRUCTORS = [
+    (
+        *(Conv2d, {"in_channels": 1, "out_channels": 2, "kernel_size": 3}),
+        {
+            "in_channels": COUNT,
+            "out_channels": COUNT,
+            "kernel_size": WINDOW,
+            "stride": WINDOW,
+            "padding": PADDING,
+        },
+    ),
+    (MaxPool2d, {"kernel_size": 2}, {"kernel_size": WINDOW, "stride": STRIDE, "padding": PADDING}),
+    (AvgPool2d, {"kernel_size": 2}, {"kernel_size": WINDOW, "stride": STRIDE, "padding": PADDING}),
+    (Linear, {"in_features": 4, "out_features": 2}, {"in_features": COUNT, "out_features": COUNT}),
+    (
+        *(BatchNorm2d, {"num_features": 3}),
+        {"num_features": COUNT, "momentum": SHARE, "eps": NUMBER},
+    ),
+    (LayerNorm, {"normalized_shape": (4, 4)}, {"normalized_shape": SHAPE, "eps": NUMBER}),
+    (
+        *(CrossEntropyLoss, {"batch_size": 2, "classes": 3}),
+        {"batch_size": COUNT, "classes": COUNT, "device": DEVICE},
+    ),
+    (
+        *(Sequential, {"layers": [Flatten()], "input_shape": (1, 2, 2)}),
+        {"layers": LAYERS, "input_shape": INPUT_SHAPE, "name": {TypeError: [5, None]}, **NETWORK},
+    ),
+    *((network, {}, NETWORK) for network in MODELS.values()),
+    (SGD, {"model": TINY}, OPTIMIZER | {"momentum": NUMBER, "nesterov": {TypeError: ["no", 1, None]}}),
+    (Adam, {"model": TINY}, OPTIMIZER | {"betas": BETAS, "eps": NUMBER}),
+]
+
+
+@pytest.mark.parametrize(
+    ("constructor", "good", "argument", "value", "error"),
+    [
+        (constructor, good, argument, value, error)
+        for constructor, good, arguments in CONSTRUCTORS
+        for argument, wrong in arguments.items()
+        for error, values in wrong.items()
+        for value in values
+    ],
+)
+def test_a_wrong_argument_is_named_with_its_value(constructor, good, argument, value, error):
+    with pytest.raises(error) as caught:
+        constructor(**good | {argument: value})
+    message = str(caught.value)
+    entries = value if isinstance(value, (tuple, list)) else ()
+    assert argument in message
+    assert any(repr(given) in message for given in (value, *entries)), message  # of several, the wrong one
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(("constructor", "good", "arguments"), CONSTRUCTORS)
+def test_every_argument_is_in_the_table(constructor, good, arguments):
+    assert set(inspect.signature(constructor).parameters) == set(arguments)
+
+
+def test_numbers_of_numpy_are_as_good_as_plain_ones():
+    two = np.int64(2)
+    layers = [
+        *(Conv2d(np.uint8(1), two, np.int32(3), (two, 1), np.int16(1)), BatchNorm2d(two, np.float32(0.5))),
+        *(MaxPool2d(two, np.int8(1)), LayerNorm(np.int64(7)), Flatten(), Linear(np.int64(3 * 7 * 2), two)),
+    ]
+    model = Sequential(layers, (np.int64(1), 8, np.uint16(8)), np.int64(3), seed=np.uint64(7))
+    assert model.forward(np.zeros((3, 1, 8, 8), np.float32)).shape == (3, 2)
+    assert repr(layers[0]) == "Conv2d(1, 2, kernel_size=(3, 3), stride=(2, 1), padding=(1, 1))"
+    assert SGD(model, momentum=np.float32(0.5), nesterov=np.True_).settings["nesterov"] is True
+
+
+def test_more_parameters_than_the_kernels_count_are_refused():
+    with pytest.raises(
+        ValueError, match="sequential has 4295032832 parameters; the kernels count up to 2147"
+    ):
+        Sequential([Linear(2**16, 2**16)], (2**16,), batch_size=1)
 
 
 def test_wrong_labels_are_refused_by_the_loss():
