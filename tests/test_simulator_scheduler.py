@@ -1,6 +1,10 @@
 import contextvars
 import gc
+import math
+import re
+import signal
 import threading
+import time
 import warnings
 import weakref
 
@@ -582,6 +586,176 @@ def test_a_lane_that_has_finished_is_not_waited_for_and_gives_garbage():
     x = launch(finished_lanes_kernel, 1, 32, np.arange(32.0))
     np.testing.assert_array_equal(x[:16], np.arange(4, 20.0))
     assert np.isnan(x[16:20]).all()
+
+
+# --- Launches that do not end ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def short_limits():
+    before = simulator.set_limits(seconds=0.3, log_entries=20_000)
+    yield
+    simulator.set_limits(**before)
+
+
+@cuda.jit
+def counts_for_ever(x):
+    while True:
+        x[0] += 1
+
+
+@cuda.jit
+def waits_for_a_flag(flag):
+    if cuda.threadIdx.x == 3:
+        while flag[0] == 0:
+            pass
+    flag[0] = 1 if cuda.threadIdx.x > 3 else 0
+
+
+@cuda.jit
+def barriers_for_ever(x):
+    while x[0] == 0:
+        cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def keeps_voting():
+    while cuda.any_sync(0xFFFFFFFF, True):
+        pass
+
+
+@cuda.jit
+def votes_for_ever(x):
+    if cuda.blockIdx.x == 1:
+        keeps_voting()
+
+
+@pytest.mark.usefixtures("short_limits")
+@pytest.mark.parametrize(
+    ("kernel", "line", "thread"),
+    [
+        (counts_for_ever, r": (while True:|x\[0\] \+= 1)", "block 0, thread 0"),
+        (waits_for_a_flag, ": (while flag.*|pass)", "block 0, thread 3"),
+        (barriers_for_ever, ": (while x.*|cuda.syncthreads.*)", r"block 0, thread \d+"),
+        (votes_for_ever, r", device function keeps_voting, line \d+: .*", r"block 1, thread \d+"),
+    ],
+    ids=lambda kernel: getattr(getattr(kernel, "py_func", None), "__name__", ""),
+)
+def test_a_launch_without_end_is_stopped(kernel, line, thread):
+    x = cuda.to_device(np.zeros(1))
+    with pytest.raises(simulator.LaunchStopped) as stopped:
+        kernel[2, 40](x)
+    message = str(stopped.value)
+    assert message.startswith("no thread has finished in 0.3 s of processor time: is a loop without end? One")
+    assert "waits for what another thread writes" in message
+    assert "set_limits(seconds=...)" in message
+    assert re.search(rf"\n  in kernel {kernel.py_func.__name__}.*{line}\n  {thread}$", message), message
+    # Nothing is left of it: neither in the pool of greenlets nor on its way to this thread.
+    x.copy_to_host()
+    after = cuda.to_device(np.zeros(64))
+    block_sized_launch[2, 32](after)
+    assert after.copy_to_host().tolist() == [32] * 64
+
+
+@cuda.jit
+def block_sized_launch(x):
+    cuda.syncthreads()
+    x[cuda.grid(1)] = cuda.blockDim.x
+
+
+@cuda.jit
+def busy_thread(x):
+    total = 0
+    for k in range(x[cuda.grid(1)]):
+        total += k
+
+
+@pytest.mark.usefixtures("short_limits")
+def test_a_long_launch_of_threads_that_finish_is_not_stopped():
+    begun = time.thread_time()
+    for _ in range(3):
+        busy_thread[40, 20](cuda.to_device(np.full(800, 10_000)))
+    assert time.thread_time() - begun > 0.3
+
+
+@pytest.mark.usefixtures("short_limits")
+def test_a_launch_that_waits_is_not_stopped():
+    x = np.zeros(64)
+    Launch(barrier_kernel, 1, 64).run([x], observe=lambda *_: time.sleep(0.01))
+    assert x.tolist() == [1] * 64
+
+
+@pytest.mark.usefixtures("short_limits")
+def test_without_a_clock_for_each_thread_that_of_the_process_counts(monkeypatch):
+    monkeypatch.delattr(time, "pthread_getcpuclockid", raising=False)
+    with pytest.raises(simulator.LaunchStopped):
+        counts_for_ever[1, 1](cuda.to_device(np.zeros(1)))
+
+
+@pytest.mark.usefixtures("short_limits")
+def test_a_launch_in_another_thread_is_stopped_there():
+    errors = []
+
+    def work():
+        try:
+            counts_for_ever[1, 1](cuda.to_device(np.zeros(1)))
+        except simulator.LaunchStopped as stopped:
+            errors.append(stopped)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    assert len(errors) == 1
+
+
+def test_an_endless_launch_can_be_interrupted():
+    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        counts_for_ever[1, 1](cuda.to_device(np.zeros(1)))
+    timer.join()
+
+
+@pytest.mark.usefixtures("short_limits")
+@pytest.mark.parametrize("run", [simulator.sanitize, simulator.record, simulator.access_map])
+@pytest.mark.parametrize("kernel", [counts_for_ever, barriers_for_ever], ids=["accesses", "barriers"])
+def test_the_log_is_limited(run, kernel):
+    simulator.set_limits(seconds=600)
+    with pytest.raises(
+        simulator.LaunchStopped,
+        match=rf"has more than 20,000 entries: .*set_limits\(log_entries=...\) allows more\n  in kernel "
+        rf"{kernel.py_func.__name__}, line \d+: .*\n  block 0, thread",
+    ):
+        run(kernel)[2, 8](cuda.to_device(np.zeros(1)))
+
+
+@cuda.jit
+def waits_for_the_block_before(turn, x):
+    block = cuda.blockIdx.x
+    while cuda.atomic.add(turn, 0, 0) < block:
+        pass
+    x[block] = block
+    cuda.threadfence()
+    cuda.atomic.add(turn, 0, 1)
+
+
+def test_an_order_in_which_a_launch_does_not_end_is_noted(short_limits):
+    turn, x = cuda.to_device(np.zeros(1, np.int32)), cuda.to_device(np.zeros(2))
+    report = sanitize(waits_for_the_block_before)[2, 1](turn, x)
+    assert report.ok, str(report)
+    assert report.notes[0].startswith("reversed, the launch did not end: no thread has finished in 0.3 s")
+    assert "in kernel waits_for_the_block_before, line" in report.notes[0]
+    assert x.copy_to_host().tolist() == [0, 1]
+
+
+def test_limits_are_positive_numbers():
+    before = simulator.set_limits()
+    assert before == {"seconds": 60, "log_entries": 5_000_000}
+    for wrong in ({"seconds": 0}, {"seconds": "9"}, {"log_entries": -1}, {"seconds": 5, "log_entries": True}):
+        with pytest.raises(ValueError, match=r"(seconds|log_entries) must be a positive number, got "):
+            simulator.set_limits(**wrong)
+    assert simulator.set_limits(seconds=math.inf) == before
+    assert simulator.set_limits(**before) == before | {"seconds": math.inf}
 
 
 # --- Limits of hardware ------------------------------------------------------------------------------------

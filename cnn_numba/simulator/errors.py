@@ -5,6 +5,10 @@ class UnsupportedPython(TypeError):
     """Python in a kernel that Numba cannot compile for a GPU, or an argument that it cannot pass."""
 
 
+class LaunchStopped(RuntimeError):
+    """A launch that reached a limit (`cnn_numba.simulator.set_limits`): it would perhaps not have ended."""
+
+
 class DivergenceError(RuntimeError):
     """Threads of a block, or lanes of a warp, that wait for others who never come or leave themselves out.
 

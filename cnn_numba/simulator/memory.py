@@ -97,6 +97,8 @@ class Memory:
         Dynamic shared memory, the fourth number of the launch.
     """
 
+    log_entries = 0  # nothing is logged here
+
     def __init__(self, dynamic_bytes=0):
         self.dynamic_bytes = dynamic_bytes
         self._constants = {}

@@ -15,7 +15,7 @@ import numpy as np
 from cnn_numba.simulator.arguments import argument_names, device_arguments
 from cnn_numba.simulator.arithmetic import Unsigned
 from cnn_numba.simulator.diagnosis import Diagnosis
-from cnn_numba.simulator.errors import DivergenceError
+from cnn_numba.simulator.errors import DivergenceError, LaunchStopped
 from cnn_numba.simulator.findings import Finding, Report
 from cnn_numba.simulator.kernel import Launch
 from cnn_numba.simulator.scheduler import ORDERS
@@ -172,6 +172,10 @@ class _Examination:
             differences = self._differences(after)
         except (IndexError, DivergenceError, ZeroDivisionError):
             differences = {"what the launch does": False}
+        except LaunchStopped as stopped:
+            # Blocks that wait for those before them are no mistake on a GPU.
+            self.notes.append(f"{order}, the launch did not end: {' '.join(str(stopped).split())}")
+            return
         if not all(differences.values()) and not self.findings:
             # The first run did not show why. Look again, in the order that does.
             self._restore(self.before)

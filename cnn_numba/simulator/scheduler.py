@@ -18,7 +18,7 @@ import threading
 import numpy as np
 from greenlet import getcurrent, greenlet
 
-from cnn_numba.simulator.errors import DivergenceError, located
+from cnn_numba.simulator.errors import DivergenceError, LaunchStopped, located
 from cnn_numba.simulator.intrinsics import Dim3
 from cnn_numba.simulator.namespace import WARP
 from cnn_numba.simulator.source import (
@@ -29,6 +29,7 @@ from cnn_numba.simulator.source import (
     place,
     site,
 )
+from cnn_numba.simulator.watchdog import Stop, Watch
 
 ORDERS = ("forwards", "reversed", "shuffled")
 
@@ -155,6 +156,8 @@ class Scheduler:
         ------
         DivergenceError
             If threads wait for others who never come.
+        LaunchStopped
+            If no thread finishes for long, or the memory has logged too much.
         Exception
             Whatever a thread raises, with the place added to its message.
         """
@@ -165,13 +168,28 @@ class Scheduler:
             Thread(number, self.block, worker)
             for number, worker in enumerate(_pool.take(int(np.prod(self.block))))
         ]
+        self._number, cuda.thread = 0, self._threads[0]
+        watch = Watch(self)
         try:
-            with np.errstate(all="ignore"):
+            with watch, np.errstate(all="ignore"):
                 for number in self._ordered(range(int(np.prod(self.grid)))):
                     self._run_block(number)
-        except BaseException:
+        except BaseException as error:
             _pool.clear()
-            raise
+            if not isinstance(error, Stop):
+                raise
+            where = self._where(cuda.thread, error.__traceback__)
+            raise LaunchStopped(f"{watch.reason}\n{where}") from None
+
+    @property
+    def progress(self):
+        """What is another one whenever a thread has finished; read by the watchdog, so that it costs nothing.
+
+        A thread counts as finished until it comes to its first barrier. While it runs, it is told by name.
+        """
+        running = self.cuda.thread
+        finished = sum(thread.waits_for is _FINISHED for thread in self._threads)
+        return self._number, finished, running.waits_for is _FINISHED and running.number
 
     def _ordered(self, items):
         if self._order == "reversed":
@@ -207,7 +225,7 @@ class Scheduler:
                 raise located(error, self._where(thread, error.__traceback__)) from None
 
     def _where(self, thread, traceback=None):
-        found, line = place(traceback), ""
+        found, line = place(traceback) or thread.site, ""
         if found:
             inside = "" if found.function == self.name else f", device function {found.function}"
             line = f"{inside}, line {found.line}{found.text and ': ' + found.text}"

@@ -171,13 +171,15 @@ def place(traceback):
     Returns
     -------
     Site or None
-        The innermost line that is not the simulator's own; None if there is none.
+        The innermost line before one that is the simulator's own again; None if there is none.
     """
     found = None
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if not code.co_filename.startswith(PACKAGE):
             found = site(code, traceback.tb_lasti)
+        elif found is not None:
+            break  # further inside, a library may be at work
         traceback = traceback.tb_next
     return found
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from cnn_numba.simulator.arguments import device_arguments
 from cnn_numba.simulator.arithmetic import typed, typed_array
+from cnn_numba.simulator.errors import LaunchStopped
 from cnn_numba.simulator.kernel import Launch
 from cnn_numba.simulator.memory import Memory, is_poison, poison
 from cnn_numba.simulator.source import (
@@ -94,6 +95,9 @@ def run_traced(launch, arguments, memory, order="forwards", seed=0):
     gc.disable()
     try:
         launch.run(arguments, memory, order, seed, memory.observe)
+    except LaunchStopped:
+        memory.forget()
+        raise
     finally:
         if collects:
             gc.enable()
@@ -371,6 +375,20 @@ class TracedMemory(Memory):
     def position(self):
         """How many accesses have been logged."""
         return len(self.log) // _WIDTH
+
+    @property
+    def log_entries(self):
+        """How much has been noted of whatever kind: it all takes memory."""
+        return self.position + sum(map(len, self._notes))
+
+    @property
+    def _notes(self):
+        return self._segments, self.misses, self.meetings, self.absent_reads
+
+    def forget(self):
+        """Let go of all that was noted: what refers to this memory may stay for long."""
+        for notes in (self.log, *self._notes):
+            notes.clear()
 
     @property
     def running(self):
