@@ -109,10 +109,10 @@ class Watch:
     def look(self):
         """Stop the launch if it has reached a limit."""
         with self._lock:
-            if not (self._over or self.reason):
-                self.reason = self._too_long() or self._too_much()
+            if not self._over:
+                self.reason = self.reason or self._too_long() or self._too_much()
                 if self.reason:
-                    _raise_in(self._thread, Stop)
+                    _raise_in(self._thread, Stop)  # again, if the last one was lost, say in a destructor
 
     def _too_long(self):
         now, progress = self._clock(), self._scheduler.progress
