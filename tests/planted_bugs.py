@@ -233,6 +233,74 @@ def scratch_used_twice(x, y):
         y[i] = scratch[0]  # bug
 
 
+@bug(1, 64, lambda: [floats(64), new(1)], "missing barrier", array="s")
+def tree_without_barriers(x, out):
+    s = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    s[t] = x[t]
+    cuda.syncthreads()
+    k = cuda.blockDim.x // 2
+    while k:
+        if t < k:
+            s[t] += s[t + k]  # bug
+        k //= 2
+    if t == 0:
+        out[0] = s[0]
+
+
+@bug(1, B, lambda: [new(1, dtype=np.int32)], "missing barrier", array="s")
+def counter_zeroed_by_all(out):
+    s = cuda.shared.array(1, int32)
+    s[0] = 0
+    cuda.atomic.add(s, 0, 1)  # bug
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0:
+        out[0] = s[0]
+
+
+@bug(2, B, lambda: [zeros(1, dtype=np.int32)], "race between blocks", array="count")
+def counter_zeroed_by_all_blocks(count):
+    count[0] = 0
+    cuda.atomic.add(count, 0, 1)  # bug
+
+
+@bug(1, B, lambda: [floats(B + 1)], "missing barrier", array="x")
+def swap_with_the_neighbour(x):
+    t = cuda.threadIdx.x
+    mine, other = x[t], x[t + 1]
+    x[t] = other
+    x[t + 1] = mine  # bug
+
+
+@bug(1, B, lambda: [floats(2 * B)], "missing barrier", array="x")
+def odd_even_steps(x):
+    for step in range(x.size):
+        i = 2 * cuda.threadIdx.x + step % 2
+        if i + 1 < x.size and x[i] > x[i + 1]:
+            x[i], x[i + 1] = x[i + 1], x[i]  # bug
+
+
+@bug(1, B, lambda: [floats(B)], "missing barrier", array="s")
+def bitonic_steps(x):
+    s = cuda.shared.array(B, float32)
+    t = cuda.threadIdx.x
+    s[t] = x[t]
+    cuda.syncthreads()
+    k = 2
+    while k <= B:
+        j = k // 2
+        while j > 0:
+            other = t ^ j
+            if other > t:
+                low, high = min(s[t], s[other]), max(s[t], s[other])  # bug
+                s[t] = low if t & k == 0 else high
+                s[other] = high if t & k == 0 else low
+            j //= 2
+        k *= 2
+    cuda.syncthreads()
+    x[t] = s[t]
+
+
 # --- Lost updates ------------------------------------------------------------------------------------------
 
 
@@ -269,6 +337,29 @@ def maximum_by_hand(x, best):
     best[0] = max(value, x[t])  # bug
 
 
+@bug(2, B, lambda: [floats(B), new(1)], "lost update", array="out")
+def sum_that_one_thread_sets_to_zero(x, out):
+    i = cuda.grid(1)
+    if i == 0:
+        out[0] = 0
+    if i < x.size:
+        out[0] += x[i]  # bug
+
+
+@bug(1, B, lambda: [floats(B), zeros(1)], "lost update", array="best")
+def maximum_by_a_branch(x, best):
+    t = cuda.threadIdx.x
+    if x[t] > best[0]:
+        best[0] = x[t]  # bug
+
+
+@bug(1, B, lambda: [floats(B), zeros(1)], "lost update", array="sums")
+def sum_by_way_of_a_variable(x, sums):
+    t = cuda.threadIdx.x
+    total = sums[0] + x[t]
+    sums[0] = total  # bug
+
+
 # --- Two writers -------------------------------------------------------------------------------------------
 
 
@@ -299,6 +390,25 @@ def wrong_slot(x, y):
 def forgotten_axis(x, out):
     column, row = cuda.grid(2)
     out[0, column] = x[row, column]  # bug
+
+
+@bug(1, B, lambda: [floats(B)], "write-write race", array="x")
+def doubled_through_a_wrong_index(x):
+    t = cuda.threadIdx.x
+    x[t // 2] *= 2  # bug
+
+
+@bug(1, (8, 2), lambda: [floats(8), zeros(1)], "write-write race", array="s")
+def tree_in_a_block_of_two_rows(x, out):
+    s = cuda.shared.array(8, float32)
+    tx = cuda.threadIdx.x
+    s[tx] = x[tx]
+    cuda.syncthreads()
+    if tx < 4:
+        s[tx] += s[tx + 4]  # bug
+    cuda.syncthreads()
+    if tx == 0:
+        out[0] = s[0]
 
 
 # --- Between blocks ----------------------------------------------------------------------------------------
@@ -377,6 +487,18 @@ def reads_what_others_add(x, total):
         x[0] = total[0]  # bug
 
 
+@bug(2, 4, lambda: [floats(9)], "race between blocks", array="x")
+def swap_over_blocks(x):
+    i = cuda.grid(1)
+    x[i], x[i + 1] = x[i + 1], x[i]  # bug
+
+
+@bug(2, 8, lambda: [floats(16)], "race between blocks", array="x")
+def doubled_with_a_wrong_stride(x):
+    i = cuda.blockIdx.x * 4 + cuda.threadIdx.x
+    x[i] *= 2  # bug
+
+
 # --- Divergence --------------------------------------------------------------------------------------------
 
 
@@ -414,6 +536,46 @@ def a_barrier_in_each_branch(x):
 def barriers_in_an_uneven_loop(lengths):
     for _ in range(lengths[cuda.threadIdx.x]):
         cuda.syncthreads()  # bug
+
+
+@bug(1, B, lambda: [floats(B)], "divergent barrier")
+def barrier_in_a_round_of_its_own(x):
+    t = cuda.threadIdx.x
+    for k in range(2):
+        if k == t % 2:
+            cuda.syncthreads()  # bug
+
+
+@bug(1, B, lambda: [floats(B)], "divergent barrier")
+def barrier_that_half_the_rounds_skip(x):
+    t = cuda.threadIdx.x
+    for k in range(4):
+        if (k + t) % 2 == 0:
+            continue
+        x[t] += k
+        cuda.syncthreads()  # bug
+
+
+@bug(1, B, lambda: [floats(B)], "divergent barrier")
+def barrier_in_a_while_loop(x):
+    t = cuda.threadIdx.x
+    k = 2
+    while k > 0:
+        k -= 1
+        if k == t % 2:
+            cuda.syncthreads()  # bug
+
+
+@cuda.jit(device=True)
+def wait_for_the_block():
+    cuda.syncthreads()  # bug
+
+
+@bug(1, B, lambda: [floats(B)], "divergent barrier")
+def device_function_in_a_round_of_its_own(x):
+    for k in range(2):
+        if k == cuda.threadIdx.x % 2:
+            wait_for_the_block()
 
 
 @bug(1, 32, lambda: [floats(32)], "divergent warp")
@@ -788,6 +950,27 @@ def last_column_forgotten(x, y):
     y[row, column] = x[row, column]
 
 
+@bug(3, 8, lambda: [floats(21), new(5, 5)], "never written", array="y")
+def square_by_a_grid_too_small(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        y[i // 5, i % 5] = x[i]
+
+
+@bug(2, 8, lambda: [floats(16), new(32)], "never written", array="y")
+def every_other_element(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        y[2 * i] = x[i]
+
+
+@bug(2, 8, lambda: [floats(16), new(16)], "never written", array="y")
+def first_elements_left_out(x, y):
+    i = cuda.grid(1)
+    if 1 < i < x.size:
+        y[i] = x[i] - x[i - 2]
+
+
 # --- NaN ---------------------------------------------------------------------------------------------------
 
 
@@ -821,12 +1004,38 @@ def variance_of_one_value(x, y):
     y[t] = tile[t]
 
 
-# --- What only other orders show ---------------------------------------------------------------------------
+# --- Fields of records -------------------------------------------------------------------------------------
+
+POINT = np.dtype([("x", np.float32), ("hits", np.int64), ("grad", np.float32, 2)])
 
 
-@bug(1, 4, lambda: [np.zeros(1, [("x", np.float32)])], "depends on order", array="records")
-def records_are_not_logged(records):
-    records[0].x = records[0].x * 2 + cuda.threadIdx.x
+@bug(1, 4, lambda: [zeros(1, dtype=POINT)], "write-write race", array="points.x")
+def record_changed_by_all(points):
+    points[0].x = points[0].x * 2 + cuda.threadIdx.x  # bug
+
+
+@bug(1, 4, lambda: [zeros(1, dtype=POINT)], "lost update", array="points.hits")
+def hits_without_atomic(points):
+    points[0].hits += 1  # bug
+
+
+@bug(2, 4, lambda: [zeros(8, dtype=POINT)], "race between blocks", array="points.grad")
+def gradient_of_the_neighbour(points):
+    i = cuda.grid(1)
+    points[i].grad[0] = i
+    points[i]["x"] = points[(i + 1) % 8].grad[0]  # bug
+
+
+@bug(1, 8, lambda: [zeros(8, dtype=POINT)], "missing barrier", array="points")
+def records_shifted_in_place(points):
+    t = cuda.threadIdx.x
+    if t < 7:
+        points[t] = points[t + 1]  # bug
+
+
+@bug(1, 8, lambda: [zeros(8, dtype=POINT)], "out of bounds", array="points.x")
+def record_beyond_the_last(points):
+    points[cuda.threadIdx.x + 1].x = 1  # bug
 
 
 # --- And no bugs -------------------------------------------------------------------------------------------
@@ -989,3 +1198,121 @@ def each_warp_its_branch(x, out):
         out[t] = cuda.shfl_xor_sync(ALL, x[t], 1)
     else:
         out[t] = cuda.shfl_sync(ALL, x[t], 3)
+
+
+@correct(2, 16, lambda: [floats(30), zeros(1, dtype=np.int32), new(30)])
+def compaction_by_an_atomic(x, count, kept):
+    i = cuda.grid(1)
+    if i < x.size and x[i] > 0:
+        kept[cuda.atomic.add(count, 0, 1)] = x[i]
+
+
+@correct(2, 16, lambda: [floats(30), np.arange(30) // 2, new(30)])
+def compaction_by_places(x, places, kept):
+    i = cuda.grid(1)
+    if i < x.size and i % 2 == 0:
+        place = places[i]
+        kept[place] = x[i]
+
+
+@correct(1, 32, lambda: [floats(32), new(32)])
+def compaction_in_a_warp(x, kept):
+    t = cuda.threadIdx.x
+    votes = cuda.ballot_sync(ALL, x[t] > 0)
+    place = cuda.popc(votes & cuda.lanemask_lt())
+    if x[t] > 0:
+        kept[place] = x[t]
+
+
+@correct((2, 2), (4, 4), lambda: [floats(7, 7), new(7, 7)])
+def lower_triangle(x, y):
+    column, row = cuda.grid(2)
+    if row < y.shape[0] and column <= row:
+        y[row, column] = x[row, column]
+
+
+@correct(1, 7, lambda: [floats(7, 7), new(7, 7)])
+def triangle_row_by_row(x, y):
+    row = cuda.grid(1)
+    for column in range(row + 1):
+        y[row, column] = x[row, column]
+
+
+@correct((2, 2), (4, 4), lambda: [floats(8, 8), new(8, 8)])
+def border_left_out_at_the_corners(x, y):
+    column, row = cuda.grid(2)
+    if (row in (0, 7)) != (column in (0, 7)):
+        y[row, column] = x[row, column]
+
+
+@correct(1, 32, lambda: [floats(32)])
+def barrier_under_a_condition_all_share(x):
+    t = cuda.threadIdx.x
+    for k in range(4):
+        if k % 2 == 0 and x.size > k:
+            x[t] += k
+            cuda.syncthreads()
+
+
+@correct(1, 32, lambda: [floats(96)])
+def barrier_in_rounds_that_begin_at_the_thread(x):
+    total = float32(0)
+    for i in range(cuda.threadIdx.x, x.size, cuda.blockDim.x):
+        if cuda.threadIdx.x < 32:
+            total += x[i]
+            cuda.syncthreads()
+            x[i] = total
+
+
+@correct(1, 32, lambda: [np.arange(32) % 3, zeros(32)])
+def barrier_after_searches_of_different_length(x, out):
+    t = cuda.threadIdx.x
+    for step in range(3):
+        found = 0
+        while found < 3:
+            if x[t] == found:
+                break
+            found += 1
+        if t < 64:
+            out[t] += found + step
+            cuda.syncthreads()
+
+
+@correct(1, B, lambda: [zeros(1, dtype=POINT)])
+def fields_of_one_record(points):
+    t = cuda.threadIdx.x
+    if t == 0:
+        points[0].x = 1
+    elif t == 1:
+        points[0].hits = 2
+    elif t < 4:
+        points[0].grad[t - 2] = t
+
+
+@correct(2, B, lambda: [zeros(32, dtype=POINT), zeros(32)])
+def records_of_their_own(points, out):
+    i = cuda.grid(1)
+    points[i].x = i
+    points.hits[i] += 1
+    cuda.atomic.add(points["grad"], (0, i % 2), 1)
+    out[i] = points[i]["x"] * points[i].hits
+
+
+@correct(1, B, lambda: [floats(2 * B)])
+def odd_even_sort(x):
+    for step in range(x.size):
+        i = 2 * cuda.threadIdx.x + step % 2
+        if i + 1 < x.size and x[i] > x[i + 1]:
+            x[i], x[i + 1] = x[i + 1], x[i]
+        cuda.syncthreads()
+
+
+@correct(1, B, lambda: [new(1, dtype=np.int32)])
+def counter_zeroed_and_waited_for(out):
+    s = cuda.shared.array(1, int32)
+    s[0] = 0
+    cuda.syncthreads()
+    cuda.atomic.add(s, 0, 1)
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0:
+        out[0] = s[0]

@@ -59,7 +59,7 @@ def test_the_page_of_the_simulator_does_what_it_says():
         printed = compiled(lambda: run(source, number, scope))  # noqa: B023 (called at once)
         assert stable(printed) == stable(expected or ""), f"block {number} of {PAGE.name}"
         compared += expected is not None
-    assert compared == 7
+    assert compared == 8
 
 
 def test_the_sample_of_the_inspector_is_of_the_kernel_above_it():

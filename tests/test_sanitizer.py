@@ -96,7 +96,7 @@ def test_there_are_several_bugs_of_each_kind():
 
 
 @pytest.mark.parametrize("case", planted_bugs.CORRECT, ids=lambda case: case.name)
-def test_no_false_alarm_about_warps(case):
+def test_no_false_alarm_about_kernels_that_look_wrong(case):
     report = sanitize(case.kernel)[case.grid, case.block](*case.device_arguments())
     assert report.ok, str(report)
 
@@ -416,6 +416,23 @@ def test_the_arguments_hold_what_the_launch_computed_with_garbage():
     assert out.copy_to_host().tolist() == [28, 92, 156]
 
 
+# --- What only other orders show ---------------------------------------------------------------------------
+
+WITH_A_STATE = """
+def kernel(x):
+    seen.append(1)
+    x[cuda.threadIdx.x] = len(seen)
+"""
+
+
+def test_what_the_log_does_not_show_other_orders_do():
+    scope = {"cuda": cuda, "seen": []}
+    exec(WITH_A_STATE, scope)
+    finding = finding_of(scope["kernel"], cuda.to_device(np.zeros(4)))
+    assert finding.kind == "depends on order"
+    assert finding.message == "x differs when blocks and threads run reversed"
+
+
 # --- What would help ---------------------------------------------------------------------------------------
 
 
@@ -467,9 +484,77 @@ def one_arm_and_the_other(x, out):
         out[t] = values[63 - t]
 
 
+@cuda.jit
+def tree_without_a_barrier(x, out):
+    values = cuda.shared.array(128, float32)
+    t = cuda.threadIdx.x
+    values[t] = x[t]
+    cuda.syncthreads()
+    k = cuda.blockDim.x // 2
+    while k:
+        if t < k:
+            values[t] += values[t + k]
+        k //= 2
+    out[t] = values[t]
+
+
+@cuda.jit
+def half_of_any_block_without_barrier(x, out):
+    values = cuda.shared.array(128, float32)
+    t = cuda.threadIdx.x
+    if t < cuda.blockDim.x // 2:
+        values[t] = x[t]
+        out[t] = values[cuda.blockDim.x // 2 - 1 - t]
+
+
+@cuda.jit
+def tree_of_one_warp_without_syncwarp(x, out):
+    values = cuda.shared.array(128, float32)
+    t = cuda.threadIdx.x
+    values[t] = x[t]
+    cuda.syncthreads()
+    if t < 32:
+        stride = 16
+        while stride > 0:
+            values[t] += values[t + stride]
+            stride //= 2
+    out[t] = values[t]
+
+
+@cuda.jit
+def rounds_that_all_share(x, out):
+    values = cuda.shared.array(128, float32)
+    t = cuda.threadIdx.x
+    for k in range(3):
+        if k < x.size:
+            out[t] = values[out.size - 1 - t] if k > 0 else 0
+            values[t] = x[t] + k
+
+
 @pytest.mark.parametrize(
     ("kernel", "block", "advice"),
     [
+        # Right for blocks of every size, also where only one warp is inside.
+        *(
+            (
+                tree_without_a_barrier,
+                block,
+                r"cuda.syncthreads\(\) is missing in each round of the loop, outside of `if t < k:` \(line "
+                r"\d+\), which not every thread enters$",
+            )
+            for block in (4, 32, 64, 128)
+        ),
+        (
+            half_of_any_block_without_barrier,
+            64,
+            r"cuda.syncthreads\(\) is missing .* outside of `if t < cuda",
+        ),
+        (
+            tree_of_one_warp_without_syncwarp,
+            64,
+            r"cuda.syncwarp\(\) is missing between the two; .*`if t < 32:`",
+        ),
+        (rounds_that_all_share, 64, r"cuda.syncthreads\(\) is missing between the two$"),
         # Behind the `if`, or before it: it need not be inside.
         (one_arm_and_the_other, 128, r"cuda.syncthreads\(\) is missing between the two$"),
         (
@@ -493,6 +578,36 @@ def test_the_barrier_that_is_advised_can_stand_there(kernel, block, advice):
     report = sanitize(kernel)[1, block](x, out)
     (race,) = [finding for finding in report.findings if finding.kind == "missing barrier"]
     assert re.search(advice, race.message), race.message
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        (
+            "counter_zeroed_by_all",
+            r"updates s\[0\] in the .* thread 0 writes it: cuda.syncthreads\(\) is missing",
+        ),
+        ("counter_zeroed_by_all_blocks", r"writes count\[0\], and .* updates it; .* make it two launches$"),
+        ("swap_with_the_neighbour", r"is missing between the two, unless an index is wrong: both read and"),
+        ("odd_even_steps", r"in each round of the loop, outside of `if i \+ 1 < x.size and"),
+        ("bitonic_steps", "in each round of the loop, outside of `if other > t:`"),
+        ("doubled_through_a_wrong_index", r"both write x\[0\] .* is chance; is an index wrong\?$"),
+        ("swap_over_blocks", "give each its own elements"),
+        ("doubled_with_a_wrong_stride", "give each its own elements"),
+    ],
+)
+def test_no_atomic_is_advised_where_none_helps(name, advice):
+    finding = bug_report(name).findings[0]
+    assert re.search(advice, finding.message), finding.message
+    assert "use cuda.atomic" not in str(finding)
+
+
+def test_a_barrier_in_different_rounds_names_both():
+    (finding,) = bug_report("barrier_in_a_round_of_its_own").findings
+    assert (finding.thread, finding.other_thread) == ((0, 0, 0), (1, 0, 0))
+    assert "in the round k = 0 of a loop, and thread 1 in the round k = 1: every" in finding.message
+    with pytest.raises(simulator.DivergenceError, match="in the round k = 1"):
+        planted_bugs.barrier_in_a_round_of_its_own[1, 4](cuda.to_device(np.zeros(4)))
 
 
 @cuda.jit
@@ -624,6 +739,28 @@ def test_elements_that_keep_what_they_held_are_noted():
     # All of it, or nothing but what atomics choose to touch: nothing to say.
     assert sanitize(half_written)[1, 8](x, np.zeros(5, np.float32)).notes == ()
     assert sanitize(counted)[1, 4](np.ones(4, np.int32), np.zeros(9, np.int32)).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("compaction_by_an_atomic", r"\d+ of the 30 elements of kept are written, the others stay garbage"),
+        (
+            "compaction_by_places",
+            r"15 of the 30 elements of kept are .* the first is kept\[15\]: as meant, or is a",
+        ),
+        ("compaction_in_a_warp", r"\d+ of the 32 elements of kept are written, the others stay garbage"),
+        (
+            "lower_triangle",
+            r"28 of the 49 elements of y are .* the first is y\[0, 1\]: as meant, or is a guard",
+        ),
+    ],
+)
+def test_outputs_that_are_left_out_on_purpose_are_noted(name, note):
+    case = next(case for case in planted_bugs.CORRECT if case.name == name)
+    report = sanitize(case.kernel)[case.grid, case.block](*case.device_arguments())
+    assert report.ok, str(report)
+    assert re.match(note, report.notes[0]), report.notes
 
 
 @cuda.jit
@@ -893,6 +1030,36 @@ def test_views_are_accesses_of_their_array():
     trace = trace_of(views_kernel, 1, 1, x, np.zeros(3))
     names = [trace.name(row) for row in range(len(trace))]
     assert names == ["x[0, 1]", "x[0, 2]", "x[1, 3]", "x[1, 1]", "x[2, 1]", "out[0]", "x[0, 2]", "x[0, 3]"]
+
+
+@cuda.jit
+def records_kernel(points):
+    points[1].x = points[0]["hits"]
+    points.x[0] += 1
+    points["grad"][1, 0] = points[1].grad[1]
+    points[2] = points[1]
+    points[1:].inner.low[0] = points[2].inner.high
+
+
+def test_fields_of_records_are_arrays_of_their_own():
+    inner = np.dtype([("low", np.uint8), ("high", np.int16)])
+    points = np.zeros(3, [*planted_bugs.POINT.descr, ("inner", inner)])
+    trace = trace_of(records_kernel, 1, 1, points)
+    rows = [(int(trace.kind[row]), trace.name(row), int(trace.address[row])) for row in range(len(trace))]
+    size, of = points.itemsize, points.dtype.fields
+    assert rows == [
+        (READ, "points.hits[0]", of["hits"][1]),
+        (WRITE, "points.x[1]", size),
+        (READ, "points.x[0]", 0),
+        (WRITE, "points.x[0]", 0),
+        (READ, "points.grad[1, 1]", size + of["grad"][1] + 4),
+        (WRITE, "points.grad[1, 0]", size + of["grad"][1]),
+        (READ, "points[1]", size),
+        (WRITE, "points[2]", 2 * size),
+        (READ, "points.inner.high[2]", 2 * size + of["inner"][1] + 1),
+        (WRITE, "points.inner.low[1]", size + of["inner"][1]),
+    ]
+    assert trace.itemsize.tolist() == [8, 4, 4, 4, 4, 4, size, size, 2, 1]
 
 
 @cuda.jit

@@ -5,7 +5,7 @@ import functools
 import itertools
 import linecache
 
-_LOOPS = (ast.For, ast.While)
+LOOPS = (ast.For, ast.While)
 
 
 def _position(code, offset):
@@ -30,16 +30,28 @@ def _holds(node, position):
 
 
 @functools.lru_cache(maxsize=1024)
-def _path(code, offset):
-    """Return the nodes around an instruction, from its function inwards; none without source."""
-    node, path = _parse("".join(linecache.getlines(code.co_filename))), []
+def path(code, offset):
+    """Return the syntax around an instruction, from its function inwards.
+
+    Parameters
+    ----------
+    code : code object
+    offset : int
+        Of the instruction.
+
+    Returns
+    -------
+    list of ast node
+        Empty without source.
+    """
+    node, nodes = _parse("".join(linecache.getlines(code.co_filename))), []
     position = _position(code, offset)
     while position and node is not None:
         node = next((child for child in ast.iter_child_nodes(node) if _holds(child, position)), None)
         if isinstance(node, ast.FunctionDef):
-            path = []
-        path += [node] if node is not None else []
-    return path if path and getattr(path[0], "name", None) == code.co_name else []
+            nodes = []
+        nodes += [node] if node is not None else []
+    return nodes if nodes and getattr(nodes[0], "name", None) == code.co_name else []
 
 
 def _arm(node, inner):
@@ -47,7 +59,7 @@ def _arm(node, inner):
     if isinstance(node, (ast.If, ast.IfExp)) and inner is not node.test:
         body = node.body if isinstance(node.body, list) else [node.body]
         return "body" if inner in body else "else"
-    if isinstance(node, _LOOPS) and inner in node.body:
+    if isinstance(node, LOOPS) and inner in node.body:
         return "body"
     if isinstance(node, ast.BoolOp) and inner is not node.values[0]:
         return "body"
@@ -68,12 +80,12 @@ def conditions(code, offset):
     list of (ast node, str)
         From the outermost inwards, each with the arm: "body" or "else".
     """
-    path = _path(code, offset)
-    return [(node, arm) for node, inner in itertools.pairwise(path) if (arm := _arm(node, inner))]
+    nodes = path(code, offset)
+    return [(node, arm) for node, inner in itertools.pairwise(nodes) if (arm := _arm(node, inner))]
 
 
-def common_branch(*places):
-    """Return the innermost `if` with all the instructions in one arm.
+def common_path(*places):
+    """Return the function, and within it the `if`s and loops with all the instructions in one arm.
 
     Parameters
     ----------
@@ -82,13 +94,14 @@ def common_branch(*places):
 
     Returns
     -------
-    ast.If or None
+    list of ast node
+        From the function inwards; empty without source.
     """
-    shared = None
+    shared = path(*places[0])[:1]
     for levels in zip(*(conditions(*place) for place in places), strict=False):
         if len(set(levels)) > 1:
             break
-        shared = levels[0][0] if isinstance(levels[0][0], ast.If) else shared
+        shared.append(levels[0][0])
     return shared
 
 
@@ -106,12 +119,12 @@ def returns_before(code, offset):
     list of int or None
         None without source.
     """
-    path = _path(code, offset)
-    if not path:
+    nodes = path(code, offset)
+    if not nodes:
         return None
     line = _position(code, offset)[0][0]
     # In a loop, what stands below comes before the next round.
-    loops = [node for node in path if isinstance(node, _LOOPS)]
+    loops = [node for node in nodes if isinstance(node, LOOPS)]
     last = max([line, *(node.end_lineno + 1 for node in loops)])
-    returns = (node for node in ast.walk(path[0]) if isinstance(node, ast.Return))
+    returns = (node for node in ast.walk(nodes[0]) if isinstance(node, ast.Return))
     return sorted(node.lineno for node in returns if node.lineno < last)

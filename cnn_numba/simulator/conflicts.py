@@ -58,12 +58,13 @@ class History:
 
     @functools.cached_property
     def _units(self):
-        """For each allocation the smallest element anyone has used, and where its cells begin."""
+        """For each allocation the bytes of a cell, that all its elements consist of, and the first cell."""
         arrays = self.trace.arrays
         count = max((info.allocation for info in arrays), default=-1) + 1
-        units = np.full(count, np.iinfo(np.int64).max)
+        units = np.zeros(count, np.int64)
         for info in arrays:
-            units[info.allocation] = min(units[info.allocation], info.dtype.itemsize)
+            sizes = units[info.allocation], info.dtype.itemsize, info.offset, *info.strides
+            units[info.allocation] = np.gcd.reduce(sizes)
         ends = np.zeros(count, np.int64)
         allocation = self._allocation
         used = self.trace.array >= 0
@@ -75,7 +76,7 @@ class History:
         return np.array([info.allocation for info in self.trace.arrays] + [-1])[self.trace.array]
 
     def _cells(self, rows):
-        """Return the cells of memory that rows touch; a cell is the smallest element of its allocation."""
+        """Return the cells of memory that rows touch: an element, or a part where elements overlap."""
         units, starts = self._units
         allocation = self._allocation[rows]
         unit = units[allocation]
@@ -195,13 +196,15 @@ class History:
     def _has_flags(self):
         return (self.trace.kind == FENCE).any() and (self.trace.kind == ATOMIC).any()
 
-    def racing_pair(self, rows, actors):
+    def racing_pair(self, rows, actors, same_value=False):
         """Return two rows of a conflicting group that nothing orders, None if there are none.
 
         Parameters
         ----------
         rows, actors : ndarray of int
             As the methods above return them.
+        same_value : bool
+            Whether all that is written is one value: then no two writes are at odds.
 
         Returns
         -------
@@ -211,6 +214,8 @@ class History:
         kinds = self.trace.kind[rows]
         for writer in np.flatnonzero(kinds != READ)[:64]:
             others = (actors != actors[writer]) & ~((kinds == ATOMIC) & (kinds[writer] == ATOMIC))
+            if same_value and kinds[writer] == WRITE:
+                others &= kinds != WRITE
             for other in np.flatnonzero(others)[:64]:
                 first, second = sorted((int(rows[writer]), int(rows[other])))
                 if not (self._has_flags and self._flagged(first, second)):

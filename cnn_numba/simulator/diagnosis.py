@@ -4,10 +4,11 @@ import numpy as np
 
 from cnn_numba.simulator.conflicts import History
 from cnn_numba.simulator.consequences import Clue, nested
+from cnn_numba.simulator.dataflow import is_data_dependent
 from cnn_numba.simulator.findings import Finding
 from cnn_numba.simulator.races import Races
 from cnn_numba.simulator.source import negative_literals
-from cnn_numba.simulator.trace import ATOMIC, FENCE, READ, WRITE
+from cnn_numba.simulator.trace import ATOMIC, FENCE, READ, WRITE, combine
 from cnn_numba.simulator.waiting import Waiting
 from cnn_numba.simulator.words import VERBS, Words, is_nan
 
@@ -99,14 +100,17 @@ class Diagnosis(Words):
             yield Clue(finding, self.places(rows))
 
     def _never_written(self):
+        """Tell outputs of which elements are missing; note those that seem to be left out on purpose."""
         trace = self.trace
         for number, info in enumerate(trace.arrays):
             is_read = ((trace.array == number) & (trace.kind == READ)).any()
             if info.uninitialised is None or is_read or info.dtype.names:
                 continue
             missing = self.history.unwritten(number)
-            if len(missing):
-                index = tuple(int(i) for i in np.unravel_index(missing[0], info.shape))
+            if self._are_left_out(number, missing):
+                self._note_rest(info, missing, "stay garbage", "is a guard wrong?")
+            elif len(missing):
+                index = _index(info, missing)
                 total = info.uninitialised.size
                 some = (
                     f"{len(missing)} of the {total} elements of {info.name} "
@@ -115,6 +119,23 @@ class Diagnosis(Words):
                 )
                 message = f"no thread writes {info.name}" if len(missing) == total else some
                 yield Clue(Finding("never written", message, info.name, index), frozenset())
+
+    def _are_left_out(self, number, missing):
+        """Return whether some elements of an array seem to be left out on purpose.
+
+        They do if the places come from memory, as in a compaction; or if not all threads write equally much
+        and what they write is no grid, as in a triangle. A wrong guard, or too few threads, leave a grid.
+        """
+        trace, shape = self.trace, self.trace.arrays[number].shape
+        rows = np.flatnonzero((trace.array == number) & (trace.kind == WRITE))
+        if not (len(missing) and len(rows)):
+            return False
+        sites = np.unique(trace.site[rows]).tolist()
+        if any(is_data_dependent(self.memory.site_codes[site], trace.sites[site].offset) for site in sites):
+            return True
+        _, counts = np.unique(combine(trace.block[rows], trace.thread[rows]), return_counts=True)
+        all_alike = len(counts) == np.prod((*trace.grid, *trace.block_shape)) and np.ptp(counts) == 0
+        return not all_alike and not _is_grid(np.setdiff1d(np.arange(np.prod(shape)), missing), shape)
 
     def _note_partly_written(self):
         """Note arrays of which the launch writes some elements and not others."""
@@ -125,13 +146,14 @@ class Diagnosis(Words):
                 continue
             kept = self.history.unwritten(number)
             if len(kept):
-                total = int(np.prod(info.shape))
-                index = tuple(int(i) for i in np.unravel_index(kept[0], info.shape))
-                self.note(
-                    f"{total - len(kept)} of the {total} elements of {info.name} are written, the others "
-                    f"keep what they held, the first is {info.name}[{_commas(index)}]: as meant, or does "
-                    "the grid not cover it all?"
-                )
+                self._note_rest(info, kept, "keep what they held", "does the grid not cover it all?")
+
+    def _note_rest(self, info, rest, what, question):
+        total = int(np.prod(info.shape))
+        self.note(
+            f"{total - len(rest)} of the {total} elements of {info.name} are written, the others {what}, the "
+            f"first is {info.name}[{_commas(_index(info, rest))}]: as meant, or {question}"
+        )
 
     def _first_nan(self):
         """Tell the first NaN that comes from numbers: written in a block that had read none."""
@@ -160,6 +182,19 @@ class Diagnosis(Words):
             return True
         earlier = np.flatnonzero((trace.block[:row] == trace.block[row]) & (trace.kind[:row] != FENCE))
         return any(is_nan(trace.values[i]) for i in earlier.tolist())
+
+
+def _index(info, elements):
+    """Return the index of the first of some elements."""
+    return tuple(int(i) for i in np.unravel_index(elements[0], info.shape))
+
+
+def _is_grid(elements, shape):
+    """Return whether sorted elements are one run, or evenly spaced along each axis."""
+    axes = [np.unique(axis) for axis in np.unravel_index(elements, shape)]
+    even = all(len(np.unique(np.diff(axis))) < 2 for axis in axes)
+    one_run = elements[-1] - elements[0] == len(elements) - 1
+    return one_run or (even and np.prod([len(axis) for axis in axes]) == len(elements))
 
 
 def _commas(index):

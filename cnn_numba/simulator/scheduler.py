@@ -18,6 +18,7 @@ import threading
 import numpy as np
 from greenlet import getcurrent, greenlet
 
+from cnn_numba.simulator.dataflow import round_variables
 from cnn_numba.simulator.errors import DivergenceError, LaunchStopped, located
 from cnn_numba.simulator.intrinsics import Dim3
 from cnn_numba.simulator.namespace import WARP
@@ -26,6 +27,8 @@ from cnn_numba.simulator.source import (
     describe_lanes,
     describe_position,
     instruction_start,
+    is_in_loop,
+    kernel_frames,
     place,
     site,
 )
@@ -35,6 +38,9 @@ ORDERS = ("forwards", "reversed", "shuffled")
 
 _BARRIERS = {"syncthreads", "syncthreads_count", "syncthreads_and", "syncthreads_or", "grid.sync"}
 _FINISHED = None
+
+# By identity of the code, which is kept, as in `source`.
+_round_names = {}
 
 
 class Thread:
@@ -248,9 +254,39 @@ class Scheduler:
             # One instruction has two offsets, before and after Python specialised it.
             if not same and thread.place != first.place:
                 self._diverge("divergent barrier", first, thread)
+        self._check_rounds(waiting)
         if first.waits_for == "syncthreads":
             return [(None,)] * len(waiting)
         return [([thread.value for thread in waiting],)] * len(waiting)
+
+    def _check_rounds(self, waiting):
+        """Check that threads that wait at one barrier in a loop do so in the same round of it."""
+        first = waiting[0]
+        names = [self._round_names(frame) for frame in kernel_frames(first.worker.gr_frame)]
+        if not any(names):
+            return
+        rounds = _rounds(first, names)
+        for thread in waiting:
+            if (others := _rounds(thread, names)) != rounds:
+                name, mine = next((k, v) for k, v in rounds.items() if others.get(k) != v)
+                position, other = (describe_position(each.number, self.block) for each in (first, thread))
+                reason = (
+                    f"thread {position} waits at a barrier ({first.site}) in the round {name} = {mine} of a "
+                    f"loop, and thread {other} in the round {name} = {others.get(name)}: every thread of a "
+                    "block must reach the same barriers in the same rounds"
+                )
+                self._diverge("divergent barrier", first, thread, reason)
+
+    def _round_names(self, frame):
+        """Return the variables that tell in which round a frame is; looked up once for each instruction."""
+        code, offset = frame.f_code, instruction_start(frame.f_code, frame.f_lasti)
+        known = _round_names.get((id(code), offset))
+        if known is None:
+            in_kernel = code is self._job[1].__code__
+            # Parsing takes time, and most barriers are in no loop.
+            names = round_variables(code, offset, in_kernel) if is_in_loop(code, offset) else ()
+            known = _round_names[id(code), offset] = code, names
+        return known[1]
 
     def _diverge(self, kind, thread, other, reason=None):
         """Report a thread that waits for another one in vain."""
@@ -340,6 +376,14 @@ class Scheduler:
             f"{describe_lanes(each.lane for each in missing)}, and lane {other.lane} waits at "
             f"{other.site}{theirs}",
         )
+
+
+def _rounds(thread, names):
+    """Return the variables that tell in which round of its loops a thread is."""
+    frames = kernel_frames(thread.worker.gr_frame)
+    return {
+        name: frame.f_locals.get(name) for frame, mine in zip(frames, names, strict=False) for name in mine
+    }
 
 
 def _meeting(thread):

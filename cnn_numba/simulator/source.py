@@ -82,6 +82,22 @@ def instruction_starts(code):
     return tuple(starts)
 
 
+def is_in_loop(code, offset):
+    """Return whether an instruction can be executed several times: whether one behind it jumps back.
+
+    Parameters
+    ----------
+    code : code object
+    offset : int
+
+    Returns
+    -------
+    bool
+    """
+    jumps = (each for each in _instructions(code) if "JUMP_BACKWARD" in each.opname)
+    return any(each.argval <= offset < each.offset for each in jumps)
+
+
 @functools.cache
 def site(code, offset):
     """Describe the instruction at an offset, or at the inline cache behind it.
@@ -182,6 +198,27 @@ def place(traceback):
             break  # further inside, a library may be at work
         traceback = traceback.tb_next
     return found
+
+
+def kernel_frames(frame):
+    """Return the frames of a waiting thread that are not the simulator's own.
+
+    Parameters
+    ----------
+    frame : frame
+        Where it waits.
+
+    Returns
+    -------
+    list of frame
+        From the innermost device function to the kernel.
+    """
+    frames = []
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            frames.append(frame)
+        frame = frame.f_back
+    return frames
 
 
 def coordinates(number, shape):

@@ -4,9 +4,9 @@ Inside the kernel every array is a `TracedArray`, which looks like an ndarray an
 costly, such as turning indices into addresses, is done afterwards for the whole log at once.
 """
 
+import dataclasses
 import gc
 import sys
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +17,10 @@ from cnn_numba.simulator.errors import LaunchStopped
 from cnn_numba.simulator.kernel import Launch
 from cnn_numba.simulator.memory import Memory, is_poison, poison
 from cnn_numba.simulator.source import (
-    PACKAGE,
     assigned_name,
     instruction_start,
     instruction_starts,
+    kernel_frames,
     site,
 )
 from cnn_numba.simulator.trace import ATOMIC, FENCE, READ, WRITE, Trace, TracedArrayInfo, combine
@@ -125,16 +125,22 @@ class TracedArray:
         try:
             value = self._array[index]
         except IndexError:
+            if self.dtype.names:
+                return TracedRecord(self, index)  # what is done to its fields will be told
             self._memory.out_of_bounds(self, READ, index, sys._getframe(1))
             return typed(poison(self.dtype))
         if isinstance(value, np.ndarray):
-            return self._memory.view(self, value)
+            return self._field(index) if isinstance(index, str) else self._memory.view(self, value)
+        if isinstance(value, np.void):
+            return TracedRecord(self, index)
         frame = sys._getframe(1)
         self._log((self._view, READ, index, value, frame.f_lasti, frame.f_code))
         return value
 
     def __setitem__(self, index, value):
         frame = sys._getframe(1)
+        if isinstance(value, TracedRecord):
+            value = self._memory.load(value._array, value._index, frame).copy()
         if isinstance(value, TracedArray):
             self._log((value._view, READ, ..., value._array, frame.f_lasti, frame.f_code))
             value = value._array
@@ -154,11 +160,19 @@ class TracedArray:
             value = self._array[i]
             if isinstance(value, np.ndarray):
                 yield self._memory.view(self, value)
+            elif isinstance(value, np.void):
+                yield TracedRecord(self, i)
             else:
                 self._log((self._view, READ, i, value, frame.f_lasti, frame.f_code))
                 yield value
 
+    def _field(self, name):
+        """Return one field of an array of records, as an array."""
+        return self._memory.field(self, name)
+
     def __getattr__(self, name):
+        if name in (self.dtype.names or ()):
+            return self._field(name)
         attribute = getattr(self._array, name)
         if isinstance(attribute, np.ndarray):
             return self._memory.view(self, attribute)
@@ -174,6 +188,43 @@ class TracedArray:
             return result
 
         return method
+
+
+class TracedRecord:
+    """A record of a `TracedArray`, of which every access to a field is logged.
+
+    Parameters
+    ----------
+    array : TracedArray
+    index : int or tuple of int
+    """
+
+    __slots__ = ("_array", "_index")
+
+    def __init__(self, array, index):
+        object.__setattr__(self, "_array", array)
+        object.__setattr__(self, "_index", index)
+
+    def __getattr__(self, name):
+        return self._load(name, sys._getframe(1))
+
+    def __getitem__(self, name):
+        return self._load(name, sys._getframe(1))
+
+    def __setattr__(self, name, value):
+        self._store(name, value, sys._getframe(1))
+
+    def __setitem__(self, name, value):
+        self._store(name, value, sys._getframe(1))
+
+    def _load(self, name, frame):
+        field = self._array._field(name)
+        if field.dtype.names or field.ndim > self._array.ndim:  # a record or an array itself
+            return field[self._index]
+        return self._array._memory.load(field, self._index, frame)
+
+    def _store(self, name, value, frame):
+        self._array._memory.store(self._array._field(name), self._index, value, frame)
 
 
 class Miss(NamedTuple):
@@ -256,7 +307,7 @@ class TracedMemory(Memory):
     def lanes_missing(self, threads, finished):
         """Note who met, and who was named and had finished."""
         first = threads[0]
-        frame = _kernel_frame(first.worker.gr_frame)
+        frame = kernel_frames(first.worker.gr_frame)[-1]
         self.meetings.append(
             Meeting(
                 self.running[0],
@@ -317,11 +368,35 @@ class TracedMemory(Memory):
         above = self._views[parent._view]
         moved = _start_of(array) - _start_of(parent._array)
         new = _View(above.array, above.offset + moved, array.shape, array.strides)
-        number = self._known.get(new)
+        return TracedArray(self, array, self._number_of(new))
+
+    def field(self, records, name):
+        """Return a field of traced records: an array of its own in the same memory."""
+        above, array = self._views[records._view], typed_array(records._array[name])
+        whole = self.arrays[above.array]
+        dtype, offset = whole.dtype.fields[name][:2]
+        number = self._known.get((above.array, name))
         if number is None:
-            number = self._known[new] = len(self._views)
-            self._views.append(new)
-        return TracedArray(self, array, number)
+            number = self._known[above.array, name] = len(self.arrays)
+            self.arrays.append(
+                dataclasses.replace(
+                    whole,
+                    name=f"{whole.name}.{name}",
+                    shape=whole.shape + dtype.shape,
+                    strides=whole.strides + np.empty(dtype.shape, dtype.base).strides,
+                    dtype=dtype.base,
+                    offset=whole.offset + offset,
+                )
+            )
+        new = _View(number, above.offset + offset, array.shape, array.strides)
+        return TracedArray(self, array, self._number_of(new))
+
+    def _number_of(self, view):
+        number = self._known.get(view)
+        if number is None:
+            number = self._known[view] = len(self._views)
+            self._views.append(view)
+        return number
 
     def out_of_bounds(self, array, kind, index, frame):
         """Note an access beyond an array, or let it raise."""
@@ -345,9 +420,9 @@ class TracedMemory(Memory):
         array._log((array._view, ATOMIC, index, value, frame.f_lasti, frame.f_code))
         return old
 
-    def load(self, array, index):
-        """Log a read by `cuda.ldcg` and its kind."""
-        frame = sys._getframe(1)
+    def load(self, array, index, frame=None):
+        """Log a read by `cuda.ldcg` and its kind, or by the frame given."""
+        frame = frame or sys._getframe(1)
         try:
             value = array._array[index]
         except IndexError:
@@ -356,9 +431,9 @@ class TracedMemory(Memory):
         array._log((array._view, READ, index, value, frame.f_lasti, frame.f_code))
         return value
 
-    def store(self, array, index, value):
-        """Log a write by `cuda.stcg` and its kind."""
-        frame = sys._getframe(1)
+    def store(self, array, index, value, frame=None):
+        """Log a write by `cuda.stcg` and its kind, or by the frame given."""
+        frame = frame or sys._getframe(1)
         try:
             array._array[index] = value
         except IndexError:
@@ -460,7 +535,7 @@ class TracedMemory(Memory):
         return tuple(column[in_order] for column in columns)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _View:
     """A part of an array: what an index in the kernel refers to."""
 
@@ -540,12 +615,3 @@ def _numbered_sites(codes, offsets):
     _, example, site_of = np.unique(combine(number, starts), return_index=True, return_inverse=True)
     sites = tuple(site(codes[row], int(starts[row])) for row in example)
     return sites, site_of, tuple(codes[row] for row in example)
-
-
-def _kernel_frame(frame):
-    """Return the outermost of the frames of a waiting thread that is not the simulator's own."""
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            kernel = frame
-        frame = frame.f_back
-    return kernel
