@@ -19,7 +19,8 @@ from cnn_numba.course.notebooks import METADATA
 SETTINGS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
 # The limit of every wait. Nothing sleeps for as long: on a busy machine starting takes minutes.
 SECONDS = 300
-_RUN = '[data-command="notebook:run-cell-and-select-next"]'
+# After so many seconds without an effect a click is lost, and done again.
+_PATIENCE = 15
 
 
 def found(*names):
@@ -62,13 +63,13 @@ def lab_of(notebook, folder):
         yield chrome
 
 
-def until(chrome, condition):
+def until(chrome, condition, seconds=SECONDS):
     """Return what `condition`, called with the browser, returns, as soon as that is true."""
     from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
     from selenium.webdriver.support.ui import WebDriverWait
 
     passing = NoSuchElementException, StaleElementReferenceException
-    return WebDriverWait(chrome, SECONDS, ignored_exceptions=passing).until(condition)
+    return WebDriverWait(chrome, seconds, ignored_exceptions=passing).until(condition)
 
 
 def element(chrome, selector):
@@ -84,10 +85,21 @@ def element(chrome, selector):
 def run_cell(chrome, index=0):
     """Run a cell of the notebook, by the button that readers use; return when it has begun to."""
     wait_for_kernel(chrome)
-    _select(chrome, index)
-    # Not by a key: one pressed while the page still loads would be lost.
-    element(chrome, _RUN).click()
-    until(chrome, lambda chrome: element(chrome, f"{cell(index)} .jp-InputPrompt").text != "[ ]:")
+    element(chrome, f"{cell(index)} .cm-content").click()
+    _run_selected(chrome, lambda chrome: element(chrome, f"{cell(index)} .jp-InputPrompt").text != "[ ]:")
+
+
+def _run_selected(chrome, begun):
+    """Click the button that runs the selected cell until it has begun: early clicks may be lost."""
+    from selenium.common.exceptions import TimeoutException
+
+    for _ in range(SECONDS // _PATIENCE):
+        element(chrome, '[data-command="notebook:run-cell-and-select-next"]').click()
+        try:
+            return until(chrome, begun, _PATIENCE)
+        except TimeoutException:
+            continue
+    pytest.fail("JupyterLab does not run the cell that is selected")
 
 
 def cell(index):
@@ -104,8 +116,7 @@ def step_to(chrome, index):
     """Run cells from the selected one on, as `run_cell` does, until this one is selected."""
     wait_for_kernel(chrome)
     while (selected := _selected(chrome)) < index:
-        element(chrome, _RUN).click()
-        until(chrome, lambda chrome, last=selected: _selected(chrome) > last)
+        _run_selected(chrome, lambda chrome, last=selected: _selected(chrome) > last)
     wait_for_kernel(chrome)
 
 
@@ -114,7 +125,8 @@ def type_code(chrome, code):
     from selenium.webdriver import ActionChains, Keys
 
     editor = f"{cell(_selected(chrome))} .cm-content"
-    _select(chrome, _selected(chrome))
+    element(chrome, editor).click()
+    element(chrome, f"{editor}:focus")
     everything = ActionChains(chrome).key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL)
     everything.send_keys(Keys.DELETE).perform()
     until(chrome, lambda chrome: not element(chrome, editor).text.strip())
@@ -125,12 +137,6 @@ def type_code(chrome, code):
         keyboard.send_keys(line)
     keyboard.perform()
     until(chrome, lambda chrome: element(chrome, editor).text.split() == code.split())
-
-
-def _select(chrome, index):
-    """Click into a cell and wait until keys go there."""
-    element(chrome, f"{cell(index)} .cm-content").click()
-    element(chrome, f"{cell(index)}.jp-mod-active .cm-focused")
 
 
 def _selected(chrome):
