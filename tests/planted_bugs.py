@@ -964,6 +964,20 @@ def every_other_element(x, y):
         y[2 * i] = x[i]
 
 
+@bug(2, 4, lambda: [floats(11), new(11)], "never written", array="y")
+def stride_one_too_long(x, y):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1) + 1):
+        y[i] = x[i]
+
+
+@bug(1, (4, 4), lambda: [floats(8, 7), new(8, 7)], "never written", array="y")
+def only_the_tiles_of_the_diagonal(x, y):
+    column, row = cuda.grid(2)
+    for tile in range(2):
+        if column + 4 * tile < y.shape[1]:
+            y[row + 4 * tile, column + 4 * tile] = x[row, column]
+
+
 @bug(2, 8, lambda: [floats(16), new(16)], "never written", array="y")
 def first_elements_left_out(x, y):
     i = cuda.grid(1)
@@ -1235,6 +1249,13 @@ def lower_triangle(x, y):
 def triangle_row_by_row(x, y):
     row = cuda.grid(1)
     for column in range(row + 1):
+        y[row, column] = x[row, column]
+
+
+@correct(1, 7, lambda: [floats(7, 7), new(7, 7)])
+def triangle_to_the_end_of_the_row(x, y):
+    row = cuda.grid(1)
+    for column in range(row, x.shape[1]):
         y[row, column] = x[row, column]
 
 

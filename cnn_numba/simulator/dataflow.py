@@ -127,6 +127,26 @@ def round_variables(code, offset, in_kernel):
     return tuple(dict.fromkeys(found))
 
 
+def has_uneven_rounds(code, offset, in_kernel):
+    """Return whether a loop around an instruction goes on to, or begins at, another number in each thread.
+
+    Parameters
+    ----------
+    code, offset, in_kernel
+        As above.
+
+    Returns
+    -------
+    bool
+        False without source, and for a loop that makes strides.
+    """
+    nodes = path(code, offset)
+    uniform = Uniform(nodes[0], in_kernel) if nodes else None
+    loops = (node for node, _ in conditions(code, offset) if isinstance(node, ast.For))
+    bounds = (loop.iter.args for loop in loops if _called(loop.iter) == "range" and len(loop.iter.args) < 3)
+    return any(sum(not uniform.is_so(bound) for bound in both) == 1 for both in bounds)
+
+
 class _Flow:
     """What the local names of a function are assigned from."""
 

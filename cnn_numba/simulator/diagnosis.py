@@ -4,7 +4,7 @@ import numpy as np
 
 from cnn_numba.simulator.conflicts import History
 from cnn_numba.simulator.consequences import Clue, nested
-from cnn_numba.simulator.dataflow import is_data_dependent
+from cnn_numba.simulator.dataflow import has_uneven_rounds, is_data_dependent
 from cnn_numba.simulator.findings import Finding
 from cnn_numba.simulator.races import Races
 from cnn_numba.simulator.source import negative_literals
@@ -123,19 +123,24 @@ class Diagnosis(Words):
     def _are_left_out(self, number, missing):
         """Return whether some elements of an array seem to be left out on purpose.
 
-        They do if the places come from memory, as in a compaction; or if not all threads write equally much
-        and what they write is no grid, as in a triangle. A wrong guard, or too few threads, leave a grid.
+        They do if the places come from memory, as in a compaction; or if what they write is no grid and the
+        kernel keeps some threads out, or makes some loop longer, as in a triangle. A wrong guard, or too few
+        threads, leave a smaller grid.
         """
         trace, shape = self.trace, self.trace.arrays[number].shape
         rows = np.flatnonzero((trace.array == number) & (trace.kind == WRITE))
         if not (len(missing) and len(rows)):
             return False
-        sites = np.unique(trace.site[rows]).tolist()
-        if any(is_data_dependent(self.memory.site_codes[site], trace.sites[site].offset) for site in sites):
+        numbers = np.unique(trace.site[rows]).tolist()
+        places = [(self.memory.site_codes[site], trace.sites[site].offset) for site in numbers]
+        if any(is_data_dependent(*place) for place in places):
             return True
-        _, counts = np.unique(combine(trace.block[rows], trace.thread[rows]), return_counts=True)
-        all_alike = len(counts) == np.prod((*trace.grid, *trace.block_shape)) and np.ptp(counts) == 0
-        return not all_alike and not _is_grid(np.setdiff1d(np.arange(np.prod(shape)), missing), shape)
+        if _is_grid(np.setdiff1d(np.arange(np.prod(shape)), missing), shape):
+            return False
+        writers = len(np.unique(combine(trace.block[rows], trace.thread[rows])))
+        return writers < np.prod((*trace.grid, *trace.block_shape)) or any(
+            has_uneven_rounds(*place, place[0].co_name == trace.kernel) for place in places
+        )
 
     def _note_partly_written(self):
         """Note arrays of which the launch writes some elements and not others."""
