@@ -1070,15 +1070,19 @@ def strange_indices_kernel(x, y):
 
 
 @cuda.jit
-def copies_kernel(x, y):
-    x[:] = y
-    x[...] = y[1:3]
+def whole_kernel(x, y):
+    x[:] = 0
+    np.maximum(y, x, x)
 
 
 def test_whole_arrays_at_once():
-    trace = trace_of(copies_kernel, 1, 1, np.zeros(2), np.ones(3)[:2])
-    names = [(int(trace.kind[row]), trace.name(row)) for row in range(4)]
-    assert names == [(READ, "y[0]"), (READ, "y[1]"), (WRITE, "x[0]"), (WRITE, "x[1]")]
+    x = np.ones(2)
+    trace = trace_of(whole_kernel, 1, 1, x, np.full(3, 2.0)[:2])
+    names = [(int(trace.kind[row]), trace.name(row)) for row in range(len(trace))]
+    writes = [(WRITE, "x[0]"), (WRITE, "x[1]")]
+    reads = [(READ, "y[0]"), (READ, "y[1]"), (READ, "x[0]"), (READ, "x[1]")]
+    assert names == writes + reads + writes
+    assert {site.text for site in trace.sites} == {"x[:] = 0", "np.maximum(y, x, x)"}
 
 
 @cuda.jit

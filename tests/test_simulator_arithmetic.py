@@ -403,6 +403,85 @@ def test_vector_types_of_integers():
     assert run(vectors_kernel, np.zeros(2)).tolist() == [400, -1]
 
 
+# --- Views -------------------------------------------------------------------------------------------------
+
+VIEWED = "int8 uint8 int16 uint16 float16 int32 uint32 float32 int64 uint64 float64".split()
+PATTERN = np.array([0xFF, 0x80, 0x01, 0xC0, 0xFE, 0x00, 0x7F, 0xBC] * 4, np.uint8)
+
+
+def make_view_kernels(source, target):
+    @cuda.jit
+    def global_kernel(out, x):
+        for i, value in enumerate(x.view(target)):
+            out[i] = value
+
+    @cuda.jit
+    def shared_kernel(out, x):
+        one, two = cuda.shared.array(SIZE, source), cuda.local.array(SIZE, source)
+        for i in range(x.size):
+            one[i] = two[i] = x[i]
+        one, two = one[: x.size], two[: x.size]
+        ones, twos = one.view(target), two.view(target)
+        for i in range(ones.size):
+            out[i] = ones[i]
+            if ones[i] == ones[i] and ones[i] != twos[i]:
+                out[i] = 0
+        ones[0] = ones[ones.size - 1]
+        out[0] = ones[0]
+
+    return global_kernel, shared_kernel
+
+
+SIZE = 32
+
+
+@pytest.mark.parametrize("source", VIEWED)
+@pytest.mark.parametrize("target", VIEWED)
+def test_a_view_has_the_same_bytes_as_another_type(source, target):
+    x = PATTERN.view(source)
+    expected = x.view(target).astype(object)
+    global_kernel, shared_kernel = make_view_kernels(np.dtype(source).type, np.dtype(target).type)
+    out = np.zeros(expected.size, object)
+    Launch(global_kernel, 1, 1).run([out, x])
+    np.testing.assert_array_equal(out, expected)
+    assert all(is_of_type(value, numba.from_dtype(np.dtype(target))) for value in out)
+    Launch(shared_kernel, 1, 1).run([out, x])
+    expected[0] = expected[-1]
+    np.testing.assert_array_equal(out, expected)
+
+
+@cuda.jit
+def signed_kernel(out, x):
+    out[0] = x.view(np.int32)[0]
+
+
+@cuda.jit
+def part_kernel(out, x):
+    out[0] = x[2:6].view(int32)[0]
+
+
+def test_a_view_under_the_sanitizer():
+    assert run(signed_kernel, np.zeros(1, np.int64), np.array([0xFFFFFFFF], np.uint32)).tolist() == [-1]
+    assert run(part_kernel, np.zeros(1, np.int64), np.arange(8, dtype=np.uint16)).tolist() == [2 + 3 * 2**16]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "x", "message"),
+    [
+        (
+            signed_kernel,
+            np.zeros(7, np.uint8),
+            "must be a divisor of the total size in bytes of the last axis",
+        ),
+        (part_kernel, np.zeros(8, np.uint8), "no GPU can read int32 there: .* between multiples of 4 bytes"),
+    ],
+)
+def test_views_that_no_gpu_can_read_are_refused(kernel, x, message):
+    for wrapped in (kernel, sanitize(kernel)):
+        with pytest.raises(ValueError, match=rf"(?s){message}.*in kernel {kernel.__name__}, line \d+: out"):
+            wrapped[1, 1](cuda.to_device(np.zeros(1)), cuda.to_device(x))
+
+
 # --- Floats ------------------------------------------------------------------------------------------------
 
 HALF, WIDE, SMALL, PAIR = 0.1, np.float64(0.1), np.uint8(200), (0.1, (0.1, 2))
@@ -584,7 +663,7 @@ def test_what_the_kernel_gets_is_the_same_memory():
     assert isinstance(view[1:], IntegerArray)
     assert isinstance(view[(0,)], IntegerArray)
     floats = np.zeros(2)
-    assert typed_array(floats) is floats
+    assert np.shares_memory(typed_array(floats), floats)
 
 
 def test_the_trace_has_the_values_that_were_computed():

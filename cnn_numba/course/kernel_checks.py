@@ -492,22 +492,12 @@ def _refuse_error(exercise, trial):
     error = trial.got.error
     where = f"Seen with {describe(trial.case, exercise.reference)}."
     first, *place = str(error).splitlines()
+    place = [re.sub(r"^i(n kernel .*?, line \d+): (.*)", r"I\1: `\2`", line.strip()) for line in place]
     if isinstance(error, UnsupportedPython):
-        details = (f"{first[0].upper()}{first[1:]}.", *(f"`{line.strip()}`" for line in place))
+        place = [f"`{place[0]}`"] if len(place) == 1 else place  # the source alone
+        details = (f"{first[0].upper()}{first[1:]}.", *place)
         raise Wrong("raises", "There is Python in your kernel that a GPU cannot run.", *details, where)
-    place = [re.sub(r"^\s*i(n kernel .*?, line \d+): (.*)", r"I\1: `\2`", line) for line in place]
-    if "'TracedArray'" in first:  # the simulator's name for what a kernel is given
-        message = (
-            "Your kernel computes with a whole array, as NumPy does, and a GPU cannot. A thread takes single "
-            "elements, `x[i]`, and goes through several in a loop."
-        )
-        raise Wrong("raises", message, *map(str.strip, place), where)
-    raise Wrong(
-        "raises",
-        f"Your kernel raised {type(error).__name__}: {first.rstrip('.')}.",
-        *map(str.strip, place),
-        where,
-    )
+    raise Wrong("raises", f"Your kernel raised {type(error).__name__}: {first.rstrip('.')}.", *place, where)
 
 
 # --- What the accesses show --------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ import types
 
 import numpy as np
 
+from cnn_numba.simulator.errors import UnsupportedPython
+
 _MASK = 2**64 - 1
 
 
@@ -163,6 +165,8 @@ def cast(dtype):
     >>> uint32(-1), uint32(-1) + uint32(1), int8(200), np.zeros(2, int8)
     (4294967295, 4294967296, -56, array([0, 0], dtype=int8))
     """
+    if dtype.names:
+        return dtype  # of a record: nothing is converted to one
     if dtype.kind not in "iu":
         return dtype.type
     size = 2 ** (8 * dtype.itemsize)
@@ -257,7 +261,80 @@ def with_typed_literals(code):
     return code.replace(co_consts=tuple(constants))
 
 
-class IntegerArray(np.ndarray):
+# NumPy's element-wise functions that numba-cuda compiles; exp, sqrt and add are not among them.
+UFUNCS = frozenset(
+    "acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh bitwise_and "
+    "bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor conj conjugate "
+    "cos cosh deg2rad degrees divide equal fmax fmin greater greater_equal hypot invert isnan left_shift "
+    "less less_equal log log10 log2 logical_and logical_not logical_or logical_xor maximum minimum not_equal "
+    "rad2deg radians right_shift sin sinh tan tanh true_divide".split()
+)
+# Methods of arrays that it compiles and that return a number.
+REDUCTIONS = frozenset("all any argmax argmin mean prod std sum var".split())
+
+
+NO_WHOLE_ARRAYS = (
+    "{} of a whole array is not available: a thread computes with single elements, x[i], in a loop"
+)
+
+
+class KernelArray(np.ndarray):
+    """An array as a kernel has it: to be used element by element, since nothing can make a new one."""
+
+    def view(self, dtype):
+        """Return the same bytes as elements of another type."""
+        dtype = as_dtype(dtype)
+        found = _view(self, dtype, np.ndarray)
+        if not found.flags.aligned:
+            size = dtype.alignment
+            raise ValueError(
+                f"no GPU can read {dtype} there: the view begins between multiples of {size} bytes"
+            )
+        return typed_array(found)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
+        check_ufunc(ufunc, out)
+        return getattr(ufunc, method)(*map(_plain, inputs), out=tuple(map(_plain, out)), **options)
+
+    def __contains__(self, value):
+        return _plain(self).__contains__(value)
+
+
+def check_ufunc(ufunc, out):
+    """Raise if a kernel cannot use a function of NumPy, or the operator it stands for, on whole arrays.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+    out : tuple of ndarray
+        Where the result goes; empty if NumPy would make a new array.
+
+    Raises
+    ------
+    UnsupportedPython
+    """
+    if not out or ufunc.__name__ not in UFUNCS:
+        raise UnsupportedPython(NO_WHOLE_ARRAYS.format(ufunc.__name__))
+
+
+def _plain(value):
+    return _view(value, np.ndarray) if isinstance(value, KernelArray) else value
+
+
+def _reduction(name):
+    """Return a method that leaves the work to NumPy, whose own steps are not those of the kernel."""
+
+    def method(self, *arguments, **options):
+        return typed(getattr(_plain(self), name)(*arguments, **options))
+
+    return method
+
+
+for _name in REDUCTIONS:
+    setattr(KernelArray, _name, _reduction(_name))
+
+
+class IntegerArray(KernelArray):
     """An array of integers or bools: its elements are read as `typed` has them, and wrap where stored."""
 
     def __getitem__(self, index):
@@ -283,13 +360,13 @@ class UnsignedArray(IntegerArray):
         return unsigned(value) if type(value) is int else value
 
 
-class RecordArray(np.ndarray):
+class RecordArray(KernelArray):
     """An array of records, in which ``array[i].x`` and ``array[i]["x"]`` mean the same, as in a kernel."""
 
     def __getitem__(self, index):
         found = _get(self, index)
         is_field = isinstance(found, np.ndarray) and found.dtype.names is None
-        return typed_array(found.view(np.ndarray)) if is_field else found
+        return typed_array(_plain(found)) if is_field else found
 
     def __getattr__(self, name):
         if name not in (self.dtype.names or ()):
@@ -307,7 +384,8 @@ class Record(np.record):
         return typed(super().__getitem__(index))
 
 
-_item, _get, _set = np.ndarray.item, np.ndarray.__getitem__, np.ndarray.__setitem__
+_item, _view = np.ndarray.item, np.ndarray.view
+_get, _set = np.ndarray.__getitem__, np.ndarray.__setitem__
 
 
 def typed_array(array):
@@ -328,9 +406,9 @@ def typed_array(array):
     >>> x[0] + x[0], x[1]
     (400, 144)
     """
-    kind = array.dtype.kind
-    if kind in "iub":
-        return array.view(UnsignedArray if kind == "u" else IntegerArray)
     if array.dtype.names:
-        return array.view(np.dtype((Record, array.dtype)), RecordArray)
-    return array
+        return _view(array, np.dtype((Record, array.dtype)), RecordArray)
+    return _view(array, _KINDS.get(array.dtype.kind, KernelArray))
+
+
+_KINDS = {"i": IntegerArray, "b": IntegerArray, "u": UnsignedArray}

@@ -11,7 +11,10 @@ import linecache
 import os
 from typing import NamedTuple
 
+import numpy as np
+
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_NUMPY = os.path.dirname(np.__file__)
 
 
 class Site(NamedTuple):
@@ -187,12 +190,12 @@ def place(traceback):
     Returns
     -------
     Site or None
-        The innermost line before one that is the simulator's own again; None if there is none.
+        The innermost line before one that is the simulator's own again, or NumPy's; None if there is none.
     """
     found = None
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if not code.co_filename.startswith(PACKAGE):
+        if not code.co_filename.startswith((PACKAGE, _NUMPY)):
             found = site(code, traceback.tb_lasti)
         elif found is not None:
             break  # further inside, a library may be at work

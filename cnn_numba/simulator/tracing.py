@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba.simulator.arguments import device_arguments
-from cnn_numba.simulator.arithmetic import typed, typed_array
+from cnn_numba.simulator.arithmetic import check_ufunc, typed, typed_array
 from cnn_numba.simulator.errors import LaunchStopped
 from cnn_numba.simulator.kernel import Launch
 from cnn_numba.simulator.memory import Memory, is_poison, poison
@@ -103,7 +103,7 @@ def run_traced(launch, arguments, memory, order="forwards", seed=0):
             gc.enable()
 
 
-class TracedArray:
+class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
     """An array that logs every access to an element; to a kernel it looks like an ndarray.
 
     Parameters
@@ -150,6 +150,19 @@ class TracedArray:
             self._memory.out_of_bounds(self, WRITE, index, frame)
             return
         self._log((self._view, WRITE, index, value, frame.f_lasti, frame.f_code))
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
+        check_ufunc(ufunc, out)
+        frame = sys._getframe(1)
+        while frame.f_globals.get("__name__", "").startswith("numpy"):  # that of the operator
+            frame = frame.f_back
+        for kind, arrays in ((READ, inputs), (WRITE, out)):
+            for each in arrays:
+                if isinstance(each, TracedArray):
+                    self._log((each._view, kind, ..., None, frame.f_lasti, frame.f_code))
+        plain = [each._array if isinstance(each, TracedArray) else each for each in (*inputs, *out)]
+        getattr(ufunc, method)(*plain, **options)
+        return out[0]
 
     def __len__(self):
         return len(self._array)
