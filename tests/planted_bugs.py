@@ -752,7 +752,7 @@ def broadcast_from_outside_the_mask(x, out):
 @bug(1, 24, lambda: [floats(24), zeros(24, dtype=np.int32)], "absent lane")
 def flag_of_a_missing_neighbour(x, out):
     t = cuda.threadIdx.x
-    if cuda.shfl_down_sync(ALL, x[t] > 100, 1) and t < 24:  # bug
+    if cuda.shfl_down_sync(ALL, int32(x[t] > 100), 1) and t < 24:  # bug
         out[t] = 1
 
 

@@ -308,7 +308,7 @@ def centred(x, y):
 
 @cuda.jit
 def predicates(x, counts):
-    positive = x[cuda.grid(1)] > 0
+    positive = int32(x[cuda.grid(1)] > 0)
     count = cuda.syncthreads_count(positive)
     every = cuda.syncthreads_and(positive)
     some = cuda.syncthreads_or(positive)
@@ -344,7 +344,7 @@ def private_histogram(x, bins):
 
 
 @cuda.jit
-def atomic_kinds(x, out):
+def atomic_kinds(x, out, counts):
     i = cuda.grid(1)
     if i < x.size:
         cuda.atomic.max(out, 0, x[i])
@@ -353,8 +353,8 @@ def atomic_kinds(x, out):
         cuda.atomic.or_(out, 3, x[i])
         cuda.atomic.and_(out, 4, x[i])
         cuda.atomic.xor(out, 5, x[i])
-        cuda.atomic.inc(out, 6, 5)
-        cuda.atomic.dec(out, 7, 5)
+        cuda.atomic.inc(counts, 0, 5)
+        cuda.atomic.dec(counts, 1, 5)
         cuda.atomic.cas(out, 8, 0, x[0])
         cuda.atomic.compare_and_swap(out[9:], 0, 7)
         if i == 3:
@@ -511,13 +511,13 @@ def _normalised(x, y):
     return {1: ((rows - rows.mean(1, keepdims=True)) / rows.std(1, keepdims=True)).ravel()}
 
 
-def _atomics(x, out):
+def _atomics(x, out, counts):
     bits = [np.bitwise_or.reduce(x), out[4] & np.bitwise_and.reduce(x), np.bitwise_xor.reduce(x)]
     inc = dec = 0
     for _ in x:
         inc = 0 if inc >= 5 else inc + 1
         dec = 5 if dec == 0 or dec > 5 else dec - 1
-    return {1: [x.max(), min(0, x.min()), -x.sum(), *bits, inc, dec, x[0], 7, x[3]]}
+    return {1: [x.max(), min(0, x.min()), -x.sum(), *bits, 0, 0, x[0], 7, x[3]], 2: [inc, dec]}
 
 
 def _votes(x, out):
@@ -639,7 +639,11 @@ CASES = [
         atomic_kinds,
         2,
         8,
-        lambda r: [r.integers(1, 100, 13).astype(np.int32), np.array([0] * 4 + [-1] + [0] * 6, np.int32)],
+        lambda r: [
+            r.integers(1, 100, 13).astype(np.int32),
+            np.array([0] * 4 + [-1] + [0] * 6, np.int32),
+            zeros(2, dtype=np.uint32),
+        ],
         _atomics,
     ),
     Case(float_sum, 12, 8, lambda r: [_floats(r, 90), zeros(1)], lambda x, total: {1: [x.sum()]}),

@@ -582,6 +582,16 @@ def test_floats_are_divided_by_zero_in_silence():
         (lambda: GPU_MATH.isnan(np.float32(1)), False),
         (lambda: GPU_MATH.pi, np.float64(math.pi)),
         (lambda: GPU_MATH.modf(np.float32(2.5))[0], np.float32(0.5)),
+        (lambda: GPU_MATH.trunc(np.float32(-2.5)), np.float32(-2)),
+        (lambda: GPU_MATH.trunc(2.5), np.float64(2)),
+        (lambda: GPU_MATH.trunc(7), np.float64(7)),
+        (lambda: GPU_MATH.frexp(np.float32(6))[0], np.float32(0.75)),
+        (lambda: GPU_MATH.frexp(np.float32(6))[1], 3),
+        (lambda: GPU_MATH.ldexp(np.float32(0.75), 3), np.float32(6)),
+        (
+            lambda: GPU_MATH.nextafter(np.float32(1), np.float32(2)),
+            np.nextafter(np.float32(1), np.float32(2)),
+        ),
     ],
 )
 def test_math_answers_in_the_type_of_its_arguments(call, expected):

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from cnn_numba.simulator.arithmetic import cast
+from cnn_numba.simulator.errors import UnsupportedPython
 
 
 class Dim3:
@@ -162,14 +163,26 @@ def vector_types():
     return types
 
 
+# The functions of `math` that numba-cuda compiles, by the number of their arguments.
+_MATH = {
+    1: "acos acosh asin asinh atan atanh ceil cos cosh degrees erf erfc exp exp2 expm1 fabs floor frexp "
+    "gamma isfinite isinf isnan lgamma log log10 log1p log2 modf radians sin sinh sqrt tan tanh trunc",
+    2: "atan2 copysign fmod hypot ldexp nextafter pow remainder",
+}
+MATH_ARGUMENTS = {name: count for count, names in _MATH.items() for name in names.split()}
+_MATH_CONSTANTS = ("e", "inf", "nan", "pi", "tau")
+
 # NumPy's names where they differ from those of `math`; NumPy returns NaN and infinity instead of raising.
 _NUMPY_NAMES = {"pow": "power", "acos": "arccos", "asin": "arcsin", "acosh": "arccosh", "atanh": "arctanh"}
+# Python's own do not take a float32 for one.
+_BY_NUMPY = ("nextafter", "trunc")
 
 
 def _as_on_a_gpu(name):
     """Return a function of `math` that never raises and answers in the type of its arguments, as on a GPU."""
-    exact = getattr(math, name)
+    exact = getattr(np if name in _BY_NUMPY else math, name)
     fallback = getattr(np, _NUMPY_NAMES.get(name, name), None)
+    judging = 1 if name == "ldexp" else None
 
     def function(*arguments):
         try:
@@ -179,8 +192,10 @@ def _as_on_a_gpu(name):
             result = fallback(*map(float, arguments)) if fallback else undefined
         if type(result) is bool:
             return result
-        of_type = np.float32 if all(type(each) is np.float32 for each in arguments) else np.float64
-        return tuple(map(of_type, result)) if type(result) is tuple else of_type(result)
+        of_type = np.float32 if all(type(each) is np.float32 for each in arguments[:judging]) else np.float64
+        if type(result) is tuple:
+            return tuple(each if type(each) is int else of_type(each) for each in result)
+        return of_type(result)
 
     function.__name__ = name
     return function
@@ -200,10 +215,14 @@ class GpuMath:
     """
 
     def __init__(self):
-        for name in dir(math):
-            value = getattr(math, name)
-            if not name.startswith("_"):
-                setattr(self, name, _as_on_a_gpu(name) if callable(value) else np.float64(value))
+        for name in MATH_ARGUMENTS:
+            setattr(self, name, _as_on_a_gpu(name))
+        for name in _MATH_CONSTANTS:
+            setattr(self, name, np.float64(getattr(math, name)))
+
+    def __getattr__(self, name):
+        getattr(math, name)  # or else there is no such name at all
+        raise UnsupportedPython(f"math.{name} is not available")
 
 
 GPU_MATH = GpuMath()

@@ -11,7 +11,8 @@ import numpy as np
 
 from cnn_numba.device import LaunchError
 from cnn_numba.simulator import intrinsics
-from cnn_numba.simulator.arithmetic import cast, typed
+from cnn_numba.simulator.arithmetic import Unsigned, cast, typed
+from cnn_numba.simulator.errors import UnsupportedPython
 from cnn_numba.simulator.intrinsics import Dim3
 
 FULL_MASK = 0xFFFFFFFF
@@ -52,6 +53,10 @@ class Constant:
         return self._memory.constant_like(sys._getframe(1), array)
 
 
+# The elements that atomic instructions take: most of them, those of bits, and those that count.
+_NUMBERS, _INTEGERS, _COUNTERS = "iIlLqQfd", "iIlLqQ", "ILQ"
+
+
 class Atomic:
     """`cuda.atomic`: only one thread runs at a time, so that reading and then writing is atomic."""
 
@@ -70,32 +75,32 @@ class Atomic:
 
     def and_(self, array, index, value):
         """array[index] &= value; return the old element."""
-        value = _element(array, value)
+        value = _element(array, value, _INTEGERS)
         return self._update(array, index, lambda old: old & value)
 
     def or_(self, array, index, value):
         """array[index] |= value; return the old element."""
-        value = _element(array, value)
+        value = _element(array, value, _INTEGERS)
         return self._update(array, index, lambda old: old | value)
 
     def xor(self, array, index, value):
         """array[index] ^= value; return the old element."""
-        value = _element(array, value)
+        value = _element(array, value, _INTEGERS)
         return self._update(array, index, lambda old: old ^ value)
 
     def inc(self, array, index, value):
         """Count up to `value`, then start at 0 again; return the old element."""
-        value = _element(array, value)
+        value = _element(array, value, _COUNTERS)
         return self._update(array, index, lambda old: 0 if old >= value else old + 1)
 
     def dec(self, array, index, value):
         """Count down to 0, then start at `value` again; return the old element."""
-        value = _element(array, value)
+        value = _element(array, value, _COUNTERS)
         return self._update(array, index, lambda old: value if old == 0 or old > value else old - 1)
 
     def exch(self, array, index, value):
         """array[index] = value; return the old element."""
-        value = _element(array, value)
+        value = _element(array, value, _INTEGERS)
         return self._update(array, index, lambda old: value)
 
     def max(self, array, index, value):
@@ -120,18 +125,22 @@ class Atomic:
 
     def cas(self, array, index, old, value):
         """array[index] = value if it equals `old`; return the old element."""
-        old, value = _element(array, old), _element(array, value)
+        old, value = _element(array, old, _INTEGERS), _element(array, value, _INTEGERS)
         return self._update(array, index, lambda found: value if found == old else found)
 
     def compare_and_swap(self, array, old, value):
         """Do as `cas` does, for the first element."""
-        first, old, value = (0,) * array.ndim, _element(array, old), _element(array, value)
-        return self._update(array, first, lambda found: value if found == old else found)
+        old, value = _element(array, old, _INTEGERS), _element(array, value, _INTEGERS)
+        return self._update(array, (0,) * array.ndim, lambda found: value if found == old else found)
 
 
-def _element(array, value):
+def _element(array, value, taken=_NUMBERS):
     """Return a value in the type of an array's elements: so an atomic instruction takes it."""
     dtype = array.dtype
+    if dtype.char not in taken:
+        operation = sys._getframe(1).f_code.co_name
+        known = dict.fromkeys(np.dtype(char).name for char in taken)  # two letters may mean one type
+        raise UnsupportedPython(f"cuda.atomic.{operation} takes {', '.join(known)}, not {dtype}")
     return value if type(value) is dtype.type else cast(dtype)(value)
 
 
@@ -160,6 +169,17 @@ class CooperativeGroups:
         return _Grid(self._cuda)
 
 
+_BOOLS = (bool, np.bool_)
+
+
+def _taken(operation, value, kinds, refused):
+    """Return a value unless it is of a type that an operation does not take."""
+    if isinstance(value, refused):
+        kind = "unsigned integers" if isinstance(value, Unsigned) else np.asarray(value).dtype
+        raise UnsupportedPython(f"cuda.{operation} takes {kinds}, not {kind}: cast it")
+    return value
+
+
 class Warp:
     """What the 32 lanes of a warp do together; part of `Cuda`.
 
@@ -170,30 +190,41 @@ class Warp:
         """Wait for the lanes of the mask; return the value of each by its lane."""
         return self._wait(name, (int(mask) & FULL_MASK, value), frame)
 
+    def _shuffle(self, name, mask, value, frame):
+        """Do the same for a value that one lane takes from another."""
+        _taken(name, value, "int32, int64, float32 and float64", (*_BOOLS, Unsigned, np.float16))
+        return self._gather(name, mask, value, frame)
+
+    def _vote(self, name, mask, predicate, frame):
+        """Do the same for what is yes or no."""
+        return self._gather(
+            name, mask, bool(_taken(name, predicate, "integers and bool", np.floating)), frame
+        )
+
     def syncwarp(self, mask=FULL_MASK):
         """Wait for the other lanes; what they wrote before can be read after."""
         self._gather("syncwarp", mask, None, sys._getframe(1))
 
     def shfl_sync(self, mask, value, src_lane):
         """Return the value of one lane."""
-        lanes = self._gather("shfl_sync", mask, value, sys._getframe(1))
+        lanes = self._shuffle("shfl_sync", mask, value, sys._getframe(1))
         return self._of_lane(lanes, int(src_lane) % WARP, value)
 
     def shfl_up_sync(self, mask, value, delta):
         """Return the value of the lane `delta` below; the first lanes keep their own."""
-        lanes = self._gather("shfl_up_sync", mask, value, sys._getframe(1))
+        lanes = self._shuffle("shfl_up_sync", mask, value, sys._getframe(1))
         source = self.thread.lane - int(delta)
         return self._of_lane(lanes, source, value) if source >= 0 else value
 
     def shfl_down_sync(self, mask, value, delta):
         """Return the value of the lane `delta` above; the last lanes keep their own."""
-        lanes = self._gather("shfl_down_sync", mask, value, sys._getframe(1))
+        lanes = self._shuffle("shfl_down_sync", mask, value, sys._getframe(1))
         source = self.thread.lane + int(delta)
         return self._of_lane(lanes, source, value) if source < WARP else value
 
     def shfl_xor_sync(self, mask, value, lane_mask):
         """Return the value of the lane whose number differs in the bits of `lane_mask`."""
-        lanes = self._gather("shfl_xor_sync", mask, value, sys._getframe(1))
+        lanes = self._shuffle("shfl_xor_sync", mask, value, sys._getframe(1))
         return self._of_lane(lanes, self.thread.lane ^ int(lane_mask), value)
 
     def _of_lane(self, lanes, source, own):
@@ -204,19 +235,19 @@ class Warp:
 
     def all_sync(self, mask, predicate):
         """Return whether all lanes say yes."""
-        return all(self._gather("all_sync", mask, bool(predicate), sys._getframe(1)).values())
+        return all(self._vote("all_sync", mask, predicate, sys._getframe(1)).values())
 
     def any_sync(self, mask, predicate):
         """Return whether one lane says yes."""
-        return any(self._gather("any_sync", mask, bool(predicate), sys._getframe(1)).values())
+        return any(self._vote("any_sync", mask, predicate, sys._getframe(1)).values())
 
     def eq_sync(self, mask, predicate):
         """Return whether all lanes say the same."""
-        return len(set(self._gather("eq_sync", mask, bool(predicate), sys._getframe(1)).values())) == 1
+        return len(set(self._vote("eq_sync", mask, predicate, sys._getframe(1)).values())) == 1
 
     def ballot_sync(self, mask, predicate):
         """Return a mask of the lanes that say yes."""
-        lanes = self._gather("ballot_sync", mask, bool(predicate), sys._getframe(1))
+        lanes = self._vote("ballot_sync", mask, predicate, sys._getframe(1))
         return sum(1 << lane for lane, yes in lanes.items() if yes)
 
     def match_any_sync(self, mask, value):
@@ -320,15 +351,29 @@ class Cuda(Warp):
 
     def syncthreads_count(self, predicate):
         """Wait for all threads of the block; return how many say yes."""
-        return sum(self._wait("syncthreads_count", bool(predicate), sys._getframe(1)))
+        return sum(self._wait_and_vote("syncthreads_count", predicate, sys._getframe(1)))
 
     def syncthreads_and(self, predicate):
         """Wait for all threads of the block; return 1 if all say yes, else 0."""
-        return int(all(self._wait("syncthreads_and", bool(predicate), sys._getframe(1))))
+        return int(all(self._wait_and_vote("syncthreads_and", predicate, sys._getframe(1))))
 
     def syncthreads_or(self, predicate):
         """Wait for all threads of the block; return 1 if one says yes, else 0."""
-        return int(any(self._wait("syncthreads_or", bool(predicate), sys._getframe(1))))
+        return int(any(self._wait_and_vote("syncthreads_or", predicate, sys._getframe(1))))
+
+    def _wait_and_vote(self, operation, predicate, frame):
+        """Do as `_wait` does with what is yes or no, which at a barrier is an integer."""
+        _taken(operation, predicate, "integers", (*_BOOLS, np.floating))
+        return self._wait(operation, bool(predicate), frame)
 
     def nanosleep(self, nanoseconds):
         """Do nothing: time means nothing here."""
+
+
+# Names of `numba.cuda` that mean something else, or nothing, outside a kernel.
+DEVICE_NAMES = (
+    *(name for name in dir(Cuda) if not name.startswith("_")),
+    *("threadIdx", "blockIdx", "blockDim", "gridDim", "shared", "local", "const", "atomic", "cg"),
+    *("threadfence", "threadfence_block", "threadfence_system"),
+    *("ldca", "ldcg", "ldcs", "ldlu", "ldcv", "stcg", "stcs", "stwb", "stwt"),
+)

@@ -150,9 +150,9 @@ class _Examination:
             self._run(other, order)
             return other.misses != memory.misses or bool(self._differences(after))
 
-        factor = next((factor for factor in (1000, -1000) if matters(len(reads), factor)), None)
+        factor = next((factor for factor in (1000, -1000, 0) if matters(len(reads), factor)), None)
         decisive = None
-        if factor:
+        if factor is not None:
             numbers = range(1, len(reads) + 1)
             decisive = reads[bisect.bisect_left(numbers, True, key=lambda count: matters(count, factor))]
         self._restore(after)
@@ -205,7 +205,7 @@ class _Examination:
 
 
 class _GuessingMemory(TracedMemory):
-    """Memory in which the first reads of absent lanes give numbers far from the lane's own one.
+    """Memory in which the first reads of absent lanes give zero, or numbers far from the lane's own one.
 
     Parameters
     ----------
@@ -228,9 +228,7 @@ class _GuessingMemory(TracedMemory):
 
 
 def _far_from(value, factor):
-    """Return a number of the same type that is larger or smaller by much."""
-    if isinstance(value, (bool, np.bool_)):
-        return factor < 0  # garbage is True
+    """Return a number of the same type that is larger or smaller by much, or 0 if the factor is."""
     number = factor * (1 if value != value else 1 + abs(value))
     return type(value)(max(number, 0) if isinstance(value, Unsigned) else number)
 
