@@ -680,3 +680,61 @@ def test_the_trace_has_the_values_that_were_computed():
     x = cuda.to_device(np.array([200], np.uint8))
     trace = record(times_thousand_kernel)[1, 1](cuda.to_device(np.zeros(1, np.int32)), x)
     assert trace.values == (200, 200_000)
+
+
+# --- Constants ---------------------------------------------------------------------------------------------
+
+FACTOR, WEIGHTS = 2, np.array([10.0, 20.0])
+constants = ModuleType("constants")
+constants.offset = 0
+
+
+def read_constants(x):
+    return x[0] * FACTOR + WEIGHTS[0] + constants.offset
+
+
+read_on_device = cuda.jit(device=True)(read_constants)
+
+
+@cuda.jit
+def constants_kernel(out, x):
+    out[0] = read_on_device(x)
+
+
+def test_globals_are_constants_as_in_njit(monkeypatch):
+    """Numba compiles a function once for each types of its arguments, with the globals as they are then."""
+    compiled, out = njit(read_constants), np.zeros(1)
+    floats, integers = np.ones(1), np.ones(1, np.int64)
+
+    def both(x):
+        Launch(constants_kernel, 1, 1).run([out, x])
+        return out[0], compiled(x)
+
+    assert both(floats) == (12, 12)
+    monkeypatch.setitem(globals(), "FACTOR", 3)
+    monkeypatch.setattr(constants, "offset", 100)
+    WEIGHTS[0] = 1000
+    assert both(floats) == (12, 12)
+    assert both(integers) == (1103, 1103)
+    monkeypatch.setitem(globals(), "WEIGHTS", np.zeros(2))
+    assert both(integers) == (1103, 1103)
+
+
+def test_variables_of_an_outer_function_are_constants():
+    offset, table = 1, np.ones(2)
+
+    def make():
+        @cuda.jit
+        def kernel(out):
+            out[0] = offset + table[0]
+
+        return kernel
+
+    kernel, out = make(), np.zeros(1)
+    Launch(kernel, 1, 1).run([out])
+    offset, table[0] = 10, 20
+    Launch(kernel, 1, 1).run([out])
+    assert out[0] == 2
+    # A kernel that is defined anew is compiled anew, as a cell of a notebook does it.
+    Launch(make(), 1, 1).run([out])
+    assert out[0] == 30

@@ -46,6 +46,36 @@ def argument_names(function, count):
     return (names + [f"{rest}[{i}]" for i in range(count - len(names))])[:count]
 
 
+def argument_types(arguments):
+    """Return the types of a launch's arguments; for each new combination of them Numba compiles anew.
+
+    Parameters
+    ----------
+    arguments : sequence
+        Where the kernel can reach them.
+
+    Returns
+    -------
+    tuple
+        To look things up by: (dtype, dimensions, layout) of an array, and so on.
+
+    Examples
+    --------
+    >>> argument_types([np.zeros((2, 3), np.float32), 1, (2, 2.5)])
+    ((dtype('float32'), 2, 'C'), <class 'int'>, (<class 'tuple'>, <class 'int'>, <class 'float'>))
+    """
+    return tuple(map(_type_of, arguments))
+
+
+def _type_of(value):
+    if isinstance(value, np.ndarray) and value.ndim > 0:
+        flags = value.flags
+        return value.dtype, value.ndim, "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+    if isinstance(value, tuple):
+        return type(value), *map(_type_of, value)
+    return value.dtype if isinstance(value, np.void) else type(value)
+
+
 def memory_argument(value, name, memory):
     """Return an argument as the kernel sees it: arrays through `Memory.wrap`, numbers `typed`.
 

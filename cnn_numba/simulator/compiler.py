@@ -27,6 +27,10 @@ class InspectionError(RuntimeError):
     """Why a kernel could not be compiled, for the reader of the kernel."""
 
 
+class Refusal(InspectionError):
+    """What the compiler itself has against a kernel."""
+
+
 class Job(NamedTuple):
     """One kernel to compile for one architecture."""
 
@@ -62,10 +66,10 @@ def compile_jobs(jobs):
     keys = [_key(job) for job in jobs]
     new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in _cache}
     if new:
-        results = _ask_workers([_message(key, job) for key, job in new.items()])
-        _raise_errors(new.values(), results)
-        _cache.update(zip(new, results, strict=True))
-    return [_cache[key] for key in keys]
+        _cache.update(zip(new, _ask_workers([_message(key, job) for key, job in new.items()]), strict=True))
+    results = [_cache[key] for key in keys]
+    _raise_errors(jobs, results)
+    return results
 
 
 def python_function(kernel):
@@ -260,7 +264,9 @@ def _raise_errors(jobs, results):
         messages.setdefault(reason, message)
         refused.setdefault(reason, []).append("{}.{}".format(*job.cc))
     if refused:
-        raise InspectionError(
+        # A ValueError is the worker's own.
+        is_compilers = any(result.get("error", "ValueError") != "ValueError" for result in results)
+        raise (Refusal if is_compilers else InspectionError)(
             "\n".join(
                 f"{reason[0]} does not compile for compute capability {', '.join(ccs)}: {messages[reason]}"
                 for reason, ccs in refused.items()

@@ -15,7 +15,7 @@ import sys
 from cnn_numba.device import LaunchError
 from cnn_numba.simulator.kernel import Launch, running_twins
 from cnn_numba.simulator.memory import poison
-from cnn_numba.simulator.twins import DEVICE_NAMES
+from cnn_numba.simulator.namespace import DEVICE_NAMES
 
 _SIMULATOR = "numba.cuda.simulator"
 _OPTIONS = frozenset(

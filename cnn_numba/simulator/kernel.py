@@ -7,11 +7,13 @@ well, and without `numba.cuda`'s own simulator.
 import threading
 import types
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
 from cnn_numba.device import THREADS_LIMIT, LaunchError, check_launch
-from cnn_numba.simulator.arguments import argument_names, device_arguments, memory_argument
+from cnn_numba.simulator.arguments import argument_names, argument_types, device_arguments, memory_argument
+from cnn_numba.simulator.judge import judge
 from cnn_numba.simulator.memory import Memory
 from cnn_numba.simulator.namespace import Cuda
 from cnn_numba.simulator.scheduler import Scheduler
@@ -77,7 +79,7 @@ class Launch:
     """
 
     def __init__(self, kernel, grid, block, stream=0, dynamic_bytes=0):
-        self.function = python_function(kernel)
+        self.kernel, self.function = kernel, python_function(kernel)
         self.name = self.function.__name__
         self.extensions = getattr(kernel, "extensions", None) or ()
         self.dynamic_bytes = int(dynamic_bytes)
@@ -105,9 +107,9 @@ class Launch:
         """
         memory = memory or Memory(self.dynamic_bytes)
         cuda = Cuda(self.grid, self.block, memory)
-        twins = Twins(cuda, memory)
-        names = argument_names(self.function, len(arguments))
+        names, kinds = argument_names(self.function, len(arguments)), argument_types(arguments)
+        twins = Twins(cuda, memory, kinds, partial(judge, self.kernel, self.function, arguments, kinds))
         wrapped = tuple(map(memory_argument, arguments, names, [memory] * len(arguments)))
         scheduler = Scheduler(self.name, self.grid, self.block, cuda, memory, order, seed, observe)
         with _running_with(twins):
-            scheduler.run(twins.function(self.function, device=False), wrapped)
+            scheduler.run(twins.kernel(self.function, names), wrapped)

@@ -1,22 +1,23 @@
 """Python that runs in the simulator and would not compile for a GPU: refused here too, with the line.
 
-The rules were measured by compiling one small kernel for each with numba-cuda 0.30. They look at the source;
-a function without source (typed at a prompt, say) goes unchecked.
+The rules were measured by compiling one small kernel for each with numba-cuda 0.30; those kernels are in
+tests/simulator_constructs.py. They look at the source; a function without source (typed at a prompt, say)
+goes unchecked.
 """
 
 import ast
 import builtins
 import dis
 import functools
-import inspect
 import math
-import textwrap
 import types
-import weakref
 
 import numpy as np
 
+from cnn_numba.simulator.arithmetic import NO_WHOLE_ARRAYS, REDUCTIONS, UFUNCS
+from cnn_numba.simulator.definition import UNKNOWN, index_parts, is_part, is_type, package
 from cnn_numba.simulator.errors import UnsupportedPython
+from cnn_numba.simulator.intrinsics import MATH_ARGUMENTS
 
 _SYNTAX = {
     ast.List: "lists cannot be built: a thread has cuda.local.array for its own numbers",
@@ -41,24 +42,15 @@ _SYNTAX = {
     ast.Starred: "`*` cannot unpack",
 }
 _BUILTINS = frozenset(
-    "all any bytearray bytes delattr dict dir eval exec filter format frozenset getattr globals hasattr "
-    "input iter list locals map memoryview next object open repr reversed set setattr sorted str super "
-    "vars".split()
+    "all any ascii bin bytearray bytes callable chr delattr dict dir eval exec filter format frozenset "
+    "getattr globals hash hex id input list locals map memoryview object oct open reversed set setattr "
+    "sorted str super vars".split()
 )
-_ARRAY_METHODS = frozenset(
-    "all any argmax argmin argsort astype clip copy cumprod cumsum dot max mean min nonzero prod repeat "
-    "round sort std tolist var".split()
-)
-# NumPy's element-wise functions that numba-cuda compiles; exp and sqrt are not among them.
-_UFUNCS = frozenset(
-    "acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh bitwise_and "
-    "bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor conj conjugate "
-    "cos cosh deg2rad degrees divide equal fmax fmin greater greater_equal hypot invert isnan left_shift "
-    "less less_equal log log10 log2 logical_and logical_not logical_or logical_xor maximum minimum not_equal "
-    "rad2deg radians right_shift sin sinh tan tanh true_divide finfo iinfo dtype".split()
-)
-_UNKNOWN = object()
-_checked = weakref.WeakSet()
+# Of all that arrays and numbers have in Python, what the compiler knows: the rest is refused.
+METHODS = REDUCTIONS | {"conjugate", "fill", "item", "reshape", "transpose", "view"}
+PYTHON_ATTRIBUTES = frozenset().union(*map(dir, (np.ndarray, np.generic, int, float)))
+# Functions of NumPy that can be called; others are refused.
+NUMPY_FUNCTIONS = UFUNCS | REDUCTIONS | {"dtype", "finfo", "iinfo", "ndindex"}
 
 
 @functools.cache
@@ -78,55 +70,28 @@ def global_names(code):
     return frozenset(each.argval for each in loads).union(*inner)
 
 
-def check(function, device):
+def check(definition):
     """Raise if a kernel or device function uses Python that Numba cannot compile for a GPU.
 
     Parameters
     ----------
-    function : function
-    device : bool
-        Whether it is a device function, which may return something.
+    definition : Definition
 
     Raises
     ------
     UnsupportedPython
         With the line.
     """
-    if function in _checked or _package(function) == "numba":
-        return
-    definition, first_line = _definition(function)
-    if definition is not None:
-        _Checker(function, definition, first_line, device).check()
-    _checked.add(function)
-
-
-def _definition(function):
-    """Return the syntax tree of a function and the line its source begins at; None, 0 without source."""
-    try:
-        lines, first_line = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):
-        return None, 0
-    definition = tree.body[0]
-    # The source of a lambda is the statement it stands in.
-    is_it = isinstance(definition, ast.FunctionDef) and definition.name == function.__name__
-    return (definition, first_line) if is_it else (None, 0)
+    if definition.tree is not None:
+        _Checker(definition).check()
 
 
 class _Checker:
-    def __init__(self, function, definition, first_line, device):
-        self.function, self.definition = function, definition
-        self.first_line, self.device = first_line, device
-        self.parameters = {argument.arg for argument in ast.walk(definition.args) if _is_argument(argument)}
-        self.stores = [
-            node
-            for node in ast.walk(definition)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        ]
-        self.locals = self.parameters | {node.id for node in self.stores}
+    def __init__(self, definition):
+        self.definition, self._value = definition, definition.value
 
     def check(self):
-        for statement in self.definition.body:
+        for statement in self.definition.tree.body:
             self._visit(statement, inner=False)
 
     def _visit(self, node, inner):
@@ -136,17 +101,45 @@ class _Checker:
             reason = None
         if reason is not None:
             self._refuse(node, reason)
-        if isinstance(node, ast.Return) and not inner and not self.device and not _is_none(node.value):
+        if (
+            isinstance(node, ast.Return)
+            and not inner
+            and not self.definition.device
+            and not _is_none(node.value)
+        ):
             self._refuse(node, "a kernel returns nothing: write the result into an array")
         if isinstance(node, ast.BinOp) and (_is_text(node.left) or _is_text(node.right)):
             self._refuse(node, "strings cannot be built")
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            self._check_store(node)
+        if isinstance(node, ast.AugAssign) and is_part(node.target):
+            self._refuse(node, NO_WHOLE_ARRAYS.format("arithmetic"))
+        if isinstance(node, ast.Subscript):
+            self._check_subscript(node)
+        if isinstance(node, ast.For):
+            self._check_tuple(node.iter, "looped over")
         if isinstance(node, ast.Call):
             self._check_call(node)
         inner = inner or isinstance(node, (ast.FunctionDef, ast.Lambda))
         for child in ast.iter_child_nodes(node):
             self._visit(child, inner)
+
+    def _check_subscript(self, node):
+        if isinstance(node.ctx, ast.Store):
+            self._check_store(node)
+        elif isinstance(node.slice, ast.Name) and node.slice.id in self.definition.arrays:
+            self._refuse(node, "elements cannot be picked into a new array: write the loop")
+        elif not all(isinstance(part, (ast.Slice, *_LITERAL)) for part in index_parts(node)):
+            self._check_tuple(node.value, "indexed with a variable")
+
+    def _check_tuple(self, node, use):
+        """Refuse what is done with a tuple if its elements have several types."""
+        is_mixed = isinstance(node, ast.Name) and node.id in self.definition.mixed_tuples
+        values, made = self._value(node), node
+        if isinstance(node, ast.Name) and values is UNKNOWN:
+            made = self.definition.only_value(node.id)
+        if isinstance(made, ast.Tuple) and all(isinstance(each, ast.Constant) for each in made.elts):
+            values = ast.literal_eval(made)
+        if is_mixed or (isinstance(values, tuple) and len(set(map(type, values))) > 1):
+            self._refuse(node, f"a tuple of several types cannot be {use}")
 
     def _check_store(self, node):
         array = node.value
@@ -160,22 +153,34 @@ class _Checker:
 
     def _check_call(self, node):
         called, name = self._value(node.func), ast.unparse(node.func)
-        if called is getattr(builtins, name, _UNKNOWN) and name in _BUILTINS:
+        if called is getattr(builtins, name, UNKNOWN) and name in _BUILTINS:
             self._refuse(node, f"{name}() is not supported")
-        if isinstance(called, types.FunctionType) and _package(called) != "numba":
-            if _package(called) == "numpy":
-                self._refuse_numpy(node, name)
+        if isinstance(called, types.FunctionType) and package(called) not in ("numba", "numpy"):
             self._refuse(node, f"{name} is a plain Python function: decorate it with @cuda.jit(device=True)")
+        if isinstance(called, types.FunctionType) and package(called) == "numpy":
+            self._check_numpy(node, name)
+        if isinstance(called, (types.BuiltinFunctionType, types.MethodType)):
+            self._check_builtin_function(node, called, name)
         if isinstance(node.func, ast.Attribute):
             self._check_method(node, called, name)
 
+    def _check_builtin_function(self, node, called, name):
+        module = getattr(getattr(called, "__self__", None), "__name__", None)
+        count = MATH_ARGUMENTS.get(called.__name__)
+        if module == "math" and count and len(node.args) != count:
+            self._refuse(node, f"{name} takes {count} argument{'s' * (count > 1)} there")
+        if (module == "math" and not count) or module not in ("builtins", "math", "_operator", "numpy"):
+            self._refuse(node, f"{name} is not available")
+
     def _check_method(self, node, called, name):
         owner, method = self._value(node.func.value), node.func.attr
-        if owner is np and method not in _UFUNCS and not _is_scalar_type(called):
-            self._refuse_numpy(node, name)
-        of_local = isinstance(node.func.value, ast.Name) and node.func.value.id in self.locals
-        if of_local and method in _ARRAY_METHODS:
-            self._refuse(node, f"{name}(): arrays have no {method} there, write the loop")
+        if owner is np and not is_type(called, np.generic):
+            self._check_numpy(node, name)
+        is_refused = method in PYTHON_ATTRIBUTES and method not in METHODS
+        if is_refused and self.definition.is_of_kernel(node.func.value):
+            if isinstance(node.func.value, ast.Name):
+                self._refuse(node, f"{name}(): arrays have no {method} there, write the loop")
+            self._refuse(node, f"{name}(): numbers have no {method} there")
         if method == "array" and ast.unparse(node.func.value).endswith(("shared", "local")):
             self._check_shape(node)
 
@@ -189,8 +194,10 @@ class _Checker:
                 "names of numbers computed outside of the kernel",
             )
 
-    def _refuse_numpy(self, node, name):
+    def _check_numpy(self, node, name):
         function = name.rpartition(".")[2]
+        if function in NUMPY_FUNCTIONS:
+            return
         hint = f": use math.{function}" if hasattr(math, function) else ""
         self._refuse(node, f"{name} is not available{hint}")
 
@@ -198,54 +205,21 @@ class _Checker:
         """Return whether the compiler can know a shape. It folds literals, but computes with no names."""
         if isinstance(shape, ast.Tuple):
             return all(map(self._is_constant, shape.elts))
-        if isinstance(shape, ast.Name) and shape.id in self.locals:
-            return shape.id not in self.parameters and self._is_set_once_to_a_literal(shape.id)
+        if isinstance(shape, ast.Name) and shape.id in self.definition.locals:
+            value = self.definition.only_value(shape.id)
+            return value is not None and self._is_constant(value)
         if isinstance(shape, ast.Subscript):
             return isinstance(self._value(shape.value), tuple)
         if isinstance(shape, (ast.Name, ast.Attribute)):
             return isinstance(self._value(shape), (int, np.integer, tuple))
         return all(isinstance(node, _LITERAL) for node in ast.walk(shape))
 
-    def _is_set_once_to_a_literal(self, name):
-        assignments = [
-            node
-            for node in ast.walk(self.definition)
-            if isinstance(node, ast.Assign) and any(_is_named(target, name) for target in node.targets)
-        ]
-        stores = [node for node in self.stores if node.id == name]
-        return len(assignments) == len(stores) == 1 and isinstance(assignments[0].value, ast.Constant)
-
-    def _value(self, node):
-        """Return the global, or outer, object that an expression such as ``np.float32`` names."""
-        if isinstance(node, ast.Name) and node.id not in self.locals:
-            return self._scope.get(node.id, getattr(builtins, node.id, _UNKNOWN))
-        if isinstance(node, ast.Attribute):
-            owner = self._value(node.value)
-            if isinstance(owner, types.ModuleType):
-                return getattr(owner, node.attr, _UNKNOWN)
-        return _UNKNOWN
-
-    @functools.cached_property
-    def _scope(self):
-        cells = zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True)
-        return self.function.__globals__ | {name: cell.cell_contents for name, cell in cells}
-
     def _refuse(self, node, reason):
-        line = self.first_line + node.lineno - 1
-        kind = "device function" if self.device else "kernel"
         source = ast.unparse(node).partition("\n")[0]
-        raise UnsupportedPython(f"in {kind} {self.function.__name__}, line {line}: {reason}\n    {source}")
+        raise UnsupportedPython(f"{self.definition.where(node)}: {reason}\n    {source}")
 
 
 _LITERAL = (ast.Constant, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop)
-
-
-def _is_argument(node):
-    return isinstance(node, ast.arg)
-
-
-def _is_named(node, name):
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _is_none(value):
@@ -254,11 +228,3 @@ def _is_none(value):
 
 def _is_text(node):
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
-def _is_scalar_type(called):
-    return isinstance(called, type) and issubclass(called, np.generic)
-
-
-def _package(function):
-    return (function.__module__ or "").partition(".")[0]

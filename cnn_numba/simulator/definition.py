@@ -1,0 +1,212 @@
+"""A kernel or device function as its source has it, and what the names in it stand for."""
+
+import ast
+import builtins
+import functools
+import inspect
+import textwrap
+import types
+
+import numpy as np
+
+UNKNOWN = object()
+
+
+class Definition:
+    """The source of a function.
+
+    Parameters
+    ----------
+    function : function
+    device : bool
+        Whether it is a device function.
+    parameters : tuple of (str, type)
+        Arguments that are known, with their types as `argument_types` has them.
+
+    Attributes
+    ----------
+    tree : FunctionDef or None
+        None if there is no source.
+    locals : set of str
+        Parameters included.
+    arrays, mixed_tuples : set of str
+        Parameters of which that is known.
+    """
+
+    def __init__(self, function, device, parameters=()):
+        self.function, self.device = function, device
+        self.tree, self._first_line = _tree(function)
+        tuples = {name: kind for name, kind in parameters if isinstance(kind, tuple)}
+        self.arrays = {name for name, kind in tuples.items() if isinstance(kind[0], np.dtype)}
+        self.mixed_tuples = {name for name, kind in tuples.items() if len(set(kind[1:])) > 1} - self.arrays
+        if self.tree:
+            arguments = (each for each in ast.walk(self.tree.args) if isinstance(each, ast.arg))
+            self.parameters = {argument.arg for argument in arguments}
+            self._stores = [
+                node.id
+                for node in ast.walk(self.tree)
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            ]
+            self.locals = self.parameters.union(self._stores)
+
+    def where(self, node):
+        """Return function and line as text.
+
+        Parameters
+        ----------
+        node : AST
+
+        Returns
+        -------
+        str
+        """
+        kind = "device function" if self.device else "kernel"
+        return f"in {kind} {self.function.__name__}, line {self._first_line + node.lineno - 1}"
+
+    def value(self, node):
+        """Return the global, or outer, object that an expression such as ``np.float32`` names.
+
+        Parameters
+        ----------
+        node : AST
+
+        Returns
+        -------
+        object
+            `UNKNOWN` if it does not.
+        """
+        if isinstance(node, ast.Name) and node.id not in self.locals:
+            return self._scope.get(node.id, getattr(builtins, node.id, UNKNOWN))
+        if isinstance(node, ast.Attribute):
+            owner = self.value(node.value)
+            if isinstance(owner, types.ModuleType):
+                return getattr(owner, node.attr, UNKNOWN)
+        return UNKNOWN
+
+    def is_of_kernel(self, node):
+        """Return whether an expression is computed from what the function has, and is no part of a module.
+
+        Parameters
+        ----------
+        node : AST
+
+        Returns
+        -------
+        bool
+        """
+        while isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+        if isinstance(node, ast.Name):
+            return node.id in self.locals or isinstance(self.value(node), (np.ndarray, tuple))
+        return not isinstance(node, ast.Call) or self.is_of_kernel(node.func)
+
+    def only_value(self, name):
+        """Return the expression that gives a local variable its value, if only one does.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        AST or None
+        """
+        is_only = name not in self.parameters and self._stores.count(name) == 1
+        return self._assigned.get(name) if is_only else None
+
+    @functools.cached_property
+    def _assigned(self):
+        assignments = (node for node in ast.walk(self.tree) if isinstance(node, ast.Assign))
+        pairs = (
+            pair for node in assignments for target in node.targets for pair in _pairs(target, node.value)
+        )
+        return dict(pairs)
+
+    @functools.cached_property
+    def _scope(self):
+        cells = zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True)
+        return self.function.__globals__ | {name: cell.cell_contents for name, cell in cells}
+
+
+def _tree(function):
+    """Return the syntax tree of a function and the line its source begins at; None, 0 without source."""
+    try:
+        lines, first_line = inspect.getsourcelines(function)
+        definition = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return None, 0
+    # The source of a lambda is the statement it stands in.
+    is_it = isinstance(definition, ast.FunctionDef) and definition.name == function.__name__
+    return (definition, first_line) if is_it else (None, 0)
+
+
+def _pairs(target, value):
+    """Yield the names that an assignment stores something under, each with the expression of that."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    for i, part in enumerate(target.elts if isinstance(target, ast.Tuple) else ()):
+        is_tuple = isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts)
+        yield from _pairs(part, value.elts[i] if is_tuple else ast.Subscript(value, ast.Constant(i)))
+
+
+def is_type(value, of):
+    """Return whether something is a class derived from another one.
+
+    Parameters
+    ----------
+    value : object
+    of : type
+
+    Returns
+    -------
+    bool
+    """
+    return isinstance(value, type) and issubclass(value, of)
+
+
+def is_part(node):
+    """Return whether an expression is a part of an array, such as ``x[1:3]`` or ``x[..., 0]``.
+
+    Parameters
+    ----------
+    node : AST
+
+    Returns
+    -------
+    bool
+    """
+    if not isinstance(node, ast.Subscript):
+        return False
+    return any(isinstance(part, ast.Slice) or _is_ellipsis(part) for part in index_parts(node))
+
+
+def index_parts(node):
+    """Return the indices of a subscript, one for each axis.
+
+    Parameters
+    ----------
+    node : Subscript
+
+    Returns
+    -------
+    list of AST
+    """
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def _is_ellipsis(node):
+    return isinstance(node, ast.Constant) and node.value is ...
+
+
+def package(function):
+    """Return the name of the package that a function is from.
+
+    Parameters
+    ----------
+    function : function
+
+    Returns
+    -------
+    str
+    """
+    return (function.__module__ or "").partition(".")[0]
