@@ -19,8 +19,7 @@ from cnn_numba.course.notebooks import METADATA
 SETTINGS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
 # The limit of every wait. Nothing sleeps for as long: on a busy machine starting takes minutes.
 SECONDS = 300
-# After so many seconds without an effect a click is lost, and done again.
-_PATIENCE = 15
+_RUN = '[data-command="notebook:run-cell-and-select-next"]'
 
 
 def found(*names):
@@ -63,13 +62,13 @@ def lab_of(notebook, folder):
         yield chrome
 
 
-def until(chrome, condition, seconds=SECONDS):
+def until(chrome, condition):
     """Return what `condition`, called with the browser, returns, as soon as that is true."""
     from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
     from selenium.webdriver.support.ui import WebDriverWait
 
     passing = NoSuchElementException, StaleElementReferenceException
-    return WebDriverWait(chrome, seconds, ignored_exceptions=passing).until(condition)
+    return WebDriverWait(chrome, SECONDS, ignored_exceptions=passing).until(condition)
 
 
 def element(chrome, selector):
@@ -86,20 +85,8 @@ def run_cell(chrome, index=0):
     """Run a cell of the notebook, by the button that readers use; return when it has begun to."""
     wait_for_kernel(chrome)
     element(chrome, f"{cell(index)} .cm-content").click()
-    _run_selected(chrome, lambda chrome: element(chrome, f"{cell(index)} .jp-InputPrompt").text != "[ ]:")
-
-
-def _run_selected(chrome, begun):
-    """Click the button that runs the selected cell until it has begun: early clicks may be lost."""
-    from selenium.common.exceptions import TimeoutException
-
-    for _ in range(SECONDS // _PATIENCE):
-        element(chrome, '[data-command="notebook:run-cell-and-select-next"]').click()
-        try:
-            return until(chrome, begun, _PATIENCE)
-        except TimeoutException:
-            continue
-    pytest.fail("JupyterLab does not run the cell that is selected")
+    element(chrome, _RUN).click()
+    until(chrome, lambda chrome: element(chrome, f"{cell(index)} .jp-InputPrompt").text != "[ ]:")
 
 
 def cell(index):
@@ -109,6 +96,8 @@ def cell(index):
 
 def wait_for_kernel(chrome):
     """Wait until nothing runs; at the beginning, until the kernel has started."""
+    # The indicator begins as idle, even before there is a kernel; JupyterLab would drop what is run then.
+    until(chrome, lambda chrome: "| Idle" in element(chrome, "#jp-main-statusbar").text)
     element(chrome, '.jp-Notebook-ExecutionIndicator[data-status="idle"]')
 
 
@@ -116,7 +105,8 @@ def step_to(chrome, index):
     """Run cells from the selected one on, as `run_cell` does, until this one is selected."""
     wait_for_kernel(chrome)
     while (selected := _selected(chrome)) < index:
-        _run_selected(chrome, lambda chrome, last=selected: _selected(chrome) > last)
+        element(chrome, _RUN).click()
+        until(chrome, lambda chrome, last=selected: _selected(chrome) > last)
     wait_for_kernel(chrome)
 
 
@@ -193,5 +183,8 @@ def _chrome(browser, driver, folder):
     chrome = webdriver.Chrome(options, webdriver.ChromeService(driver))
     try:
         yield chrome
+    except BaseException:
+        chrome.save_screenshot(str(folder / "failed.png"))
+        raise
     finally:
         chrome.quit()
