@@ -34,6 +34,7 @@ from cnn_numba.simulator.arithmetic import as_dtype
 from cnn_numba.simulator.intrinsics import GPU_MATH, Dim3, brev, clz, ffs, popc
 from cnn_numba.simulator.kernel import Launch
 from cnn_numba.simulator.memory import is_poison, poison, poisoned
+from cnn_numba.simulator.scheduler import _pool
 
 simulator.install()
 
@@ -275,10 +276,12 @@ def barrier_kernel(x):
     x[t] = tile[63 - t] + 1
 
 
-def test_nothing_keeps_the_arrays_of_the_last_launch():
+@pytest.mark.parametrize("seconds", [0, 0.6], ids=["at once", "seen by the watchdog"])
+def test_nothing_keeps_the_arrays_of_the_last_launch(seconds):
     x = np.zeros(64)
     alive = weakref.ref(x)
-    Launch(barrier_kernel, 1, 64).run([x])
+    _pool.clear()  # the greenlets are new
+    Launch(barrier_kernel, 1, 64).run([x], observe=lambda *_: time.sleep(seconds / 128))
     del x
     gc.collect()
     assert alive() is None

@@ -67,9 +67,12 @@ class Thread:
         return None if self.waits_for is _FINISHED else site(self.code, self.offset)
 
 
-def _work(scheduler, thread, function, arguments):
+def _work(scheduler):
     """Run one thread after another, for ever: the whole life of a pooled greenlet."""
+    error = None
     while True:
+        # Hand control back; what comes with it next is a thread to run.
+        scheduler, thread, function, arguments = scheduler.switch(error)
         error = None
         try:
             function(*arguments)
@@ -77,8 +80,6 @@ def _work(scheduler, thread, function, arguments):
             error = raised
         thread.waits_for = _FINISHED
         thread = function = arguments = None  # or the pool would keep the last kernel's arrays alive
-        # Hand control back; what comes with it next is another thread to run.
-        scheduler, thread, function, arguments = scheduler.switch(error)
 
 
 class _Pool(threading.local):
@@ -93,7 +94,10 @@ class _Pool(threading.local):
 
     def take(self, count):
         """Return so many greenlets, in the context of the caller."""
-        self.workers += [greenlet(_work) for _ in range(count - len(self.workers))]
+        for _ in range(count - len(self.workers)):
+            self.workers.append(greenlet(_work))
+            # Started with nothing to run: a greenlet keeps the arguments of its start while it lives.
+            self.workers[-1].switch(getcurrent())
         # A greenlet has its own context variables. NumPy 2 keeps its error state there (a GPU computes NaN
         # and infinity without a word), and a notebook the cell that what is printed belongs to.
         with np.errstate(all="ignore"):

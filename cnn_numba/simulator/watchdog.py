@@ -152,12 +152,16 @@ class _Watchdog:
     def _run(self):
         while self._awake.wait():
             time.sleep(_PERIOD)
-            for watch in list(self._watches):
-                watch.look()
+            self._look()
             if not self._watches:
                 self._awake.clear()
                 if self._watches:  # one came in between
                     self._awake.set()
+
+    def _look(self):
+        # Here and not in `_run`, whose variables would keep the last launch and its arrays while it sleeps.
+        for watch in list(self._watches):
+            watch.look()
 
 
 @functools.cache
