@@ -1,5 +1,6 @@
 """Each exercise of the course: its stub, its solution (from the notebook alone) and its wrong answers."""
 
+import functools
 import importlib
 import linecache
 import re
@@ -7,7 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from wrong_answers import answers_in
+from wrong_answers import Derived, answers_in
 
 from cnn_numba.course import notebooks
 from cnn_numba.course.checks import CheckFailed, Exercise
@@ -21,22 +22,38 @@ class Found:
     def __init__(self, path, cells):
         self.cells = cells
         topic = path.stem[3:]
-        self.setup = [
+        self.setup = tuple(
             cell.source for cell in notebooks.read(path).cells if "setup" in cell.metadata.get("tags", ())
-        ]
+        )
         self.check = getattr(importlib.import_module(f"cnn_numba.course.exercises.{topic}"), cells.name)
         answers = answers_in(importlib.import_module(f"wrong_answers.{topic}"))
         self.wrong = [answer for answer in answers if answer.exercise == cells.name]
 
-    def run(self, source):
-        """Return the function that the stub or the solution defines, after the notebook's imports."""
-        namespace = {}
-        for code in (*self.setup, source):
-            # As in a notebook, the source of what is defined can be looked up.
-            name = f"<{self.cells.name}-{zlib.crc32(code.encode())}>"
-            linecache.cache[name] = len(code), None, code.splitlines(keepends=True), name
-            exec(compile(code, name, "exec"), namespace)
-        return namespace[self.cells.name]
+    def run(self, source, name=None):
+        """Return the function that the source defines, after the notebook's imports."""
+        return executed(source, executed_setup(self.setup))[name or self.cells.name]
+
+    def attempt(self, answer):
+        """Return a wrong answer as a function: derived from the solution, or as it is written."""
+        if isinstance(answer, Derived):
+            return self.run(answer.source(self.cells.solution), answer.name)
+        return answer
+
+
+def executed(code, namespace):
+    """Return the namespace after the code."""
+    # As in a notebook, the source of what is defined can be looked up.
+    name = f"<cell-{zlib.crc32(code.encode())}>"
+    linecache.cache[name] = len(code), None, code.splitlines(keepends=True), name
+    namespace = dict(namespace)
+    exec(compile(code, name, "exec"), namespace)
+    return namespace
+
+
+@functools.cache
+def executed_setup(cells):
+    """Return the namespace after a notebook's setup cells."""
+    return functools.reduce(lambda namespace, code: executed(code, namespace), cells, {})
 
 
 FOUND = [
@@ -76,9 +93,9 @@ def test_there_are_at_least_five_wrong_answers_of_different_kinds(found):
     assert len({answer.mistake for answer in found.wrong}) >= 5
 
 
-@pytest.mark.parametrize(("found", "answer"), ANSWERS, ids=[answer.__name__ for _, answer in ANSWERS])
+@pytest.mark.parametrize(("found", "answer"), ANSWERS, ids=[answer.name for _, answer in ANSWERS])
 def test_wrong_answer_is_rejected_by_name(found, answer):
-    verdict = found.check(answer)
+    verdict = found.check(found.attempt(answer))
     assert (verdict.status, verdict.mistake) == ("wrong", answer.mistake), verdict
 
 

@@ -59,7 +59,8 @@ done more than once       only with ``once=True``
 without                   what `uses` asks for does not occur
 ========================  ====================================================================================
 
-Wrong answers are kernels, marked above ``@cuda.jit``: ``@wrong("relu_kernel", "writes past the edge")``.
+Wrong answers are derived from the solution, or are kernels of their own, marked above ``@cuda.jit``:
+``@wrong("relu_kernel", "writes past the edge")`` (tests/wrong_answers says how).
 A cell that builds up a kernel of the package has the tag ``same-as-package``, and an entry in
 tests/repeated_kernels (tests/test_notebooks.py says how).
 """

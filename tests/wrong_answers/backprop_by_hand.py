@@ -1,79 +1,117 @@
 import numpy as np
-from numba import cuda, float32
 
-from wrong_answers import wrong
+from wrong_answers import derive, wrong
 
 # --- linear_backward ---
 
-
-@wrong("linear_backward", "mean over the batch")
-def linear_divides_by_the_batch(grad_output, x, weight):
-    n = len(x)
-    return grad_output @ weight, grad_output.T @ x / n, grad_output.sum(axis=0) / n
-
-
-@wrong("linear_backward", "bias mean")
-def linear_bias_is_a_mean(grad_output, x, weight):
-    return grad_output @ weight, grad_output.T @ x, grad_output.mean(axis=0)
-
-
-@wrong("linear_backward", "bias not summed")
-def linear_bias_keeps_its_rows(grad_output, x, weight):
-    return grad_output @ weight, grad_output.T @ x, grad_output
-
-
-@wrong("linear_backward", "bias over the outputs")
-def linear_bias_over_the_wrong_axis(grad_output, x, weight):
-    return grad_output @ weight, grad_output.T @ x, grad_output.sum(axis=1)
-
-
-@wrong("linear_backward", "weight gradient transposed")
-def linear_inputs_first(grad_output, x, weight):
-    return grad_output @ weight, x.T @ grad_output, grad_output.sum(axis=0)
-
-
-@wrong("linear_backward", "weight transposed")
-def linear_multiplies_as_forward(grad_output, x, weight):
-    return grad_output @ weight.T, grad_output.T @ x, grad_output.sum(axis=0)
-
-
-@wrong("linear_backward", "other order")
-def linear_in_another_order(grad_output, x, weight):
-    return grad_output.T @ x, grad_output.sum(axis=0), grad_output @ weight
-
-
-@wrong("linear_backward", "ones sent back")
-def linear_without_the_chain(grad_output, x, weight):
-    ones = np.ones_like(grad_output)
-    return grad_output @ weight, ones.T @ x, ones.sum(axis=0)
-
-
-@wrong("linear_backward", "type")
-def linear_without_bias(grad_output, x, weight):
-    return grad_output @ weight, grad_output.T @ x
-
-
-@wrong("linear_backward", "returns None")
-def linear_returns_nothing(grad_output, x, weight):
-    grad_output @ weight
-    grad_output.T @ x
-    grad_output.sum(axis=0)
-
-
-@wrong("linear_backward", "shape")
-def linear_bias_keeps_an_axis(grad_output, x, weight):
-    return grad_output @ weight, grad_output.T @ x, grad_output.sum(axis=0, keepdims=True)
-
-
-@wrong("linear_backward", "changes input")
-def linear_into_its_input(grad_output, x, weight):
-    grad_input = grad_output @ weight
-    x *= 0
-    x += grad_input
-    return grad_input, grad_output.T @ x, grad_output.sum(axis=0)
-
+linear_backward = derive(
+    "linear_backward",
+    linear_divides_by_the_batch=(
+        "mean over the batch",
+        ("grad_output.T @ x", "grad_output.T @ x / len(x)"),
+        ("grad_output.sum(axis=0)", "grad_output.sum(axis=0) / len(x)"),
+    ),
+    linear_bias_is_a_mean=("bias mean", ("grad_output.sum(axis=0)", "grad_output.mean(axis=0)")),
+    linear_bias_keeps_its_rows=("bias not summed", ("grad_output.sum(axis=0)", "grad_output")),
+    linear_bias_over_the_wrong_axis=(
+        "bias over the outputs",
+        ("grad_output.sum(axis=0)", "grad_output.sum(axis=1)"),
+    ),
+    linear_inputs_first=("weight gradient transposed", ("grad_output.T @ x", "x.T @ grad_output")),
+    linear_multiplies_as_forward=("weight transposed", ("grad_output @ weight", "grad_output @ weight.T")),
+    linear_in_another_order=(
+        "other order",
+        (
+            "grad_output @ weight, grad_output.T @ x, grad_output.sum(axis=0)",
+            "grad_output.T @ x, grad_output.sum(axis=0), grad_output @ weight",
+        ),
+    ),
+    linear_without_the_chain=(
+        "ones sent back",
+        ("return", "ones = np.ones_like(grad_output)\nreturn"),
+        ("grad_output.T @ x, grad_output.sum(axis=0)", "ones.T @ x, ones.sum(axis=0)"),
+    ),
+    linear_without_bias=("type", ("grad_output.T @ x, grad_output.sum(axis=0)", "grad_output.T @ x")),
+    linear_returns_nothing=("returns None", ("return grad_output", "grad_output")),
+    linear_bias_keeps_an_axis=(
+        "shape",
+        ("grad_output.sum(axis=0)", "grad_output.sum(axis=0, keepdims=True)"),
+    ),
+    linear_into_its_input=(
+        "changes input",
+        (
+            "return grad_output @ weight",
+            "grad_input = grad_output @ weight\nx *= 0\nx += grad_input\nreturn grad_input",
+        ),
+    ),
+    linear_backward_keeps_the_axis=(
+        "shape",
+        ("grad_output.sum(axis=0)", "grad_output.sum(axis=0, keepdims=True)"),
+    ),
+)
 
 # --- conv_backward_weight ---
+
+conv_backward_weight = derive(
+    "conv_backward_weight",
+    conv_takes_every_pixel=(
+        "stride ignored",
+        ("slice(kh, kh + stride * out_h, stride)", "slice(kh, kh + out_h)"),
+        ("slice(kw, kw + stride * out_w, stride)", "slice(kw, kw + out_w)"),
+    ),
+    conv_pads_nothing=("padding left out", ("(padding, padding), (padding, padding)", "(0, 0), (0, 0)")),
+    conv_stores_it_flipped=("flipped", ("grad_weight[:, :, kh, kw]", "grad_weight[:, :, -1 - kh, -1 - kw]")),
+    conv_divides_by_the_batch=(
+        "mean over the batch",
+        (
+            'np.einsum("nohw,nihw->oi", grad_output, pixels)',
+            'np.einsum("nohw,nihw->noi", grad_output, pixels).mean(axis=0)',
+        ),
+    ),
+    conv_input_channels_first=(
+        "channels exchanged",
+        (
+            "np.zeros((grad_output.shape[1], x.shape[1], *kernel_size))",
+            "np.zeros((x.shape[1], grad_output.shape[1], *kernel_size))",
+        ),
+        (
+            'np.einsum("nohw,nihw->oi", grad_output, pixels)',
+            'np.einsum("nohw,nihw->io", grad_output, pixels)',
+        ),
+    ),
+    conv_averages_the_outputs=(
+        "averaged",
+        (
+            'grad_weight[:, :, kh, kw] = np.einsum("nohw,nihw->oi", grad_output, pixels)',
+            "products = grad_output[:, :, None] * pixels[:, None]\n"
+            "grad_weight[:, :, kh, kw] = products.mean(axis=(3, 4)).sum(axis=0)",
+        ),
+    ),
+    conv_sums_the_input_channels=(
+        "input channels summed",
+        (
+            'np.einsum("nohw,nihw->oi", grad_output, pixels)',
+            'np.einsum("nohw,nihw->o", grad_output, pixels)[:, None]',
+        ),
+    ),
+    conv_adds_to_what_is_there=(
+        "not initialised",
+        (
+            "np.zeros((grad_output.shape[1], x.shape[1], *kernel_size))",
+            "np.empty((grad_output.shape[1], x.shape[1], *kernel_size))",
+        ),
+        (
+            'grad_weight[:, :, kh, kw] = np.einsum("nohw,nihw->oi", grad_output, pixels)',
+            'grad_weight[:, :, kh, kw] += np.einsum("nohw,nihw->oi", grad_output, pixels)',
+        ),
+    ),
+    conv_exchanges_the_sides=(
+        "sides exchanged",
+        ("for kh in range(kernel_size[0])", "for kh in range(kernel_size[1])"),
+        ("for kw in range(kernel_size[1])", "for kw in range(kernel_size[0])"),
+        ("grad_weight[:, :, kh, kw]", "grad_weight[:, :, kw, kh]"),
+    ),
+)
 
 
 def _taps(grad_output, x, kernel_size, stride, padding):
@@ -89,38 +127,6 @@ def _filters(grad_output, x, kernel_size):
     return np.zeros((grad_output.shape[1], x.shape[1], *kernel_size))
 
 
-@wrong("conv_backward_weight", "stride ignored")
-def conv_takes_every_pixel(grad_output, x, kernel_size, stride, padding):
-    grad_weight = _filters(grad_output, x, kernel_size)
-    for kh, kw, pixels in _taps(grad_output, x, kernel_size, 1, padding):
-        grad_weight[:, :, kh, kw] = np.einsum("nohw,nihw->oi", grad_output, pixels)
-    return grad_weight
-
-
-@wrong("conv_backward_weight", "padding left out")
-def conv_pads_nothing(grad_output, x, kernel_size, stride, padding):
-    grad_weight = _filters(grad_output, x, kernel_size)
-    for kh, kw, pixels in _taps(grad_output, x, kernel_size, stride, 0):
-        grad_weight[:, :, kh, kw] = np.einsum("nohw,nihw->oi", grad_output, pixels)
-    return grad_weight
-
-
-@wrong("conv_backward_weight", "flipped")
-def conv_stores_it_flipped(grad_output, x, kernel_size, stride, padding):
-    grad_weight = _filters(grad_output, x, kernel_size)
-    for kh, kw, pixels in _taps(grad_output, x, kernel_size, stride, padding):
-        grad_weight[:, :, -1 - kh, -1 - kw] = np.einsum("nohw,nihw->oi", grad_output, pixels)
-    return grad_weight
-
-
-@wrong("conv_backward_weight", "mean over the batch")
-def conv_divides_by_the_batch(grad_output, x, kernel_size, stride, padding):
-    grad_weight = _filters(grad_output, x, kernel_size)
-    for kh, kw, pixels in _taps(grad_output, x, kernel_size, stride, padding):
-        grad_weight[:, :, kh, kw] = np.einsum("nohw,nihw->noi", grad_output, pixels).mean(axis=0)
-    return grad_weight
-
-
 @wrong("conv_backward_weight", "last image only")
 def conv_overwrites(grad_output, x, kernel_size, stride, padding):
     grad_weight = _filters(grad_output, x, kernel_size)
@@ -130,101 +136,42 @@ def conv_overwrites(grad_output, x, kernel_size, stride, padding):
     return grad_weight
 
 
-@wrong("conv_backward_weight", "channels exchanged")
-def conv_input_channels_first(grad_output, x, kernel_size, stride, padding):
-    grad_weight = np.zeros((x.shape[1], grad_output.shape[1], *kernel_size))
-    for kh, kw, pixels in _taps(grad_output, x, kernel_size, stride, padding):
-        grad_weight[:, :, kh, kw] = np.einsum("nohw,nihw->io", grad_output, pixels)
-    return grad_weight
-
-
-@wrong("conv_backward_weight", "averaged")
-def conv_averages_the_outputs(grad_output, x, kernel_size, stride, padding):
-    grad_weight = _filters(grad_output, x, kernel_size)
-    for kh, kw, pixels in _taps(grad_output, x, kernel_size, stride, padding):
-        products = grad_output[:, :, None] * pixels[:, None]
-        grad_weight[:, :, kh, kw] = products.mean(axis=(3, 4)).sum(axis=0)
-    return grad_weight
-
-
-@wrong("conv_backward_weight", "input channels summed")
-def conv_sums_the_input_channels(grad_output, x, kernel_size, stride, padding):
-    grad_weight = _filters(grad_output, x, kernel_size)
-    for kh, kw, pixels in _taps(grad_output, x, kernel_size, stride, padding):
-        grad_weight[:, :, kh, kw] = np.einsum("nohw,nihw->o", grad_output, pixels)[:, None]
-    return grad_weight
-
-
-@wrong("conv_backward_weight", "not initialised")
-def conv_adds_to_what_is_there(grad_output, x, kernel_size, stride, padding):
-    grad_weight = np.empty((grad_output.shape[1], x.shape[1], *kernel_size))
-    for kh, kw, pixels in _taps(grad_output, x, kernel_size, stride, padding):
-        grad_weight[:, :, kh, kw] += np.einsum("nohw,nihw->oi", grad_output, pixels)
-    return grad_weight
-
-
-@wrong("conv_backward_weight", "sides exchanged")
-def conv_exchanges_the_sides(grad_output, x, kernel_size, stride, padding):
-    grad_weight = _filters(grad_output, x, kernel_size)
-    for kw, kh, pixels in _taps(grad_output, x, kernel_size[::-1], stride, padding):
-        grad_weight[:, :, kh, kw] = np.einsum("nohw,nihw->oi", grad_output, pixels)
-    return grad_weight
-
-
 # --- cross_entropy_gradient ---
+
+cross_entropy_gradient = derive(
+    "cross_entropy_gradient",
+    cross_entropy_of_the_sum=("sum over the batch", ("gradient / len(labels)", "gradient")),
+    cross_entropy_is_the_softmax=("label left out", ("gradient[np.arange(len(labels)), labels] -= 1", "")),
+    cross_entropy_divides_by_all=("divided by all", ("gradient / len(labels)", "gradient / gradient.size")),
+    cross_entropy_overflows=("overflow", ("logits - logits.max(axis=1, keepdims=True)", "logits")),
+    cross_entropy_over_the_samples=("down the columns", ("axis=1", "axis=0", 2)),
+    cross_entropy_over_everything=("over the whole array", ("axis=1", "axis=None", 2)),
+    cross_entropy_takes_from_whole_columns=(
+        "whole columns",
+        ("gradient[np.arange(len(labels)), labels]", "gradient[:, labels]"),
+    ),
+    cross_entropy_with_the_other_sign=("negated", ("gradient / len(labels)", "-gradient / len(labels)")),
+    cross_entropy_in_place=(
+        "changes input",
+        (
+            "exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))",
+            "logits -= logits.max(axis=1, keepdims=True)\nexponentials = np.exp(logits)",
+        ),
+    ),
+    cross_entropy_with_one_largest_for_all=(
+        "largest of the batch",
+        ("logits.max(axis=1, keepdims=True)", "logits.max()"),
+    ),
+    cross_entropy_with_the_largest_of_each_column=(
+        "largest of each column",
+        ("logits.max(axis=1, keepdims=True)", "logits.max(axis=0)"),
+    ),
+)
 
 
 def _softmax(logits, axis=1):
     exponentials = np.exp(logits - logits.max(axis=axis, keepdims=True))
     return exponentials / exponentials.sum(axis=axis, keepdims=True)
-
-
-@wrong("cross_entropy_gradient", "sum over the batch")
-def cross_entropy_of_the_sum(logits, labels):
-    gradient = _softmax(logits)
-    gradient[np.arange(len(labels)), labels] -= 1
-    return gradient
-
-
-@wrong("cross_entropy_gradient", "label left out")
-def cross_entropy_is_the_softmax(logits, labels):
-    return _softmax(logits) / len(labels)
-
-
-@wrong("cross_entropy_gradient", "divided by all")
-def cross_entropy_divides_by_all(logits, labels):
-    gradient = _softmax(logits)
-    gradient[np.arange(len(labels)), labels] -= 1
-    return gradient / gradient.size
-
-
-@wrong("cross_entropy_gradient", "overflow")
-def cross_entropy_overflows(logits, labels):
-    exponentials = np.exp(logits)
-    gradient = exponentials / exponentials.sum(axis=1, keepdims=True)
-    gradient[np.arange(len(labels)), labels] -= 1
-    return gradient / len(labels)
-
-
-@wrong("cross_entropy_gradient", "down the columns")
-def cross_entropy_over_the_samples(logits, labels):
-    gradient = _softmax(logits, axis=0)
-    gradient[np.arange(len(labels)), labels] -= 1
-    return gradient / len(labels)
-
-
-@wrong("cross_entropy_gradient", "over the whole array")
-def cross_entropy_over_everything(logits, labels):
-    gradient = _softmax(logits, axis=None)
-    gradient[np.arange(len(labels)), labels] -= 1
-    return gradient / len(labels)
-
-
-@wrong("cross_entropy_gradient", "whole columns")
-def cross_entropy_takes_from_whole_columns(logits, labels):
-    gradient = _softmax(logits)
-    gradient[:, labels] -= 1
-    return gradient / len(labels)
 
 
 @wrong("cross_entropy_gradient", "of the probability")
@@ -235,198 +182,71 @@ def cross_entropy_stops_at_the_probability(logits, labels):
     return gradient / len(labels)
 
 
-@wrong("cross_entropy_gradient", "negated")
-def cross_entropy_with_the_other_sign(logits, labels):
-    gradient = -_softmax(logits)
-    gradient[np.arange(len(labels)), labels] += 1
-    return gradient / len(labels)
-
-
-@wrong("cross_entropy_gradient", "changes input")
-def cross_entropy_in_place(logits, labels):
-    logits -= logits.max(axis=1, keepdims=True)
-    np.exp(logits, out=logits)
-    logits /= logits.sum(axis=1, keepdims=True)
-    logits[np.arange(len(labels)), labels] -= 1
-    return logits / len(labels)
-
-
-@wrong("cross_entropy_gradient", "largest of the batch")
-def cross_entropy_with_one_largest_for_all(logits, labels):
-    exponentials = np.exp(logits - logits.max())
-    gradient = exponentials / exponentials.sum(axis=1, keepdims=True)
-    gradient[np.arange(len(labels)), labels] -= 1
-    return gradient / len(labels)
-
-
-@wrong("cross_entropy_gradient", "largest of each column")
-def cross_entropy_with_the_largest_of_each_column(logits, labels):
-    exponentials = np.exp(logits - logits.max(axis=0))
-    gradient = exponentials / exponentials.sum(axis=1, keepdims=True)
-    gradient[np.arange(len(labels)), labels] -= 1
-    return gradient / len(labels)
-
-
-@wrong("linear_backward", "shape")
-def linear_backward_keeps_the_axis(grad_output, x, weight):
-    return grad_output @ weight, grad_output.T @ x, grad_output.sum(axis=0, keepdims=True)
-
-
 # --- relu_backward_kernel ---
 
-
-@wrong("relu_backward_kernel", "open at zero")
-@cuda.jit
-def relu_open_at_zero(grad_output, out, grad_input):
-    i = cuda.grid(1)
-    if i < out.size:
-        grad_input[i] = grad_output[i] if out[i] >= float32(0) else float32(0)
-
-
-@wrong("relu_backward_kernel", "slope only")
-@cuda.jit
-def relu_stores_the_slope(grad_output, out, grad_input):
-    i = cuda.grid(1)
-    if i < out.size:
-        grad_input[i] = float32(1) if out[i] > float32(0) else float32(0)
-
-
-@wrong("relu_backward_kernel", "gradient rectified")
-@cuda.jit
-def relu_of_the_gradient(grad_output, out, grad_input):
-    i = cuda.grid(1)
-    if i < out.size:
-        grad_input[i] = max(grad_output[i], float32(0))
-
-
-@wrong("relu_backward_kernel", "times the output")
-@cuda.jit
-def relu_times_the_output(grad_output, out, grad_input):
-    i = cuda.grid(1)
-    if i < out.size:
-        grad_input[i] = grad_output[i] * out[i]
-
-
-@wrong("relu_backward_kernel", "inverted")
-@cuda.jit
-def relu_the_other_way_round(grad_output, out, grad_input):
-    i = cuda.grid(1)
-    if i < out.size:
-        grad_input[i] = float32(0) if out[i] > float32(0) else grad_output[i]
-
-
-@wrong("relu_backward_kernel", "forward again")
-@cuda.jit
-def relu_forward_again(grad_output, out, grad_input):
-    i = cuda.grid(1)
-    if i < out.size:
-        grad_input[i] = max(out[i], float32(0))
-
-
-@wrong("relu_backward_kernel", "nothing where it is cut off")
-@cuda.jit
-def relu_writes_no_zeros(grad_output, out, grad_input):
-    i = cuda.grid(1)
-    if i < out.size and out[i] > float32(0):
-        grad_input[i] = grad_output[i]
-
-
-@wrong("relu_backward_kernel", "writes past the edge")
-@cuda.jit
-def relu_without_guard(grad_output, out, grad_input):
-    i = cuda.grid(1)
-    grad_input[i] = grad_output[i] if out[i] > float32(0) else float32(0)
-
-
-@wrong("relu_backward_kernel", "first block only")
-@cuda.jit
-def relu_of_the_thread_in_its_block(grad_output, out, grad_input):
-    i = cuda.threadIdx.x
-    if i < out.size:
-        grad_input[i] = grad_output[i] if out[i] > float32(0) else float32(0)
-
-
-@wrong("relu_backward_kernel", "changes input")
-@cuda.jit
-def relu_in_place(grad_output, out, grad_input):
-    i = cuda.grid(1)
-    if i < out.size:
-        if out[i] <= float32(0):
-            grad_output[i] = float32(0)
-        grad_input[i] = grad_output[i]
-
-
-@wrong("relu_backward_kernel", "float64")
-@cuda.jit
-def relu_in_float64(grad_output, out, grad_input):
-    i = cuda.grid(1)
-    if i < out.size:
-        slope = 1.0 if out[i] > 0 else 0.0
-        grad_input[i] = slope * grad_output[i]
-
+relu_backward_kernel = derive(
+    "relu_backward_kernel",
+    relu_open_at_zero=("open at zero", ("out[i] > float32(0)", "out[i] >= float32(0)")),
+    relu_stores_the_slope=("slope only", ("grad_output[i]", "float32(1)")),
+    relu_of_the_gradient=(
+        "gradient rectified",
+        ("grad_output[i] if out[i] > float32(0) else float32(0)", "max(grad_output[i], float32(0))"),
+    ),
+    relu_times_the_output=(
+        "times the output",
+        ("grad_output[i] if out[i] > float32(0) else float32(0)", "grad_output[i] * out[i]"),
+    ),
+    relu_the_other_way_round=(
+        "inverted",
+        (
+            "grad_output[i] if out[i] > float32(0) else float32(0)",
+            "float32(0) if out[i] > float32(0) else grad_output[i]",
+        ),
+    ),
+    relu_forward_again=(
+        "forward again",
+        ("grad_output[i] if out[i] > float32(0) else float32(0)", "max(out[i], float32(0))"),
+    ),
+    relu_writes_no_zeros=(
+        "nothing where it is cut off",
+        ("i < out.size", "i < out.size and out[i] > float32(0)"),
+        ("grad_output[i] if out[i] > float32(0) else float32(0)", "grad_output[i]"),
+    ),
+    relu_without_guard=("writes past the edge", ("if i < out.size:", "if True:")),
+    relu_of_the_thread_in_its_block=("first block only", ("cuda.grid(1)", "cuda.threadIdx.x")),
+    relu_in_place=(
+        "changes input",
+        (
+            "grad_input[i] = grad_output[i] if out[i] > float32(0) else float32(0)",
+            "if out[i] <= float32(0):\n    grad_output[i] = float32(0)\ngrad_input[i] = grad_output[i]",
+        ),
+    ),
+    relu_in_float64=(
+        "float64",
+        (
+            "grad_input[i] = grad_output[i] if out[i] > float32(0) else float32(0)",
+            "slope = 1.0 if out[i] > 0 else 0.0\ngrad_input[i] = slope * grad_output[i]",
+        ),
+    ),
+)
 
 # --- name_the_bug ---
 
-RIGHT = {
-    "A": "stride ignored",
-    "B": "tie sent twice",
-    "C": "sum over the batch",
-    "D": "flipped filter",
-    "E": "last image only",
-    "F": "padding row skipped",
-}
-
-
-@wrong("name_the_bug", "no flipped filter")
-def stride_taken_for_a_flip(patient):
-    return (RIGHT | {"A": "flipped filter", "D": "stride ignored"})[patient]
-
-
-@wrong("name_the_bug", "no stride ignored")
-def flip_taken_for_the_stride(patient):
-    return (RIGHT | {"D": "stride ignored"})[patient]
-
-
-@wrong("name_the_bug", "no pooled as an average")
-def ties_taken_for_an_average(patient):
-    return (RIGHT | {"B": "pooled as an average"})[patient]
-
-
-@wrong("name_the_bug", "no gate left open")
-def ties_taken_for_an_open_gate(patient):
-    return (RIGHT | {"B": "gate left open"})[patient]
-
-
-@wrong("name_the_bug", "no last image only")
-def sum_taken_for_the_last_image(patient):
-    return (RIGHT | {"C": "last image only"})[patient]
-
-
-@wrong("name_the_bug", "no sum over the batch")
-def last_image_taken_for_a_sum(patient):
-    return (RIGHT | {"E": "sum over the batch"})[patient]
-
-
-@wrong("name_the_bug", "no padding row skipped")
-def everything_is_padding(patient):
-    return "padding row skipped"
-
-
-@wrong("name_the_bug", "no tie sent twice")
-def padding_taken_for_ties(patient):
-    return (RIGHT | {"F": "tie sent twice"})[patient]
-
-
-@wrong("name_the_bug", "unknown name")
-def a_name_of_ones_own(patient):
-    return (RIGHT | {"A": "no stride"})[patient]
-
-
-@wrong("name_the_bug", "not a name")
-def a_number(patient):
-    return list(RIGHT).index(patient)
-
-
-@wrong("name_the_bug", "raises")
-def one_patient_forgotten(patient):
-    return {letter: name for letter, name in RIGHT.items() if letter != "F"}[patient]
+name_the_bug = derive(
+    "name_the_bug",
+    stride_taken_for_a_flip=(
+        "no flipped filter",
+        ('"stride ignored"', '"flipped filter"'),
+        ('"D": "flipped filter"', '"D": "stride ignored"'),
+    ),
+    flip_taken_for_the_stride=("no stride ignored", ('"flipped filter"', '"stride ignored"')),
+    ties_taken_for_an_average=("no pooled as an average", ('"tie sent twice"', '"pooled as an average"')),
+    ties_taken_for_an_open_gate=("no gate left open", ('"tie sent twice"', '"gate left open"')),
+    sum_taken_for_the_last_image=("no last image only", ('"sum over the batch"', '"last image only"')),
+    last_image_taken_for_a_sum=("no sum over the batch", ('"last image only"', '"sum over the batch"')),
+    everything_is_padding=("no padding row skipped", ("names[patient]", '"padding row skipped"')),
+    padding_taken_for_ties=("no tie sent twice", ('"padding row skipped"', '"tie sent twice"')),
+    a_name_of_ones_own=("unknown name", ('"stride ignored"', '"no stride"')),
+    a_number=("not a name", ("names[patient]", "list(names).index(patient)")),
+    one_patient_forgotten=("raises", ('"F": "padding row skipped",', "")),
+)

@@ -1,44 +1,64 @@
 import numpy as np
-from numba import njit
 from scipy import fft, signal
 
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
-from wrong_answers import wrong
+from wrong_answers import derive, wrong
 
 # --- conv_by_hand ---
 
-
-@wrong("conv_by_hand", "flipped")
-def conv_flipped(image, kernel):
-    kh, kw = kernel.shape
-    out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            for m in range(kh):
-                for n in range(kw):
-                    out[i, j] += image[i + m, j + n] * kernel[kh - 1 - m, kw - 1 - n]
-    return out
-
-
-@wrong("conv_by_hand", "zeros left over")
-def conv_with_the_docstrings_shape(image, kernel):
-    kh, kw = kernel.shape
-    out = np.zeros(image.shape)
-    for i in range(image.shape[0] - kh + 1):
-        for j in range(image.shape[1] - kw + 1):
-            out[i, j] = (image[i : i + kh, j : j + kw] * kernel).sum()
-    return out
-
-
-@wrong("conv_by_hand", "same size")
-def conv_of_the_images_size(image, kernel):
-    kh, kw = kernel.shape
-    padded = np.pad(image, [((kh - 1) // 2, kh // 2), ((kw - 1) // 2, kw // 2)])
-    out = np.zeros(image.shape)
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[i, j] = (padded[i : i + kh, j : j + kw] * kernel).sum()
-    return out
+conv_by_hand = derive(
+    "conv_by_hand",
+    conv_flipped=("flipped", ("kernel[m, n]", "kernel[kh - 1 - m, kw - 1 - n]")),
+    conv_with_the_docstrings_shape=(
+        "zeros left over",
+        ("np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))", "np.zeros(image.shape)"),
+        ("range(out.shape[0])", "range(image.shape[0] - kh + 1)"),
+        ("range(out.shape[1])", "range(image.shape[1] - kw + 1)"),
+    ),
+    conv_of_the_images_size=(
+        "same size",
+        (
+            "kh, kw = kernel.shape",
+            "kh, kw = kernel.shape\n"
+            "image = np.pad(image, [((kh - 1) // 2, kh // 2), ((kw - 1) // 2, kw // 2)])",
+        ),
+    ),
+    conv_without_the_last_position=("one short", (" + 1", "", 2)),
+    conv_overwrites=("last product only", ("out[i, j] +=", "out[i, j] =")),
+    conv_swaps_kernel_indices=("kernel transposed", ("kernel[m, n]", "kernel[n, m]")),
+    conv_exchanges_height_and_width=("sides exchanged", ("kh, kw = kernel.shape", "kw, kh = kernel.shape")),
+    conv_exchanges_the_inner_loops=(
+        "sides exchanged",
+        ("for m in range(kh)", "for m in range(kw)"),
+        ("for n in range(kw)", "for n in range(kh)"),
+    ),
+    conv_adds_to_empty=("not initialised", ("np.zeros", "np.empty")),
+    conv_compiled_adds_to_empty=(
+        "not initialised",
+        ("def conv_by_hand", "@njit\ndef conv_by_hand"),
+        ("np.zeros", "np.empty"),
+    ),
+    conv_sums_in_the_images_dtype=(
+        "image's dtype",
+        ("image.shape[1] - kw + 1)", "image.shape[1] - kw + 1), dtype=image.dtype"),
+    ),
+    conv_averages=("averaged", ("return out", "return out / kernel.size")),
+    conv_of_the_first_window=("window not moved", ("image[i + m, j + n]", "image[m, n]")),
+    conv_sums_windows=("ignores input", ("image[i + m, j + n] * kernel[m, n]", "image[i + m, j + n]")),
+    conv_of_zeros=("constant", ("out[i, j] += image[i + m, j + n] * kernel[m, n]", "pass")),
+    conv_truncates=("type", ("image.shape[1] - kw + 1)", "image.shape[1] - kw + 1), int")),
+    conv_runs_over_the_edge=(
+        "raises",
+        ("np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))", "np.zeros(image.shape)"),
+    ),
+    conv_forgets_to_return=("returns None", ("return out", "")),
+    conv_exchanges_output_indices=("transposed", ("return out", "return out.T")),
+    conv_compiled_and_flipped=(
+        "flipped",
+        ("def conv_by_hand", "@njit\ndef conv_by_hand"),
+        ("image[i + m, j + n]", "image[i + kh - 1 - m, j + kw - 1 - n]"),
+    ),
+)
 
 
 @wrong("conv_by_hand", "full")
@@ -49,101 +69,6 @@ def conv_scatters(image, kernel):
     for m in range(kh):
         for n in range(kw):
             out[kh - 1 - m : kh - 1 - m + h, kw - 1 - n : kw - 1 - n + w] += image * kernel[m, n]
-    return out
-
-
-@wrong("conv_by_hand", "one short")
-def conv_without_the_last_position(image, kernel):
-    kh, kw = kernel.shape
-    out = np.zeros((image.shape[0] - kh, image.shape[1] - kw))
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[i, j] = np.sum(image[i : i + kh, j : j + kw] * kernel)
-    return out
-
-
-@wrong("conv_by_hand", "last product only")
-def conv_overwrites(image, kernel):
-    kh, kw = kernel.shape
-    out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            for m in range(kh):
-                for n in range(kw):
-                    out[i, j] = image[i + m, j + n] * kernel[m, n]
-    return out
-
-
-@wrong("conv_by_hand", "kernel transposed")
-def conv_swaps_kernel_indices(image, kernel):
-    kh, kw = kernel.shape
-    out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            for m in range(kh):
-                for n in range(kw):
-                    out[i, j] += image[i + m, j + n] * kernel[n, m]
-    return out
-
-
-@wrong("conv_by_hand", "sides exchanged")
-def conv_exchanges_height_and_width(image, kernel):
-    kw, kh = kernel.shape
-    out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            for m in range(kh):
-                for n in range(kw):
-                    out[i, j] += image[i + m, j + n] * kernel[m, n]
-    return out
-
-
-@wrong("conv_by_hand", "sides exchanged")
-def conv_exchanges_the_inner_loops(image, kernel):
-    kh, kw = kernel.shape
-    out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            for m in range(kw):
-                for n in range(kh):
-                    out[i, j] += image[i + m, j + n] * kernel[m, n]
-    return out
-
-
-@wrong("conv_by_hand", "not initialised")
-def conv_adds_to_empty(image, kernel):
-    kh, kw = kernel.shape
-    out = np.empty((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            for m in range(kh):
-                for n in range(kw):
-                    out[i, j] += image[i + m, j + n] * kernel[m, n]
-    return out
-
-
-@wrong("conv_by_hand", "not initialised")
-@njit
-def conv_compiled_adds_to_empty(image, kernel):
-    kh, kw = kernel.shape
-    out = np.empty((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            for m in range(kh):
-                for n in range(kw):
-                    out[i, j] += image[i + m, j + n] * kernel[m, n]
-    return out
-
-
-@wrong("conv_by_hand", "image's dtype")
-def conv_sums_in_the_images_dtype(image, kernel):
-    kh, kw = kernel.shape
-    out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1), dtype=image.dtype)
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            for m in range(kh):
-                for n in range(kw):
-                    out[i, j] += image[i + m, j + n] * kernel[m, n]
     return out
 
 
@@ -161,42 +86,6 @@ def conv_stores_in_the_images_dtype(image, kernel):
     return out
 
 
-@wrong("conv_by_hand", "averaged")
-def conv_averages(image, kernel):
-    windows = np.lib.stride_tricks.sliding_window_view(image, kernel.shape)
-    return (windows * kernel).mean(axis=(2, 3))
-
-
-@wrong("conv_by_hand", "window not moved")
-def conv_of_the_first_window(image, kernel):
-    kh, kw = kernel.shape
-    out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[i, j] = (image[:kh, :kw] * kernel).sum()
-    return out
-
-
-@wrong("conv_by_hand", "ignores input")
-def conv_sums_windows(image, kernel):
-    return np.lib.stride_tricks.sliding_window_view(image, kernel.shape).sum(axis=(2, 3))
-
-
-@wrong("conv_by_hand", "constant")
-def conv_of_zeros(image, kernel):
-    return np.zeros((image.shape[0] - kernel.shape[0] + 1, image.shape[1] - kernel.shape[1] + 1))
-
-
-@wrong("conv_by_hand", "type")
-def conv_truncates(image, kernel):
-    kh, kw = kernel.shape
-    out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1), int)
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[i, j] = (image[i : i + kh, j : j + kw] * kernel).sum()
-    return out
-
-
 @wrong("conv_by_hand", "changes input")
 def conv_works_in_place(image, kernel):
     out = image[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]
@@ -204,33 +93,6 @@ def conv_works_in_place(image, kernel):
         for j in range(out.shape[1]):
             window = image[i : i + kernel.shape[0], j : j + kernel.shape[1]]
             out[i, j] = (window * kernel).sum()
-    return out
-
-
-@wrong("conv_by_hand", "raises")
-def conv_runs_over_the_edge(image, kernel):
-    out = np.zeros(image.shape)
-    for i in range(image.shape[0]):
-        for j in range(image.shape[1]):
-            for m in range(kernel.shape[0]):
-                for n in range(kernel.shape[1]):
-                    out[i, j] += image[i + m, j + n] * kernel[m, n]
-    return out
-
-
-@wrong("conv_by_hand", "returns None")
-def conv_forgets_to_return(image, kernel):
-    out = conv_cpu(image, kernel)
-    out[0, 0] += 0
-
-
-@wrong("conv_by_hand", "transposed")
-def conv_exchanges_output_indices(image, kernel):
-    kh, kw = kernel.shape
-    out = np.zeros((image.shape[1] - kw + 1, image.shape[0] - kh + 1))
-    for i in range(image.shape[0] - kh + 1):
-        for j in range(image.shape[1] - kw + 1):
-            out[j, i] = (image[i : i + kh, j : j + kw] * kernel).sum()
     return out
 
 
@@ -250,84 +112,49 @@ def conv_asks_the_package(image, kernel):
     return conv_cpu(image, kernel)
 
 
-@wrong("conv_by_hand", "flipped")
-@njit
-def conv_compiled_and_flipped(image, kernel):
-    kh, kw = kernel.shape
-    out = np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            for m in range(kh):
-                for n in range(kw):
-                    out[i, j] += image[i + kh - 1 - m, j + kw - 1 - n] * kernel[m, n]
-    return out
-
-
 # --- convolve ---
 
-
-@wrong("convolve", "not flipped")
-def convolve_as_it_is(image, kernel):
-    return conv_cpu(image, kernel)
-
-
-@wrong("convolve", "upside down only")
-def convolve_one_axis(image, kernel):
-    return conv_cpu(image, kernel[::-1])
-
-
-@wrong("convolve", "left to right only")
-def convolve_other_axis(image, kernel):
-    return conv_cpu(image, kernel[:, ::-1])
-
-
-@wrong("convolve", "transposed")
-def convolve_transposed(image, kernel):
-    return conv_cpu(image, kernel.T)
-
-
-@wrong("convolve", "quarter turn")
-def convolve_rotated(image, kernel):
-    return conv_cpu(image, np.rot90(kernel))
-
-
-@wrong("convolve", "image flipped")
-def convolve_flipped_image(image, kernel):
-    return conv_cpu(np.flip(image), kernel)
-
-
-@wrong("convolve", "result flipped")
-def convolve_flipped_result(image, kernel):
-    return conv_cpu(image, kernel)[::-1, ::-1]
-
-
-@wrong("convolve", "full")
-def convolve_full(image, kernel):
-    return conv_cpu(image, kernel[::-1, ::-1], mode="full")
-
-
-@wrong("convolve", "shortcut")
-def convolve_by_option(image, kernel):
-    return conv_cpu(image, kernel, flip=True)
-
-
-@wrong("convolve", "negated")
-def convolve_negated(image, kernel):
-    return conv_cpu(image, -kernel[::-1, ::-1])
-
+convolve = derive(
+    "convolve",
+    convolve_as_it_is=("not flipped", ("kernel[::-1, ::-1]", "kernel")),
+    convolve_one_axis=("upside down only", ("kernel[::-1, ::-1]", "kernel[::-1]")),
+    convolve_other_axis=("left to right only", ("kernel[::-1, ::-1]", "kernel[:, ::-1]")),
+    convolve_transposed=("transposed", ("kernel[::-1, ::-1]", "kernel.T")),
+    convolve_rotated=("quarter turn", ("kernel[::-1, ::-1]", "np.rot90(kernel)")),
+    convolve_flipped_image=(
+        "image flipped",
+        ("conv_cpu(image, kernel[::-1, ::-1])", "conv_cpu(np.flip(image), kernel)"),
+    ),
+    convolve_flipped_result=(
+        "result flipped",
+        ("conv_cpu(image, kernel[::-1, ::-1])", "conv_cpu(image, kernel)[::-1, ::-1]"),
+    ),
+    convolve_full=("full", ("kernel[::-1, ::-1]", 'kernel[::-1, ::-1], mode="full"')),
+    convolve_by_option=("shortcut", ("kernel[::-1, ::-1]", "kernel, flip=True")),
+    convolve_negated=("negated", ("kernel[::-1, ::-1]", "-kernel[::-1, ::-1]")),
+)
 
 # --- conv_same ---
 
-
-@wrong("conv_same", "not padded")
-def same_unpadded(image, kernel):
-    return conv_cpu(image, kernel)
-
-
-@wrong("conv_same", "output padded")
-def same_pads_the_result(image, kernel):
-    kh, kw = kernel.shape
-    return np.pad(conv_cpu(image, kernel), [((kh - 1) // 2, kh // 2), ((kw - 1) // 2, kw // 2)])
+conv_same = derive(
+    "conv_same",
+    same_unpadded=("not padded", ("np.pad(image, border)", "image")),
+    same_pads_the_result=(
+        "output padded",
+        ("conv_cpu(np.pad(image, border), kernel)", "np.pad(conv_cpu(image, kernel), border)"),
+    ),
+    same_padded_to_full=("border too wide", ("((k - 1) // 2, k // 2)", "(k - 1, k - 1)")),
+    same_half_on_both_sides=("one too many", ("((k - 1) // 2, k // 2)", "(k // 2, k // 2)")),
+    same_half_of_one_less=("one too few", ("((k - 1) // 2, k // 2)", "((k - 1) // 2, (k - 1) // 2)")),
+    same_extra_zero_above=("even kernels off by one", ("((k - 1) // 2, k // 2)", "(k // 2, (k - 1) // 2)")),
+    same_exchanges_axes=("axes exchanged", ("np.pad(image, border)", "np.pad(image, border[::-1])")),
+    same_repeats_edges=("edges repeated", ("np.pad(image, border)", 'np.pad(image, border, mode="edge")')),
+    same_by_option=(
+        "shortcut",
+        ("conv_cpu(np.pad(image, border), kernel)", 'conv_cpu(image, kernel, "same")'),
+    ),
+    same_blackens_the_edge=("changes input", ("border = ", "image[0] = 0\nborder = ")),
+)
 
 
 @wrong("conv_same", "zeros left over")
@@ -335,39 +162,6 @@ def same_in_the_corner(image, kernel):
     out, valid = np.zeros(image.shape), conv_cpu(image, kernel)
     out[: len(valid), : valid.shape[1]] = valid
     return out
-
-
-@wrong("conv_same", "border too wide")
-def same_padded_to_full(image, kernel):
-    above, left = kernel.shape[0] - 1, kernel.shape[1] - 1
-    return conv_cpu(np.pad(image, ((above, above), (left, left))), kernel)
-
-
-@wrong("conv_same", "one too many")
-def same_half_on_both_sides(image, kernel):
-    return conv_cpu(np.pad(image, [(k // 2, k // 2) for k in kernel.shape]), kernel)
-
-
-@wrong("conv_same", "one too few")
-def same_half_of_one_less(image, kernel):
-    return conv_cpu(np.pad(image, [((k - 1) // 2, (k - 1) // 2) for k in kernel.shape]), kernel)
-
-
-@wrong("conv_same", "even kernels off by one")
-def same_extra_zero_above(image, kernel):
-    return conv_cpu(np.pad(image, [(k // 2, (k - 1) // 2) for k in kernel.shape]), kernel)
-
-
-@wrong("conv_same", "axes exchanged")
-def same_exchanges_axes(image, kernel):
-    kw, kh = kernel.shape
-    return conv_cpu(np.pad(image, [((kh - 1) // 2, kh // 2), ((kw - 1) // 2, kw // 2)]), kernel)
-
-
-@wrong("conv_same", "edges repeated")
-def same_repeats_edges(image, kernel):
-    border = [((k - 1) // 2, k // 2) for k in kernel.shape]
-    return conv_cpu(np.pad(image, border, mode="edge"), kernel)
 
 
 @wrong("conv_same", "flipped")
@@ -386,97 +180,41 @@ def same_pads_with_empty(image, kernel):
     return conv_cpu(padded, kernel)
 
 
-@wrong("conv_same", "shortcut")
-def same_by_option(image, kernel):
-    return conv_cpu(image, kernel, "same")
-
-
-@wrong("conv_same", "changes input")
-def same_blackens_the_edge(image, kernel):
-    image[0] = 0
-    return conv_cpu(np.pad(image, [((k - 1) // 2, k // 2) for k in kernel.shape]), kernel)
-
-
 # --- autocorrelation ---
 
-
-@wrong("autocorrelation", "default slice + int only + unchecked")
-def auto_unreversed(signal, delay=None):
-    n = len(signal)
-    full = np.correlate(signal, signal, mode="full")
-    if isinstance(delay, int):
-        return full[n - 1 + delay :]
-    return full[n // 2 :]
-
-
-@wrong("autocorrelation", "int only + unchecked")
-def auto_right_centre(signal, delay=None):
-    n = len(signal)
-    full = np.correlate(signal, signal, mode="full")
-    if isinstance(delay, int):
-        return full[n - 1 + delay :]
-    return full[n - 1 :]
-
-
-@wrong("autocorrelation", "unchecked")
-def auto_any_integer(signal, delay=None):
-    n = len(signal)
-    full = np.correlate(signal, signal, mode="full")
-    return full[n - 1 + (0 if delay is None else int(delay)) :]
-
-
-@wrong("autocorrelation", "reversed")
-def auto_still_reversed(signal, delay=None):
-    n = len(signal)
-    delay = 0 if delay is None else delay
-    if not -n < delay < n:
-        raise ValueError(f"no such lag: {delay}")
-    return np.convolve(signal, signal)[n - 1 + delay :]
-
-
-@wrong("autocorrelation", "int only")
-def auto_plain_integers(signal, delay=None):
-    n = len(signal)
-    start = delay if isinstance(delay, int) else 0
-    if abs(start) >= n:
-        raise ValueError(f"no such lag: {start}")
-    return np.correlate(signal, signal, mode="full")[n - 1 + start :]
-
-
-@wrong("autocorrelation", "default slice")
-def auto_wrong_centre(signal, delay=None):
-    n = len(signal)
-    full = np.correlate(signal, signal, mode="full")
-    if delay is None:
-        return full[n // 2 :]
-    if abs(int(delay)) >= n:
-        raise ValueError(f"no such lag: {delay}")
-    return full[n - 1 + delay :]
-
-
-@wrong("autocorrelation", "normalised")
-def auto_normalised(signal, delay=None):
-    r = correlate_cpu(signal, delay)
-    return r / np.sum(signal**2)
-
-
-@wrong("autocorrelation", "averaged")
-def auto_averaged(signal, delay=None):
-    return correlate_cpu(signal, delay) / signal.size
-
-
-@wrong("autocorrelation", "all lags")
-def auto_from_the_most_negative(signal, delay=None):
-    n = len(signal)
-    start = -(n - 1) if delay is None else delay
-    if not -n < start < n:
-        raise ValueError(f"no such lag: {start}")
-    return np.correlate(signal, signal, mode="full")[n - 1 + start :]
-
-
-@wrong("autocorrelation", "mean removed")
-def auto_centred(signal, delay=None):
-    return correlate_cpu(signal - np.mean(signal), delay)
+autocorrelation = derive(
+    "autocorrelation",
+    auto_unreversed=(
+        "default slice + int only + unchecked",
+        (
+            "if delay is None:\n    delay = 0",
+            'if not isinstance(delay, int):\n    return np.correlate(signal, signal, mode="full")[n // 2 :]',
+        ),
+        ("if not -n < delay < n:", "if False:"),
+    ),
+    auto_right_centre=(
+        "int only + unchecked",
+        ("if delay is None:", "if not isinstance(delay, int):"),
+        ("if not -n < delay < n:", "if False:"),
+    ),
+    auto_any_integer=("unchecked", ("if not -n < delay < n:", "if False:")),
+    auto_still_reversed=(
+        "reversed",
+        ('np.correlate(signal, signal, mode="full")', "np.convolve(signal, signal)"),
+    ),
+    auto_plain_integers=("int only", ("if delay is None:", "if not isinstance(delay, int):")),
+    auto_wrong_centre=(
+        "default slice",
+        ("    delay = 0", '    return np.correlate(signal, signal, mode="full")[n // 2 :]'),
+    ),
+    auto_normalised=("normalised", ("full[n - 1 + delay :]", "full[n - 1 + delay :] / np.sum(signal**2)")),
+    auto_averaged=("averaged", ("full[n - 1 + delay :]", "full[n - 1 + delay :] / n")),
+    auto_from_the_most_negative=("all lags", ("delay = 0", "delay = 1 - n")),
+    auto_centred=("mean removed", ("n = len(signal)", "n = len(signal)\nsignal = signal - np.mean(signal)")),
+    auto_refuses_with_the_wrong_error=("wrong error", ("ValueError", "IndexError")),
+    auto_refuses_without_the_delay=("delay not told", (", got {delay}", "")),
+    auto_tells_the_delay_without_its_sign=("delay not told", ("got {delay}", "got {abs(delay)}")),
+)
 
 
 @wrong("autocorrelation", "circular")
@@ -487,29 +225,6 @@ def auto_by_fft_without_padding(signal, delay=None):
         raise ValueError(f"no such lag: {start}")
     around = fft.irfft(np.abs(fft.rfft(signal)) ** 2, n)
     return np.array([around[d % n] for d in range(start, n)])
-
-
-@wrong("autocorrelation", "wrong error")
-def auto_refuses_with_the_wrong_error(signal, delay=None):
-    if delay is not None and not -len(signal) < delay < len(signal):
-        raise IndexError(f"no such lag: {delay}")
-    return correlate_cpu(signal, delay)
-
-
-@wrong("autocorrelation", "delay not told")
-def auto_refuses_without_the_delay(signal, delay=None):
-    if delay is not None and not -len(signal) < delay < len(signal):
-        raise ValueError(f"the delay must lie within {len(signal)} samples")
-    n = len(signal)
-    return np.correlate(signal, signal, mode="full")[n - 1 + (delay or 0) :]
-
-
-@wrong("autocorrelation", "delay not told")
-def auto_tells_the_delay_without_its_sign(signal, delay=None):
-    if delay is not None and abs(int(delay)) >= len(signal):
-        raise ValueError(f"no such lag: {abs(int(delay))}")
-    n = len(signal)
-    return np.correlate(signal, signal, mode="full")[n - 1 + (delay or 0) :]
 
 
 @wrong("autocorrelation", "not initialised")
@@ -532,61 +247,46 @@ def auto_asks_the_package(signal, delay=None):
 
 # --- conv_fft ---
 
-
-@wrong("conv_fft", "flipped")
-def fft_convolves(image, kernel):
-    kh, kw = kernel.shape
-    out = fft.irfft2(fft.rfft2(image) * fft.rfft2(kernel, s=image.shape), s=image.shape)
-    return out[kh - 1 :, kw - 1 :]
-
-
-@wrong("conv_fft", "wrapped round")
-def fft_without_conjugate(image, kernel):
-    h, w = image.shape[0] - kernel.shape[0] + 1, image.shape[1] - kernel.shape[1] + 1
-    return fft.irfft2(fft.rfft2(image) * fft.rfft2(kernel, s=image.shape), s=image.shape)[:h, :w]
-
-
-@wrong("conv_fft", "not cropped")
-def fft_uncropped(image, kernel):
-    spectrum = fft.rfft2(image) * fft.rfft2(kernel, s=image.shape).conj()
-    return fft.irfft2(spectrum, s=image.shape)
-
-
-@wrong("conv_fft", "wrong corner")
-def fft_wrong_corner(image, kernel):
-    spectrum = fft.rfft2(image) * fft.rfft2(kernel, s=image.shape).conj()
-    return fft.irfft2(spectrum, s=image.shape)[kernel.shape[0] - 1 :, kernel.shape[1] - 1 :]
-
-
-@wrong("conv_fft", "size not given")
-def fft_forgets_the_width(image, kernel):
-    h, w = image.shape[0] - kernel.shape[0] + 1, image.shape[1] - kernel.shape[1] + 1
-    return fft.irfft2(fft.rfft2(image) * fft.rfft2(kernel, s=image.shape).conj())[:h, :w]
-
-
-@wrong("conv_fft", "image conjugated")
-def fft_conjugates_the_image(image, kernel):
-    h, w = image.shape[0] - kernel.shape[0] + 1, image.shape[1] - kernel.shape[1] + 1
-    spectrum = fft.rfft2(image).conj() * fft.rfft2(kernel, s=image.shape)
-    return fft.irfft2(spectrum, s=image.shape)[:h, :w]
-
-
-@wrong("conv_fft", "magnitude")
-def fft_takes_magnitude(image, kernel):
-    h, w = image.shape[0] - kernel.shape[0] + 1, image.shape[1] - kernel.shape[1] + 1
-    spectrum = fft.rfft2(image) * np.abs(fft.rfft2(kernel, s=image.shape))
-    return fft.irfft2(spectrum, s=image.shape)[:h, :w]
-
-
-@wrong("conv_fft", "type")
-def fft_leaves_it_complex(image, kernel):
-    h, w = image.shape[0] - kernel.shape[0] + 1, image.shape[1] - kernel.shape[1] + 1
-    return fft.ifft2(fft.fft2(image) * fft.fft2(kernel, s=image.shape).conj())[:h, :w]
-
-
-@wrong("conv_fft", "raises")
-def fft_unfilled_kernel(image, kernel):
-    return fft.irfft2(fft.rfft2(image) * np.conj(fft.rfft2(kernel)), s=image.shape)
+conv_fft = derive(
+    "conv_fft",
+    fft_convolves=(
+        "flipped",
+        ("np.conj(fft.rfft2(kernel, s=image.shape))", "fft.rfft2(kernel, s=image.shape)"),
+        (
+            "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",
+            "wrapped[kernel.shape[0] - 1 :, kernel.shape[1] - 1 :]",
+        ),
+    ),
+    fft_without_conjugate=(
+        "wrapped round",
+        ("np.conj(fft.rfft2(kernel, s=image.shape))", "fft.rfft2(kernel, s=image.shape)"),
+    ),
+    fft_uncropped=(
+        "not cropped",
+        (
+            "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",
+            "wrapped",
+        ),
+    ),
+    fft_wrong_corner=(
+        "wrong corner",
+        (
+            "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",
+            "wrapped[kernel.shape[0] - 1 :, kernel.shape[1] - 1 :]",
+        ),
+    ),
+    fft_forgets_the_width=("size not given", ("fft.irfft2(spectrum, s=image.shape)", "fft.irfft2(spectrum)")),
+    fft_conjugates_the_image=(
+        "image conjugated",
+        (
+            "fft.rfft2(image) * np.conj(fft.rfft2(kernel, s=image.shape))",
+            "np.conj(fft.rfft2(image)) * fft.rfft2(kernel, s=image.shape)",
+        ),
+    ),
+    fft_takes_magnitude=("magnitude", ("np.conj", "np.abs")),
+    fft_leaves_it_complex=("type", ("rfft2", "fft2", 2), ("irfft2", "ifft2")),
+    fft_unfilled_kernel=("raises", ("fft.rfft2(kernel, s=image.shape)", "fft.rfft2(kernel)")),
+)
 
 
 @wrong("conv_fft", "shortcut")

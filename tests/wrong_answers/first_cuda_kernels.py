@@ -1,65 +1,36 @@
 import numpy as np
 from numba import cuda, float32
 
-from cnn_numba.ops.activation.gpu import relu_forward_naive_kernel
-from wrong_answers import wrong
+from wrong_answers import derive, wrong
 
 # --- axpy_kernel ---
 
-
-@wrong("axpy_kernel", "writes past the edge")
-@cuda.jit
-def axpy_without_guard(a, x, y, out):
-    i = cuda.grid(1)
-    out[i] = a * x[i] + y[i]
-
-
-@wrong("axpy_kernel", "writes past the edge")
-@cuda.jit
-def axpy_lets_one_too_many_in(a, x, y, out):
-    i = cuda.grid(1)
-    if i <= x.size:
-        out[i] = a * x[i] + y[i]
-
-
-@wrong("axpy_kernel", "first block only")
-@cuda.jit
-def axpy_of_the_thread_in_its_block(a, x, y, out):
-    i = cuda.threadIdx.x
-    if i < x.size:
-        out[i] = a * x[i] + y[i]
-
-
-@wrong("axpy_kernel", "never written")
-@cuda.jit
-def axpy_adds_the_block_to_the_thread(a, x, y, out):
-    i = cuda.blockIdx.x + cuda.threadIdx.x
-    if i < x.size:
-        out[i] = a * x[i] + y[i]
-
-
-@wrong("axpy_kernel", "changes input")
-@cuda.jit
-def axpy_in_place(a, x, y, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        y[i] = a * x[i] + y[i]
-
-
-@wrong("axpy_kernel", "nothing written")
-@cuda.jit
-def axpy_into_a_name(a, x, y, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        out = a * x[i] + y[i]  # noqa: F841
-
-
-@wrong("axpy_kernel", "uninitialised read")
-@cuda.jit
-def axpy_adds_to_out(a, x, y, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        out[i] += a * x[i] + y[i]
+axpy_kernel = derive(
+    "axpy_kernel",
+    axpy_without_guard=("writes past the edge", ("if i < out.size:", "if True:")),
+    axpy_lets_one_too_many_in=("writes past the edge", ("i < out.size", "i <= out.size")),
+    axpy_of_the_thread_in_its_block=("first block only", ("cuda.grid(1)", "cuda.threadIdx.x")),
+    axpy_adds_the_block_to_the_thread=(
+        "never written",
+        ("cuda.grid(1)", "cuda.blockIdx.x + cuda.threadIdx.x"),
+    ),
+    axpy_in_place=("changes input", ("out[i] =", "y[i] =")),
+    axpy_into_a_name=("nothing written", ("out[i] =", "out =")),
+    axpy_adds_to_out=("uninitialised read", ("out[i] =", "out[i] +=")),
+    axpy_in_float64=(
+        "float64",
+        ("out[i] = a * x[i] + y[i]", "total = 0.0\ntotal += a * x[i]\ntotal += y[i]\nout[i] = total"),
+    ),
+    axpy_by_every_thread=(
+        "done more than once",
+        ("i = cuda.grid(1)\nif i < out.size:", "for i in range(out.size):"),
+    ),
+    axpy_scales_only=("y left out", ("a * x[i] + y[i]", "a * x[i]")),
+    axpy_adds_only=("a left out", ("a * x[i]", "x[i]")),
+    axpy_scales_the_sum=("sum scaled", ("a * x[i] + y[i]", "a * (x[i] + y[i])")),
+    axpy_exchanges=("exchanged", ("a * x[i] + y[i]", "a * y[i] + x[i]")),
+    axpy_multiplies=("multiplied", ("a * x[i] + y[i]", "a * x[i] * y[i]")),
+)
 
 
 @wrong("axpy_kernel", "raises")
@@ -73,180 +44,52 @@ def axpy_in_numpy(a, x, y, out):
     out[:] = a * x + y
 
 
-@wrong("axpy_kernel", "float64")
-@cuda.jit
-def axpy_in_float64(a, x, y, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        total = 0.0
-        total += a * x[i]
-        total += y[i]
-        out[i] = total
-
-
-@wrong("axpy_kernel", "done more than once")
-@cuda.jit
-def axpy_by_every_thread(a, x, y, out):
-    for i in range(out.size):
-        out[i] = a * x[i] + y[i]
-
-
-@wrong("axpy_kernel", "y left out")
-@cuda.jit
-def axpy_scales_only(a, x, y, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        out[i] = a * x[i]
-
-
-@wrong("axpy_kernel", "a left out")
-@cuda.jit
-def axpy_adds_only(a, x, y, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        out[i] = x[i] + y[i]
-
-
-@wrong("axpy_kernel", "sum scaled")
-@cuda.jit
-def axpy_scales_the_sum(a, x, y, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        out[i] = a * (x[i] + y[i])
-
-
-@wrong("axpy_kernel", "exchanged")
-@cuda.jit
-def axpy_exchanges(a, x, y, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        out[i] = a * y[i] + x[i]
-
-
-@wrong("axpy_kernel", "multiplied")
-@cuda.jit
-def axpy_multiplies(a, x, y, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        out[i] = a * x[i] * y[i]
-
-
 # --- relu_on_gpu ---
 
-
-@wrong("relu_on_gpu", "tail missing")
-def relu_rounds_down(x):
-    d_x = cuda.to_device(x)
-    d_out = cuda.device_array(x.shape, x.dtype)
-    blocks = max(1, x.size // 128)
-    relu_forward_naive_kernel[blocks, 128](d_x, d_out)
-    return d_out.copy_to_host()
-
-
-@wrong("relu_on_gpu", "tail missing")
-def relu_in_one_block(x):
-    d_x = cuda.to_device(x)
-    d_out = cuda.device_array(x.shape, x.dtype)
-    relu_forward_naive_kernel[1, 128](d_x, d_out)
-    return d_out.copy_to_host()
-
-
-@wrong("relu_on_gpu", "other blocks")
-def relu_exchanges_blocks_and_threads(x):
-    d_x = cuda.to_device(x)
-    d_out = cuda.device_array_like(d_x)
-    relu_forward_naive_kernel[128, -(-x.size // 128)](d_x, d_out)
-    return d_out.copy_to_host()
-
-
-@wrong("relu_on_gpu", "other blocks")
-def relu_in_a_single_block(x):
-    d_x = cuda.to_device(x)
-    d_out = cuda.device_array_like(d_x)
-    relu_forward_naive_kernel[1, x.size](d_x, d_out)
-    return d_out.copy_to_host()
-
-
-@wrong("relu_on_gpu", "left on the device")
-def relu_stays_there(x):
-    d_x = cuda.to_device(x)
-    d_out = cuda.device_array(x.shape, x.dtype)
-    relu_forward_naive_kernel[-(-x.size // 128), 128](d_x, d_out)
-    return d_out
-
-
-@wrong("relu_on_gpu", "host array")
-def relu_copies_nothing(x):
-    out = np.empty_like(x)
-    relu_forward_naive_kernel[-(-x.size // 128), 128](x, out)
-    return out
-
-
-@wrong("relu_on_gpu", "host array")
-def relu_copies_the_input_only(x):
-    out = np.zeros_like(x)
-    relu_forward_naive_kernel[-(-x.size // 128), 128](cuda.to_device(x), out)
-    return out
-
-
-@wrong("relu_on_gpu", "nothing computed")
-def relu_never_launched(x):
-    cuda.to_device(x)
-    d_out = cuda.device_array(x.shape, x.dtype)
-    return d_out.copy_to_host()
-
-
-@wrong("relu_on_gpu", "input returned")
-def relu_returns_its_input(x):
-    d_x = cuda.to_device(x)
-    d_out = cuda.device_array(x.shape, x.dtype)
-    relu_forward_naive_kernel[-(-x.size // 128), 128](d_x, d_out)
-    return d_x.copy_to_host()
-
-
-@wrong("relu_on_gpu", "zeros")
-def relu_returns_another_array(x):
-    out = np.zeros_like(x)
-    d_x, d_out = cuda.to_device(x), cuda.to_device(out)
-    relu_forward_naive_kernel[-(-x.size // 128), 128](d_x, d_out)
-    return out
+relu_on_gpu = derive(
+    "relu_on_gpu",
+    relu_rounds_down=("tail missing", ("device.blocks(x.size, 128)", "max(1, x.size // 128)")),
+    relu_in_one_block=("tail missing", ("device.blocks(x.size, 128)", "1")),
+    relu_exchanges_blocks_and_threads=(
+        "other blocks",
+        ("[device.blocks(x.size, 128), 128]", "[128, device.blocks(x.size, 128)]"),
+    ),
+    relu_in_a_single_block=("other blocks", ("[device.blocks(x.size, 128), 128]", "[1, x.size]")),
+    relu_stays_there=("left on the device", ("d_out.copy_to_host()", "d_out")),
+    relu_copies_nothing=(
+        "host array",
+        ("cuda.to_device(x)", "x"),
+        ("cuda.device_array(x.shape, x.dtype)", "np.empty_like(x)"),
+        ("d_out.copy_to_host()", "d_out"),
+    ),
+    relu_copies_the_input_only=(
+        "host array",
+        ("cuda.device_array(x.shape, x.dtype)", "np.zeros_like(x)"),
+        ("d_out.copy_to_host()", "d_out"),
+    ),
+    relu_never_launched=(
+        "nothing computed",
+        ("relu_forward_naive_kernel[device.blocks(x.size, 128), 128](d_x, d_out)", ""),
+    ),
+    relu_returns_its_input=("input returned", ("d_out.copy_to_host()", "d_x.copy_to_host()")),
+    relu_returns_another_array=(
+        "zeros",
+        (
+            "d_out = cuda.device_array(x.shape, x.dtype)",
+            "out = np.zeros_like(x)\nd_out = cuda.to_device(out)",
+        ),
+        ("d_out.copy_to_host()", "out"),
+    ),
+    relu_in_float64=("type", ("cuda.device_array(x.shape, x.dtype)", "cuda.device_array(x.shape)")),
+    relu_forgets_to_return=("returns None", ("return d_out.copy_to_host()", "d_out.copy_to_host()")),
+    relu_without_a_launch_shape=("raises", ("[device.blocks(x.size, 128), 128]", "")),
+    relu_divides_with_a_fraction=("raises", ("device.blocks(x.size, 128)", "x.size / 128 + 1")),
+)
 
 
 @wrong("relu_on_gpu", "absolute value")
 def relu_takes_the_absolute_value(x):
     return np.abs(cuda.to_device(x).copy_to_host())
-
-
-@wrong("relu_on_gpu", "type")
-def relu_in_float64(x):
-    d_x = cuda.to_device(x)
-    d_out = cuda.device_array(x.shape)
-    relu_forward_naive_kernel[-(-x.size // 128), 128](d_x, d_out)
-    return d_out.copy_to_host()
-
-
-@wrong("relu_on_gpu", "returns None")
-def relu_forgets_to_return(x):
-    d_x = cuda.to_device(x)
-    d_out = cuda.device_array(x.shape, x.dtype)
-    relu_forward_naive_kernel[-(-x.size // 128), 128](d_x, d_out)
-    d_out.copy_to_host()
-
-
-@wrong("relu_on_gpu", "raises")
-def relu_without_a_launch_shape(x):
-    d_x = cuda.to_device(x)
-    d_out = cuda.device_array(x.shape, x.dtype)
-    relu_forward_naive_kernel(d_x, d_out)
-    return d_out.copy_to_host()
-
-
-@wrong("relu_on_gpu", "raises")
-def relu_divides_with_a_fraction(x):
-    d_x = cuda.to_device(x)
-    d_out = cuda.device_array(x.shape, x.dtype)
-    relu_forward_naive_kernel[x.size / 128 + 1, 128](d_x, d_out)
-    return d_out.copy_to_host()
 
 
 @wrong("relu_on_gpu", "shortcut")
@@ -256,157 +99,42 @@ def relu_by_numpy(x):
 
 # --- autocorrelation_kernel ---
 
-
-@wrong("autocorrelation_kernel", "delay ignored")
-@cuda.jit
-def auto_from_lag_0(signal, delay, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        total = float32(0)
-        for k in range(signal.size - i):
-            total += signal[k] * signal[k + i]
-        out[i] = total
-
-
-@wrong("autocorrelation_kernel", "lag as index")
-@cuda.jit
-def lags_at_their_own_place(signal, delay, out):
-    lag = cuda.grid(1)
-    if delay <= lag < out.size:
-        total = float32(0)
-        for k in range(signal.size - lag):
-            total += signal[k] * signal[k + lag]
-        out[lag] = total
-
-
-@wrong("autocorrelation_kernel", "one lag only")
-@cuda.jit
-def auto_of_one_lag(signal, delay, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        total = float32(0)
-        for k in range(signal.size - delay):
-            total += signal[k] * signal[k + delay]
-        out[i] = total
-
-
-@wrong("autocorrelation_kernel", "last product only")
-@cuda.jit
-def auto_overwrites(signal, delay, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        for k in range(signal.size - delay - i):
-            out[i] = signal[k] * signal[k + delay + i]
-
-
-@wrong("autocorrelation_kernel", "reversed")
-@cuda.jit
-def auto_convolves(signal, delay, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        n = signal.size
-        lag = delay + i
-        total = float32(0)
-        for k in range(lag, n):
-            total += signal[k] * signal[n - 1 - k + lag]
-        out[i] = total
-
-
-@wrong("autocorrelation_kernel", "circular")
-@cuda.jit
-def auto_wraps_round(signal, delay, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        total = float32(0)
-        for k in range(signal.size):
-            total += signal[k] * signal[(k + delay + i) % signal.size]
-        out[i] = total
-
-
-@wrong("autocorrelation_kernel", "one short")
-@cuda.jit
-def auto_leaves_one_out(signal, delay, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        total = float32(0)
-        for k in range(signal.size - 1 - delay - i):
-            total += signal[k] * signal[k + delay + i]
-        out[i] = total
-
-
-@wrong("autocorrelation_kernel", "averaged")
-@cuda.jit
-def auto_averages(signal, delay, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        count = signal.size - delay - i
-        total = float32(0)
-        for k in range(count):
-            total += signal[k] * signal[k + delay + i]
-        out[i] = total / float32(count)
-
-
-@wrong("autocorrelation_kernel", "reads past the edge")
-@cuda.jit
-def auto_runs_over_the_end(signal, delay, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        total = float32(0)
-        for k in range(signal.size):
-            total += signal[k] * signal[k + delay + i]
-        out[i] = total
-
-
-@wrong("autocorrelation_kernel", "float64")
-@cuda.jit
-def auto_in_float64(signal, delay, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        total = 0.0
-        for k in range(signal.size - delay - i):
-            total += signal[k] * signal[k + delay + i]
-        out[i] = total
-
-
-@wrong("autocorrelation_kernel", "uninitialised read")
-@cuda.jit
-def auto_adds_to_garbage(signal, delay, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        for k in range(signal.size - delay - i):
-            out[i] += signal[k] * signal[k + delay + i]
-
-
-@wrong("autocorrelation_kernel", "writes past the edge")
-@cuda.jit
-def auto_without_guard(signal, delay, out):
-    i = cuda.grid(1)
-    total = float32(0)
-    for k in range(signal.size - delay - i):
-        total += signal[k] * signal[k + delay + i]
-    out[i] = total
-
-
-@wrong("autocorrelation_kernel", "writes past the edge")
-@cuda.jit
-def auto_guarded_by_the_signal(signal, delay, out):
-    i = cuda.grid(1)
-    if i < signal.size:
-        total = float32(0)
-        for k in range(signal.size - delay - i):
-            total += signal[k] * signal[k + delay + i]
-        out[i] = total
-
-
-@wrong("autocorrelation_kernel", "first block only")
-@cuda.jit
-def auto_of_the_first_block(signal, delay, out):
-    i = cuda.threadIdx.x
-    if i < out.size:
-        total = float32(0)
-        for k in range(signal.size - delay - i):
-            total += signal[k] * signal[k + delay + i]
-        out[i] = total
+autocorrelation_kernel = derive(
+    "autocorrelation_kernel",
+    auto_from_lag_0=(
+        "delay ignored",
+        ("range(signal.size - lag)", "range(signal.size - i)"),
+        ("k + lag", "k + i"),
+    ),
+    lags_at_their_own_place=(
+        "lag as index",
+        ("if i < out.size:\n    lag = delay + i", "lag = i\nif delay <= lag < out.size:"),
+    ),
+    auto_of_one_lag=(
+        "one lag only",
+        ("range(signal.size - lag)", "range(signal.size - delay)"),
+        ("k + lag", "k + delay"),
+    ),
+    auto_overwrites=("last product only", ("out[i] = total", ""), ("total +=", "out[i] =")),
+    auto_convolves=(
+        "reversed",
+        ("range(signal.size - lag)", "range(lag, signal.size)"),
+        ("k + lag", "signal.size - 1 - k + lag"),
+    ),
+    auto_wraps_round=(
+        "circular",
+        ("range(signal.size - lag)", "range(signal.size)"),
+        ("k + lag", "(k + lag) % signal.size"),
+    ),
+    auto_leaves_one_out=("one short", ("range(signal.size - lag)", "range(signal.size - 1 - lag)")),
+    auto_averages=("averaged", ("out[i] = total", "out[i] = total / float32(signal.size - lag)")),
+    auto_runs_over_the_end=("reads past the edge", ("range(signal.size - lag)", "range(signal.size)")),
+    auto_in_float64=("float64", ("float32(0)", "0.0")),
+    auto_adds_to_garbage=("uninitialised read", ("out[i] = total", ""), ("total +=", "out[i] +=")),
+    auto_without_guard=("writes past the edge", ("if i < out.size:", "if True:")),
+    auto_guarded_by_the_signal=("writes past the edge", ("i < out.size", "i < signal.size")),
+    auto_of_the_first_block=("first block only", ("cuda.grid(1)", "cuda.threadIdx.x")),
+)
 
 
 @wrong("autocorrelation_kernel", "lost update")
@@ -422,172 +150,103 @@ def auto_shares_one_output(signal, delay, out):
 
 # --- relu_stride_kernel ---
 
-
-@wrong("relu_stride_kernel", "one element a thread")
-@cuda.jit
-def stride_of_none(x, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        out[i] = max(x[i], float32(0))
-
-
-@wrong("relu_stride_kernel", "done more than once")
-@cuda.jit
-def stride_of_the_block(x, out):
-    for i in range(cuda.grid(1), x.size, cuda.blockDim.x):
-        out[i] = max(x[i], float32(0))
-
-
-@wrong("relu_stride_kernel", "done more than once")
-@cuda.jit
-def stride_within_each_block(x, out):
-    for i in range(cuda.threadIdx.x, x.size, cuda.blockDim.x):
-        out[i] = max(x[i], float32(0))
-
-
-@wrong("relu_stride_kernel", "done more than once")
-@cuda.jit
-def stride_of_one(x, out):
-    for i in range(cuda.grid(1), x.size):
-        out[i] = max(x[i], float32(0))
-
-
-@wrong("relu_stride_kernel", "in chunks")
-@cuda.jit
-def stride_in_chunks(x, out):
-    threads = cuda.gridsize(1)
-    chunk = (x.size + threads - 1) // threads
-    start = cuda.grid(1) * chunk
-    for i in range(start, min(start + chunk, x.size)):
-        out[i] = max(x[i], float32(0))
-
-
-@wrong("relu_stride_kernel", "writes past the edge")
-@cuda.jit
-def stride_one_too_far(x, out):
-    i = cuda.grid(1)
-    while i <= x.size:
-        out[i] = max(x[i], float32(0))
-        i += cuda.gridsize(1)
-
-
-@wrong("relu_stride_kernel", "never written")
-@cuda.jit
-def stride_too_wide(x, out):
-    for i in range(cuda.grid(1), x.size, cuda.gridsize(1) + 1):
-        out[i] = max(x[i], float32(0))
-
-
-@wrong("relu_stride_kernel", "first block only")
-@cuda.jit
-def stride_of_threads_in_the_block(x, out):
-    i = cuda.threadIdx.x
-    if i < x.size:
-        out[i] = max(x[i], float32(0))
-
-
-@wrong("relu_stride_kernel", "not rectified")
-@cuda.jit
-def stride_copies(x, out):
-    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
-        out[i] = x[i]
-
-
-@wrong("relu_stride_kernel", "absolute value")
-@cuda.jit
-def stride_of_the_absolute_value(x, out):
-    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
-        out[i] = abs(x[i])
-
-
-@wrong("relu_stride_kernel", "changes input")
-@cuda.jit
-def stride_in_place(x, out):
-    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
-        x[i] = max(x[i], float32(0))
-
+relu_stride_kernel = derive(
+    "relu_stride_kernel",
+    stride_of_none=(
+        "one element a thread",
+        ("for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):", "i = cuda.grid(1)\nif i < x.size:"),
+    ),
+    stride_of_the_block=("done more than once", ("cuda.gridsize(1)", "cuda.blockDim.x")),
+    stride_within_each_block=(
+        "done more than once",
+        ("range(cuda.grid(1), x.size, cuda.gridsize(1))", "range(cuda.threadIdx.x, x.size, cuda.blockDim.x)"),
+    ),
+    stride_of_one=(
+        "done more than once",
+        ("range(cuda.grid(1), x.size, cuda.gridsize(1))", "range(cuda.grid(1), x.size)"),
+    ),
+    stride_in_chunks=(
+        "in chunks",
+        (
+            "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):",
+            "threads = cuda.gridsize(1)\n"
+            "chunk = (x.size + threads - 1) // threads\n"
+            "start = cuda.grid(1) * chunk\n"
+            "for i in range(start, min(start + chunk, x.size)):",
+        ),
+    ),
+    stride_one_too_far=(
+        "writes past the edge",
+        ("for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):", "i = cuda.grid(1)\nwhile i <= x.size:"),
+        (
+            "out[i] = float32(0) if x[i] <= float32(0) else x[i]",
+            "out[i] = float32(0) if x[i] <= float32(0) else x[i]\ni += cuda.gridsize(1)",
+        ),
+    ),
+    stride_too_wide=("never written", ("cuda.gridsize(1)", "cuda.gridsize(1) + 1")),
+    stride_of_threads_in_the_block=(
+        "first block only",
+        ("for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):", "i = cuda.threadIdx.x\nif i < x.size:"),
+    ),
+    stride_copies=("not rectified", ("float32(0) if x[i] <= float32(0) else x[i]", "x[i]")),
+    stride_of_the_absolute_value=(
+        "absolute value",
+        ("float32(0) if x[i] <= float32(0) else x[i]", "abs(x[i])"),
+    ),
+    stride_in_place=("changes input", ("out[i] =", "x[i] =")),
+)
 
 # --- mirror_kernel ---
 
-
-@wrong("mirror_kernel", "x and y exchanged")
-@cuda.jit
-def mirror_takes_rows_from_x(image, out):
-    row, column = cuda.grid(2)
-    if row < image.shape[0] and column < image.shape[1]:
-        out[row, column] = image[row, image.shape[1] - 1 - column]
-
-
-@wrong("mirror_kernel", "x and y exchanged")
-@cuda.jit
-def mirror_indexes_by_x_and_y(image, out):
-    x, y = cuda.grid(2)
-    height, width = image.shape
-    if x < width and y < height:
-        out[x, y] = image[y, width - 1 - x]
-
-
-@wrong("mirror_kernel", "writes past the edge")
-@cuda.jit
-def mirror_without_guard(image, out):
-    column, row = cuda.grid(2)
-    out[row, column] = image[row, image.shape[1] - 1 - column]
-
-
-@wrong("mirror_kernel", "writes past the edge")
-@cuda.jit
-def mirror_guards_columns_only(image, out):
-    column, row = cuda.grid(2)
-    if column < image.shape[1]:
-        out[row, column] = image[row, image.shape[1] - 1 - column]
-
-
-@wrong("mirror_kernel", "writes past the edge")
-@cuda.jit
-def mirror_guards_with_or(image, out):
-    column, row = cuda.grid(2)
-    if column < image.shape[1] or row < image.shape[0]:
-        out[row, column] = image[row, image.shape[1] - 1 - column]
-
-
-@wrong("mirror_kernel", "one column off")
-@cuda.jit
-def mirror_off_by_one(image, out):
-    column, row = cuda.grid(2)
-    if column < image.shape[1] and row < image.shape[0]:
-        out[row, column] = image[row, image.shape[1] - column]
-
-
-@wrong("mirror_kernel", "one column off")
-@cuda.jit
-def mirror_leaves_column_0(image, out):
-    column, row = cuda.grid(2)
-    if 0 < column < image.shape[1] and row < image.shape[0]:
-        out[row, column] = image[row, image.shape[1] - column]
-
-
-@wrong("mirror_kernel", "upside down")
-@cuda.jit
-def mirror_turns_upside_down(image, out):
-    column, row = cuda.grid(2)
-    if column < image.shape[1] and row < image.shape[0]:
-        out[row, column] = image[image.shape[0] - 1 - row, column]
-
-
-@wrong("mirror_kernel", "turned round")
-@cuda.jit
-def mirror_turns_round(image, out):
-    column, row = cuda.grid(2)
-    if column < image.shape[1] and row < image.shape[0]:
-        out[row, column] = image[image.shape[0] - 1 - row, image.shape[1] - 1 - column]
-
-
-@wrong("mirror_kernel", "copied")
-@cuda.jit
-def mirror_copies(image, out):
-    column, row = cuda.grid(2)
-    if column < image.shape[1] and row < image.shape[0]:
-        out[row, column] = image[row, column]
+mirror_kernel = derive(
+    "mirror_kernel",
+    mirror_takes_rows_from_x=(
+        "x and y exchanged",
+        ("column, row = cuda.grid(2)", "row, column = cuda.grid(2)"),
+    ),
+    mirror_indexes_by_x_and_y=("x and y exchanged", ("out[row, column]", "out[column, row]")),
+    mirror_without_guard=("writes past the edge", ("if row < height and column < width:", "if True:")),
+    mirror_guards_columns_only=(
+        "writes past the edge",
+        ("row < height and column < width", "column < width"),
+    ),
+    mirror_guards_with_or=(
+        "writes past the edge",
+        ("row < height and column < width", "row < height or column < width"),
+    ),
+    mirror_off_by_one=("one column off", ("width - 1 - column", "width - column")),
+    mirror_leaves_column_0=(
+        "one column off",
+        ("column < width", "0 < column < width"),
+        ("width - 1 - column", "width - column"),
+    ),
+    mirror_turns_upside_down=(
+        "upside down",
+        ("image[row, width - 1 - column]", "image[height - 1 - row, column]"),
+    ),
+    mirror_turns_round=(
+        "turned round",
+        ("image[row, width - 1 - column]", "image[height - 1 - row, width - 1 - column]"),
+    ),
+    mirror_copies=("copied", ("width - 1 - column", "column")),
+    mirror_the_first_block=("first block only", ("cuda.grid(2)", "cuda.threadIdx.x, cuda.threadIdx.y")),
+    mirror_in_place=(
+        "changes input",
+        (
+            "if row < height and column < width:\n    out[row, column] = image[row, width - 1 - column]",
+            "if column < width // 2 and row < height:\n"
+            "    other = width - 1 - column\n"
+            "    image[row, column], image[row, other] = image[row, other], image[row, column]",
+        ),
+    ),
+    mirror_whole_rows=(
+        "done more than once",
+        (
+            "out[row, column] = image[row, width - 1 - column]",
+            "for c in range(width):\n    out[row, c] = image[row, width - 1 - c]",
+        ),
+    ),
+)
 
 
 @wrong("mirror_kernel", "missing barrier")
@@ -600,30 +259,3 @@ def mirror_in_the_output(image, out):
     cuda.syncthreads()
     if inside:
         out[row, column] = out[row, image.shape[1] - 1 - column]
-
-
-@wrong("mirror_kernel", "first block only")
-@cuda.jit
-def mirror_the_first_block(image, out):
-    column, row = cuda.threadIdx.x, cuda.threadIdx.y
-    if column < image.shape[1] and row < image.shape[0]:
-        out[row, column] = image[row, image.shape[1] - 1 - column]
-
-
-@wrong("mirror_kernel", "changes input")
-@cuda.jit
-def mirror_in_place(image, out):
-    column, row = cuda.grid(2)
-    if column < image.shape[1] // 2 and row < image.shape[0]:
-        other = image.shape[1] - 1 - column
-        image[row, column], image[row, other] = image[row, other], image[row, column]
-
-
-@wrong("mirror_kernel", "done more than once")
-@cuda.jit
-def mirror_whole_rows(image, out):
-    column, row = cuda.grid(2)
-    height, width = image.shape
-    if row < height and column < width:
-        for c in range(width):
-            out[row, c] = image[row, width - 1 - c]

@@ -1,62 +1,21 @@
-import numpy as np
+from wrong_answers import derive
 
-from wrong_answers import wrong
+# --- count_positions ---
 
-
-@wrong("count_positions", "fence post")
-def subtracts(n, k):
-    return n - k
-
-
-@wrong("count_positions", "one per pixel")
-def ignores_the_window(n, k):
-    return n
-
-
-@wrong("count_positions", "side by side")
-def divides(n, k):
-    return n // k
-
-
-@wrong("count_positions", "overhanging")
-def counts_the_full_region(n, k):
-    return n + k - 1
-
-
-@wrong("count_positions", "exchanged")
-def exchanges_arguments(n, k):
-    return k - n + 1
-
-
-@wrong("count_positions", "one too many")
-def counts_both_ends(n, k):
-    count = 0
-    for _ in range(0, n - k + 2):
-        count += 1
-    return count
-
-
-@wrong("count_positions", "type")
-def divides_by_one(n, k):
-    return (n - k) / 1 + 1
-
-
-@wrong("count_positions", "returns None")
-def prints_instead(n, k):
-    answer = n - k + 1
-    answer  # noqa: B018
-
-
-@wrong("count_positions", "type")
-def returns_an_array(n, k):
-    return np.arange(n - k + 1.0)
-
-
-@wrong("count_positions", "raises")
-def misspells(n, k):
-    return n - K + 1  # noqa: F821
-
-
-@wrong("count_positions", "numbers")
-def returns_a_constant(n, k):
-    return 3
+count_positions = derive(
+    "count_positions",
+    subtracts=("fence post", ("n - k + 1", "n - k")),
+    ignores_the_window=("one per pixel", ("n - k + 1", "n")),
+    divides=("side by side", ("n - k + 1", "n // k")),
+    counts_the_full_region=("overhanging", ("n - k + 1", "n + k - 1")),
+    exchanges_arguments=("exchanged", ("n - k", "k - n")),
+    counts_both_ends=(
+        "one too many",
+        ("return n - k + 1", "count = 0\nfor _ in range(0, n - k + 2):\n    count += 1\nreturn count"),
+    ),
+    divides_by_one=("type", ("n - k", "(n - k) / 1")),
+    prints_instead=("returns None", ("return n", "answer = n")),
+    returns_an_array=("type", ("n - k + 1", "np.arange(n - k + 1.0)")),
+    misspells=("raises", ("n - k", "n - K")),
+    returns_a_constant=("numbers", ("n - k + 1", "3")),
+)
