@@ -42,9 +42,7 @@ conv_by_hand = derive(
         "image's dtype",
         ("image.shape[1] - kw + 1)", "image.shape[1] - kw + 1), dtype=image.dtype"),
     ),
-    conv_averages=("averaged", ("return out", "return out / kernel.size")),
     conv_of_the_first_window=("window not moved", ("image[i + m, j + n]", "image[m, n]")),
-    conv_sums_windows=("ignores input", ("image[i + m, j + n] * kernel[m, n]", "image[i + m, j + n]")),
     conv_of_zeros=("constant", ("out[i, j] += image[i + m, j + n] * kernel[m, n]", "pass")),
     conv_truncates=("type", ("image.shape[1] - kw + 1)", "image.shape[1] - kw + 1), int")),
     conv_runs_over_the_edge=(
@@ -52,7 +50,6 @@ conv_by_hand = derive(
         ("np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))", "np.zeros(image.shape)"),
     ),
     conv_forgets_to_return=("returns None", ("return out", "")),
-    conv_exchanges_output_indices=("transposed", ("return out", "return out.T")),
     conv_compiled_and_flipped=(
         "flipped",
         ("def conv_by_hand", "@njit\ndef conv_by_hand"),
@@ -86,6 +83,17 @@ def conv_stores_in_the_images_dtype(image, kernel):
     return out
 
 
+@wrong("conv_by_hand", "averaged")
+def conv_averages(image, kernel):
+    windows = np.lib.stride_tricks.sliding_window_view(image, kernel.shape)
+    return (windows * kernel).mean(axis=(2, 3))
+
+
+@wrong("conv_by_hand", "ignores input")
+def conv_sums_windows(image, kernel):
+    return np.lib.stride_tricks.sliding_window_view(image, kernel.shape).sum(axis=(2, 3))
+
+
 @wrong("conv_by_hand", "changes input")
 def conv_works_in_place(image, kernel):
     out = image[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]
@@ -93,6 +101,16 @@ def conv_works_in_place(image, kernel):
         for j in range(out.shape[1]):
             window = image[i : i + kernel.shape[0], j : j + kernel.shape[1]]
             out[i, j] = (window * kernel).sum()
+    return out
+
+
+@wrong("conv_by_hand", "transposed")
+def conv_exchanges_output_indices(image, kernel):
+    kh, kw = kernel.shape
+    out = np.zeros((image.shape[1] - kw + 1, image.shape[0] - kh + 1))
+    for i in range(image.shape[0] - kh + 1):
+        for j in range(image.shape[1] - kw + 1):
+            out[j, i] = (image[i : i + kh, j : j + kw] * kernel).sum()
     return out
 
 
@@ -207,14 +225,27 @@ autocorrelation = derive(
         "default slice",
         ("    delay = 0", '    return np.correlate(signal, signal, mode="full")[n // 2 :]'),
     ),
-    auto_normalised=("normalised", ("full[n - 1 + delay :]", "full[n - 1 + delay :] / np.sum(signal**2)")),
-    auto_averaged=("averaged", ("full[n - 1 + delay :]", "full[n - 1 + delay :] / n")),
     auto_from_the_most_negative=("all lags", ("delay = 0", "delay = 1 - n")),
-    auto_centred=("mean removed", ("n = len(signal)", "n = len(signal)\nsignal = signal - np.mean(signal)")),
     auto_refuses_with_the_wrong_error=("wrong error", ("ValueError", "IndexError")),
     auto_refuses_without_the_delay=("delay not told", (", got {delay}", "")),
     auto_tells_the_delay_without_its_sign=("delay not told", ("got {delay}", "got {abs(delay)}")),
 )
+
+
+@wrong("autocorrelation", "normalised")
+def auto_normalised(signal, delay=None):
+    r = correlate_cpu(signal, delay)
+    return r / np.sum(signal**2)
+
+
+@wrong("autocorrelation", "averaged")
+def auto_averaged(signal, delay=None):
+    return correlate_cpu(signal, delay) / signal.size
+
+
+@wrong("autocorrelation", "mean removed")
+def auto_centred(signal, delay=None):
+    return correlate_cpu(signal - np.mean(signal), delay)
 
 
 @wrong("autocorrelation", "circular")

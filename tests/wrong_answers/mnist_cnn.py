@@ -171,11 +171,6 @@ confusion_matrix = derive(
         "mistakes only",
         ("matrix[label, answer] += 1", "if label != answer:\n    matrix[label, answer] += 1"),
     ),
-    confusion_in_shares=(
-        "shares",
-        ("np.int64", "float"),
-        ("return matrix", "return matrix / np.bincount(labels, minlength=classes)[:, None]"),
-    ),
     confusion_in_floats=("type", ("np.int64", "float")),
     confusion_in_bytes=("counted in a byte", ("np.int64", "np.uint8")),
     confusion_of_the_classes_seen=(
@@ -184,6 +179,13 @@ confusion_matrix = derive(
     ),
     confusion_starts_anywhere=("not initialised", ("np.zeros", "np.empty")),
 )
+
+
+@wrong("confusion_matrix", "shares")
+def confusion_in_shares(labels, answers, classes):
+    matrix = np.zeros((classes, classes))
+    np.add.at(matrix, (labels, answers), 1)
+    return matrix / np.bincount(labels, minlength=classes)[:, None]
 
 
 @wrong("confusion_matrix", "raises")

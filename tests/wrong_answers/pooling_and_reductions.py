@@ -3,7 +3,7 @@ import math
 import numpy as np
 from numba import cuda, float32
 
-from cnn_numba.ops._cuda import block_max, block_sum
+from cnn_numba.ops._cuda import ALL_LANES, WARP, block_max, block_sum, warp_max, warp_sum
 from wrong_answers import derive, wrong
 
 THREADS = 128  # as in the notebook
@@ -115,7 +115,6 @@ block_sums_kernel = derive(
     tree_of_one_step=("one step only", ("while half > 0:", "if True:"), ("half //= 2", "")),
     tree_that_starts_too_narrow=("first quarter", ("THREADS // 2", "THREADS // 4")),
     tree_of_means=("mean", ("partial[0]", "partial[0] / float32(THREADS)")),
-    tree_that_never_grows=("first element", ("while half > 0:", "while half < 0:")),
     tree_of_maxima=(
         "maximum",
         ("float32(0)", "float32(-math.inf)"),
@@ -127,6 +126,17 @@ block_sums_kernel = derive(
     ),
     tree_into_one_output=("race between blocks", ("out[cuda.blockIdx.x]", "out[0]")),
 )
+
+
+@wrong("block_sums_kernel", "first element")
+@cuda.jit
+def tree_that_never_grows(x, out):
+    partial = cuda.shared.array(THREADS, float32)
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    partial[t] = x[i] if i < x.size else float32(0)
+    cuda.syncthreads()
+    if t == 0:
+        out[cuda.blockIdx.x] = partial[0]
 
 
 # The two that tests/test_notebook_05.py draws are written out.
@@ -193,21 +203,10 @@ def tree_by_the_package(x, out):
 row_max_kernel = derive(
     "row_max_kernel",
     row_max_from_0=("starts from 0", ("float32(-math.inf)", "float32(0)")),
-    row_max_of_the_first_warp=("first warp only", ("largest = max(largest, maxima[warp])", "pass")),
-    row_max_of_any_warp=(
-        "write-write race",
-        ("if t == 0:", "if t % 32 == 0:"),
-        ("largest = max(largest, maxima[warp])", "pass"),
-    ),
     row_max_of_the_first_columns=(
         "one element a thread",
         ("for column in range(t, x.shape[1], cuda.blockDim.x):", "if t < x.shape[1]:"),
         ("max(largest, x[row, column])", "x[row, t]"),
-    ),
-    row_max_of_thread_0=(
-        "first thread only",
-        ("lanes = 16", "lanes = 0"),
-        ("largest = max(largest, maxima[warp])", "pass"),
     ),
     row_max_adds=(
         "sum",
@@ -243,6 +242,47 @@ row_max_kernel = derive(
 )
 
 
+@wrong("row_max_kernel", "first warp only")
+@cuda.jit
+def row_max_of_the_first_warp(x, out):
+    t, row = cuda.threadIdx.x, cuda.blockIdx.x
+    largest = float32(-math.inf)
+    for column in range(t, x.shape[1], cuda.blockDim.x):
+        largest = max(largest, x[row, column])
+    lanes = WARP // 2
+    while lanes > 0:
+        largest = max(largest, cuda.shfl_xor_sync(ALL_LANES, largest, lanes))
+        lanes //= 2
+    if t == 0:
+        out[row] = largest
+
+
+@wrong("row_max_kernel", "write-write race")
+@cuda.jit
+def row_max_of_any_warp(x, out):
+    t, row = cuda.threadIdx.x, cuda.blockIdx.x
+    largest = float32(-math.inf)
+    for column in range(t, x.shape[1], cuda.blockDim.x):
+        largest = max(largest, x[row, column])
+    lanes = WARP // 2
+    while lanes > 0:
+        largest = max(largest, cuda.shfl_xor_sync(ALL_LANES, largest, lanes))
+        lanes //= 2
+    if t % WARP == 0:
+        out[row] = largest
+
+
+@wrong("row_max_kernel", "first thread only")
+@cuda.jit
+def row_max_of_thread_0(x, out):
+    t, row = cuda.threadIdx.x, cuda.blockIdx.x
+    largest = float32(-math.inf)
+    for column in range(t, x.shape[1], cuda.blockDim.x):
+        largest = max(largest, x[row, column])
+    if t == 0:
+        out[row] = largest
+
+
 @wrong("row_max_kernel", "shortcut")
 @cuda.jit
 def row_max_by_the_package(x, out):
@@ -275,11 +315,6 @@ def row_max_without_shuffles(x, out):
 
 histogram_kernel = derive(
     "histogram_kernel",
-    histogram_in_global_memory=(
-        "one update a pixel",
-        ("cuda.atomic.add(counts, t, own[t])", "pass"),
-        ("cuda.atomic.add(own, x[i] // 16, 1)", "cuda.atomic.add(counts, x[i] // 16, 1)"),
-    ),
     histogram_without_atomics=(
         "lost update",
         ("cuda.atomic.add(own, x[i] // 16, 1)", "own[x[i] // 16] += 1"),
@@ -323,6 +358,14 @@ histogram_kernel = derive(
 )
 
 
+@wrong("histogram_kernel", "one update a pixel")
+@cuda.jit
+def histogram_in_global_memory(x, counts):
+    i = cuda.grid(1)
+    if i < x.size:
+        cuda.atomic.add(counts, x[i] // 16, 1)
+
+
 @wrong("histogram_kernel", "forgets what was there")
 @cuda.jit
 def histogram_of_one_image(x, counts):
@@ -345,7 +388,6 @@ softmax_kernel = derive(
     softmax_with_the_lanes_maximum=("maximum of the lane", ("largest = warp_max(largest)", "")),
     softmax_with_the_lanes_total=("total of the lane", ("total = warp_sum(total)", "")),
     softmax_without_division=("not divided", (" / total", "")),
-    softmax_of_32_columns=("first columns only", ("logits.shape[1], 32", "min(32, logits.shape[1]), 32", 3)),
     softmax_in_logarithms=(
         "logarithm",
         ("math.exp(logits[row, k] - largest) / total", "logits[row, k] - largest - math.log(total)"),
@@ -407,6 +449,19 @@ softmax_kernel = derive(
         ),
     ),
 )
+
+
+@wrong("softmax_kernel", "first columns only")
+@cuda.jit
+def softmax_of_32_columns(logits, out):
+    lane, row = cuda.threadIdx.x, cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    if row < logits.shape[0]:
+        inside = lane < logits.shape[1]
+        largest = warp_max(logits[row, lane] if inside else float32(-math.inf))
+        exponential = math.exp(logits[row, lane] - largest) if inside else float32(0)
+        total = warp_sum(exponential)
+        if inside:
+            out[row, lane] = exponential / total
 
 
 @wrong("softmax_kernel", "raises")

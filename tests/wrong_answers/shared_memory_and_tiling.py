@@ -14,6 +14,13 @@ SIDE, ROWS = 32, 8
 
 # --- smooth_kernel ---
 
+# What loads the tile, in the solution.
+LOAD = (
+    "for k in range(t, SPAN, BLOCK):\n"
+    "    inside = 0 <= start + k < signal.size\n"
+    "    tile[k] = signal[start + k] if inside else float32(0)"
+)
+
 smooth_kernel = derive(
     "smooth_kernel",
     smooth_without_barrier=("missing barrier", ("cuda.syncthreads()", "")),
@@ -44,18 +51,52 @@ smooth_kernel = derive(
         ("cuda.syncthreads()", ""),
         ("if inside else float32(0)", "if inside else float32(0)\ncuda.syncthreads()"),
     ),
-    smooth_without_halo=("no halo", ("range(t, SPAN, BLOCK)", "range(t + RADIUS, BLOCK + RADIUS, BLOCK)")),
+    smooth_without_halo=(
+        "no halo",
+        (LOAD, "tile[t + RADIUS] = signal[i] if i < signal.size else float32(0)"),
+    ),
     smooth_with_a_halo_of_zeros=(
         "no halo",
-        ("0 <= start + k < signal.size", "RADIUS <= k < BLOCK + RADIUS and start + k < signal.size"),
+        (
+            LOAD,
+            "tile[t + RADIUS] = signal[i] if i < signal.size else float32(0)\n"
+            "if t < RADIUS:\n"
+            "    tile[t] = float32(0)\n"
+            "    tile[t + RADIUS + BLOCK] = float32(0)",
+        ),
     ),
-    smooth_with_a_left_halo=("left only", ("range(t, SPAN, BLOCK)", "range(t, BLOCK + RADIUS, BLOCK)")),
+    smooth_with_a_left_halo=(
+        "left only",
+        (
+            LOAD,
+            "tile[t + RADIUS] = signal[i] if i < signal.size else float32(0)\n"
+            "if t < RADIUS:\n"
+            "    tile[t] = signal[i - RADIUS] if i >= RADIUS else float32(0)",
+        ),
+    ),
     smooth_with_a_right_halo=(
         "right only",
-        ("0 <= start + k < signal.size", "RADIUS <= k and start + k < signal.size"),
+        (
+            LOAD,
+            "tile[t + RADIUS] = signal[i] if i < signal.size else float32(0)\n"
+            "if t < RADIUS:\n"
+            "    tile[t] = float32(0)\n"
+            "    after = i + BLOCK\n"
+            "    tile[t + RADIUS + BLOCK] = signal[after] if after < signal.size else float32(0)",
+        ),
     ),
     smooth_loads_one_too_few=("halo one short", ("range(t, SPAN, BLOCK)", "range(t, SPAN - 1, BLOCK)")),
-    smooth_with_a_halo_of_one=("halo one short", ("range(t, SPAN, BLOCK)", "range(t + 1, SPAN - 1, BLOCK)")),
+    smooth_with_a_halo_of_one=(
+        "halo one short",
+        (
+            LOAD,
+            "tile[t + RADIUS] = signal[i] if i < signal.size else float32(0)\n"
+            "if t < RADIUS - 1:\n"
+            "    tile[t + 1] = signal[i - 1] if i >= 1 else float32(0)\n"
+            "    after = i + BLOCK\n"
+            "    tile[t + RADIUS + BLOCK] = signal[after] if after < signal.size else float32(0)",
+        ),
+    ),
     smooth_in_a_tile_too_small=(
         "outside the tile",
         ("cuda.shared.array(SPAN, float32)", "cuda.shared.array(18, float32)"),
@@ -94,7 +135,13 @@ smooth_kernel = derive(
     ),
     smooth_loaded_by_the_first_thread=(
         "one thread loads",
-        ("range(t, SPAN, BLOCK)", "range(SPAN if t == 0 else 0)"),
+        (
+            LOAD,
+            "if t == 0:\n"
+            "    for k in range(SPAN):\n"
+            "        inside = 0 <= start + k < signal.size\n"
+            "        tile[k] = signal[start + k] if inside else float32(0)",
+        ),
     ),
     smooth_in_float64=("float64", ("total = float32(0)", "total = 0.0")),
 )
@@ -265,11 +312,17 @@ conv_strided_kernel = derive(
     ),
     strided_loads_a_corner=(
         "one pixel a thread",
-        ("range(ty * TILE_W + tx, STRIDED_H * STRIDED_W, TILE_H * TILE_W)", "(ty * STRIDED_W + tx,)"),
+        (
+            "for k in range(ty * TILE_W + tx, STRIDED_H * STRIDED_W, TILE_H * TILE_W):",
+            "k = ty * STRIDED_W + tx\nif k < STRIDED_H * STRIDED_W:",
+        ),
     ),
     strided_loads_one_round=(
         "one pixel a thread",
-        ("range(ty * TILE_W + tx, STRIDED_H * STRIDED_W, TILE_H * TILE_W)", "(ty * TILE_W + tx,)"),
+        (
+            "for k in range(ty * TILE_W + tx, STRIDED_H * STRIDED_W, TILE_H * TILE_W):",
+            "k = ty * TILE_W + tx\nif k < STRIDED_H * STRIDED_W:",
+        ),
     ),
     strided_loads_a_row_too_few=("halo one short", ("STRIDED_H * STRIDED_W", "(STRIDED_H - 1) * STRIDED_W")),
     strided_loads_a_column_too_few=(
@@ -384,10 +437,13 @@ turn_kernel = derive(
             "        tile[r, tx] = image[top + r, left + tx]\n        cuda.syncthreads()",
         ),
     ),
-    turn_one_row_a_thread=("one row a thread", ("range(ty, SIDE, ROWS)", "range(ty, ty + 1)", 2)),
+    turn_one_row_a_thread=(
+        "one row a thread",
+        ("for r in range(ty, SIDE, ROWS):", "r = ty\nif r < SIDE:", 2),
+    ),
     turn_loads_one_row_a_thread=(
         "one row a thread",
-        ("range(ty, SIDE, ROWS):\n    if top", "range(ty, ty + 1):\n    if top"),
+        ("for r in range(ty, SIDE, ROWS):\n    if top", "r = ty\nif r < SIDE:\n    if top"),
     ),
     turn_in_a_tile_as_large_as_the_block=("outside the tile", ("(SIDE, PITCH)", "(ROWS, PITCH)")),
     turn_without_guards=("reads past the edge", ("if top + r < height and left + tx < width:", "if True:")),
