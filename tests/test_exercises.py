@@ -31,7 +31,9 @@ class Found:
 
     def run(self, source, name=None):
         """Return the function that the source defines, after the notebook's imports."""
-        return executed(source, executed_setup(self.setup))[name or self.cells.name]
+        namespace = dict(executed(self.setup))
+        execute(source, namespace)
+        return namespace[name or self.cells.name]
 
     def attempt(self, answer):
         """Return a wrong answer as a function: derived from the solution, or as it is written."""
@@ -40,20 +42,20 @@ class Found:
         return answer
 
 
-def executed(code, namespace):
-    """Return the namespace after the code."""
-    # As in a notebook, the source of what is defined can be looked up.
+def execute(code, namespace):
+    """Run code in a namespace. As in a notebook, the source of what it defines can be looked up."""
     name = f"<cell-{zlib.crc32(code.encode())}>"
     linecache.cache[name] = len(code), None, code.splitlines(keepends=True), name
-    namespace = dict(namespace)
     exec(compile(code, name, "exec"), namespace)
-    return namespace
 
 
 @functools.cache
-def executed_setup(cells):
-    """Return the namespace after a notebook's setup cells."""
-    return functools.reduce(lambda namespace, code: executed(code, namespace), cells, {})
+def executed(cells):
+    """Return the namespace that a notebook's setup cells leave; they run once for all its answers."""
+    namespace = {}
+    for code in cells:
+        execute(code, namespace)
+    return namespace
 
 
 FOUND = [
