@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
+import scipy  # not its ndimage, which takes a sixth of a second: it is loaded where it is used first
 from PIL import Image, ImageOps
-from scipy import ndimage
 
 # As the makers of MNIST did: the digit fits a box of 20 pixels, its centre of mass is the centre of 28.
 _BOX, _FIELD, _CENTRE = 20, 28, 14.0
@@ -234,7 +234,7 @@ def _ink(grey):
     bright = grey - darkest if _paper_is_light(grey) else lightest - grey
     # A closing fills what is narrower than its window, the strokes, and follows the light across the paper.
     coarse = _coarse(bright)
-    paper = ndimage.grey_closing(coarse, (round(_WIDEST_STROKE * max(coarse.shape)) | 1,) * 2)
+    paper = scipy.ndimage.grey_closing(coarse, (round(_WIDEST_STROKE * max(coarse.shape)) | 1,) * 2)
     paper = np.asarray(Image.fromarray(paper).resize(grey.shape[::-1], Image.Resampling.BILINEAR))
     # The limit: in the deepest shadow there is but noise.
     return 1 - bright / np.maximum(paper, 0.15 * (lightest - darkest))
@@ -257,19 +257,19 @@ def _strokes(ink):
     marked = coarse > 0.5 * coarse.max()
     edge = np.ones_like(marked)
     edge[1:-1, 1:-1] = False
-    inner = marked & ~ndimage.binary_propagation(marked & edge, _DIAGONALS_TOO, marked)
+    inner = marked & ~scipy.ndimage.binary_propagation(marked & edge, _DIAGONALS_TOO, marked)
     if _length(_largest(inner)) < _SHORTEST_DIGIT * min(marked.shape):
         inner = marked
     # A box around the digit is no part of it; and no digit has a hole with so much in it.
     largest = _largest(inner)
-    boxed = inner & ndimage.binary_fill_holes(largest) & ~largest
+    boxed = inner & scipy.ndimage.binary_fill_holes(largest) & ~largest
     if _length(_largest(boxed)) > 0.3 * _length(largest):
         inner, largest = boxed, _largest(boxed)
     # A five may have lost its bar, a nine be in pieces.
     reach = _DETACHED * _length(largest)
-    groups, _ = ndimage.label(ndimage.distance_transform_edt(~inner) <= reach / 2, _DIAGONALS_TOO)
+    groups, _ = scipy.ndimage.label(scipy.ndimage.distance_transform_edt(~inner) <= reach / 2, _DIAGONALS_TOO)
     digit = inner & (groups == groups[largest][0])
-    strokes = _magnified(ndimage.binary_dilation(digit, _DIAGONALS_TOO, 2), ink.shape)
+    strokes = _magnified(scipy.ndimage.binary_dilation(digit, _DIAGONALS_TOO, 2), ink.shape)
     return strokes, _doubts(coarse, marked, digit, inner & ~digit)
 
 
@@ -292,8 +292,8 @@ def _doubts(coarse, marked, digit, others):
 
 def _largest(marked):
     """Return the connected part that takes most room, that is, has the largest box around it."""
-    labels, _ = ndimage.label(marked, _DIAGONALS_TOO)
-    sizes = [labels[box].size for box in ndimage.find_objects(labels)]
+    labels, _ = scipy.ndimage.label(marked, _DIAGONALS_TOO)
+    sizes = [labels[box].size for box in scipy.ndimage.find_objects(labels)]
     return marked & (labels == 1 + np.argmax(sizes)) if sizes else marked
 
 
