@@ -2,7 +2,6 @@ import ctypes
 import os
 import subprocess
 import sys
-import time
 
 import numba
 import pytest
@@ -165,10 +164,11 @@ def test_a_wish_in_the_environment_is_respected(value, simulated):
 
 
 def test_the_import_is_quick():
-    start = time.perf_counter()
+    before = os.times()
     python("import cnn_numba")
-    # 0.4 s on two cores; the bound leaves room for a loaded machine and still notices torch.
-    assert time.perf_counter() - start < 2.5
+    after = os.times()
+    # Processor time, so that other processes do not count. 0.6 s; the bound still notices torch.
+    assert sum(after[2:4]) - sum(before[2:4]) < 2.5
 
 
 # --- Asking the driver -------------------------------------------------------------------------------------
