@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import operator
-import shlex
 import shutil
 import signal
 import tempfile
@@ -371,9 +370,11 @@ class _Run:
             _check_writable(self.out)
         steps = self.epochs * self.steps_per_epoch
         if steps < FEW_STEPS:
+            batch_size = max(len(self.dataset.train_images) * self.epochs // FEW_STEPS, 1)
+            epochs = math.ceil(FEW_STEPS / self.steps_per_epoch)
             self.log(
-                f"warning: few steps to learn from, {steps} in all: choose a batch size below "
-                f"{self.model.batch_size}, or more epochs than {self.epochs}"
+                f"warning: few steps to learn from, {steps} in all: choose a batch size of at most "
+                f"{batch_size}, or at least {epochs} epochs"
             )
 
     def lr(self, ahead=0):
@@ -515,8 +516,8 @@ class _Run:
         advice = ""
         if differing.keys() == {"epochs"}:
             advice = (
-                f"; the learning rates of {self.schedule} depend on the last epoch: go on with "
-                f"{saved.get('epochs')} epochs, or train anew (a constant schedule may be prolonged)"
+                f"; the learning rates of {self.schedule} depend on the last epoch: leave "
+                "the number as it was, or train anew (only a constant schedule may be prolonged)"
             )
         elif differing.keys() & {"dataset", "train_images", "train_crc32"}:
             advice = "; these are other data: give those it was trained on (--data-dir on the command line)"
@@ -557,9 +558,8 @@ def _move_earlier_run(folder, log):
         shutil.rmtree(partial, ignore_errors=True)
     for name in RECORDS:
         (folder / name).unlink(missing_ok=True)
-    command = shlex.join(["cnn-numba", "train", "--resume", "--out", str(earlier)])
-    resumable = (earlier / "checkpoint.npz").exists()
-    log(f"Moved the earlier run to {earlier}" + (f"; to go on with it: {command}" if resumable else ""))
+    network = earlier / "checkpoint.npz"
+    log(f"Moved the earlier run to {earlier}" + (f"; its network: {network}" if network.exists() else ""))
 
 
 def _train_epoch(run, progress, interrupted, first_step_done, on_step):

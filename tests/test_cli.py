@@ -446,7 +446,7 @@ def test_resuming_for_another_number_of_epochs_says_what_to_do(run, little):
         code, _, err = run("train", "--resume", "--epochs", epochs)
         assert code == 1
         assert f"it was trained with epochs 2, now {epochs}; the learning rates of one-cycle depend on" in err
-        assert "go on with 2 epochs, or train anew" in err
+        assert "leave the number as it was, or train anew" in err
         assert err.count("\n") == 1
     assert run("train", "--epochs", 2, "--schedule", "constant", *STEPS)[0] == 0
     code, _, err = run("train", "--resume", "--epochs", 1)
@@ -508,10 +508,10 @@ def test_a_new_training_keeps_the_finished_one(run, little, tmp_path):
     first = (folder / "checkpoint.npz").read_bytes()
     code, out, err = run("train", "--epochs", 1, "--seed", 2, *STEPS)
     assert (code, err) == (0, "")
-    command = f"cnn-numba train --resume --out {folder / 'earlier-1'}"
-    assert f"Moved the earlier run to {folder / 'earlier-1'}; to go on with it: {command}\n" in out
-    assert (folder / "earlier-1" / "checkpoint.npz").read_bytes() == first
-    assert run(*command.split()[1:])[0] == 0
+    earlier = folder / "earlier-1"
+    assert f"Moved the earlier run to {earlier}; its network: {earlier / 'checkpoint.npz'}\n" in out
+    assert (earlier / "checkpoint.npz").read_bytes() == first
+    assert run("train", "--resume", "--out", earlier)[0] == 0
     assert recipe_of(folder)["seed"] == 2
 
 
@@ -519,8 +519,8 @@ def test_a_training_that_learns_nothing_is_warned_of(run, little):
     code, _, err = run("train", "--epochs", 2, "--batch-size", 100000)
     assert code == 0
     assert err == (
-        "cnn-numba: warning: few steps to learn from, 2 in all: choose a batch size below 100000, or more "
-        "epochs than 2\n"
+        "cnn-numba: warning: few steps to learn from, 2 in all: choose a batch size of at most 8, or at "
+        "least 50 epochs\n"
     )
     code, _, err = run("train", "--epochs", 1, "--lr", 100, *STEPS, "--out", "here")
     assert code == 0

@@ -205,7 +205,8 @@ def test_another_recipe_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"lr 0\.01, now 0\.02"):
         run(tmp_path, resume=True, epochs=1, model=model, optimizer=Adam(model, lr=2e-2))
     with pytest.raises(
-        ValueError, match=r"epochs 1, now 2; the learning rates of one-cycle .* or train anew \(a constant"
+        ValueError,
+        match=r"epochs 1, now 2; the learning rates of one-cycle .* or train anew \(only a constant",
     ):
         run(tmp_path, resume=True, epochs=2)
     with pytest.raises(ValueError, match=r"nothing to resume from.*nowhere"):
@@ -502,7 +503,8 @@ def warnings_of(**options):
 
 def test_few_steps_are_told():
     assert warnings_of(epochs=9) == [
-        "warning: few steps to learn from, 45 in all: choose a batch size below 32, or more epochs than 9"
+        "warning: few steps to learn from, 45 in all: choose a batch size of at most 27, or at least 10 "
+        "epochs"
     ]
     assert warnings_of(epochs=10) == []
 
@@ -602,7 +604,7 @@ def test_a_new_run_keeps_the_earlier_ones(tmp_path):
     for number in (1, 2):
         folder = tmp_path / f"earlier-{number}"
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == runs[number - 1]
-        told = f"Moved the earlier run to {folder}; to go on with it: cnn-numba train --resume --out {folder}"
+        told = f"Moved the earlier run to {folder}; its network: {folder / 'checkpoint.npz'}"
         assert lines.count(told) == 1
         assert_records_follow(folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
