@@ -22,14 +22,24 @@ def pytest_configure(config):
         config.pluginmanager.register(StillRunning())
 
 
-def pytest_collection_modifyitems(items):
-    """Keep a file's tests in one process, and skip those that need a real GPU where there is none.
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's
+def pytest_xdist_make_scheduler(config, log):
+    """Keep a file's tests in one process: what a file compiles, its tests share.
 
-    What a file compiles, its tests share. The notebooks share nothing and take longest: they are dealt out.
+    The notebooks share nothing and take longest: they are dealt out.
     """
-    for item in items:
-        if item.path.stem != "test_notebooks":
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            path = nodeid.partition("::")[0]
+            return nodeid if path.endswith("test_notebooks.py") else path
+
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items):
+    """Skip the tests that need a real GPU where there is none."""
     if device.simulated():
         skip = pytest.mark.skip(reason=f"needs a real GPU ({device.SELECTION.reason})")
         for item in items:
