@@ -6,6 +6,8 @@ so the layer need not keep its input.
 
 import numpy as np
 
+from cnn_numba.ops._reference import check_arrays
+
 
 def relu_forward(x, out=None):
     """Keep what is positive, replace the rest by 0.
@@ -39,7 +41,7 @@ def relu_forward(x, out=None):
     >>> relu_forward(np.array([-2.0, 0.0, 3.0]))
     array([0., 0., 3.])
     """
-    _check_arrays({"out": out}, {"x": x}, may_be=["x"])
+    check_arrays({"out": out}, {"x": x}, may_be=["x"])
     return _store("out", out, np.maximum(_real("x", x), 0.0))
 
 
@@ -79,7 +81,7 @@ def relu_backward(grad_output, out, grad_input=None):
     array([0., 0., 7.])
     """
     inputs = {"grad_output": grad_output, "out": out}
-    _check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
+    check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
     grad_output = _real("grad_output", grad_output)
     out = _real("out", out, grad_output.shape)
     return _store("grad_input", grad_input, np.where(out <= 0.0, 0.0, grad_output))
@@ -118,7 +120,7 @@ def bias_relu_forward(x, bias, out=None):
     >>> bias_relu_forward(np.array([[1.0, 5.0]]), bias=np.array([-2.0, 2.0]))
     array([[0., 7.]])
     """
-    _check_arrays({"out": out}, {"x": x, "bias": bias}, may_be=["x"])
+    check_arrays({"out": out}, {"x": x, "bias": bias}, may_be=["x"])
     x = _real("x", x)
     if x.ndim < 2:
         raise ValueError(f"x must have shape (N, C, ...), got {x.shape}")
@@ -158,7 +160,7 @@ def sigmoid_forward(x, out=None):
     >>> sigmoid_forward(np.array([-1e4, 0.0, 1e4]))
     array([0. , 0.5, 1. ])
     """
-    _check_arrays({"out": out}, {"x": x}, may_be=["x"])
+    check_arrays({"out": out}, {"x": x}, may_be=["x"])
     x = _real("x", x)
     small = np.exp(-np.abs(x))
     return _store("out", out, np.where(x < 0.0, small, 1.0) / (1.0 + small))
@@ -199,7 +201,7 @@ def sigmoid_backward(grad_output, out, grad_input=None):
     array([2., 0.])
     """
     inputs = {"grad_output": grad_output, "out": out}
-    _check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
+    check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
     grad_output = _real("grad_output", grad_output)
     out = _real("out", out, grad_output.shape)
     return _store("grad_input", grad_input, grad_output * out * (1.0 - out))
@@ -236,7 +238,7 @@ def tanh_forward(x, out=None):
     >>> tanh_forward(np.array([-1e4, 0.0, 1e4]))
     array([-1.,  0.,  1.])
     """
-    _check_arrays({"out": out}, {"x": x}, may_be=["x"])
+    check_arrays({"out": out}, {"x": x}, may_be=["x"])
     return _store("out", out, np.tanh(_real("x", x)))
 
 
@@ -275,23 +277,10 @@ def tanh_backward(grad_output, out, grad_input=None):
     array([6., 0.])
     """
     inputs = {"grad_output": grad_output, "out": out}
-    _check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
+    check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
     grad_output = _real("grad_output", grad_output)
     out = _real("out", out, grad_output.shape)
     return _store("grad_input", grad_input, grad_output * (1.0 - out**2))
-
-
-def _check_arrays(written, read, may_be=()):
-    """Insist on plain arrays; what is written shares no memory, or is exactly an input that it `may_be`."""
-    named = {**written, **read}
-    arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}
-    for name, array in arrays.items():
-        if type(array) not in (np.ndarray, np.memmap):
-            raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
-        for other, that in arrays.items():
-            exactly = other in may_be and array.__array_interface__ == that.__array_interface__
-            if name in written and other != name and np.may_share_memory(array, that) and not exactly:
-                raise ValueError(f"{name} must not share memory with {other}")
 
 
 def _real(name, array, shape=None):

@@ -10,6 +10,8 @@ flipped unless ``flip=True`` asks for it.
 
 import numpy as np
 
+from cnn_numba.ops._reference import check_arrays
+
 LARGEST = 2**31 - 1  # of a size, a stride or an index: the faster rooms count pixels in 32 bits
 
 
@@ -67,7 +69,7 @@ def conv_cpu(image, kernel, mode="valid", flip=False):
     array([[4., 4.],
            [4., 4.]])
     """
-    _check_arrays({}, {"image": image, "kernel": kernel})
+    check_arrays({}, {"image": image, "kernel": kernel})
     image, kernel = _real("image", image, ndim=2), _real("kernel", kernel, ndim=2)
     if mode == "valid" and (kernel.shape[0] > image.shape[0] or kernel.shape[1] > image.shape[1]):
         raise ValueError(f"kernel {kernel.shape} is larger than image {image.shape}: no valid position")
@@ -125,7 +127,7 @@ def correlate_cpu(signal, delay=None):
     >>> correlate_cpu([1, 2, 3], delay=-2)
     array([ 3.,  8., 14.,  8.,  3.])
     """
-    _check_arrays({}, {"signal": signal})
+    check_arrays({}, {"signal": signal})
     signal = _real("signal", signal, ndim=1)
     n = len(signal)
     delay = 0 if delay is None else _lag(delay, n)
@@ -187,7 +189,7 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
     array([[[[100., 103.],
              [109., 124.]]]])
     """
-    _check_arrays({"out": out}, {"x": x, "weight": weight, "bias": bias})
+    check_arrays({"out": out}, {"x": x, "weight": weight, "bias": bias})
     x, weight = _real("x", x, ndim=4), _real("weight", weight, ndim=4)
     window = _Window(x.shape, weight.shape, stride, padding)
     result = np.zeros(window.out_shape)
@@ -247,7 +249,7 @@ def conv2d_backward_input(
              [2., 4., 2.],
              [1., 2., 1.]]]])
     """
-    _check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "weight": weight})
+    check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "weight": weight})
     input_shape = _shape("input_shape", input_shape)
     weight = _real("weight", weight, ndim=4)
     window = _Window(input_shape, weight.shape, stride, padding)
@@ -299,7 +301,7 @@ def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, gr
     array([[[[ 8., 12.],
              [20., 24.]]]])
     """
-    _check_arrays({"grad_weight": grad_weight}, {"grad_output": grad_output, "x": x})
+    check_arrays({"grad_weight": grad_weight}, {"grad_output": grad_output, "x": x})
     weight_shape = _shape("weight_shape", weight_shape)
     x = _real("x", x, ndim=4)
     window = _Window(x.shape, weight_shape, stride, padding)
@@ -339,7 +341,7 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
     >>> conv2d_backward_bias(np.ones((2, 3, 4, 5)))
     array([40., 40., 40.])
     """
-    _check_arrays({"grad_bias": grad_bias}, {"grad_output": grad_output})
+    check_arrays({"grad_bias": grad_bias}, {"grad_output": grad_output})
     grad_output = _real("grad_output", grad_output, ndim=4)
     return _store("grad_bias", grad_bias, grad_output.sum(axis=(0, 2, 3)))
 
@@ -439,19 +441,6 @@ def _lag(delay, n):
     if not -n < delay < n:
         raise ValueError(f"delay must lie in {1 - n}..{n - 1} for a signal of {n} samples, got {delay}")
     return int(delay)
-
-
-def _check_arrays(written, read, may_be=()):
-    """Insist on plain arrays; what is written shares no memory, or is exactly an input that it `may_be`."""
-    named = {**written, **read}
-    arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}
-    for name, array in arrays.items():
-        if type(array) not in (np.ndarray, np.memmap):
-            raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
-        for other, that in arrays.items():
-            exactly = other in may_be and array.__array_interface__ == that.__array_interface__
-            if name in written and other != name and np.may_share_memory(array, that) and not exactly:
-                raise ValueError(f"{name} must not share memory with {other}")
 
 
 def _real(name, array, shape=None, ndim=None):

@@ -5,6 +5,8 @@ Every function names its indices: n runs over the batch, o over the outputs, i o
 
 import numpy as np
 
+from cnn_numba.ops._reference import check_arrays
+
 
 def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
     """Multiply a batch of vectors by a weight matrix: ``y = x W^T + b``.
@@ -49,7 +51,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
     >>> linear_forward(x, np.array([[1.0, 1.0], [0.0, 3.0], [2.0, 0.0]]), bias=np.array([0.0, 0.0, 10.0]))
     array([[ 3.,  6., 12.]])
     """
-    _check_arrays({"out": out}, {"x": x, "weight": weight, "bias": bias})
+    check_arrays({"out": out}, {"x": x, "weight": weight, "bias": bias})
     x, weight = _real("x", x, (None, None)), _real("weight", weight, (None, None))
     if x.shape[1] != weight.shape[1]:
         raise ValueError(
@@ -95,7 +97,7 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
     >>> linear_backward_input(np.array([[1.0, 10.0]]), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
     array([[41., 52., 63.]])
     """
-    _check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "weight": weight})
+    check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "weight": weight})
     weight = _real("weight", weight, (None, None))
     grad_output = _real("grad_output", grad_output, (None, weight.shape[0]))
     return _store("grad_input", grad_input, np.einsum("no,oi->ni", grad_output, weight))
@@ -132,7 +134,7 @@ def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
     >>> linear_backward_weight(np.array([[1.0], [10.0]]), np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([[31., 42.]])
     """
-    _check_arrays({"grad_weight": grad_weight}, {"grad_output": grad_output, "x": x})
+    check_arrays({"grad_weight": grad_weight}, {"grad_output": grad_output, "x": x})
     x = _real("x", x, (None, None))
     grad_output = _real("grad_output", grad_output, (x.shape[0], None))
     return _store("grad_weight", grad_weight, np.einsum("no,ni->oi", grad_output, x))
@@ -165,7 +167,7 @@ def linear_backward_bias(grad_output, grad_bias=None):
     >>> linear_backward_bias(np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([4., 6.])
     """
-    _check_arrays({"grad_bias": grad_bias}, {"grad_output": grad_output})
+    check_arrays({"grad_bias": grad_bias}, {"grad_output": grad_output})
     grad_output = _real("grad_output", grad_output, (None, None))
     return _store("grad_bias", grad_bias, grad_output.sum(axis=0))
 
@@ -186,19 +188,6 @@ def linear_scratch(batch_size, in_features, out_features):
     >>> linear_scratch(64, 1600, 128) is None
     True
     """
-
-
-def _check_arrays(written, read, may_be=()):
-    """Insist on plain arrays; what is written shares no memory, or is exactly an input that it `may_be`."""
-    named = {**written, **read}
-    arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}
-    for name, array in arrays.items():
-        if type(array) not in (np.ndarray, np.memmap):
-            raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
-        for other, that in arrays.items():
-            exactly = other in may_be and array.__array_interface__ == that.__array_interface__
-            if name in written and other != name and np.may_share_memory(array, that) and not exactly:
-                raise ValueError(f"{name} must not share memory with {other}")
 
 
 def _real(name, array, shape):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from cnn_numba.ops._reference import check_arrays
+
 
 def gather_batch(images, indices, mean, std, out=None):
     """Pick images and normalise them.
@@ -37,7 +39,7 @@ def gather_batch(images, indices, mean, std, out=None):
     >>> gather_batch(images, np.array([2, 0]), mean=0.5, std=0.5).ravel()
     array([ 1., -1.])
     """
-    _check_arrays({"out": out}, {"images": images, "indices": indices})
+    check_arrays({"out": out}, {"images": images, "indices": indices})
     _check("images", images, np.uint8, 4)
     _check_indices(indices, len(images))
     if not np.min(std) > 0:
@@ -75,23 +77,10 @@ def gather_labels(labels, indices, out=None):
     >>> gather_labels(np.array([5, 0, 4], np.int32), np.array([2, 0]))
     array([4, 5], dtype=int32)
     """
-    _check_arrays({"out": out}, {"labels": labels, "indices": indices})
+    check_arrays({"out": out}, {"labels": labels, "indices": indices})
     _check("labels", labels, np.int32, 1)
     _check_indices(indices, len(labels))
     return _store(out, labels[indices])
-
-
-def _check_arrays(written, read, may_be=()):
-    """Insist on plain arrays; what is written shares no memory, or is exactly an input that it `may_be`."""
-    named = {**written, **read}
-    arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}
-    for name, array in arrays.items():
-        if type(array) not in (np.ndarray, np.memmap):
-            raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
-        for other, that in arrays.items():
-            exactly = other in may_be and array.__array_interface__ == that.__array_interface__
-            if name in written and other != name and np.may_share_memory(array, that) and not exactly:
-                raise ValueError(f"{name} must not share memory with {other}")
 
 
 def _check(name, array, dtype, ndim):

@@ -6,6 +6,8 @@ that mean is the number which training makes small.
 
 import numpy as np
 
+from cnn_numba.ops._reference import check_arrays
+
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     """Turn logits into probabilities, and measure how little of it the right class gets.
@@ -52,7 +54,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     >>> losses.round(4), probabilities.round(4)
     (array([1.0986]), array([[0.3333, 0.3333, 0.3333]]))
     """
-    _check_arrays({"losses": losses, "probabilities": probabilities}, {"logits": logits, "labels": labels})
+    check_arrays({"losses": losses, "probabilities": probabilities}, {"logits": logits, "labels": labels})
     logits = _real("logits", logits, ndim=2)
     labels = _labels(labels, logits.shape)
     shifted = logits - logits.max(axis=1, keepdims=True)
@@ -101,7 +103,7 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
     array([[-0.75,  0.75]])
     """
     inputs = {"probabilities": probabilities, "labels": labels}
-    _check_arrays({"grad_logits": grad_logits}, inputs, may_be=["probabilities"])
+    check_arrays({"grad_logits": grad_logits}, inputs, may_be=["probabilities"])
     probabilities = _real("probabilities", probabilities, ndim=2)
     labels = _labels(labels, probabilities.shape)
     batch_size, classes = probabilities.shape
@@ -141,7 +143,7 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     >>> losses.round(4), grad_logits
     (array([1.3863]), array([[-0.75,  0.25,  0.25,  0.25]]))
     """
-    _check_arrays({"losses": losses, "grad_logits": grad_logits}, {"logits": logits, "labels": labels})
+    check_arrays({"losses": losses, "grad_logits": grad_logits}, {"logits": logits, "labels": labels})
     losses, probabilities = cross_entropy_forward(logits, labels, losses)
     return losses, cross_entropy_backward(probabilities, labels, grad_logits)
 
@@ -180,7 +182,7 @@ def mse_loss_forward(y, target, losses=None):
     >>> mse_loss_forward(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 0.0]]))
     array([ 2. , 12.5])
     """
-    _check_arrays({"losses": losses}, {"y": y, "target": target})
+    check_arrays({"losses": losses}, {"y": y, "target": target})
     y = _real("y", y)
     target = _real("target", target, y.shape)
     squares = (y - target) ** 2
@@ -218,7 +220,7 @@ def mse_loss_backward(y, target, grad_y=None):
            [1.5, 2. ]])
     """
     inputs = {"y": y, "target": target}
-    _check_arrays({"grad_y": grad_y}, inputs, may_be=inputs)
+    check_arrays({"grad_y": grad_y}, inputs, may_be=inputs)
     y = _real("y", y)
     target = _real("target", target, y.shape)
     return _store("grad_y", grad_y, 2.0 * (y - target) / y.size)
@@ -258,7 +260,7 @@ def accumulate_metrics(losses, logits, labels, totals):
     >>> accumulate_metrics(np.array([0.2, 2.1]), logits, np.array([1, 1], np.int32), np.zeros(2))
     array([2.3, 1. ])
     """
-    _check_arrays({"totals": totals}, {"losses": losses, "logits": logits, "labels": labels})
+    check_arrays({"totals": totals}, {"losses": losses, "logits": logits, "labels": labels})
     logits = _real("logits", logits, ndim=2)
     labels = _labels(labels, logits.shape)
     losses = _real("losses", losses, labels.shape)
@@ -268,19 +270,6 @@ def accumulate_metrics(losses, logits, labels, totals):
         raise ValueError(f"totals must have shape (2,), got {totals.shape}")
     totals += losses.sum(), np.count_nonzero(logits.argmax(axis=1) == labels)
     return totals
-
-
-def _check_arrays(written, read, may_be=()):
-    """Insist on plain arrays; what is written shares no memory, or is exactly an input that it `may_be`."""
-    named = {**written, **read}
-    arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}
-    for name, array in arrays.items():
-        if type(array) not in (np.ndarray, np.memmap):
-            raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
-        for other, that in arrays.items():
-            exactly = other in may_be and array.__array_interface__ == that.__array_interface__
-            if name in written and other != name and np.may_share_memory(array, that) and not exactly:
-                raise ValueError(f"{name} must not share memory with {other}")
 
 
 def _labels(labels, shape):

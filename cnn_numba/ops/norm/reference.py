@@ -14,6 +14,8 @@ The two averages are what flows back through the mean and through the variance.
 
 import numpy as np
 
+from cnn_numba.ops._reference import check_arrays
+
 
 def batch_norm2d_forward(
     x,
@@ -87,7 +89,7 @@ def batch_norm2d_forward(
     """
     running = {"running_mean": running_mean, "running_var": running_var}
     outputs = {"out": out, "mean": mean, "inv_std": inv_std} | (running if training else {})
-    _check_arrays(outputs, {"x": x, "weight": weight, "bias": bias} | running)
+    check_arrays(outputs, {"x": x, "weight": weight, "bias": bias} | running)
     x = _real("x", x, ndim=4)
     channels = (x.shape[1],)
     weight, bias = _real("weight", weight, channels), _real("bias", bias, channels)
@@ -177,7 +179,7 @@ def batch_norm2d_backward(
     """
     outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
     inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
-    _check_arrays(outputs, inputs)
+    check_arrays(outputs, inputs)
     x = _real("x", x, ndim=4)
     channels = (x.shape[1],)
     grad_output = _real("grad_output", grad_output, x.shape)
@@ -239,7 +241,7 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
     (array([[-1.,  1.],
            [ 1., -1.]]), array([ 2., 15.]), array([1. , 0.2]))
     """
-    _check_arrays({"out": out, "mean": mean, "inv_std": inv_std}, {"x": x, "weight": weight, "bias": bias})
+    check_arrays({"out": out, "mean": mean, "inv_std": inv_std}, {"x": x, "weight": weight, "bias": bias})
     x, weight = _real("x", x), _real("weight", weight)
     bias = _real("bias", bias, weight.shape)
     leading, features = _split_axes(x, weight)
@@ -305,7 +307,7 @@ def layer_norm_backward(
     """
     outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
     inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
-    _check_arrays(outputs, inputs)
+    check_arrays(outputs, inputs)
     x, weight = _real("x", x), _real("weight", weight)
     leading, features = _split_axes(x, weight)
     grad_output = _real("grad_output", grad_output, x.shape)
@@ -318,19 +320,6 @@ def layer_norm_backward(
         _store("grad_weight", grad_weight, (grad_output * x_hat).sum(axis=samples)),
         _store("grad_bias", grad_bias, grad_output.sum(axis=samples)),
     )
-
-
-def _check_arrays(written, read, may_be=()):
-    """Insist on plain arrays; what is written shares no memory, or is exactly an input that it `may_be`."""
-    named = {**written, **read}
-    arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}
-    for name, array in arrays.items():
-        if type(array) not in (np.ndarray, np.memmap):
-            raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
-        for other, that in arrays.items():
-            exactly = other in may_be and array.__array_interface__ == that.__array_interface__
-            if name in written and other != name and np.may_share_memory(array, that) and not exactly:
-                raise ValueError(f"{name} must not share memory with {other}")
 
 
 def _through_statistics(g, x_hat, inv_std, axes):

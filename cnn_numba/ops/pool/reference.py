@@ -6,6 +6,8 @@ other, so NumPy handles all of them at once.
 
 import numpy as np
 
+from cnn_numba.ops._reference import check_arrays
+
 LARGEST = 2**31 - 1  # of a size, a stride or an index: the faster rooms count pixels in 32 bits
 
 
@@ -60,7 +62,7 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
     >>> max_pool2d_forward(x, 2)
     (array([[[[5., 2.]]]]), array([[[[1, 2]]]], dtype=int32))
     """
-    _check_arrays({"out": out, "argmax": argmax}, {"x": x})
+    check_arrays({"out": out, "argmax": argmax}, {"x": x})
     x = _real("x", x)
     windows = _Windows(x.shape, kernel_size, stride, padding)
     maxima = np.empty(windows.out_shape)
@@ -110,7 +112,7 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     >>> max_pool2d_backward(np.array([[[[10.0, 7.0]]]]), argmax, (1, 1, 1, 3))
     array([[[[ 0., 17.,  0.]]]])
     """
-    _check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "argmax": argmax})
+    check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "argmax": argmax})
     batch, channels, height, width = input_shape = _shape(input_shape, "input_shape")
     grad_output = _real("grad_output", grad_output)
     if grad_output.shape[:2] != (batch, channels):
@@ -168,7 +170,7 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     >>> avg_pool2d_forward(np.arange(8.0).reshape(1, 1, 2, 4), 2)
     array([[[[2.5, 4.5]]]])
     """
-    _check_arrays({"out": out}, {"x": x})
+    check_arrays({"out": out}, {"x": x})
     x = _real("x", x)
     windows = _Windows(x.shape, kernel_size, stride, padding)
     result = np.empty(windows.out_shape)
@@ -209,7 +211,7 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     >>> avg_pool2d_backward(np.array([[[[4.0, 8.0]]]]), (1, 1, 1, 3), kernel_size=(1, 2), stride=1)
     array([[[[2., 6., 4.]]]])
     """
-    _check_arrays({"grad_input": grad_input}, {"grad_output": grad_output})
+    check_arrays({"grad_input": grad_input}, {"grad_output": grad_output})
     windows = _Windows(_shape(input_shape, "input_shape"), kernel_size, stride, padding)
     grad_output = _real("grad_output", grad_output, windows.out_shape)
     result = np.zeros(windows.x_shape)
@@ -254,19 +256,6 @@ class _Windows:
             left = ow * self.stride[1] - self.padding[1]
             bottom, right = min(top + kernel_h, height), min(left + kernel_w, width)
             yield oh, ow, max(top, 0), bottom, max(left, 0), right
-
-
-def _check_arrays(written, read, may_be=()):
-    """Insist on plain arrays; what is written shares no memory, or is exactly an input that it `may_be`."""
-    named = {**written, **read}
-    arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}
-    for name, array in arrays.items():
-        if type(array) not in (np.ndarray, np.memmap):
-            raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
-        for other, that in arrays.items():
-            exactly = other in may_be and array.__array_interface__ == that.__array_interface__
-            if name in written and other != name and np.may_share_memory(array, that) and not exactly:
-                raise ValueError(f"{name} must not share memory with {other}")
 
 
 def _real(name, array, shape=None):

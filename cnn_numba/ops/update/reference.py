@@ -6,6 +6,8 @@ is one step of the optimiser. An update works in place and returns its first arg
 
 import numpy as np
 
+from cnn_numba.ops._reference import check_arrays
+
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
     """Take one step of stochastic gradient descent: downhill, with or without momentum.
@@ -60,7 +62,7 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
     (array([-0.25,  3.25]), array([ 1.5, -1.5]))
     """
     written = {"parameters": parameters} | ({"velocity": velocity} if momentum != 0.0 else {})
-    _check_arrays(written, {"gradients": gradients})
+    check_arrays(written, {"gradients": gradients})
     if nesterov and momentum == 0.0:
         raise ValueError(f"nesterov needs momentum, got momentum {momentum!r}")
     p = _state("parameters", parameters)
@@ -129,7 +131,7 @@ def adam_update(
     array([0.9, 1.1])
     """
     written = {"parameters": parameters, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
-    _check_arrays(written, {"gradients": gradients})
+    check_arrays(written, {"gradients": gradients})
     if isinstance(step, bool) or not isinstance(step, (int, np.integer)):
         raise TypeError(f"step must be an int, got {step!r}")
     if step < 1:
@@ -144,19 +146,6 @@ def adam_update(
     exp_avg_sq[...] = v
     parameters[...] = p - lr * m_hat / (np.sqrt(v_hat) + eps)
     return parameters
-
-
-def _check_arrays(written, read, may_be=()):
-    """Insist on plain arrays; what is written shares no memory, or is exactly an input that it `may_be`."""
-    named = {**written, **read}
-    arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}
-    for name, array in arrays.items():
-        if type(array) not in (np.ndarray, np.memmap):
-            raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
-        for other, that in arrays.items():
-            exactly = other in may_be and array.__array_interface__ == that.__array_interface__
-            if name in written and other != name and np.may_share_memory(array, that) and not exactly:
-                raise ValueError(f"{name} must not share memory with {other}")
 
 
 def _state(name, array, shape=None):
