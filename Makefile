@@ -26,7 +26,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo '  options: CUDA=13, 12 or none (here $(CUDA); remembered); PYTHON=python3.12'
 
-train: $(INSTALLED) ## train the course's network on MNIST (about half a minute)
+train: $(INSTALLED) ## train the course's network on MNIST (under a minute)
 	$(BIN)/cnn-numba train
 
 test: $(INSTALLED) ## run all tests, those in docstrings and notebooks included
