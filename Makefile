@@ -30,7 +30,7 @@ train: $(INSTALLED) ## train the course's network on MNIST (under a minute)
 	$(BIN)/cnn-numba train
 
 test: $(INSTALLED) ## run all tests, those in docstrings and notebooks included
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 cnn_numba tests
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 cnn_numba gpuless tests
 
 sanitize: $(INSTALLED) ## check every kernel with NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
 	@command -v compute-sanitizer >/dev/null || { echo 'make: compute-sanitizer, of the CUDA toolkit, is not in PATH' >&2; exit 1; }

@@ -5,14 +5,13 @@ tells. The names stand in the order the course introduces them.
 """
 
 # First of all: this decides what numba.cuda will be, and everything below imports numba.
-from cnn_numba import device, simulator
+from cnn_numba import device
 
 # isort: split
-from cnn_numba.checkpoint import load_checkpoint, load_model, save_checkpoint
 from cnn_numba.data import DATASETS, DataError, Dataset, batches, load
-from cnn_numba.digits import prepare_digit
-from cnn_numba.gradcheck import compare_gradients, gradcheck, numerical_gradient
-from cnn_numba.layers import (
+from cnn_numba.data.digits import prepare_digit
+from cnn_numba.nn.gradcheck import compare_gradients, gradcheck, numerical_gradient
+from cnn_numba.nn.layers import (
     AvgPool2d,
     BatchNorm2d,
     Conv2d,
@@ -25,11 +24,14 @@ from cnn_numba.layers import (
     Sigmoid,
     Tanh,
 )
-from cnn_numba.models import MODELS, Sequential, cifar_convnet, mnist_cnn, mnist_cnn_deep
+from cnn_numba.nn.models import MODELS, Sequential, cifar_convnet, mnist_cnn, mnist_cnn_deep
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
-from cnn_numba.optim import SGD, Adam
-from cnn_numba.training import evaluate, fit, plot_history, train_step
+from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpoint
+from cnn_numba.train.loop import evaluate, fit
+from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.records import plot_history
+from cnn_numba.train.steps import train_step
 
 __all__ = [  # noqa: RUF022 (in the order of the course)
     "device",
@@ -75,7 +77,3 @@ __all__ = [  # noqa: RUF022 (in the order of the course)
     "load_checkpoint",
     "load_model",
 ]
-
-# Nothing is imported for this; it happens when somebody imports numba.cuda.
-if device.simulated():
-    simulator.install()

@@ -17,9 +17,10 @@ import typer
 from PIL import Image
 
 from cnn_numba.data import DATASETS, DataError, classes, image_shape, load, normalisation
-from cnn_numba.device import UnusableGpu, installed
-from cnn_numba.digits import as_text, find_digit, prepare_photo
+from cnn_numba.data.digits import as_text, find_digit, prepare_photo
+from cnn_numba.device import UnusableGpu
 from cnn_numba.ops.gather.cpu import gather_batch
+from gpuless.nvidia import installed
 
 # Where a network can be trained; `_room` tells which of them there is.
 Device = Enum("Device", {name: name for name in ("auto", "cpu", "gpu")}, type=str)
@@ -127,24 +128,16 @@ def _positive(value):
 
 def _room(device):
     """Return the room to train in, of those there are."""
-    from cnn_numba.device import SELECTION, simulated
+    from cnn_numba.device import NoGpu, choose
 
-    if device == "auto":
-        return "cpu" if simulated() else "gpu"
-    if device == "gpu" and simulated():
+    try:
+        return choose(device)
+    except NoGpu as error:
         raise typer.BadParameter(
-            f"gpu: the kernels would run in the simulator, where an epoch takes weeks ({SELECTION.reason}); "
+            f"gpu: the kernels would run in the simulator, where an epoch takes weeks ({error}); "
             "use --device cpu or auto.",
             param_hint="'--device'",
-        )
-    return device
-
-
-def _place(room):
-    """Return what a room computes on, as text."""
-    from cnn_numba.device import driver, threads
-
-    return f"on {driver().gpus[0].name}" if room == "gpu" else f"{threads()} CPU threads"
+        ) from None
 
 
 # --- train -------------------------------------------------------------------------------------------------
@@ -230,7 +223,8 @@ def train(
 def _train(options, data_dir, out, resume):
     """Train with the options of `train`, given or held by a checkpoint."""
     room = _room(options["device"].value)
-    from cnn_numba.training import Interrupted, TrainingDiverged, fit
+    from cnn_numba.device import place_of
+    from cnn_numba.train.loop import Interrupted, TrainingDiverged, fit
 
     log = _line_printer()
     network = _network(options["model"].value, options["batch_size"], room, options["seed"])
@@ -238,7 +232,7 @@ def _train(options, data_dir, out, resume):
     out = out or _default_folder(network, data)
     log(
         f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} images of "
-        f"{data.name}, {_place(room)}"
+        f"{data.name}, {place_of(room)}"
     )
     try:
         history = fit(
@@ -269,7 +263,7 @@ def _train(options, data_dir, out, resume):
 
 def _held_by(path, options, given):
     """Return the options of the training in a checkpoint, refusing those given that contradict them."""
-    from cnn_numba.checkpoint import load_checkpoint
+    from cnn_numba.train.checkpoint import load_checkpoint
 
     try:
         checkpoint = load_checkpoint(path)
@@ -318,7 +312,7 @@ def _command_to_resume(out, data_dir):
 
 def _network(name, batch_size, room, seed):
     """Build a network; a batch beyond the memory is a wrong argument."""
-    from cnn_numba.models import MODELS
+    from cnn_numba.nn.models import MODELS
 
     try:
         return MODELS[name](batch_size=batch_size, device=room, seed=seed)
@@ -355,7 +349,7 @@ def _dataset_for(network, dataset):
 
 
 def _optimizer(network, name, lr):
-    from cnn_numba.optim import OPTIMIZERS
+    from cnn_numba.train.optim import OPTIMIZERS
 
     return OPTIMIZERS[name](network, lr=lr, **({"momentum": 0.9} if name == "sgd" else {}))
 
@@ -426,7 +420,7 @@ def predict(
 
 def _load_network(checkpoint):
     """Return the trained network, the data set whose pictures it knows, and their mean and std."""
-    from cnn_numba.checkpoint import load_checkpoint, load_model
+    from cnn_numba.train.checkpoint import load_checkpoint, load_model
 
     try:
         recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
@@ -490,15 +484,16 @@ def _record(path, function, **options):
     return figures
 
 
-def _on_gpu(device):
-    """Return whether to measure on the GPU; to ask for it where there is none is a wrong argument."""
-    from cnn_numba.device import SELECTION, simulated
+def _measured(device):
+    """Return the room to measure; to ask for the GPU where there is none is a wrong argument."""
+    from cnn_numba.device import NoGpu, choose
 
-    if device.value == "gpu" and simulated():
+    try:
+        return choose(device.value)
+    except NoGpu as error:
         raise typer.BadParameter(
-            f"gpu: there is none to measure ({SELECTION.reason}).", param_hint="'--device'"
-        )
-    return device.value == "gpu"
+            f"gpu: there is none to measure ({error}).", param_hint="'--device'"
+        ) from None
 
 
 @bench.command("ops", short_help="Time every kernel on the GPU, beside PyTorch and the roofline.")
@@ -518,7 +513,7 @@ def bench_ops(
       cnn-numba bench ops
       cnn-numba bench ops --json ops.json --plot plots
     """
-    from cnn_numba import bench_ops as benchmarks
+    from cnn_numba.bench import ops as benchmarks
     from cnn_numba.device import SELECTION, simulated
 
     if plot is not None and simulated():
@@ -528,7 +523,7 @@ def bench_ops(
         )
     figures = _record(json_file, benchmarks.bench_ops)
     if plot is not None:
-        from cnn_numba import bench_plots
+        from cnn_numba.bench import plots as bench_plots
 
         _tell(bench_plots.write(figures, plot, "ops" if json_file is None else json_file.stem))
 
@@ -557,7 +552,7 @@ def bench_plot(
     Examples:
       cnn-numba bench plot ops.json epoch.json --out plots
     """
-    from cnn_numba.bench_plots import plot_records
+    from cnn_numba.bench.plots import plot_records
 
     try:
         _tell(plot_records(records, out))
@@ -590,10 +585,9 @@ def bench_epoch(
       cnn-numba bench epoch --batch-size 64 --repeats 5 --json epoch.json
       cnn-numba bench epoch --device gpu
     """
-    if _on_gpu(device):
-        from cnn_numba import bench_gpu as benchmarks
-    else:
-        from cnn_numba import bench as benchmarks
+    from cnn_numba.bench import epoch, epoch_gpu
+
+    benchmarks = {"cpu": epoch, "gpu": epoch_gpu}[_measured(device)]
     given = {"batch_sizes": tuple(batch_size)} if batch_size else {}
     _record(json_file, benchmarks.bench_epoch, model=model.value, repeats=repeats, **given)
 
@@ -619,10 +613,9 @@ def bench_accuracy(
       cnn-numba bench accuracy --device gpu
       cnn-numba bench accuracy --model mnist_cnn_deep --plain --pytorch --json accuracy.json
     """
-    from cnn_numba import bench as benchmarks
+    from cnn_numba.bench import accuracy as benchmarks
 
-    room = "gpu" if _on_gpu(device) else "cpu"
-    options = {"seeds": seeds, "plain": plain, "pytorch": pytorch, "device": room}
+    options = {"seeds": seeds, "plain": plain, "pytorch": pytorch, "device": _measured(device)}
     _record(json_file, benchmarks.bench_accuracy, model=model.value, **options)
 
 
@@ -638,7 +631,7 @@ def bench_startup(
       cnn-numba bench startup
       cnn-numba bench startup --repeats 5 --json startup.json
     """
-    from cnn_numba import bench as benchmarks
+    from cnn_numba.bench import startup as benchmarks
 
     _record(json_file, benchmarks.bench_startup, repeats=repeats)
 
@@ -652,7 +645,7 @@ def bench_simulator(json_file: JsonFile = None):
       cnn-numba bench simulator
       cnn-numba bench simulator --json simulator.json
     """
-    from cnn_numba.simulator import benchmark
+    from cnn_numba.bench import simulator as benchmark
 
     _record(json_file, benchmark.bench_simulator)
 
@@ -692,7 +685,7 @@ def inspect(
       cnn-numba inspect my_kernels:blur_kernel --signature "void(float32[:, ::1], float32[:, ::1])"
       cnn-numba inspect folder/my_kernels.py:blur_kernel --cc 7.5 --cc 9.0 --threads 128 --source
     """
-    from cnn_numba.simulator.inspector import InspectionError, find_kernel, inspect_kernels
+    from gpuless.inspector import InspectionError, find_kernel, inspect_kernels
 
     sys.path.insert(0, "")  # modules of the current folder
     try:

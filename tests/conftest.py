@@ -54,16 +54,16 @@ def rng():
 
 
 @pytest.fixture(autouse=True)
-def launches_as_registered(monkeypatch):
+def launches_as_registered():
     """Let no operation launch a kernel with other types than those it is compiled and checked with.
 
     Numba compiles a kernel anew for the types it meets: a Python float would make it compute in float64,
     whatever its entry in SIGNATURES says.
     """
-    launch = device.launch
 
-    def checked(kernel, grid, block, *arguments, shared=0):
-        check_registered(kernel, arguments)
-        launch(kernel, grid, block, *arguments, shared=shared)
+    def checked(launch):
+        check_registered(launch.kernel, launch.arguments)
+        launch.run()
 
-    monkeypatch.setattr(device, "launch", checked)
+    with device.observe_launches(checked):
+        yield

@@ -2,7 +2,7 @@ import html.parser
 import math
 
 # First: this decides what numba.cuda will be.
-from cnn_numba import simulator
+import gpuless
 
 # isort: split
 import numpy as np
@@ -11,10 +11,10 @@ from fresh_python import python
 from numba import complex128, cuda, float32, float64, int8, int32
 from simulator_kernels import CASES
 
-from cnn_numba.simulator import access_map, plot_access, record
-from cnn_numba.simulator.trace import READ
+from gpuless import access_map, plot_access, record
+from gpuless.access import READ
 
-simulator.install()
+gpuless.select()
 pytestmark = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
 
 
@@ -479,4 +479,4 @@ def test_a_block_of_the_figure():
 
 
 def test_the_simulator_does_without_matplotlib():
-    assert python("import sys, cnn_numba.simulator; print('matplotlib' in sys.modules)").strip() == "False"
+    assert python("import sys, gpuless; print('matplotlib' in sys.modules)").strip() == "False"

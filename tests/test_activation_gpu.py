@@ -150,7 +150,7 @@ def test_the_sanitizer_takes_vector_accesses_where_there_is_a_gpu():
     printed = python(
         "import numpy as np",
         "from cnn_numba.ops.activation.gpu import relu_forward_vectorized_kernel",
-        "from cnn_numba.simulator import sanitize",
+        "from gpuless import sanitize",
         "x, out = np.arange(-2, 5, dtype=np.float32), np.full(7, np.nan, np.float32)",
         "report = sanitize(relu_forward_vectorized_kernel)[1, 32](x, out)",
         "print(report.ok, out.tolist())",

@@ -3,14 +3,15 @@ import json
 import numpy as np
 import pytest
 
-from cnn_numba import bench
+from cnn_numba.bench import accuracy, epoch, startup
 from cnn_numba.data import load
 
 
 @pytest.fixture
 def few_images(monkeypatch):
     """Let the benchmarks run on a few hundred images."""
-    monkeypatch.setattr(bench, "dataset", lambda model: bench._head(load("mnist"), 1300))
+    for module in (accuracy, epoch):
+        monkeypatch.setattr(module, "dataset", lambda model: epoch._head(load("mnist"), 1300))
 
 
 def check_record(record, name):
@@ -21,7 +22,7 @@ def check_record(record, name):
 
 
 def test_epochs_are_timed_in_turn(few_images, capsys):
-    record = bench.bench_epoch(batch_sizes=(32, 64), repeats=2)
+    record = epoch.bench_epoch(batch_sizes=(32, 64), repeats=2)
     check_record(record, "epoch")
     assert [result["batch_size"] for result in record["results"]] == [32, 64]
     for result in record["results"]:
@@ -34,7 +35,7 @@ def test_epochs_are_timed_in_turn(few_images, capsys):
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_accuracies_of_both_sides_come_close(few_images, plain):
-    record = bench.bench_accuracy(seeds=2, plain=plain, pytorch=True)
+    record = accuracy.bench_accuracy(seeds=2, plain=plain, pytorch=True)
     check_record(record, "accuracy")
     epochs = 5 if plain else 3
     assert record["recipe"]["epochs"] == epochs
@@ -47,7 +48,7 @@ def test_accuracies_of_both_sides_come_close(few_images, plain):
 
 @pytest.mark.slow
 def test_start_up_is_measured_from_empty_caches(monkeypatch, capfd):
-    record = bench.bench_startup(repeats=1)
+    record = startup.bench_startup(repeats=1)
     check_record(record, "startup")
     later = record["later"][0]
     assert 0 < later["first_step_seconds"] < record["first"]["first_step_seconds"]

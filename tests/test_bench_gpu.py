@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from cnn_numba import bench, bench_gpu, bench_ops, bench_plots, cli, device
-from cnn_numba.bench_cases import (
+from cnn_numba import cli, device
+from cnn_numba.bench import accuracy, epoch, epoch_gpu, pytorch, records
+from cnn_numba.bench import ops as bench_ops
+from cnn_numba.bench import plots as bench_plots
+from cnn_numba.bench.cases import (
     CASES,
     AvgPool2d,
     Conv2dBackwardInput,
@@ -18,11 +21,13 @@ from cnn_numba.bench_cases import (
     Matmul,
     MaxPool2d,
 )
+from cnn_numba.bench.recipes import PLAIN_RECIPE
 from cnn_numba.data import batches, load
-from cnn_numba.models import mnist_cnn
-from cnn_numba.nvidia import Driver, Gpu
+from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.ops.dense.gpu_matmul import TILE
-from cnn_numba.simulator.inspector import InspectionError, inspect_kernels
+from gpuless import nvidia
+from gpuless.inspector import InspectionError, inspect_kernels
+from gpuless.nvidia import Driver, Gpu
 
 CONVOLUTION = ("tiny", 2, 3, 5, 4, 2, 3, 1)
 TINY = (
@@ -131,7 +136,6 @@ def test_rates():
 
 def test_roof_is_work_over_median_time(monkeypatch):
     launched = []
-    monkeypatch.setattr(device, "launch", lambda *arguments: launched.append(arguments))
     monkeypatch.setattr(bench_ops, "COPIED", 4096)
 
     def seconds(function, repeats):
@@ -139,8 +143,9 @@ def test_roof_is_work_over_median_time(monkeypatch):
         return [3.0, 1.0, 2.0]
 
     monkeypatch.setattr(device, "seconds", seconds)
-    roof = bench_ops.measure_roof()
-    (_, peak_grid, peak_block, iterations, *_), (_, copy_grid, copy_block, *_) = launched
+    with device.observe_launches(launched.append):
+        roof = bench_ops.measure_roof()
+    (_, peak_grid, peak_block, (iterations, *_), _), (_, copy_grid, copy_block, *_) = launched
     per_thread = 2 * iterations * bench_ops.UNROLLED * bench_ops.SUMS
     assert roof["flops_per_second"] == peak_grid * peak_block * per_thread / 2
     assert roof["bytes_per_second"] == 2 * 4 * 4096 / 2
@@ -188,8 +193,8 @@ def test_launches_are_noted_and_can_be_made_again(rng):
     (noted,) = bench_ops.launches_of(call, run=False)
     assert np.isnan(device.to_host(out)).all()
     assert noted.threads == 256
-    assert noted.signature == "void(float32[:, ::1], float32[:, ::1], float32[:, ::1], bool, bool)"
-    noted.again()
+    assert bench_ops.signature(noted) == "void(float32[:, ::1], float32[:, ::1], float32[:, ::1], bool, bool)"
+    noted.run()
     np.testing.assert_allclose(device.to_host(out), device.to_host(a) @ device.to_host(b), rtol=1e-5)
     device.copy(out, np.full((3, 2), np.nan, np.float32))
     assert len(bench_ops.launches_of(call, run=True)) == 1
@@ -247,10 +252,10 @@ def on_host(monkeypatch):
 
 
 def test_a_case_is_recorded_with_every_sample(clock, on_host, monkeypatch, capsys):
-    case, launch = Matmul("tiny", 2, 3, 5), device.launch
+    case = Matmul("tiny", 2, 3, 5)
 
-    def launch_for_a_millisecond(*arguments, **keywords):
-        launch(*arguments, **keywords)
+    def launch_for_a_millisecond(launch):
+        launch.run()
         clock.now += 1e-3
 
     def library_call(case, tensors, tf32):
@@ -259,11 +264,11 @@ def test_a_case_is_recorded_with_every_sample(clock, on_host, monkeypatch, capsy
 
         return call
 
-    monkeypatch.setattr(device, "launch", launch_for_a_millisecond)
     monkeypatch.setattr(bench_ops, "_library_call", library_call)
     monkeypatch.setattr(bench_ops, "MOST_REPEATS", 4)
     monkeypatch.setattr(Matmul, "rungs", ("naive", "register_tiled"))
-    result = bench_ops.bench_case(case, ROOF)
+    with device.observe_launches(launch_for_a_millisecond):
+        result = bench_ops.bench_case(case, ROOF)
     assert json.loads(json.dumps(result)) == result
     assert (result["flops"], result["bytes"], result["measure"]) == (60, 124, "GFLOP/s")
     assert result["bound"] == bench_ops.bound(ROOF, 60, 124)
@@ -304,8 +309,8 @@ def test_a_wrong_rung_is_not_timed_and_another_shape_is_passed_over(clock, on_ho
 
 def test_records_of_the_gpu_name_it(monkeypatch):
     found = Driver((Gpu("Some GPU", (9, 0)),), (13, 2), "595.1", None)
-    monkeypatch.setattr(bench, "driver", lambda: found)
-    monkeypatch.setattr(bench, "toolkit", lambda: (13, 1))
+    monkeypatch.setattr(nvidia, "driver", lambda: found)
+    monkeypatch.setattr(nvidia, "toolkit", lambda: (13, 1))
     monkeypatch.setattr(device, "simulated", lambda: False)
     monkeypatch.setattr(bench_ops, "measure_roof", lambda: ROOF)
     monkeypatch.setattr(bench_ops, "bench_case", lambda case, roof: {"operation": case.operation})
@@ -318,7 +323,7 @@ def test_records_of_the_gpu_name_it(monkeypatch):
         "cuda_toolkit": "13.1",
     }
     assert record["results"] == [{"operation": case.operation} for case in TINY[:2]]
-    assert "gpu" not in bench.record("epoch")["machine"]
+    assert "gpu" not in records.record("epoch")["machine"]
 
 
 # --- Without a GPU -----------------------------------------------------------------------------------------
@@ -363,8 +368,8 @@ def test_without_a_gpu_the_compiler_is_asked_and_nothing_timed(monkeypatch, caps
 @pytest.fixture
 def few_images(monkeypatch):
     """Let the benchmarks run on a few hundred images."""
-    for module in (bench, bench_gpu):
-        monkeypatch.setattr(module, "dataset", lambda model: bench._head(load("mnist"), 1300))
+    for module in (accuracy, epoch, epoch_gpu):
+        monkeypatch.setattr(module, "dataset", lambda model: epoch._head(load("mnist"), 1300))
 
 
 class FakeContender:
@@ -391,9 +396,9 @@ def test_epochs_of_all_contenders_are_timed_in_turn(monkeypatch, few_images, cap
         "PyTorch": lambda: FakeContender(log, "PyTorch", 3.0),
     }
     asked = []
-    monkeypatch.setattr(bench_gpu, "_makers", lambda *arguments: asked.append(arguments) or makers)
-    monkeypatch.setattr(bench, "_gpu", lambda: {"name": "Some GPU"})
-    record = bench_gpu.bench_epoch(batch_sizes=(64, 256), repeats=3)
+    monkeypatch.setattr(epoch_gpu, "_makers", lambda *arguments: asked.append(arguments) or makers)
+    monkeypatch.setattr(records, "_gpu", lambda: {"name": "Some GPU"})
+    record = epoch_gpu.bench_epoch(batch_sizes=(64, 256), repeats=3)
     assert [arguments[:2] for arguments in asked] == [("mnist_cnn", 64), ("mnist_cnn", 256)]
     assert json.loads(json.dumps(record)) == record
     assert (record["benchmark"], record["device"]) == ("epoch", "gpu")
@@ -422,9 +427,9 @@ def test_our_contender_times_the_second_epoch_and_insists_on_its_graph(monkeypat
         options["log"]("epoch 1/2: ...")
         return [{"seconds": 5.0, "test_accuracy": 0.5}, {"seconds": 2.0, "test_accuracy": 0.75}]
 
-    monkeypatch.setattr(bench_gpu, "fit", fit)
+    monkeypatch.setattr(epoch_gpu, "fit", fit)
     failing, data = False, object()
-    ours = bench_gpu._makers("mnist_cnn", 2, data)["ours, graph" if graph else "ours, launches"]()
+    ours = epoch_gpu._makers("mnist_cnn", 2, data)["ours, graph" if graph else "ours, launches"]()
     assert ours(seed=7) == 2.0
     assert ours.accuracy() == 0.75
     model, given, options = calls[0]
@@ -440,21 +445,21 @@ def on_cpu(kind, data):
 
     class OnCpu(kind):
         def make_optimizer(self, fused=None, capturable=None, **options):
-            return bench.TorchTraining.make_optimizer(self, **options)
+            return pytorch.TorchTraining.make_optimizer(self, **options)
 
         def __init__(self):
-            bench.TorchTraining.__init__(self, mnist_cnn(batch_size=64), data, RECIPE)
+            pytorch.TorchTraining.__init__(self, mnist_cnn(batch_size=64), data, RECIPE)
             self.graphs = {}
 
     return OnCpu()
 
 
-RECIPE = bench.PLAIN_RECIPE | {"batch_size": 64}
+RECIPE = PLAIN_RECIPE | {"batch_size": 64}
 
 
 def test_captured_steps_are_replayed_with_their_own_indices(monkeypatch):
-    data = bench._head(load("mnist"), 160)
-    captured, steps, replays = on_cpu(bench_gpu.Captured, data), [], []
+    data = epoch._head(load("mnist"), 160)
+    captured, steps, replays = on_cpu(pytorch.Captured, data), [], []
 
     class Graph:
         def replay(self):
@@ -474,7 +479,7 @@ def test_captured_steps_are_replayed_with_their_own_indices(monkeypatch):
         graph=lambda graph: nullcontext(),
     )
     captured.torch = types.SimpleNamespace(cuda=fake, from_numpy=torch.from_numpy)
-    monkeypatch.setattr(bench.TorchTraining, "step", step)
+    monkeypatch.setattr(pytorch.TorchTraining, "step", step)
     order = list(batches(160, 64, np.random.default_rng(0)))
     captured.epoch(order)
     captured.epoch(order)
@@ -485,11 +490,11 @@ def test_captured_steps_are_replayed_with_their_own_indices(monkeypatch):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_pytorch_contender_times_the_second_epoch_with_the_same_order(monkeypatch, seed):
-    data = bench._head(load("mnist"), 200)
+    data = epoch._head(load("mnist"), 200)
     moments = iter([0.0, 5.0, 10.0, 12.0])
-    monkeypatch.setattr(bench_gpu.time, "perf_counter", lambda: next(moments))
-    theirs = bench_gpu._Theirs.__new__(bench_gpu._Theirs)
-    theirs.training = on_cpu(bench_gpu.Eager, data)
+    monkeypatch.setattr(epoch_gpu.time, "perf_counter", lambda: next(moments))
+    theirs = epoch_gpu._Theirs.__new__(epoch_gpu._Theirs)
+    theirs.training = on_cpu(pytorch.Eager, data)
     synchronised, orders = [], []
     theirs.training.torch = types.SimpleNamespace(
         cuda=types.SimpleNamespace(synchronize=lambda: synchronised.append(len(orders)))
@@ -657,8 +662,8 @@ def test_commands_that_need_a_gpu_say_why_there_is_none(arguments, message, caps
 def test_command_measures_epochs_where_it_is_told_to(monkeypatch, tmp_path):
     calls = []
     monkeypatch.setattr(device, "simulated", lambda: False)
-    monkeypatch.setattr(bench_gpu, "bench_epoch", lambda **options: calls.append(("gpu", options)) or {})
-    monkeypatch.setattr(bench, "bench_epoch", lambda **options: calls.append(("cpu", options)) or {})
+    monkeypatch.setattr(epoch_gpu, "bench_epoch", lambda **options: calls.append(("gpu", options)) or {})
+    monkeypatch.setattr(epoch, "bench_epoch", lambda **options: calls.append(("cpu", options)) or {})
     for arguments in (["--device", "gpu"], ["--device", "gpu", "--batch-size", "32"], []):
         with pytest.raises(SystemExit):
             cli.main(["bench", "epoch", *arguments])
@@ -686,9 +691,9 @@ def test_ops_on_a_gpu(tmp_path):
 
 @pytest.mark.gpu
 def test_epochs_on_a_gpu(few_images, tmp_path):
-    record = bench_gpu.bench_epoch(batch_sizes=(64,), repeats=2)
+    record = epoch_gpu.bench_epoch(batch_sizes=(64,), repeats=2)
     (result,) = record["results"]
-    assert set(result["seconds"]) | set(result["unavailable"]) == set(bench_gpu.CONTENDERS)
+    assert set(result["seconds"]) | set(result["unavailable"]) == set(epoch_gpu.CONTENDERS)
     assert set(result["unavailable"]) <= {"PyTorch, compiled"}
     # 21 steps an epoch, six epochs: far from trained, farther from guessing.
     assert min(result["accuracies"].values()) > 0.7
@@ -697,6 +702,6 @@ def test_epochs_on_a_gpu(few_images, tmp_path):
 
 @pytest.mark.gpu
 def test_accuracy_on_a_gpu(few_images):
-    record = bench.bench_accuracy(seeds=2, pytorch=True, device="gpu")
+    record = accuracy.bench_accuracy(seeds=2, pytorch=True, device="gpu")
     assert record["machine"]["gpu"]["name"]
     assert min(record["means"]["ours"][-1], record["means"]["pytorch"][-1]) > 0.7

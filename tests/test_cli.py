@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
-from cnn_numba import cli, course, data, data_files, digits, doctor
-from cnn_numba.checkpoint import load_checkpoint, save_checkpoint
+from cnn_numba import cli, course, data, doctor
+from cnn_numba.data import digits
+from cnn_numba.data import files as data_files
 from cnn_numba.doctor import Finding
-from cnn_numba.models import cifar_convnet, mnist_cnn, mnist_cnn_deep
+from cnn_numba.nn.models import cifar_convnet, mnist_cnn, mnist_cnn_deep
+from cnn_numba.train.checkpoint import load_checkpoint, save_checkpoint
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def fit(monkeypatch):
                 raise result
             return result
 
-        monkeypatch.setattr("cnn_numba.training.fit", fit)
+        monkeypatch.setattr("cnn_numba.train.loop.fit", fit)
         return calls
 
     return replace_fit
@@ -208,8 +210,8 @@ def test_the_console_script_is_this_main():
 
 
 def test_choices_are_those_of_the_modules():
-    from cnn_numba.models import MODELS
-    from cnn_numba.optim import OPTIMIZERS, SCHEDULES
+    from cnn_numba.nn.models import MODELS
+    from cnn_numba.train.optim import OPTIMIZERS, SCHEDULES
 
     for choices, names in (
         (cli.ModelName, MODELS),
@@ -546,7 +548,7 @@ def test_a_folder_that_cannot_be_written_gives_one_line_before_training(
     def step(*arguments):
         raise AssertionError("a step was taken")
 
-    monkeypatch.setattr("cnn_numba.training.train_step", step)
+    monkeypatch.setattr("cnn_numba.train.steps.train_step", step)
     (tmp_path / "file").write_text("in the way")
     code, _, err = run("train", "--epochs", 1, "--out", tmp_path / folder)
     assert code == 1
@@ -565,7 +567,7 @@ def test_a_folder_that_cannot_be_written_gives_one_line_before_training(
     ],
 )
 def test_ctrl_c_leaves_cleanly_and_says_how_to_go_on(run, fit, monkeypatch, arguments, command):
-    from cnn_numba.training import Interrupted
+    from cnn_numba.train.loop import Interrupted
 
     monkeypatch.setattr(cli, "load", nothing_to_load)
     fit(Interrupted("interrupted at epoch 1, step 7; saved in runs, resume to go on", []))
@@ -595,8 +597,8 @@ def test_data_that_are_not_there_give_one_line(run, tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Train the network for a few steps: enough to tell most digits apart."""
-    from cnn_numba.optim import Adam
-    from cnn_numba.training import fit
+    from cnn_numba.train.loop import fit
+    from cnn_numba.train.optim import Adam
 
     mnist = data.load()
     little = replace(mnist, train_images=mnist.train_images[:6400], train_labels=mnist.train_labels[:6400])
@@ -844,7 +846,7 @@ def test_bench_calls_the_benchmark_and_writes_its_figures(run, monkeypatch, tmp_
         return {"seconds": 1.5}
 
     fake = types.SimpleNamespace(**{f"bench_{arguments[0]}": record})
-    monkeypatch.setitem(sys.modules, "cnn_numba.bench", fake)
+    monkeypatch.setitem(sys.modules, "cnn_numba.bench.epoch", fake)
     monkeypatch.setattr(sys.modules["cnn_numba"], "bench", fake, raising=False)
     code, _, err = run("bench", *arguments, "--json", tmp_path / "figures.json")
     assert (code, err) == (0, "")

@@ -10,7 +10,7 @@ import pkgutil
 import pytest
 
 import cnn_numba.ops
-from cnn_numba.simulator.inspector import InspectionError, inspect_kernels
+from gpuless.inspector import InspectionError, inspect_kernels
 
 CCS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 

@@ -10,7 +10,7 @@ from helpers import assert_close, poisoned, random_float32, rooms, signatures, s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnn_numba.gradcheck import gradcheck
+from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.ops.conv import cpu, gpu, reference
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 

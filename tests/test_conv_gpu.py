@@ -18,8 +18,8 @@ from cnn_numba.ops.conv import (
     gpu_weight,
     reference,
 )
-from cnn_numba.simulator import access_map, sanitize
-from cnn_numba.simulator.trace import WRITE
+from gpuless import access_map, sanitize
+from gpuless.access import WRITE
 
 TILES = {"large": gpu_implicit.LARGE, "small": gpu_implicit.SMALL, "narrow": gpu_implicit.NARROW}
 FORWARD = {
@@ -310,17 +310,17 @@ def test_dividing_by_multiplying(number, divisor, beside):
 
 
 @pytest.fixture
-def reports(monkeypatch):
+def reports():
     """Run each launch under the sanitizer, and return what it says."""
     found = {}
 
-    def launch(kernel, grid, block, *arguments, shared=0):
-        report = sanitize(kernel)[grid, block, 0, shared](*arguments)
-        found[kernel] = report
+    def examine(launch):
+        report = launch.examine(sanitize)
+        found[launch.kernel] = report
         assert report.ok, str(report)
 
-    monkeypatch.setattr(device, "launch", launch)
-    return found
+    with device.observe_launches(examine):
+        yield found
 
 
 def test_the_sanitizer_finds_nothing(reports):
@@ -344,27 +344,27 @@ def test_the_sanitizer_finds_nothing(reports):
 
 
 # The simulator sees a load of 128 bits as four of 32, so that only stores can be counted.
-def test_tiles_are_stored_without_bank_conflicts(monkeypatch):
+def test_tiles_are_stored_without_bank_conflicts():
     degrees = {}
 
-    def launch(kernel, grid, block, *arguments, shared=0):
-        access = access_map(kernel)[grid, block, 0, shared](*arguments)
+    def examine(launch):
+        access = launch.examine(access_map)
         requests = access.requests
         for number, array in enumerate(access.trace.arrays):
             if array.space == "shared" and array.name.endswith("_tile"):
                 stores = (requests.array == number) & (requests.kind == WRITE)
-                degrees[kernel, array.name] = requests.degree[stores].max()
+                degrees[launch.kernel, array.name] = requests.degree[stores].max()
 
-    monkeypatch.setattr(device, "launch", launch)
     x, weight, grad_output = (
         device.zeros((1, 4, 3, 3)),
         device.zeros((2, 4, 3, 3)),
         device.zeros((1, 2, 1, 1)),
     )
-    for tile in TILES.values():
-        gpu.conv2d_forward_implicit(x, weight, tile=tile)
-    gpu.conv2d_backward_weight(grad_output, x, weight.shape)
-    gpu.conv2d_backward_weight(device.zeros((1, 33, 1, 1)), device.zeros((1, 9, 2, 2)), (33, 9, 2, 2))
+    with device.observe_launches(examine):
+        for tile in TILES.values():
+            gpu.conv2d_forward_implicit(x, weight, tile=tile)
+        gpu.conv2d_backward_weight(grad_output, x, weight.shape)
+        gpu.conv2d_backward_weight(device.zeros((1, 33, 1, 1)), device.zeros((1, 9, 2, 2)), (33, 9, 2, 2))
     assert len(degrees) == 2 * 5
     # Two warps cannot load 8 steps each where a tile has 32.
     two = degrees.pop((gpu_implicit.conv2d_implicit_narrow_kernel, "weight_tile"))

@@ -13,8 +13,8 @@ import pytest
 from numba import njit
 from PIL import Image
 
-from cnn_numba.course import notebooks, plots
-from cnn_numba.course.checks import (
+from cnn_numba.course import notebooks
+from cnn_numba.course.checks.exercise import (
     CheckFailed,
     Exercise,
     Mistake,
@@ -25,9 +25,10 @@ from cnn_numba.course.checks import (
     fills,
     is_blank,
 )
+from cnn_numba.course.checks.uninitialised import twins
 from cnn_numba.course.exercises import convolution_on_the_cpu
 from cnn_numba.course.ledger import Ledger, Rung, duration
-from cnn_numba.course.uninitialised import twins
+from cnn_numba.course.pictures import plots
 from cnn_numba.ops.conv.reference import conv_cpu
 
 # --- exercise checks ---------------------------------------------------------------------------------------

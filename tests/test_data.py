@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnn_numba import data, data_files
+from cnn_numba import data
 from cnn_numba.data import DataError, Dataset, batches, load
+from cnn_numba.data import files as data_files
 
 STEMS = (
     "train-images-idx3-ubyte",
@@ -308,7 +309,7 @@ def test_a_small_disk_gives_one_line_and_is_left_empty(small_disk, tmp_path):
     start, disk = small_disk
     folder = write_idx_folder(tmp_path / "root", small_images(train=2000))
     lines = (
-        "from cnn_numba.data_files import DataError, Path",
+        "from cnn_numba.data.files import DataError, Path",
         "from cnn_numba.data import load",
         f"try: load('mnist', data_dir={str(folder)!r})",
         "except DataError as error: print(error)",
@@ -362,7 +363,7 @@ def test_a_file_that_cannot_be_read_is_named(cache, tmp_path, monkeypatch):
 def test_leftovers_go_when_their_process_is_gone(cache, tmp_path, kind):
     folder = write_idx_folder(tmp_path / "root", small_images())
     lines = (
-        "from cnn_numba.data_files import Path, working_folder",
+        "from cnn_numba.data.files import Path, working_folder",
         f"with working_folder(Path({str(cache / kind)!r})) as working:",
         "    (working / 'half').write_text('done')",
         "    print(working, flush=True)",

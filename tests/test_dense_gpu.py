@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from launches import only_launches, sanitized
 
 from cnn_numba import device
-from cnn_numba.bench_ops import launches_of
+from cnn_numba.bench.ops import launches_of
 from cnn_numba.ops.dense import gpu, gpu_checks, gpu_matmul, gpu_vectorised, reference
 from cnn_numba.ops.dense.gpu_vectorised import LARGE, SMALL, choose_tile, count_parts, most_partial_sums
-from cnn_numba.simulator import access_map
-from cnn_numba.simulator.compiler import InspectionError, Job, compile_jobs
+from gpuless import access_map
+from gpuless.compiler.jobs import InspectionError, Job, compile_jobs
 
 SMALL_RUNGS = (gpu.matmul_naive, gpu.matmul_tiled, gpu.matmul_split)
 LARGE_RUNGS = (gpu.matmul_register_tiled, gpu.matmul_vectorised)

@@ -6,7 +6,8 @@ import sys
 import numba
 import pytest
 
-from cnn_numba import device, nvidia
+from cnn_numba import device
+from gpuless import nvidia, select
 
 
 def python(*lines, **environment):
@@ -158,8 +159,8 @@ def test_a_wish_in_the_environment_is_respected(value, simulated):
         NUMBA_ENABLE_CUDASIM=value,
     )
     reason = f"the environment variable NUMBA_ENABLE_CUDASIM is {value}"
-    if simulated and device.driver().problem:
-        reason = device.driver().problem  # there was nothing to wish for
+    if simulated and nvidia.driver().problem:
+        reason = nvidia.driver().problem  # there was nothing to wish for
     assert printed == f"{simulated}|{reason}|{value}\n"
 
 
@@ -176,12 +177,12 @@ def test_the_import_is_quick():
 
 def test_a_gpu_is_found(libraries, monkeypatch):
     libraries(FakeCuda(names=("Toy GPU", "Other GPU"), capability=(9, 0)), FakeNvml())
-    found = device.driver()
+    found = nvidia.driver()
     assert found.gpus == (("Toy GPU", (9, 0)), ("Other GPU", (9, 0)))
     assert (found.cuda, found.version, found.problem) == ((13, 2), "580.65.06", None)
     monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
     monkeypatch.delitem(sys.modules, "numba.cuda", raising=False)
-    assert device.select() == (False, "a GPU was found")
+    assert select() == (False, "a GPU was found")
     assert "NUMBA_ENABLE_CUDASIM" not in os.environ
     text = device.describe()
     assert "Toy GPU (compute capability 9.0), Other GPU" in text
@@ -202,7 +203,7 @@ def test_no_gpu_selects_the_simulator(libraries, monkeypatch, cuda, problem):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "")
     monkeypatch.setattr(numba.config, "ENABLE_CUDASIM", 0)
     monkeypatch.delitem(sys.modules, "numba.cuda", raising=False)
-    assert device.select() == (True, problem)
+    assert select() == (True, problem)
     assert os.environ["NUMBA_ENABLE_CUDASIM"] == "1"
     assert numba.config.ENABLE_CUDASIM == 1
     assert f"none: {problem}" in device.describe()
@@ -211,12 +212,12 @@ def test_no_gpu_selects_the_simulator(libraries, monkeypatch, cuda, problem):
 def test_apple_is_not_asked_for_a_driver(libraries, monkeypatch):
     libraries(FakeCuda())
     monkeypatch.setattr(nvidia.sys, "platform", "darwin")
-    assert device.driver().problem == "no NVIDIA driver is installed"
+    assert nvidia.driver().problem == "no NVIDIA driver is installed"
 
 
 def test_the_driver_is_asked_once(libraries):
     libraries(FakeCuda())
-    assert device.driver() is device.driver()
+    assert nvidia.driver() is nvidia.driver()
 
 
 def test_a_missing_library_is_no_error():
@@ -234,8 +235,7 @@ def test_describe_is_short_and_says_why():
 
 
 def test_facts_are_text_and_complete_without_packages(monkeypatch):
-    for module in (device, nvidia):
-        monkeypatch.setattr(module, "installed", lambda package: None)
+    monkeypatch.setattr(nvidia, "installed", lambda package: None)
     monkeypatch.setattr(nvidia, "_TOOLKIT_ROOTS", ())
     facts = device.facts()
     assert all(isinstance(value, str) and value for value in facts.values())
@@ -246,7 +246,7 @@ def test_facts_are_text_and_complete_without_packages(monkeypatch):
 def test_toolkit_is_the_version_of_its_wheels(monkeypatch, version, expected):
     monkeypatch.setattr(nvidia, "installed", lambda package: version)
     monkeypatch.setattr(nvidia, "_TOOLKIT_ROOTS", ())
-    assert device.toolkit() == expected
+    assert nvidia.toolkit() == expected
 
 
 @pytest.fixture
@@ -279,12 +279,12 @@ def toolkits(monkeypatch, tmp_path):
 )
 def test_toolkit_is_found_without_wheels(toolkits, variable, file, expected):
     toolkits(variable, file)
-    assert device.toolkit() == expected
+    assert nvidia.toolkit() == expected
 
 
 def test_toolkits_count_in_the_order_in_which_they_are_loaded(toolkits, monkeypatch):
     toolkits("CUDA_HOME", "lib64/libnvrtc.so.12.4.127")
     toolkits("CONDA_PREFIX", "lib/libnvrtc.so.13.0.88")
-    assert device.toolkit() == (13, 0)
+    assert nvidia.toolkit() == (13, 0)
     monkeypatch.setattr(nvidia, "installed", lambda package: "12.9.1")
-    assert device.toolkit() == (12, 9)
+    assert nvidia.toolkit() == (12, 9)

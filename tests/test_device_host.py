@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from cnn_numba import device, doctor, shapes
-from cnn_numba.doctor import Finding
+from cnn_numba import device
+from cnn_numba.device import arrays, health, selection
+from cnn_numba.device.health import Finding
+from cnn_numba.ops import shapes
+from gpuless import Selection
 
 
 @cuda.jit
@@ -70,7 +73,7 @@ def test_too_large_an_array_is_a_memory_error(monkeypatch):
         def device_array(self, shape, dtype):
             raise RuntimeError("[CUresult.CUDA_ERROR_OUT_OF_MEMORY] Call to cuMemAlloc results in ...")
 
-    monkeypatch.setattr(device, "_cuda", Full)
+    monkeypatch.setattr(arrays, "numba_cuda", Full)
     with pytest.raises(MemoryError, match=r"no room for float32 of shape \(1000, 1000\)"):
         device.empty((1000, 1000))
 
@@ -134,7 +137,7 @@ def test_outputs_are_checked_or_allocated():
 
 def test_what_was_copied_from_the_host_may_change_at_once(monkeypatch):
     waits = []
-    monkeypatch.setattr(device, "synchronize", lambda: waits.append(device.current_stream()))
+    monkeypatch.setattr(arrays, "synchronize", lambda: waits.append(device.current_stream()))
     on = device.stream()
     with device.use_stream(on):
         there = device.to_device(np.zeros(2, np.float32))
@@ -241,9 +244,9 @@ def test_too_many_registers_are_named():
 
 def test_a_gpu_that_does_not_fit_is_named_at_first_use(monkeypatch):
     wrong = Finding("driver", False, "supports CUDA 12.4, but the toolkit is CUDA 13.2", "update the driver")
-    monkeypatch.setattr(device, "simulated", lambda: False)
-    monkeypatch.setattr(doctor, "gpu_findings", lambda: [Finding("GPU", True, "Toy GPU"), wrong])
-    device._cuda.cache_clear()
+    monkeypatch.setattr(selection, "SELECTION", Selection(False, "a GPU was found"))
+    monkeypatch.setattr(health, "gpu_findings", lambda: [Finding("GPU", True, "Toy GPU"), wrong])
+    device.numba_cuda.cache_clear()
     with pytest.raises(
         device.UnusableGpu, match=r"driver: supports CUDA 12.4, .* \(fix: update the driver\)"
     ):

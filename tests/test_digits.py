@@ -4,7 +4,7 @@ from photos import KINDS, photograph
 from PIL import Image, ImageDraw
 
 from cnn_numba import course, load, load_model, prepare_digit
-from cnn_numba.digits import as_text, find_digit
+from cnn_numba.data.digits import as_text, find_digit
 
 
 def seven(size=(120, 160), paper=255, ink=0, width=12, shift=0):

@@ -1,4 +1,4 @@
-"""docs/simulator.md: its blocks run in order, and print what it says."""
+"""docs/gpuless.md: its blocks run in order, and print what it says."""
 
 import contextlib
 import io
@@ -13,9 +13,9 @@ from cnn_numba import device
 import matplotlib
 import pytest
 
-from cnn_numba.simulator.inspector import InspectionError, inspect_kernel
+from gpuless.inspector import InspectionError, inspect_kernel
 
-PAGE = Path(__file__).parents[1] / "docs" / "simulator.md"
+PAGE = Path(__file__).parents[1] / "docs" / "gpuless.md"
 
 
 def blocks():

@@ -4,10 +4,12 @@ import types
 
 import pytest
 
-from cnn_numba import data_files, device, doctor, nvidia
-from cnn_numba.device import Selection
+from cnn_numba import doctor
+from cnn_numba.data import files as data_files
+from cnn_numba.device import selection
 from cnn_numba.doctor import Finding, examine, report
-from cnn_numba.nvidia import Driver, Gpu
+from gpuless import Selection, nvidia
+from gpuless.nvidia import Driver, Gpu
 
 TOY = Gpu("Toy GPU", (8, 9))
 
@@ -20,9 +22,9 @@ def machine(monkeypatch):
         gpus=(TOY,), cuda=(13, 0), toolkit=(13, 2), problem=None, simulator=False, reason="a GPU was found"
     ):
         found = Driver(tuple(gpus), cuda, "580.65.06" if cuda else None, problem)
-        monkeypatch.setattr(device, "driver", lambda: found)
-        monkeypatch.setattr(device, "toolkit", lambda: toolkit)
-        monkeypatch.setattr(device, "SELECTION", Selection(simulator, reason))
+        monkeypatch.setattr(nvidia, "driver", lambda: found)
+        monkeypatch.setattr(nvidia, "toolkit", lambda: toolkit)
+        monkeypatch.setattr(selection, "SELECTION", Selection(simulator, reason))
 
     return become
 
@@ -76,9 +78,9 @@ def test_a_missing_toolkit_is_named_for_driver_and_gpu(machine, cuda, capability
 
 
 def test_conda_s_toolkit_will_do(machine, monkeypatch, tmp_path):
-    toolkit = device.toolkit
+    toolkit = nvidia.toolkit
     machine()
-    monkeypatch.setattr(device, "toolkit", toolkit)
+    monkeypatch.setattr(nvidia, "toolkit", toolkit)
     monkeypatch.setattr(nvidia, "installed", lambda package: None)
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
     (tmp_path / "conda-meta").mkdir()

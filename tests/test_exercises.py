@@ -11,7 +11,7 @@ import pytest
 from wrong_answers import Derived, answers_in
 
 from cnn_numba.course import notebooks
-from cnn_numba.course.checks import CheckFailed, Exercise
+from cnn_numba.course.checks.exercise import CheckFailed, Exercise
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 

@@ -6,7 +6,7 @@ import cnn_numba  # noqa: F401
 # isort: split
 from numba import cuda, float32
 
-from cnn_numba.simulator import access_map, explore_access, plot_access
+from gpuless import access_map, explore_access, plot_access
 
 
 @cuda.jit

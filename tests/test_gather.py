@@ -3,8 +3,8 @@ import pytest
 from helpers import poisoned, rooms, signatures, strided
 from numba import njit
 
-from cnn_numba.ops._jit import FASTMATH
 from cnn_numba.ops.gather import cpu, gpu, reference
+from cnn_numba.ops.shared.jit import FASTMATH
 
 # several blocks, two and three channels, planes that no vector divides, one pixel
 SHAPES = [(70, 1, 9, 7), (9, 3, 8, 8), (5, 2, 3, 7), (1, 1, 1, 1), (4, 3, 1, 5)]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cnn_numba.gradcheck import GradientError, compare_gradients, gradcheck, numerical_gradient
+from cnn_numba.nn.gradcheck import GradientError, compare_gradients, gradcheck, numerical_gradient
 
 
 def test_derivative_of_a_known_function(rng):

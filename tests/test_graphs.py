@@ -6,13 +6,15 @@ import sys
 import numpy as np
 import pytest
 
-from cnn_numba import device, graphs
-from cnn_numba.checkpoint import load_model
+from cnn_numba import device
 from cnn_numba.data import Dataset
-from cnn_numba.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
-from cnn_numba.models import Sequential
-from cnn_numba.optim import SGD, Adam
-from cnn_numba.training import TrainingDiverged, evaluate, fit, train_step
+from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train import graphs, steps
+from cnn_numba.train.checkpoint import load_model
+from cnn_numba.train.loop import TrainingDiverged, evaluate, fit
+from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.steps import train_step
 
 BATCH = 2
 # Two whole batches and a tail: each step is simulated, which takes a second.
@@ -126,7 +128,7 @@ def test_evaluation_on_the_gpu_equals_the_cpu_s(data):
 
 def test_on_step_gets_the_loss_of_each_step_and_the_epoch_waits_for_the_gpu(data, monkeypatch):
     waits = []
-    monkeypatch.setattr(graphs.DeviceSteps, "wait", lambda steps: waits.append(steps))
+    monkeypatch.setattr(steps.DeviceSteps, "wait", lambda steps: waits.append(steps))
     seen = {"cpu": [], "gpu": []}
     for place, losses in seen.items():
         model = toy_cnn(place)
@@ -198,8 +200,8 @@ def _interrupt_at(number):
 
 
 def test_a_network_of_the_gpu_is_loaded_on_the_cpu(tmp_path):
-    from cnn_numba.checkpoint import save_checkpoint
-    from cnn_numba.models import mnist_cnn
+    from cnn_numba.nn.models import mnist_cnn
+    from cnn_numba.train.checkpoint import save_checkpoint
 
     save_checkpoint(tmp_path / "net.npz", mnist_cnn(batch_size=1, device="gpu", seed=5))
     ours = load_model(tmp_path / "net.npz", device="cpu")
@@ -219,15 +221,15 @@ def fake_graphs(monkeypatch):
     def record(function):
         launches = []
         with monkeypatch.context() as patch:
-            patch.setattr(device, "launch", lambda *a, **k: launches.append((a, k)))
             for forbidden in ("empty", "zeros", "to_device", "to_host", "copy", "synchronize", "pinned"):
                 patch.setattr(device, forbidden, lambda *_, name=forbidden: pytest.fail(f"{name} in a step"))
-            function()
+            with device.observe_launches(launches.append):
+                function()
         recorded.append(launches)
 
         def replay():
-            for arguments, keywords in launches:
-                device.launch(*arguments, **keywords)
+            for launch in launches:
+                launch.run()
 
         return replay
 
@@ -366,7 +368,7 @@ def test_a_real_graph_gives_the_bits_of_plain_launches(data):
 @pytest.mark.gpu
 def test_the_same_seed_gives_the_same_bits_on_the_gpu():
     from cnn_numba.data import load
-    from cnn_numba.models import mnist_cnn
+    from cnn_numba.nn.models import mnist_cnn
 
     mnist = load("mnist")
     part = dataclasses.replace(

@@ -21,12 +21,19 @@ from numba import cuda, float32, int32, types, uint32
 from numba.cuda.extending import intrinsic
 
 from cnn_numba.cli import main
-from cnn_numba.simulator import compiler
-from cnn_numba.simulator.assembly import KINDS, memory_bits, ptx_kind, read_ptx, sass_kind
-from cnn_numba.simulator.compiler import InspectionError
-from cnn_numba.simulator.inspector import find_kernel, inspect_kernel, inspect_kernels
-from cnn_numba.simulator.occupancy import ARCHITECTURES, capability, occupancy, registers_for
-from cnn_numba.simulator.wrapping import WIDTH
+from gpuless.compiler import jobs as compiler
+from gpuless.compiler.jobs import InspectionError
+from gpuless.inspector import (
+    ARCHITECTURES,
+    capability,
+    find_kernel,
+    inspect_kernel,
+    inspect_kernels,
+    occupancy,
+    registers_for,
+)
+from gpuless.inspector.assembly import KINDS, memory_bits, ptx_kind, read_ptx, sass_kind
+from gpuless.wrapping import WIDTH
 
 N = 8
 M = 48

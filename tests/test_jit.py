@@ -42,14 +42,18 @@ def test_a_changed_part_of_the_kernels_is_compiled_anew(copied):
         "x = np.ones((1, 2), np.float32); print(linear_forward(x, x)[0, 0])"
     )
     assert run(script) == run(script) == ["2.0"]
-    replace(package / "ops" / "_simd.py", "builder.fadd(product, args[2]", "builder.fsub(product, args[2]")
+    replace(
+        package / "ops" / "shared" / "simd.py",
+        "builder.fadd(product, args[2]",
+        "builder.fsub(product, args[2]",
+    )
     assert run(script) == ["0.0"]
 
 
 TRAIN = """
 import numpy as np
 from cnn_numba import Adam, CrossEntropyLoss, mnist_cnn, train_step
-from cnn_numba.ops._simd import WIDTH
+from cnn_numba.ops.shared.simd import WIDTH
 
 model, loss = mnist_cnn(batch_size=5), CrossEntropyLoss(5, 10)
 optimizer = Adam(model, lr=1e-3)
@@ -63,11 +67,11 @@ def test_vectors_of_every_width_train_alike(copied):
     """The vectors are 16 floats wide with AVX-512, else 8: this machine has only one of the two."""
     package, run = copied
     results = []
-    simd = (package / "ops" / "_simd.py").read_text()
+    simd = (package / "ops" / "shared" / "simd.py").read_text()
     for width in (8, 16):
         start = simd.index("WIDTH = 16 if")
         end = simd.index("\n", start)
-        (package / "ops" / "_simd.py").write_text(f"{simd[:start]}WIDTH = {width}{simd[end:]}")
+        (package / "ops" / "shared" / "simd.py").write_text(f"{simd[:start]}WIDTH = {width}{simd[end:]}")
         got, *losses = run(TRAIN)[0].split()
         assert int(got) == width
         results.append([float(loss) for loss in losses])

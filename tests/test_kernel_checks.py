@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numba import cuda, float32, int32
 
-from cnn_numba.course import kernel_checks
-from cnn_numba.course.checks import CheckFailed, Mistake, avoids
-from cnn_numba.course.kernel_checks import KernelExercise, examine, inout, launch, normal, output, uses
+from cnn_numba.course.checks import kernels as kernel_checks
+from cnn_numba.course.checks.exercise import CheckFailed, Mistake, avoids
+from cnn_numba.course.checks.kernels import KernelExercise, examine, inout, launch, normal, output, uses
 
 TILE = 8
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from helpers import random_float32
 
-from cnn_numba.bench import pytorch_twin
-from cnn_numba.gradcheck import gradcheck
-from cnn_numba.layers import (
+from cnn_numba.bench.pytorch import pytorch_twin
+from cnn_numba.nn.gradcheck import gradcheck
+from cnn_numba.nn.layers import (
     AvgPool2d,
     BatchNorm2d,
     Conv2d,
@@ -21,9 +21,9 @@ from cnn_numba.layers import (
     Sigmoid,
     Tanh,
 )
-from cnn_numba.models import MODELS, Sequential, cifar_convnet, mnist_cnn
-from cnn_numba.optim import SGD, Adam
-from cnn_numba.training import train_step
+from cnn_numba.nn.models import MODELS, Sequential, cifar_convnet, mnist_cnn
+from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.steps import train_step
 
 
 def every_layer(device="cpu", batch_size=3):

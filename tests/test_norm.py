@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from cnn_numba.gradcheck import gradcheck
+from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.ops.norm import cpu, gpu, reference
 
 thorough = settings(deadline=None, derandomize=True, max_examples=30)

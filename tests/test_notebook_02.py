@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from cnn_numba.course import notebooks, plots, thread_pictures
+from cnn_numba.course import notebooks
 from cnn_numba.course.exercises import first_cuda_kernels
-from cnn_numba.course.explorer import explore
-from cnn_numba.course.thread_pictures import grid_picture, memories_picture, row_picture, writers_of
+from cnn_numba.course.pictures import plots
+from cnn_numba.course.pictures import threads as thread_pictures
+from cnn_numba.course.pictures.explorer import explore
+from cnn_numba.course.pictures.threads import grid_picture, memories_picture, row_picture, writers_of
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from numba import cuda, float32
 
-from cnn_numba.course import access_pictures
-from cnn_numba.course.access_pictures import footprint_picture, sector_picture
+from cnn_numba.course.checks.kernels import KernelExercise
 from cnn_numba.course.exercises import convolution_on_the_gpu
-from cnn_numba.course.kernel_checks import KernelExercise
+from cnn_numba.course.pictures import access as access_pictures
+from cnn_numba.course.pictures.access import footprint_picture, sector_picture
 from cnn_numba.ops.conv.gpu_naive import place
-from cnn_numba.simulator import access_map
+from gpuless import access_map
 
 CHECKS = [value for value in vars(convolution_on_the_gpu).values() if isinstance(value, KernelExercise)]
 

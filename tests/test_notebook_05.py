@@ -5,10 +5,10 @@ import pytest
 from numba import cuda
 from wrong_answers import pooling_and_reductions as answers
 
-from cnn_numba.course import plots, reductions
 from cnn_numba.course.exercises import pooling_and_reductions as checks
-from cnn_numba.course.reductions import Step, shuffle_picture, step_table, steps, tree_picture
-from cnn_numba.simulator import access_map
+from cnn_numba.course.pictures import plots, reductions
+from cnn_numba.course.pictures.reductions import Step, shuffle_picture, step_table, steps, tree_picture
+from gpuless import access_map
 
 EXERCISES = ("max_pool_kernel", "block_sums_kernel", "row_max_kernel", "histogram_kernel", "softmax_kernel")
 

@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnn_numba.bench_cases import CASES
-from cnn_numba.course import matmul_pictures, notebooks
+from cnn_numba.bench.cases import CASES
+from cnn_numba.course import notebooks
 from cnn_numba.course.exercises import dense_is_matmul
-from cnn_numba.course.matmul_pictures import im2col_picture, ladder_picture, loads_picture, product_picture
+from cnn_numba.course.pictures import matmul as matmul_pictures
+from cnn_numba.course.pictures.matmul import im2col_picture, ladder_picture, loads_picture, product_picture
 
 NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "06_dense_is_matmul.ipynb"
 

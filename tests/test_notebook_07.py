@@ -6,13 +6,13 @@ import torch
 
 from cnn_numba.course.exercises import backprop_by_hand
 from cnn_numba.course.gradient_bugs import BUGS, PATIENTS, batch, gradients
-from cnn_numba.course.gradient_pictures import (
+from cnn_numba.course.pictures.gradients import (
     chain_picture,
     comparison_picture,
     error_maps,
     matrix_picture,
 )
-from cnn_numba.gradcheck import compare_gradients
+from cnn_numba.nn.gradcheck import compare_gradients
 
 SETTINGS = [(3, 2, 1), (3, 1, 1), (2, 2, 0), (1, 1, 0)]
 

@@ -7,11 +7,14 @@ import pytest
 from PIL import Image
 from test_notebooks import defined_in_cell
 
-from cnn_numba import data, models, optim, training
-from cnn_numba.course import training_pictures as pictures
+from cnn_numba import data
 from cnn_numba.course.exercises import mnist_cnn as check
 from cnn_numba.course.pad import SIZE, DigitPad, example_drawing
+from cnn_numba.course.pictures import training as pictures
+from cnn_numba.nn import models
 from cnn_numba.ops.update import reference
+from cnn_numba.train import loop as training
+from cnn_numba.train import optim
 
 STEM = "08_mnist_cnn"
 

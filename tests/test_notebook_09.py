@@ -7,16 +7,17 @@ import pytest
 from numba import cuda
 
 from cnn_numba import device
-from cnn_numba.course import speed_pictures, tape
+from cnn_numba.course import tape
 from cnn_numba.course.exercises.make_it_fast import _blocks, _bus, blocks_per_sm
 from cnn_numba.course.launch_lists import bus_traffic, listed
-from cnn_numba.course.speed_pictures import occupancy_picture, overlap_timeline, recorded, step_timeline
+from cnn_numba.course.pictures import speed as speed_pictures
+from cnn_numba.course.pictures.speed import occupancy_picture, overlap_timeline, recorded, step_timeline
 from cnn_numba.data import Dataset
-from cnn_numba.graphs import DeviceSteps
-from cnn_numba.layers import CrossEntropyLoss, Flatten, Linear
-from cnn_numba.models import Sequential
+from cnn_numba.nn.layers import CrossEntropyLoss, Flatten, Linear
+from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.gather.gpu import advance, advance_kernel, gather_labels
-from cnn_numba.optim import SGD
+from cnn_numba.train.optim import SGD
+from cnn_numba.train.steps import DeviceSteps
 
 
 @cuda.jit

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cnn_numba.course import notebooks
+from cnn_numba.course.checks.kernels import KernelExercise, examine, inout, launch, normal, output
 from cnn_numba.course.exercises import debugging_gpu_code
-from cnn_numba.course.kernel_checks import KernelExercise, examine, inout, launch, normal, output
 from cnn_numba.ops.conv.reference import conv_cpu
 from cnn_numba.ops.pool.reference import max_pool2d_forward
 

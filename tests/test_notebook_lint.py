@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from cnn_numba.course import notebooks
-from cnn_numba.course.checks import Exercise
+from cnn_numba.course.checks.exercise import Exercise
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from cnn_numba import device, ops
+from cnn_numba.ops.rooms import Operations
 
 
 class Case(NamedTuple):
@@ -189,9 +190,11 @@ def case_of(name):
 def operations():
     """Return (module, name) of the public functions in all rooms of all operations, rungs included."""
     found = []
-    for package in pkgutil.iter_modules(ops.__path__):
-        for room in ("reference", "cpu", "gpu") if package.ispkg else ():
-            module = importlib.import_module(f"cnn_numba.ops.{package.name}.{room}")
+    operations = {module.name for module in pkgutil.iter_modules(ops.__path__) if module.ispkg} - {"shared"}
+    assert operations == set(Operations._fields)
+    for operation in sorted(operations):
+        for room in ("reference", "cpu", "gpu"):
+            module = importlib.import_module(f"cnn_numba.ops.{operation}.{room}")
             functions = inspect.getmembers(module, inspect.isfunction)
             public = getattr(module, "__all__", None) or [
                 name for name, f in functions if f.__module__ == module.__name__ and not name.startswith("_")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from cnn_numba.layers import Flatten, Linear
-from cnn_numba.models import Sequential
-from cnn_numba.optim import OPTIMIZERS, SCHEDULES, SGD, Adam, cosine, one_cycle
+from cnn_numba.nn.layers import Flatten, Linear
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train.optim import OPTIMIZERS, SCHEDULES, SGD, Adam, cosine, one_cycle
 
 
 @pytest.fixture

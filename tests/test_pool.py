@@ -8,7 +8,7 @@ from helpers import assert_close, poisoned, random_float32, rooms, signatures, s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnn_numba.gradcheck import gradcheck
+from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.ops.pool import cpu, gpu, reference
 
 

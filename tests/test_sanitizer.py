@@ -6,7 +6,7 @@ import re
 import time
 
 # First: this decides what numba.cuda will be.
-from cnn_numba import simulator
+import gpuless
 
 # isort: split
 import numpy as np
@@ -19,14 +19,14 @@ from numba import cuda, float32
 from planted_bugs import BUGS
 from simulator_kernels import CASES
 
-from cnn_numba.simulator import record, sanitize
-from cnn_numba.simulator.findings import KINDS
-from cnn_numba.simulator.kernel import Launch
-from cnn_numba.simulator.trace import ATOMIC, FENCE, READ, WRITE, combine
-from cnn_numba.simulator.tracing import TracedMemory, run_traced
-from cnn_numba.simulator.wrapping import WIDTH, wrapped
+from gpuless import record, sanitize
+from gpuless.access.recording import TracedMemory, run_traced
+from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, combine
+from gpuless.sanitizer.findings import KINDS
+from gpuless.simulator import Launch
+from gpuless.wrapping import WIDTH, wrapped
 
-simulator.install()
+gpuless.select()
 pytestmark = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
 
 
@@ -313,11 +313,11 @@ def test_a_nan_written_on_purpose_is_no_mistake():
 
 
 def test_errors_of_other_kinds_are_raised():
-    with pytest.raises(simulator.UnsupportedPython, match="lists"):
+    with pytest.raises(gpuless.UnsupportedPython, match="lists"):
         sanitize(cuda.jit(list_kernel))[1, 1](np.zeros(3))
     with pytest.raises(TypeError, match="expected a kernel"):
         sanitize(3)[1, 1]
-    with pytest.raises(simulator.LaunchError, match="x is 0"):
+    with pytest.raises(gpuless.LaunchError, match="x is 0"):
         sanitize(nan_kernel)[0, 1]
 
 
@@ -606,7 +606,7 @@ def test_a_barrier_in_different_rounds_names_both():
     (finding,) = bug_report("barrier_in_a_round_of_its_own").findings
     assert (finding.thread, finding.other_thread) == ((0, 0, 0), (1, 0, 0))
     assert "in the round k = 0 of a loop, and thread 1 in the round k = 1: every" in finding.message
-    with pytest.raises(simulator.DivergenceError, match="in the round k = 1"):
+    with pytest.raises(gpuless.DivergenceError, match="in the round k = 1"):
         planted_bugs.barrier_in_a_round_of_its_own[1, 4](cuda.to_device(np.zeros(4)))
 
 
@@ -1150,7 +1150,7 @@ def test_kernels_for_a_real_gpu_are_sanitized_by_their_python_function():
         "import cnn_numba, numpy as np",
         "from numba import cuda",
         "import planted_bugs, simulator_kernels as kernels",
-        "from cnn_numba.simulator import sanitize, record",
+        "from gpuless import sanitize, record",
         "found = {}",
         "for bug in planted_bugs.BUGS:",
         "    arguments = [",

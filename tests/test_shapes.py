@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnn_numba import device
-from cnn_numba.shapes import (
+from cnn_numba.ops.shapes import (
     check_array,
     check_labels,
     check_memory,

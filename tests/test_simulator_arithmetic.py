@@ -7,7 +7,7 @@ import math
 from types import ModuleType
 
 # First: this decides what numba.cuda will be.
-from cnn_numba import simulator
+import gpuless
 
 # isort: split
 import numba
@@ -30,12 +30,12 @@ from numba import (
     uint64,
 )
 
-from cnn_numba.simulator import record, sanitize
-from cnn_numba.simulator.arithmetic import IntegerArray, Unsigned, as_dtype, cast, typed, typed_array
-from cnn_numba.simulator.intrinsics import GPU_MATH
-from cnn_numba.simulator.kernel import Launch
+from gpuless import record, sanitize
+from gpuless.simulator import Launch
+from gpuless.simulator.arithmetic import IntegerArray, Unsigned, as_dtype, cast, typed, typed_array
+from gpuless.simulator.intrinsics import GPU_MATH
 
-simulator.install()
+gpuless.select()
 
 
 def run(kernel, *arguments, threads=1):

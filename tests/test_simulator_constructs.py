@@ -1,7 +1,7 @@
 """The simulator refuses what the compiler refuses, and nothing else, construct by construct."""
 
 # First: this decides what numba.cuda will be.
-from cnn_numba import simulator
+import gpuless
 
 # isort: split
 import numpy as np
@@ -9,10 +9,12 @@ import pytest
 from numba import cuda, typeof
 from simulator_constructs import CONSTRUCTS
 
-from cnn_numba.simulator import UnsupportedPython, compiler, judge, sanitize
-from cnn_numba.simulator.compiler import InspectionError, Job, compile_jobs
+from gpuless import UnsupportedPython, sanitize
+from gpuless.compiler import jobs as compiler
+from gpuless.compiler.jobs import InspectionError, Job, compile_jobs
+from gpuless.simulator import judge
 
-simulator.install()
+gpuless.select()
 
 needs_compiler = pytest.mark.skipif(not judge._has_compiler(), reason="needs the CUDA compiler")
 

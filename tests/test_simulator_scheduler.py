@@ -10,7 +10,7 @@ import weakref
 from types import ModuleType
 
 # First: this decides what numba.cuda will be.
-from cnn_numba import simulator
+import gpuless
 
 # isort: split
 import numpy as np
@@ -22,21 +22,16 @@ from numba.core.errors import NumbaPerformanceWarning
 from numba.cuda import threadIdx
 from simulator_kernels import CASES
 
-from cnn_numba.simulator import (
-    DivergenceError,
-    LaunchError,
-    UnsupportedPython,
-    bench_kernels,
-    benchmark,
-    sanitize,
-)
-from cnn_numba.simulator.arithmetic import as_dtype
-from cnn_numba.simulator.intrinsics import GPU_MATH, Dim3, brev, clz, ffs, popc
-from cnn_numba.simulator.kernel import Launch
-from cnn_numba.simulator.memory import is_poison, poison, poisoned
-from cnn_numba.simulator.scheduler import _pool
+from cnn_numba.bench import simulator as benchmark
+from cnn_numba.bench import simulator_kernels as bench_kernels
+from gpuless import DivergenceError, LaunchError, UnsupportedPython, sanitize
+from gpuless.simulator import Launch
+from gpuless.simulator.arithmetic import as_dtype
+from gpuless.simulator.intrinsics import GPU_MATH, Dim3, brev, clz, ffs, popc
+from gpuless.simulator.memory import is_poison, poison, poisoned
+from gpuless.simulator.scheduler import _pool
 
-simulator.install()
+gpuless.select()
 
 WIDTH = 8
 TABLE = np.arange(4, dtype=np.float32)
@@ -99,8 +94,8 @@ def test_the_simulator_inside_numba_itself_is_replaced_too(tmp_path):
         "import sys",
         # numba-cuda puts itself in the place of numba.cuda by this finder; macOS does not have it.
         "sys.meta_path[:] = [f for f in sys.meta_path if type(f).__name__ != 'NumbaCudaFinder']",
-        "import cnn_numba",
-        "cnn_numba.simulator.install()",
+        "import gpuless",
+        "gpuless.select()",
         *SAVE_ALL,
         "from numba.cuda import threadIdx, syncthreads",
         NUMBA_ENABLE_CUDASIM="1",
@@ -112,22 +107,22 @@ def test_the_simulator_inside_numba_itself_is_replaced_too(tmp_path):
 
 def test_installing_imports_nothing_and_waits_for_numba_cuda():
     printed = python(
-        "import sys, cnn_numba",
-        "cnn_numba.simulator.install(), cnn_numba.simulator.install()",
+        "import sys, gpuless",
+        "gpuless.select(), gpuless.select()",
         "print('numba.cuda' in sys.modules)",
         "from numba import cuda",
         "print(cuda.jit.__module__, sum(type(f).__name__ == '_OnImport' for f in sys.meta_path))",
         NUMBA_ENABLE_CUDASIM="1",
     )
-    assert printed.split() == ["False", "cnn_numba.simulator.install", "0"]
+    assert printed.split() == ["False", "gpuless.simulator.install", "0"]
 
 
 def test_installing_leaves_a_real_numba_cuda_alone():
     printed = python(
-        "import cnn_numba",
+        "import gpuless",
         "from numba import cuda",
         "import numba.cuda.simulator",
-        "cnn_numba.simulator.install()",
+        "gpuless.select()",
         "print(type(cuda.jit(lambda x: None)).__name__)",
         NUMBA_ENABLE_CUDASIM="0",
     )
@@ -138,10 +133,10 @@ def test_kernels_made_before_installing_run_in_it():
     printed = python(
         "from numba import cuda",
         "kernel = cuda.jit(lambda x: x.fill(cuda.threadIdx.x))",
-        "import cnn_numba",
-        "cnn_numba.simulator.install()",
+        "import gpuless",
+        "gpuless.select()",
         "try: kernel[0, 1](None)",
-        "except cnn_numba.simulator.LaunchError: print('refused')",
+        "except gpuless.LaunchError: print('refused')",
         NUMBA_ENABLE_CUDASIM="1",
     )
     assert printed == "refused\n"
@@ -597,9 +592,9 @@ def test_a_lane_that_has_finished_is_not_waited_for_and_gives_garbage():
 
 @pytest.fixture
 def short_limits():
-    before = simulator.set_limits(seconds=0.3, log_entries=20_000)
+    before = gpuless.set_limits(seconds=0.3, log_entries=20_000)
     yield
-    simulator.set_limits(**before)
+    gpuless.set_limits(**before)
 
 
 @cuda.jit
@@ -647,7 +642,7 @@ def votes_for_ever(x):
 )
 def test_a_launch_without_end_is_stopped(kernel, line, thread):
     x = cuda.to_device(np.zeros(1))
-    with pytest.raises(simulator.LaunchStopped) as stopped:
+    with pytest.raises(gpuless.LaunchStopped) as stopped:
         kernel[2, 40](x)
     message = str(stopped.value)
     assert message.startswith("no thread has finished in 0.3 s of processor time: is a loop without end? One")
@@ -692,7 +687,7 @@ def test_a_launch_that_waits_is_not_stopped():
 @pytest.mark.usefixtures("short_limits")
 def test_without_a_clock_for_each_thread_that_of_the_process_counts(monkeypatch):
     monkeypatch.delattr(time, "pthread_getcpuclockid", raising=False)
-    with pytest.raises(simulator.LaunchStopped):
+    with pytest.raises(gpuless.LaunchStopped):
         counts_for_ever[1, 1](cuda.to_device(np.zeros(1)))
 
 
@@ -703,7 +698,7 @@ def test_a_launch_in_another_thread_is_stopped_there():
     def work():
         try:
             counts_for_ever[1, 1](cuda.to_device(np.zeros(1)))
-        except simulator.LaunchStopped as stopped:
+        except gpuless.LaunchStopped as stopped:
             errors.append(stopped)
 
     thread = threading.Thread(target=work)
@@ -721,12 +716,12 @@ def test_an_endless_launch_can_be_interrupted():
 
 
 @pytest.mark.usefixtures("short_limits")
-@pytest.mark.parametrize("run", [simulator.sanitize, simulator.record, simulator.access_map])
+@pytest.mark.parametrize("run", [gpuless.sanitize, gpuless.record, gpuless.access_map])
 @pytest.mark.parametrize("kernel", [counts_for_ever, barriers_for_ever], ids=["accesses", "barriers"])
 def test_the_log_is_limited(run, kernel):
-    simulator.set_limits(seconds=600)
+    gpuless.set_limits(seconds=600)
     with pytest.raises(
-        simulator.LaunchStopped,
+        gpuless.LaunchStopped,
         match=rf"has more than 20,000 entries: .*set_limits\(log_entries=...\) allows more\n  in kernel "
         rf"{kernel.py_func.__name__}, line \d+: .*\n  block 0, thread",
     ):
@@ -753,13 +748,13 @@ def test_an_order_in_which_a_launch_does_not_end_is_noted(short_limits):
 
 
 def test_limits_are_positive_numbers():
-    before = simulator.set_limits()
+    before = gpuless.set_limits()
     assert before == {"seconds": 60, "log_entries": 5_000_000}
     for wrong in ({"seconds": 0}, {"seconds": "9"}, {"log_entries": -1}, {"seconds": 5, "log_entries": True}):
         with pytest.raises(ValueError, match=r"(seconds|log_entries) must be a positive number, got "):
-            simulator.set_limits(**wrong)
-    assert simulator.set_limits(seconds=math.inf) == before
-    assert simulator.set_limits(**before) == before | {"seconds": math.inf}
+            gpuless.set_limits(**wrong)
+    assert gpuless.set_limits(seconds=math.inf) == before
+    assert gpuless.set_limits(**before) == before | {"seconds": math.inf}
 
 
 # --- Limits of hardware ------------------------------------------------------------------------------------

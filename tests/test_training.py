@@ -15,23 +15,16 @@ import pytest
 import torch
 
 from cnn_numba import device
-from cnn_numba.bench import pytorch_twin
-from cnn_numba.checkpoint import load_checkpoint, load_model, restore, save_checkpoint
+from cnn_numba.bench.pytorch import pytorch_twin
 from cnn_numba.data import Dataset, load
-from cnn_numba.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
-from cnn_numba.models import MODELS, Sequential, mnist_cnn
+from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.models import MODELS, Sequential, mnist_cnn
 from cnn_numba.ops.gather.cpu import gather_batch
-from cnn_numba.optim import SGD, Adam
-from cnn_numba.training import (
-    HISTORY_KEYS,
-    RECORDS,
-    Interrupted,
-    TrainingDiverged,
-    evaluate,
-    fit,
-    plot_history,
-    train_step,
-)
+from cnn_numba.train.checkpoint import HISTORY_KEYS, load_checkpoint, load_model, restore, save_checkpoint
+from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
+from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.records import RECORDS, plot_history
+from cnn_numba.train.steps import train_step
 
 
 def stripes(train=150, test=40, seed=0):
@@ -274,8 +267,8 @@ def test_an_interrupt_does_not_save_a_ruined_model(tmp_path):
 def test_a_kill_while_saving_leaves_the_last_good_checkpoint(tmp_path):
     script = textwrap.dedent("""
         import sys
-        from cnn_numba.checkpoint import save_checkpoint
-        from cnn_numba.models import mnist_cnn
+        from cnn_numba.train.checkpoint import save_checkpoint
+        from cnn_numba.nn.models import mnist_cnn
         model = mnist_cnn()
         number = 0
         while True:
@@ -332,7 +325,7 @@ def test_files_that_are_no_checkpoints_are_named(tmp_path):
 
 
 def test_a_newer_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("cnn_numba.checkpoint.FORMAT_VERSION", 2)
+    monkeypatch.setattr("cnn_numba.train.checkpoint.FORMAT_VERSION", 2)
     save_checkpoint(tmp_path / "net.npz", small_net())
     monkeypatch.undo()
     with pytest.raises(ValueError, match="format version 2; this version reads 1"):
@@ -639,7 +632,7 @@ def killed_at(patch, number):
     for name in ("fsync", "mkdir", "rename", "replace", "rmdir", "unlink"):
         patch.setattr(os, name, mortal(getattr(os, name)))
     patch.setattr(shutil, "copy2", mortal(shutil.copy2))
-    patch.setattr("cnn_numba.checkpoint.open", mortal(open), raising=False)
+    patch.setattr("cnn_numba.train.checkpoint.open", mortal(open), raising=False)
 
 
 def test_a_kill_at_any_write_loses_nothing(tmp_path, monkeypatch):
@@ -730,7 +723,7 @@ def test_resuming_elsewhere_is_refused_or_told(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="device 'cpu', now 'reference'"):
         run(tmp_path, resume=True, model=reference, optimizer=Adam(reference, lr=1e-2))
     lines = []
-    monkeypatch.setattr("cnn_numba.training.threads", lambda: 77)
+    monkeypatch.setattr("cnn_numba.train.loop.threads", lambda: 77)
     run(tmp_path, resume=True, log=lines.append)
     assert any("now on cpu with 77" in line for line in lines)
     run(tmp_path, resume=True, log=lines.append)

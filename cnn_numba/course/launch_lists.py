@@ -1,12 +1,12 @@
 """What a piece of work asks of the GPU: its launches, kernel by kernel, and its copies over the bus."""
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.simulator import access_map
+from gpuless import access_map
 
 
 class Row(NamedTuple):
@@ -76,14 +76,14 @@ def listed(work, run=True):
     """
     rows = {}
 
-    def note(kernel, grid, block, *arguments, shared=0):
-        name = kernel.py_func.__name__
-        needed = _bytes(access_map(kernel)[grid, block, 0, shared](*arguments)) if run else 0
+    def note(launch):
+        name = launch.kernel.py_func.__name__
+        needed = _bytes(launch.examine(access_map)) if run else 0
         old = rows.get(name, Row(name, 0, 0, 0))
-        threads = old.threads + int(np.prod(grid) * np.prod(block))
+        threads = old.threads + int(np.prod(launch.grid)) * launch.threads
         rows[name] = Row(name, old.launches + 1, threads, old.bytes + needed)
 
-    with replaced(device, "launch", note):
+    with device.observe_launches(note):
         work()
     return LaunchList(list(rows.values()), counted=run)
 
@@ -157,11 +157,11 @@ def bus_traffic():
             note("host to device", target)
         copy(target, source)
 
-    with (
-        replaced(device, "to_device", noted_to_device),
-        replaced(device, "to_host", noted_to_host),
-        replaced(device, "copy", noted_copy),
-    ):
+    noted = {"to_device": noted_to_device, "to_host": noted_to_host, "copy": noted_copy}
+    with ExitStack() as stack:
+        for owner in (device, device.arrays):  # where the operations find them, and their own neighbours
+            for name, function in noted.items():
+                stack.enter_context(replaced(owner, name, function))
         yield crossings
 
 

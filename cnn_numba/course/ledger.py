@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cnn_numba.course import plots
+from cnn_numba.course.pictures import plots
 
 
 class Rung(NamedTuple):
@@ -158,7 +158,7 @@ class Ledger:
 
         Returns
         -------
-        cnn_numba.course.plots.Picture
+        cnn_numba.course.pictures.plots.Picture
 
         Raises
         ------

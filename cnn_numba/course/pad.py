@@ -12,8 +12,8 @@ import numpy as np
 import traitlets
 from PIL import Image, ImageDraw
 
-from cnn_numba.course import plots
-from cnn_numba.digits import prepare_digit
+from cnn_numba.course.pictures import plots
+from cnn_numba.data.digits import prepare_digit
 
 # Pixels along an edge of the drawing, as in pad.js.
 SIZE = 140
@@ -129,7 +129,7 @@ def reading_picture(drawing, digit, chances):
 
     Returns
     -------
-    cnn_numba.course.plots.Picture
+    cnn_numba.course.pictures.plots.Picture
     """
     fig, axes = plots.figure(1, 3, size=(7.2, 2.4), width_ratios=[1, 1, 1.3])
     plots.show_image(axes[0], drawing, "the picture", limits=(0, 255))

@@ -2,7 +2,7 @@
 
 `record` notes the launches of a function without running them, `Tape.replay` makes them again with the very
 same arguments, and whatever a graph cannot hold is refused with the reason. It saves no time: a real graph is
-made by `cnn_numba.graphs`. `ToyTraining` is something small to record.
+made by `cnn_numba.train.graphs`. `ToyTraining` is something small to record.
 """
 
 from contextlib import ExitStack
@@ -12,10 +12,10 @@ from numba import cuda
 
 from cnn_numba import device
 from cnn_numba.course.launch_lists import replaced
-from cnn_numba.layers import CrossEntropyLoss, Flatten, Linear
-from cnn_numba.models import Sequential
+from cnn_numba.nn.layers import CrossEntropyLoss, Flatten, Linear
+from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.gather.gpu import advance_kernel
-from cnn_numba.optim import SGD
+from cnn_numba.train.optim import SGD
 
 
 class CannotRecord(RuntimeError):
@@ -68,8 +68,7 @@ class Tape:
 
     Attributes
     ----------
-    launches : list of tuple
-        Positional and keyword arguments of each `device.launch`.
+    launches : list of device.Launch
     """
 
     def __init__(self, launches):
@@ -80,8 +79,8 @@ class Tape:
 
     def replay(self):
         """Make all launches again, with the arguments that they were recorded with."""
-        for arguments, keywords in self.launches:
-            device.launch(*arguments, **keywords)
+        for launch in self.launches:
+            launch.run()
 
 
 def record(function, *arguments):
@@ -135,8 +134,7 @@ def record(function, *arguments):
             for name in names.keys() & set(dir(owner)):  # a GPU's arrays cannot be added
                 what = names[name]
                 stack.enter_context(replaced(owner, name, _refusal(name, what)))
-        note = replaced(device, "launch", lambda *given, **keywords: launches.append((given, keywords)))
-        stack.enter_context(note)
+        stack.enter_context(device.observe_launches(launches.append))
         function(*arguments)
     return Tape(launches)
 

@@ -21,7 +21,7 @@ def check_arrays(written, read, may_be=()):
     TypeError
         If an array is masked, a matrix or of another class of its own.
     ValueError
-        If memory is shared against the rule of `cnn_numba.ops`: see `cnn_numba.shapes`.
+        If memory is shared against the rule of `cnn_numba.ops`: see `cnn_numba.ops.shapes`.
     """
     named = {**written, **read}
     arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}

@@ -1,6 +1,6 @@
 import numpy as np
 
-from cnn_numba.course.kernel_checks import launch, normal, output
+from cnn_numba.course.checks.kernels import launch, normal, output
 from cnn_numba.ops.conv.gpu_naive import conv2d_backward_input_naive_kernel
 from cnn_numba.ops.pool.gpu import max_pool2d_backward_naive_kernel
 

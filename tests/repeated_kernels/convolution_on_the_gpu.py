@@ -1,8 +1,8 @@
 import numpy as np
 
-from cnn_numba.course.kernel_checks import launch, normal, output
+from cnn_numba.course.checks.kernels import launch, normal, output
 from cnn_numba.ops.conv.gpu_naive import conv2d_forward_naive_kernel
-from cnn_numba.shapes import output_size
+from cnn_numba.ops.shapes import output_size
 
 
 def convolutions(rng):

@@ -1,6 +1,6 @@
 import numpy as np
 
-from cnn_numba.course.kernel_checks import launch, normal, output
+from cnn_numba.course.checks.kernels import launch, normal, output
 from cnn_numba.ops.activation.gpu import bias_relu_forward_kernel
 
 

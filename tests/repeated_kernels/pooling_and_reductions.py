@@ -1,10 +1,10 @@
 import numpy as np
 from numba import cuda, float32
 
-from cnn_numba.course.kernel_checks import launch, normal, output
-from cnn_numba.ops._cuda import block_sum, warp_sum
+from cnn_numba.course.checks.kernels import launch, normal, output
 from cnn_numba.ops.loss.gpu import cross_entropy_forward_backward_kernel
 from cnn_numba.ops.pool.gpu import avg_pool2d_forward_naive_kernel
+from cnn_numba.ops.shared.warps import block_sum, warp_sum
 
 
 @cuda.jit

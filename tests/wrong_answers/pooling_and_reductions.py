@@ -3,7 +3,7 @@ import math
 import numpy as np
 from numba import cuda, float32
 
-from cnn_numba.ops._cuda import ALL_LANES, WARP, block_max, block_sum, warp_max, warp_sum
+from cnn_numba.ops.shared.warps import ALL_LANES, WARP, block_max, block_sum, warp_max, warp_sum
 from wrong_answers import derive, wrong
 
 THREADS = 128  # as in the notebook

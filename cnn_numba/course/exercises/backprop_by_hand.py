@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from cnn_numba.course.checks import Exercise, Mistake, Wrong, avoids, case
+from cnn_numba.course.checks.exercise import Exercise, Mistake, Wrong, avoids, case
+from cnn_numba.course.checks.kernels import KernelExercise, launch, normal, output
 from cnn_numba.course.gradient_bugs import BUGS, PATIENTS
-from cnn_numba.course.kernel_checks import KernelExercise, launch, normal, output
 from cnn_numba.ops.activation.reference import relu_backward
 from cnn_numba.ops.conv.reference import conv2d_backward_weight
 from cnn_numba.ops.loss.reference import cross_entropy_forward_backward

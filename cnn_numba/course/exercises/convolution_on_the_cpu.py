@@ -6,8 +6,8 @@ import re
 import numpy as np
 from scipy import fft
 
-from cnn_numba.course.checks import Exercise, Mistake, Wrong, avoids, case
-from cnn_numba.course.diagnosis import call
+from cnn_numba.course.checks.exercise import Exercise, Mistake, Wrong, avoids, case
+from cnn_numba.course.checks.mistakes import call
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 
 

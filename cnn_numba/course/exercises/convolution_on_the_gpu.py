@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from cnn_numba.course.checks import Mistake, Wrong
-from cnn_numba.course.kernel_checks import KernelExercise, examine, launch, normal, output
+from cnn_numba.course.checks.exercise import Mistake, Wrong
+from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output
 from cnn_numba.ops.conv.reference import conv2d_forward, conv_cpu
-from cnn_numba.shapes import output_size
-from cnn_numba.simulator import access_map
-from cnn_numba.simulator.access import WARP
-from cnn_numba.simulator.trace import WRITE
+from cnn_numba.ops.shapes import output_size
+from gpuless import access_map
+from gpuless.access import WARP, WRITE
 
 
 def _flipped(function):

@@ -7,8 +7,8 @@ not solved yet.
 import numpy as np
 from numba import cuda, float32, int32
 
-from cnn_numba.course.checks import Mistake, Wrong
-from cnn_numba.course.kernel_checks import (
+from cnn_numba.course.checks.exercise import Mistake, Wrong
+from cnn_numba.course.checks.kernels import (
     KernelExercise,
     global_updates,
     inout,

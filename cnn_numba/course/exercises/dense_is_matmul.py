@@ -3,9 +3,9 @@
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.course.checks import Mistake, Wrong
-from cnn_numba.course.kernel_checks import KernelExercise, examine, launch, normal, output, uses
-from cnn_numba.simulator.trace import READ
+from cnn_numba.course.checks.exercise import Mistake, Wrong
+from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output, uses
+from gpuless.access import READ
 
 # As in the notebook: threads along either axis of a block, and results with four of them a thread.
 TILE = 8

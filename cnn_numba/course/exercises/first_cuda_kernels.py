@@ -5,11 +5,11 @@ from types import FunctionType
 
 import numpy as np
 
-from cnn_numba.course.checks import Exercise, Mistake, Wrong, avoids
-from cnn_numba.course.kernel_checks import KernelExercise, examine, launch, normal, output
+from cnn_numba.course.checks.exercise import Exercise, Mistake, Wrong, avoids
+from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output
 from cnn_numba.ops.activation.gpu import relu_forward_naive_kernel
 from cnn_numba.ops.conv.reference import correlate_cpu
-from cnn_numba.simulator.trace import WRITE
+from gpuless.access import WRITE
 
 
 def _two_vectors(rng):

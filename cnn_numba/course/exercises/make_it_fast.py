@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.course.checks import Exercise, Mistake, Wrong
-from cnn_numba.course.kernel_checks import KernelExercise, examine, launch, normal, output
+from cnn_numba.course.checks.exercise import Exercise, Mistake, Wrong
+from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output
+from cnn_numba.course.checks.uninitialised import code_of
 from cnn_numba.course.tape import CannotRecord, ToyTraining, record
-from cnn_numba.course.uninitialised import code_of
 from cnn_numba.ops.gather.gpu import gather_batch, gather_labels
-from cnn_numba.simulator.access import access_map
-from cnn_numba.simulator.arguments import argument_names
-from cnn_numba.simulator.occupancy import occupancy
+from gpuless.access import access_map
+from gpuless.inspector import occupancy
+from gpuless.simulator import argument_names
 
 # --- The bus -----------------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from cnn_numba.course.checks import Exercise, Mistake, case
-from cnn_numba.course.kernel_checks import KernelExercise, inout, launch, normal
+from cnn_numba.course.checks.exercise import Exercise, Mistake, case
+from cnn_numba.course.checks.kernels import KernelExercise, inout, launch, normal
 
 
 def _receptive_field(layers):

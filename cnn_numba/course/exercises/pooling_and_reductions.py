@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from cnn_numba.course.checks import Mistake, Wrong, avoids
-from cnn_numba.course.kernel_checks import (
+from cnn_numba.course.checks.exercise import Mistake, Wrong, avoids
+from cnn_numba.course.checks.kernels import (
     KernelExercise,
     examine,
     global_updates,
@@ -13,10 +13,9 @@ from cnn_numba.course.kernel_checks import (
     output,
     uses,
 )
-from cnn_numba.course.uninitialised import code_of, names_in
+from cnn_numba.course.checks.uninitialised import code_of, names_in
 from cnn_numba.ops.pool import reference
-from cnn_numba.simulator.access import access_map
-from cnn_numba.simulator.trace import READ, WRITE
+from gpuless.access import READ, WRITE, access_map
 
 # Threads of a block: in the exercises with shared memory the notebook's cell says the same.
 THREADS = 128

@@ -4,12 +4,12 @@ import functools
 
 import numpy as np
 
-from cnn_numba.course.checks import Mistake, Wrong
-from cnn_numba.course.kernel_checks import KernelExercise, examine, launch, normal, output, uses
-from cnn_numba.course.uninitialised import code_of, names_in
+from cnn_numba.course.checks.exercise import Mistake, Wrong
+from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output, uses
+from cnn_numba.course.checks.uninitialised import code_of, names_in
 from cnn_numba.ops.conv.reference import conv2d_forward
-from cnn_numba.simulator import access_map
-from cnn_numba.simulator.trace import READ, WRITE
+from gpuless import access_map
+from gpuless.access import READ, WRITE
 
 # The sizes that the notebook's cells set; the launches fit to them.
 BLOCK, RADIUS = 16, 2

@@ -1,7 +1,7 @@
 """The check of notebook 00, ``00_start_here``."""
 
-from cnn_numba.course.checks import Exercise, Mistake
-from cnn_numba.shapes import output_size
+from cnn_numba.course.checks.exercise import Exercise, Mistake
+from cnn_numba.ops.shapes import output_size
 
 count_positions = Exercise(
     "count_positions",

@@ -9,8 +9,8 @@ import math
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops._jit import parallel_jit, serial_jit
-from cnn_numba.shapes import check_array, output_array
+from cnn_numba.ops.shapes import check_array, output_array
+from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 
 # From this many elements on, two cores beat one (measured); exp and tanh are the costly ones.
 CHEAP_PARALLEL_FROM = 1 << 16

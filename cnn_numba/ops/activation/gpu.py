@@ -10,8 +10,8 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops._cuda import load4, store4
-from cnn_numba.shapes import check_device_array, device_output
+from cnn_numba.ops.shapes import check_device_array, device_output
+from cnn_numba.ops.shared.warps import load4, store4
 
 THREADS = 256
 VECTOR = 4  # floats of one access

@@ -20,10 +20,10 @@ import numba
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops._jit import parallel_jit, serial_jit
-from cnn_numba.ops._simd import WIDTH, load, multiply_add, store
-from cnn_numba.ops._tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
-from cnn_numba.shapes import check_array, check_scratch, conv2d_window, output_array, sizes
+from cnn_numba.ops.shapes import check_array, check_scratch, conv2d_window, output_array, sizes
+from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
+from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store
+from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
 
 ROW = 6 * WIDTH  # floats that the backward passes multiply at once, in six vector registers
 

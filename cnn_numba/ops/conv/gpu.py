@@ -12,7 +12,6 @@ Not yet run on a GPU: correct in the simulator, fast by what the compiled code l
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops._cuda import block_sum
 from cnn_numba.ops.conv.gpu_constant import conv2d_forward_constant
 from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input_implicit, conv2d_forward_implicit
 from cnn_numba.ops.conv.gpu_naive import (
@@ -28,7 +27,8 @@ from cnn_numba.ops.conv.gpu_weight import (
     divide,
     reciprocal,
 )
-from cnn_numba.shapes import check_device_array, device_output, pair
+from cnn_numba.ops.shapes import check_device_array, device_output, pair
+from cnn_numba.ops.shared.warps import block_sum
 
 __all__ = [
     "Conv2dScratch",

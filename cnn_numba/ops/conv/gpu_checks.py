@@ -1,6 +1,6 @@
 """What every convolution on the GPU does before its kernel: check the arguments, make the output."""
 
-from cnn_numba.shapes import check_device_array, conv2d_window, device_output, sizes
+from cnn_numba.ops.shapes import check_device_array, conv2d_window, device_output, sizes
 
 
 def forward_arguments(x, weight, bias, stride, padding, out):

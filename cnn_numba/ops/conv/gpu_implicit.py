@@ -19,7 +19,7 @@ from numba import boolean, cuda, float32, int32, uint32
 
 from cnn_numba import device
 from cnn_numba.ops.conv.gpu_checks import backward_input_arguments, forward_arguments
-from cnn_numba.ops.conv.gpu_products import register_tile, transposed_load
+from cnn_numba.ops.shared.products import register_tile, transposed_load
 
 #: Entries of the gather table, which is filled again when they are used up.
 TABLE = 256

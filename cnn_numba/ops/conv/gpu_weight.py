@@ -14,8 +14,8 @@ from numba import cuda, float32, int32, uint32, uint64
 from cnn_numba import device
 from cnn_numba.ops.conv.gpu_checks import backward_weight_arguments
 from cnn_numba.ops.conv.gpu_naive import conv2d_backward_weight_naive
-from cnn_numba.ops.conv.gpu_products import register_tile, transposed_load
-from cnn_numba.shapes import check_device_array, conv2d_window, sizes
+from cnn_numba.ops.shapes import check_device_array, conv2d_window, sizes
+from cnn_numba.ops.shared.products import register_tile, transposed_load
 
 
 def reciprocal(divisor):

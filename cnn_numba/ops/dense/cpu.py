@@ -11,9 +11,9 @@ import numba
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops._jit import parallel_jit, serial_jit
-from cnn_numba.ops._tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile
-from cnn_numba.shapes import check_array, check_scratch, output_array
+from cnn_numba.ops.shapes import check_array, check_scratch, output_array
+from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
+from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile
 
 
 class LinearScratch(NamedTuple):

@@ -11,7 +11,7 @@ from numba import cuda, float32, uint32
 from cnn_numba import device
 from cnn_numba.ops.dense.gpu_matmul import matmul_naive, matmul_register_tiled, matmul_tiled
 from cnn_numba.ops.dense.gpu_vectorised import matmul_split, matmul_vectorised, most_partial_sums, multiply
-from cnn_numba.shapes import check_device_array, device_output
+from cnn_numba.ops.shapes import check_device_array, device_output
 
 __all__ = [
     "LinearScratch",

@@ -1,7 +1,7 @@
 """What every matrix product on the GPU checks before its kernel is launched."""
 
 from cnn_numba import device
-from cnn_numba.shapes import check_device_array, device_output
+from cnn_numba.ops.shapes import check_device_array, device_output
 
 
 def product_arguments(a, b, out, transpose_a, transpose_b):

@@ -16,8 +16,8 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops._cuda import load4, store4
 from cnn_numba.ops.dense.gpu_checks import aligned, product_arguments
+from cnn_numba.ops.shared.warps import load4, store4
 
 
 class Tile(NamedTuple):

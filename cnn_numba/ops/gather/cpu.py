@@ -7,8 +7,8 @@ import functools
 
 import numpy as np
 
-from cnn_numba.ops._jit import serial_jit
-from cnn_numba.shapes import check_array, output_array
+from cnn_numba.ops.shapes import check_array, output_array
+from cnn_numba.ops.shared.jit import serial_jit
 
 
 def gather_batch(images, indices, mean, std, out=None):

@@ -12,7 +12,7 @@ from numba import cuda, float32, int32, int64, uint32
 
 from cnn_numba import device
 from cnn_numba.ops.gather.cpu import _hashable, _scale_and_shift
-from cnn_numba.shapes import check_device_array, check_memory, device_output, integer
+from cnn_numba.ops.shapes import check_device_array, check_memory, device_output, integer
 
 THREADS = 256
 

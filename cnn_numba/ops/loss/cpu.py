@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from cnn_numba.ops._jit import serial_jit
-from cnn_numba.shapes import check_array, check_labels, check_memory, output_array
+from cnn_numba.ops.shapes import check_array, check_labels, check_memory, output_array
+from cnn_numba.ops.shared.jit import serial_jit
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None):

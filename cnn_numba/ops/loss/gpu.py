@@ -14,8 +14,8 @@ import numpy as np
 from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops._cuda import WARP, block_sum, warp_max, warp_sum
-from cnn_numba.shapes import check_device_array, check_memory, device_output
+from cnn_numba.ops.shapes import check_device_array, check_memory, device_output
+from cnn_numba.ops.shared.warps import WARP, block_sum, warp_max, warp_sum
 
 ROWS = 4  # of a block, a warp each
 THREADS = 256

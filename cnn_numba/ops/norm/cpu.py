@@ -11,8 +11,8 @@ import math
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops._jit import parallel_jit, serial_jit
-from cnn_numba.shapes import check_array, check_memory, output_array
+from cnn_numba.ops.shapes import check_array, check_memory, output_array
+from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 
 # So many features at a time add up over all samples: few enough that their sums stay in the first cache.
 FEATURE_BLOCK = 128

@@ -16,8 +16,8 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops._cuda import WARP, block_sum, warp_sum
-from cnn_numba.shapes import check_device_array, check_memory, device_output
+from cnn_numba.ops.shapes import check_device_array, check_memory, device_output
+from cnn_numba.ops.shared.warps import WARP, block_sum, warp_sum
 
 THREADS = 256
 PART = 8192  # elements of a channel that one block sums up: read twice, and small enough for the L1 cache

@@ -3,8 +3,8 @@
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops._jit import parallel_jit, serial_jit
-from cnn_numba.shapes import check_array, check_memory, output_array, pool2d_window, sizes
+from cnn_numba.ops.shapes import check_array, check_memory, output_array, pool2d_window, sizes
+from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 
 
 @serial_jit

@@ -17,8 +17,8 @@ import numpy as np
 from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops._cuda import ALL_LANES, WARP
-from cnn_numba.shapes import check_device_array, check_memory, device_output, pool2d_window, sizes
+from cnn_numba.ops.shapes import check_device_array, check_memory, device_output, pool2d_window, sizes
+from cnn_numba.ops.shared.warps import ALL_LANES, WARP
 
 THREADS = 256
 

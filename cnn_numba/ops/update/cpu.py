@@ -9,8 +9,8 @@ import math
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops._jit import parallel_jit
-from cnn_numba.shapes import check_array, check_memory, integer
+from cnn_numba.ops.shapes import check_array, check_memory, integer
+from cnn_numba.ops.shared.jit import parallel_jit
 
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):

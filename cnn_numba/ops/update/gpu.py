@@ -14,7 +14,7 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.shapes import check_device_array, check_memory, integer
+from cnn_numba.ops.shapes import check_device_array, check_memory, integer
 
 THREADS = 256
 

@@ -1,0 +1,108 @@
+"""A training epoch on the CPU, ours and PyTorch's, measured alternately."""
+
+import dataclasses
+import multiprocessing
+import os
+import statistics
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+
+from cnn_numba.bench.pytorch import TorchTraining
+from cnn_numba.bench.recipes import PLAIN_RECIPE, dataset
+from cnn_numba.bench.records import record
+from cnn_numba.data import batches
+from cnn_numba.device import threads
+from cnn_numba.nn.models import MODELS
+from cnn_numba.train.loop import fit
+from cnn_numba.train.optim import Adam
+
+
+def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3):
+    """Time a training epoch, ours and PyTorch's in turn.
+
+    Same network, initial weights, batches, optimiser and number of threads; the data is in memory on
+    both sides. Before the timed epochs each takes some untimed steps. PyTorch runs in a process of its
+    own, idle while ours is timed: in one process both would share one OpenMP, and with it the way of
+    waiting that suits our kernels (see `ops.shared.jit`) but costs PyTorch a seventh of its speed.
+
+    Parameters
+    ----------
+    model : str
+        One of `MODELS`.
+    batch_sizes : sequence of int
+    repeats : int
+        Epochs of each.
+
+    Returns
+    -------
+    dict
+        Seconds of every epoch, the medians, and their ratio ours / PyTorch.
+    """
+    data = dataset(model)
+    result = record("epoch", model=model, results=[])
+    for batch_size in batch_sizes:
+        samples = _time_epochs(model, data, batch_size, repeats)
+        medians = {who: statistics.median(seconds) for who, seconds in samples.items()}
+        ratio = medians["ours"] / medians["pytorch"]
+        result["results"].append(
+            {"batch_size": batch_size, "seconds": samples, "medians": medians, "ratio": ratio}
+        )
+        print(
+            f"{model}, batch {batch_size}, {threads()} threads: ours {medians['ours']:.2f} s, "
+            f"PyTorch {medians['pytorch']:.2f} s, ratio {ratio:.2f}"
+        )
+    return result
+
+
+def _time_epochs(model, data, batch_size, repeats):
+    """Return the seconds of our epochs and of PyTorch's, taken in turn."""
+    recipe = PLAIN_RECIPE | {"batch_size": batch_size}
+    network = MODELS[model](batch_size=batch_size)
+    optimizer = Adam(network, lr=recipe["lr"])
+    samples = {"ours": [], "pytorch": []}
+    with ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn"), _start_pytorch, (model, data, recipe, threads())
+    ) as pytorch:
+        warm_up = _head(data, 20 * batch_size)
+        fit(network, warm_up, optimizer, epochs=1, schedule="constant", progress=False)
+        pytorch.submit(_pytorch_epoch, 20 * batch_size, 0).result()
+        for repeat in range(repeats):
+            history = fit(
+                network, data, optimizer, epochs=1, schedule="constant", seed=repeat, progress=False
+            )
+            samples["ours"].append(history[0]["seconds"])
+            samples["pytorch"].append(pytorch.submit(_pytorch_epoch, len(data.train_labels), repeat).result())
+            print(f"  batch {batch_size}: ours {samples['ours'][-1]:.2f} s, ", end="")
+            print(f"PyTorch {samples['pytorch'][-1]:.2f} s", flush=True)
+    return samples
+
+
+def _start_pytorch(model, data, recipe, thread_count):
+    """Prepare the process that PyTorch runs in, with the weights that our network begins with."""
+    global _theirs
+    os.environ.pop("OMP_WAIT_POLICY", None)  # ours; PyTorch is to wait as it does by itself
+    import torch  # before Numba starts its threads: whoever is first brings the OpenMP
+
+    torch.set_num_threads(thread_count)
+    _theirs = TorchTraining(MODELS[model](recipe["batch_size"]), data, recipe)
+
+
+def _pytorch_epoch(count, seed):
+    """Train on the first `count` images, in the process that PyTorch runs in; return the seconds."""
+    order = batches(count, _theirs.recipe["batch_size"], np.random.default_rng([seed, 1]))
+    begun = time.perf_counter()
+    _theirs.epoch(order)
+    return time.perf_counter() - begun
+
+
+def _head(data, count):
+    """Return the data set with only its first `count` training images and few test images."""
+    return dataclasses.replace(
+        data,
+        train_images=data.train_images[:count],
+        train_labels=data.train_labels[:count],
+        test_images=data.test_images[:100],
+        test_labels=data.test_labels[:100],
+    )

@@ -1,0 +1,1 @@
+"""How an exercise is checked, and its mistake named."""

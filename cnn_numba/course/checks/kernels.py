@@ -1,0 +1,773 @@
+"""Checking a kernel that a learner wrote: `KernelExercise`, for notebooks 02 to 11.
+
+It is an `Exercise` (see `cnn_numba.course.checks.exercise`) whose attempt is a ``@cuda.jit`` kernel. A case
+is a `launch`: grid, block, and the kernel's arguments in the kernel's order. What the kernel has to fill is
+marked `output`, what it has to change `inout`; all else is an input and must come out as it went in::
+
+    relu_kernel = KernelExercise(
+        "relu_kernel",
+        reference=lambda x: np.maximum(x, 0),
+        cases=lambda rng: [
+            launch(3, 32, normal(rng, 70), output(70)),  # relu_kernel[3, 32](x, out)
+            launch((2, 3), (8, 4), normal(rng, (9, 13)), output((9, 13))),  # x comes first, as in CUDA
+        ],
+        mistakes=(Mistake("absolute value", "You drop the sign instead.", lambda x: np.abs(x)),),
+    )
+
+- `reference` takes the arguments without the outputs (numbers and `inout` arrays included) and returns what
+  they are to hold: one array, or a tuple in the order of the outputs. It may compute in float64; the default
+  tolerance, 1e-5 of the largest magnitude, is float32's. Functions of the reference rooms fit as they are.
+- `cases`: at least five (a test counts), small first, not square, no multiples of the block; several blocks,
+  and grids that cover the output with threads to spare, or a missing guard goes unseen. About 20 us a
+  simulated thread: keep all launches of a check together below some 5000 threads. Give numbers as
+  ``np.float32(2)``: a Python float would make the kernel compute in float64.
+- `mistakes` are NumPy functions with the reference's arguments, as ever; NaN stands for what is not written.
+  They are asked before anything else, so they may also name what the sanitizer would call a mere index error.
+- ``float32=True`` refuses a kernel that stores float64 values into float32 arrays (``acc = 0.0``), and
+  ``once=True`` one of which several threads do the same, such as a loop over all elements in every thread.
+- `properties` take the kernel; `avoids` from `checks` works, and `uses` here is its opposite. `examine` runs
+  a kernel on one launch and returns outputs and the sanitizer's report with its trace of all accesses.
+- A kernel with shared memory finds its constants (``TILE``) in the cell or the test module it is written in;
+  the block that fits to them is said in the case.
+- The stub: ``@cuda.jit``, ``def``, a docstring, and ``...`` wherever the learner is to write; as long as a
+  line ``...`` (or ``name = ...``) is left the verdict is *not solved yet*.
+- Where a kernel is to be repaired, ``broken=`` is the one that the stub holds: the same code, whatever its
+  comments and line breaks, is *not solved yet*.
+
+Each launch runs under `gpuless.sanitize`, on a GPU too, where the kernel is also run for real
+once all else is right. Every exercise can answer, besides its own mistakes and what `diagnosis` says of wrong
+numbers, with these names (`Verdict.mistake`, what tests/wrong_answers asks for):
+
+========================  ====================================================================================
+not a kernel              ``@cuda.jit`` is missing, or it has ``device=True``
+nothing written           no thread writes into any output
+first block only          the index lacks ``blockIdx * blockDim``
+x and y exchanged         row and column of the output come from ``x`` and ``y``
+x and z exchanged         the first axis of a 3-D output comes from ``x``, the last from ``z``
+z not used                a 3-D output is written at its first plane only
+one element a thread      there are fewer threads than elements, and each does only one
+writes past the edge      out of bounds, also in shared memory
+reads past the edge       the same, reading
+negative index            it counts from the end
+missing barrier           and: write-write race, lost update, race between blocks, divergent barrier,
+                          divergent warp, absent lane, uninitialised read, never written, NaN produced,
+                          division by zero, depends on order (`gpuless.sanitizer.findings.KINDS`)
+changes input             an input is not what it was
+raises                    an exception, Python that a GPU cannot run, too much shared memory
+float64                   only with ``float32=True``
+done more than once       only with ``once=True``
+without                   what `uses` asks for does not occur
+========================  ====================================================================================
+
+Wrong answers are derived from the solution, or are kernels of their own, marked above ``@cuda.jit``:
+``@wrong("relu_kernel", "writes past the edge")`` (tests/wrong_answers says how).
+A cell that builds up a kernel of the package has the tag ``same-as-package``, and an entry in
+tests/repeated_kernels (tests/test_notebooks.py says how).
+"""
+
+import ast
+import copy
+import inspect
+import re
+import textwrap
+import warnings
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from cnn_numba import device
+from cnn_numba.course.checks.exercise import Exercise, Verdict, is_blank
+from cnn_numba.course.checks.mistakes import (
+    Outcome,
+    Trial,
+    Wrong,
+    call,
+    describe,
+    diagnose,
+    refuse_changed_inputs,
+)
+from cnn_numba.course.checks.uninitialised import code_of, names_in
+from gpuless import sanitize
+from gpuless.access import ATOMIC, WRITE
+from gpuless.simulator import UnsupportedPython, argument_names, poisoned
+
+__all__ = [
+    "Examination",
+    "KernelExercise",
+    "Launch",
+    "examine",
+    "global_updates",
+    "inout",
+    "launch",
+    "normal",
+    "output",
+    "uses",
+]
+
+
+class _Output(NamedTuple):
+    """An array that the kernel is to fill."""
+
+    shape: tuple
+    dtype: object
+
+
+class _InOut(NamedTuple):
+    """An array that the kernel is to change."""
+
+    array: np.ndarray
+
+
+def output(shape, dtype=np.float32):
+    """Mark an argument that the kernel is to fill; it gets an array of poison, NaN for floats.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+    dtype : dtype
+
+    Returns
+    -------
+    object
+        For `launch`.
+    """
+    return _Output(shape if isinstance(shape, tuple) else (shape,), dtype)
+
+
+def inout(array):
+    """Mark an argument that the kernel is to change, such as a total that it adds to.
+
+    Parameters
+    ----------
+    array : ndarray
+        What it holds before.
+
+    Returns
+    -------
+    object
+        For `launch`. The reference gets the array, and returns what it is to hold after.
+    """
+    return _InOut(array)
+
+
+def normal(rng, shape):
+    """Draw a float32 array of normally distributed numbers.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    shape : int or tuple of int
+
+    Returns
+    -------
+    ndarray, float32
+    """
+    return rng.normal(size=shape).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel, as a case of a `KernelExercise`; made by `launch`.
+
+    Attributes
+    ----------
+    grid, block : int or tuple of int
+    arguments : tuple
+        In the kernel's order, outputs marked.
+    """
+
+    grid: object
+    block: object
+    arguments: tuple
+    kwargs: ClassVar = {}
+
+    @property
+    def args(self):
+        """What the reference gets: all but the outputs."""
+        given = (value for value in self.arguments if not isinstance(value, _Output))
+        return tuple(value.array if isinstance(value, _InOut) else value for value in given)
+
+    @property
+    def circumstances(self):
+        """Grid and block, in words."""
+        return f", launched as `[{self.grid}, {self.block}]`"
+
+    def named(self, function):
+        """Return what the reference gets as a dict, by the names that `function` gives them."""
+        return inspect.signature(function).bind(*map(_as_typed, self.args)).arguments
+
+    def replaced(self, index, value):
+        """Return the launch with another argument in the place of the reference's one."""
+        places = [place for place, old in enumerate(self.arguments) if not isinstance(old, _Output)]
+        arguments = list(self.arguments)
+        old = arguments[places[index]]
+        arguments[places[index]] = _InOut(value) if isinstance(old, _InOut) else value
+        return replace(self, arguments=tuple(arguments))
+
+    def arrays(self):
+        """Return fresh arguments for the kernel: copies, and poison for the outputs."""
+        return [_fresh(value) for value in self.arguments]
+
+    def outcome(self, arrays, error=None):
+        """Return what a launch with these arguments came to."""
+        results = [a for a, given in zip(arrays, self.arguments, strict=True) if _is_result(given)]
+        after = tuple(g if _is_result(g) else a for a, g in zip(arrays, self.arguments, strict=True))
+        value = results[0] if len(results) == 1 else tuple(results)
+        return Outcome(value, error, replace(self, arguments=after))
+
+
+def _is_result(given):
+    return isinstance(given, (_Output, _InOut))
+
+
+def _as_typed(value):
+    """Return a NumPy number as Python's, 0.1 for ``np.float32(0.1)``, and all else as it is."""
+    if isinstance(value, np.floating):
+        return float(str(value))
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _fresh(value):
+    if isinstance(value, _Output):
+        return poisoned(value.shape, value.dtype)
+    return copy.deepcopy(value.array if isinstance(value, _InOut) else value)
+
+
+def launch(grid, block, *arguments):
+    """Return a case: ``kernel[grid, block](*arguments)``.
+
+    Parameters
+    ----------
+    grid, block : int or tuple of int
+        As in the launch, x first.
+    *arguments
+        Arrays and numbers, `output` and `inout`, in the kernel's order.
+
+    Returns
+    -------
+    Launch
+
+    Examples
+    --------
+    >>> case = launch(3, 32, np.ones(70, np.float32), np.float32(2), output(70))
+    >>> describe(case, lambda x, scale: x * scale)
+    '`x` of shape (70,), `scale` = 2.0, launched as `[3, 32]`'
+    """
+    if not any(map(_is_result, arguments)):
+        raise ValueError("a launch needs an `output` or an `inout` among its arguments")
+    return Launch(grid, block, arguments)
+
+
+class Examination(NamedTuple):
+    """A launch under scrutiny: what it came to, and the sanitizer's report, None if an exception ended it."""
+
+    outcome: Outcome
+    report: object
+
+
+def examine(kernel, case):
+    """Run a kernel on one launch, under the sanitizer.
+
+    Parameters
+    ----------
+    kernel : kernel
+    case : Launch
+
+    Returns
+    -------
+    Examination
+        ``.outcome.value`` has the outputs, ``.report.trace`` every access (`gpuless.access.trace`).
+
+    Examples
+    --------
+    >>> import cnn_numba
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def count(out):
+    ...     out[cuda.grid(1)] = cuda.grid(1)
+    >>> found = examine(count, launch(2, 3, output(5)))
+    >>> found.outcome.value, found.report.kinds
+    (array([0., 1., 2., 3., 4.], dtype=float32), {'out of bounds'})
+    """
+    return _run(sanitize(kernel), case)
+
+
+def _run(kernel, case):
+    """Launch a kernel on copies of a case's arguments."""
+    arrays = case.arrays()
+    report = error = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about host arrays, which have to be copied, and small grids
+        try:
+            report = kernel[case.grid, case.block](*arrays)
+        except Exception as raised:
+            error = raised
+    return Examination(case.outcome(arrays, error), report)
+
+
+class _KernelTrial(NamedTuple):
+    """A `Trial` with the sanitizer's report."""
+
+    case: Launch
+    expected: Outcome
+    got: Outcome
+    right: bool
+    report: object
+
+
+class _StandIn(NamedTuple):
+    """In the place of a kernel, a function that has the reference's arguments."""
+
+    function: object
+
+    def __call__(self, *args):
+        return self.function(*args)
+
+
+@dataclass(frozen=True, repr=False)
+class KernelExercise(Exercise):
+    """The check of an exercise in which a kernel is written; the module explains it.
+
+    Parameters
+    ----------
+    name, reference, cases, mistakes, properties, starts_as, dtype, rtol
+        As in `Exercise`; `cases` returns launches, and `starts_as` is a function like a mistake's.
+    float32 : bool
+        Refuse a kernel that computes in float64 what it stores as float32.
+    once : bool
+        Refuse a kernel of which several threads compute the same element.
+    broken : kernel, optional
+        Where a kernel is to be repaired: the one that the learner is given.
+
+    Examples
+    --------
+    >>> from numba import cuda
+    >>> double = KernelExercise(
+    ...     "double",
+    ...     reference=lambda x: 2 * x,
+    ...     cases=lambda rng: [launch(2, 4, normal(rng, 7), output(7))],
+    ... )
+    >>> @cuda.jit
+    ... def attempt(x, out):
+    ...     i = cuda.grid(1)
+    ...     out[i] = x[i] + x[i]
+    >>> double(attempt).mistake
+    'writes past the edge'
+    """
+
+    rtol: float = 1e-5
+    float32: bool = False
+    once: bool = False
+    broken: object = None
+
+    def inputs(self):
+        """Return the list of launches: random, but the same on every call and every machine."""
+        return list(self.cases(self._generator()))
+
+    def trials(self, attempt):
+        """Run the attempt under the sanitizer on every launch, beside the reference."""
+        trials = []
+        for given in self.inputs():
+            expected = call(self.reference, given)
+            got, report = self._examined(attempt, given)
+            trials.append(_KernelTrial(given, expected, got, self._right(got, expected), report))
+        return trials
+
+    def attempted(self, attempt, given):
+        """Run the attempt on one launch; return the `Outcome`."""
+        return self._examined(attempt, given).outcome
+
+    def behaving_like(self, function):
+        """Return an attempt that puts into the outputs what a function returns."""
+        return _StandIn(function)
+
+    def _examined(self, attempt, given):
+        if isinstance(attempt, _StandIn):
+            return Examination(call(attempt, given), None)
+        return examine(attempt, given)
+
+    def _verdict(self, attempt):
+        if attempt is ... or is_blank(attempt) or _is_unfinished(attempt):
+            return self._unsolved("Write your kernel into the cell above, run it, then run this check again.")
+        if self.broken is not None and _is_same_code(attempt, self.broken):
+            return self._unsolved("The kernel is still the broken one: find its mistakes, and mend them.")
+        problem = "" if isinstance(attempt, _StandIn) else _kernel_problem(attempt, self.name)
+        if problem:
+            return Verdict(self.name, "wrong", problem, mistake="not a kernel")
+        return super()._verdict(attempt)
+
+    def _praise(self, trials):
+        return f"Right in all {len(trials)} launches, and the sanitizer found nothing."
+
+    def _judge(self, attempt, trials):
+        """Raise `Wrong` with the most telling finding, if there is any."""
+        failed = [trial for trial in trials if not trial.right]
+        if failed:
+            self._refuse_known_mistakes(trials, failed)
+        for trial in trials:
+            if trial.got.error is not None:
+                _refuse_error(self, trial)
+        refuse_changed_inputs(self, trials)
+        for trial in trials:
+            if trial.report is not None:
+                _refuse_patterns(self, attempt, trial)
+        for trial in trials:
+            if trial.report is not None:
+                _refuse_findings(self, attempt, trial)
+        if failed:
+            diagnose(self, attempt, trials)
+        for trial in trials:
+            if self.once and trial.report is not None:
+                _refuse_repetition(self, attempt, trial)
+        if self.float32:
+            for trial in trials:
+                _refuse_float64(self, attempt, trial)
+        if not (device.simulated() or isinstance(attempt, _StandIn)):
+            self._refuse_on_gpu(attempt)
+        for holds in self.properties:
+            holds(attempt)
+
+    def _refuse_on_gpu(self, attempt):
+        """Run for real what the simulator has found right: types, say, are the compiler's matter."""
+        trials = []
+        for given in self.inputs():
+            expected, got = call(self.reference, given), _run(attempt, given).outcome
+            trials.append(Trial(given, expected, got, self._right(got, expected)))
+        if not all(trial.right for trial in trials):
+            diagnose(self, attempt, trials)
+
+
+def _kernel_problem(attempt, name):
+    """Say why this is no kernel that can be launched; an empty string if it is one."""
+    if not hasattr(attempt, "py_func") or not hasattr(type(attempt), "__getitem__"):
+        if not callable(attempt):
+            given = f"a value of type `{type(attempt).__name__}`"
+            return f"The check takes the kernel itself, `{name}`, and was given {given}."
+        return "This is a plain Python function and no kernel: write `@cuda.jit` on the line above its `def`."
+    is_device = getattr(attempt, "_device", False) or attempt.targetoptions.get("device")
+    if is_device:
+        return "With `device=True` it is a function for other kernels to call: write `@cuda.jit` alone."
+    return ""
+
+
+def _is_unfinished(attempt):
+    """Tell whether an ``...`` is left in an attempt where a statement or a value is to be."""
+    tree = _parsed(attempt)
+    if tree is None:
+        return False
+    values = (node.value for node in ast.walk(tree) if isinstance(node, (ast.Expr, ast.Assign)))
+    return any(isinstance(value, ast.Constant) and value.value is ... for value in values)
+
+
+def _parsed(attempt):
+    """Return the syntax tree of a kernel's source, None if there is none."""
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(getattr(attempt, "py_func", attempt))))
+    except (OSError, TypeError, SyntaxError):  # no function, no source, or a lambda within an expression
+        return None
+
+
+def _is_same_code(attempt, kernel):
+    """Tell whether two kernels have the same arguments and statements, comments and docstrings aside."""
+    # Not their byte code: that depends on what else is in the cell or the module.
+    texts = [_text_of(tree) for tree in map(_parsed, (attempt, kernel))]
+    return None not in texts and texts[0] == texts[1]
+
+
+def _text_of(tree):
+    """Return a function's arguments and statements in one form, None if there is no function."""
+    function = (
+        next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)), None) if tree else None
+    )
+    if function is None:
+        return None
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return [ast.unparse(part) for part in (function.args, *body)]
+
+
+def _refuse_error(exercise, trial):
+    """Raise `Wrong` with the exception that ended a launch, and the place that the simulator names."""
+    error = trial.got.error
+    where = f"Seen with {describe(trial.case, exercise.reference)}."
+    first, *place = str(error).splitlines()
+    place = [re.sub(r"^i(n kernel .*?, line \d+): (.*)", r"I\1: `\2`", line.strip()) for line in place]
+    if isinstance(error, UnsupportedPython):
+        place = [f"`{place[0]}`"] if len(place) == 1 else place  # the source alone
+        details = (f"{first[0].upper()}{first[1:]}.", *place)
+        raise Wrong("raises", "There is Python in your kernel that a GPU cannot run.", *details, where)
+    raise Wrong("raises", f"Your kernel raised {type(error).__name__}: {first.rstrip('.')}.", *place, where)
+
+
+# --- What the accesses show --------------------------------------------------------------------------------
+
+
+class _Writes:
+    """The writes of a launch into its outputs, and the threads that made them."""
+
+    def __init__(self, attempt, trial):
+        self.trace = trial.report.trace
+        names = argument_names(attempt.py_func, len(trial.case.arguments))
+        self.names = [
+            name for name, given in zip(names, trial.case.arguments, strict=True) if _is_result(given)
+        ]
+        arrays = [i for i, info in enumerate(self.trace.arrays) if info.name in self.names]
+        changes = (self.trace.kind == WRITE) | (self.trace.kind == ATOMIC)
+        self.rows = np.flatnonzero(changes & np.isin(self.trace.array, arrays))
+        # Outputs of one shape are written alike: a thread has one element of each.
+        kinds = {(self.trace.arrays[i].space, self.trace.arrays[i].shape) for i in arrays}
+        self.is_one_shape = len(kinds) == 1 and {space for space, _ in kinds} == {"global"}
+        self.shape = self.trace.arrays[arrays[0]].shape if self.is_one_shape else ()
+        self.elements = self.trace.element[self.rows]
+        self.missing = int(np.prod(self.shape)) - len(np.unique(self.elements)) if self.is_one_shape else 0
+
+    def positions(self, of="grid"):
+        """Return each writer's x and y, in the whole grid or in its block."""
+        trace = self.trace
+        bx, by, _ = trace.block_shape
+        thread, block = trace.thread[self.rows], trace.block[self.rows]
+        x, y = thread % bx, thread // bx % by
+        if of == "grid":
+            gx, gy, _ = trace.grid
+            x, y = x + block % gx * bx, y + block // gx % gy * by
+        return x, y
+
+    def depth(self):
+        """Return each writer's z in the whole grid."""
+        (bx, by, bz), (gx, gy, _) = self.trace.block_shape, self.trace.grid
+        return self.trace.thread[self.rows] // (bx * by) + self.trace.block[self.rows] // (gx * gy) * bz
+
+    def indices(self):
+        """Return row and column of each element written."""
+        width = self.shape[-1]
+        return self.elements // width % self.shape[-2], self.elements % width
+
+    @property
+    def is_flat(self):
+        """Whether the launch is one-dimensional."""
+        return self.trace.block_shape[1] == self.trace.grid[1] == 1
+
+
+def _refuse_patterns(exercise, attempt, trial):
+    """Raise `Wrong` if the elements that are written show at a glance how their index was computed."""
+    if {"divergent barrier", "divergent warp", "division by zero"} & trial.report.kinds:
+        return  # it ended before its end
+    writes = _Writes(attempt, trial)
+    where = f"Seen with {describe(trial.case, exercise.reference)}."
+    if not len(writes.rows):
+        if "writes past the edge" not in map(_name_of, trial.report.findings):
+            names = " or ".join(f"`{name}`" for name in writes.names)
+            raise Wrong(
+                "nothing written",
+                f"No thread writes into {names}. A kernel returns nothing: its results have to be stored, by "
+                f"`{writes.names[0]}[...] = ...`. Is there such a line, and does a thread get to it?",
+                where,
+            )
+        return
+    if trial.right or not writes.is_one_shape:
+        return
+    blocks = int(np.prod(trial.report.trace.grid))
+    (lx, ly), (x, y) = writes.positions("block"), writes.positions()
+    if len(writes.shape) >= 2 and not writes.is_flat:
+        row, column = writes.indices()
+        if (row == x).all() and (column == y).all() and (row != column).any():
+            raise Wrong(
+                "x and y exchanged",
+                f"Your row comes from x and your column from y. `{writes.names[0]}[row, column]` has the row "
+                "first, and the grid has x first: x counts columns, y counts rows.",
+                where,
+            )
+        in_block = (row == ly).all() and (column == lx).all()
+    else:
+        in_block = (writes.elements == lx).all()
+    if writes.missing and len(writes.shape) == 3 and writes.depth().any():
+        _refuse_third_axis(writes, where)
+    several = len(np.unique(writes.trace.block[writes.rows])) > 1 and len(np.unique(writes.elements)) > 1
+    if writes.missing and in_block and several:
+        raise Wrong(
+            "first block only",
+            "Every block writes the elements of the first one. `cuda.threadIdx` counts within a block and "
+            "starts at 0 in each; the place in the grid is `cuda.blockIdx.x * cuda.blockDim.x + "
+            "cuda.threadIdx.x`, or `cuda.grid(1)` for short.",
+            where,
+        )
+    threads = blocks * int(np.prod(trial.report.trace.block_shape))
+    short = int(np.prod(writes.shape)) - threads
+    if writes.is_flat and writes.missing == short > 0 and (writes.elements == x).all():
+        raise Wrong(
+            "one element a thread",
+            f"There are {threads} threads for {int(np.prod(writes.shape))} elements, and each of yours does "
+            "one. Let it go on, in steps of the number of threads in the grid, until the array is done.",
+            where,
+        )
+
+
+def _refuse_repetition(exercise, attempt, trial):
+    """Raise `Wrong` if two threads write the same element of an output: one of them was not needed."""
+    writes = _Writes(attempt, trial)
+    trace, rows = writes.trace, writes.rows
+    threads = trace.block[rows] * int(np.prod(trace.block_shape)) + trace.thread[rows]
+    places, first = np.unique([trace.array[rows], trace.element[rows], threads], axis=1, return_index=True)
+    _, counts = np.unique(places[:2], axis=1, return_counts=True)
+    if counts.max() > 1:
+        most = int(np.repeat(counts, counts).argmax())
+        raise Wrong(
+            "done more than once",
+            f"The numbers are right, but {counts.max()} threads compute the same element, each for itself. "
+            "The grid has threads for all elements: let each do its own, and leave the others to the others.",
+            _line(attempt, trace.sites[trace.site[rows[first[most]]]]),
+            f"Seen with {describe(trial.case, exercise.reference)}.",
+        )
+
+
+def _refuse_third_axis(writes, where):
+    """Raise `Wrong` if the first axis of an output is not that of the grid's z."""
+    x, y = writes.positions()
+    plane, row, column = np.unravel_index(writes.elements, writes.shape)
+    if (plane == x).all() and (row == y).all() and (column == writes.depth()).all():
+        raise Wrong(
+            "x and z exchanged",
+            f"Your first index comes from x and your last from z. `cuda.grid(3)` has x first, and x belongs "
+            f"to the last axis of `{writes.names[0]}`, z to its first.",
+            where,
+        )
+    if not plane.any():
+        raise Wrong(
+            "z not used",
+            f"Threads with another z write into the first plane of `{writes.names[0]}` too, and the other "
+            "planes stay empty: `cuda.grid(3)` gives x, y and z.",
+            where,
+        )
+
+
+# --- What the sanitizer found ------------------------------------------------------------------------------
+
+# In the order in which they are told: the first is most probably the cause of the others.
+_WORDS = {
+    "divergent barrier": "Not every thread of the block comes to the barrier, and the others wait for ever: "
+    "take `cuda.syncthreads()` out of the branch, and let no thread `return` before it.",
+    "divergent warp": "An operation of the warp waits for lanes that never come.",
+    "absent lane": "A lane takes the value of a lane that is not there.",
+    "division by zero": "An integer is divided by zero.",
+    "writes past the edge": "Threads past the edge of {array} write. There may be more threads than "
+    "elements: only a thread whose index lies inside may go on.",
+    "reads past the edge": "Threads read past the edge of {array}. Is a guard missing, or does an index go "
+    "one too far?",
+    "negative index": "An index is negative. It counts from the end, as in NumPy, and so another element is "
+    "used than the one meant.",
+    "missing barrier": "A barrier is missing: a thread reads {array} where another thread of its block "
+    "writes it, and nothing makes the one wait for the other.",
+    "write-write race": "Two threads of a block write the same element of {array}: which value stays is "
+    "chance.",
+    "lost update": "Several threads read an element of {array}, change it and write it back. Two that do it "
+    "at the same time lose one of the changes: use `cuda.atomic`.",
+    "race between blocks": "A block uses what another one writes into {array}. Blocks run in any order, and "
+    "no barrier holds between them.",
+    "uninitialised read": "The kernel reads {array} where nobody has written yet. A new array holds garbage.",
+    "never written": "Some elements of {array} are never written.",
+    "NaN produced": "The kernel writes NaN, computed from numbers that are none.",
+    "depends on order": "The result depends on the order in which blocks and threads run.",
+}
+
+
+def _name_of(finding):
+    if finding.kind != "out of bounds":
+        return finding.kind
+    return "reads past the edge" if " reads " in finding.message else "writes past the edge"
+
+
+def _refuse_findings(exercise, attempt, trial):
+    """Raise `Wrong` with the sanitizer's most telling finding, if it has any."""
+    names = list(_WORDS)
+    findings = sorted(trial.report.findings, key=lambda finding: names.index(_name_of(finding)))
+    if not findings:
+        return
+    first, name = findings[0], _name_of(findings[0])
+    message = _WORDS[name].format(array=f"`{first.array}`")
+    told = first.message[0].upper() + first.message[1:]
+    told += "" if told.endswith("?") else "."
+    lines = [_line(attempt, site) for site in (first.site, first.other_site) if site]
+    where = f"Seen with {describe(trial.case, exercise.reference)}."
+    raise Wrong(name, message, told, *dict.fromkeys(lines), where)
+
+
+def _line(attempt, site):
+    """Return a line of the kernel, counted from its first one, or of a function that it calls."""
+    code = code_of(attempt)
+    if site.function != code.co_name:
+        return f"In `{site.function}`: `{site.text}`"
+    place = f"Line {site.line - code.co_firstlineno + 1} of your kernel"
+    return f"{place}: `{site.text}`" if site.text else f"{place}."
+
+
+def _refuse_float64(exercise, attempt, trial):
+    """Raise `Wrong` if a float64 value is stored into a float32 array."""
+    if trial.report is None:
+        return
+    trace = trial.report.trace
+    narrow = np.array([info.dtype == np.float32 for info in trace.arrays] + [False])[trace.array]
+    for row in np.flatnonzero(narrow & (trace.kind == WRITE)):
+        if isinstance(trace.values[row], np.float64):
+            site = trace.sites[trace.site[row]]
+            raise Wrong(
+                "float64",
+                "The numbers are right, but computed in float64, which most GPUs do far more slowly. A "
+                "literal such as `0.0` is float64, and so is all that it meets: write `float32(0)`.",
+                _line(attempt, site),
+            )
+
+
+def global_updates(kernel, case):
+    """Count the atomic updates that a kernel makes in global memory.
+
+    Parameters
+    ----------
+    kernel : kernel
+    case : Launch
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def count(total):
+    ...     cuda.atomic.add(total, 0, 1)
+    >>> global_updates(count, launch(2, 3, inout(np.zeros(1, np.int32))))
+    6
+    """
+    trace = examine(kernel, case).report.trace
+    is_global = np.array([info.space == "global" for info in trace.arrays] + [False])[trace.array]
+    return int((is_global & (trace.kind == ATOMIC)).sum())
+
+
+def uses(*names):
+    """Return a property: what the exercise is about occurs in the kernel.
+
+    Parameters
+    ----------
+    *names : str
+        Functions or attributes, such as ``"shared"`` or ``"syncthreads"``.
+
+    Returns
+    -------
+    callable
+
+    Examples
+    --------
+    >>> uses("shared")(lambda x: x)
+    Traceback (most recent call last):
+        ...
+    cnn_numba.course.checks.mistakes.Wrong: ... `shared` is what this exercise is about.
+    """
+
+    def holds(attempt):
+        found = names_in(code_of(attempt))
+        for name in names:
+            if name not in found:
+                message = f"The numbers are right, but `{name}` is what this exercise is about."
+                raise Wrong("without", message, f"It does not occur in your kernel: write it with `{name}`.")
+
+    return holds

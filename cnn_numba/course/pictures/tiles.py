@@ -1,0 +1,235 @@
+"""What notebook 04 draws: tiles with their halo, the banks of shared memory, the roofline; and `in_order`."""
+
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from cnn_numba.course.pictures import plots
+from gpuless.access import BANKS
+from gpuless.simulator import Launch
+
+# More pixels than this are not numbered: the numbers could not be read.
+_MOST_NUMBERED = 700
+_TILE, _HALO = np.array([0.55, 0.76, 0.90]), np.array([0.95, 0.78, 0.45])
+_SHARED = np.array([0.89, 0.88, 0.86])
+
+
+def in_order(kernel, order):
+    """Return a kernel that the simulator runs in a given order of blocks and threads.
+
+    Parameters
+    ----------
+    kernel : kernel
+    order : {"forwards", "reversed", "shuffled"}
+        Of the blocks, and of the threads between two barriers.
+
+    Returns
+    -------
+    object
+        To be launched as the kernel is, on NumPy arrays: ``in_order(kernel, "reversed")[grid, block](x)``.
+
+    Examples
+    --------
+    >>> import cnn_numba
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def last(x):
+    ...     x[0] = cuda.grid(1)
+    >>> x = np.zeros(1, np.float32)
+    >>> for order in ("forwards", "reversed"):
+    ...     in_order(last, order)[2, 3](x)
+    ...     print(x)
+    [5.]
+    [0.]
+    """
+    return _InOrder(kernel, order)
+
+
+class _InOrder:
+    """What `in_order` returns."""
+
+    def __init__(self, kernel, order):
+        self._kernel, self._order = kernel, order
+
+    def __getitem__(self, configuration):
+        launch = Launch(self._kernel, *configuration)
+        return lambda *arguments: launch.run(arguments, order=self._order)
+
+
+def tile_picture(tile, kernel_size):
+    """Draw the pixels that a block loads for a tile of a convolution, each with the thread that loads it.
+
+    Parameters
+    ----------
+    tile : tuple of (int, int)
+        Threads of the block, x first; one for each output.
+    kernel_size : int
+        Of a square window; odd.
+
+    Returns
+    -------
+    cnn_numba.course.pictures.plots.Picture
+
+    Raises
+    ------
+    ValueError
+        If the window is even, and so has no pixel in its middle.
+
+    Examples
+    --------
+    >>> tile_picture((16, 4), 3).caption[:67]
+    '16 x 4 threads load 18 x 6 = 108 pixels, 64 of the tile (blue), 44 '
+    """
+    if kernel_size % 2 == 0:
+        raise ValueError(f"the window has a pixel in its middle, so kernel_size is odd; got {kernel_size}")
+    (tile_w, tile_h), halo = tile, kernel_size // 2
+    width, height = tile_w + 2 * halo, tile_h + 2 * halo
+    threads = tile_w * tile_h
+    row, column = np.indices((height, width))
+    inside = (abs(row - (height - 1) / 2) < tile_h / 2) & (abs(column - (width - 1) / 2) < tile_w / 2)
+    number = row * width + column
+    # Darker where a thread has had a pixel before.
+    shade = np.where(inside[..., None], _TILE, _HALO) * np.where(number < threads, 1, 0.82)[..., None]
+
+    fig, ax = plots.figure(size=(7.2, min(5.0, 0.5 + 6.8 * height / width)))
+    ax.imshow(shade, interpolation="nearest")
+    ax.set_xticks(np.arange(width + 1) - 0.5, minor=True)
+    ax.set_yticks(np.arange(height + 1) - 0.5, minor=True)
+    ax.grid(which="minor", color=plots.PAPER, linewidth=0.8)
+    ax.tick_params(which="both", length=0, labelbottom=False, labelleft=False)
+    if number.size <= _MOST_NUMBERED:
+        size = float(np.clip(190 / width, 4, 9))
+        for (i, j), load in np.ndenumerate(number):
+            ax.text(j, i, str(load % threads), ha="center", va="center", fontsize=size, color=plots.INK)
+    frame = {"fill": False, "clip_on": False, "zorder": 4}
+    ax.add_patch(
+        Rectangle((halo - 0.5, halo - 0.5), tile_w, tile_h, edgecolor=plots.INK, linewidth=2.5, **frame)
+    )
+    ax.add_patch(
+        Rectangle((-0.5, -0.5), kernel_size, kernel_size, edgecolor=plots.PURPLE, linewidth=2.5, **frame)
+    )
+
+    loads = width * height / threads
+    caption = (
+        f"{tile_w} x {tile_h} threads load {width} x {height} = {width * height} pixels, {threads} of the "
+        f"tile (blue), {width * height - threads} of its halo (yellow): {loads:.3g} for each output, where "
+        f"{kernel_size**2} are read without a tile. Numbers: which thread loads a pixel, darker where it is "
+        "not its first. Purple: the window of thread 0."
+    )
+    alt = (
+        f"A grid of {height} rows of {width} pixels. A thick frame around the inner {tile_h} by {tile_w}, "
+        f"the tile; around it a border {halo} wide, the halo. Each pixel has the number of a thread, counted "
+        "row by row over tile and halo together, and beginning again at 0 when all threads have had one."
+    )
+    return plots.picture(fig, caption, alt)
+
+
+def bank_picture(widths, rows=6, column=5):
+    """Draw in which bank of shared memory each element of a tile lies; one column stands out.
+
+    Parameters
+    ----------
+    widths : sequence of int
+        Elements of a row of the tile, a panel for each: beyond 32 they are padding.
+    rows : int
+        How many rows are drawn, of 32.
+    column : int
+        The one that is read.
+
+    Returns
+    -------
+    cnn_numba.course.pictures.plots.Picture
+    """
+    size = (7.2, 0.3 + len(widths) * (0.35 + 0.19 * rows))
+    fig, axes = plots.figure(len(widths), 1, size=size, squeeze=False)
+    told = []
+    for ax, width in zip(axes[:, 0], widths, strict=True):
+        number = np.arange(rows * width).reshape(rows, width) % BANKS
+        shade = np.tile(_SHARED, (rows, width, 1))
+        shade[:, BANKS:] = 0.5 + 0.5 * _SHARED
+        shade[:, column] = _HALO
+        ax.imshow(shade, interpolation="nearest")
+        ax.set_xlim(-0.5, max(widths) - 0.5)
+        for (i, j), bank in np.ndenumerate(number):
+            weight = "bold" if j == column else "normal"
+            pale = plots.FAINT if j >= BANKS else plots.INK
+            ax.text(j, i, str(bank), ha="center", va="center", fontsize=6.5, color=pale, fontweight=weight)
+        ax.set_xticks([])
+        ax.set_yticks([])
+        for spine in ax.spines.values():
+            spine.set_visible(False)
+        degree = conflict_degree(width)
+        what = "no conflict" if degree == 1 else f"{degree}-way conflict"
+        ax.set_title(f"rows of {width}: {what}", fontsize=10, color=plots.INK, loc="left")
+        banks = ", ".join(str(bank) for bank in number[:, column])
+        told.append(f"in rows of {width} the elements of column {column} lie in the banks {banks} and so on")
+    return plots.picture(
+        fig,
+        f"The bank of each element, for the first {rows} of 32 rows of a tile. A warp that reads column "
+        f"{column} (yellow) finds all of it in one bank, or, with a column of padding, each in another.",
+        f"Tables of numbers from 0 to 31, a panel for each width of a row: {'; '.join(told)}.",
+    )
+
+
+def conflict_degree(width):
+    """Return how many of a column's 32 elements lie in one bank, at worst, if its rows are `width` long.
+
+    Parameters
+    ----------
+    width : int
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> [conflict_degree(width) for width in (32, 33, 34, 40)]
+    [32, 1, 2, 8]
+    """
+    return int(np.bincount(np.arange(BANKS) * width % BANKS).max())
+
+
+def roofline_picture(name, peak, bandwidth, intensities, caption):
+    """Draw the roof of a device, and how high each of several kernels could get under it.
+
+    Parameters
+    ----------
+    name : str
+        The device's.
+    peak, bandwidth : float
+        Operations and bytes a second.
+    intensities : dict of str to float
+        Of each kernel, in operations a byte.
+    caption : str
+
+    Returns
+    -------
+    cnn_numba.course.pictures.plots.Picture
+    """
+    ridge = peak / bandwidth
+    ends = min(*intensities.values(), ridge) / 2, max(*intensities.values(), ridge) * 3
+    x = np.geomspace(*ends, 100)
+    fig, ax = plots.figure(size=(7.2, 3.6))
+    ax.loglog(x, np.minimum(peak, x * bandwidth) / 1e9, color=plots.INK, linewidth=2)
+    ax.axvline(ridge, color=plots.FAINT, linewidth=1, linestyle="--", zorder=0)
+    note = {"textcoords": "offset points", "fontsize": 9, "color": plots.INK}
+    ax.annotate(f"{ridge:.3g} operations a byte", (ridge, x[0] * bandwidth / 1e9), (4, 0), **note)
+    told = []
+    for (label, intensity), colour in zip(intensities.items(), plots.COLOURS, strict=False):
+        height = min(peak, intensity * bandwidth) / 1e9
+        ax.plot(intensity, height, "o", markersize=8, color=colour)
+        ax.annotate(f"{label}\n{intensity:.3g}", (intensity, height), (6, -26), **note)
+        told.append(f"{label} at {intensity:.3g} operations a byte, at most {height:,.0f} GFLOP/s")
+    ax.set_ylim(top=3 * peak / 1e9)
+    ax.annotate(f"{peak / 1e12:.3g} TFLOP/s", (x[-1], peak / 1e9), (0, 5), ha="right", **note)
+    middle = (x[0] * ridge) ** 0.5
+    slope = f"{bandwidth / 1e9:,.0f} GB/s"
+    ax.annotate(slope, (middle, middle * bandwidth / 1e9), (-8, 8), ha="right", **note)
+    ax.set_xlabel("arithmetic intensity: operations for each byte moved")
+    ax.set_ylabel("GFLOP/s, at most")
+    ax.set_title(name, fontsize=10, color=plots.INK, loc="left")
+    alt = (
+        "Both axes logarithmic. A line rises from the left with the memory's bandwidth and bends into a "
+        f"horizontal one, the peak, at {ridge:.3g} operations a byte. Points on it: {'; '.join(told)}."
+    )
+    return plots.picture(fig, caption, alt)

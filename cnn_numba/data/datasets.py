@@ -1,0 +1,281 @@
+"""MNIST and its relatives as plain arrays, and the order in which batches take from them.
+
+The original files are read once (see `data_files`); the arrays are then kept as ``.npy`` files in a cache, so
+that no later start unpacks them, or loads the torch that CIFAR-10 and downloads need.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cnn_numba.data import files as data_files
+from cnn_numba.data.files import ARRAYS, SOURCES, DataError, source_of, working_folder
+
+__all__ = [
+    "DATASETS",
+    "DataError",
+    "Dataset",
+    "batches",
+    "classes",
+    "image_shape",
+    "load",
+    "normalisation",
+]
+
+DATASETS = tuple(SOURCES)
+# A change of what the cached arrays hold changes this number, and they are made anew.
+_CACHE_FORMAT = 1
+# What the original files were recognised as, in the words of the cache.
+_RECOGNISED = {str(name): name for name in (None, *DATASETS)}
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A labelled set of images in memory, as `load` returns it.
+
+    Attributes
+    ----------
+    name : str
+    train_images, test_images : ndarray, shape (N, C, H, W), uint8
+    train_labels, test_labels : ndarray, shape (N,), int32
+    mean, std : float or tuple of C floats
+        What `ops.gather` normalises with: ``(image / 255 - mean) / std``.
+    classes : tuple of str
+        The name of each label.
+
+    Examples
+    --------
+    >>> blank, zero = np.zeros((4, 1, 2, 3), np.uint8), np.zeros(4, np.int32)
+    >>> dataset = Dataset("blank", blank, zero, blank[:2], zero[:2], classes=("nothing",))
+    >>> dataset.image_shape, len(dataset.train_images), len(dataset.test_images)
+    ((1, 2, 3), 4, 2)
+    """
+
+    name: str
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+    mean: float | tuple = 0.0
+    std: float | tuple = 1.0
+    classes: tuple = ()
+
+    @property
+    def image_shape(self):
+        """Shape (C, H, W) of one image."""
+        return self.train_images.shape[1:]
+
+
+def classes(name):
+    """Return the names of a data set's labels.
+
+    Parameters
+    ----------
+    name : {"mnist", "fashion-mnist", "cifar10"}
+
+    Returns
+    -------
+    tuple of str
+
+    Examples
+    --------
+    >>> classes("cifar10")[3]
+    'cat'
+    """
+    return source_of(name).classes
+
+
+def image_shape(name):
+    """Return the shape (C, H, W) of a data set's images.
+
+    Parameters
+    ----------
+    name : {"mnist", "fashion-mnist", "cifar10"}
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> image_shape("cifar10")
+    (3, 32, 32)
+    """
+    return source_of(name).image_shape
+
+
+def normalisation(name):
+    """Return what a data set is normalised with by `ops.gather`.
+
+    Parameters
+    ----------
+    name : {"mnist", "fashion-mnist", "cifar10"}
+
+    Returns
+    -------
+    mean, std : float
+
+    Examples
+    --------
+    >>> normalisation("mnist"), normalisation("cifar10")
+    ((0.0, 1.0), (0.5, 0.5))
+    """
+    return source_of(name).mean, source_of(name).std
+
+
+# --- Loading ----------------------------------------------------------------------------------------------
+
+
+def load(name=None, data_dir=None, log=None):
+    """Load a data set as arrays, converting its files on the first call.
+
+    Parameters
+    ----------
+    name : {"mnist", "fashion-mnist", "cifar10"}, optional
+        Without it the folder's files say by their checksums which of the two MNISTs they are; unknown ones
+        are taken for MNIST.
+    data_dir : path, optional
+        A folder with the original files: a torchvision root, or for the two MNISTs the files themselves,
+        packed or not. Without it the environment variable ``CNN_NUMBA_DATA`` counts, then the checkout's
+        ``data/mnist`` for MNIST and torchvision's download for the others.
+    log : callable, optional
+        Called with one line of text before something slow, and about files that were recognised.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    DataError
+        If the data set is not there, cannot be downloaded, or a file of it is truncated, corrupted or
+        foreign, has labels out of range or no images; if the files are known to be of another data set; or
+        if the cache cannot be written. A subclass of ValueError.
+    ValueError
+        If there is no data set of this name.
+
+    Examples
+    --------
+    >>> mnist = load("mnist")
+    >>> mnist.train_images.shape, mnist.train_images.dtype, mnist.train_labels[:5].tolist()
+    ((60000, 1, 28, 28), dtype('uint8'), [5, 0, 4, 1, 9])
+    """
+    asked = "mnist" if name is None else name
+    source = source_of(asked)
+    log = log or (lambda line: None)
+    folder = data_files.data_folder(asked, data_dir)
+    files = None if folder is None else data_files.find_files(asked, folder)
+    cache = _cache_root()
+    data_files.remove_leftovers(cache)
+    cached = cache / asked / _cache_key(files)
+    arrays, recognised = _read_cache(cached, source) or _fill_cache(cached, name, files, log)
+    settled = data_files.settle(name, recognised, folder)
+    source = SOURCES[settled]
+    if name is None and folder != data_files.committed_folder():
+        log(
+            f"{folder} holds {source.title}, recognised by its checksums"
+            if recognised
+            else f"{folder} holds files of unknown checksums, taken for {source.title}"
+        )
+    return Dataset(settled, **arrays, mean=source.mean, std=source.std, classes=source.classes)
+
+
+def _cache_root():
+    if os.environ.get("CNN_NUMBA_CACHE"):
+        return Path(os.environ["CNN_NUMBA_CACHE"]).expanduser()
+    if (data_files.CHECKOUT / "data").is_dir():
+        return data_files.CHECKOUT / "data" / "cache"
+    return Path.home() / ".cache" / "cnn-numba"
+
+
+def _cache_key(files):
+    """Name the cached arrays after their source, so that a changed file is converted anew."""
+    key = hashlib.sha256(str(_CACHE_FORMAT).encode())
+    for path in [] if files is None else files.values():
+        stat = path.stat()
+        key.update(f"|{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}".encode())
+    return ("download-" if files is None else "files-") + key.hexdigest()[:16]
+
+
+def _read_cache(cached, source):
+    """Return the cached arrays and what they were recognised as, or None if they are not there or damaged."""
+    try:
+        recognised = _RECOGNISED[(cached / "recognised.txt").read_text()]
+        arrays = {array: np.load(cached / f"{array}.npy", allow_pickle=False) for array in ARRAYS}
+        data_files.check(arrays, source, {})
+    except (OSError, LookupError, ValueError, EOFError):
+        return None
+    return arrays, recognised
+
+
+def _fill_cache(cached, name, files, log):
+    """Convert the files, downloaded if there are none, into the cache; return what `_read_cache` does."""
+    if files is None:
+        arrays, recognised = data_files.download(name, cached.parent, log)
+    else:
+        arrays, recognised = data_files.convert(name, files, log)
+    _write_cache(cached, arrays, recognised)
+    return arrays, recognised
+
+
+def _write_cache(cached, arrays, recognised):
+    """Put these into the folder `cached`, all of them or none, also when several processes do so."""
+    with working_folder(cached.parent) as working:
+        new = working / "new"
+        new.mkdir()
+        for name, array in arrays.items():
+            np.save(new / f"{name}.npy", array, allow_pickle=False)
+        (new / "recognised.txt").write_text(str(recognised))
+        # A folder is renamed as a whole. Where one is in the way it is damaged (we would have read it), or
+        # another process has just written the same arrays: moving it aside is right in both cases.
+        for attempt in range(10):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(cached, working / f"old{attempt}")
+            try:
+                os.rename(new, cached)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+            else:
+                return
+
+
+# --- Batches -----------------------------------------------------------------------------------------------
+
+
+def batches(count, batch_size, generator=None):
+    """Cut the indices 0 .. count - 1 into batches, shuffled if a generator is given.
+
+    Parameters
+    ----------
+    count : int
+        How many samples there are.
+    batch_size : int
+        How many go into a batch; the last one may be smaller, and no sample is left out.
+    generator : numpy.random.Generator, optional
+        Draws one permutation; None keeps the order.
+
+    Yields
+    ------
+    ndarray, shape (n,), int64
+
+    Raises
+    ------
+    ValueError
+        If `count` is negative or `batch_size` is below 1.
+
+    Examples
+    --------
+    >>> [indices.tolist() for indices in batches(5, 2)]
+    [[0, 1], [2, 3], [4]]
+    """
+    if count < 0 or batch_size < 1:
+        raise ValueError(f"cannot cut {count} samples into batches of {batch_size}")
+    order = np.arange(count) if generator is None else generator.permutation(count)
+    order = order.astype(np.int64, copy=False)
+    return (order[start : start + batch_size] for start in range(0, count, batch_size))

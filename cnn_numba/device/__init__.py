@@ -1,0 +1,70 @@
+"""The one place for what the host does with a GPU or the simulator: arrays, streams, launches.
+
+Importing it selects the simulator where there is no GPU, before `numba.cuda` can be imported. Nothing is
+printed: `describe` tells.
+"""
+
+from cnn_numba.device.arrays import (
+    address,
+    copy,
+    elsewhere,
+    empty,
+    extent,
+    is_device_array,
+    overlap,
+    pinned,
+    to_device,
+    to_host,
+    zeros,
+)
+from cnn_numba.device.launches import Launch, blocks, launch, observe_launches
+from cnn_numba.device.selection import (
+    SELECTION,
+    NoGpu,
+    UnusableGpu,
+    choose,
+    describe,
+    facts,
+    numba_cuda,
+    place_of,
+    simulated,
+    threads,
+)
+from cnn_numba.device.streams import current_stream, seconds, stream, synchronize, use_stream
+from gpuless import SHARED_LIMIT, LaunchError, check_launch
+
+__all__ = [
+    "SELECTION",
+    "SHARED_LIMIT",
+    "Launch",
+    "LaunchError",
+    "NoGpu",
+    "UnusableGpu",
+    "address",
+    "blocks",
+    "check_launch",
+    "choose",
+    "copy",
+    "current_stream",
+    "describe",
+    "elsewhere",
+    "empty",
+    "extent",
+    "facts",
+    "is_device_array",
+    "launch",
+    "numba_cuda",
+    "observe_launches",
+    "overlap",
+    "pinned",
+    "place_of",
+    "seconds",
+    "simulated",
+    "stream",
+    "synchronize",
+    "threads",
+    "to_device",
+    "to_host",
+    "use_stream",
+    "zeros",
+]

@@ -1,0 +1,224 @@
+"""Arrays on the device: made, copied, and where they lie."""
+
+from contextlib import contextmanager
+
+import numpy as np
+
+from cnn_numba.device.selection import numba_cuda, simulated
+from cnn_numba.device.streams import current_stream, synchronize
+from gpuless import nvidia
+
+
+def is_device_array(array):
+    """Return whether an array is in the memory of the GPU, or of the simulated one.
+
+    Parameters
+    ----------
+    array : object
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_device_array(np.zeros(3)), is_device_array(zeros(3))
+    (False, True)
+    """
+    return hasattr(array, "__cuda_ndarray__")
+
+
+def empty(shape, dtype=np.float32):
+    """Allocate an array on the device, uninitialised.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+    dtype : dtype
+
+    Returns
+    -------
+    device array
+    """
+    with _memory(shape, dtype):
+        return numba_cuda().device_array(shape, dtype)
+
+
+def zeros(shape, dtype=np.float32):
+    """Allocate an array on the device, full of zeros.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+    dtype : dtype
+
+    Returns
+    -------
+    device array
+    """
+    return to_device(np.zeros(shape, dtype))
+
+
+def to_device(array):
+    """Copy an array to the device.
+
+    Parameters
+    ----------
+    array : array_like
+        On the host, in any layout.
+
+    Returns
+    -------
+    device array
+        C-contiguous.
+
+    Examples
+    --------
+    >>> to_host(to_device(np.arange(6).reshape(2, 3).T)).tolist()
+    [[0, 3], [1, 4], [2, 5]]
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"a masked array, shape {array.shape}, would lose its mask: copy its filled()")
+    # asarray with an order, not ascontiguousarray: that would make a scalar an array of one element.
+    array = np.asarray(array, order="C")
+    with _memory(array.shape, array.dtype):
+        there = numba_cuda().to_device(array, stream=current_stream())
+    if current_stream():
+        synchronize()  # as in `copy`; without a stream it has waited already
+    return there
+
+
+@contextmanager
+def _memory(shape, dtype):
+    """Turn the driver's error for too large an array into Python's own."""
+    try:
+        yield
+    except Exception as error:
+        if "OUT_OF_MEMORY" not in str(error):
+            raise
+        raise MemoryError(f"the GPU's memory has no room for {np.dtype(dtype)} of shape {shape}") from error
+
+
+def to_host(array):
+    """Return the values of an array as a NumPy array, which the host may read at once.
+
+    Parameters
+    ----------
+    array : ndarray or device array
+
+    Returns
+    -------
+    ndarray
+        `array` itself if it is one.
+    """
+    if not is_device_array(array):
+        return array
+    values = array.copy_to_host(stream=current_stream())
+    synchronize()
+    return values
+
+
+def copy(target, source):
+    """Copy the values of one array into another of the same shape and dtype, wherever the two are.
+
+    Parameters
+    ----------
+    target, source : ndarray or device array
+
+    Examples
+    --------
+    >>> target = zeros(3)
+    >>> copy(target, np.array([1, 2, 3], np.float32))
+    >>> to_host(target).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    if not is_device_array(target):
+        target[...] = to_host(source)
+    elif target.size:
+        target.copy_to_device(source, stream=current_stream())
+        if not is_device_array(source):
+            synchronize()  # the caller may change `source` as soon as this returns
+
+
+def pinned(shape, dtype=np.float32):
+    """Allocate a host array that the GPU can copy from and to while the host goes on.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+    dtype : dtype
+
+    Returns
+    -------
+    ndarray
+        Page-locked, uninitialised.
+    """
+    return numba_cuda().pinned_array(shape, dtype)
+
+
+def address(array):
+    """Return where an array on the device begins, in bytes.
+
+    Parameters
+    ----------
+    array : device array
+
+    Returns
+    -------
+    int
+    """
+    return array._ary.ctypes.data if simulated() else array.__cuda_array_interface__["data"][0]
+
+
+def extent(array):
+    """Return where an array on the device begins and ends, in bytes.
+
+    Parameters
+    ----------
+    array : device array
+        C-contiguous.
+
+    Returns
+    -------
+    tuple of (int, int)
+    """
+    begin = address(array)
+    return begin, begin + array.nbytes
+
+
+def overlap(a, b):
+    """Return whether two extents have a byte in common; an empty one has none.
+
+    Parameters
+    ----------
+    a, b : tuple of (int, int)
+        From `extent`: looking up an address takes longer than this, so each array's is looked up once.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> x = zeros(4)
+    >>> overlap(extent(x[:2]), extent(x[2:])), overlap(extent(x[:3]), extent(x[2:]))
+    (False, True)
+    """
+    return max(a[0], b[0]) < min(a[1], b[1])
+
+
+def elsewhere(array):
+    """Return the number of the GPU that holds an array if it is not the current one, else None.
+
+    Parameters
+    ----------
+    array : device array
+
+    Returns
+    -------
+    int or None
+    """
+    if simulated() or len(nvidia.driver().gpus) == 1 or not array.size:
+        return None
+    number = array.gpu_data.context.device.id
+    return None if number == numba_cuda().get_current_device().id else number

@@ -1,0 +1,94 @@
+"""Do GPU, driver and toolkit go together? Each finding comes with the exact fix for what is wrong."""
+
+from typing import NamedTuple
+
+from cnn_numba.device import selection
+from gpuless import nvidia
+
+# What the two CUDA toolkits ask of the driver and of the GPU (their release notes).
+NEWEST_CUDA = 13
+_NEEDS = {12: ("525", (5, 0)), 13: ("580", (7, 5))}
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    topic: str
+    healthy: bool
+    text: str
+    """What is there."""
+    fix: str = ""
+    """What to type or do; empty where nothing is wrong."""
+
+
+def gpu_findings():
+    """Hold GPU, driver, toolkit and the choice of the simulator against each other.
+
+    Returns
+    -------
+    list of Finding
+    """
+    return [_kernels(), _gpu(), _driver()]
+
+
+def extra(major):
+    """Return what to install for a CUDA toolkit of this major version."""
+    return f"--editable '.[cu{major}]'"
+
+
+def _kernels():
+    simulator, reason = selection.SELECTION
+    if simulator and nvidia.driver().gpus:
+        text = f"run in the simulator although there is a GPU: {reason}"
+        return Finding("kernels", False, text, "unset NUMBA_ENABLE_CUDASIM")
+    if not simulator and not nvidia.driver().gpus:
+        return Finding(
+            "kernels", False, f"cannot run: {reason}, and there is no GPU", "unset NUMBA_ENABLE_CUDASIM"
+        )
+    where = (
+        "in the simulator, at toy sizes; training uses the CPU at full speed" if simulator else "on the GPU"
+    )
+    return Finding("kernels", True, f"run {where} ({reason})")
+
+
+def _gpu():
+    """Hold the GPU against the toolkit that is installed."""
+    found = nvidia.driver()
+    if not found.gpus:
+        if found.problem.startswith("the NVIDIA driver answers") and "NO_DEVICE" not in found.problem:
+            return Finding(
+                "GPU", False, found.problem, "restart the machine; afterwards nvidia-smi must list the GPU"
+            )
+        return Finding("GPU", True, f"none ({found.problem}); every notebook works without one")
+    text = ", ".join(f"{gpu.name}, compute capability {nvidia.dotted(gpu.capability)}" for gpu in found.gpus)
+    best, toolkit = _best_toolkit(found), nvidia.toolkit()
+    if toolkit is None:
+        return Finding("GPU", False, f"{text}; no CUDA toolkit", f"pip install {extra(best)}")
+    capability = found.gpus[0].capability
+    if toolkit[0] in _NEEDS and capability < _NEEDS[toolkit[0]][1]:
+        wrong = f"{text}: too old for the CUDA {nvidia.dotted(toolkit)} toolkit"
+        if best == toolkit[0]:
+            return Finding("GPU", False, wrong, "export NUMBA_ENABLE_CUDASIM=1 (the simulator)")
+        return Finding("GPU", False, wrong, f"pip install {extra(best)}")
+    return Finding("GPU", True, text)
+
+
+def _best_toolkit(found):
+    """Return the newest toolkit that both the driver and the first GPU can use."""
+    for major in sorted(_NEEDS, reverse=True):
+        if found.gpus[0].capability >= _NEEDS[major][1] and (found.cuda or (0,))[0] >= major:
+            return major
+    return min(_NEEDS)
+
+
+def _driver():
+    """Hold the driver against the toolkit that is installed."""
+    found, toolkit = nvidia.driver(), nvidia.toolkit()
+    text = selection.facts()["driver"]
+    if not found.gpus or toolkit is None or found.cuda is None or found.cuda[0] >= toolkit[0]:
+        return Finding("driver", True, text)
+    oldest = _NEEDS.get(toolkit[0], ("a newer one", None))[0]
+    fix = f"update the driver to {oldest} or newer"
+    if found.cuda[0] == 12:
+        fix = f"pip install {extra(12)}, or {fix}"
+    return Finding("driver", False, f"{text}, but the toolkit is CUDA {nvidia.dotted(toolkit)}", fix)

@@ -1,0 +1,164 @@
+"""Launches: checked before a GPU is asked, on the current stream, and open to observers."""
+
+import functools
+import math
+import warnings
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+import numpy as np
+
+from cnn_numba.device.arrays import is_device_array
+from cnn_numba.device.streams import current_stream
+from gpuless import LaunchError, check_launch
+
+
+def blocks(size, threads):
+    """Return how many blocks of `threads` threads cover `size` elements.
+
+    Parameters
+    ----------
+    size, threads : int
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> blocks(1000, 256)
+    4
+    """
+    return -(-size // threads)
+
+
+class Launch(NamedTuple):
+    """One launch, as `launch` was asked for it and an observer is given it."""
+
+    kernel: object
+    grid: object
+    block: object
+    arguments: tuple
+    shared: int = 0
+
+    @property
+    def threads(self):
+        """How many threads a block has."""
+        return math.prod(np.atleast_1d(self.block).tolist())
+
+    def run(self):
+        """Launch it, again if it has been: from within an observer, past that observer."""
+        launch(self.kernel, self.grid, self.block, *self.arguments, shared=self.shared)
+
+    def examine(self, tool):
+        """Run it under a tool such as `gpuless.sanitize` or `gpuless.access_map`; return what that says."""
+        return tool(self.kernel)[self.grid, self.block, 0, self.shared](*self.arguments)
+
+
+_observers = ContextVar("observers", default=())
+
+
+@contextmanager
+def observe_launches(observer):
+    """Give every launch to an observer, which decides whether it runs.
+
+    Parameters
+    ----------
+    observer : callable
+        Called with each `Launch` in the place of running it. Of several observers the innermost comes first,
+        and a launch that it runs goes on to the next one.
+
+    Examples
+    --------
+    >>> from cnn_numba.device import to_device
+    >>> from cnn_numba.ops.activation.gpu import relu_forward
+    >>> noted = []
+    >>> with observe_launches(noted.append):
+    ...     out = relu_forward(to_device(np.ones(300, np.float32)))
+    >>> [(launch.kernel.__name__, launch.threads) for launch in noted]
+    [('relu_forward_vectorized_kernel', 256)]
+    """
+    token = _observers.set((*_observers.get(), observer))
+    try:
+        yield
+    finally:
+        _observers.reset(token)
+
+
+def launch(kernel, grid, block, *arguments, shared=0):
+    """Run a kernel on the current stream, once it is clear that a GPU can run it.
+
+    Parameters
+    ----------
+    kernel : kernel
+        Made by ``@cuda.jit``.
+    grid, block : int or tuple of int
+        Blocks of the grid and threads of a block, x first.
+    *arguments
+        What the kernel takes. Arrays must be on the device: Numba would copy a host array there and back.
+    shared : int
+        Bytes of dynamic shared memory.
+
+    Raises
+    ------
+    TypeError
+        If an argument is an array on the host, or grid or block are not integers.
+    LaunchError
+        If grid or block is empty or too large for any GPU, or the block needs more shared memory or
+        registers than there are.
+
+    Examples
+    --------
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def double_kernel(x):
+    ...     i = cuda.grid(1)
+    ...     if i < x.size:
+    ...         x[i] *= 2
+    >>> from cnn_numba.device import to_device, to_host
+    >>> x = to_device(np.arange(5))
+    >>> launch(double_kernel, blocks(x.size, 4), 4, x)
+    >>> to_host(x).tolist()
+    [0, 2, 4, 6, 8]
+    """
+    if _observers.get():
+        _tell_observer(Launch(kernel, grid, block, arguments, shared))
+        return
+    for argument in arguments:
+        if isinstance(argument, np.ndarray) and not is_device_array(argument):
+            raise TypeError(
+                f"{_name(kernel)}: an array of shape {argument.shape} is on the host; "
+                "copy it with cnn_numba.device.to_device"
+            )
+    try:
+        _configured(kernel, grid, block, current_stream(), shared)(*arguments)
+    except Exception as error:
+        if "LAUNCH_OUT_OF_RESOURCES" not in str(error):
+            raise
+        raise LaunchError(
+            f"{_name(kernel)}: a block of {block} threads needs more registers or shared memory than the "
+            f"GPU has (dynamic shared memory {shared} bytes); use smaller blocks"
+        ) from error
+
+
+def _tell_observer(launch):
+    *others, observer = _observers.get()
+    token = _observers.set(tuple(others))
+    try:
+        observer(launch)
+    finally:
+        _observers.reset(token)
+
+
+def _name(kernel):
+    return getattr(kernel, "__name__", None) or kernel.py_func.__name__
+
+
+@functools.lru_cache(maxsize=1024, typed=True)  # a training step makes the same launches again and again
+def _configured(kernel, grid, block, on, shared):
+    grid, block = check_launch(grid, block, shared)
+    with warnings.catch_warnings():
+        # Numba warns of grids too small to fill a GPU. Small networks have small grids.
+        warnings.simplefilter("ignore")
+        return kernel[grid, block, on, shared]

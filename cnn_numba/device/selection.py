@@ -1,0 +1,147 @@
+"""What the kernels run on, decided at import: a GPU or the simulator."""
+
+import functools
+import platform
+
+from gpuless import nvidia
+from gpuless.selection import select
+
+# Once: whoever imports numba.cuda after this gets the one or the other.
+SELECTION = select("cnn_numba")
+
+
+class NoGpu(ValueError):
+    """The GPU was asked for where there is none; the message says why there is none."""
+
+
+class UnusableGpu(RuntimeError):
+    """A GPU that does not work with the driver or toolkit that is installed; the message has the fix."""
+
+
+def simulated():
+    """Return whether kernels run in the simulator.
+
+    Returns
+    -------
+    bool
+    """
+    return SELECTION.simulator
+
+
+def choose(wish="auto"):
+    """Return the room to compute in, of those there are.
+
+    Parameters
+    ----------
+    wish : {"auto", "cpu", "gpu"}
+        "auto" takes the best there is.
+
+    Returns
+    -------
+    {"cpu", "gpu"}
+
+    Raises
+    ------
+    NoGpu
+        If the wish is for a GPU and there is none.
+
+    Examples
+    --------
+    >>> choose("cpu")
+    'cpu'
+    """
+    if wish == "gpu" and simulated():
+        raise NoGpu(SELECTION.reason)
+    return wish if wish != "auto" else "cpu" if simulated() else "gpu"
+
+
+def place_of(room):
+    """Return what a room computes on, as text for people.
+
+    Parameters
+    ----------
+    room : {"cpu", "gpu"}
+
+    Returns
+    -------
+    str
+    """
+    return f"on {nvidia.driver().gpus[0].name}" if room == "gpu" else f"{threads()} CPU threads"
+
+
+def threads():
+    """Return how many threads the CPU room uses.
+
+    Returns
+    -------
+    int
+    """
+    import numba
+
+    return numba.get_num_threads()
+
+
+def facts():
+    """Return what this machine gives the package to work with.
+
+    Returns
+    -------
+    dict of str to str
+        In the order `describe` prints.
+
+    Examples
+    --------
+    >>> list(facts())
+    ['kernels', 'GPU', 'driver', 'CPU threads', 'Python', 'NumPy', 'numba', 'numba-cuda', 'CUDA toolkit']
+    """
+    found = nvidia.driver()
+    gpus = ", ".join(f"{gpu.name} (compute capability {nvidia.dotted(gpu.capability)})" for gpu in found.gpus)
+    return {
+        "kernels": f"run {'in the simulator' if simulated() else 'on the GPU'}: {SELECTION.reason}",
+        "GPU": gpus or f"none: {found.problem}",
+        "driver": _driver_text(found),
+        "CPU threads": str(threads()),
+        "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+        "NumPy": nvidia.installed("numpy") or "not installed",
+        "numba": nvidia.installed("numba") or "not installed",
+        "numba-cuda": nvidia.installed("numba-cuda") or "not installed (numba's own simulator is used)",
+        "CUDA toolkit": nvidia.dotted(nvidia.toolkit()) if nvidia.toolkit() else "not installed",
+    }
+
+
+def _driver_text(found):
+    if found.cuda is None and found.version is None:
+        return "none"
+    supports = f"supports CUDA {nvidia.dotted(found.cuda)}" if found.cuda else "says no CUDA version"
+    return f"{found.version or 'of unknown version'}, {supports}"
+
+
+def describe():
+    """Return one short paragraph, a fact a line, on GPU or simulator, driver, threads and versions.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> describe().splitlines()[0].startswith("kernels")
+    True
+    """
+    lines = facts()
+    width = max(map(len, lines))
+    return "\n".join(f"{name:{width}}  {value}" for name, value in lines.items())
+
+
+@functools.cache
+def numba_cuda():
+    """Return `numba.cuda`, imported at first use, once a GPU that it can work with is known to be there."""
+    if not simulated():
+        from cnn_numba.device.health import gpu_findings
+
+        wrong = [finding for finding in gpu_findings() if not finding.healthy]
+        if wrong:
+            raise UnusableGpu("; ".join(f"{f.topic}: {f.text} (fix: {f.fix})" for f in wrong))
+    from numba import cuda
+
+    return cuda

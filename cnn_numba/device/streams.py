@@ -1,0 +1,101 @@
+"""Streams, and the clock of the GPU.
+
+Everything that is launched or copied goes to the current stream, which `use_stream` sets. Whether that stream
+runs the work or records it for a CUDA graph makes no difference to the operations.
+"""
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from cnn_numba.device import selection
+from cnn_numba.device.selection import numba_cuda, simulated
+
+_stream = ContextVar("stream", default=0)
+
+
+def stream():
+    """Make a stream: what is launched on it runs in order, and beside what runs on others.
+
+    Returns
+    -------
+    stream
+        For `use_stream`.
+    """
+    return numba_cuda().stream()
+
+
+def current_stream():
+    """Return the stream that launches and copies go to; 0 is the default one.
+
+    Returns
+    -------
+    stream or 0
+    """
+    return _stream.get()
+
+
+@contextmanager
+def use_stream(stream):
+    """Send launches and copies to a stream, or into the graph that a builder records.
+
+    Parameters
+    ----------
+    stream : stream, cuda.core.GraphBuilder or 0
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cnn_numba.device import to_device
+    >>> with use_stream(stream()):
+    ...     x = to_device(np.ones(3, np.float32))
+    >>> current_stream()
+    0
+    """
+    token = _stream.set(stream)
+    try:
+        yield
+    finally:
+        _stream.reset(token)
+
+
+def synchronize():
+    """Wait until everything on the current stream is done."""
+    current = current_stream()
+    if current:
+        current.synchronize()
+    else:
+        numba_cuda().synchronize()
+
+
+def seconds(function, repeats=10, warm_up=3):
+    """Time work on the GPU with its own clock, one pair of events for each repetition.
+
+    Parameters
+    ----------
+    function : callable
+        Launches the work.
+    repeats, warm_up : int
+        How often it is timed, and how often it is run before that.
+
+    Returns
+    -------
+    list of float
+        Seconds of each repetition.
+
+    Raises
+    ------
+    RuntimeError
+        In the simulator, whose times say nothing about a GPU.
+    """
+    if simulated():
+        raise RuntimeError(f"a simulated GPU cannot be timed ({selection.SELECTION.reason})")
+    cuda, on = numba_cuda(), current_stream()
+    for _ in range(warm_up):
+        function()
+    events = [(cuda.event(), cuda.event()) for _ in range(repeats)]
+    for begin, end in events:
+        begin.record(on)
+        function()
+        end.record(on)
+    synchronize()
+    return [begin.elapsed_time(end) / 1000 for begin, end in events]

@@ -1,0 +1,1 @@
+"""Layers, models, and the check of their gradients."""

@@ -1,0 +1,283 @@
+"""Is a gradient right? Compare it with float64 central differences, element by element.
+
+A derivative is a limit, and the limit can be taken numerically: nudge one number up and down by
+epsilon, see how much the loss moves. That needs two forward passes for each number, far too slow to
+train with, and needs no calculus, so it is the judge of every backward pass here.
+
+`numerical_gradient` does the nudging, `compare_gradients` holds the two gradients against each other
+and keeps the error of every element for plots, and `gradcheck` does both and raises if they differ.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+class GradientError(AssertionError):
+    """A gradient differs from the numerical one; `report` holds the `GradientReport`."""
+
+    def __init__(self, report):
+        super().__init__(str(report))
+        self.report = report
+
+
+@dataclass(frozen=True)
+class GradientReport:
+    """How a gradient compares with the one expected, element by element.
+
+    Attributes
+    ----------
+    name : str
+        What the gradient is called.
+    received, expected : ndarray, float64
+        The gradient under test and the one it should equal.
+    error : ndarray, float64
+        ``|received - expected|``; NaN where one of the two is not finite.
+    tolerance : ndarray, float64
+        The error allowed for each element: ``atol + rtol * |expected|``.
+    """
+
+    name: str
+    received: np.ndarray
+    expected: np.ndarray
+    error: np.ndarray
+    tolerance: np.ndarray
+
+    @property
+    def wrong(self):
+        """Mask of the elements off by more than the tolerance; NaN is always wrong."""
+        return ~(self.error <= self.tolerance)
+
+    @property
+    def passed(self):
+        """Whether every element is within the tolerance."""
+        return not self.wrong.any()
+
+    @property
+    def index(self):
+        """Index of the worst element: a NaN if there is one, else the largest error for its tolerance."""
+        error = np.where(np.isnan(self.error), np.inf, self.error)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = np.divide(error, self.tolerance, out=np.zeros(error.shape), where=error > 0)
+        return tuple(int(i) for i in np.unravel_index(np.argmax(excess), excess.shape))
+
+    @property
+    def max_error(self):
+        """The largest error; NaN if one is NaN."""
+        return float(self.error.max())
+
+    @property
+    def relative_error(self):
+        """Each error as a fraction of the larger of the two values; 0 where both are 0."""
+        scale = np.maximum(np.abs(self.received), np.abs(self.expected))
+        return np.divide(self.error, scale, out=np.array(self.error), where=scale != 0)
+
+    def __str__(self):
+        at = self.index
+        verdict = f"{self.wrong.sum()} of {self.error.size} elements are wrong, the worst at index {at}"
+        return (
+            f"{self.name}: {verdict}\n"
+            f"  received {self.received[at]:.10g}\n"
+            f"  expected {self.expected[at]:.10g}\n"
+            f"  error    {self.error[at]:.3g} (allowed: {self.tolerance[at]:.3g})"
+        )
+
+
+def numerical_gradient(function, array, grad_output=None, epsilon=1e-6):
+    """Differentiate a function numerically with respect to every element of an array.
+
+    With the loss ``L = sum(grad_output * function(array))``, each element x of `array` gets::
+
+        dL/dx = (L(x + epsilon) - L(x - epsilon)) / (2 * epsilon) + O(epsilon**2)
+
+    Parameters
+    ----------
+    function : callable
+        Takes `array`, returns an array or a number. It may return the same buffer each time.
+    array : ndarray, any shape, float64
+        Where to differentiate. Each element is nudged in place and put back, so `function` may also
+        read the array from elsewhere, as a layer reads its own weight.
+    grad_output : array_like, shape of the output, optional
+        Gradient of the loss with respect to the output of `function`. None only if that is a single
+        number, the loss itself.
+    epsilon : float
+        The nudge. A large one shows the curvature of `function`, a small one its rounding errors;
+        near 1e-6 the two balance in float64. A float32 array wants about 1e-2.
+
+    Returns
+    -------
+    ndarray, shape of `array`, float64
+
+    Raises
+    ------
+    TypeError
+        If `array` is not an array of floats.
+    ValueError
+        If `epsilon` is not positive or vanishes beside an element, if `array` is empty or read-only,
+        or if `grad_output` does not have the shape of the output.
+
+    Notes
+    -----
+    `function` runs twice for each element. Central differences mislead at a kink: keep the inputs of
+    ReLU away from 0 and those of max pooling free of near ties, by more than `epsilon`. The formula
+    is that of Nocedal and Wright, "Numerical Optimization" (2006), section 8.1.
+
+    Examples
+    --------
+    >>> x = np.array([1.0, 2.0, 3.0])
+    >>> numerical_gradient(lambda x: (x**2).sum(), x).round(6)
+    array([2., 4., 6.])
+    >>> numerical_gradient(np.square, x, grad_output=[1.0, 0.0, 10.0]).round(6)
+    array([ 2.,  0., 60.])
+    """
+    _check_arguments(array, epsilon)
+    gradient = np.empty(array.shape)
+    for index in np.ndindex(array.shape):
+        centre = array[index]
+        try:
+            array[index] = centre + epsilon
+            high, above = array[index], _values(function(array))
+            array[index] = centre - epsilon
+            low, below = array[index], _values(function(array))
+        finally:
+            array[index] = centre
+        if not low < centre < high and np.isfinite(centre):
+            raise ValueError(
+                f"epsilon {epsilon} vanishes beside array{list(index)} = {centre} ({array.dtype})"
+            )
+        # Subtract first, sum after: outputs that do not depend on this element cancel exactly.
+        difference = (above - below) * _output_gradient(grad_output, above.shape)
+        gradient[index] = difference.sum() / (float(high) - float(low))
+    return gradient
+
+
+def compare_gradients(received, expected, name="gradient", rtol=1e-5, atol=1e-7):
+    """Hold a gradient against the one it should equal.
+
+    Parameters
+    ----------
+    received : array_like
+        The gradient under test.
+    expected : array_like, shape of `received`
+        For example from `numerical_gradient`.
+    name : str
+        What to call it in the report.
+    rtol, atol : float
+        An element may be off by ``atol + rtol * |expected|``.
+
+    Returns
+    -------
+    GradientReport
+        With the error of every element; it does not raise if they differ.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ (nothing is broadcast), or there is nothing to compare.
+
+    Examples
+    --------
+    >>> report = compare_gradients([1.0, 2.5, 3.0], [1.0, 2.0, 3.0], name="grad_weight")
+    >>> report.passed, report.index, report.error
+    (False, (1,), array([0. , 0.5, 0. ]))
+    >>> print(report)
+    grad_weight: 1 of 3 elements are wrong, the worst at index (1,)
+      received 2.5
+      expected 2
+      error    0.5 (allowed: 2.01e-05)
+    """
+    received, expected = _values(received), _values(expected)
+    if received.shape != expected.shape:
+        raise ValueError(f"{name} must have shape {expected.shape}, got {received.shape}")
+    if received.size == 0:
+        raise ValueError(f"{name} is empty: there is nothing to compare in shape {received.shape}")
+    with np.errstate(invalid="ignore"):  # inf - inf is NaN, and NaN is wrong
+        error = np.abs(received - expected)
+        tolerance = atol + rtol * np.abs(expected)
+    error = np.where(np.isfinite(error), error, np.nan)
+    return GradientReport(name, received, expected, error, tolerance)
+
+
+def gradcheck(
+    function, array, gradient, grad_output=None, *, name="gradient", epsilon=1e-6, rtol=1e-5, atol=1e-7
+):
+    """Insist that a gradient equals the numerical one in every element.
+
+    Parameters
+    ----------
+    function : callable
+        The forward pass as a function of `array`.
+    array : ndarray, any shape, float64
+        Where the gradient was taken: an input, a weight, a bias.
+    gradient : ndarray, shape of `array`
+        What the backward pass returned for `array` and `grad_output`.
+    grad_output : array_like, shape of the output, optional
+        What the backward pass was given. Use random numbers: ones hide whatever sums to zero.
+    name : str
+        What to call the gradient if it is wrong.
+    epsilon : float
+        The nudge, as in `numerical_gradient`.
+    rtol, atol : float
+        An element may be off by ``atol + rtol * |expected|``.
+
+    Returns
+    -------
+    GradientReport
+        With the error of every element.
+
+    Raises
+    ------
+    GradientError
+        If an element is wrong; the message names the worst one, and `report` holds all of them.
+    TypeError, ValueError
+        As in `numerical_gradient` and `compare_gradients`.
+
+    Examples
+    --------
+    >>> x, grad_output = np.array([1.0, 2.0]), np.array([3.0, 5.0])
+    >>> gradcheck(np.square, x, 2 * x * grad_output, grad_output).passed
+    True
+    >>> gradcheck(np.square, x, x * grad_output, grad_output, name="grad_x", rtol=1e-3)
+    Traceback (most recent call last):
+        ...
+    cnn_numba.nn.gradcheck.GradientError: grad_x: 2 of 2 elements are wrong, the worst at index (1,)
+      received 10
+      expected 20
+      error    10 (allowed: 0.02)
+    """
+    expected = numerical_gradient(function, array, grad_output, epsilon)
+    report = compare_gradients(gradient, expected, name, rtol, atol)
+    if not report.passed:
+        raise GradientError(report)
+    return report
+
+
+def _check_arguments(array, epsilon):
+    """Refuse an array that cannot be nudged, or a nudge that moves nothing."""
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        raise TypeError(
+            f"array must be an array of floats, got {getattr(array, 'dtype', type(array).__name__)}"
+        )
+    if array.size == 0:
+        raise ValueError(f"array is empty: there is nothing to differentiate in shape {array.shape}")
+    if not array.flags.writeable:
+        raise ValueError("array must be writeable, for its elements are nudged in place")
+    if not 0 < epsilon < np.inf:
+        raise ValueError(f"epsilon must be positive and finite, got {epsilon}")
+
+
+def _output_gradient(grad_output, shape):
+    """Return the gradient to weigh an output of `shape` with; without one the output must be the loss."""
+    if grad_output is None:
+        if np.prod(shape) != 1:
+            raise ValueError(f"function returns shape {shape}, so grad_output of that shape is needed")
+        return np.ones(shape)
+    grad_output = _values(grad_output)
+    if grad_output.shape != shape:
+        raise ValueError(f"grad_output must have the shape {shape} of the output, got {grad_output.shape}")
+    return grad_output
+
+
+def _values(array):
+    """Copy into a float64 array of our own: the next call may overwrite the buffer."""
+    return np.array(array, dtype=np.float64)

@@ -1,0 +1,592 @@
+"""Layers: parameters, buffers and saved activations around the operations.
+
+A layer does no arithmetic of its own. `forward` and `backward` call the functions of one room of
+`cnn_numba.ops` and hand them buffers that `build` allocated once, for the largest batch.
+"""
+
+import math
+
+import numpy as np
+
+from cnn_numba.ops.rooms import room
+from cnn_numba.ops.shapes import conv2d_window, integer, number, pair, pool2d_window, sizes
+
+
+def head(array, n):
+    """Return the first n samples of a buffer, the buffer itself if those are all."""
+    return array if array.shape[0] == n else array[:n]
+
+
+class Layer:
+    """What every layer has; a subclass says what it computes.
+
+    Attributes
+    ----------
+    name : str
+        Unique in its model: the kind and a count, such as ``conv2``.
+    weight, bias : ndarray or None
+        Views into the model's parameter arena.
+    grad_weight, grad_bias : ndarray or None
+        Views into the model's gradient arena.
+    output : ndarray, shape (n, ...)
+        What the last `forward` returned. The next one overwrites it.
+    """
+
+    kind = "layer"
+    operation = None  # the folder of cnn_numba.ops it calls
+    weight = bias = grad_weight = grad_bias = None
+
+    def __init__(self):
+        self.name = self.kind
+        self.output = None
+
+    def parameter_shapes(self):
+        """Return the shape of each parameter by name, in the order the arena holds them."""
+        return {}
+
+    def buffer_shapes(self):
+        """Return the shape of each array that is kept with the parameters but not trained."""
+        return {}
+
+    def output_shape(self, input_shape):
+        """Return the shape (N, ...) of the output for an input of shape (N, ...)."""
+        return input_shape
+
+    def initialise(self, generator):
+        """Fill the parameters, drawing from `generator`."""
+
+    def build(self, input_shape, device="cpu", needs_grad_input=True):
+        """Allocate the buffers for batches of up to ``input_shape[0]``.
+
+        Parameters
+        ----------
+        input_shape : tuple (N, ...)
+        device : {"cpu", "gpu", "reference"}
+        needs_grad_input : bool
+            Whether `backward` is to return a gradient. The first layer of a model need not.
+        """
+        self.room = room(device)
+        self.ops = getattr(self.room.ops, self.operation) if self.operation else None
+        self.input_shape = tuple(input_shape)
+        self.needs_grad_input = needs_grad_input
+        self.out = self.room.empty(self.output_shape(self.input_shape))
+        self.grad_input = self.room.empty(self.input_shape) if needs_grad_input else None
+
+    def forward(self, x, training=True):
+        """Compute the output for a batch `x` of shape (n, ...), n at most the N it was built for."""
+        raise TypeError(f"{type(self).__name__} computes nothing: use one of its subclasses")
+
+    def backward(self, grad_output):
+        """Write the parameters' gradients; return that of the input (None if not needed).
+
+        Belongs to the last `forward`, whose input and output it uses.
+        """
+        raise TypeError(f"{type(self).__name__} computes nothing: use one of its subclasses")
+
+    def _grad_input_like(self, grad_output):
+        return head(self.grad_input, grad_output.shape[0])
+
+
+class Conv2d(Layer):
+    """2-D convolution (cross-correlation) with stride and zero padding.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+    kernel_size, stride, padding : int or pair of ints
+
+    Examples
+    --------
+    >>> Conv2d(1, 32, 3).output_shape((64, 1, 28, 28))
+    (64, 32, 26, 26)
+    """
+
+    kind = "conv"
+    operation = "conv"
+    relu = False  # whether a ReLU is applied to the output in the same pass, for the ReLU layer that follows
+
+    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0):
+        super().__init__()
+        self.in_channels = integer(in_channels, "in_channels", minimum=1)
+        self.out_channels = integer(out_channels, "out_channels", minimum=1)
+        self.kernel_size = pair(kernel_size, "kernel_size")
+        self.stride, self.padding = pair(stride, "stride"), pair(padding, "padding", minimum=0)
+        self.weight_shape = (self.out_channels, self.in_channels, *self.kernel_size)
+
+    def __repr__(self):
+        return (
+            f"Conv2d({self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
+            f"stride={self.stride}, padding={self.padding})"
+        )
+
+    def parameter_shapes(self):
+        """Return the shapes of the weight (OIHW) and of the bias."""
+        return {"weight": self.weight_shape, "bias": (self.out_channels,)}
+
+    def output_shape(self, input_shape):
+        """Return (N, out_channels, H_out, W_out)."""
+        window = conv2d_window(input_shape, self.weight_shape, self.stride, self.padding)
+        return (input_shape[0], self.out_channels, window.out_h, window.out_w)
+
+    def initialise(self, generator):
+        """Draw He-normal weights; zero the bias."""
+        _he_normal(generator, self.weight, fan_in=math.prod(self.weight_shape[1:]))
+        self.bias[:] = 0
+
+    def build(self, input_shape, device="cpu", needs_grad_input=True):
+        """Allocate outputs, gradients and the scratch space of the convolution."""
+        super().build(input_shape, device, needs_grad_input)
+        self.scratch = self.ops.conv2d_scratch(input_shape, self.weight_shape, self.stride, self.padding)
+
+    def forward(self, x, training=True):
+        """Convolve the batch."""
+        self.x = x
+        self.output = self.ops.conv2d_forward(
+            *(x, self.weight, self.bias, self.stride, self.padding),
+            *(head(self.out, x.shape[0]), self.scratch, self.relu),
+        )
+        return self.output
+
+    def backward(self, grad_output):
+        """Write the gradients of weight and bias; return that of the input."""
+        window = self.stride, self.padding
+        self.ops.conv2d_backward_weight(
+            grad_output, self.x, self.weight_shape, *window, self.grad_weight, self.scratch
+        )
+        self.ops.conv2d_backward_bias(grad_output, self.grad_bias)
+        if not self.needs_grad_input:
+            return None
+        grad_input = self._grad_input_like(grad_output)
+        return self.ops.conv2d_backward_input(
+            grad_output, self.weight, self.x.shape, *window, grad_input, self.scratch
+        )
+
+
+class _Pool2d(Layer):
+    operation = "pool"
+
+    def __init__(self, kernel_size, stride=None, padding=0):
+        super().__init__()
+        self.kernel_size = pair(kernel_size, "kernel_size")
+        self.stride = self.kernel_size if stride is None else pair(stride, "stride")
+        self.padding = pair(padding, "padding", minimum=0)
+
+    def __repr__(self):
+        return (
+            f"{type(self).__name__}(kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"padding={self.padding})"
+        )
+
+    def output_shape(self, input_shape):
+        """Return (N, C, H_out, W_out)."""
+        window = pool2d_window(input_shape, self.kernel_size, self.stride, self.padding)
+        return (*input_shape[:2], window.out_h, window.out_w)
+
+
+class MaxPool2d(_Pool2d):
+    """Largest value under each window.
+
+    Parameters
+    ----------
+    kernel_size : int or pair of ints
+    stride : int or pair of ints, optional
+        `kernel_size` if None.
+    padding : int or pair of ints
+
+    Examples
+    --------
+    >>> MaxPool2d(2).output_shape((64, 64, 11, 11))
+    (64, 64, 5, 5)
+    """
+
+    kind = "pool"
+
+    def build(self, input_shape, device="cpu", needs_grad_input=True):
+        """Allocate outputs, gradients and the positions of the maxima."""
+        super().build(input_shape, device, needs_grad_input)
+        self.argmax = self.room.empty(self.out.shape, np.int32)
+
+    def forward(self, x, training=True):
+        """Pool the batch, keeping where the maxima were."""
+        n = x.shape[0]
+        self.output, _ = self.ops.max_pool2d_forward(
+            x, self.kernel_size, self.stride, self.padding, head(self.out, n), head(self.argmax, n)
+        )
+        return self.output
+
+    def backward(self, grad_output):
+        """Send each gradient to where the maximum was."""
+        if not self.needs_grad_input:
+            return None
+        grad_input = self._grad_input_like(grad_output)
+        argmax = head(self.argmax, grad_output.shape[0])
+        return self.ops.max_pool2d_backward(grad_output, argmax, grad_input.shape, grad_input)
+
+
+class AvgPool2d(_Pool2d):
+    """Mean under each window, padding zeros included.
+
+    Parameters
+    ----------
+    kernel_size : int or pair of ints
+    stride : int or pair of ints, optional
+        `kernel_size` if None.
+    padding : int or pair of ints
+
+    Examples
+    --------
+    >>> AvgPool2d((2, 3), padding=1).output_shape((1, 8, 6, 6))
+    (1, 8, 4, 2)
+    """
+
+    kind = "avg_pool"
+
+    def forward(self, x, training=True):
+        """Pool the batch."""
+        self.output = self.ops.avg_pool2d_forward(
+            x, self.kernel_size, self.stride, self.padding, head(self.out, x.shape[0])
+        )
+        return self.output
+
+    def backward(self, grad_output):
+        """Share each gradient out over its window."""
+        if not self.needs_grad_input:
+            return None
+        grad_input = self._grad_input_like(grad_output)
+        return self.ops.avg_pool2d_backward(
+            grad_output, grad_input.shape, self.kernel_size, self.stride, self.padding, grad_input
+        )
+
+
+class Flatten(Layer):
+    """Lay each image out as one row of features; a view, nothing moves.
+
+    Examples
+    --------
+    >>> Flatten().output_shape((64, 64, 5, 5))
+    (64, 1600)
+    """
+
+    kind = "flatten"
+
+    def __repr__(self):
+        return "Flatten()"
+
+    def output_shape(self, input_shape):
+        """Return (N, C * H * W)."""
+        return (input_shape[0], math.prod(input_shape[1:]))
+
+    def build(self, input_shape, device="cpu", needs_grad_input=True):
+        """Note the shape; there is nothing to allocate."""
+        self.input_shape = tuple(input_shape)
+
+    def forward(self, x, training=True):
+        """Return the batch as a matrix."""
+        self.output = x.reshape(self.output_shape(x.shape))
+        return self.output
+
+    def backward(self, grad_output):
+        """Return the gradient in the shape of the input."""
+        return grad_output.reshape(grad_output.shape[0], *self.input_shape[1:])
+
+
+class Linear(Layer):
+    """Dense layer, ``x @ weight.T + bias``.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+
+    Examples
+    --------
+    >>> Linear(1600, 128).parameter_shapes()
+    {'weight': (128, 1600), 'bias': (128,)}
+    """
+
+    kind = "linear"
+    operation = "dense"
+    relu = False  # as in Conv2d
+
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.in_features = integer(in_features, "in_features", minimum=1)
+        self.out_features = integer(out_features, "out_features", minimum=1)
+
+    def __repr__(self):
+        return f"Linear({self.in_features}, {self.out_features})"
+
+    def parameter_shapes(self):
+        """Return the shapes of weight and bias."""
+        return {"weight": (self.out_features, self.in_features), "bias": (self.out_features,)}
+
+    def output_shape(self, input_shape):
+        """Return (N, out_features)."""
+        if len(input_shape) != 2 or input_shape[1] != self.in_features:
+            raise ValueError(
+                f"{self!r} takes inputs of shape (N, {self.in_features}), got {tuple(input_shape)}"
+            )
+        return (input_shape[0], self.out_features)
+
+    def initialise(self, generator):
+        """Draw He-normal weights; zero the bias."""
+        _he_normal(generator, self.weight, fan_in=self.in_features)
+        self.bias[:] = 0
+
+    def build(self, input_shape, device="cpu", needs_grad_input=True):
+        """Allocate outputs, gradients and the scratch space of the products."""
+        super().build(input_shape, device, needs_grad_input)
+        self.scratch = self.ops.linear_scratch(input_shape[0], self.in_features, self.out_features)
+
+    def forward(self, x, training=True):
+        """Multiply the batch by the weight and add the bias."""
+        self.x = x
+        out = head(self.out, x.shape[0])
+        self.output = self.ops.linear_forward(x, self.weight, self.bias, out, self.scratch, self.relu)
+        return self.output
+
+    def backward(self, grad_output):
+        """Write the gradients of weight and bias; return that of the input."""
+        self.ops.linear_backward_weight(grad_output, self.x, self.grad_weight, self.scratch)
+        self.ops.linear_backward_bias(grad_output, self.grad_bias)
+        if not self.needs_grad_input:
+            return None
+        grad_input = self._grad_input_like(grad_output)
+        return self.ops.linear_backward_input(grad_output, self.weight, grad_input, self.scratch)
+
+
+class _Activation(Layer):
+    operation = "activation"
+
+    def __repr__(self):
+        return f"{type(self).__name__}()"
+
+    def forward(self, x, training=True):
+        """Apply the function to every element."""
+        function = getattr(self.ops, f"{self.kind}_forward")
+        self.output = function(x, head(self.out, x.shape[0]))
+        return self.output
+
+    def backward(self, grad_output):
+        """Multiply the gradient by the function's slope, which its output tells."""
+        if not self.needs_grad_input:
+            return None
+        function = getattr(self.ops, f"{self.kind}_backward")
+        return function(grad_output, self.output, self._grad_input_like(grad_output))
+
+
+class ReLU(_Activation):
+    """``max(x, 0)``."""
+
+    kind = "relu"
+    fused = False  # whether the layer before has applied it already
+
+    def forward(self, x, training=True):
+        """Apply the function to every element, unless that is done."""
+        if not self.fused:
+            return super().forward(x, training)
+        self.output = x
+        return x
+
+
+class Sigmoid(_Activation):
+    """``1 / (1 + exp(-x))``."""
+
+    kind = "sigmoid"
+
+
+class Tanh(_Activation):
+    """Hyperbolic tangent."""
+
+    kind = "tanh"
+
+
+class BatchNorm2d(Layer):
+    """Batch normalisation of each channel, with running statistics for evaluation.
+
+    Parameters
+    ----------
+    num_features : int
+        Channels C of an input (N, C, H, W).
+    momentum : float
+        Share of a new batch in the running statistics.
+    eps : float
+        Added to the variance.
+    """
+
+    kind = "batch_norm"
+    operation = "norm"
+    running_mean = running_var = None
+
+    def __init__(self, num_features, momentum=0.1, eps=1e-5):
+        super().__init__()
+        self.num_features = integer(num_features, "num_features", minimum=1)
+        self.momentum, self.eps = number(momentum, "momentum"), number(eps, "eps")
+        if self.momentum > 1:
+            raise ValueError(f"momentum must be at most 1, got {momentum!r}")
+
+    def __repr__(self):
+        return f"BatchNorm2d({self.num_features})"
+
+    def parameter_shapes(self):
+        """Return the shapes of scale (weight) and shift (bias)."""
+        return {"weight": (self.num_features,), "bias": (self.num_features,)}
+
+    def buffer_shapes(self):
+        """Return the shapes of the running statistics."""
+        return {"running_mean": (self.num_features,), "running_var": (self.num_features,)}
+
+    def output_shape(self, input_shape):
+        """Return the shape of the input."""
+        if len(input_shape) != 4 or input_shape[1] != self.num_features:
+            raise ValueError(
+                f"{self!r} takes inputs of shape (N, {self.num_features}, H, W), got {tuple(input_shape)}"
+            )
+        return input_shape
+
+    def initialise(self, generator):
+        """Begin with the identity, and with running statistics of mean 0 and variance 1."""
+        self.weight[:], self.bias[:] = 1, 0
+        self.running_mean[:], self.running_var[:] = 0, 1
+
+    def build(self, input_shape, device="cpu", needs_grad_input=True):
+        """Allocate outputs, gradients and the statistics of a batch."""
+        # The gradient of the input is computed in any case, so it gets its place.
+        super().build(input_shape, device, needs_grad_input=True)
+        self.needs_grad_input = needs_grad_input
+        self.mean = self.room.empty(self.num_features)
+        self.inv_std = self.room.empty(self.num_features)
+
+    def forward(self, x, training=True):
+        """Normalise by the batch's statistics when training, by the running ones otherwise."""
+        self.x, self.training = x, training
+        statistics = self.running_mean, self.running_var
+        out = head(self.out, x.shape[0])
+        self.output, _, _ = self.ops.batch_norm2d_forward(
+            *(x, self.weight, self.bias, *statistics, training, self.momentum, self.eps),
+            *(out, self.mean, self.inv_std),
+        )
+        return self.output
+
+    def backward(self, grad_output):
+        """Write the gradients of scale and shift; return that of the input."""
+        grad_input = self._grad_input_like(grad_output)
+        grad_input, _, _ = self.ops.batch_norm2d_backward(
+            *(grad_output, self.x, self.weight, self.mean, self.inv_std, self.training),
+            *(grad_input, self.grad_weight, self.grad_bias),
+        )
+        return grad_input if self.needs_grad_input else None
+
+
+class LayerNorm(Layer):
+    """Normalisation of each sample over its trailing axes.
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple of int
+        The trailing axes of the input that are normalised together.
+    eps : float
+        Added to the variance.
+    """
+
+    kind = "layer_norm"
+    operation = "norm"
+
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        is_tuple = isinstance(normalized_shape, (tuple, list))
+        shape = normalized_shape if is_tuple else (normalized_shape,)
+        self.normalized_shape = sizes(shape, "normalized_shape", minimum=1)
+        self.eps = number(eps, "eps")
+
+    def __repr__(self):
+        return f"LayerNorm({self.normalized_shape})"
+
+    def parameter_shapes(self):
+        """Return the shapes of scale (weight) and shift (bias)."""
+        return {"weight": self.normalized_shape, "bias": self.normalized_shape}
+
+    def output_shape(self, input_shape):
+        """Return the shape of the input."""
+        if tuple(input_shape[-len(self.normalized_shape) :]) != self.normalized_shape:
+            raise ValueError(
+                f"{self!r} takes inputs that end in {self.normalized_shape}, got {tuple(input_shape)}"
+            )
+        return input_shape
+
+    def initialise(self, generator):
+        """Begin with the identity."""
+        self.weight[:], self.bias[:] = 1, 0
+
+    def build(self, input_shape, device="cpu", needs_grad_input=True):
+        """Allocate outputs, gradients and the statistics of each sample."""
+        super().build(input_shape, device, needs_grad_input=True)
+        self.needs_grad_input = needs_grad_input
+        leading = self.out.shape[: self.out.ndim - len(self.normalized_shape)]
+        self.mean, self.inv_std = self.room.empty(leading), self.room.empty(leading)
+
+    def forward(self, x, training=True):
+        """Normalise each sample."""
+        self.x, n = x, x.shape[0]
+        self.output, _, _ = self.ops.layer_norm_forward(
+            *(x, self.weight, self.bias, self.eps),
+            *(head(buffer, n) for buffer in (self.out, self.mean, self.inv_std)),
+        )
+        return self.output
+
+    def backward(self, grad_output):
+        """Write the gradients of scale and shift; return that of the input."""
+        n = grad_output.shape[0]
+        grad_input = self._grad_input_like(grad_output)
+        grad_input, _, _ = self.ops.layer_norm_backward(
+            *(grad_output, self.x, self.weight, head(self.mean, n), head(self.inv_std, n)),
+            *(grad_input, self.grad_weight, self.grad_bias),
+        )
+        return grad_input if self.needs_grad_input else None
+
+
+class CrossEntropyLoss:
+    """Softmax and cross-entropy on logits; the loss at the end of a classifier.
+
+    Parameters
+    ----------
+    batch_size, classes : int
+        Of the largest batch.
+    device : {"cpu", "gpu", "reference"}
+
+    Examples
+    --------
+    >>> loss = CrossEntropyLoss(batch_size=2, classes=4)
+    >>> losses = loss.forward(np.zeros((2, 4), np.float32), np.array([0, 3], np.int32))
+    >>> [round(float(value), 4) for value in losses]
+    [1.3863, 1.3863]
+    >>> loss.backward().tolist()
+    [[-0.375, 0.125, 0.125, 0.125], [0.125, 0.125, 0.125, -0.375]]
+    """
+
+    def __init__(self, batch_size, classes, device="cpu"):
+        batch_size = integer(batch_size, "batch_size", minimum=1)
+        classes = integer(classes, "classes", minimum=1)
+        self.room = room(device)
+        self.ops = self.room.ops.loss
+        self.losses = self.room.empty(batch_size)
+        self.grad_logits = self.room.empty((batch_size, classes))
+
+    def forward(self, logits, labels):
+        """Return the loss of each sample, shape (n,); the gradient comes from the same pass."""
+        n = logits.shape[0]
+        losses, self.gradient = self.ops.cross_entropy_forward_backward(
+            logits, labels, head(self.losses, n), head(self.grad_logits, n)
+        )
+        return losses
+
+    def backward(self):
+        """Return the gradient of the batch's mean loss with respect to the logits."""
+        return self.gradient
+
+
+def _he_normal(generator, weight, fan_in):
+    """Fill `weight` with normal values of variance 2 / fan_in.
+
+    He, Zhang, Ren and Sun, "Delving deep into rectifiers" (2015), equation 10.
+    """
+    weight[...] = generator.normal(0, math.sqrt(2 / fan_in), weight.shape)

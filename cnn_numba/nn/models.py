@@ -1,0 +1,306 @@
+"""Sequential, and the course's networks."""
+
+import itertools
+import math
+
+import numpy as np
+
+from cnn_numba.device import to_host
+from cnn_numba.nn.layers import Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU
+from cnn_numba.ops.rooms import room
+from cnn_numba.ops.shapes import MOST_ELEMENTS, integer, sizes
+
+
+class Sequential:
+    """Layers one after another, with all parameters in one array and all gradients in another.
+
+    Parameters
+    ----------
+    layers : list of Layer
+    input_shape : tuple (C, H, W)
+        Shape of one sample.
+    batch_size : int
+        The largest batch it will see; buffers are allocated for it, once.
+    device : {"cpu", "gpu", "reference"}
+        The room of each operation that the layers call. The reference computes in float64. On the GPU all
+        arrays are device arrays. A ReLU after a convolution or dense layer is computed in that layer's pass.
+    seed : int
+        Draws the initial weights.
+    name : str
+        What checkpoints and `summary` call it.
+
+    Attributes
+    ----------
+    parameters, gradients : ndarray or device array, shape (P,)
+        The arenas. Every layer's weight and bias are views into them.
+    buffers : ndarray or device array, shape (B,)
+        What is kept with the parameters but not trained, such as running statistics.
+
+    Raises
+    ------
+    ValueError
+        If the shapes of neighbouring layers do not fit (the message names the layer), or a layer
+        stands in the model twice.
+
+    Examples
+    --------
+    >>> layers = [Conv2d(1, 2, 3), MaxPool2d(2), Flatten(), Linear(18, 10)]
+    >>> model = Sequential(layers, (1, 8, 8), batch_size=4)
+    >>> model.forward(np.zeros((3, 1, 8, 8), np.float32)).shape
+    (3, 10)
+    >>> model.parameters.size
+    210
+    """
+
+    def __init__(self, layers, input_shape, batch_size=64, device="cpu", seed=0, name="sequential"):
+        if not isinstance(layers, (list, tuple)):
+            raise TypeError(f"layers must be a list of layers, got {layers!r}")
+        if not layers:
+            raise ValueError(f"layers must hold at least one layer, got {layers!r}")
+        if wrong := [layer for layer in layers if not isinstance(layer, Layer)]:
+            raise TypeError(f"layers must hold layers, such as Linear(6, 4), got {wrong[0]!r}")
+        if len({id(layer) for layer in layers}) < len(layers):
+            raise ValueError("a layer stands twice in the model: it has one set of buffers, so make it two")
+        seed = integer(seed, "seed", maximum=None)
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, got {name!r}")
+        self.layers, self.input_shape = list(layers), sizes(input_shape, "input_shape", minimum=1)
+        self.batch_size = integer(batch_size, "batch_size", minimum=1)
+        self.device, self.name, self.room = device, name, room(device)
+        self._name_layers()
+        self.shapes = self._propagate_shapes()
+        self._allocate_arenas(np.random.default_rng(seed))
+        for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
+            # Nothing lies before the first layer that would want a gradient.
+            layer.build(shape, device, needs_grad_input=index > 0)
+        self._fuse()
+
+    def _name_layers(self):
+        counts = {}
+        for layer in self.layers:
+            counts[layer.kind] = counts.get(layer.kind, 0) + 1
+            layer.name = f"{layer.kind}{counts[layer.kind]}"
+
+    def _propagate_shapes(self):
+        """Return the shape of the input and of every layer's output."""
+        shapes = [(self.batch_size, *self.input_shape)]
+        for layer in self.layers:
+            try:
+                shapes.append(layer.output_shape(shapes[-1]))
+            except ValueError as error:
+                raise ValueError(f"{self.name}, {layer.name}: {error}") from None
+        return shapes
+
+    def _allocate_arenas(self, generator):
+        """Lay all parameters, gradients and buffers out in one array each; give the layers views."""
+        parameters = [
+            (layer, key, shape) for layer in self.layers for key, shape in layer.parameter_shapes().items()
+        ]
+        gradients = [(layer, f"grad_{key}", shape) for layer, key, shape in parameters]
+        buffers = [
+            (layer, key, shape) for layer in self.layers for key, shape in layer.buffer_shapes().items()
+        ]
+        entries = {"parameters": parameters, "gradients": gradients, "buffers": buffers}
+        if _total(parameters) > MOST_ELEMENTS:
+            raise ValueError(
+                f"{self.name} has {_total(parameters)} parameters; the kernels count up to {MOST_ELEMENTS}"
+            )
+        arenas = {name: np.zeros(_total(entries[name]), self.room.dtype) for name in entries}
+        self._set_arenas(arenas, entries)
+        for layer in self.layers:
+            layer.initialise(generator)
+        if self.room.on_device:
+            self._set_arenas({name: self.room.bring(arena) for name, arena in arenas.items()}, entries)
+
+    def _set_arenas(self, arenas, entries):
+        for name, arena in arenas.items():
+            setattr(self, name, arena)
+            start = 0
+            for layer, key, shape in entries[name]:
+                size = math.prod(shape)
+                setattr(layer, key, arena[start : start + size].reshape(shape))
+                start += size
+
+    def _fuse(self):
+        """Let the layer before a ReLU apply it in its own pass over the output."""
+        for layer, following in itertools.pairwise([*self.layers, None]):
+            relu_follows = isinstance(following, ReLU)
+            if isinstance(layer, (Conv2d, Linear)):
+                layer.relu = relu_follows
+            if relu_follows:
+                following.fused = getattr(layer, "relu", False)
+
+    def forward(self, x, training=False):
+        """Run the layers in turn.
+
+        Parameters
+        ----------
+        x : ndarray or device array, shape (n, C, H, W)
+            Of the device's dtype, n between 1 and `batch_size`, in the device's memory.
+        training : bool
+            Whether normalisation uses the batch's own statistics.
+
+        Returns
+        -------
+        ndarray or device array, shape (n, classes)
+            The logits, in a buffer that the next call overwrites.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `x` has another dtype, shape or layout.
+        """
+        self.room.check("x", x, (None, *self.input_shape))
+        if not 1 <= x.shape[0] <= self.batch_size:
+            raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {x.shape[0]}")
+        for layer in self.layers:
+            x = layer.forward(x, training)
+        return x
+
+    def backward(self, grad_logits):
+        """Run the layers' backward passes in reverse, which fills `gradients`.
+
+        Parameters
+        ----------
+        grad_logits : ndarray or device array, shape (n, classes)
+            Gradient of the loss with respect to what the last `forward` returned.
+        """
+        gradient = grad_logits
+        for layer in reversed(self.layers):
+            gradient = layer.backward(gradient)
+
+    def predict(self, x):
+        """Return the class probabilities of a batch, shape (n, classes).
+
+        Parameters
+        ----------
+        x : ndarray, shape (n, C, H, W)
+            As for `forward`, but always on the host.
+
+        Returns
+        -------
+        ndarray, shape (n, classes), float64
+        """
+        logits = to_host(self.forward(self.room.bring(x))).astype(np.float64)
+        exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+    def summary(self):
+        """Describe the layers, their output shapes and their parameters, as text.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> print(Sequential([Flatten(), Linear(4, 2)], (1, 2, 2)).summary())
+        sequential, batches of 64
+        layer     description   output         parameters
+        input                   (64, 1, 2, 2)
+        flatten1  Flatten()     (64, 4)
+        linear1   Linear(4, 2)  (64, 2)                10
+        total                                          10
+        """
+        rows = [("layer", "description", "output", "parameters"), ("input", "", str(self.shapes[0]), "")]
+        for layer, shape in zip(self.layers, self.shapes[1:], strict=True):
+            count = sum(int(np.prod(s)) for s in layer.parameter_shapes().values())
+            rows.append((layer.name, repr(layer), str(shape), f"{count:,}" if count else ""))
+        rows.append(("total", "", "", f"{self.parameters.size:,}"))
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines = [
+            "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False))])
+            + "  "
+            + row[3].rjust(widths[3])
+            for row in rows
+        ]
+        return "\n".join([f"{self.name}, batches of {self.batch_size}", *(line.rstrip() for line in lines)])
+
+
+def _total(entries):
+    return sum(math.prod(shape) for _, _, shape in entries)
+
+
+def mnist_cnn(batch_size=64, device="cpu", seed=0):
+    """Build the course's network: two convolutions, each with max pooling, and two dense layers.
+
+    The second pooling leaves 64 x 5 x 5 = 1600 features.
+
+    Parameters
+    ----------
+    batch_size : int
+    device : {"cpu", "gpu", "reference"}
+    seed : int
+
+    Returns
+    -------
+    Sequential
+
+    Examples
+    --------
+    >>> mnist_cnn().parameters.size
+    225034
+    """
+    layers = [
+        *(Conv2d(1, 32, 3), MaxPool2d(2)),
+        *(Conv2d(32, 64, 3), MaxPool2d(2)),
+        *(Flatten(), Linear(1600, 128), ReLU(), Linear(128, 10)),
+    ]
+    return Sequential(layers, (1, 28, 28), batch_size, device, seed, name="mnist_cnn")
+
+
+def mnist_cnn_deep(batch_size=64, device="cpu", seed=0):
+    """Build three convolutions with ReLU, two of them pooled, and two dense layers.
+
+    Parameters
+    ----------
+    batch_size : int
+    device : {"cpu", "gpu", "reference"}
+    seed : int
+
+    Returns
+    -------
+    Sequential
+
+    Examples
+    --------
+    >>> mnist_cnn_deep().parameters.size
+    93322
+    """
+    layers = [
+        *(Conv2d(1, 32, 3), ReLU(), MaxPool2d(2)),
+        *(Conv2d(32, 64, 3), ReLU(), MaxPool2d(2)),
+        *(Conv2d(64, 64, 3), ReLU()),
+        *(Flatten(), Linear(576, 64), ReLU(), Linear(64, 10)),
+    ]
+    return Sequential(layers, (1, 28, 28), batch_size, device, seed, name="mnist_cnn_deep")
+
+
+def cifar_convnet(batch_size=64, device="cpu", seed=0):
+    """Build the network for 32 x 32 colour images: two padded convolutions, pooled, and two dense layers.
+
+    Parameters
+    ----------
+    batch_size : int
+    device : {"cpu", "gpu", "reference"}
+    seed : int
+
+    Returns
+    -------
+    Sequential
+
+    Examples
+    --------
+    >>> cifar_convnet().parameters.size
+    2122186
+    """
+    layers = [
+        *(Conv2d(3, 32, 3, padding=1), ReLU(), MaxPool2d(2)),
+        *(Conv2d(32, 64, 3, padding=1), ReLU(), MaxPool2d(2)),
+        *(Flatten(), Linear(4096, 512), ReLU(), Linear(512, 10)),
+    ]
+    return Sequential(layers, (3, 32, 32), batch_size, device, seed, name="cifar_convnet")
+
+
+#: The networks by name, as ``cnn-numba train --model`` knows them.
+MODELS = {"mnist_cnn": mnist_cnn, "mnist_cnn_deep": mnist_cnn_deep, "cifar_convnet": cifar_convnet}

@@ -1,0 +1,127 @@
+"""The three rooms that the operations compute in: their functions, their dtype, and their arrays."""
+
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from cnn_numba import device
+from cnn_numba.ops.shapes import check_array, check_device_array
+
+
+class Operations(NamedTuple):
+    """The modules of one room, by operation."""
+
+    activation: ModuleType
+    conv: ModuleType
+    dense: ModuleType
+    gather: ModuleType
+    loss: ModuleType
+    norm: ModuleType
+    pool: ModuleType
+    update: ModuleType
+
+
+class Room(NamedTuple):
+    """Where a model computes.
+
+    Attributes
+    ----------
+    name : {"reference", "cpu", "gpu"}
+    dtype : dtype
+        Of all numbers but labels and indices.
+    on_device : bool
+        Whether its arrays are device arrays.
+    ops : Operations
+    """
+
+    name: str
+    dtype: np.dtype
+    on_device: bool
+    ops: Operations
+
+    def empty(self, shape, dtype=None):
+        """Allocate an uninitialised array, of the room's dtype unless told otherwise."""
+        return (device.empty if self.on_device else np.empty)(shape, dtype or self.dtype)
+
+    def zeros(self, shape, dtype=None):
+        """Allocate an array of zeros, of the room's dtype unless told otherwise."""
+        return (device.zeros if self.on_device else np.zeros)(shape, dtype or self.dtype)
+
+    def bring(self, array):
+        """Return an array of the host where the room computes: a copy on the device, or itself."""
+        return device.to_device(array) if self.on_device else array
+
+    def check(self, name, array, shape, dtype=None):
+        """Insist that an array is one of this room's, as `check_array` or `check_device_array` do."""
+        check = check_device_array if self.on_device else check_array
+        check(name, array, shape, dtype or self.dtype)
+
+
+def room(name):
+    """Return a room by its name; only then its operations are imported.
+
+    Parameters
+    ----------
+    name : {"cpu", "gpu", "reference"}
+
+    Returns
+    -------
+    Room
+
+    Raises
+    ------
+    ValueError
+        If there is no such room.
+
+    Examples
+    --------
+    >>> room("reference").ops.activation.relu_forward([-1.0, 2.0]).tolist()
+    [0.0, 2.0]
+    """
+    if name not in (*_OPERATIONS,):
+        raise ValueError(f"device must be one of {', '.join(_OPERATIONS)}, got {name!r}")
+    dtype = np.dtype(np.float64 if name == "reference" else np.float32)
+    return Room(name, dtype, name == "gpu", _OPERATIONS[name]())
+
+
+def _cpu():
+    from cnn_numba.ops.activation import cpu as activation
+    from cnn_numba.ops.conv import cpu as conv
+    from cnn_numba.ops.dense import cpu as dense
+    from cnn_numba.ops.gather import cpu as gather
+    from cnn_numba.ops.loss import cpu as loss
+    from cnn_numba.ops.norm import cpu as norm
+    from cnn_numba.ops.pool import cpu as pool
+    from cnn_numba.ops.update import cpu as update
+
+    return Operations(activation, conv, dense, gather, loss, norm, pool, update)
+
+
+def _gpu():
+    from cnn_numba.ops.activation import gpu as activation
+    from cnn_numba.ops.conv import gpu as conv
+    from cnn_numba.ops.dense import gpu as dense
+    from cnn_numba.ops.gather import gpu as gather
+    from cnn_numba.ops.loss import gpu as loss
+    from cnn_numba.ops.norm import gpu as norm
+    from cnn_numba.ops.pool import gpu as pool
+    from cnn_numba.ops.update import gpu as update
+
+    return Operations(activation, conv, dense, gather, loss, norm, pool, update)
+
+
+def _reference():
+    from cnn_numba.ops.activation import reference as activation
+    from cnn_numba.ops.conv import reference as conv
+    from cnn_numba.ops.dense import reference as dense
+    from cnn_numba.ops.gather import reference as gather
+    from cnn_numba.ops.loss import reference as loss
+    from cnn_numba.ops.norm import reference as norm
+    from cnn_numba.ops.pool import reference as pool
+    from cnn_numba.ops.update import reference as update
+
+    return Operations(activation, conv, dense, gather, loss, norm, pool, update)
+
+
+_OPERATIONS = {"cpu": _cpu, "gpu": _gpu, "reference": _reference}

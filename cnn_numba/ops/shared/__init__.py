@@ -1,0 +1,1 @@
+"""What the rooms of several operations share."""

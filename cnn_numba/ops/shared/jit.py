@@ -1,0 +1,44 @@
+"""How the `cpu` rooms compile and run: the two decorators they share."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import numba
+from numba import njit
+
+# By default Numba's threads wait for work in a busy loop, and every step stalls as soon as anything else
+# wants a core. Asleep, training is a tenth slower on an idle machine and twice as fast beside one other busy
+# process (two cores, mnist_cnn). OpenMP reads this at Numba's first parallel call.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# Fused multiply-adds and reordered sums make loops vectorise. NaN and infinity keep their meaning
+# ("nnan" and "ninf" are left out), so a diverging training is seen and not optimised away.
+FASTMATH = {"contract", "reassoc", "arcp", "nsz"}
+
+# Where compiled kernels are kept. Numba compiles a cached function anew when its own file has changed, but
+# kernels are made of functions out of these files too: with another content they get another folder.
+_PARTS = [Path(__file__).with_name(name) for name in ("jit.py", "simd.py", "tile.py")]
+_CACHE = Path(numba.config.CACHE_DIR or Path(__file__).with_name("__pycache__")) / (
+    "kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path in _PARTS)).hexdigest()[:12]
+)
+
+
+def _cached(**options):
+    """Return a decorator like `numba.njit`, whose functions are compiled once and then loaded."""
+
+    def decorate(function):
+        # Read when a function is decorated. If the folder cannot be written to, Numba finds another.
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_CACHE)
+        try:
+            # error_model="numpy": a division by zero gives infinity, where Python's exception would be a
+            # branch in every loop that divides.
+            return njit(cache=True, fastmath=FASTMATH, error_model="numpy", **options)(function)
+        finally:
+            numba.config.CACHE_DIR = before
+
+    return decorate
+
+
+serial_jit = _cached()
+parallel_jit = _cached(parallel=True)

@@ -1,0 +1,1 @@
+"""Training: optimisers, steps, the loop around them, checkpoints."""

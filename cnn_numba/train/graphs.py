@@ -1,0 +1,93 @@
+"""A function of launches as one CUDA graph.
+
+A step of the course's network is some twenty launches of a few microseconds each, and launching a kernel from
+Python costs more than that. A CUDA graph holds all of them, recorded once for each size of batch, and costs
+one launch.
+"""
+
+import functools
+from contextlib import suppress
+
+from cnn_numba import device
+
+
+class GraphsUnavailable(RuntimeError):
+    """Why a step cannot be recorded here."""
+
+
+def record(function):
+    """Record what a function launches as a CUDA graph, without running it.
+
+    Parameters
+    ----------
+    function : callable
+        Only launches kernels, each of which has been launched before, so that it is compiled and loaded. The
+        arrays it uses must live as long as the graph.
+
+    Returns
+    -------
+    callable
+        Launches the graph on the stream that is current now.
+
+    Raises
+    ------
+    GraphsUnavailable
+        In the simulator, and where the CUDA driver or `cuda.core` cannot record.
+    """
+    if device.simulated():
+        raise GraphsUnavailable("the simulator has none")
+    try:
+        from cuda.core import Stream
+
+        stream = Stream.from_handle(int(device.current_stream()))
+        builder = stream.create_graph_builder()
+        builder.begin_building()
+        try:
+            with device.use_stream(builder):
+                function()
+            graph = builder.end_building().complete()
+        finally:
+            # Ends a recording that failed as well, which `end_building` refuses to do if the driver has
+            # given it up; until then nothing could be launched on the stream.
+            with suppress(Exception):
+                builder.close()
+        return functools.partial(graph.launch, stream)
+    except Exception as error:
+        # The function has run before: whatever goes wrong now is the recording's fault.
+        raise GraphsUnavailable(str(error) or type(error).__name__) from error
+
+
+class Replay:
+    """A function of launches that becomes a graph for each argument: run, then recorded, then replayed.
+
+    Parameters
+    ----------
+    function : callable
+        Called with the batch's size, as in `record` for each of them.
+    log : callable
+        Told once if there can be no graphs, which leaves the function to be called as it is.
+    enabled : bool
+        False calls it as it is from the start.
+    """
+
+    def __init__(self, function, log, enabled=True):
+        self.function, self.log, self.enabled = function, log, enabled
+        self.graphs, self.compiled = {}, set()
+
+    def __call__(self, count):
+        """Do for `count` what the function does."""
+        # The first time compiles the kernels, which cannot be recorded.
+        if self.enabled and count in self.compiled and count not in self.graphs:
+            self._record(count)
+        if count in self.graphs:
+            self.graphs[count]()
+        else:
+            self.function(count)
+            self.compiled.add(count)
+
+    def _record(self, count):
+        try:
+            self.graphs[count] = record(functools.partial(self.function, count))
+        except GraphsUnavailable as error:
+            self.enabled = False
+            self.log(f"No CUDA graphs here ({error}): every kernel is launched by itself, which is slower")

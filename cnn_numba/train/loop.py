@@ -1,0 +1,493 @@
+"""Training: the loop around the steps, what it measures, and how it is interrupted and resumed."""
+
+import json
+import math
+import operator
+import signal
+import tempfile
+import threading
+import time
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from cnn_numba.data import batches
+from cnn_numba.device import threads, to_host
+from cnn_numba.nn.layers import CrossEntropyLoss
+from cnn_numba.train.checkpoint import (
+    HISTORY_KEYS,
+    load_checkpoint,
+    naming,
+    restore,
+    save_checkpoint,
+)
+from cnn_numba.train.optim import SCHEDULES
+from cnn_numba.train.records import move_earlier_run, plot_history, write_history
+from cnn_numba.train.steps import batches_of, steps_of
+
+#: With fewer steps than this a network has learned little, and `fit` says so.
+FEW_STEPS = 50
+#: What a checkpoint must tell for a training to go on from it.
+_NEEDED_TO_RESUME = ("recipe", "epoch", "step", "totals", "seconds", "generator", "history", "threads")
+
+
+class TrainingDiverged(ArithmeticError):
+    """The loss became NaN or infinite; the message says at which step, and where it began."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was interrupted between two steps, after saving; `history` has the finished epochs."""
+
+    def __init__(self, message, history):
+        super().__init__(message)
+        self.history = history
+
+
+def evaluate(model, images, labels, mean=0.0, std=1.0):
+    """Measure the mean loss and the accuracy on labelled images.
+
+    Parameters
+    ----------
+    model : Sequential
+    images : ndarray, shape (N, C, H, W), uint8
+    labels : ndarray, shape (N,), int32
+    mean, std : float or tuple of C floats
+        As in `ops.gather`.
+
+    Returns
+    -------
+    loss, accuracy : float
+        The accuracy is between 0 and 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If images and labels are not as above, or there are none.
+    """
+    _check_counts(images, labels)
+    loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
+    source = batches_of(model, images, labels, mean, std)
+    totals = model.room.zeros(2, np.float64)
+    source.begin(np.arange(len(images), dtype=np.int64))
+    for first in range(0, len(images), model.batch_size):
+        x, y = source.take(min(model.batch_size, len(images) - first))
+        logits = model.forward(x)
+        loss.ops.accumulate_metrics(loss.forward(logits, y), logits, y, totals)
+        source.advance()
+    totals = to_host(totals)
+    return float(totals[0] / len(images)), float(totals[1] / len(images))
+
+
+def _check_counts(images, labels):
+    if len(images) == 0 or len(images) != len(labels):
+        raise ValueError(
+            f"need as many labels as images and at least one, got {len(images)} images, {len(labels)} labels"
+        )
+
+
+def _checksum(*arrays):
+    checksum = 0
+    for array in arrays:
+        checksum = zlib.crc32(np.ascontiguousarray(array), checksum)
+    return checksum
+
+
+def _check_writable(folder):
+    """Make the folder, and a file in it that is gone at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+def fit(
+    model,
+    dataset,
+    optimizer,
+    *,
+    epochs=3,
+    schedule="one-cycle",
+    seed=0,
+    out=None,
+    resume=False,
+    progress=True,
+    log=None,
+    on_step=None,
+    graph=True,
+):
+    """Train a model on a data set, measuring it on the test images after each epoch.
+
+    Parameters
+    ----------
+    model : Sequential
+    dataset : data.Dataset
+    optimizer : Optimizer
+        Its `lr` is the schedule's peak.
+    epochs : int
+    schedule : {"one-cycle", "cosine", "constant"}
+    seed : int
+        Orders the training images.
+    out : path, optional
+        A folder for ``checkpoint.npz``, ``history.json``, ``history.csv`` (after each epoch) and
+        ``curves.png`` (in the end). When the first of them is written, those of an earlier run are moved to
+        ``earlier-1`` in the folder, or the next free number. Nothing is written without `out`.
+    resume : bool
+        Go on from the checkpoint in `out`, to the very numbers of an uninterrupted run, and write the other
+        files anew from it. With a constant schedule `epochs` may be more than before, or fewer.
+    progress : bool
+        Show a progress bar.
+    log : callable, optional
+        Called with a line of text for each epoch, and before something slow. A line that begins with
+        "warning: " says that the training is too short or did not learn.
+    on_step : callable, optional
+        Called as ``on_step(step, loss)`` after each step, counted from 1 over all epochs. On the GPU
+        every such call waits for the loss, which costs most of its speed.
+    graph : bool
+        On the GPU, replay a whole step as one CUDA graph; False launches each kernel by itself.
+
+    Returns
+    -------
+    list of dict
+        For each epoch ``epoch, train_loss, train_accuracy, test_loss, test_accuracy, seconds``. The
+        training figures are means over the epoch, while the model changed; `seconds` is the time
+        its training took, without the test.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range, the optimiser belongs to another model, there is nothing to
+        resume from, or the checkpoint belongs to another training.
+    OSError
+        If `out` cannot be written to.
+    TrainingDiverged
+        If the loss or the parameters become NaN or infinite. The checkpoint stays the last good one.
+    Interrupted
+        After Ctrl-C, when the step has been finished and, with `out`, saved.
+    """
+    run = _Run(model, dataset, optimizer, epochs, schedule, seed, out, log, graph)
+    if resume:
+        run.load()
+    else:
+        run.begin()
+    with _interrupts_noted() as interrupted, _notice_if_slow(run.log) as first_step_done:
+        while run.epoch < epochs:
+            _train_epoch(run, progress, interrupted, first_step_done, on_step)
+            run.finish_epoch()
+    run.warn_if_worse()
+    return run.history
+
+
+class _Run:
+    """One training: what it consists of, how far it is, and its files."""
+
+    def __init__(self, model, dataset, optimizer, epochs, schedule, seed, out, log, graph):
+        epochs, seed = operator.index(epochs), operator.index(seed)
+        if epochs < 1:
+            raise ValueError(f"epochs must be at least 1, got {epochs}")
+        if optimizer.parameters is not model.parameters:
+            raise ValueError("the optimizer was made for another model: it would train that one")
+        _check_counts(dataset.train_images, dataset.train_labels)
+        if schedule not in SCHEDULES:
+            raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {schedule!r}")
+        if tuple(dataset.image_shape) != model.input_shape:
+            raise ValueError(
+                f"{dataset.name} has images of shape {tuple(dataset.image_shape)}, "
+                f"but {model.name} takes {model.input_shape}"
+            )
+        self.model, self.dataset, self.optimizer = model, dataset, optimizer
+        self.log = log or (lambda line: None)
+        self.out = None if out is None else Path(out)
+        loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
+        self.steps = steps_of(model, loss, optimizer, dataset, self.log, graph)
+        self.steps_per_epoch = math.ceil(len(dataset.train_images) / model.batch_size)
+        self.epochs, self.schedule = epochs, schedule
+        # The initial weights are drawn from the model's seed: the order must not repeat that stream.
+        self.generator = np.random.default_rng([seed, 1])
+        self.epoch, self.step, self.history = 0, 0, []
+        self.seconds, self.first_loss = 0.0, None
+        self.resumed = False
+        self.order_state = self.generator.bit_generator.state
+        self.recipe = {
+            "dataset": dataset.name,
+            "train_images": len(dataset.train_images),
+            "train_crc32": _checksum(dataset.train_images, dataset.train_labels),
+            "mean": np.asarray(dataset.mean).tolist(),
+            "std": np.asarray(dataset.std).tolist(),
+            "device": model.device,
+            "batch_size": model.batch_size,
+            "optimizer": type(optimizer).__name__,
+            **optimizer.settings,
+            "lr": optimizer.lr,
+            "schedule": schedule,
+            "epochs": epochs,
+            "seed": seed,
+        }
+
+    def begin(self):
+        """Look, before an epoch's work, whether it can be saved and is enough to learn something."""
+        if self.out is not None:
+            _check_writable(self.out)
+        steps = self.epochs * self.steps_per_epoch
+        if steps < FEW_STEPS:
+            batch_size = max(len(self.dataset.train_images) * self.epochs // FEW_STEPS, 1)
+            epochs = math.ceil(FEW_STEPS / self.steps_per_epoch)
+            self.log(
+                f"warning: few steps to learn from, {steps} in all: choose a batch size of at most "
+                f"{batch_size}, or at least {epochs} epochs"
+            )
+
+    def lr(self, ahead=0):
+        """Return the learning rate of the step that comes next, or of one so many steps ahead of it."""
+        step = self.epoch * self.steps_per_epoch + self.step + ahead
+        return SCHEDULES[self.schedule](self.optimizer.lr, step, self.epochs * self.steps_per_epoch)
+
+    def begin_epoch(self):
+        """Prepare the steps of this epoch that are still to come; return the size of each one's batch."""
+        self.order_state = self.generator.bit_generator.state
+        count, batch_size = len(self.dataset.train_images), self.model.batch_size
+        order = list(batches(count, batch_size, self.generator))
+        counts = list(map(len, order[self.step :]))
+        lrs = [self.lr(ahead) for ahead in range(len(counts))]
+        self.steps.begin(np.concatenate(order)[self.step * batch_size :], lrs)
+        return counts
+
+    def finish_epoch(self):
+        """Measure the model on the test images and write the records."""
+        data = self.dataset
+        count = len(data.train_images)
+        totals = self.steps.totals
+        if not math.isfinite(totals[0]):
+            raise TrainingDiverged(_where_diverged(self, self.lr(-1)))
+        test = evaluate(self.model, data.test_images, data.test_labels, data.mean, data.std)
+        if not math.isfinite(test[0]):
+            # The last step ruined the model; its own loss was still that of the model before.
+            raise TrainingDiverged(_where_diverged(self, self.lr(-1)))
+        self.check_finite()
+        values = self.epoch + 1, *(totals / count).tolist(), *test, self.seconds
+        self.history.append(dict(zip(HISTORY_KEYS, values, strict=True)))
+        self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
+        self.steps.totals = np.zeros(2)
+        self.order_state = self.generator.bit_generator.state
+        self.save()
+        if self.epoch == self.epochs:
+            self.plot()
+        last = self.history[-1]
+        self.log(
+            f"epoch {self.epoch}/{self.epochs}: train loss {last['train_loss']:.4f}, "
+            f"accuracy {last['train_accuracy']:.2%}; test loss {last['test_loss']:.4f}, "
+            f"accuracy {last['test_accuracy']:.2%}; {last['seconds']:.1f} s"
+        )
+
+    def check_finite(self):
+        """Refuse to save what no training could go on from: the last good checkpoint is worth more."""
+        state = self.model.parameters, self.model.buffers, *self.optimizer.state.values(), self.steps.totals
+        if not all(np.isfinite(to_host(array)).all() for array in state):
+            raise TrainingDiverged(
+                f"the parameters became NaN or infinite at epoch {self.epoch + 1}, step {self.step}. "
+                "Try a smaller learning rate."
+            )
+
+    @property
+    def checkpoint_path(self):
+        return self.out / "checkpoint.npz"
+
+    def save(self):
+        """Write checkpoint and history, each all or nothing; an earlier run's are kept."""
+        if self.out is None:
+            return
+        if not self.resumed:
+            move_earlier_run(self.out, self.log)
+            self.resumed = True
+        progress = {
+            "recipe": self.recipe,
+            "epoch": self.epoch,
+            "step": self.step,
+            "totals": self.steps.totals.tolist(),
+            "seconds": self.seconds,
+            # As it was when the epoch began: resuming draws the same order again and skips what is done.
+            "generator": self.order_state,
+            "history": self.history,
+            "threads": threads(),
+        }
+        if self.first_loss is not None:
+            progress["first_loss"] = self.first_loss
+        save_checkpoint(self.checkpoint_path, self.model, self.optimizer, progress)
+        write_history(self.history, self.out)
+
+    def load(self):
+        """Go back to where the checkpoint was saved, and write the records from it."""
+        if self.out is None or not self.checkpoint_path.exists():
+            where = "no folder was given" if self.out is None else f"there is no {self.checkpoint_path}"
+            raise ValueError(f"nothing to resume from: {where}")
+        checkpoint = load_checkpoint(self.checkpoint_path)
+        progress = checkpoint.progress
+        with naming(self.checkpoint_path):
+            self._check_progress(progress)
+            restore(checkpoint, self.model)
+            self.optimizer.load_state(checkpoint.optimizer)
+        self.epoch, self.step, self.history = progress["epoch"], progress["step"], progress["history"]
+        self.steps.totals, self.seconds = np.array(progress["totals"]), progress["seconds"]
+        self.first_loss = progress.get("first_loss")
+        self.generator.bit_generator.state = progress["generator"]
+        self.resumed = True
+        # A process killed after it wrote the checkpoint left those of the epoch before.
+        write_history(self.history, self.out)
+        self.plot()
+        if self.epoch >= self.epochs:
+            self.log(f"{self.checkpoint_path} is of a finished training: nothing is left to do")
+            return
+        self.log(f"Resuming {self.checkpoint_path} at epoch {self.epoch + 1}, step {self.step + 1}")
+        # Sums over a batch are split among the threads, so their last digits depend on the number.
+        before = progress["recipe"].get("device"), progress["threads"]
+        now = self.model.device, threads()
+        stays_on_device = self.model.room.on_device and before[0] == now[0]
+        if before != now and not stays_on_device:
+            self.log(
+                f"It was trained on {before[0]} with {before[1]} threads, now on {now[0]} with {now[1]}: "
+                "the last digits will differ"
+            )
+
+    def _check_progress(self, progress):
+        """Refuse to resume what is no training, another one, or one that is further than this shall go."""
+        missing = [key for key in _NEEDED_TO_RESUME if key not in progress]
+        if missing:
+            raise ValueError(f"this is a model, but no training to resume: it lacks {', '.join(missing)}")
+        self._check_recipe(progress["recipe"])
+        epoch, step = progress["epoch"], progress["step"]
+        if step > self.steps_per_epoch:
+            raise ValueError(f"it is at step {step} of an epoch that has {self.steps_per_epoch}")
+        begun = epoch + (step > 0)
+        if begun > self.epochs:
+            raise ValueError(f"epoch {begun} has begun: epochs must be at least {begun}, got {self.epochs}")
+
+    def _check_recipe(self, saved):
+        """Refuse to resume a training with another recipe: it would not be the same training."""
+        # Without a schedule that depends on the end, training may go on longer. Where it goes on matters for
+        # the last digits only, unless one of the two is the reference in float64.
+        free = {"epochs"} if self.schedule == "constant" else set()
+        free |= {"train_crc32"} - saved.keys()  # older files have none
+        if "reference" not in (saved.get("device"), self.model.device):
+            free.add("device")
+        differing = {
+            key: f"{key} {saved.get(key)!r}, now {value!r}"
+            for key, value in json.loads(json.dumps(self.recipe)).items()  # JSON knows no tuples
+            if saved.get(key) != value and key not in free
+        }
+        advice = ""
+        if differing.keys() == {"epochs"}:
+            advice = (
+                f"; the learning rates of {self.schedule} depend on the last epoch: leave "
+                "the number as it was, or train anew (only a constant schedule may be prolonged)"
+            )
+        elif differing.keys() & {"dataset", "train_images", "train_crc32"}:
+            advice = "; these are other data: give those it was trained on (--data-dir on the command line)"
+        if differing:
+            raise ValueError(f"it was trained with {'; '.join(differing.values())}{advice}")
+
+    def warn_if_worse(self):
+        """Say so if the loss ended above where it began."""
+        last = self.history[-1]["train_loss"]
+        if self.first_loss is not None and last > self.first_loss:
+            self.log(
+                f"warning: the loss rose from {self.first_loss:.4g} in the first step to {last:.4g} in "
+                f"the last epoch: choose a learning rate below {self.optimizer.lr:g}"
+            )
+
+    def plot(self):
+        """Draw the curves."""
+        if self.out is not None and self.history:
+            plot_history(self.history, self.out / "curves.png")
+
+
+def _train_epoch(run, progress, interrupted, first_step_done, on_step):
+    """Train to the end of the epoch that `run` is in."""
+    begun = time.perf_counter() - run.seconds
+    with tqdm(
+        desc=f"epoch {run.epoch + 1}/{run.epochs}",
+        total=len(run.dataset.train_images),
+        initial=run.step * run.model.batch_size,
+        unit=" images",
+        disable=not progress,
+    ) as bar:
+        for count in run.begin_epoch():
+            run.steps.take(count)
+            run.step += 1
+            run.seconds = time.perf_counter() - begun
+            if run.steps.cheap_totals and not math.isfinite(run.steps.totals[0]):
+                raise TrainingDiverged(_where_diverged(run, run.lr(-1)))
+            if run.epoch == 0 and run.step == 1:
+                run.first_loss = run.steps.last_loss()
+            first_step_done()
+            _show(bar, run, count)
+            if on_step:
+                on_step(run.epoch * run.steps_per_epoch + run.step, run.steps.last_loss())
+            if interrupted():
+                _leave(run)
+        run.steps.wait()
+        run.seconds = time.perf_counter() - begun
+
+
+def _show(bar, run, count):
+    # True where the bar was redrawn: only then the figures are worth formatting.
+    if bar.update(count) and run.steps.cheap_totals:
+        seen = min(run.step * run.model.batch_size, len(run.dataset.train_images))
+        loss, accuracy = run.steps.totals / seen
+        bar.set_postfix_str(f"loss {loss:.4f}, accuracy {accuracy:.2%}", refresh=False)
+
+
+def _leave(run):
+    run.check_finite()
+    run.save()
+    run.plot()
+    place = f"epoch {run.epoch + 1}, step {run.step}"
+    kept = "" if run.out is None else f"; saved in {run.out}, resume to go on"
+    raise Interrupted(f"interrupted at {place}{kept}", run.history)
+
+
+def _where_diverged(run, lr):
+    """Say when the loss became NaN or infinite, and in which layer it first shows."""
+    if not run.steps.cheap_totals:
+        return (
+            f"the loss became NaN or infinite in epoch {run.epoch + 1}; on the GPU it is looked at once an "
+            "epoch. Try a smaller learning rate, or train on the CPU to see in which step it begins."
+        )
+    place = f"the loss became NaN or infinite at epoch {run.epoch + 1}, step {run.step}, learning rate {lr:g}"
+    for layer in run.model.layers:
+        if not np.isfinite(to_host(layer.output)).all():
+            return (
+                f"{place}: it begins in the output of {layer.name}, {layer!r}. Try a smaller learning rate."
+            )
+    return f"{place}: the logits are finite, their loss is not. Try a smaller learning rate."
+
+
+@contextmanager
+def _interrupts_noted():
+    """Turn Ctrl-C into a note that is read between two steps; a second one interrupts at once."""
+    noted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield noted.is_set  # Python delivers signals to the main thread only
+        return
+
+    def note(number, frame):
+        noted.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield noted.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _notice_if_slow(log):
+    """Say that kernels are being compiled if the first step is not done within two seconds."""
+    timer = threading.Timer(2.0, log, ["Compiling kernels (once) ..."])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield timer.cancel
+    finally:
+        timer.cancel()

@@ -1,0 +1,225 @@
+"""Optimisers and learning-rate schedules.
+
+An optimiser updates a model's whole parameter arena in one call.
+"""
+
+import math
+
+import numpy as np
+
+from cnn_numba.device import copy, to_host
+from cnn_numba.ops.shapes import number
+
+
+class Optimizer:
+    """What both optimisers share: the model's arenas, and named arrays of state for checkpoints.
+
+    Attributes
+    ----------
+    state : dict of str to ndarray
+        What the next step depends on, beside parameters and gradients.
+    """
+
+    def __init__(self, model, lr, **settings):
+        self.lr = number(lr, "lr")
+        if not self.lr > 0:
+            raise ValueError(f"lr must be a positive number, got {lr!r}")
+        self.settings = settings
+        try:
+            self.parameters, self.gradients, self.room = model.parameters, model.gradients, model.room
+        except AttributeError:
+            raise TypeError(f"model must have parameters and gradients, got {model!r}") from None
+        self.ops = self.room.ops.update
+        self.state = {}
+
+    def load_state(self, state):
+        """Copy saved arrays into `state`.
+
+        Raises
+        ------
+        ValueError
+            If the names, shapes or kinds of number are not this optimiser's.
+        """
+        saved, kept = _described(state), _described(self.state)
+        if saved != kept:
+            raise ValueError(
+                f"the saved state {saved} is not of {type(self).__name__}, which keeps {kept}, "
+                "or of another model"
+            )
+        for name, array in state.items():
+            copy(self.state[name], to_host(array).astype(self.state[name].dtype, copy=False))
+
+    def _zeros(self):
+        """Return zeros like the parameters, where those are."""
+        return self.room.zeros(self.parameters.shape)
+
+    def count(self, steps):
+        """Note steps that were taken by `scheduled_step`, replayed or not."""
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent with momentum and weight decay, as in PyTorch.
+
+    Parameters
+    ----------
+    model : Sequential
+    lr : float
+    momentum, weight_decay : float
+    nesterov : bool
+    """
+
+    def __init__(self, model, lr=0.01, momentum=0.0, weight_decay=0.0, nesterov=False):
+        momentum, weight_decay = number(momentum, "momentum"), number(weight_decay, "weight_decay")
+        if not isinstance(nesterov, (bool, np.bool_)):
+            raise TypeError(f"nesterov must be True or False, got {nesterov!r}")
+        if nesterov and momentum == 0:
+            raise ValueError("nesterov needs a momentum, got 0")
+        super().__init__(model, lr, momentum=momentum, weight_decay=weight_decay, nesterov=bool(nesterov))
+        self.state = {"velocity": self._zeros()}
+
+    def step(self, lr=None):
+        """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
+        lr = self.lr if lr is None else lr
+        self.ops.sgd_update(self.parameters, self.gradients, self.state["velocity"], lr, **self.settings)
+
+    def rates(self, lrs):
+        """Return what `scheduled_step` needs for steps with these learning rates, shape (S, 2), float32."""
+        return self.ops.sgd_rates(lrs)
+
+    def scheduled_step(self, rates, cursor):
+        """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
+        self.ops.sgd_update_scheduled(
+            *(self.parameters, self.gradients, self.state["velocity"], rates, cursor), **self.settings
+        )
+
+
+class Adam(Optimizer):
+    """Adam, as in PyTorch; weight decay is added to the gradient.
+
+    Parameters
+    ----------
+    model : Sequential
+    lr : float
+    betas : tuple of two floats
+    eps, weight_decay : float
+    """
+
+    def __init__(self, model, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise TypeError(f"betas must be a pair of numbers, got {betas!r}")
+        beta1, beta2 = (number(beta, "betas", below=1) for beta in betas)
+        eps, weight_decay = number(eps, "eps"), number(weight_decay, "weight_decay")
+        super().__init__(model, lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
+        self.state = {
+            "exp_avg": self._zeros(),
+            "exp_avg_sq": self._zeros(),
+            "step": np.zeros((), np.int64),
+        }
+
+    def step(self, lr=None):
+        """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
+        lr = self.lr if lr is None else lr
+        self.state["step"] += 1
+        moments = self.state["exp_avg"], self.state["exp_avg_sq"]
+        step = int(self.state["step"])
+        self.ops.adam_update(self.parameters, self.gradients, *moments, step, lr, **self.settings)
+
+    def rates(self, lrs):
+        """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
+        betas = self.settings["beta1"], self.settings["beta2"]
+        return self.ops.adam_rates(lrs, int(self.state["step"]) + 1, *betas)
+
+    def scheduled_step(self, rates, cursor):
+        """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
+        moments = self.state["exp_avg"], self.state["exp_avg_sq"]
+        self.ops.adam_update_scheduled(
+            *(self.parameters, self.gradients, *moments, rates, cursor), **self.settings
+        )
+
+    def count(self, steps):
+        """Note steps that were taken by `scheduled_step`, replayed or not."""
+        self.state["step"] += steps
+
+
+def _described(state):
+    """Say what arrays a state has: names, shapes, kinds of number (the precision may change on the way)."""
+    kinds = {name: array.dtype.name.rstrip("0123456789") for name, array in state.items()}
+    return ", ".join(f"{name} {state[name].shape} {kinds[name]}" for name in sorted(state)) or "nothing"
+
+
+def constant(peak, step, total_steps):
+    """Return the learning rate `peak` for every step.
+
+    Parameters
+    ----------
+    peak : float
+    step, total_steps : int
+        Of the whole training; `step` counts from 0.
+
+    Returns
+    -------
+    float
+    """
+    return peak
+
+
+def cosine(peak, step, total_steps):
+    """Return a learning rate that falls from `peak` to 0 along half a cosine.
+
+    Loshchilov and Hutter, "SGDR" (2017), equation 5 without restarts.
+
+    Parameters
+    ----------
+    peak : float
+    step, total_steps : int
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> [round(cosine(1.0, step, 5), 3) for step in range(5)]
+    [1.0, 0.854, 0.5, 0.146, 0.0]
+    """
+    return _anneal(peak, 0.0, step / max(total_steps - 1, 1))
+
+
+def one_cycle(peak, step, total_steps, warm_up=0.3, start_factor=25.0, end_factor=1e4):
+    """Return a learning rate that climbs to `peak`, then falls almost to 0.
+
+    Smith and Topin, "Super-convergence" (2018), with the cosines and the factors of PyTorch's
+    ``OneCycleLR`` (which also moves the momentum; this does not): from ``peak / start_factor`` up
+    during the first 30% of the steps, then down to ``peak / start_factor / end_factor``.
+
+    Parameters
+    ----------
+    peak : float
+    step, total_steps : int
+    warm_up : float
+        Share of the steps that climb.
+    start_factor, end_factor : float
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> [round(one_cycle(1.0, step, 11), 3) for step in range(0, 11, 2)]
+    [0.04, 0.96, 0.884, 0.531, 0.157, 0.0]
+    """
+    start = peak / start_factor
+    top = warm_up * total_steps - 1
+    if step < top:
+        return _anneal(start, peak, step / top)
+    return _anneal(peak, start / end_factor, (step - top) / max(total_steps - 1 - top, 1))
+
+
+def _anneal(begin, end, share):
+    """Go from `begin` to `end` along half a cosine."""
+    return end + (begin - end) * (1 + math.cos(math.pi * share)) / 2
+
+
+OPTIMIZERS = {"adam": Adam, "sgd": SGD}
+SCHEDULES = {"constant": constant, "cosine": cosine, "one-cycle": one_cycle}

@@ -1,0 +1,100 @@
+"""The records of a run: histories, curves, and what becomes of those of an earlier run."""
+
+import csv
+import io
+import itertools
+import json
+import shutil
+from pathlib import Path
+
+from cnn_numba.train.checkpoint import HISTORY_KEYS, written_whole
+
+#: The files of a run beside its checkpoint, from which they follow.
+RECORDS = ("history.json", "history.csv", "curves.png")
+
+
+def move_earlier_run(folder, log):
+    """Move the files of an earlier run in the folder to one of their own in it.
+
+    Parameters
+    ----------
+    folder : path
+    log : callable
+        Told where they are now, if there were any.
+    """
+    files = [folder / name for name in ("checkpoint.npz", *RECORDS) if (folder / name).exists()]
+    if not files:
+        return
+    # Copied, put into place at once, and only then deleted, but for the checkpoint, which the new run's will
+    # replace: a kill at any moment loses nothing, and leaves something to resume.
+    partial = folder / ".earlier.partial"
+    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+    try:
+        partial.mkdir()
+        for file in files:
+            shutil.copy2(file, partial)
+        numbered = (folder / f"earlier-{number}" for number in itertools.count(1))
+        earlier = partial.rename(next(path for path in numbered if not path.exists()))
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    for name in RECORDS:
+        (folder / name).unlink(missing_ok=True)
+    network = earlier / "checkpoint.npz"
+    log(f"Moved the earlier run to {earlier}" + (f"; its network: {network}" if network.exists() else ""))
+
+
+def write_history(history, folder):
+    """Write ``history.json`` and ``history.csv``.
+
+    Parameters
+    ----------
+    history : list of dict
+        As `fit` returns it.
+    folder : path
+    """
+    table = io.StringIO()
+    writer = csv.DictWriter(table, HISTORY_KEYS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    for name, text in (
+        ("history.json", json.dumps(history, indent=2) + "\n"),
+        ("history.csv", table.getvalue()),
+    ):
+        with written_whole(Path(folder) / name) as file:
+            file.write(text.encode())
+
+
+def plot_history(history, path=None):
+    """Draw loss and accuracy over the epochs.
+
+    Parameters
+    ----------
+    history : list of dict
+        As `fit` returns it.
+    path : path, optional
+        Where to save the picture.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    # Only here: drawing costs half a second that training does not need.
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    epochs = [entry["epoch"] for entry in history]
+    for axes, quantity in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
+        for part, style in (("train", "o--"), ("test", "o-")):
+            axes.plot(epochs, [entry[f"{part}_{quantity}"] for entry in history], style, label=part)
+        axes.set(xlabel="epoch", ylabel=quantity)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+        if quantity == "accuracy":
+            axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
+    if path is not None:
+        with written_whole(path) as file:
+            figure.savefig(file, dpi=150, format=Path(path).suffix[1:] or None)
+    return figure

@@ -1,0 +1,284 @@
+"""Training steps, on the host and on the device: batches gathered, and what a step does with one.
+
+On the GPU everything is resident, and a whole step is replayed as one CUDA graph (`graphs`). So nothing in a
+step may come from the host: the order of the images, the learning rates and the running totals lie on the
+device, and a cursor there, advanced by the step itself, says which batch it is.
+"""
+
+import numpy as np
+
+from cnn_numba import device
+from cnn_numba.nn.layers import head
+from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
+from cnn_numba.train.graphs import Replay
+
+
+def train_step(model, loss, optimizer, x, labels, lr=None):
+    """Take one step: forward, loss, backward, update.
+
+    Parameters
+    ----------
+    model : Sequential
+    loss : CrossEntropyLoss
+    optimizer : Optimizer
+    x : ndarray, shape (n, C, H, W), float32
+    labels : ndarray, shape (n,), int32
+    lr : float, optional
+        The optimiser's own if None.
+
+    Returns
+    -------
+    losses : ndarray, shape (n,)
+        Of each sample, before the update.
+    logits : ndarray, shape (n, classes)
+
+    Examples
+    --------
+    >>> from cnn_numba.nn.layers import CrossEntropyLoss
+    >>> from cnn_numba.nn.models import mnist_cnn
+    >>> from cnn_numba.train.optim import SGD
+    >>> net, loss = mnist_cnn(batch_size=2), CrossEntropyLoss(2, 10)
+    >>> x, labels = np.ones((2, 1, 28, 28), np.float32), np.array([3, 3], np.int32)
+    >>> first, second = (float(train_step(net, loss, SGD(net), x, labels)[0].mean()) for _ in range(2))
+    >>> second < first
+    True
+    """
+    logits = model.forward(x, training=True)
+    losses = loss.forward(logits, labels)
+    model.backward(loss.backward())
+    optimizer.step(lr)
+    return losses, logits
+
+
+def batches_of(model, *data):
+    """Return the source of batches for where a model computes.
+
+    Parameters
+    ----------
+    model : Sequential
+    *data
+        Images, labels, mean and std, as `HostBatches` takes them.
+
+    Returns
+    -------
+    HostBatches or DeviceBatches
+    """
+    return (DeviceBatches if model.room.on_device else HostBatches)(*data, model)
+
+
+def steps_of(model, loss, optimizer, dataset, log, graph):
+    """Return the steps of a training for where a model computes.
+
+    Parameters
+    ----------
+    model, loss, optimizer, dataset
+        As `HostSteps` takes them.
+    log, graph
+        As `DeviceSteps` takes them.
+
+    Returns
+    -------
+    HostSteps or DeviceSteps
+    """
+    if model.room.on_device:
+        return DeviceSteps(model, loss, optimizer, dataset, log, graph)
+    return HostSteps(model, loss, optimizer, dataset)
+
+
+class HostBatches:
+    """Batches of a data set, gathered on the host into buffers that are allocated once.
+
+    Parameters
+    ----------
+    images : ndarray, shape (N, C, H, W), uint8
+    labels : ndarray, shape (N,), int32
+    mean, std : float or tuple of C floats
+    model : Sequential
+    """
+
+    def __init__(self, images, labels, mean, std, model):
+        self.images, self.labels, self.mean, self.std = images, labels, mean, std
+        self.batch_size, self.dtype = model.batch_size, model.parameters.dtype
+        self.x = np.empty((model.batch_size, *images.shape[1:]), np.float32)
+        self.y = np.empty(model.batch_size, np.int32)
+
+    def begin(self, order):
+        """Take the batches from these indices, shape (n,), int64, from the first one on."""
+        self.order, self.cursor = order, 0
+
+    def take(self, count):
+        """Return the batch under the cursor, of `count` images."""
+        first = self.cursor * self.batch_size
+        indices = self.order[first : first + count]
+        x = gather_batch(self.images, indices, self.mean, self.std, head(self.x, count))
+        return x.astype(self.dtype, copy=False), gather_labels(self.labels, indices, head(self.y, count))
+
+    def advance(self):
+        """Move the cursor to the next batch."""
+        self.cursor += 1
+
+
+class HostSteps:
+    """The steps of a training on the CPU.
+
+    Parameters
+    ----------
+    model : Sequential
+    loss : CrossEntropyLoss
+    optimizer : Optimizer
+    dataset : data.Dataset
+
+    Attributes
+    ----------
+    totals : ndarray, shape (2,), float64
+        Sum of the losses and number of right answers so far.
+    """
+
+    cheap_totals = True
+
+    def __init__(self, model, loss, optimizer, dataset):
+        self.model, self.loss, self.optimizer = model, loss, optimizer
+        self.batches = HostBatches(
+            dataset.train_images, dataset.train_labels, dataset.mean, dataset.std, model
+        )
+        self.totals = np.zeros(2)
+
+    def begin(self, order, lrs):
+        """Prepare for the steps over `order`, shape (n,), with these learning rates."""
+        self.batches.begin(order)
+        self.lrs = iter(lrs)
+
+    def take(self, count):
+        """Take the next step, on `count` images."""
+        x, labels = self.batches.take(count)
+        self.losses, logits = train_step(self.model, self.loss, self.optimizer, x, labels, next(self.lrs))
+        self.loss.ops.accumulate_metrics(self.losses, logits, labels, self.totals)
+        self.batches.advance()
+
+    def wait(self):
+        """Wait until all steps are done, which on the CPU they are."""
+
+    def last_loss(self):
+        """Return the mean loss of the last step's batch."""
+        return float(self.losses.mean())
+
+
+class DeviceBatches:
+    """Batches of a data set that lies on the device, gathered there; `HostBatches` on the GPU.
+
+    Parameters
+    ----------
+    images : ndarray, shape (N, C, H, W), uint8
+    labels : ndarray, shape (N,), int32
+    mean, std : float or tuple of C floats
+    model : Sequential
+
+    Attributes
+    ----------
+    cursor : device array, shape (1,), int32
+        Which batch comes next.
+    """
+
+    def __init__(self, images, labels, mean, std, model):
+        self.gather = model.room.ops.gather
+        self.images, self.labels = device.to_device(images), device.to_device(labels)
+        self.mean, self.std, self.batch_size = mean, std, model.batch_size
+        self.x = device.empty((model.batch_size, *images.shape[1:]))
+        self.y = device.empty(model.batch_size, np.int32)
+        self.order = device.zeros(len(images), np.int64)
+        self.cursor = device.zeros(1, np.int32)
+        self._order = device.pinned(len(images), np.int64)
+        self._zero = np.zeros(1, np.int32)
+
+    def begin(self, order):
+        """Take the batches from these indices, from the first one on; at most as many as there are images."""
+        self._order[: len(order)] = order
+        device.copy(self.order, self._order)
+        device.copy(self.cursor, self._zero)
+
+    def take(self, count):
+        """Return the batch under the cursor, of `count` images, as device arrays."""
+        x, y = head(self.x, count), head(self.y, count)
+        where, how = (self.order, self.cursor), (self.mean, self.std)
+        return self.gather.gather_batch_at(self.images, self.labels, *where, *how, x, y, self.batch_size)
+
+    def advance(self):
+        """Move the cursor to the next batch."""
+        self.gather.advance(self.cursor)
+
+
+class DeviceSteps:
+    """The steps of a training on the GPU; `HostSteps` on the GPU.
+
+    Parameters
+    ----------
+    model : Sequential
+    loss : CrossEntropyLoss
+    optimizer : Optimizer
+    dataset : data.Dataset
+    log : callable
+        Told if there can be no graphs.
+    graph : bool
+        Whether to use them.
+    """
+
+    # Reading the totals waits for the GPU: once an epoch, not after each step.
+    cheap_totals = False
+
+    def __init__(self, model, loss, optimizer, dataset, log, graph=True):
+        self.model, self.loss, self.optimizer = model, loss, optimizer
+        self.stream = device.stream()
+        with device.use_stream(self.stream):
+            self.batches = DeviceBatches(
+                dataset.train_images, dataset.train_labels, dataset.mean, dataset.std, model
+            )
+            steps = device.blocks(len(dataset.train_images), model.batch_size)
+            self._rates = device.pinned((steps, 2))
+            self.rates = device.zeros((steps, 2))
+            self._totals = device.zeros(2, np.float64)
+        self.step = Replay(self._step, log, graph)
+
+    @property
+    def totals(self):
+        """Sum of the losses and number of right answers so far, on the host, shape (2,), float64."""
+        with device.use_stream(self.stream):
+            return device.to_host(self._totals)
+
+    @totals.setter
+    def totals(self, values):
+        with device.use_stream(self.stream):
+            device.copy(self._totals, np.asarray(values, np.float64))
+
+    def begin(self, order, lrs):
+        """Prepare for the steps over `order`, shape (n,), with these learning rates."""
+        with device.use_stream(self.stream):
+            self.batches.begin(order)
+            self._rates[: len(lrs)] = self.optimizer.rates(lrs)
+            device.copy(self.rates, self._rates)
+
+    def take(self, count):
+        """Take the next step, on `count` images."""
+        with device.use_stream(self.stream):
+            self.step(count)
+        self.count = count
+        self.optimizer.count(1)
+
+    def wait(self):
+        """Wait until all steps are done: the GPU is given them faster than it takes them."""
+        with device.use_stream(self.stream):
+            device.synchronize()
+
+    def last_loss(self):
+        """Return the mean loss of the last step's batch; waits for the GPU."""
+        with device.use_stream(self.stream):
+            return float(device.to_host(head(self.loss.losses, self.count)).mean())
+
+    def _step(self, count):
+        """Launch the kernels of one step: all that a graph records."""
+        x, labels = self.batches.take(count)
+        logits = self.model.forward(x, training=True)
+        losses = self.loss.forward(logits, labels)
+        self.model.backward(self.loss.backward())
+        self.optimizer.scheduled_step(self.rates, self.batches.cursor)
+        self.loss.ops.accumulate_metrics(losses, logits, labels, self._totals)
+        self.batches.advance()

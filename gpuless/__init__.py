@@ -1,0 +1,38 @@
+"""Numba-CUDA kernels without a GPU: run them, find what is wrong with them, see what they become.
+
+- `select` puts a fast simulator in the place of `numba.cuda` where there is no GPU. Kernels are launched as
+  ever, and are held to the limits of real hardware.
+- `sanitize` finds races, divergence, bad indices, garbage that is read, and results that are not there.
+- `record` returns every access to memory as columns of numbers, to compute and to draw from.
+- `set_limits` says when a launch that does not end is stopped.
+- `access_map` counts what the accesses cost: sectors, bank conflicts, reuse. `plot_access` draws them, and
+  `explore_access` puts sliders around it.
+- `gpuless.inspector` compiles for real GPUs, none needed, and tells what comes out.
+"""
+
+from gpuless.access import AccessMap, Trace, access_map, explore_access, plot_access, record
+from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch
+from gpuless.sanitizer import Finding, Report, sanitize
+from gpuless.selection import Selection, select
+from gpuless.simulator import DivergenceError, LaunchStopped, UnsupportedPython, set_limits
+
+__all__ = [
+    "SHARED_LIMIT",
+    "AccessMap",
+    "DivergenceError",
+    "Finding",
+    "LaunchError",
+    "LaunchStopped",
+    "Report",
+    "Selection",
+    "Trace",
+    "UnsupportedPython",
+    "access_map",
+    "check_launch",
+    "explore_access",
+    "plot_access",
+    "record",
+    "sanitize",
+    "select",
+    "set_limits",
+]

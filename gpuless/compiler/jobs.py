@@ -1,0 +1,272 @@
+"""Compile kernels for real GPUs where there is none: send them to a process that has the compiler.
+
+`numba.cuda` is the simulator in a process without a GPU, and the simulator cannot compile. The kernels are
+pickled, those of a module by its name, those of a notebook with the globals they use, and sent to
+`gpuless.compiler.worker`.
+"""
+
+import functools
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from numba import cloudpickle, cuda, get_num_threads
+
+_JOBS_PER_WORKER = 20
+_FIX = "install the CUDA compiler (no GPU needed): pip install --editable '.[cu13]'"
+
+
+class InspectionError(RuntimeError):
+    """Why a kernel could not be compiled, for the reader of the kernel."""
+
+
+class Refusal(InspectionError):
+    """What the compiler itself has against a kernel."""
+
+
+class Job(NamedTuple):
+    """One kernel to compile for one architecture."""
+
+    kernel: object
+    signature: object
+    cc: tuple
+    options: tuple
+    """Pairs of name and value; None is what the kernel's decorator says."""
+    sass: bool
+
+
+# What the worker found, for as long as this process lives.
+_cache = {}
+
+
+def compile_jobs(jobs):
+    """Compile kernels, in one process or a few if they are many, and remember the results.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+
+    Returns
+    -------
+    list of dict
+        What the worker says about each: registers, spill_stores, ... and "sass" or "ptx".
+
+    Raises
+    ------
+    InspectionError
+        If there is no compiler on this machine, or it refuses a kernel.
+    """
+    keys = [_key(job) for job in jobs]
+    new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in _cache}
+    if new:
+        _cache.update(zip(new, _ask_workers([_message(key, job) for key, job in new.items()]), strict=True))
+    results = [_cache[key] for key in keys]
+    _raise_errors(jobs, results)
+    return results
+
+
+def python_function(kernel):
+    """Return the Python function of a kernel, real or simulated.
+
+    Parameters
+    ----------
+    kernel : kernel or device function
+
+    Returns
+    -------
+    function
+
+    Raises
+    ------
+    TypeError
+        If it is not made by ``@cuda.jit``.
+
+    Examples
+    --------
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def fill_kernel(out):
+    ...     out[cuda.grid(1)] = 1
+    >>> python_function(fill_kernel).__name__
+    'fill_kernel'
+    """
+    if not isinstance(kernel, kernel_type()):
+        raise TypeError(f"expected a kernel, a function with @cuda.jit, got {kernel!r}")
+    return kernel.py_func if hasattr(kernel, "py_func") else kernel.fn
+
+
+@functools.cache
+def kernel_type():
+    """Return the class of what ``@cuda.jit`` makes in this process.
+
+    Returns
+    -------
+    type
+    """
+    return type(cuda.jit(device=True)(lambda: None))
+
+
+# --- sending kernels ---------------------------------------------------------------------------------------
+
+
+class _Pickler(cloudpickle.CloudPickler):
+    """Sends kernels and device functions, which may be simulated here and must be real over there."""
+
+    def __init__(self, stream, by_name):
+        super().__init__(stream)
+        self.by_name = by_name
+
+    def reducer_override(self, obj):
+        if id(obj) in _simulated_names():
+            return getattr, (cuda, _simulated_names()[id(obj)])
+        if getattr(obj, "__cuda_ndarray__", False) and not isinstance(obj, type):
+            raise pickle.PicklingError("an array on the GPU is a global of it; make it an argument")
+        if not isinstance(obj, kernel_type()):
+            return super().reducer_override(obj)
+        function = python_function(obj)
+        if self.by_name and _importable(obj, function):
+            return _import_kernel, (function.__module__, function.__qualname__)
+        return _make_kernel, (function, _decorator_options(obj))
+
+
+@functools.cache
+def _simulated_names():
+    """Return the names in `numba.cuda` of what is simulated here, by identity; over there they are real."""
+    simulators = "numba.cuda.simulator", "gpuless"
+    return {
+        id(value): name
+        for name, value in vars(cuda).items()
+        if str(getattr(value, "__module__", "")).startswith(simulators)
+    }
+
+
+def _importable(kernel, function):
+    """Return whether another process finds the kernel by importing its module."""
+    module = sys.modules.get(function.__module__)
+    if module is None or module.__name__ == "__main__" or module.__spec__ is None:
+        return False
+    return getattr(module, function.__qualname__, None) is kernel
+
+
+def _decorator_options(kernel):
+    options = dict(getattr(kernel, "targetoptions", {}))
+    # numba's own simulated kernels remember these two as attributes.
+    options.setdefault("device", getattr(kernel, "_device", False))
+    options.setdefault("fastmath", getattr(kernel, "_fastmath", False))
+    known = ("device", "fastmath", "launch_bounds", "max_registers")
+    return {name: options[name] for name in known if options.get(name)}
+
+
+def _import_kernel(module, name):
+    return getattr(__import__(module, fromlist=[name]), name)
+
+
+def _make_kernel(function, options):
+    return cuda.jit(**options)(function)
+
+
+def _pickle(kernel, by_name=True):
+    stream = io.BytesIO()
+    _Pickler(stream, by_name).dump(kernel)
+    return stream.getvalue()
+
+
+def _copy(kernel):
+    """Pickle a kernel with all it uses, for a process that cannot import its module; None if it cannot be.
+
+    A module that copies arrays to the GPU when it is imported is one for the simulator only.
+    """
+    module = sys.modules.get(python_function(kernel).__module__)
+    try:
+        if module:
+            cloudpickle.register_pickle_by_value(module)
+        return _pickle(kernel, by_name=False)
+    except (pickle.PicklingError, TypeError, RecursionError):
+        return None
+    finally:
+        if module:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _key(job):
+    """Return what a result depends on, as something to look it up by."""
+    function = python_function(job.kernel)
+    try:
+        kernel = _pickle(job.kernel)
+    except (pickle.PicklingError, TypeError, RecursionError) as error:
+        raise InspectionError(f"{function.__name__} cannot be sent to the compiler: {error}") from None
+    try:
+        edited = os.stat(function.__code__.co_filename).st_mtime_ns  # a module sent by name, changed since
+    except OSError:
+        edited = None
+    return kernel, str(job.signature), job.cc, job.options, job.sass, edited
+
+
+def _message(key, job):
+    return {
+        "kernel": key[0],
+        "copy": _copy(job.kernel),
+        "signature": job.signature,
+        "cc": job.cc,
+        "options": dict(job.options),
+        "sass": job.sass,
+    }
+
+
+# --- the worker --------------------------------------------------------------------------------------------
+
+
+def _ask_workers(messages):
+    """Share many jobs between processes; a few are done by one before another has started."""
+    workers = min(get_num_threads(), -(-len(messages) // _JOBS_PER_WORKER))
+    share = -(-len(messages) // workers)
+    shares = [messages[start : start + share] for start in range(0, len(messages), share)]
+    with ThreadPoolExecutor(workers) as pool:
+        return [result for results in pool.map(_ask_worker, shares) for result in results]
+
+
+def _ask_worker(messages):
+    if sys.platform == "darwin":
+        raise InspectionError(
+            "kernels cannot be inspected on macOS: NVIDIA has no CUDA compiler for it; "
+            "inspect them on Linux or Windows, a free online notebook for instance"
+        )
+    command = [sys.executable, "-m", "gpuless.compiler.worker"]
+    request = pickle.dumps({"path": sys.path, "jobs": messages})
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "0"}
+    run = subprocess.run(command, input=request, capture_output=True, env=environment, check=False)
+    if run.returncode:
+        raise InspectionError(f"the compiler's process failed:\n{run.stderr.decode(errors='replace')}")
+    results = json.loads(run.stdout)
+    if isinstance(results, dict):
+        raise InspectionError(f"there is no CUDA compiler here: {results['missing']}; {_FIX}")
+    return results
+
+
+def _raise_errors(jobs, results):
+    """Raise one error that names every kernel that was refused, and for which architectures."""
+    refused, messages = {}, {}
+    for job, result in zip(jobs, results, strict=True):
+        if "error" not in result:
+            continue
+        # A ValueError of the worker's own says all there is to say.
+        kind = "" if result["error"] == "ValueError" else f"{result['error']}: "
+        message = kind + result["message"].strip()
+        # numba indents the same message differently the second time.
+        reason = python_function(job.kernel).__name__, " ".join(message.split())
+        messages.setdefault(reason, message)
+        refused.setdefault(reason, []).append("{}.{}".format(*job.cc))
+    if refused:
+        # A ValueError is the worker's own.
+        is_compilers = any(result.get("error", "ValueError") != "ValueError" for result in results)
+        raise (Refusal if is_compilers else InspectionError)(
+            "\n".join(
+                f"{reason[0]} does not compile for compute capability {', '.join(ccs)}: {messages[reason]}"
+                for reason, ccs in refused.items()
+            )
+        )

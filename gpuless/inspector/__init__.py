@@ -1,0 +1,17 @@
+"""What a kernel becomes on a real GPU: registers, occupancy, instructions, and advice. No GPU is needed."""
+
+from gpuless.compiler.jobs import InspectionError
+from gpuless.inspector.architectures import ARCHITECTURES, WARP, capability, occupancy, registers_for
+from gpuless.inspector.inspect import find_kernel, inspect_kernel, inspect_kernels
+
+__all__ = [
+    "ARCHITECTURES",
+    "WARP",
+    "InspectionError",
+    "capability",
+    "find_kernel",
+    "inspect_kernel",
+    "inspect_kernels",
+    "occupancy",
+    "registers_for",
+]

@@ -1,0 +1,456 @@
+"""Turn what the compiler made of a kernel into a short list of what to change in its source."""
+
+import ast
+import copy
+import functools
+import linecache
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuless.inspector.architectures import ARCHITECTURES, MAX_SHARED_PER_BLOCK, WARP, registers_for
+from gpuless.inspector.assembly import address, called, makes_index_wrap, memory_bits
+
+_NEIGHBOURS = 4  # 32-bit loads that one 128-bit load replaces
+_LOW_OCCUPANCY = 0.5
+_FEW_WRAPS = 3  # a kernel that indexes two vectors once has no more, and they cost it nothing
+
+
+class Advice(NamedTuple):
+    """One thing to change."""
+
+    topic: str
+    """What it is about: launch, float64, spills, local memory, index, load, division, reshape, layout,
+    occupancy."""
+    text: str
+    file: str = ""
+    line: int = 0
+    """Where to change it; 0 if it is no single line."""
+
+    def __str__(self):
+        return f"line {self.line}: {self.text}" if self.line else self.text
+
+
+def advise(report):
+    """Return what to change in a kernel, the most important first.
+
+    Parameters
+    ----------
+    report : KernelReport
+
+    Returns
+    -------
+    tuple of Advice
+    """
+    rules = (_launch, _float64, _spills, _local_arrays, _indices, _loads, _divisions, _reshapes, _layouts)
+    linecache.checkcache()
+    found = [advice for rule in (*rules, _occupancy) for advice in rule(report)]
+    # The code of device functions is the kernel's too; say so where the line is in another file.
+    return tuple(_name_file(advice, report.file) for advice in found)
+
+
+def _name_file(advice, kernel_file):
+    if advice.line and advice.file != kernel_file:
+        return advice._replace(text=f"({Path(advice.file).name}) {advice.text}")
+    return advice
+
+
+def _lines(lines):
+    """Return line numbers as text: "line 3", "lines 3, 4 and 9"."""
+    *most, last = sorted(lines)
+    return f"lines {', '.join(map(str, most))} and {last}" if most else f"line {last}"
+
+
+def _also(lines, line):
+    """Return the lines besides the one an advice stands at, as something to follow "here"."""
+    others = set(lines) - {line}
+    return f" and in {_lines(others)}" if others else ""
+
+
+# --- what the launch allows --------------------------------------------------------------------------------
+
+
+def _launch(report):
+    threads = report.occupancy.threads_per_block
+    if report.occupancy.limits["registers"] == 0:
+        yield Advice(
+            "launch",
+            f"a block of {threads} threads cannot be launched: with {report.registers} registers each they "
+            f"need more than the 65536 of an SM; use smaller blocks or launch_bounds={threads}",
+        )
+    if report.occupancy.limits["shared memory"] == 0:
+        yield Advice(
+            "launch",
+            f"the kernel cannot be launched: {report.shared_bytes} bytes of shared arrays and "
+            f"{report.dynamic_shared} dynamic ones are more than a block's {MAX_SHARED_PER_BLOCK}",
+        )
+    if report.launch_bounds and threads > report.launch_bounds:
+        yield Advice(
+            "launch",
+            f"a block of {threads} threads cannot be launched: launch_bounds promises "
+            f"at most {report.launch_bounds}",
+        )
+    if threads % WARP:
+        yield Advice(
+            "occupancy",
+            f"a block of {threads} threads leaves {-threads % WARP} of the last warp's 32 idle: "
+            "use a multiple of 32",
+        )
+
+
+def _occupancy(report):
+    found, sm = report.occupancy, ARCHITECTURES[report.cc]
+    if not found.blocks or found.fraction >= _LOW_OCCUPANCY:
+        return
+    text = (
+        f"{' and '.join(found.limited_by)} let an SM run {found.warps} of {sm.warps} warps "
+        f"({found.fraction:.0%}) in blocks of {found.threads_per_block}"
+    )
+    if found.limited_by == ("registers",):
+        fewer = registers_for(report.cc, found.threads_per_block, found.blocks + 1)
+        text += f"; {fewer} registers instead of {report.registers} would fit another block"
+    yield Advice("occupancy", text)
+
+
+# --- float64 -----------------------------------------------------------------------------------------------
+
+
+def _float64(report):
+    doubles = [name for name, kind in report.arguments.items() if "float64" in kind]
+    speed = f"float64 runs at {ARCHITECTURES[report.cc].float64} of float32's speed"
+    if doubles and report.float64:
+        yield Advice("float64", f"{' and '.join(doubles)} of the signature are float64; {speed}")
+        return
+    causes, unexplained = defaultdict(set), []
+    for file, line in report.float64:
+        found = _source(file).float64_causes(line)
+        for cause in found:
+            causes[file, *cause].add(line)
+        if not found:
+            unexplained.append((file, line))
+    for (file, line, what, remedy), lines in sorted(causes.items()):
+        others = lines - {line}
+        consequence = f", which makes {_lines(others)} float64 too" if others else ""
+        yield Advice("float64", f"{what}{consequence}: {remedy}", file, line)
+    if not causes and not any(_reshapes(report)):
+        # Beside lines with a cause they are more of its consequences, the last step of a loop say. Where an
+        # array is reshaped, they are numba's own.
+        text = "float64 arithmetic: an operand is float64, or an integer meets a float32, which gives float64"
+        yield from (Advice("float64", text, file, line) for file, line in unexplained)
+
+
+def _source(file):
+    return _parse("".join(linecache.getlines(file)))
+
+
+@functools.lru_cache(maxsize=16)
+def _parse(text):
+    return _Source(text)
+
+
+class _Source:
+    """A source file, asked for what the author of a line wrote."""
+
+    def __init__(self, text):
+        try:
+            self.tree = ast.parse(text)
+        except SyntaxError:  # a notebook's magic commands
+            self.tree = ast.Module([], [])
+
+    def expressions(self, line):
+        """Return the expressions that stand on a line, without those that are indices."""
+        nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.expr))
+        found = [node for node in nodes if node.lineno <= line <= node.end_lineno]
+        subscripts = [node.slice for node in found if isinstance(node, ast.Subscript)]
+        inside = {id(part) for index in subscripts for part in ast.walk(index)}
+        return [node for node in found if id(node) not in inside]
+
+    def function(self, line):
+        """Return the innermost function around a line."""
+        functions = [
+            node
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.FunctionDef) and node.lineno <= line <= node.end_lineno
+        ]
+        return max(functions, key=lambda node: node.lineno, default=self.tree)
+
+    def float64_causes(self, line):
+        """Return triples (line to change, what is wrong there, what to do about it)."""
+        expressions = self.expressions(line)
+        names = {node.id for node in expressions if isinstance(node, ast.Name)}
+        faults = [
+            (node, f"{node.targets[0].id} = {_as_float32(node.value)}")
+            for node in ast.walk(self.function(line))
+            if _name_bound(node) in names and _is_float(node.value)
+        ]
+        faults += [(node, better) for node in expressions if (better := _in_float32(node))]
+        faults = faults or self._integer_beginnings(line)
+        if not faults and any(_is_call(node, "sin", "cos", "tan") for node in expressions):
+            return [(line, *_TRIGONOMETRY)]
+        return [
+            (node.lineno, f"`{ast.unparse(node)}` is float64", f"write `{better}`") for node, better in faults
+        ]
+
+    def _integer_beginnings(self, line):
+        """Return statements such as `acc = 0` that `acc += x[i]` on a line goes on from, and better ones."""
+        nodes = list(ast.walk(self.function(line)))
+        changed = {_target(node) for node in nodes if getattr(node, "lineno", 0) == line} - {None}
+        return [
+            (node, f"{_target(node)} = {_as_float32(node.value)}")
+            for node in nodes
+            if _name_bound(node) in changed and type(_number(node.value)) is int
+        ]
+
+    def divides(self, line):
+        """Return whether `//` or `%` is written on a line."""
+        nodes = (node for node in ast.walk(self.tree) if getattr(node, "lineno", 0) <= line)
+        operators = (
+            node.op
+            for node in nodes
+            if isinstance(node, (ast.BinOp, ast.AugAssign)) and line <= node.end_lineno
+        )
+        return any(isinstance(operator, (ast.FloorDiv, ast.Mod)) for operator in operators)
+
+    def counts_rounds(self, line):
+        """Return whether a `range` with a step is written on a line."""
+        return any(_is_call(node, "range") and len(node.args) == 3 for node in self.expressions(line))
+
+    def reshapes(self, line):
+        """Return the lines in the function around a line that reshape an array."""
+        function = self.function(line)
+        nodes = ast.walk(function) if function is not self.tree else ()
+        return {node.lineno for node in nodes if _is_call(node, "reshape")}
+
+    def local_arrays(self, line):
+        """Return the names of the local arrays that the function around a line makes."""
+        return {
+            _name_bound(node)
+            for node in ast.walk(self.function(line))
+            if _name_bound(node) and ast.unparse(node.value).partition("(")[0].endswith("local.array")
+        }
+
+    def subscripted(self, line):
+        """Return the names of the arrays indexed on a line."""
+        nodes = ast.walk(self.tree)
+        subscripts = [n for n in nodes if isinstance(n, ast.Subscript) and n.lineno <= line <= n.end_lineno]
+        return {node.value.id for node in subscripts if isinstance(node.value, ast.Name)}
+
+
+_TRIGONOMETRY = (
+    "sin, cos and tan take a detour through float64 for large arguments",
+    "fastmath=True takes the hardware's approximation instead",
+)
+
+
+def _name_bound(node):
+    """Return the name that a statement such as `acc = 0.0` binds, None for any other node."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        return node.targets[0].id
+    return None
+
+
+def _target(node):
+    """Return the name that a statement such as `acc = 0` or `acc += 1` changes, None for any other node."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        return node.target.id
+    return _name_bound(node)
+
+
+def _is_call(node, *names):
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in names
+
+
+def _number(node):
+    """Return the number a literal such as -1.5 stands for, None if it is no literal."""
+    sign = 1
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node, sign = node.operand, -1
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return sign * node.value
+    return None
+
+
+def _is_float(node):
+    """Return whether an expression is a float64 constant of Python's, `0.0` or `math.inf`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("inf", "nan", "pi", "e")
+    return isinstance(_number(node), float)
+
+
+def _as_float32(node):
+    number = _number(node)
+    return f"float32({ast.unparse(node) if number is None else f'{number:g}'})"
+
+
+def _in_float32(node):
+    """Return how to write an expression so that it stays float32, None if nothing in it is at fault."""
+    better = copy.deepcopy(node)
+    if _is_call(node, "max", "min"):
+        better.args = [_cast(part) if _number(part) is not None else part for part in node.args]
+    elif isinstance(node, ast.BinOp):
+        faulty = _is_integer if isinstance(node.op, ast.Div) else _is_inexact
+        better.left = _cast(node.left) if faulty(node.left) or _is_inexact(node.left) else node.left
+        better.right = _cast(node.right) if faulty(node.right) or _is_inexact(node.right) else node.right
+    elif isinstance(node, ast.IfExp):
+        # A number on one side makes float64 of the other's float32.
+        if _number(node.body) is None:
+            better.orelse = _cast(node.orelse) if _number(node.orelse) is not None else node.orelse
+        elif _number(node.orelse) is None:
+            better.body = _cast(node.body)
+    elif isinstance(node, ast.Compare):
+        better.comparators = [_cast(part) if _is_inexact(part) else part for part in node.comparators]
+    written = ast.unparse(better)
+    return None if written == ast.unparse(node) else written
+
+
+def _cast(node):
+    return ast.parse(_as_float32(node), mode="eval").body
+
+
+def _is_inexact(node):
+    """Return whether a literal is a float that float32 cannot hold; others the compiler shortens itself."""
+    number = _number(node)
+    return isinstance(number, float) and float(np.float32(number)) != number
+
+
+def _is_integer(node):
+    """Return whether an expression can be seen to be an integer: a literal, a size, a length of a shape."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    return isinstance(_number(node), int) or (isinstance(node, ast.Attribute) and node.attr == "size")
+
+
+# --- memory ------------------------------------------------------------------------------------------------
+
+
+def _spills(report):
+    if report.spill_bytes:
+        yield Advice(
+            "spills",
+            f"{report.registers} registers are not enough, {report.spill_bytes} bytes a thread spill to "
+            "memory: keep fewer values alive (a smaller tile), or allow more registers (launch_bounds, "
+            "max_registers)",
+        )
+
+
+def _places(instructions):
+    """Return {file: set of lines}, of those instructions whose line is known."""
+    places = defaultdict(set)
+    for instruction in instructions:
+        if instruction.line:
+            places[instruction.file].add(instruction.line)
+    return places
+
+
+def _local_arrays(report):
+    # The assembler may still have found room in registers for what PTX keeps in memory.
+    if report.spill_bytes or not report.local_bytes:
+        return
+    used = _places(i for i in report.instructions if i.kind in ("local load", "local store"))
+    for file, lines in used.items():
+        by_name = defaultdict(set)
+        for line in lines:
+            for name in _source(file).subscripted(line) & _source(file).local_arrays(line):
+                by_name[name].add(line)
+        for name, places in by_name.items():
+            first = min(places)
+            yield Advice(
+                "local memory",
+                f"{name} lies in memory, not in registers, because an index is known only at run time, here"
+                f"{_also(places, first)}: index it by constants or by loops over literal ranges",
+                file,
+                first,
+            )
+
+
+def _indices(report):
+    wraps = [i for i in report.instructions if makes_index_wrap(i)]
+    for file, lines in _places(wraps).items():
+        lines = {line for line in lines if _source(file).subscripted(line)}
+        total = sum(1 for i in wraps if i.file == file and i.line in lines)
+        if total > _FEW_WRAPS:
+            yield Advice(
+                "index",
+                f"{total} instructions here{_also(lines, min(lines))} ask whether an index is negative, to "
+                "count it from the end as Python does: make indices unsigned, `uint32(cuda.grid(1))`, "
+                "`range(uint32(n))`",
+                file,
+                min(lines),
+            )
+
+
+def _loads(report):
+    offsets = defaultdict(set)
+    for i in report.instructions:
+        if i.kind in ("global load", "shared load") and memory_bits(i) == 32 and address(i):
+            base, offset = address(i)
+            offsets[i.file, i.line, i.kind, base].add(offset)
+    lines = defaultdict(set)
+    for (file, line, kind, _), found in offsets.items():
+        if any({start + 4 * n for n in range(_NEIGHBOURS)} <= found for start in found):
+            lines[file, kind.partition(" ")[0]].add(line)
+    for (file, memory), numbers in lines.items():
+        first = min(numbers)
+        yield Advice(
+            "load",
+            f"neighbours in {memory} memory are read one by one, 32 bits at a time, here"
+            f"{_also(numbers, first)}: a 128-bit load fetches four floats at once, where the address is a "
+            "multiple of 16",
+            file,
+            first,
+        )
+
+
+# --- the rest ----------------------------------------------------------------------------------------------
+
+
+_WIDE_DIVISIONS = ("div_s64", "div_u64", "rem_s64", "rem_u64", "div.s64", "div.u64", "rem.s64", "rem.u64")
+
+
+_DIVISION = (
+    "`//` or `%` of 64-bit integers",
+    "make both sides uint32, or divide once, outside the loop",
+)
+_ROUNDS = (
+    "counting the rounds of a loop by a variable, 64-bit step",
+    "write the step as a literal, or give `range` int32 alone, `range(int32(i), int32(n), int32(step))`",
+)
+
+
+def _divisions(report):
+    """Find the divisions that are whole subroutines."""
+    found = [i for i in report.instructions if (called(i) or i.opcode).endswith(_WIDE_DIVISIONS)]
+    for file, lines in _places(found).items():
+        written = {line for line in lines if _source(file).divides(line)}
+        counted = {line for line in lines - written if _source(file).counts_rounds(line)}
+        for here, what, remedy in ((written, *_DIVISION), (counted, *_ROUNDS)):
+            if here:
+                where = f"here{_also(here, min(here))}"
+                text = f"{what}, {where}, calls a subroutine of about 100 instructions: {remedy}"
+                yield Advice("division", text, file, min(here))
+
+
+def _reshapes(report):
+    """Find the arrays that are reshaped in the kernel; their instructions may be put down to other lines."""
+    for file, used in _places(report.instructions).items():
+        lines = set().union(*(_source(file).reshapes(line) for line in used))
+        if lines:
+            yield Advice(
+                "reshape",
+                f"`reshape`, here{_also(lines, min(lines))}, works out strides at run time, by hundreds of "
+                "instructions and in local memory: reshape before the launch, or compute the index",
+                file,
+                min(lines),
+            )
+
+
+def _layouts(report):
+    strided = [name for name, kind in report.arguments.items() if ", A)" in kind]
+    if strided:
+        yield Advice(
+            "layout",
+            f"{' and '.join(strided)} may have gaps between elements, so every access multiplies by strides: "
+            "write `[:, ::1]` for contiguous arrays in the signature",
+        )

@@ -1,0 +1,226 @@
+"""What a kernel becomes on a real GPU, told without one: registers, memory, instructions, occupancy, advice.
+
+>>> from numba import cuda
+>>> @cuda.jit
+... def mean_kernel(x, out):
+...     i = cuda.grid(1)
+...     if i < out.size:
+...         total = 0.0
+...         for j in range(x.shape[1]):
+...             total += x[i, j]
+...         out[i] = total / x.shape[1]
+>>> report = inspect_kernel(mean_kernel, "void(float32[:, ::1], float32[::1])", cc="8.6")  # doctest: +SKIP
+>>> print(report.advice[0])  # doctest: +SKIP
+line 5: `total = 0.0` is float64, which makes lines 7 and 8 float64 too: write `total = float32(0)`
+"""
+
+import inspect
+import os
+
+from gpuless.compiler.jobs import InspectionError, Job, compile_jobs, kernel_type, python_function
+from gpuless.inspector.architectures import capability, occupancy
+from gpuless.inspector.assembly import read_ptx, read_sass
+from gpuless.inspector.report import KernelReport
+from gpuless.inspector.scripts import load
+
+__all__ = ["InspectionError", "KernelReport", "find_kernel", "inspect_kernel", "inspect_kernels"]
+
+_DEFAULT_THREADS = 256
+
+
+def inspect_kernel(
+    kernel,
+    signature,
+    cc=(9, 0),
+    threads_per_block=None,
+    dynamic_shared=0,
+    *,
+    disassemble=True,
+    fastmath=None,
+    launch_bounds=None,
+    max_registers=None,
+):
+    r"""Compile a kernel for a real GPU, which need not be there, and report what became of it.
+
+    Parameters
+    ----------
+    kernel : kernel
+        A function with ``@cuda.jit``, from a module or from a notebook, simulated or not.
+    signature : str or tuple of numba types
+        "void(float32[:, ::1], float32[::1], int32)".
+    cc : tuple of (int, int) or str
+        Compute capability, one of `gpuless.inspector.occupancy.ARCHITECTURES`.
+    threads_per_block : int, optional
+        What to compute the occupancy for; default 256, or `launch_bounds` if that is less.
+    dynamic_shared : int
+        Bytes of shared memory that the launch asks for on top of the kernel's shared arrays.
+    disassemble : bool
+        Read the machine code (SASS). False is three times faster and reads PTX instead: registers, memory,
+        occupancy and the lines of float64 are told as well, the other instructions are not yet final.
+        Without NVIDIA's disassembler it is PTX in any case.
+    fastmath, launch_bounds, max_registers : optional
+        As in ``@cuda.jit``; default what stands there.
+
+    Returns
+    -------
+    KernelReport
+
+    Raises
+    ------
+    InspectionError
+        If the compiler refuses the kernel, or there is none on this machine.
+    ValueError
+        If the architecture is unknown or no GPU has such blocks.
+    TypeError
+        If `kernel` is no kernel.
+
+    Examples
+    --------
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def scale_kernel(x, out):
+    ...     i = cuda.grid(1)
+    ...     if i < out.size:
+    ...         out[i] = x[i] * 0.1
+    >>> report = inspect_kernel(scale_kernel, "void(float32[::1], float32[::1])")  # doctest: +SKIP
+    >>> print(*report.advice, sep="\n")  # doctest: +SKIP
+    line 5: `x[i] * 0.1` is float64: write `x[i] * float32(0.1)`
+    """
+    options = {"fastmath": fastmath, "launch_bounds": launch_bounds, "max_registers": max_registers}
+    options |= {"threads_per_block": threads_per_block, "dynamic_shared": dynamic_shared}
+    return inspect_kernels([(kernel, signature, options)], [cc], disassemble=disassemble)[0]
+
+
+def inspect_kernels(kernels, ccs=((9, 0),), *, disassemble=True):
+    """Inspect several kernels for several architectures at once, which saves starting a compiler for each.
+
+    Parameters
+    ----------
+    kernels : iterable of tuples
+        (kernel, signature) or (kernel, signature, options), options being a dict of `inspect_kernel`'s
+        arguments: threads_per_block, dynamic_shared, fastmath, launch_bounds, max_registers.
+    ccs : iterable
+        Compute capabilities.
+    disassemble : bool
+        As in `inspect_kernel`.
+
+    Returns
+    -------
+    list of KernelReport
+        All architectures of the first kernel, then all of the second, and so on.
+
+    Raises
+    ------
+    InspectionError
+        If the compiler refuses a kernel; it names all that were refused.
+
+    Examples
+    --------
+    >>> inspect_kernels([])
+    []
+    """
+    ccs = [capability(cc) for cc in ccs]
+    requests = [_Request(*item) for item in kernels]
+    jobs = [request.job(cc, disassemble) for request in requests for cc in ccs]
+    results = compile_jobs(jobs)
+    owners = [request for request in requests for _ in ccs]
+    return [owner.report(job, result) for owner, job, result in zip(owners, jobs, results, strict=True)]
+
+
+class _Request:
+    """One kernel to inspect, as the caller named it."""
+
+    def __init__(self, kernel, signature, options=None):
+        self.kernel, self.signature = kernel, signature
+        options = dict(options or {})
+        self.threads = options.pop("threads_per_block", None)
+        self.dynamic_shared = options.pop("dynamic_shared", 0)
+        known = ("fastmath", "launch_bounds", "max_registers")
+        self.compiler_options = tuple((name, options.pop(name, None)) for name in known)
+        if options:
+            raise TypeError(f"unknown options {sorted(options)}")
+        if self.threads is not None:
+            # A wrong one is noticed before the compiler starts.
+            occupancy((9, 0), self.threads, registers=1)
+
+    def job(self, cc, disassemble):
+        return Job(self.kernel, self.signature, cc, self.compiler_options, disassemble)
+
+    def report(self, job, result):
+        function = python_function(self.kernel)
+        bounds = result["launch_bounds"]
+        bounds = bounds[0] if isinstance(bounds, list) else bounds
+        threads = self.threads or min(_DEFAULT_THREADS, bounds or _DEFAULT_THREADS)
+        shared = result["shared"] + self.dynamic_shared
+        names, types = function.__code__.co_varnames, result["arguments"]
+        return KernelReport(
+            name=function.__name__,
+            signature=self.signature if isinstance(self.signature, str) else f"void({', '.join(types)})",
+            cc=job.cc,
+            registers=result["registers"],
+            spill_bytes=result["spill_stores"],
+            shared_bytes=result["shared"],
+            dynamic_shared=self.dynamic_shared,
+            local_bytes=result["local"],
+            occupancy=occupancy(job.cc, threads, result["registers"], shared),
+            instructions=_instructions(result),
+            language="SASS" if "sass" in result else "PTX",
+            arguments=dict(zip(names, types, strict=False)),
+            launch_bounds=bounds,
+            file=os.path.normpath(function.__code__.co_filename),
+            line=function.__code__.co_firstlineno,
+        )
+
+
+def _instructions(result):
+    return tuple(read_sass(result["sass"]) if "sass" in result else read_ptx(result["ptx"]))
+
+
+def find_kernel(name):
+    """Return the kernel that a name such as "package.module:kernel" stands for, and its signature.
+
+    Parameters
+    ----------
+    name : str
+        The module may also be a file: "folder/my_kernels.py:kernel". Launches that it makes when it is
+        imported are left out.
+
+    Returns
+    -------
+    tuple of (kernel, signature)
+        The signature is what the module's dict `SIGNATURES` has for the kernel's name, or else its decorator;
+        a list if these are several, None if neither has one.
+
+    Raises
+    ------
+    ValueError
+        If there is no such module or kernel.
+
+    Examples
+    --------
+    >>> find_kernel("gpuless.inspector.inspect")
+    Traceback (most recent call last):
+        ...
+    ValueError: write module:kernel or file.py:kernel, got 'gpuless.inspector.inspect'
+    """
+    place, _, kernel_name = name.rpartition(":")
+    if not (place and kernel_name):
+        raise ValueError(f"write module:kernel or file.py:kernel, got {name!r}")
+    module, fault = load(place)
+    kernels = {key: kernel for key, value in vars(module).items() if (kernel := _kernel(value))}
+    if kernel_name not in kernels:
+        others = f"; it has {', '.join(kernels)}" if kernels else ""
+        raise ValueError(f"{place} has no kernel {kernel_name!r}{others}{fault and f'; {fault}'}")
+    kernel = kernels[kernel_name]
+    decorated = getattr(kernel, "signatures", None) or None
+    return kernel, getattr(module, "SIGNATURES", {}).get(kernel_name, decorated)
+
+
+def _kernel(value):
+    """Return a kernel, also one inside a decorator of the author's, a timer say; None for anything else."""
+    inner = inspect.unwrap(value, stop=_is_kernel) if callable(value) else None
+    return inner if _is_kernel(inner) else None
+
+
+def _is_kernel(value):
+    return isinstance(value, kernel_type())

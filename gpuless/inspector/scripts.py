@@ -1,0 +1,171 @@
+"""Import a module for its kernels, and leave out the launches that stand beside them.
+
+A script that launches its kernels where it defines them would have to be simulated to the end first. Here its
+launches do nothing; and what fails for want of their results, an `assert` say, or of a GPU is passed over.
+"""
+
+import ast
+import importlib.util
+import io
+import os
+import sys
+import traceback
+import warnings
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+
+from gpuless.compiler.jobs import kernel_type
+
+
+def load(place):
+    """Import a module without its launches, or return it as it is if it is already imported.
+
+    Parameters
+    ----------
+    place : str
+        The name of a module, or the path to a file; then what is beside the file can be imported as well,
+        as if Python ran it.
+
+    Returns
+    -------
+    tuple of (module, str)
+        The text says what failed first of what was passed over, "" if nothing did.
+
+    Raises
+    ------
+    ValueError
+        If there is no such module, or it fails by a mistake of its own.
+
+    Examples
+    --------
+    >>> load("no_such_folder/my_kernels.py")
+    Traceback (most recent call last):
+        ...
+    ValueError: there is no file no_such_folder/my_kernels.py
+    """
+    file = _file(place)
+    if place in sys.modules:
+        return sys.modules[place], ""
+    with _without_launches() as skipped:
+        spec = None
+        try:
+            spec = _spec_of_file(file) if file else _spec(place)
+            if spec.name in sys.modules:
+                return sys.modules[spec.name], ""
+            return _load(spec, skipped)
+        except Exception as error:
+            fault = _described(error, spec and spec.origin)
+            raise ValueError(f"{place} cannot be imported: {fault}") from None
+
+
+def _file(place):
+    """Return the file that a path names, with or without its ".py"; None for the name of a module."""
+    if not (place.endswith(".py") or set(place) & {"/", os.sep}):
+        return None
+    path = Path(place if place.endswith(".py") else f"{place}.py").expanduser().resolve()
+    if not path.is_file():
+        raise ValueError(f"there is no file {place}")
+    return path
+
+
+def _spec(name):
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        raise ModuleNotFoundError(f"No module named {name!r}")
+    return spec
+
+
+def _spec_of_file(file):
+    """Return how to import a file by the name that relative imports in it go out from."""
+    name, folder = file.stem.replace(".", "_"), file.parent
+    while (folder / "__init__.py").exists():
+        name, folder = f"{folder.name}.{name}", folder.parent
+    sys.path.insert(0, str(folder))
+    spec = importlib.util.find_spec(name)
+    if spec and spec.origin and Path(spec.origin).resolve() == file:
+        return spec
+    # Another module has the name: one of Python's own, or of another folder.
+    while name in sys.modules:
+        name += "_"
+    return importlib.util.spec_from_file_location(name, file)
+
+
+def _load(spec, skipped):
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    complete = False
+    try:
+        # Without the launches, the results that it prints are wrong.
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
+            faults = _execute(module, spec, skipped)
+        complete = not skipped and not faults
+    finally:
+        if not complete:
+            # Another process, and who imports it here, are to get the module, launches and all.
+            sys.modules.pop(spec.name, None)
+    fault = _described(faults[0], spec.origin) if faults else ""
+    return module, f"without its launches, {fault}" if fault and skipped else fault
+
+
+def _execute(module, spec, skipped):
+    """Run a module statement by statement; return the exceptions that are passed over."""
+    if not (spec.origin or "").endswith(".py"):
+        spec.loader.exec_module(module)
+        return []
+    tree = ast.parse(Path(spec.origin).read_bytes(), spec.origin)
+    futures = [node for node in tree.body if getattr(node, "module", None) == "__future__"]
+    faults = []
+    with _arguments(spec.origin):
+        for statement in tree.body:
+            part = ast.Module([*futures, statement], [])
+            try:
+                exec(compile(part, spec.origin, "exec", dont_inherit=True), vars(module))
+            except SystemExit as error:  # the end of a script, as it should be or not
+                return [*faults, error]
+            except Exception as error:
+                if not (skipped or faults or _names_cuda(statement)):
+                    raise
+                faults.append(error)
+    return faults
+
+
+def _names_cuda(statement):
+    nodes = ast.walk(statement)
+    return any("cuda" in (getattr(node, "id", None), getattr(node, "attr", None)) for node in nodes)
+
+
+@contextmanager
+def _without_launches():
+    """Let launches do nothing; yield a list that gets the kernels they were of."""
+    skipped, kernels = [], kernel_type()
+
+    def configured(kernel, *configuration, **options):
+        return lambda *arguments: skipped.append(kernel)
+
+    methods = {name: getattr(kernels, name, None) for name in ("__getitem__", "configure", "forall")}
+    methods = {name: method for name, method in methods.items() if method}
+    for name in methods:
+        setattr(kernels, name, configured)
+    try:
+        yield skipped
+    finally:
+        for name, method in methods.items():
+            setattr(kernels, name, method)
+
+
+@contextmanager
+def _arguments(file):
+    """Let a script see a command line of its own, with no arguments."""
+    ours, sys.argv = sys.argv, [file]
+    try:
+        yield
+    finally:
+        sys.argv = ours
+
+
+def _described(error, file):
+    """Return an exception as text, with the line of the file that it came through."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    kind = "" if isinstance(error, ImportError) else type(error).__name__
+    text = ": ".join(filter(None, [kind, str(error)]))
+    return f"line {lines[-1]}: {text}" if lines else text

@@ -1,0 +1,6 @@
+"""What is wrong with a kernel that seems to work: races, divergence, bad indices, garbage, gaps."""
+
+from gpuless.sanitizer.findings import Finding, Report
+from gpuless.sanitizer.sanitize import sanitize
+
+__all__ = ["Finding", "Report", "sanitize"]

@@ -1,0 +1,206 @@
+"""Everything that the trace of one launch tells about the kernel's mistakes."""
+
+import numpy as np
+
+from gpuless.access.dataflow import has_uneven_rounds, is_data_dependent
+from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, combine
+from gpuless.sanitizer.conflicts import History
+from gpuless.sanitizer.consequences import Clue, nested
+from gpuless.sanitizer.findings import Finding
+from gpuless.sanitizer.races import Races
+from gpuless.sanitizer.waiting import Waiting
+from gpuless.sanitizer.words import VERBS, Words, is_nan
+from gpuless.simulator.source import negative_literals
+
+
+class Diagnosis(Words):
+    """Looks through one trace.
+
+    Parameters
+    ----------
+    trace, memory, notes
+        As for `Words`.
+    error, absent_read
+        As for `Waiting`.
+    expects_nan : bool
+        Whether the kernel means to write NaN.
+    """
+
+    def __init__(self, trace, memory, notes, error=None, absent_read=None, expects_nan=False):
+        super().__init__(trace, memory, notes)
+        self.error, self.absent_read, self.expects_nan = error, absent_read, expects_nan
+        self.history = History(trace)
+
+    def findings(self):
+        """Return the mistakes.
+
+        Returns
+        -------
+        list of Finding
+        """
+        trace, memory, notes = self.trace, self.memory, self.notes
+        found = Waiting(trace, memory, notes, self.error, self.absent_read).clues()
+        found += [*self._misses(), *self._negative_indices()]
+        found += Races(trace, memory, notes, self.history).clues()
+        found += [*self._uninitialised_reads(), *self._first_nan()]
+        if self.error is None:
+            found += self._never_written()
+            self._note_partly_written()
+        return nested(found)
+
+    # --- Indices -----------------------------------------------------------------------------------------
+
+    def _misses(self):
+        """Tell accesses beyond an array, one finding for each instruction."""
+        seen = {}
+        for miss in self.memory.misses:
+            seen.setdefault((miss.view.array, miss.site), []).append(miss)
+        for (number, _), misses in seen.items():
+            first, name = misses[0], self.trace.arrays[number].name
+            index, shape = tuple(map(int, first.index)), first.view.shape
+            size = f"shape {shape}" if len(shape) > 1 else f"{shape[0]} elements"
+            finding = Finding(
+                "out of bounds",
+                f"{self.thread_called(first.thread)} of {self.block_called(first.block)} "
+                f"{VERBS[first.kind]} {name}[{_commas(index)}], and {name} has {size}",
+                name,
+                index,
+                **self.who(first),
+                count=len(misses),
+            )
+            # A write goes nowhere; garbage comes from the others.
+            read = [miss for miss in misses if miss.kind != WRITE]
+            yield Clue(finding, frozenset((miss.block, miss.interval) for miss in read))
+
+    def _negative_indices(self):
+        for rows in self.grouped(np.flatnonzero(self.trace.negative)):
+            row = rows[0]
+            literals = negative_literals(self.site(row).expression)
+            if self.trace.negative[row] & ~sum(1 << axis for axis in literals):
+                message = (
+                    f"{self.thread(row)} of {self.block(row)} {self.verb(row)} {self.trace.name(row)} "
+                    "by a negative index, which counts from the end: is a guard missing?"
+                )
+                finding = Finding("negative index", message, **self.at(row), count=len(rows))
+                yield Clue(finding, self.places(rows))
+
+    # --- What is in memory -------------------------------------------------------------------------------
+
+    def _uninitialised_reads(self):
+        for rows in self.grouped(self.history.first_reads()):
+            row, info = rows[0], self.array(rows[0])
+            if info.dtype.names:
+                continue  # fields are not logged
+            kind = "" if info.space == "global" else f"{info.space} "
+            message = (
+                f"{self.thread(row)} of {self.block(row)} {self.verb(row)} {self.trace.name(row)} before "
+                f"anyone has written it: a new {kind}array holds garbage"
+            )
+            finding = Finding("uninitialised read", message, **self.at(row), count=len(rows))
+            yield Clue(finding, self.places(rows))
+
+    def _never_written(self):
+        """Tell outputs of which elements are missing; note those that seem to be left out on purpose."""
+        trace = self.trace
+        for number, info in enumerate(trace.arrays):
+            is_read = ((trace.array == number) & (trace.kind == READ)).any()
+            if info.uninitialised is None or is_read or info.dtype.names:
+                continue
+            missing = self.history.unwritten(number)
+            if self._are_left_out(number, missing):
+                self._note_rest(info, missing, "stay garbage", "is a guard wrong?")
+            elif len(missing):
+                index = _index(info, missing)
+                total = info.uninitialised.size
+                some = (
+                    f"{len(missing)} of the {total} elements of {info.name} "
+                    f"{'is' if len(missing) == 1 else 'are'} never written, the first is "
+                    f"{info.name}[{_commas(index)}]: does the grid cover it all?"
+                )
+                message = f"no thread writes {info.name}" if len(missing) == total else some
+                yield Clue(Finding("never written", message, info.name, index), frozenset())
+
+    def _are_left_out(self, number, missing):
+        """Return whether some elements of an array seem to be left out on purpose.
+
+        They do if the places come from memory, as in a compaction; or if what they write is no grid and the
+        kernel keeps some threads out, or makes some loop longer, as in a triangle. A wrong guard, or too few
+        threads, leave a smaller grid.
+        """
+        trace, shape = self.trace, self.trace.arrays[number].shape
+        rows = np.flatnonzero((trace.array == number) & (trace.kind == WRITE))
+        if not (len(missing) and len(rows)):
+            return False
+        numbers = np.unique(trace.site[rows]).tolist()
+        places = [(self.memory.site_codes[site], trace.sites[site].offset) for site in numbers]
+        if any(is_data_dependent(*place) for place in places):
+            return True
+        if _is_grid(np.setdiff1d(np.arange(np.prod(shape)), missing), shape):
+            return False
+        writers = len(np.unique(combine(trace.block[rows], trace.thread[rows])))
+        return writers < np.prod((*trace.grid, *trace.block_shape)) or any(
+            has_uneven_rounds(*place, place[0].co_name == trace.kernel) for place in places
+        )
+
+    def _note_partly_written(self):
+        """Note arrays of which the launch writes some elements and not others."""
+        trace = self.trace
+        for number, info in enumerate(trace.arrays):
+            is_written = ((trace.array == number) & (trace.kind == WRITE)).any()
+            if info.space != "global" or not is_written or info.uninitialised is not None or info.dtype.names:
+                continue
+            kept = self.history.unwritten(number)
+            if len(kept):
+                self._note_rest(info, kept, "keep what they held", "does the grid not cover it all?")
+
+    def _note_rest(self, info, rest, what, question):
+        total = int(np.prod(info.shape))
+        self.note(
+            f"{total - len(rest)} of the {total} elements of {info.name} are written, the others {what}, the "
+            f"first is {info.name}[{_commas(_index(info, rest))}]: as meant, or {question}"
+        )
+
+    def _first_nan(self):
+        """Tell the first NaN that comes from numbers: written in a block that had read none."""
+        trace, seen = self.trace, set()
+        if self.expects_nan:
+            return
+        floats = np.array([info.dtype.kind == "f" for info in trace.arrays] + [False])[trace.array]
+        writes = np.flatnonzero(floats & ((trace.kind == WRITE) | (trace.kind == ATOMIC)))
+        # Where an access missed its array, NaN is no wonder: look at the other blocks first.
+        missed = {miss.block for miss in self.memory.misses}
+        rows = (row for row in writes.tolist() if is_nan(trace.values[row]))
+        for row in sorted(rows, key=lambda row: trace.block[row] in missed):
+            if trace.block[row] not in seen and not self._had_read_nan(row):
+                message = (
+                    f"{self.thread(row)} of {self.block(row)} writes NaN to {trace.name(row)}, computed "
+                    "from values that are none"
+                )
+                yield Clue(Finding("NaN produced", message, **self.at(row)), self.places([row]))
+                return
+            seen.add(trace.block[row])
+
+    def _had_read_nan(self, row):
+        """Return whether the row's block had read a NaN: its threads may have passed it on."""
+        trace = self.trace
+        if any(read.block == trace.block[row] for read in self.memory.absent_reads):
+            return True
+        earlier = np.flatnonzero((trace.block[:row] == trace.block[row]) & (trace.kind[:row] != FENCE))
+        return any(is_nan(trace.values[i]) for i in earlier.tolist())
+
+
+def _index(info, elements):
+    """Return the index of the first of some elements."""
+    return tuple(int(i) for i in np.unravel_index(elements[0], info.shape))
+
+
+def _is_grid(elements, shape):
+    """Return whether sorted elements are one run, or evenly spaced along each axis."""
+    axes = [np.unique(axis) for axis in np.unravel_index(elements, shape)]
+    even = all(len(np.unique(np.diff(axis))) < 2 for axis in axes)
+    one_run = elements[-1] - elements[0] == len(elements) - 1
+    return one_run or (even and np.prod([len(axis) for axis in axes]) == len(elements))
+
+
+def _commas(index):
+    return ", ".join(map(str, index))

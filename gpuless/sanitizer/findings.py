@@ -1,0 +1,194 @@
+"""What the sanitizer has to say: findings, and the report that holds them."""
+
+import html
+import sys
+from dataclasses import dataclass
+
+from gpuless.wrapping import WIDTH, wrapped
+
+KINDS = (
+    "missing barrier",
+    "write-write race",
+    "lost update",
+    "race between blocks",
+    "divergent barrier",
+    "divergent warp",
+    "absent lane",
+    "division by zero",
+    "out of bounds",
+    "negative index",
+    "uninitialised read",
+    "never written",
+    "NaN produced",
+    "depends on order",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One mistake, told by its first occurrence.
+
+    Attributes
+    ----------
+    kind : str
+        One of `KINDS`.
+    message : str
+        What happened, with the values, and what to do about it.
+    array : str or None
+        Name of the array.
+    index : tuple of int or None
+        Of the element.
+    site, other_site : Site or None
+        Line and source text of the access, and of the one it conflicts with.
+    block, other_block : tuple of (int, int, int) or None
+    thread, other_thread : tuple of (int, int, int) or None
+    count : int
+        How many there are of what `counted` says.
+    counted : {"elements", "accesses", "warps"}
+        Elements of the array, accesses by the instruction, or warps that execute it.
+    consequences : tuple of Finding
+        What probably follows from this one, and goes when it is mended.
+    """
+
+    kind: str
+    message: str
+    array: str | None = None
+    index: tuple | None = None
+    site: object = None
+    other_site: object = None
+    block: tuple | None = None
+    other_block: tuple | None = None
+    thread: tuple | None = None
+    other_thread: tuple | None = None
+    count: int = 1
+    counted: str = "accesses"
+    consequences: tuple = ()
+
+    @property
+    def line(self):
+        """Line of the access, None if no single line is at fault."""
+        return self.site.line if self.site else None
+
+    @property
+    def other_line(self):
+        """Line of the access it conflicts with."""
+        return self.other_site.line if self.other_site else None
+
+    def __str__(self):
+        return "\n".join(self.lines())
+
+    def lines(self, width=WIDTH, prefix=""):
+        """Return the finding as lines of text: what, where, how often, and what follows from it.
+
+        Parameters
+        ----------
+        width : int
+            Of the longest line, unless that is source text.
+        prefix : str
+            What to begin with.
+
+        Returns
+        -------
+        list of str
+        """
+        lines = wrapped(f"{prefix}{self.kind}: {self.message}", width)
+        sites = [self.site]
+        if self.other_site and self.other_site.line != self.site.line:
+            sites.append(self.other_site)
+        details = [line for site in sites if site for line in _place(site, width - 4)]
+        if self.count > 1:
+            details.append(f"{self.count} {self.counted}; this is the first")
+        for finding in self.consequences:
+            details += finding.lines(width - 4, "and so perhaps: ")
+        return lines + [f"    {line}" for line in details]
+
+
+def _place(site, width):
+    """Return a site as function and source text, which is never broken; a kernel made by `exec` has none."""
+    title = f"line {site.line} of {site.function}"
+    if not site.text:
+        return [title]
+    line = f"{title}: {site.text}"
+    return [line] if len(line) <= width else [f"{title}:", f"    {site.text}"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of a sanitized launch.
+
+    Attributes
+    ----------
+    kernel : str
+    grid, block : tuple of (int, int, int)
+    findings : tuple of Finding
+        Mistakes; none for a correct kernel.
+    notes : tuple of str
+        What is worth knowing and may be meant.
+    orders : tuple of str
+        The orders that blocks and threads were run in.
+    trace : Trace or None
+        The accesses of the first run.
+    """
+
+    kernel: str
+    grid: tuple
+    block: tuple
+    findings: tuple
+    notes: tuple
+    orders: tuple
+    trace: object
+
+    @property
+    def ok(self):
+        """Whether there are no findings."""
+        return not self.findings
+
+    @property
+    def kinds(self):
+        """The kinds of mistakes found, without what follows from them."""
+        return {finding.kind for finding in self.findings}
+
+    @property
+    def _title(self):
+        count = len(self.findings)
+        verdict = f"{count} finding{'s' if count > 1 else ''}" if count else "no findings"
+        return f"{self.kernel}[{_short(self.grid)}, {_short(self.block)}]: {verdict}"
+
+    def __str__(self):
+        lines = [self._title]
+        for number, finding in enumerate(self.findings, 1):
+            lines += _hanging(f"{number}. ", finding.lines(WIDTH - len(f"{number}. ")))
+        for note in self.notes:
+            lines += wrapped(f"note: {note}", rest="      ")
+        return "\n".join(lines)
+
+    def _repr_html_(self):
+        # Colours come from the page, so that it reads well on light and on dark.
+        mark = "&#10003;" if self.ok else "&#10007;"
+        rows = "".join(map(_html_row, self.findings))
+        notes = "".join(f"<p style='opacity:0.75'>Note: {html.escape(note)}</p>" for note in self.notes)
+        table = f"<table style='border-collapse:collapse'>{rows}</table>" if rows else ""
+        return f"<div><p>{mark} <b>{html.escape(self._title)}</b></p>{table}{notes}</div>"
+
+
+def _short(sizes):
+    """Return a grid or block without its trailing ones."""
+    sizes = list(sizes)
+    while len(sizes) > 1 and sizes[-1] == 1:
+        sizes.pop()
+    return str(tuple(sizes)) if len(sizes) > 1 else str(sizes[0])
+
+
+def _hanging(mark, lines):
+    """Put a mark before the first line, and the others under the first."""
+    return [(" " * len(mark) if i else mark) + line for i, line in enumerate(lines)]
+
+
+def _html_row(finding):
+    cell = "style='text-align:left;vertical-align:top;padding:0.3em 0.8em;border-top:1px solid currentColor'"
+    kind, *rest = finding.lines(sys.maxsize)  # the page breaks them
+    kind, _, message = kind.partition(": ")
+    details = "".join(f"<br><code>{html.escape(line.strip())}</code>" for line in rest)
+    return (
+        f"<tr><td {cell}><b>{html.escape(kind)}</b></td><td {cell}>{html.escape(message)}{details}</td></tr>"
+    )

@@ -1,0 +1,215 @@
+"""Accesses that nothing orders, and what would."""
+
+import ast
+import dataclasses
+
+import numpy as np
+
+from gpuless.access.branches import LOOPS, common_path, conditions
+from gpuless.access.dataflow import Uniform, is_atomic_update, is_of_the_thread_alone
+from gpuless.access.trace import READ, WRITE, combine
+from gpuless.sanitizer.consequences import Clue, lines
+from gpuless.sanitizer.findings import Finding
+from gpuless.sanitizer.words import WARP, Words, is_nan
+
+
+class Races(Words):
+    """Tells conflicts between blocks and within them.
+
+    Parameters
+    ----------
+    trace, memory, notes
+        As for `Words`.
+    history : History
+    """
+
+    def __init__(self, trace, memory, notes, history):
+        super().__init__(trace, memory, notes)
+        self.history = history
+
+    def clues(self):
+        """Return the mistakes, one for each pair of lines.
+
+        Returns
+        -------
+        list of Clue
+        """
+        between = self._racing(self.history.conflicts_between_blocks(), self._between_blocks)
+        self._hopeless = {(clue.finding.array, lines(clue.finding)) for clue in between}
+        return between + self._racing(self.history.conflicts_within_blocks(), self._within_block)
+
+    def _racing(self, groups, tell):
+        found = {}
+        for rows, actors in groups:
+            same_value = self._all_write_the_same(rows)
+            pair = self.history.racing_pair(rows, actors, same_value)
+            if pair is None:
+                if same_value and self.history.racing_pair(rows, actors):
+                    self._note_same_value(rows[self.trace.kind[rows] == WRITE][-1])
+                continue
+            finding = self._lost_update(rows, actors) or tell(rows, *pair)
+            found.setdefault((finding.kind, finding.array, lines(finding)), []).append((finding, rows))
+        return [self._one_race(same) for same in found.values()]
+
+    def _one_race(self, same):
+        """Return several findings about the same lines as one."""
+        rows = np.concatenate([rows for _, rows in same])
+        elements = len({(finding.array, finding.index) for finding, _ in same})
+        finding = dataclasses.replace(same[0][0], count=elements, counted="elements")
+        return Clue(finding, self.places(rows))
+
+    def _all_write_the_same(self, rows):
+        """Return whether all threads write one value: harmless between them, and often meant."""
+        values = [self.trace.values[row] for row in rows[self.trace.kind[rows] == WRITE].tolist()]
+        if any(np.ndim(value) for value in values):
+            return False
+        values = [value.tobytes() if isinstance(value, np.void) else value for value in values]  # records
+        return all(value == values[0] or (is_nan(value) and is_nan(values[0])) for value in values)
+
+    def _note_same_value(self, row):
+        site = self.site(row)
+        text = f": {site.text}" if site.text else ""
+        self.note(
+            f"several threads write {self.array(row).name} at the same index, all the same value "
+            f"(line {site.line}{text})"
+        )
+
+    def _lost_update(self, rows, actors):
+        """Tell two threads that change an element as an atomic operation could; None if there are none."""
+        changing = self._changing(rows)
+        pair = self.history.racing_pair(rows[changing], actors[changing])
+        sites = np.unique(self.trace.site[rows[changing & (self.trace.kind[rows] == WRITE)]])
+        if pair is None or not all(is_atomic_update(*self._place(site)) for site in sites.tolist()):
+            return None
+        one, two = pair
+        message = (
+            f"{self.thread(one)} of {self.block(one)} and {self.thread(two)} of {self.block(two)} both "
+            f"read {self.trace.name(one)}, change it and write it back; nothing keeps one from overwriting "
+            "what the other wrote: use cuda.atomic"
+        )
+        return Finding("lost update", message, **self.at(one), **self.other(two))
+
+    def _changing(self, rows):
+        """Return which rows are of threads that read the element and then write it, from the read on."""
+        trace, kinds = self.trace, self.trace.kind[rows]
+        threads = combine(trace.block[rows], trace.thread[rows])
+        reads, writes = kinds == READ, kinds == WRITE
+        first_read = dict(zip(threads[reads][::-1], rows[reads][::-1], strict=True))
+        last_write = dict(zip(threads[writes], rows[writes], strict=True))
+        since = np.array([first_read.get(thread, len(trace)) for thread in threads])
+        until = np.array([last_write.get(thread, -1) for thread in threads])
+        return (since <= rows) & (since < until)
+
+    def _within_block(self, rows, one, two):
+        kinds, block, name = self.trace.kind, self.block(one), self.trace.name(one)
+        both_change = self._changing(rows)[np.isin(rows, (one, two))].all()
+        if both_change:
+            one, two = self._told_apart(rows, one, two)
+        if kinds[one] == kinds[two] == WRITE:
+            message = (
+                f"{self.thread(one)} and {self.thread(two)} of {block} both write {name} in one barrier "
+                "interval: which value stays is chance; is "
+                f"{'' if self._are_at_once(one, two) else 'a barrier missing between the two, or '}"
+                "an index wrong?"
+            )
+            return Finding("write-write race", message, **self.at(one), **self.other(two))
+        # The writer is the one that only writes; if there is none, the one that updates.
+        second_writes = kinds[two] == WRITE or kinds[one] == READ
+        reader, writer = (one, two) if second_writes else (two, one)
+        message = (
+            f"{self.thread(reader)} of {block} {self.verb(reader)} {name} in the barrier interval in which "
+            f"{self.thread(writer)} {self.verb(writer)} it"
+        )
+        finding = Finding("missing barrier", message, **self.at(reader), **self.other(writer))
+        if (finding.array, lines(finding)) in self._hopeless:
+            remedy = "no barrier helps, as other blocks do the same"
+        else:
+            remedy = self._remedy(reader, writer)
+            remedy += ", unless an index is wrong: both read and write it" if both_change else ""
+        return dataclasses.replace(finding, message=f"{message}: {remedy}")
+
+    def _told_apart(self, rows, one, two):
+        """Return how two threads that both read and write an element are best told.
+
+        By two writes if these happen at once, which no barrier can change; else by a write, and a read that
+        a barrier would put before or behind it.
+        """
+        trace = self.trace
+        mine, theirs = (rows[trace.thread[rows] == trace.thread[row]] for row in (one, two))
+        for first in mine[trace.kind[mine] == WRITE]:
+            for second in theirs[trace.kind[theirs] == WRITE]:
+                if self._are_at_once(first, second):
+                    return first, second
+        return mine[trace.kind[mine] == WRITE][0], theirs[trace.kind[theirs] == READ][0]
+
+    def _are_at_once(self, one, two):
+        """Return whether two rows are of one instruction in one round of its loops, as far as can be told."""
+        trace = self.trace
+        inner = [node for node, _ in conditions(*self._instruction(one))]
+        while inner and isinstance(inner[0], ast.If):
+            inner = inner[1:]
+        # Behind a condition in a loop, nobody knows whose second time is in which round.
+        is_countable = all(isinstance(node, LOOPS) for node in inner)
+        same_round = trace.occurrence[one] == trace.occurrence[two]
+        return bool(trace.site[one] == trace.site[two] and is_countable and same_round)
+
+    def _remedy(self, one, two):
+        """Return what would order two accesses of one block."""
+        path = common_path(*(self._instruction(row) for row in (one, two)))
+        if guard := self._guard_in_loop(path, one, two):
+            return f"cuda.syncthreads() is missing in each round of the loop, outside of {_entered(guard)}"
+        branch = next((node for node in reversed(path) if isinstance(node, ast.If)), None)
+        inside = self._threads_at(one, two)
+        if branch is None or len(inside) == np.prod(self.trace.block_shape):
+            return "cuda.syncthreads() is missing between the two"
+        where = _entered(branch)
+        warp = self.trace.thread[one] // WARP
+        # In blocks of another size there may be other threads of other warps.
+        same_warp = warp == self.trace.thread[two] // WARP and is_of_the_thread_alone(path[0], branch.test)
+        if same_warp and (inside // WARP == warp).sum() == WARP:
+            return (
+                "cuda.syncwarp() is missing between the two; cuda.syncthreads() must not stand inside of "
+                f"{where}"
+            )
+        barrier = "cuda.syncwarp()" if same_warp else "cuda.syncthreads()"
+        return f"{barrier} is missing between the two, outside of {where}"
+
+    def _guard_in_loop(self, path, one, two):
+        """Return an `if` around one of two accesses that stand in one loop; None if all threads enter each.
+
+        How many enter may be another number in each round, and in a block of another size.
+        """
+        loops = [node for node in path if isinstance(node, LOOPS)]
+        uniform = Uniform(path[0], self.site(one).function == self.trace.kernel) if loops else None
+        for row in (one, two) if loops else ():
+            around = [node for node, _ in conditions(*self._instruction(row))]
+            for node in around[around.index(loops[-1]) :]:
+                if isinstance(node, ast.If) and not uniform.is_so(node.test):
+                    return node
+        return None
+
+    def _instruction(self, row):
+        return self._place(self.trace.site[row])
+
+    def _place(self, site):
+        return self.memory.site_codes[site], self.trace.sites[site].offset
+
+    def _threads_at(self, one, two):
+        """Return the threads of a block that come to one of two accesses in their barrier interval."""
+        trace = self.trace
+        now = (trace.block == trace.block[one]) & (trace.interval == trace.interval[one])
+        return np.unique(trace.thread[now & np.isin(trace.site, trace.site[[one, two]])])
+
+    def _between_blocks(self, rows, one, two):
+        if self.trace.kind[two] == READ:
+            one, two = two, one
+        message = (
+            f"{self.thread(one)} of {self.block(one)} {self.verb(one)} {self.trace.name(one)}, and "
+            f"{self.thread(two)} of {self.block(two)} {self.verb(two)} it; blocks run in any order and no "
+            "barrier holds between them: give each its own elements, or make it two launches"
+        )
+        return Finding("race between blocks", message, **self.at(one), **self.other(two))
+
+
+def _entered(branch):
+    return f"`if {ast.unparse(branch.test)}:` (line {branch.lineno}), which not every thread enters"

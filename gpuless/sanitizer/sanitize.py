@@ -1,0 +1,250 @@
+"""Find what is wrong with a kernel that seems to work.
+
+A race hides: most runs compute the right thing. `sanitize` does not wait for a wrong result. It runs the
+kernel once with every access logged and finds from the log which accesses nothing orders, whatever the order
+was this time. Then it runs blocks and threads in other orders, and compares.
+
+It looks at one launch: mistakes on paths that these arguments do not take stay hidden. It runs the kernel's
+Python function, so it works on machines with a GPU as well.
+"""
+
+import bisect
+
+import numpy as np
+
+from gpuless.access.recording import TracedMemory, run_traced
+from gpuless.access.trace import ATOMIC
+from gpuless.sanitizer.diagnosis import Diagnosis
+from gpuless.sanitizer.findings import Finding, Report
+from gpuless.simulator.arguments import argument_names, device_arguments
+from gpuless.simulator.arithmetic import Unsigned
+from gpuless.simulator.errors import DivergenceError, LaunchStopped
+from gpuless.simulator.kernel import Launch
+from gpuless.simulator.scheduler import ORDERS
+
+
+def sanitize(kernel, seed=0):
+    """Return a kernel that, launched, is run under scrutiny and returns a report.
+
+    Parameters
+    ----------
+    kernel : kernel or function
+    seed : int
+        For the shuffled order.
+
+    Returns
+    -------
+    object
+        To be launched as the kernel is: ``sanitize(kernel)[grid, block](*arguments)`` returns a `Report` and
+        leaves in the arguments what the launch computes.
+
+    Examples
+    --------
+    >>> import gpuless
+    >>> selection = gpuless.select()  # before numba.cuda is imported
+    >>> from numba import cuda, float32
+    >>> @cuda.jit
+    ... def reverse(x):
+    ...     tile = cuda.shared.array(4, float32)
+    ...     i = cuda.threadIdx.x
+    ...     tile[i] = x[i]
+    ...     x[i] = tile[3 - i]
+    >>> report = sanitize(reverse)[1, 4](cuda.to_device(np.arange(4, dtype=np.float32)))
+    >>> report.ok
+    False
+    >>> finding = report.findings[0]
+    >>> finding.kind, finding.array, finding.index, finding.thread, finding.other_thread
+    ('missing barrier', 'tile', (0,), (3, 0, 0), (0, 0, 0))
+    """
+    return Sanitizer(kernel, seed)
+
+
+class Sanitizer:
+    """What `sanitize` returns."""
+
+    def __init__(self, kernel, seed=0):
+        self._kernel, self._seed = kernel, seed
+
+    def __getitem__(self, configuration):
+        launch = Launch(self._kernel, *configuration)
+
+        def run(*arguments):
+            with device_arguments(launch, arguments) as on_device:
+                return _Examination(launch, on_device, self._seed).report()
+
+        return run
+
+
+class _Examination:
+    """One launch under scrutiny, with its arguments in device memory."""
+
+    def __init__(self, launch, arguments, seed):
+        self.launch, self.arguments, self.seed = launch, arguments, seed
+        names = argument_names(launch.function, len(arguments))
+        self.arrays = [pair for pair in zip(names, arguments, strict=True) for pair in _arrays(*pair)]
+        self.findings, self.notes, self.orders = [], [], []
+        self.trace = None
+
+    def report(self):
+        """Run in every order and return what was found."""
+        self.before = self._contents()
+        if self._examine("forwards"):
+            after = self._contents()
+            for order in ORDERS[1:]:
+                self._restore(self.before)
+                self._compare(order, after)
+            self._restore(after)
+        return Report(
+            self.launch.name,
+            self.launch.grid,
+            self.launch.block,
+            tuple(self.findings),
+            tuple(self.notes),
+            tuple(self.orders),
+            self.trace,
+        )
+
+    def _contents(self):
+        return [array.copy() for _, array in self.arrays]
+
+    def _restore(self, contents):
+        for (_, array), content in zip(self.arrays, contents, strict=True):
+            array[...] = content
+
+    def _examine(self, order):
+        """Run with every access logged and look through the log; return whether all of the launch ran."""
+        memory = TracedMemory(self.launch.dynamic_bytes, tolerant=True)
+        error = self._run(memory, order)
+        absent_read = self._decisive_read(memory, order)
+        trace = memory.trace(self.launch)
+        if self.trace is None:
+            self.trace = trace
+            self.orders.append(order)
+        self.findings += Diagnosis(
+            trace, memory, self.notes, error, absent_read, self._expects_nan
+        ).findings()
+        return error is None and not memory.misses
+
+    def _run(self, memory, order):
+        """Run in memory that logs; return the error that ended the launch, if one did that can be told."""
+        try:
+            run_traced(self.launch, self.arguments, memory, order, self.seed)
+        except (DivergenceError, ZeroDivisionError) as error:
+            return error
+        return None
+
+    def _decisive_read(self, memory, order):
+        """Return a read of an absent lane on which what the launch does depends, None if there is none.
+
+        Many are harmless: in a tree of shuffles the upper lanes take garbage and nobody looks at their sums.
+        So the launch is run again with numbers in the place of the garbage. If that makes a difference, the
+        first read is searched whose number does.
+        """
+        reads = memory.absent_reads
+        if not reads:
+            return None
+        after = self._contents()
+
+        def matters(count, factor):
+            other = _GuessingMemory(self.launch.dynamic_bytes, count, factor)
+            self._restore(self.before)
+            self._run(other, order)
+            return other.misses != memory.misses or bool(self._differences(after))
+
+        factor = next((factor for factor in (1000, -1000, 0) if matters(len(reads), factor)), None)
+        decisive = None
+        if factor is not None:
+            numbers = range(1, len(reads) + 1)
+            decisive = reads[bisect.bisect_left(numbers, True, key=lambda count: matters(count, factor))]
+        self._restore(after)
+        return decisive
+
+    @property
+    def _expects_nan(self):
+        """Whether the kernel names NaN, or is given it as a number."""
+        names = self.launch.function.__code__.co_names
+        return "nan" in names or any(isinstance(value, float) and value != value for value in self.arguments)
+
+    def _compare(self, order, after):
+        """Run in another order and see whether the results are the same."""
+        self.orders.append(order)
+        try:
+            self.launch.run(self.arguments, order=order, seed=self.seed)
+            differences = self._differences(after)
+        except (IndexError, DivergenceError, ZeroDivisionError):
+            differences = {"what the launch does": False}
+        except LaunchStopped as stopped:
+            # Blocks that wait for those before them are no mistake on a GPU.
+            self.notes.append(f"{order}, the launch did not end: {' '.join(str(stopped).split())}")
+            return
+        if not all(differences.values()) and not self.findings:
+            # The first run did not show why. Look again, in the order that does.
+            self._restore(self.before)
+            self._examine(order)
+        for name, only_rounding in differences.items():
+            self._tell_difference(name, order, only_rounding)
+
+    def _differences(self, after):
+        """Return the names of the arrays that differ, and whether by no more than the rounding of sums."""
+        differences = {}
+        for (name, array), expected in zip(self.arrays, after, strict=True):
+            is_float = array.dtype.kind in "fc"
+            if not np.array_equal(array, expected, equal_nan=is_float):
+                differences[name] = is_float and _close(array, expected)
+        return differences
+
+    def _tell_difference(self, name, order, only_rounding):
+        what = f"{name} differs when blocks and threads run {order}"
+        # Atomic operations hand out places in the order in which threads come, and that may be meant.
+        has_atomics = (self.trace.kind == ATOMIC).any()
+        if not (has_atomics or self.findings):
+            self.findings.append(Finding("depends on order", what, name))
+        elif only_rounding:
+            self.notes.append(f"{what}, by the rounding of sums")
+        else:
+            self.notes.append(what)
+
+
+class _GuessingMemory(TracedMemory):
+    """Memory in which the first reads of absent lanes give zero, or numbers far from the lane's own one.
+
+    Parameters
+    ----------
+    dynamic_bytes : int
+    count : int
+        How many reads; the others give garbage as ever.
+    factor : int
+    """
+
+    def __init__(self, dynamic_bytes, count, factor):
+        super().__init__(dynamic_bytes, tolerant=True)
+        self._count, self._factor = count, factor
+
+    def absent_lane(self, thread, source, own):
+        """Return a number in the type of the lane's own value."""
+        garbage = super().absent_lane(thread, source, own)
+        if len(self.absent_reads) > self._count:
+            return garbage
+        return _far_from(own, self._factor)
+
+
+def _far_from(value, factor):
+    """Return a number of the same type that is larger or smaller by much, or 0 if the factor is."""
+    number = factor * (1 if value != value else 1 + abs(value))
+    return type(value)(max(number, 0) if isinstance(value, Unsigned) else number)
+
+
+def _arrays(name, value):
+    """Yield the arrays in an argument, each with the argument's name."""
+    if isinstance(value, np.ndarray) and value.ndim > 0:
+        yield name, value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _arrays(name, part)
+
+
+def _close(one, other):
+    """Return whether two float arrays are equal but for the rounding of sums."""
+    epsilon = 1000 * float(np.finfo(one.dtype).eps)
+    scale = float(np.max(np.abs(other), initial=0, where=np.isfinite(other)))
+    return np.allclose(one, other, rtol=epsilon, atol=epsilon * scale, equal_nan=True)

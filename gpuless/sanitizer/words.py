@@ -1,0 +1,108 @@
+"""How the sanitizer calls threads, blocks, accesses and places."""
+
+import numpy as np
+
+from gpuless.access.trace import ATOMIC, READ, WRITE
+from gpuless.simulator.source import coordinates, describe_position
+
+VERBS = {READ: "reads", WRITE: "writes", ATOMIC: "updates"}
+WARP = 32
+
+
+class Words:
+    """Puts into words and into the fields of a finding what happened in a launch.
+
+    Parameters
+    ----------
+    trace : Trace
+    memory : TracedMemory
+        That the trace is from; it knows what is not an access to an array.
+    notes : list of str
+        To add what is worth knowing and no mistake.
+    """
+
+    def __init__(self, trace, memory, notes):
+        self.trace, self.memory, self.notes = trace, memory, notes
+
+    def note(self, text):
+        """Add a note, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def thread(self, row):
+        """Return the thread that made an access."""
+        return self.thread_called(self.trace.thread[row])
+
+    def block(self, row):
+        """Return the block of the thread that made an access."""
+        return self.block_called(self.trace.block[row])
+
+    def thread_called(self, number):
+        """Return a thread as text."""
+        return f"thread {describe_position(number, self.trace.block_shape)}"
+
+    def block_called(self, number):
+        """Return a block as text."""
+        return f"block {describe_position(number, self.trace.grid)}"
+
+    def thread_position(self, number):
+        """Return the x, y, z of a thread in its block."""
+        return tuple(int(i) for i in coordinates(int(number), self.trace.block_shape))
+
+    def block_position(self, number):
+        """Return the x, y, z of a block in the grid."""
+        return tuple(int(i) for i in coordinates(int(number), self.trace.grid))
+
+    def who(self, event):
+        """Return who made a miss or took part in an operation of a warp, as fields of a finding."""
+        return {
+            "site": event.site,
+            "block": self.block_position(event.block),
+            "thread": self.thread_position(event.thread),
+        }
+
+    def places(self, rows):
+        """Return the blocks and barrier intervals that rows are from."""
+        return frozenset(
+            zip(self.trace.block[rows].tolist(), self.trace.interval[rows].tolist(), strict=True)
+        )
+
+    def verb(self, row):
+        """Return what an access does."""
+        return VERBS[self.trace.kind[row]]
+
+    def site(self, row):
+        """Return the instruction that made an access."""
+        return self.trace.sites[self.trace.site[row]]
+
+    def array(self, row):
+        """Return the array that an access was to."""
+        return self.trace.arrays[self.trace.array[row]]
+
+    def at(self, row):
+        """Return where a row's access happened, as fields of a finding."""
+        return {
+            "array": self.array(row).name,
+            "index": self.trace.index(row),
+            "site": self.site(row),
+            "block": self.block_position(self.trace.block[row]),
+            "thread": self.thread_position(self.trace.thread[row]),
+        }
+
+    def other(self, row):
+        """Return the same for the second of two accesses."""
+        at = self.at(row)
+        return {"other_site": at["site"], "other_block": at["block"], "other_thread": at["thread"]}
+
+    def grouped(self, rows):
+        """Yield the rows of each array and site."""
+        if len(rows):
+            key = self.trace.array[rows] * len(self.trace.sites) + self.trace.site[rows]
+            _, first, which = np.unique(key, return_index=True, return_inverse=True)
+            for number in np.argsort(first):
+                yield rows[which.ravel() == number]
+
+
+def is_nan(value):
+    """Return whether a value of a trace is NaN."""
+    return isinstance(value, (float, np.floating)) and value != value

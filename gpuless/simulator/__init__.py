@@ -1,0 +1,17 @@
+"""Kernels in Python, one greenlet a thread: for toy sizes, for stepping, and for the sanitizer."""
+
+from gpuless.simulator.arguments import argument_names
+from gpuless.simulator.errors import DivergenceError, LaunchStopped, UnsupportedPython
+from gpuless.simulator.kernel import Launch
+from gpuless.simulator.memory import poisoned
+from gpuless.simulator.watchdog import set_limits
+
+__all__ = [
+    "DivergenceError",
+    "Launch",
+    "LaunchStopped",
+    "UnsupportedPython",
+    "argument_names",
+    "poisoned",
+    "set_limits",
+]

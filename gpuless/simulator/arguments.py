@@ -1,0 +1,206 @@
+"""What a launch makes of its arguments.
+
+Arrays on the simulated device are used where they are. Host arrays are copied there and back, as Numba does.
+What no GPU could take is refused.
+"""
+
+import sys
+import warnings
+from contextlib import contextmanager
+
+import numpy as np
+
+from gpuless.limits import LaunchError
+from gpuless.simulator.arithmetic import typed
+from gpuless.simulator.errors import UnsupportedPython
+from gpuless.simulator.memory import poison
+
+
+def argument_names(function, count):
+    """Return the names of a kernel's parameters.
+
+    Parameters
+    ----------
+    function : function
+    count : int
+        How many arguments there are.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    TypeError
+        If the kernel takes more, or fewer.
+    """
+    code = function.__code__
+    names = list(code.co_varnames[: code.co_argcount])
+    takes_rest = bool(code.co_flags & 0x04)
+    fewest = len(names) - len(function.__defaults__ or ())
+    if count < fewest or (count > len(names) and not takes_rest):
+        raise TypeError(
+            f"kernel {function.__name__} takes {len(names)} arguments ({', '.join(names)}), got {count}"
+        )
+    rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if takes_rest else ""
+    return (names + [f"{rest}[{i}]" for i in range(count - len(names))])[:count]
+
+
+def argument_types(arguments):
+    """Return the types of a launch's arguments; for each new combination of them Numba compiles anew.
+
+    Parameters
+    ----------
+    arguments : sequence
+        Where the kernel can reach them.
+
+    Returns
+    -------
+    tuple
+        To look things up by: (dtype, dimensions, layout) of an array, and so on.
+
+    Examples
+    --------
+    >>> argument_types([np.zeros((2, 3), np.float32), 1, (2, 2.5)])
+    ((dtype('float32'), 2, 'C'), <class 'int'>, (<class 'tuple'>, <class 'int'>, <class 'float'>))
+    """
+    return tuple(map(_type_of, arguments))
+
+
+def _type_of(value):
+    if isinstance(value, np.ndarray) and value.ndim > 0:
+        flags = value.flags
+        return value.dtype, value.ndim, "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+    if isinstance(value, tuple):
+        return type(value), *map(_type_of, value)
+    return value.dtype if isinstance(value, np.void) else type(value)
+
+
+def memory_argument(value, name, memory):
+    """Return an argument as the kernel sees it: arrays through `Memory.wrap`, numbers `typed`.
+
+    Parameters
+    ----------
+    value : object
+    name : str
+    memory : Memory
+
+    Returns
+    -------
+    object
+    """
+    if isinstance(value, np.ndarray) and value.ndim > 0:
+        return memory.wrap(value, "global", name)
+    if isinstance(value, tuple):
+        parts = [memory_argument(part, f"{name}[{i}]", memory) for i, part in enumerate(value)]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return typed(value)
+
+
+@contextmanager
+def device_arguments(launch, arguments):
+    """Give a launch its arguments in device memory, and take back to the host what belongs there.
+
+    A host array is copied to the device and, after the launch, back; that costs time on a GPU, so Numba warns
+    and so does this. Arrays on the simulated device are used where they are.
+
+    Parameters
+    ----------
+    launch : Launch
+    arguments : sequence
+
+    Yields
+    ------
+    list
+    """
+    names = argument_names(launch.function, len(arguments))
+    finish, retrieve = [], []
+    for extension in launch.extensions:
+        arguments = [extension.prepare_args(None, value, stream=0, retr=retrieve)[1] for value in arguments]
+    yield [_on_device(value, name, launch, finish) for value, name in zip(arguments, names, strict=True)]
+    for copy_back in finish + retrieve:
+        copy_back()
+
+
+def _on_device(value, name, launch, finish):
+    cuda = sys.modules.get("numba.cuda")
+    copy_in = copy_back = True
+    if cuda is not None and isinstance(value, (cuda.In, cuda.Out, cuda.InOut)):
+        copy_in, copy_back = not isinstance(value, cuda.Out), not isinstance(value, cuda.In)
+        value = value.value
+    if isinstance(value, np.ndarray) and value.ndim > 0:
+        if copy_in:
+            _warn_of_copy(name, launch.name)
+        return _copied(value, finish, copy_in, copy_back)
+    if getattr(value, "__cuda_ndarray__", False):
+        return _real_or_simulated(value, finish)
+    if hasattr(value, "__cuda_array_interface__"):
+        return _real_or_simulated(cuda.as_cuda_array(value), finish)
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(_on_device(part, f"{name}[{i}]", launch, finish) for i, part in enumerate(value))
+    if isinstance(value, (list, dict, set, str, bytes)) or type(value).__module__.startswith("torch"):
+        raise UnsupportedPython(
+            f"kernel {launch.name} got a {type(value).__name__} for {name}; kernels take arrays, numbers and "
+            "tuples of these" + (": use cuda.to_device(np.array(...))" if isinstance(value, list) else "")
+        )
+    return value
+
+
+def contents(device_array):
+    """Return the ndarray in which a simulated device array keeps its elements; copy those of a real one.
+
+    Parameters
+    ----------
+    device_array : device array
+
+    Returns
+    -------
+    ndarray
+    """
+    inside = device_array.__dict__.get("_ary")
+    return inside if inside is not None else device_array.copy_to_host()
+
+
+def _real_or_simulated(value, finish):
+    host = contents(value)
+    if "_ary" not in value.__dict__:
+        finish.append(lambda: value.copy_to_device(host))
+    return host
+
+
+def _copied(value, finish, copy_in, copy_back):
+    flags = value.flags
+    if not flags.c_contiguous and not flags.f_contiguous:
+        raise LaunchError(
+            f"only contiguous host arrays can be copied to a device, and this one of shape {value.shape} has "
+            f"strides {value.strides}: use np.ascontiguousarray"
+        )
+    on_device = value.copy(order="K")
+    if not copy_in:
+        on_device[...] = poison(value.dtype)
+    if copy_back and flags.writeable:
+        finish.append(lambda: np.copyto(value, on_device))
+    return on_device
+
+
+def _warn_of_copy(argument, kernel):
+    """Warn as Numba does on a GPU, and say which array it is about."""
+    from numba.core import config
+    from numba.core.errors import NumbaPerformanceWarning
+
+    if getattr(config, "CUDA_WARN_ON_IMPLICIT_COPY", 1) and not config.DISABLE_PERFORMANCE_WARNINGS:
+        warnings.warn(
+            NumbaPerformanceWarning(
+                "Host array used in CUDA kernel will incur copy overhead to/from device: "
+                f"argument {argument} of {kernel}; copy it once with cuda.to_device"
+            ),
+            stacklevel=_frames_to_user(),
+        )
+
+
+def _frames_to_user():
+    """Return how far up the first frame is that belongs neither to the simulator nor to contextlib."""
+    frame, level = sys._getframe(1), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(("gpuless", "contextlib")):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -1,0 +1,414 @@
+"""Numbers as Numba types them, where Python and NumPy type them otherwise.
+
+Numba computes with integers in 64 bits, whatever the width of the array they come from: uint8 + uint8 is
+uint64, int32 * int32 is int64. One signed operand makes the result signed, so that ``uint32(0) - 1`` is -1
+and ``uint32(0) - uint32(1)`` is 2**64 - 1. Here a signed integer is therefore a Python int, and an unsigned
+one an `Unsigned`; an integer takes on a width only in a cast, such as ``uint32(v)``, and where it is stored.
+
+A literal such as 0.5 is a float64, and so is whatever it is added to. Python's own floats would give way to
+a NumPy float32; np.float64 does not.
+"""
+
+import functools
+import operator
+import types
+
+import numpy as np
+
+from gpuless.simulator.errors import UnsupportedPython
+
+_MASK = 2**64 - 1
+
+
+class Unsigned(int):
+    """An unsigned integer: an int that stays within 64 bits when it meets its like.
+
+    Examples
+    --------
+    >>> Unsigned(0) - Unsigned(1) == 2**64 - 1, Unsigned(0) - 1
+    (True, -1)
+    """
+
+    __slots__ = ()
+
+    def __truediv__(self, other):
+        return np.float64(self) / other
+
+    def __neg__(self):
+        return unsigned(-int(self) & _MASK)
+
+    def __invert__(self):
+        return unsigned(int(self) ^ _MASK)
+
+
+class _Large(Unsigned):
+    """2**63 or more: a signed integer takes it for a negative one."""
+
+    __slots__ = ()
+
+
+# Made once: finding one of them is faster than making it. Toy arrays have no larger indices.
+_FEW = 2**14
+_SMALL = tuple(map(Unsigned, range(_FEW)))
+
+
+def unsigned(value):
+    """Return an int as an `Unsigned`.
+
+    Parameters
+    ----------
+    value : int
+        From 0 to 2**64 - 1.
+
+    Returns
+    -------
+    Unsigned
+    """
+    if value < _FEW:
+        return _SMALL[value]
+    return Unsigned(value) if value < 2**63 else _Large(value)
+
+
+def _operator(name):
+    """Return what `Unsigned` does for ``+`` and its like: it gives way to signed integers and to floats."""
+    of_ints, of_any = getattr(int, name), getattr(operator, name)
+
+    def method(self, other):
+        value = of_ints(self, other)
+        if type(other) is int:  # the most frequent, so first
+            return value
+        if isinstance(other, Unsigned):
+            return _SMALL[value] if 0 <= value < _FEW else unsigned(value & _MASK)
+        return value if value is not NotImplemented else of_any(np.float64(self), other)
+
+    return method
+
+
+def _large_operators(name):
+    """Return the same for `_Large`, as the left operand and as the right one."""
+    of_ints, of_unsigned = getattr(int, name), getattr(Unsigned, name)
+
+    def method(self, other):
+        is_signed = isinstance(other, int) and not isinstance(other, Unsigned)
+        return of_ints(int(self) - 2**64, other) if is_signed else of_unsigned(self, other)
+
+    def reflected(self, other):
+        return of_unsigned(other, self) if isinstance(other, Unsigned) else of_ints(other, int(self) - 2**64)
+
+    return method, reflected
+
+
+def _shift(name):
+    """Return what `Unsigned` does for ``<<`` and ``>>``: the result is of the left operand's kind."""
+    of_ints = getattr(int, name)
+
+    def method(self, other):
+        return unsigned(of_ints(self, int(other)) & _MASK)
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod", "pow", "and", "or", "xor"):
+    setattr(Unsigned, f"__{_name}__", _operator(f"__{_name}__"))
+    for _prefix, _method in zip(("__", "__r"), _large_operators(f"__{_name}__"), strict=True):
+        setattr(_Large, f"{_prefix}{_name}__", _method)
+for _name in ("lshift", "rshift"):
+    setattr(Unsigned, f"__{_name}__", _shift(f"__{_name}__"))
+
+
+@functools.cache
+def as_dtype(dtype):
+    """Return the NumPy dtype of a Numba type, or of anything NumPy takes for one.
+
+    Parameters
+    ----------
+    dtype : Numba type, dtype, type, cast or str
+
+    Returns
+    -------
+    dtype
+
+    Examples
+    --------
+    >>> import numba
+    >>> as_dtype(numba.float32), as_dtype("int8")
+    (dtype('float32'), dtype('int8'))
+    """
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        pass
+    try:
+        return np.dtype(dtype.name)
+    except TypeError:
+        from numba.np.numpy_support import as_dtype as of_numba
+
+        return of_numba(dtype)
+
+
+@functools.cache
+def cast(dtype):
+    """Return the function that converts a number to a type, as in C, where integers wrap around.
+
+    Parameters
+    ----------
+    dtype : dtype
+
+    Returns
+    -------
+    callable
+        With an attribute `dtype`, so that it can be used where a type is asked for.
+
+    Examples
+    --------
+    >>> uint32, int8 = cast(np.dtype("uint32")), cast(np.dtype("int8"))
+    >>> uint32(-1), uint32(-1) + uint32(1), int8(200), np.zeros(2, int8)
+    (4294967295, 4294967296, -56, array([0, 0], dtype=int8))
+    """
+    if dtype.names:
+        return dtype  # of a record: nothing is converted to one
+    if dtype.kind not in "iu":
+        return dtype.type
+    size = 2 ** (8 * dtype.itemsize)
+    mask, half = size - 1, size // 2
+
+    def to_unsigned(value):
+        value = _whole(value) & mask
+        return _SMALL[value] if value < _FEW else unsigned(value)
+
+    def to_signed(value):
+        value = _whole(value)
+        return value if -half <= value < half else (value + half & mask) - half
+
+    convert = to_signed if dtype.kind == "i" else to_unsigned
+    convert.__name__, convert.dtype = dtype.name, dtype
+    return convert
+
+
+def _whole(value):
+    """Return a number without its fraction; what becomes of NaN and infinity is not defined on a GPU."""
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        return int(np.float64(value).astype(np.int64))
+
+
+def typed(value):
+    """Return a number or a type as it is in a kernel.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    object
+        A number, or a tuple of numbers, as the module describes; for an integer type, Numba's or NumPy's, its
+        `cast`; anything else as it was.
+
+    Examples
+    --------
+    >>> typed(0.5), typed(np.uint8(200)) + typed(np.uint8(200)), typed((1, np.int32(2)))
+    (np.float64(0.5), 400, (1, 2))
+    """
+    kind = type(value)
+    if kind is float:
+        return np.float64(value)
+    if kind is tuple:
+        return tuple(map(typed, value))
+    if isinstance(value, np.unsignedinteger):
+        return unsigned(int(value))
+    if isinstance(value, (np.signedinteger, np.bool_)):
+        return value.item()
+    if isinstance(value, type) and issubclass(value, np.integer):
+        return cast(np.dtype(value))
+    if kind.__module__.startswith("numba") and hasattr(value, "bitwidth"):
+        return cast(as_dtype(value))
+    return value
+
+
+def to_float(value):
+    """Return a number as a float: what `float` means in a kernel.
+
+    Parameters
+    ----------
+    value : number
+
+    Returns
+    -------
+    np.floating
+        A float32 remains one.
+    """
+    return value if isinstance(value, np.floating) else np.float64(value)
+
+
+@functools.cache
+def with_typed_literals(code):
+    """Return the code of a function with its literals as they are in a kernel.
+
+    Parameters
+    ----------
+    code : code object
+
+    Returns
+    -------
+    code object
+    """
+    constants = (
+        with_typed_literals(each) if isinstance(each, types.CodeType) else typed(each)
+        for each in code.co_consts
+    )
+    return code.replace(co_consts=tuple(constants))
+
+
+# NumPy's element-wise functions that numba-cuda compiles; exp, sqrt and add are not among them.
+UFUNCS = frozenset(
+    "acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh bitwise_and "
+    "bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor conj conjugate "
+    "cos cosh deg2rad degrees divide equal fmax fmin greater greater_equal hypot invert isnan left_shift "
+    "less less_equal log log10 log2 logical_and logical_not logical_or logical_xor maximum minimum not_equal "
+    "rad2deg radians right_shift sin sinh tan tanh true_divide".split()
+)
+# Methods of arrays that it compiles and that return a number.
+REDUCTIONS = frozenset("all any argmax argmin mean prod std sum var".split())
+
+
+NO_WHOLE_ARRAYS = (
+    "{} of a whole array is not available: a thread computes with single elements, x[i], in a loop"
+)
+
+
+class KernelArray(np.ndarray):
+    """An array as a kernel has it: to be used element by element, since nothing can make a new one."""
+
+    def view(self, dtype):
+        """Return the same bytes as elements of another type."""
+        dtype = as_dtype(dtype)
+        found = _view(self, dtype, np.ndarray)
+        if not found.flags.aligned:
+            size = dtype.alignment
+            raise ValueError(
+                f"no GPU can read {dtype} there: the view begins between multiples of {size} bytes"
+            )
+        return typed_array(found)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
+        check_ufunc(ufunc, out)
+        return getattr(ufunc, method)(*map(_plain, inputs), out=tuple(map(_plain, out)), **options)
+
+    def __contains__(self, value):
+        return _plain(self).__contains__(value)
+
+
+def check_ufunc(ufunc, out):
+    """Raise if a kernel cannot use a function of NumPy, or the operator it stands for, on whole arrays.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+    out : tuple of ndarray
+        Where the result goes; empty if NumPy would make a new array.
+
+    Raises
+    ------
+    UnsupportedPython
+    """
+    if not out or ufunc.__name__ not in UFUNCS:
+        raise UnsupportedPython(NO_WHOLE_ARRAYS.format(ufunc.__name__))
+
+
+def _plain(value):
+    return _view(value, np.ndarray) if isinstance(value, KernelArray) else value
+
+
+def _reduction(name):
+    """Return a method that leaves the work to NumPy, whose own steps are not those of the kernel."""
+
+    def method(self, *arguments, **options):
+        return typed(getattr(_plain(self), name)(*arguments, **options))
+
+    return method
+
+
+for _name in REDUCTIONS:
+    setattr(KernelArray, _name, _reduction(_name))
+
+
+class IntegerArray(KernelArray):
+    """An array of integers or bools: its elements are read as `typed` has them, and wrap where stored."""
+
+    def __getitem__(self, index):
+        if self.ndim == (len(index) if type(index) is tuple else 1):
+            try:
+                return _item(self, index)
+            except (TypeError, ValueError, IndexError):
+                pass  # a slice, or an index out of bounds, of which NumPy says more here:
+        return _get(self, index)
+
+    def __setitem__(self, index, value):
+        try:
+            _set(self, index, value)
+        except OverflowError:
+            _set(self, index, np.uint64(int(value) & _MASK).astype(self.dtype))
+
+
+class UnsignedArray(IntegerArray):
+    """An array of unsigned integers."""
+
+    def __getitem__(self, index):
+        value = IntegerArray.__getitem__(self, index)
+        return unsigned(value) if type(value) is int else value
+
+
+class RecordArray(KernelArray):
+    """An array of records, in which ``array[i].x`` and ``array[i]["x"]`` mean the same, as in a kernel."""
+
+    def __getitem__(self, index):
+        found = _get(self, index)
+        is_field = isinstance(found, np.ndarray) and found.dtype.names is None
+        return typed_array(_plain(found)) if is_field else found
+
+    def __getattr__(self, name):
+        if name not in (self.dtype.names or ()):
+            raise AttributeError(f"these records have no field {name}: {self.dtype}")
+        return self[name]
+
+
+class Record(np.record):
+    """An element of a `RecordArray`."""
+
+    def __getattribute__(self, name):
+        return typed(super().__getattribute__(name))
+
+    def __getitem__(self, index):
+        return typed(super().__getitem__(index))
+
+
+_item, _view = np.ndarray.item, np.ndarray.view
+_get, _set = np.ndarray.__getitem__, np.ndarray.__setitem__
+
+
+def typed_array(array):
+    """Return an array as it is in a kernel: the same memory, and elements that are `typed`.
+
+    Parameters
+    ----------
+    array : ndarray
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> x = typed_array(np.array([200, 100], np.uint8))
+    >>> x[1] = x[0] + x[0]
+    >>> x[0] + x[0], x[1]
+    (400, 144)
+    """
+    if array.dtype.names:
+        return _view(array, np.dtype((Record, array.dtype)), RecordArray)
+    return _view(array, _KINDS.get(array.dtype.kind, KernelArray))
+
+
+_KINDS = {"i": IntegerArray, "b": IntegerArray, "u": UnsignedArray}

@@ -1,0 +1,228 @@
+"""Arithmetic that a kernel may use and Python does not have, or has otherwise.
+
+`popc`, `clz` and their like as `numba.cuda` offers them; float16 functions; vector types such as
+``float32x4``; and a `math` that answers as a GPU does, with NaN and infinity where Python raises.
+"""
+
+import math
+
+import numpy as np
+
+from gpuless.simulator.arithmetic import cast
+from gpuless.simulator.errors import UnsupportedPython
+
+
+class Dim3:
+    """The x, y, z of a thread, a block or a grid."""
+
+    __slots__ = ("x", "y", "z")
+
+    def __init__(self, x, y, z):
+        self.x, self.y, self.z = x, y, z
+
+    def __iter__(self):
+        return iter((self.x, self.y, self.z))
+
+    def __repr__(self):
+        return f"({self.x}, {self.y}, {self.z})"
+
+
+def _bits(value):
+    """Return the bits of an integer as a non-negative number, and how many there are: 32 if it fits there."""
+    width = 32 if -(2**31) <= value < 2**32 else 64
+    return value & ((1 << width) - 1), width
+
+
+def popc(value):
+    """Count the bits that are set."""
+    return _bits(value)[0].bit_count()
+
+
+def brev(value):
+    """Reverse the order of the bits."""
+    bits, width = _bits(value)
+    return int(f"{bits:0{width}b}"[::-1], 2)
+
+
+def clz(value):
+    """Count the zeros before the first bit that is set."""
+    bits, width = _bits(value)
+    return width - bits.bit_length()
+
+
+def ffs(value):
+    """Return the number of the lowest bit that is set, counted from 1; 0 if there is none."""
+    bits, _ = _bits(value)
+    return (bits & -bits).bit_length()
+
+
+def fma(a, b, c):
+    """Return a * b + c (with two roundings where the GPU has one)."""
+    return a * b + c
+
+
+def cbrt(value):
+    """Return the cube root."""
+    return np.cbrt(value)
+
+
+def selp(condition, a, b):
+    """Return a where the condition holds, else b."""
+    return a if condition else b
+
+
+class Half:
+    """`cuda.fp16`: arithmetic in float16."""
+
+    hadd = staticmethod(lambda a, b: np.float16(a + b))
+    hsub = staticmethod(lambda a, b: np.float16(a - b))
+    hmul = staticmethod(lambda a, b: np.float16(a * b))
+    hdiv = staticmethod(lambda a, b: np.float16(a / b))
+    hfma = staticmethod(lambda a, b, c: np.float16(a * b + c))
+    hneg = staticmethod(lambda a: -a)
+    habs = staticmethod(abs)
+    hsin = staticmethod(lambda a: np.sin(a, dtype=np.float16))
+    hcos = staticmethod(lambda a: np.cos(a, dtype=np.float16))
+    hlog = staticmethod(lambda a: np.log(a, dtype=np.float16))
+    hlog2 = staticmethod(lambda a: np.log2(a, dtype=np.float16))
+    hlog10 = staticmethod(lambda a: np.log10(a, dtype=np.float16))
+    hexp = staticmethod(lambda a: np.exp(a, dtype=np.float16))
+    hexp2 = staticmethod(lambda a: np.exp2(a, dtype=np.float16))
+    hexp10 = staticmethod(lambda a: np.float16(10.0 ** np.float32(a)))
+    htanh = staticmethod(lambda a: np.tanh(a, dtype=np.float16))
+    hsqrt = staticmethod(lambda a: np.sqrt(a, dtype=np.float16))
+    hrsqrt = staticmethod(lambda a: np.float16(np.float32(a) ** -0.5))
+    hceil = staticmethod(lambda a: np.ceil(a, dtype=np.float16))
+    hfloor = staticmethod(lambda a: np.floor(a, dtype=np.float16))
+    hrcp = staticmethod(lambda a: np.reciprocal(a, dtype=np.float16))
+    htrunc = staticmethod(lambda a: np.trunc(a, dtype=np.float16))
+    hrint = staticmethod(lambda a: np.rint(a, dtype=np.float16))
+    heq = staticmethod(lambda a, b: a == b)
+    hne = staticmethod(lambda a, b: a != b)
+    hge = staticmethod(lambda a, b: a >= b)
+    hgt = staticmethod(lambda a, b: a > b)
+    hle = staticmethod(lambda a, b: a <= b)
+    hlt = staticmethod(lambda a, b: a < b)
+    hmax = staticmethod(max)
+    hmin = staticmethod(min)
+
+
+class _Vector:
+    """One to four numbers called x, y, z, w, as CUDA's ``float4`` is."""
+
+    def __init__(self, *parts):
+        numbers = []
+        for part in parts:
+            numbers += part if isinstance(part, _Vector) else [part]
+        if len(numbers) != self.size:
+            raise TypeError(f"{type(self).__name__} takes {self.size} numbers, got {len(numbers)}")
+        for name, number in zip("xyzw", numbers, strict=False):
+            setattr(self, name, cast(self.element)(number))
+
+    def __iter__(self):
+        return (getattr(self, name) for name in "xyzw"[: self.size])
+
+    def __repr__(self):
+        return f"{type(self).__name__}{tuple(self)}"
+
+
+# CUDA's names of the element types: int3 is three int32.
+_ALIASES = {
+    "int8": "char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "longlong",
+    "uint8": "uchar",
+    "uint16": "ushort",
+    "uint32": "uint",
+    "uint64": "ulonglong",
+    "float32": "float",
+    "float64": "double",
+}
+
+
+def vector_types():
+    """Make the vector types.
+
+    Returns
+    -------
+    dict of str to type
+        ``float32x4`` and its kind, and under CUDA's names as well: ``float4``.
+
+    Examples
+    --------
+    >>> float4 = vector_types()["float4"]
+    >>> float4(float4(1, 2, 3, 4)).w
+    np.float32(4.0)
+    """
+    types = {}
+    for name, alias in _ALIASES.items():
+        for size in (1, 2, 3, 4):
+            kind = type(f"{name}x{size}", (_Vector,), {"size": size, "element": np.dtype(name)})
+            types[f"{name}x{size}"] = types[f"{alias}{size}"] = kind
+    return types
+
+
+# The functions of `math` that numba-cuda compiles, by the number of their arguments.
+_MATH = {
+    1: "acos acosh asin asinh atan atanh ceil cos cosh degrees erf erfc exp exp2 expm1 fabs floor frexp "
+    "gamma isfinite isinf isnan lgamma log log10 log1p log2 modf radians sin sinh sqrt tan tanh trunc",
+    2: "atan2 copysign fmod hypot ldexp nextafter pow remainder",
+}
+MATH_ARGUMENTS = {name: count for count, names in _MATH.items() for name in names.split()}
+_MATH_CONSTANTS = ("e", "inf", "nan", "pi", "tau")
+
+# NumPy's names where they differ from those of `math`; NumPy returns NaN and infinity instead of raising.
+_NUMPY_NAMES = {"pow": "power", "acos": "arccos", "asin": "arcsin", "acosh": "arccosh", "atanh": "arctanh"}
+# Python's own do not take a float32 for one.
+_BY_NUMPY = ("nextafter", "trunc")
+
+
+def _as_on_a_gpu(name):
+    """Return a function of `math` that never raises and answers in the type of its arguments, as on a GPU."""
+    exact = getattr(np if name in _BY_NUMPY else math, name)
+    fallback = getattr(np, _NUMPY_NAMES.get(name, name), None)
+    judging = 1 if name == "ldexp" else None
+
+    def function(*arguments):
+        try:
+            result = exact(*arguments)
+        except (ValueError, OverflowError) as error:
+            undefined = math.nan if isinstance(error, ValueError) else math.inf
+            result = fallback(*map(float, arguments)) if fallback else undefined
+        if type(result) is bool:
+            return result
+        of_type = np.float32 if all(type(each) is np.float32 for each in arguments[:judging]) else np.float64
+        if type(result) is tuple:
+            return tuple(each if type(each) is int else of_type(each) for each in result)
+        return of_type(result)
+
+    function.__name__ = name
+    return function
+
+
+class GpuMath:
+    """The `math` module as a kernel knows it.
+
+    ``math.log(0.0)`` is -inf there, not a ValueError; of a float32 it is a float32, and ``math.floor`` is a
+    float.
+
+    Examples
+    --------
+    >>> with np.errstate(all="ignore"):
+    ...     GpuMath().log(0.0), GpuMath().exp(np.float32(100)), GpuMath().sqrt(-1), GpuMath().floor(2.5)
+    (np.float64(-inf), np.float32(inf), np.float64(nan), np.float64(2.0))
+    """
+
+    def __init__(self):
+        for name in MATH_ARGUMENTS:
+            setattr(self, name, _as_on_a_gpu(name))
+        for name in _MATH_CONSTANTS:
+            setattr(self, name, np.float64(getattr(math, name)))
+
+    def __getattr__(self, name):
+        getattr(math, name)  # or else there is no such name at all
+        raise UnsupportedPython(f"math.{name} is not available")
+
+
+GPU_MATH = GpuMath()

@@ -1,0 +1,115 @@
+"""From ``kernel[grid, block](*arguments)`` to threads in the scheduler.
+
+All that is needed of a kernel is its Python function, so this works on kernels compiled for a real GPU as
+well, and without `numba.cuda`'s own simulator.
+"""
+
+import threading
+import types
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+
+from gpuless.limits import THREADS_LIMIT, LaunchError, check_launch
+from gpuless.simulator.arguments import argument_names, argument_types, device_arguments, memory_argument
+from gpuless.simulator.judge import judge
+from gpuless.simulator.memory import Memory
+from gpuless.simulator.namespace import Cuda
+from gpuless.simulator.scheduler import Scheduler
+from gpuless.simulator.twins import Twins
+
+_running = threading.local()
+
+
+def python_function(kernel):
+    """Return the Python function of a kernel, whichever Numba made it.
+
+    Parameters
+    ----------
+    kernel : kernel or function
+
+    Returns
+    -------
+    function
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+    """
+    function = getattr(kernel, "py_func", kernel)
+    if not isinstance(function, types.FunctionType):
+        raise TypeError(f"expected a kernel made by cuda.jit, got {kernel!r}")
+    return function
+
+
+def running_twins():
+    """Return the twins of the kernel that runs in this thread of the operating system, None if none does."""
+    return getattr(_running, "twins", None)
+
+
+@contextmanager
+def _running_with(twins):
+    if running_twins() is not None:
+        raise LaunchError("a kernel cannot launch another kernel")
+    _running.twins = twins
+    try:
+        yield
+    finally:
+        _running.twins = None
+
+
+class Launch:
+    """One kernel with its grid and block, to be called with its arguments.
+
+    Parameters
+    ----------
+    kernel : kernel or function
+    grid, block : int or tuple of int
+    stream : object
+        Ignored: everything happens at once.
+    dynamic_bytes : int
+        Dynamic shared memory.
+
+    Raises
+    ------
+    LaunchError
+        If no GPU could run it.
+    """
+
+    def __init__(self, kernel, grid, block, stream=0, dynamic_bytes=0):
+        self.kernel, self.function = kernel, python_function(kernel)
+        self.name = self.function.__name__
+        self.extensions = getattr(kernel, "extensions", None) or ()
+        self.dynamic_bytes = int(dynamic_bytes)
+        self.grid, self.block = check_launch(grid, block, self.dynamic_bytes)
+        threads = int(np.prod(self.block))
+        bounds = getattr(kernel, "targetoptions", {}).get("launch_bounds") or THREADS_LIMIT
+        limit = bounds[0] if isinstance(bounds, (tuple, list)) else bounds
+        if threads > limit:
+            raise LaunchError(f"block {self.block} has {threads} threads, and launch_bounds allow {limit}")
+
+    def __call__(self, *arguments):
+        """Run the kernel on the arguments, as a launch on a GPU would."""
+        with device_arguments(self, arguments) as on_device:
+            self.run(on_device)
+
+    def run(self, arguments, memory=None, order="forwards", seed=0, observe=None):
+        """Run the kernel on arguments that are where the kernel can reach them.
+
+        Parameters
+        ----------
+        arguments : sequence
+        memory : Memory, optional
+        order, seed, observe
+            As in `Scheduler`.
+        """
+        memory = memory or Memory(self.dynamic_bytes)
+        cuda = Cuda(self.grid, self.block, memory)
+        names, kinds = argument_names(self.function, len(arguments)), argument_types(arguments)
+        twins = Twins(cuda, memory, kinds, partial(judge, self.kernel, self.function, arguments, kinds))
+        wrapped = tuple(map(memory_argument, arguments, names, [memory] * len(arguments)))
+        scheduler = Scheduler(self.name, self.grid, self.block, cuda, memory, order, seed, observe)
+        with _running_with(twins):
+            scheduler.run(twins.kernel(self.function, names), wrapped)

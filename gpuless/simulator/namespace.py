@@ -1,0 +1,379 @@
+"""What the name `cuda` means inside a simulated kernel.
+
+One `Cuda` per launch. Before the scheduler lets a thread run it writes the thread into the namespace
+(`thread`, `threadIdx`), so that reading ``cuda.threadIdx.x`` costs two attribute look-ups; nothing else runs
+until the thread comes back.
+"""
+
+import sys
+
+import numpy as np
+
+from gpuless.limits import LaunchError
+from gpuless.simulator import intrinsics
+from gpuless.simulator.arithmetic import Unsigned, cast, typed
+from gpuless.simulator.errors import UnsupportedPython
+from gpuless.simulator.intrinsics import Dim3
+
+FULL_MASK = 0xFFFFFFFF
+WARP = 32
+_VECTOR_TYPES = intrinsics.vector_types()
+
+
+class Shared:
+    """`cuda.shared`."""
+
+    def __init__(self, memory):
+        self._memory = memory
+
+    def array(self, shape, dtype, alignment=None):
+        """Return the block's array for this place in the source."""
+        return self._memory.shared(sys._getframe(1), shape, dtype)
+
+
+class Local:
+    """`cuda.local`."""
+
+    def __init__(self, memory):
+        self._memory = memory
+
+    def array(self, shape, dtype, alignment=None):
+        """Return an array of the thread's own."""
+        return self._memory.local(sys._getframe(1), shape, dtype)
+
+
+class Constant:
+    """`cuda.const`."""
+
+    def __init__(self, memory):
+        self._memory = memory
+
+    def array_like(self, array):
+        """Return the array as constant memory."""
+        return self._memory.constant_like(sys._getframe(1), array)
+
+
+# The elements that atomic instructions take: most of them, those of bits, and those that count.
+_NUMBERS, _INTEGERS, _COUNTERS = "iIlLqQfd", "iIlLqQ", "ILQ"
+
+
+class Atomic:
+    """`cuda.atomic`: only one thread runs at a time, so that reading and then writing is atomic."""
+
+    def __init__(self, memory):
+        self._update = memory.update
+
+    def add(self, array, index, value):
+        """array[index] += value; return the old element."""
+        value = _element(array, value)
+        return self._update(array, index, lambda old: old + value)
+
+    def sub(self, array, index, value):
+        """array[index] -= value; return the old element."""
+        value = _element(array, value)
+        return self._update(array, index, lambda old: old - value)
+
+    def and_(self, array, index, value):
+        """array[index] &= value; return the old element."""
+        value = _element(array, value, _INTEGERS)
+        return self._update(array, index, lambda old: old & value)
+
+    def or_(self, array, index, value):
+        """array[index] |= value; return the old element."""
+        value = _element(array, value, _INTEGERS)
+        return self._update(array, index, lambda old: old | value)
+
+    def xor(self, array, index, value):
+        """array[index] ^= value; return the old element."""
+        value = _element(array, value, _INTEGERS)
+        return self._update(array, index, lambda old: old ^ value)
+
+    def inc(self, array, index, value):
+        """Count up to `value`, then start at 0 again; return the old element."""
+        value = _element(array, value, _COUNTERS)
+        return self._update(array, index, lambda old: 0 if old >= value else old + 1)
+
+    def dec(self, array, index, value):
+        """Count down to 0, then start at `value` again; return the old element."""
+        value = _element(array, value, _COUNTERS)
+        return self._update(array, index, lambda old: value if old == 0 or old > value else old - 1)
+
+    def exch(self, array, index, value):
+        """array[index] = value; return the old element."""
+        value = _element(array, value, _INTEGERS)
+        return self._update(array, index, lambda old: value)
+
+    def max(self, array, index, value):
+        """array[index] = max(array[index], value); return the old element."""
+        value = _element(array, value)
+        return self._update(array, index, lambda old: max(old, value))
+
+    def min(self, array, index, value):
+        """array[index] = min(array[index], value); return the old element."""
+        value = _element(array, value)
+        return self._update(array, index, lambda old: min(old, value))
+
+    def nanmax(self, array, index, value):
+        """Do as `max` does, and let NaN lose against any number."""
+        value = _element(array, value)
+        return self._update(array, index, lambda old: np.fmax(old, value))
+
+    def nanmin(self, array, index, value):
+        """Do as `min` does, and let NaN lose against any number."""
+        value = _element(array, value)
+        return self._update(array, index, lambda old: np.fmin(old, value))
+
+    def cas(self, array, index, old, value):
+        """array[index] = value if it equals `old`; return the old element."""
+        old, value = _element(array, old, _INTEGERS), _element(array, value, _INTEGERS)
+        return self._update(array, index, lambda found: value if found == old else found)
+
+    def compare_and_swap(self, array, old, value):
+        """Do as `cas` does, for the first element."""
+        old, value = _element(array, old, _INTEGERS), _element(array, value, _INTEGERS)
+        return self._update(array, (0,) * array.ndim, lambda found: value if found == old else found)
+
+
+def _element(array, value, taken=_NUMBERS):
+    """Return a value in the type of an array's elements: so an atomic instruction takes it."""
+    dtype = array.dtype
+    if dtype.char not in taken:
+        operation = sys._getframe(1).f_code.co_name
+        known = dict.fromkeys(np.dtype(char).name for char in taken)  # two letters may mean one type
+        raise UnsupportedPython(f"cuda.atomic.{operation} takes {', '.join(known)}, not {dtype}")
+    return value if type(value) is dtype.type else cast(dtype)(value)
+
+
+class _Grid:
+    """`cuda.cg.this_grid()`."""
+
+    def __init__(self, cuda):
+        self._cuda = cuda
+
+    def sync(self):
+        """Wait for all threads of the grid, which may have one block here."""
+        if self._cuda.gridDim.x * self._cuda.gridDim.y * self._cuda.gridDim.z > 1:
+            raise LaunchError("the simulator runs one block after another: grid.sync() needs a grid of one")
+        self._cuda._wait("grid.sync", None, sys._getframe(1))
+        return 1
+
+
+class CooperativeGroups:
+    """`cuda.cg`."""
+
+    def __init__(self, cuda):
+        self._cuda = cuda
+
+    def this_grid(self):
+        """Return the group of all threads."""
+        return _Grid(self._cuda)
+
+
+_BOOLS = (bool, np.bool_)
+
+
+def _taken(operation, value, kinds, refused):
+    """Return a value unless it is of a type that an operation does not take."""
+    if isinstance(value, refused):
+        kind = "unsigned integers" if isinstance(value, Unsigned) else np.asarray(value).dtype
+        raise UnsupportedPython(f"cuda.{operation} takes {kinds}, not {kind}: cast it")
+    return value
+
+
+class Warp:
+    """What the 32 lanes of a warp do together; part of `Cuda`.
+
+    Every function here waits until all lanes named in the mask have come, and passes a value on.
+    """
+
+    def _gather(self, name, mask, value, frame):
+        """Wait for the lanes of the mask; return the value of each by its lane."""
+        return self._wait(name, (int(mask) & FULL_MASK, value), frame)
+
+    def _shuffle(self, name, mask, value, frame):
+        """Do the same for a value that one lane takes from another."""
+        _taken(name, value, "int32, int64, float32 and float64", (*_BOOLS, Unsigned, np.float16))
+        return self._gather(name, mask, value, frame)
+
+    def _vote(self, name, mask, predicate, frame):
+        """Do the same for what is yes or no."""
+        return self._gather(
+            name, mask, bool(_taken(name, predicate, "integers and bool", np.floating)), frame
+        )
+
+    def syncwarp(self, mask=FULL_MASK):
+        """Wait for the other lanes; what they wrote before can be read after."""
+        self._gather("syncwarp", mask, None, sys._getframe(1))
+
+    def shfl_sync(self, mask, value, src_lane):
+        """Return the value of one lane."""
+        lanes = self._shuffle("shfl_sync", mask, value, sys._getframe(1))
+        return self._of_lane(lanes, int(src_lane) % WARP, value)
+
+    def shfl_up_sync(self, mask, value, delta):
+        """Return the value of the lane `delta` below; the first lanes keep their own."""
+        lanes = self._shuffle("shfl_up_sync", mask, value, sys._getframe(1))
+        source = self.thread.lane - int(delta)
+        return self._of_lane(lanes, source, value) if source >= 0 else value
+
+    def shfl_down_sync(self, mask, value, delta):
+        """Return the value of the lane `delta` above; the last lanes keep their own."""
+        lanes = self._shuffle("shfl_down_sync", mask, value, sys._getframe(1))
+        source = self.thread.lane + int(delta)
+        return self._of_lane(lanes, source, value) if source < WARP else value
+
+    def shfl_xor_sync(self, mask, value, lane_mask):
+        """Return the value of the lane whose number differs in the bits of `lane_mask`."""
+        lanes = self._shuffle("shfl_xor_sync", mask, value, sys._getframe(1))
+        return self._of_lane(lanes, self.thread.lane ^ int(lane_mask), value)
+
+    def _of_lane(self, lanes, source, own):
+        if source in lanes:
+            return lanes[source]
+        # A lane that is not there: on a GPU the result is undefined.
+        return self._absent_lane(self.thread, source, own)
+
+    def all_sync(self, mask, predicate):
+        """Return whether all lanes say yes."""
+        return all(self._vote("all_sync", mask, predicate, sys._getframe(1)).values())
+
+    def any_sync(self, mask, predicate):
+        """Return whether one lane says yes."""
+        return any(self._vote("any_sync", mask, predicate, sys._getframe(1)).values())
+
+    def eq_sync(self, mask, predicate):
+        """Return whether all lanes say the same."""
+        return len(set(self._vote("eq_sync", mask, predicate, sys._getframe(1)).values())) == 1
+
+    def ballot_sync(self, mask, predicate):
+        """Return a mask of the lanes that say yes."""
+        lanes = self._vote("ballot_sync", mask, predicate, sys._getframe(1))
+        return sum(1 << lane for lane, yes in lanes.items() if yes)
+
+    def match_any_sync(self, mask, value):
+        """Return a mask of the lanes with the same value."""
+        lanes = self._gather("match_any_sync", mask, value, sys._getframe(1))
+        return sum(1 << lane for lane, other in lanes.items() if other == value)
+
+    def match_all_sync(self, mask, value):
+        """Return the mask and True if all lanes have the same value, else 0 and False."""
+        lanes = self._gather("match_all_sync", mask, value, sys._getframe(1))
+        same = all(other == value for other in lanes.values())
+        return (sum(1 << lane for lane in lanes) if same else 0), same
+
+    def activemask(self):
+        """Return a mask of the warp's lanes that are here now."""
+        return sum(1 << lane for lane in self._wait("activemask", (0, None), sys._getframe(1)))
+
+    def lanemask_lt(self):
+        """Return a mask of the lanes below this one."""
+        return (1 << self.thread.lane) - 1
+
+
+class Cuda(Warp):
+    """The namespace of one launch.
+
+    Parameters
+    ----------
+    grid, block : tuple of (int, int, int)
+    memory : Memory
+    """
+
+    warpsize = WARP
+    fp16 = intrinsics.Half
+
+    popc = staticmethod(intrinsics.popc)
+    brev = staticmethod(intrinsics.brev)
+    clz = staticmethod(intrinsics.clz)
+    ffs = staticmethod(intrinsics.ffs)
+    fma = staticmethod(intrinsics.fma)
+    cbrt = staticmethod(intrinsics.cbrt)
+    selp = staticmethod(intrinsics.selp)
+
+    def __init__(self, grid, block, memory):
+        self.gridDim = Dim3(*grid)
+        self.blockDim = Dim3(*block)
+        self.blockIdx = self.threadIdx = self.thread = None
+        self.shared, self.local, self.const = Shared(memory), Local(memory), Constant(memory)
+        self.atomic = Atomic(memory)
+        self.cg = CooperativeGroups(self)
+        self._absent_lane = memory.absent_lane
+        self.threadfence = memory.fence
+        self.threadfence_block = memory.fence
+        self.threadfence_system = memory.fence
+        # Loads and stores with a hint for the caches, which are not simulated.
+        self.ldca = self.ldcg = self.ldcs = self.ldlu = self.ldcv = memory.load
+        self.stcg = self.stcs = self.stwb = self.stwt = memory.store
+        # Set by the scheduler: how to give up control.
+        self._switch = None
+
+    def __getattr__(self, name):
+        if name in _VECTOR_TYPES:
+            return _VECTOR_TYPES[name]
+        # Types such as cuda.int32, and whatever else needs no simulation.
+        return typed(getattr(sys.modules["numba.cuda"], name))
+
+    @property
+    def laneid(self):
+        """The thread's place in its warp."""
+        return self.thread.lane
+
+    def grid(self, ndim):
+        """Return the thread's place in the grid: a number, or a tuple of two or three."""
+        thread, block, size = self.threadIdx, self.blockIdx, self.blockDim
+        x = block.x * size.x + thread.x
+        if ndim == 1:
+            return x
+        y = block.y * size.y + thread.y
+        if ndim == 2:
+            return x, y
+        if ndim == 3:
+            return x, y, block.z * size.z + thread.z
+        raise ValueError(f"a grid has 1, 2 or 3 dimensions, not {ndim}")
+
+    def gridsize(self, ndim):
+        """Return how many threads the grid has: a number, or a tuple of two or three."""
+        sizes = tuple(blocks * threads for blocks, threads in zip(self.gridDim, self.blockDim, strict=True))
+        if ndim not in (1, 2, 3):
+            raise ValueError(f"a grid has 1, 2 or 3 dimensions, not {ndim}")
+        return sizes[0] if ndim == 1 else sizes[:ndim]
+
+    def _wait(self, operation, value, frame):
+        """Give up control until the scheduler answers what this thread waits for."""
+        thread = self.thread
+        thread.waits_for, thread.value = operation, value
+        thread.code, thread.offset = frame.f_code, frame.f_lasti
+        return self._switch()
+
+    def syncthreads(self):
+        """Wait for all threads of the block."""
+        self._wait("syncthreads", None, sys._getframe(1))
+
+    def syncthreads_count(self, predicate):
+        """Wait for all threads of the block; return how many say yes."""
+        return sum(self._wait_and_vote("syncthreads_count", predicate, sys._getframe(1)))
+
+    def syncthreads_and(self, predicate):
+        """Wait for all threads of the block; return 1 if all say yes, else 0."""
+        return int(all(self._wait_and_vote("syncthreads_and", predicate, sys._getframe(1))))
+
+    def syncthreads_or(self, predicate):
+        """Wait for all threads of the block; return 1 if one says yes, else 0."""
+        return int(any(self._wait_and_vote("syncthreads_or", predicate, sys._getframe(1))))
+
+    def _wait_and_vote(self, operation, predicate, frame):
+        """Do as `_wait` does with what is yes or no, which at a barrier is an integer."""
+        _taken(operation, predicate, "integers", (*_BOOLS, np.floating))
+        return self._wait(operation, bool(predicate), frame)
+
+    def nanosleep(self, nanoseconds):
+        """Do nothing: time means nothing here."""
+
+
+# Names of `numba.cuda` that mean something else, or nothing, outside a kernel.
+DEVICE_NAMES = (
+    *(name for name in dir(Cuda) if not name.startswith("_")),
+    *("threadIdx", "blockIdx", "blockDim", "gridDim", "shared", "local", "const", "atomic", "cg"),
+    *("threadfence", "threadfence_block", "threadfence_system"),
+    *("ldca", "ldcg", "ldcs", "ldlu", "ldcv", "stcg", "stcs", "stwb", "stwt"),
+)

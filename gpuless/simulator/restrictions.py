@@ -1,0 +1,230 @@
+"""Python that runs in the simulator and would not compile for a GPU: refused here too, with the line.
+
+The rules were measured by compiling one small kernel for each with numba-cuda 0.30; those kernels are in
+tests/simulator_constructs.py. They look at the source; a function without source (typed at a prompt, say)
+goes unchecked.
+"""
+
+import ast
+import builtins
+import dis
+import functools
+import math
+import types
+
+import numpy as np
+
+from gpuless.simulator.arithmetic import NO_WHOLE_ARRAYS, REDUCTIONS, UFUNCS
+from gpuless.simulator.definition import UNKNOWN, index_parts, is_part, is_type, package
+from gpuless.simulator.errors import UnsupportedPython
+from gpuless.simulator.intrinsics import MATH_ARGUMENTS
+
+_SYNTAX = {
+    ast.List: "lists cannot be built: a thread has cuda.local.array for its own numbers",
+    ast.ListComp: "lists cannot be built: write the loop",
+    ast.GeneratorExp: "generators do not exist: write the loop",
+    ast.Dict: "dicts cannot be built",
+    ast.DictComp: "dicts cannot be built",
+    ast.Set: "sets cannot be built",
+    ast.SetComp: "sets cannot be built",
+    ast.JoinedStr: "strings cannot be built: pass numbers to print, separated by commas",
+    ast.Yield: "generators do not exist",
+    ast.YieldFrom: "generators do not exist",
+    ast.Await: "nothing can be awaited",
+    ast.Try: "exceptions cannot be caught",
+    ast.With: "`with` is not supported",
+    ast.Import: "nothing can be imported: import at the top of the module",
+    ast.ImportFrom: "nothing can be imported: import at the top of the module",
+    ast.ClassDef: "classes cannot be made",
+    ast.Global: "globals are constants",
+    ast.Nonlocal: "variables of an outer function are constants",
+    ast.Delete: "`del` is not supported",
+    ast.Starred: "`*` cannot unpack",
+}
+_BUILTINS = frozenset(
+    "all any ascii bin bytearray bytes callable chr delattr dict dir eval exec filter format frozenset "
+    "getattr globals hash hex id input list locals map memoryview object oct open reversed set setattr "
+    "sorted str super vars".split()
+)
+# Of all that arrays and numbers have in Python, what the compiler knows: the rest is refused.
+METHODS = REDUCTIONS | {"conjugate", "fill", "item", "reshape", "transpose", "view"}
+PYTHON_ATTRIBUTES = frozenset().union(*map(dir, (np.ndarray, np.generic, int, float)))
+# Functions of NumPy that can be called; others are refused.
+NUMPY_FUNCTIONS = UFUNCS | REDUCTIONS | {"dtype", "finfo", "iinfo", "ndindex"}
+
+
+@functools.cache
+def global_names(code):
+    """Return the names that a function, or one within it, looks up in its module.
+
+    Parameters
+    ----------
+    code : code object
+
+    Returns
+    -------
+    frozenset of str
+    """
+    loads = (each for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    inner = (global_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return frozenset(each.argval for each in loads).union(*inner)
+
+
+def check(definition):
+    """Raise if a kernel or device function uses Python that Numba cannot compile for a GPU.
+
+    Parameters
+    ----------
+    definition : Definition
+
+    Raises
+    ------
+    UnsupportedPython
+        With the line.
+    """
+    if definition.tree is not None:
+        _Checker(definition).check()
+
+
+class _Checker:
+    def __init__(self, definition):
+        self.definition, self._value = definition, definition.value
+
+    def check(self):
+        for statement in self.definition.tree.body:
+            self._visit(statement, inner=False)
+
+    def _visit(self, node, inner):
+        """Check a node and what is in it; `inner` says that it is in a function within the function."""
+        reason = _SYNTAX.get(type(node))
+        if isinstance(node, ast.Starred) and not isinstance(node.ctx, ast.Store):
+            reason = None
+        if reason is not None:
+            self._refuse(node, reason)
+        if (
+            isinstance(node, ast.Return)
+            and not inner
+            and not self.definition.device
+            and not _is_none(node.value)
+        ):
+            self._refuse(node, "a kernel returns nothing: write the result into an array")
+        if isinstance(node, ast.BinOp) and (_is_text(node.left) or _is_text(node.right)):
+            self._refuse(node, "strings cannot be built")
+        if isinstance(node, ast.AugAssign) and is_part(node.target):
+            self._refuse(node, NO_WHOLE_ARRAYS.format("arithmetic"))
+        if isinstance(node, ast.Subscript):
+            self._check_subscript(node)
+        if isinstance(node, ast.For):
+            self._check_tuple(node.iter, "looped over")
+        if isinstance(node, ast.Call):
+            self._check_call(node)
+        inner = inner or isinstance(node, (ast.FunctionDef, ast.Lambda))
+        for child in ast.iter_child_nodes(node):
+            self._visit(child, inner)
+
+    def _check_subscript(self, node):
+        if isinstance(node.ctx, ast.Store):
+            self._check_store(node)
+        elif isinstance(node.slice, ast.Name) and node.slice.id in self.definition.arrays:
+            self._refuse(node, "elements cannot be picked into a new array: write the loop")
+        elif not all(isinstance(part, (ast.Slice, *_LITERAL)) for part in index_parts(node)):
+            self._check_tuple(node.value, "indexed with a variable")
+
+    def _check_tuple(self, node, use):
+        """Refuse what is done with a tuple if its elements have several types."""
+        is_mixed = isinstance(node, ast.Name) and node.id in self.definition.mixed_tuples
+        values, made = self._value(node), node
+        if isinstance(node, ast.Name) and values is UNKNOWN:
+            made = self.definition.only_value(node.id)
+        if isinstance(made, ast.Tuple) and all(isinstance(each, ast.Constant) for each in made.elts):
+            values = ast.literal_eval(made)
+        if is_mixed or (isinstance(values, tuple) and len(set(map(type, values))) > 1):
+            self._refuse(node, f"a tuple of several types cannot be {use}")
+
+    def _check_store(self, node):
+        array = node.value
+        while isinstance(array, ast.Subscript):
+            array = array.value
+        if isinstance(self._value(array), np.ndarray):
+            self._refuse(
+                node,
+                f"the global array {ast.unparse(array)} is a constant in a kernel: pass it as an argument",
+            )
+
+    def _check_call(self, node):
+        called, name = self._value(node.func), ast.unparse(node.func)
+        if called is getattr(builtins, name, UNKNOWN) and name in _BUILTINS:
+            self._refuse(node, f"{name}() is not supported")
+        if isinstance(called, types.FunctionType) and package(called) not in ("numba", "numpy"):
+            self._refuse(node, f"{name} is a plain Python function: decorate it with @cuda.jit(device=True)")
+        if isinstance(called, types.FunctionType) and package(called) == "numpy":
+            self._check_numpy(node, name)
+        if isinstance(called, (types.BuiltinFunctionType, types.MethodType)):
+            self._check_builtin_function(node, called, name)
+        if isinstance(node.func, ast.Attribute):
+            self._check_method(node, called, name)
+
+    def _check_builtin_function(self, node, called, name):
+        module = getattr(getattr(called, "__self__", None), "__name__", None)
+        count = MATH_ARGUMENTS.get(called.__name__)
+        if module == "math" and count and len(node.args) != count:
+            self._refuse(node, f"{name} takes {count} argument{'s' * (count > 1)} there")
+        if (module == "math" and not count) or module not in ("builtins", "math", "_operator", "numpy"):
+            self._refuse(node, f"{name} is not available")
+
+    def _check_method(self, node, called, name):
+        owner, method = self._value(node.func.value), node.func.attr
+        if owner is np and not is_type(called, np.generic):
+            self._check_numpy(node, name)
+        is_refused = method in PYTHON_ATTRIBUTES and method not in METHODS
+        if is_refused and self.definition.is_of_kernel(node.func.value):
+            if isinstance(node.func.value, ast.Name):
+                self._refuse(node, f"{name}(): arrays have no {method} there, write the loop")
+            self._refuse(node, f"{name}(): numbers have no {method} there")
+        if method == "array" and ast.unparse(node.func.value).endswith(("shared", "local")):
+            self._check_shape(node)
+
+    def _check_shape(self, node):
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+        shape = node.args[0] if node.args else keywords.get("shape")
+        if shape is not None and not self._is_constant(shape):
+            self._refuse(
+                node,
+                f"the shape {ast.unparse(shape)} must be known when the kernel is compiled: literals, or "
+                "names of numbers computed outside of the kernel",
+            )
+
+    def _check_numpy(self, node, name):
+        function = name.rpartition(".")[2]
+        if function in NUMPY_FUNCTIONS:
+            return
+        hint = f": use math.{function}" if hasattr(math, function) else ""
+        self._refuse(node, f"{name} is not available{hint}")
+
+    def _is_constant(self, shape):
+        """Return whether the compiler can know a shape. It folds literals, but computes with no names."""
+        if isinstance(shape, ast.Tuple):
+            return all(map(self._is_constant, shape.elts))
+        if isinstance(shape, ast.Name) and shape.id in self.definition.locals:
+            value = self.definition.only_value(shape.id)
+            return value is not None and self._is_constant(value)
+        if isinstance(shape, ast.Subscript):
+            return isinstance(self._value(shape.value), tuple)
+        if isinstance(shape, (ast.Name, ast.Attribute)):
+            return isinstance(self._value(shape), (int, np.integer, tuple))
+        return all(isinstance(node, _LITERAL) for node in ast.walk(shape))
+
+    def _refuse(self, node, reason):
+        source = ast.unparse(node).partition("\n")[0]
+        raise UnsupportedPython(f"{self.definition.where(node)}: {reason}\n    {source}")
+
+
+_LITERAL = (ast.Constant, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop)
+
+
+def _is_none(value):
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _is_text(node):
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)

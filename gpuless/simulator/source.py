@@ -1,0 +1,296 @@
+"""From a running instruction to the line, the expression and the variable a person knows.
+
+The simulator notes where a kernel is as a code object and a byte offset, which costs next to nothing, and
+asks for the source only when there is something to tell. No file names: a notebook cell's is a random one.
+"""
+
+import ast
+import dis
+import functools
+import linecache
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_NUMPY = os.path.dirname(np.__file__)
+
+
+class Site(NamedTuple):
+    """One instruction of a kernel or device function, as the source shows it."""
+
+    function: str
+    line: int
+    text: str
+    """The whole line, stripped."""
+    expression: str
+    """The part of it that the instruction belongs to, such as ``tile[tx + 1]``."""
+    offset: int
+    """Byte offset of the instruction in its function."""
+
+    def __str__(self):
+        text = f": {self.text}" if self.text else ""
+        return f"{self.function}, line {self.line}{text}"
+
+
+@functools.cache
+def _instructions(code):
+    return tuple(dis.get_instructions(code))
+
+
+# By identity: hashing a code object hashes all that is in it. The code is kept, so that its id stays
+# its own.
+_starts = {}
+
+
+def instruction_start(code, offset):
+    """Return the offset of the instruction that an offset belongs to.
+
+    Python points a frame at an instruction or at the inline cache behind it, as it has specialised the
+    instruction or not; both must count as the same place.
+
+    Parameters
+    ----------
+    code : code object
+    offset : int
+        A frame's ``f_lasti``.
+
+    Returns
+    -------
+    int
+    """
+    known = _starts.get(id(code))
+    if known is None:
+        known = _starts[id(code)] = code, instruction_starts(code)
+    return known[1][offset // 2]
+
+
+def instruction_starts(code):
+    """Return, for every two bytes of a function's code, the offset of the instruction they belong to.
+
+    Parameters
+    ----------
+    code : code object
+
+    Returns
+    -------
+    tuple of int
+    """
+    starts = [0] * (len(code.co_code) // 2)
+    for instruction in _instructions(code):
+        starts[instruction.offset // 2] = instruction.offset
+    for i in range(1, len(starts)):
+        starts[i] = starts[i] or starts[i - 1]
+    return tuple(starts)
+
+
+def is_in_loop(code, offset):
+    """Return whether an instruction can be executed several times: whether one behind it jumps back.
+
+    Parameters
+    ----------
+    code : code object
+    offset : int
+
+    Returns
+    -------
+    bool
+    """
+    jumps = (each for each in _instructions(code) if "JUMP_BACKWARD" in each.opname)
+    return any(each.argval <= offset < each.offset for each in jumps)
+
+
+@functools.cache
+def site(code, offset):
+    """Describe the instruction at an offset, or at the inline cache behind it.
+
+    Parameters
+    ----------
+    code : code object
+    offset : int
+        A frame's ``f_lasti``.
+
+    Returns
+    -------
+    Site
+    """
+    start = instruction_start(code, offset)
+    line, end_line, column, end_column = list(code.co_positions())[start // 2]
+    line = line or code.co_firstlineno
+    raw = linecache.getline(code.co_filename, line)
+    expression = ""
+    if end_line == line and column is not None:
+        expression = raw.encode()[column:end_column].decode()
+    return Site(code.co_name, line, raw.strip(), expression, start)
+
+
+@functools.cache
+def assigned_name(code, offset):
+    """Return the variable that the result of a call is stored in, None if it is not stored at once.
+
+    Parameters
+    ----------
+    code : code object
+    offset : int
+        Of the call.
+
+    Returns
+    -------
+    str or None
+    """
+    start = instruction_start(code, offset)
+    following = (each for each in _instructions(code) if each.offset > start and each.opname != "CACHE")
+    store = next(following, None)
+    if store is None or not store.opname.startswith("STORE_"):
+        return None
+    # Newer Pythons store and load in one instruction, which then has two names.
+    return store.argval[0] if isinstance(store.argval, tuple) else store.argval
+
+
+@functools.cache
+def negative_literals(expression):
+    """Return the axes on which a subscript is a negative number written out, and so meant.
+
+    Parameters
+    ----------
+    expression : str
+
+    Returns
+    -------
+    frozenset of int
+
+    Examples
+    --------
+    >>> negative_literals("x[-1]"), negative_literals("x[i - 1, -1]"), negative_literals("x[i - 1]")
+    (frozenset({0}), frozenset({1}), frozenset())
+    """
+    try:
+        node = ast.parse(expression.strip(), mode="eval").body
+    except SyntaxError:
+        return frozenset()
+    if not isinstance(node, ast.Subscript):
+        return frozenset()
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    return frozenset(axis for axis, part in enumerate(parts) if _is_negative_number(part))
+
+
+def _is_negative_number(node):
+    is_minus = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    return is_minus and isinstance(node.operand, ast.Constant)
+
+
+def place(traceback):
+    """Return where in the kernel an exception was raised.
+
+    Parameters
+    ----------
+    traceback : traceback
+
+    Returns
+    -------
+    Site or None
+        The innermost line before one that is the simulator's own again, or NumPy's; None if there is none.
+    """
+    found = None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not code.co_filename.startswith((PACKAGE, _NUMPY)):
+            found = site(code, traceback.tb_lasti)
+        elif found is not None:
+            break  # further inside, a library may be at work
+        traceback = traceback.tb_next
+    return found
+
+
+def kernel_frames(frame):
+    """Return the frames of a waiting thread that are not the simulator's own.
+
+    Parameters
+    ----------
+    frame : frame
+        Where it waits.
+
+    Returns
+    -------
+    list of frame
+        From the innermost device function to the kernel.
+    """
+    frames = []
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            frames.append(frame)
+        frame = frame.f_back
+    return frames
+
+
+def coordinates(number, shape):
+    """Return the x, y, z of a thread in its block, or of a block in its grid, from its number.
+
+    Parameters
+    ----------
+    number : int
+        x varies fastest.
+    shape : tuple of (int, int, int)
+
+    Returns
+    -------
+    tuple of (int, int, int)
+
+    Examples
+    --------
+    >>> coordinates(7, (4, 2, 1))
+    (3, 1, 0)
+    """
+    x, y, _ = shape
+    return number % x, number // x % y, number // (x * y)
+
+
+def describe_position(number, shape):
+    """Return the same as text, in one, two or three dimensions as the launch has them.
+
+    Parameters
+    ----------
+    number : int
+    shape : tuple of (int, int, int)
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> describe_position(7, (4, 2, 1)), describe_position(7, (8, 1, 1))
+    ('(3, 1)', '7')
+    """
+    dimensions = 3 if shape[2] > 1 else 2 if shape[1] > 1 else 1
+    position = tuple(int(i) for i in coordinates(number, shape)[:dimensions])
+    return str(position) if dimensions > 1 else str(position[0])
+
+
+def describe_lanes(lanes):
+    """Return lanes of a warp as text, neighbours as a range.
+
+    Parameters
+    ----------
+    lanes : iterable of int
+        In ascending order.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> describe_lanes([3]), describe_lanes([8, 9, 10, 31])
+    ('lane 3', 'lanes 8 to 10, 31')
+    """
+    runs = []
+    for lane in lanes:
+        if runs and runs[-1][1] == lane - 1:
+            runs[-1][1] = lane
+        else:
+            runs.append([lane, lane])
+    parts = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
+    single = len(runs) == 1 and runs[0][0] == runs[0][1]
+    return f"lane{'' if single else 's'} {', '.join(parts)}"

@@ -1,0 +1,214 @@
+"""Kernels and device functions as they are within a launch.
+
+A twin of a function is the same code with literals and globals of its own: in them `cuda` is the simulated
+namespace, `math` that of a GPU, device functions are twins themselves, arrays are constants, and numbers and
+types are `typed`. The module in which the user wrote the kernel is never touched.
+
+What a global or a variable of an outer function holds is, as in Numba, that which it held at the first launch
+with arguments of these types.
+"""
+
+import functools
+import math
+import sys
+import types
+import weakref
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuless.simulator import restrictions
+from gpuless.simulator.arguments import contents, memory_argument
+from gpuless.simulator.arithmetic import to_float, typed, with_typed_literals
+from gpuless.simulator.definition import Definition, package
+from gpuless.simulator.doubts import find_doubt
+from gpuless.simulator.intrinsics import GPU_MATH
+from gpuless.simulator.namespace import DEVICE_NAMES
+
+
+class Twins:
+    """Functions as they are within one launch.
+
+    Parameters
+    ----------
+    cuda : Cuda
+    memory : Memory
+    argument_types : tuple
+        Those of the launch.
+    judge : callable
+        To be called with a `Doubt`; raises if the compiler shares it.
+    """
+
+    def __init__(self, cuda, memory, argument_types=(), judge=None):
+        self._cuda, self._memory = cuda, memory
+        self._types, self._judge = argument_types, judge
+        self._known = {}
+        self._module = sys.modules.get("numba.cuda")
+
+    def kernel(self, function, names):
+        """Return the twin of the kernel.
+
+        Parameters
+        ----------
+        function : function
+        names : sequence of str
+            Of its arguments.
+
+        Returns
+        -------
+        function
+        """
+        return self.function(function, device=False, parameters=tuple(zip(names, self._types, strict=True)))
+
+    def function(self, function, device=True, parameters=()):
+        """Return the twin of a function, made on first sight.
+
+        Parameters
+        ----------
+        function : function
+        device : bool
+            Whether it may return something.
+        parameters : tuple of (str, type)
+            What is known of its arguments.
+
+        Returns
+        -------
+        function
+
+        Raises
+        ------
+        UnsupportedPython
+            If it cannot be compiled for a GPU.
+        """
+        if function in self._known:
+            return self._known[function]
+        doubt = _checked(function, device, parameters)
+        if doubt and self._judge:
+            self._judge(doubt)
+        constants = _constants(function, self._types)
+        scope = {"float": to_float}
+        cells = {name: types.CellType() for name in function.__code__.co_freevars}
+        twin = types.FunctionType(
+            with_typed_literals(function.__code__),
+            scope,
+            function.__name__,
+            typed(function.__defaults__),
+            tuple(cells.values()),
+        )
+        twin.__kwdefaults__ = function.__kwdefaults__
+        # Known before its globals are looked through: a function may call itself.
+        self._known[function] = twin
+        for name, value in constants.names.items():
+            value = self._replace(value, name, constants)
+            if name in cells:
+                cells[name].cell_contents = value
+            else:
+                scope[name] = value
+        return twin
+
+    def _replace(self, value, name, constants):
+        """Return what a global is in a kernel."""
+        if value is self._module and value is not None:
+            return self._cuda
+        if value is math:
+            return GPU_MATH
+        if id(value) in _stubs(self._module):
+            return _Live(self._cuda, _stubs(self._module)[id(value)])
+        if isinstance(value, types.BuiltinFunctionType) and value.__module__ == "math":
+            return getattr(GPU_MATH, value.__name__)
+        inner = getattr(value, "py_func", None)
+        if isinstance(inner, types.FunctionType) and getattr(value, "_device", True):
+            return self.function(inner)
+        if isinstance(value, types.ModuleType):
+            return _Module(value, self._replace, constants)
+        if isinstance(value, np.ndarray) and value.ndim > 0:
+            return self._memory.constant(value, name)
+        if getattr(value, "__cuda_ndarray__", False):
+            return memory_argument(contents(value), name, self._memory)
+        return typed(value)
+
+
+# By function, and then by what is known of its arguments.
+_known_doubts = weakref.WeakKeyDictionary()
+
+
+def _checked(function, device, parameters):
+    """Refuse a function, or return what is doubtful in it, if anything."""
+    if package(function) == "numba":
+        return None
+    known = _known_doubts.setdefault(function, {})
+    if parameters not in known:
+        definition = Definition(function, device, parameters)
+        restrictions.check(definition)
+        known[parameters] = find_doubt(definition)
+    return known[parameters]
+
+
+class _Constants(NamedTuple):
+    """What a function's code names, as it was at the first launch."""
+
+    names: dict
+    """Globals, and variables of an outer function."""
+    attributes: dict
+    """Of modules, by module and name, added as the kernel comes upon them."""
+
+
+# By function, and then by the types of the launch's arguments.
+_known_constants = weakref.WeakKeyDictionary()
+
+
+def _constants(function, argument_types):
+    known = _known_constants.setdefault(function, {})
+    if argument_types not in known:
+        code, scope = function.__code__, function.__globals__
+        names = {name: scope[name] for name in restrictions.global_names(code) if name in scope}
+        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+        names |= {name: cell.cell_contents for name, cell in cells}
+        known[argument_types] = _Constants({name: _constant(value) for name, value in names.items()}, {})
+    return known[argument_types]
+
+
+def _constant(value):
+    """Return what the compiler keeps of a value: of a host array a copy."""
+    return value.copy(order="K") if isinstance(value, np.ndarray) else value
+
+
+@functools.cache
+def _stubs(module):
+    """Return the names that `from numba.cuda import threadIdx` and its like give things, by their id."""
+    values = ((getattr(module, name, None), name) for name in DEVICE_NAMES)
+    return {id(value): name for value, name in values if value is not None}
+
+
+class _Module:
+    """A module in which everything is what it is in a kernel."""
+
+    def __init__(self, module, replace, constants):
+        self._of = module, replace, constants
+
+    def __getattr__(self, name):
+        module, replace, constants = self._of
+        if (module, name) not in constants.attributes:
+            constants.attributes[module, name] = _constant(getattr(module, name))
+        value = replace(constants.attributes[module, name], name, constants)
+        setattr(self, name, value)  # from now on found without coming here
+        return value
+
+
+class _Live:
+    """`threadIdx` and its like by a name of their own: looked up anew at each use."""
+
+    def __init__(self, cuda, name):
+        self.__dict__["_of"] = cuda, name
+
+    def __getattr__(self, attribute):
+        cuda, name = self._of
+        return getattr(getattr(cuda, name), attribute)
+
+    def __call__(self, *arguments):
+        cuda, name = self._of
+        return getattr(cuda, name)(*arguments)
+
+    def __index__(self):
+        cuda, name = self._of
+        return int(getattr(cuda, name))

@@ -1,0 +1,84 @@
+"""Which room imports which: arrows point one way, and gpuless could leave."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# From the top down. A room imports from itself and from those below it.
+ROOMS = ("cli", "doctor", "course", "bench", "train", "nn", "data", "ops", "device")
+PUBLIC = re.compile(r"gpuless(\.(access|inspector|nvidia|sanitizer|selection|simulator))?")
+
+
+def imports_of(path):
+    """Return (module, line) of what a file imports; names imported from a package count as its modules."""
+    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}, line {node.lineno}: a relative import in {package}"
+            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def files_of(package):
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def room_of(module):
+    """Return which of `ROOMS` a module of cnn_numba is in, None for the package itself."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else None
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_from_itself_and_those_below(room):
+    files = (
+        [ROOT / "cnn_numba" / f"{room}.py"] if room in ("cli", "doctor") else files_of(f"cnn_numba/{room}")
+    )
+    assert files
+    above = ROOMS[: ROOMS.index(room)]
+    for path in files:
+        for module, line in imports_of(path):
+            if module.startswith("cnn_numba."):
+                assert room_of(module) not in above, f"{path}, line {line} imports {module}, of a room above"
+
+
+def test_gpuless_knows_nothing_of_the_course():
+    for path in files_of("gpuless"):
+        for module, line in imports_of(path):
+            assert module.split(".")[0] != "cnn_numba", f"{path}, line {line}"
+        assert "cnn_numba" not in path.read_text(encoding="utf-8"), path
+
+
+def test_the_package_uses_the_public_face_of_gpuless():
+    for path in files_of("cnn_numba"):
+        for module, line in imports_of(path):
+            if module.split(".")[0] == "gpuless":
+                owner = module.rpartition(".")[0] or module
+                assert PUBLIC.fullmatch(owner), f"{path}, line {line} imports {module}"
+
+
+def test_a_reference_imports_numpy_and_the_check_that_references_share():
+    allowed = ("numpy", "math", "operator", "numbers", "cnn_numba.ops._reference")
+    for path in [*files_of("cnn_numba/ops"), ROOT / "cnn_numba/ops/_reference.py"]:
+        if path.name in ("reference.py", "_reference.py"):
+            for module, line in imports_of(path):
+                assert module.startswith(allowed), f"{path}, line {line} imports {module}"
+
+
+def test_nothing_is_imported_by_its_name_as_text():
+    for path in files_of("cnn_numba"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"""import_module\(f?["']cnn_numba""", text), path
+
+
+def test_where_is_asked_of_the_room_and_not_of_a_word():
+    for path in files_of("cnn_numba"):
+        if "device" in path.parts or path.name == "rooms.py":
+            continue
+        assert not re.search(r"""[!=]= ["']gpu["']|["']gpu["'] [!=]=""", path.read_text(encoding="utf-8")), (
+            path
+        )
