@@ -1,11 +1,11 @@
 import hashlib
+import importlib
 import importlib.metadata
 import io
 import json
 import re
 import subprocess
 import sys
-import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -845,9 +845,8 @@ def test_bench_calls_the_benchmark_and_writes_its_figures(run, monkeypatch, tmp_
         calls.update(options)
         return {"seconds": 1.5}
 
-    fake = types.SimpleNamespace(**{f"bench_{arguments[0]}": record})
-    monkeypatch.setitem(sys.modules, "cnn_numba.bench.epoch", fake)
-    monkeypatch.setattr(sys.modules["cnn_numba"], "bench", fake, raising=False)
+    module = importlib.import_module(f"cnn_numba.bench.{arguments[0]}")
+    monkeypatch.setattr(module, f"bench_{arguments[0]}", record)
     code, _, err = run("bench", *arguments, "--json", tmp_path / "figures.json")
     assert (code, err) == (0, "")
     assert calls == expected
