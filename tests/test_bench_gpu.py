@@ -23,6 +23,7 @@ from cnn_numba.bench.cases import (
 )
 from cnn_numba.bench.recipes import PLAIN_RECIPE
 from cnn_numba.data import batches, load
+from cnn_numba.device import selection
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.ops.dense.gpu_matmul import TILE
 from gpuless import nvidia
@@ -661,7 +662,7 @@ def test_commands_that_need_a_gpu_say_why_there_is_none(arguments, message, caps
 
 def test_command_measures_epochs_where_it_is_told_to(monkeypatch, tmp_path):
     calls = []
-    monkeypatch.setattr(device, "simulated", lambda: False)
+    monkeypatch.setattr(selection, "simulated", lambda: False)
     monkeypatch.setattr(epoch_gpu, "bench_epoch", lambda **options: calls.append(("gpu", options)) or {})
     monkeypatch.setattr(epoch, "bench_epoch", lambda **options: calls.append(("cpu", options)) or {})
     for arguments in (["--device", "gpu"], ["--device", "gpu", "--batch-size", "32"], []):
