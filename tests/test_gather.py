@@ -130,7 +130,7 @@ def good_labels():
         ({"indices": np.zeros(2, np.int32)}, TypeError, "indices must have dtype int64, got int32"),
         ({"indices": np.zeros((2, 1), np.int64)}, ValueError, r"indices must have .* got .*\(2, 1\)"),
         ({"out": np.zeros((3, 1, 2, 2), np.float32)}, ValueError, r"out must have shape \(2, 1, 2, 2\), got"),
-        ({"out": np.zeros((2, 1, 2, 2), np.int32)}, TypeError, r"out must have dtype float\d\d, got int32"),
+        ({"out": np.zeros((2, 1, 2, 2), np.int32)}, TypeError, "out must .*float.*, got int32"),
         (
             {"mean": (0.1, 0.2)},
             ValueError,
@@ -154,7 +154,7 @@ def test_gather_batch_refuses_wrong_arguments(ops, change, error, message):
         ({"labels": np.zeros((5, 1), np.int32)}, ValueError, r"labels must have .* got .*\(5, 1\)"),
         ({"indices": np.zeros(2, np.int32)}, TypeError, "indices must have dtype int64, got int32"),
         ({"out": np.zeros(3, np.int32)}, ValueError, r"out must have shape \(2,\), got \(3,\)"),
-        ({"out": np.zeros(2, np.float32)}, TypeError, "out must have dtype int32, got float32"),
+        ({"out": np.zeros(2, np.float32)}, TypeError, "out must .*int.*, got float32"),
     ],
 )
 def test_gather_labels_refuses_wrong_arguments(ops, change, error, message):

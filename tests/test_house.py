@@ -61,7 +61,7 @@ def test_the_package_uses_the_public_face_of_gpuless():
                 assert PUBLIC.fullmatch(owner), f"{path}, line {line} imports {module}"
 
 
-def test_a_reference_imports_numpy_and_the_check_that_references_share():
+def test_a_reference_imports_numpy_and_what_references_share():
     allowed = ("numpy", "math", "operator", "numbers", "cnn_numba.ops._reference")
     for path in [*files_of("cnn_numba/ops"), ROOT / "cnn_numba/ops/_reference.py"]:
         if path.name in ("reference.py", "_reference.py"):

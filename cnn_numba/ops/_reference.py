@@ -1,9 +1,11 @@
-"""What the reference rooms share: the rule about memory, for arrays that may be anything NumPy takes.
+"""What the reference rooms share: checks of arrays that may be anything NumPy takes, and sliding windows.
 
 Only they import it, and it imports NumPy only, so that the definitions share no code with what they judge.
 """
 
 import numpy as np
+
+LARGEST = 2**31 - 1  # of a size, a stride or an index: the faster rooms count pixels in 32 bits
 
 
 def check_arrays(written, read, may_be=()):
@@ -32,3 +34,107 @@ def check_arrays(written, read, may_be=()):
             exactly = other in may_be and array.__array_interface__ == that.__array_interface__
             if name in written and other != name and np.may_share_memory(array, that) and not exactly:
                 raise ValueError(f"{name} must not share memory with {other}")
+
+
+def real(name, array, shape=None):
+    """Return an array in float64, once its shape is checked; a None in `shape` stands for any length."""
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if shape is not None:
+        axes = zip(shape, array.shape, strict=False)
+        if array.ndim != len(shape) or any(want not in (None, got) for want, got in axes):
+            wanted = ", ".join("any" if want is None else str(want) for want in shape)
+            wanted += "," * (len(shape) == 1)
+            raise ValueError(f"{name} must have shape ({wanted}), got {array.shape}")
+    return array.astype(np.float64, copy=False)
+
+
+def filled(name, array, shape=None, ndim=None):
+    """Return what `real` does, of an array that is not empty, and has so many axes if that matters."""
+    array = real(name, array, shape)
+    if array.size == 0 or (ndim is not None and array.ndim != ndim):
+        raise ValueError(f"{name} must have {ndim or 'some'} axes and not be empty, got shape {array.shape}")
+    return array
+
+
+def images(name, array, shape=None):
+    """Return what `real` does, of images (N, C, H, W), of which only the batch may be empty."""
+    array = real(name, array, shape)
+    image_shape(name, array.shape)
+    return array
+
+
+def image_shape(name, shape):
+    """Return `shape` as a tuple once it is known to hold four integers; only the batch may be empty."""
+    if not isinstance(shape, (tuple, list)) or not all(map(_is_integer, shape)):
+        raise TypeError(f"{name} must be a tuple of ints, got {shape!r}")
+    if len(shape) != 4 or shape[0] < 0 or min(shape[1:]) < 1:
+        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {tuple(shape)}")
+    if max(shape) > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST} along each axis, got shape {tuple(shape)}")
+    return tuple(shape)
+
+
+def store(name, out, result):
+    """Return `result`, written into `out` if there is one."""
+    check_output(name, out, result)
+    if out is None:
+        return result
+    out[...] = result
+    return out
+
+
+def check_output(name, out, result):
+    """Insist that `result` can be written into `out`: the same shape, the same kind of numbers."""
+    if out is None:
+        return
+    if not isinstance(out, np.ndarray) or out.dtype.kind != result.dtype.kind:
+        wanted = "a float array" if result.dtype.kind == "f" else f"an array like {result.dtype}"
+        raise TypeError(f"{name} must be {wanted}, got {getattr(out, 'dtype', type(out).__name__)}")
+    if out.shape != result.shape:
+        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
+
+
+class Windows:
+    """How a window slides over images: its size, its step, and how many positions it has.
+
+    Attributes
+    ----------
+    image, kernel, stride, padding, out : tuple of (int, int)
+        Vertical and horizontal.
+    """
+
+    def __init__(self, image, kernel_size, stride, padding):
+        self.image = image
+        self.kernel = _pair("kernel_size", kernel_size, minimum=1)
+        self.stride = _pair("stride", stride, minimum=1)
+        self.padding = _pair("padding", padding, minimum=0)
+        height, width = (size + 2 * pad for size, pad in zip(image, self.padding, strict=True))
+        if height * width > LARGEST:
+            raise ValueError(
+                f"padding {padding!r} makes images of {height} x {width}, more than {LARGEST} pixels"
+            )
+        sizes = zip(image, self.kernel, self.stride, self.padding, strict=True)
+        self.out = tuple((size + 2 * pad - k) // step + 1 for size, k, step, pad in sizes)
+        if min(self.out) < 1:
+            raise ValueError(
+                f"a window of {self.kernel} does not fit into an image of {image} "
+                f"with padding {self.padding} on each side"
+            )
+
+
+def _pair(name, value, minimum):
+    """Return `value` as a pair (vertical, horizontal) of integers from `minimum` on."""
+    pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(pair) != 2 or not all(map(_is_integer, pair)):
+        raise TypeError(f"{name} must be an int or a pair of ints, got {value!r}")
+    if min(pair) < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value!r}")
+    if max(pair) > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST}, for indices have 32 bits; got {value!r}")
+    return pair
+
+
+def _is_integer(value):
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -6,7 +6,7 @@ so the layer need not keep its input.
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays
+from cnn_numba.ops._reference import check_arrays, real, store
 
 
 def relu_forward(x, out=None):
@@ -42,7 +42,7 @@ def relu_forward(x, out=None):
     array([0., 0., 3.])
     """
     check_arrays({"out": out}, {"x": x}, may_be=["x"])
-    return _store("out", out, np.maximum(_real("x", x), 0.0))
+    return store("out", out, np.maximum(real("x", x), 0.0))
 
 
 def relu_backward(grad_output, out, grad_input=None):
@@ -82,9 +82,9 @@ def relu_backward(grad_output, out, grad_input=None):
     """
     inputs = {"grad_output": grad_output, "out": out}
     check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
-    grad_output = _real("grad_output", grad_output)
-    out = _real("out", out, grad_output.shape)
-    return _store("grad_input", grad_input, np.where(out <= 0.0, 0.0, grad_output))
+    grad_output = real("grad_output", grad_output)
+    out = real("out", out, grad_output.shape)
+    return store("grad_input", grad_input, np.where(out <= 0.0, 0.0, grad_output))
 
 
 def bias_relu_forward(x, bias, out=None):
@@ -121,11 +121,11 @@ def bias_relu_forward(x, bias, out=None):
     array([[0., 7.]])
     """
     check_arrays({"out": out}, {"x": x, "bias": bias}, may_be=["x"])
-    x = _real("x", x)
+    x = real("x", x)
     if x.ndim < 2:
         raise ValueError(f"x must have shape (N, C, ...), got {x.shape}")
-    bias = _real("bias", bias, (x.shape[1],)).reshape(-1, *[1] * (x.ndim - 2))
-    return _store("out", out, np.maximum(x + bias, 0.0))
+    bias = real("bias", bias, (x.shape[1],)).reshape(-1, *[1] * (x.ndim - 2))
+    return store("out", out, np.maximum(x + bias, 0.0))
 
 
 def sigmoid_forward(x, out=None):
@@ -161,9 +161,9 @@ def sigmoid_forward(x, out=None):
     array([0. , 0.5, 1. ])
     """
     check_arrays({"out": out}, {"x": x}, may_be=["x"])
-    x = _real("x", x)
+    x = real("x", x)
     small = np.exp(-np.abs(x))
-    return _store("out", out, np.where(x < 0.0, small, 1.0) / (1.0 + small))
+    return store("out", out, np.where(x < 0.0, small, 1.0) / (1.0 + small))
 
 
 def sigmoid_backward(grad_output, out, grad_input=None):
@@ -202,9 +202,9 @@ def sigmoid_backward(grad_output, out, grad_input=None):
     """
     inputs = {"grad_output": grad_output, "out": out}
     check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
-    grad_output = _real("grad_output", grad_output)
-    out = _real("out", out, grad_output.shape)
-    return _store("grad_input", grad_input, grad_output * out * (1.0 - out))
+    grad_output = real("grad_output", grad_output)
+    out = real("out", out, grad_output.shape)
+    return store("grad_input", grad_input, grad_output * out * (1.0 - out))
 
 
 def tanh_forward(x, out=None):
@@ -239,7 +239,7 @@ def tanh_forward(x, out=None):
     array([-1.,  0.,  1.])
     """
     check_arrays({"out": out}, {"x": x}, may_be=["x"])
-    return _store("out", out, np.tanh(_real("x", x)))
+    return store("out", out, np.tanh(real("x", x)))
 
 
 def tanh_backward(grad_output, out, grad_input=None):
@@ -278,28 +278,6 @@ def tanh_backward(grad_output, out, grad_input=None):
     """
     inputs = {"grad_output": grad_output, "out": out}
     check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
-    grad_output = _real("grad_output", grad_output)
-    out = _real("out", out, grad_output.shape)
-    return _store("grad_input", grad_input, grad_output * (1.0 - out**2))
-
-
-def _real(name, array, shape=None):
-    """Return `array` in float64, once its shape is checked."""
-    array = np.asarray(array)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
-    return array.astype(np.float64, copy=False)
-
-
-def _store(name, out, result):
-    """Return `result`, written into `out` if there is one."""
-    if out is None:
-        return result
-    if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
-        raise TypeError(f"{name} must be a float array, got {getattr(out, 'dtype', type(out).__name__)}")
-    if out.shape != result.shape:
-        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
-    out[...] = result
-    return out
+    grad_output = real("grad_output", grad_output)
+    out = real("out", out, grad_output.shape)
+    return store("grad_input", grad_input, grad_output * (1.0 - out**2))

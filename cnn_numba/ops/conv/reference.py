@@ -10,9 +10,7 @@ flipped unless ``flip=True`` asks for it.
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays
-
-LARGEST = 2**31 - 1  # of a size, a stride or an index: the faster rooms count pixels in 32 bits
+from cnn_numba.ops._reference import Windows, check_arrays, filled, image_shape, images, real, store
 
 
 def conv_cpu(image, kernel, mode="valid", flip=False):
@@ -70,7 +68,7 @@ def conv_cpu(image, kernel, mode="valid", flip=False):
            [4., 4.]])
     """
     check_arrays({}, {"image": image, "kernel": kernel})
-    image, kernel = _real("image", image, ndim=2), _real("kernel", kernel, ndim=2)
+    image, kernel = filled("image", image, ndim=2), filled("kernel", kernel, ndim=2)
     if mode == "valid" and (kernel.shape[0] > image.shape[0] or kernel.shape[1] > image.shape[1]):
         raise ValueError(f"kernel {kernel.shape} is larger than image {image.shape}: no valid position")
     image = np.pad(image, [_border(size, mode, flip) for size in kernel.shape])
@@ -128,7 +126,7 @@ def correlate_cpu(signal, delay=None):
     array([ 3.,  8., 14.,  8.,  3.])
     """
     check_arrays({}, {"signal": signal})
-    signal = _real("signal", signal, ndim=1)
+    signal = filled("signal", signal, ndim=1)
     n = len(signal)
     delay = 0 if delay is None else _lag(delay, n)
 
@@ -190,17 +188,17 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
              [109., 124.]]]])
     """
     check_arrays({"out": out}, {"x": x, "weight": weight, "bias": bias})
-    x, weight = _real("x", x, ndim=4), _real("weight", weight, ndim=4)
+    x, weight = images("x", x), images("weight", weight)
     window = _Window(x.shape, weight.shape, stride, padding)
     result = np.zeros(window.out_shape)
     if bias is not None:
-        result += _real("bias", bias, (window.out_shape[1],))[:, None, None]
+        result += real("bias", bias, (window.out_shape[1],))[:, None, None]
     padded = window.pad(x)
     for kh, kw, pixels in window.taps():
         result += np.einsum("nihw,oi->nohw", padded[pixels], weight[:, :, kh, kw])
     if relu:
         np.maximum(result, 0, out=result)
-    return _store("out", out, result)
+    return store("out", out, result)
 
 
 def conv2d_backward_input(
@@ -250,14 +248,14 @@ def conv2d_backward_input(
              [1., 2., 1.]]]])
     """
     check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "weight": weight})
-    input_shape = _shape("input_shape", input_shape)
-    weight = _real("weight", weight, ndim=4)
+    input_shape = image_shape("input_shape", input_shape)
+    weight = images("weight", weight)
     window = _Window(input_shape, weight.shape, stride, padding)
-    grad_output = _real("grad_output", grad_output, window.out_shape)
+    grad_output = real("grad_output", grad_output, window.out_shape)
     padded = window.pad(np.zeros(input_shape))
     for kh, kw, pixels in window.taps():
         padded[pixels] += np.einsum("nohw,oi->nihw", grad_output, weight[:, :, kh, kw])
-    return _store("grad_input", grad_input, window.crop(padded))
+    return store("grad_input", grad_input, window.crop(padded))
 
 
 def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None):
@@ -302,15 +300,15 @@ def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, gr
              [20., 24.]]]])
     """
     check_arrays({"grad_weight": grad_weight}, {"grad_output": grad_output, "x": x})
-    weight_shape = _shape("weight_shape", weight_shape)
-    x = _real("x", x, ndim=4)
+    weight_shape = image_shape("weight_shape", weight_shape)
+    x = images("x", x)
     window = _Window(x.shape, weight_shape, stride, padding)
-    grad_output = _real("grad_output", grad_output, window.out_shape)
+    grad_output = real("grad_output", grad_output, window.out_shape)
     result = np.zeros(weight_shape)
     padded = window.pad(x)
     for kh, kw, pixels in window.taps():
         result[:, :, kh, kw] = np.einsum("nohw,nihw->oi", grad_output, padded[pixels])
-    return _store("grad_weight", grad_weight, result)
+    return store("grad_weight", grad_weight, result)
 
 
 def conv2d_backward_bias(grad_output, grad_bias=None):
@@ -342,8 +340,8 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
     array([40., 40., 40.])
     """
     check_arrays({"grad_bias": grad_bias}, {"grad_output": grad_output})
-    grad_output = _real("grad_output", grad_output, ndim=4)
-    return _store("grad_bias", grad_bias, grad_output.sum(axis=(0, 2, 3)))
+    grad_output = images("grad_output", grad_output)
+    return store("grad_bias", grad_bias, grad_output.sum(axis=(0, 2, 3)))
 
 
 def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
@@ -372,35 +370,21 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     >>> conv2d_scratch((64, 1, 28, 28), (32, 1, 3, 3)) is None
     True
     """
-    _Window(_shape("input_shape", input_shape), _shape("weight_shape", weight_shape), stride, padding)
+    input_shape = image_shape("input_shape", input_shape)
+    _Window(input_shape, image_shape("weight_shape", weight_shape), stride, padding)
 
 
-class _Window:
+class _Window(Windows):
     """How the kernels slide over the images: the sizes, and which pixels meet which weight."""
 
     def __init__(self, x_shape, weight_shape, stride, padding):
-        x_shape, weight_shape = _shape("x", x_shape), _shape("weight", weight_shape)
+        x_shape, weight_shape = image_shape("x", x_shape), image_shape("weight", weight_shape)
         if x_shape[1] != weight_shape[1]:
             raise ValueError(
                 f"x has {x_shape[1]} channels but weight expects {weight_shape[1]} "
                 f"(x has shape {x_shape}, weight has shape {weight_shape})"
             )
-        self.image = x_shape[2:]
-        self.kernel = weight_shape[2:]
-        self.stride = _pair("stride", stride, minimum=1)
-        self.padding = _pair("padding", padding, minimum=0)
-        height, width = (size + 2 * pad for size, pad in zip(self.image, self.padding, strict=True))
-        if height * width > LARGEST:
-            raise ValueError(
-                f"padding {padding!r} makes images of {height} x {width}, more than {LARGEST} pixels"
-            )
-        sizes = zip(self.image, self.kernel, self.stride, self.padding, strict=True)
-        self.out = tuple((size + 2 * pad - k) // step + 1 for size, k, step, pad in sizes)
-        if min(self.out) < 1:
-            raise ValueError(
-                f"a kernel of {self.kernel} does not fit into an image of {self.image} "
-                f"with padding {self.padding} on each side"
-            )
+        super().__init__(x_shape[2:], weight_shape[2:], stride, padding)
         self.out_shape = (x_shape[0], weight_shape[0], *self.out)
 
     def pad(self, x):
@@ -441,54 +425,3 @@ def _lag(delay, n):
     if not -n < delay < n:
         raise ValueError(f"delay must lie in {1 - n}..{n - 1} for a signal of {n} samples, got {delay}")
     return int(delay)
-
-
-def _real(name, array, shape=None, ndim=None):
-    """Return `array` in float64, once its shape (or its number of axes) is checked; no plane is empty."""
-    array = np.asarray(array)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
-    if ndim is not None and (array.ndim != ndim or 0 in array.shape[-2:]):
-        raise ValueError(f"{name} must have {ndim} axes and not be empty, got shape {array.shape}")
-    return array.astype(np.float64, copy=False)
-
-
-def _shape(name, shape):
-    """Return `shape` as a tuple once it is known to hold four integers; only the batch may be empty."""
-    if not isinstance(shape, (tuple, list)) or not all(map(_is_integer, shape)):
-        raise TypeError(f"{name} must be a tuple of ints, got {shape!r}")
-    if len(shape) != 4 or shape[0] < 0 or min(shape[1:]) < 1:
-        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {tuple(shape)}")
-    if max(shape) > LARGEST:
-        raise ValueError(f"{name} must be at most {LARGEST} along each axis, got shape {tuple(shape)}")
-    return tuple(shape)
-
-
-def _pair(name, value, minimum):
-    """Return `value` as a pair (vertical, horizontal) of integers from `minimum` on."""
-    pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(pair) != 2 or not all(map(_is_integer, pair)):
-        raise TypeError(f"{name} must be an int or a pair of ints, got {value!r}")
-    if min(pair) < minimum:
-        raise ValueError(f"{name} must be at least {minimum}, got {value!r}")
-    if max(pair) > LARGEST:
-        raise ValueError(f"{name} must be at most {LARGEST}, for indices have 32 bits; got {value!r}")
-    return pair
-
-
-def _is_integer(value):
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _store(name, out, result):
-    """Return `result`, written into `out` if there is one."""
-    if out is None:
-        return result
-    if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
-        raise TypeError(f"{name} must be a float array, got {getattr(out, 'dtype', type(out).__name__)}")
-    if out.shape != result.shape:
-        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
-    out[...] = result
-    return out

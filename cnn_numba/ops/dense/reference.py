@@ -5,7 +5,7 @@ Every function names its indices: n runs over the batch, o over the outputs, i o
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays
+from cnn_numba.ops._reference import check_arrays, real, store
 
 
 def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
@@ -52,7 +52,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
     array([[ 3.,  6., 12.]])
     """
     check_arrays({"out": out}, {"x": x, "weight": weight, "bias": bias})
-    x, weight = _real("x", x, (None, None)), _real("weight", weight, (None, None))
+    x, weight = real("x", x, (None, None)), real("weight", weight, (None, None))
     if x.shape[1] != weight.shape[1]:
         raise ValueError(
             f"x has {x.shape[1]} features but weight expects {weight.shape[1]} "
@@ -60,10 +60,10 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
         )
     result = np.einsum("ni,oi->no", x, weight)
     if bias is not None:
-        result += _real("bias", bias, (weight.shape[0],))
+        result += real("bias", bias, (weight.shape[0],))
     if relu:
         np.maximum(result, 0, out=result)
-    return _store("out", out, result)
+    return store("out", out, result)
 
 
 def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
@@ -98,9 +98,9 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
     array([[41., 52., 63.]])
     """
     check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "weight": weight})
-    weight = _real("weight", weight, (None, None))
-    grad_output = _real("grad_output", grad_output, (None, weight.shape[0]))
-    return _store("grad_input", grad_input, np.einsum("no,oi->ni", grad_output, weight))
+    weight = real("weight", weight, (None, None))
+    grad_output = real("grad_output", grad_output, (None, weight.shape[0]))
+    return store("grad_input", grad_input, np.einsum("no,oi->ni", grad_output, weight))
 
 
 def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
@@ -135,9 +135,9 @@ def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
     array([[31., 42.]])
     """
     check_arrays({"grad_weight": grad_weight}, {"grad_output": grad_output, "x": x})
-    x = _real("x", x, (None, None))
-    grad_output = _real("grad_output", grad_output, (x.shape[0], None))
-    return _store("grad_weight", grad_weight, np.einsum("no,ni->oi", grad_output, x))
+    x = real("x", x, (None, None))
+    grad_output = real("grad_output", grad_output, (x.shape[0], None))
+    return store("grad_weight", grad_weight, np.einsum("no,ni->oi", grad_output, x))
 
 
 def linear_backward_bias(grad_output, grad_bias=None):
@@ -168,8 +168,8 @@ def linear_backward_bias(grad_output, grad_bias=None):
     array([4., 6.])
     """
     check_arrays({"grad_bias": grad_bias}, {"grad_output": grad_output})
-    grad_output = _real("grad_output", grad_output, (None, None))
-    return _store("grad_bias", grad_bias, grad_output.sum(axis=0))
+    grad_output = real("grad_output", grad_output, (None, None))
+    return store("grad_bias", grad_bias, grad_output.sum(axis=0))
 
 
 def linear_scratch(batch_size, in_features, out_features):
@@ -188,27 +188,3 @@ def linear_scratch(batch_size, in_features, out_features):
     >>> linear_scratch(64, 1600, 128) is None
     True
     """
-
-
-def _real(name, array, shape):
-    """Return `array` in float64, once its shape is checked; a None in `shape` stands for any length."""
-    array = np.asarray(array)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    axes = zip(shape, array.shape, strict=False)
-    if array.ndim != len(shape) or any(want not in (None, got) for want, got in axes):
-        wanted = ", ".join("any" if want is None else str(want) for want in shape) + "," * (len(shape) == 1)
-        raise ValueError(f"{name} must have shape ({wanted}), got {array.shape}")
-    return array.astype(np.float64, copy=False)
-
-
-def _store(name, out, result):
-    """Return `result`, written into `out` if there is one."""
-    if out is None:
-        return result
-    if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
-        raise TypeError(f"{name} must be a float array, got {getattr(out, 'dtype', type(out).__name__)}")
-    if out.shape != result.shape:
-        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
-    out[...] = result
-    return out

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays
+from cnn_numba.ops._reference import check_arrays, store
 
 
 def gather_batch(images, indices, mean, std, out=None):
@@ -45,7 +45,7 @@ def gather_batch(images, indices, mean, std, out=None):
     if not np.min(std) > 0:
         raise ValueError(f"std must be positive, got {std}")
     mean, std = _per_channel("mean", mean, images.shape[1]), _per_channel("std", std, images.shape[1])
-    return _store(out, (images[indices].astype(np.float64) / 255 - mean) / std)
+    return store("out", out, (images[indices].astype(np.float64) / 255 - mean) / std)
 
 
 def gather_labels(labels, indices, out=None):
@@ -80,7 +80,7 @@ def gather_labels(labels, indices, out=None):
     check_arrays({"out": out}, {"labels": labels, "indices": indices})
     _check("labels", labels, np.int32, 1)
     _check_indices(indices, len(labels))
-    return _store(out, labels[indices])
+    return store("out", out, labels[indices])
 
 
 def _check(name, array, dtype, ndim):
@@ -105,16 +105,3 @@ def _per_channel(name, value, channels):
     if np.ndim(value) and np.shape(value) != (channels,):
         raise ValueError(f"{name} must be one number or one for each of {channels} channels, got {value}")
     return np.broadcast_to(np.asarray(value, np.float64), channels).reshape(-1, 1, 1)
-
-
-def _store(out, result):
-    """Return `result`, written into `out` if there is one."""
-    if out is None:
-        return result
-    if not isinstance(out, np.ndarray) or out.dtype.kind != result.dtype.kind:
-        got = getattr(out, "dtype", type(out).__name__)
-        raise TypeError(f"out must have dtype {result.dtype}, got {got}")
-    if out.shape != result.shape:
-        raise ValueError(f"out must have shape {result.shape}, got {out.shape}")
-    out[...] = result
-    return out

@@ -6,7 +6,7 @@ that mean is the number which training makes small.
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays
+from cnn_numba.ops._reference import check_arrays, filled, store
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
@@ -55,15 +55,15 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     (array([1.0986]), array([[0.3333, 0.3333, 0.3333]]))
     """
     check_arrays({"losses": losses, "probabilities": probabilities}, {"logits": logits, "labels": labels})
-    logits = _real("logits", logits, ndim=2)
+    logits = filled("logits", logits, ndim=2)
     labels = _labels(labels, logits.shape)
     shifted = logits - logits.max(axis=1, keepdims=True)
     exponentials = np.exp(shifted)
     totals = exponentials.sum(axis=1)
     of_the_label = shifted[np.arange(len(labels)), labels]
     return (
-        _store("losses", losses, np.log(totals) - of_the_label),
-        _store("probabilities", probabilities, exponentials / totals[:, None]),
+        store("losses", losses, np.log(totals) - of_the_label),
+        store("probabilities", probabilities, exponentials / totals[:, None]),
     )
 
 
@@ -104,11 +104,11 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
     """
     inputs = {"probabilities": probabilities, "labels": labels}
     check_arrays({"grad_logits": grad_logits}, inputs, may_be=["probabilities"])
-    probabilities = _real("probabilities", probabilities, ndim=2)
+    probabilities = filled("probabilities", probabilities, ndim=2)
     labels = _labels(labels, probabilities.shape)
     batch_size, classes = probabilities.shape
     one_hot = np.eye(classes)[labels]
-    return _store("grad_logits", grad_logits, (probabilities - one_hot) / batch_size)
+    return store("grad_logits", grad_logits, (probabilities - one_hot) / batch_size)
 
 
 def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None):
@@ -183,10 +183,9 @@ def mse_loss_forward(y, target, losses=None):
     array([ 2. , 12.5])
     """
     check_arrays({"losses": losses}, {"y": y, "target": target})
-    y = _real("y", y)
-    target = _real("target", target, y.shape)
+    y, target = _answers(y, target)
     squares = (y - target) ** 2
-    return _store("losses", losses, squares.reshape(len(y), -1).mean(axis=1))
+    return store("losses", losses, squares.reshape(len(y), -1).mean(axis=1))
 
 
 def mse_loss_backward(y, target, grad_y=None):
@@ -221,9 +220,8 @@ def mse_loss_backward(y, target, grad_y=None):
     """
     inputs = {"y": y, "target": target}
     check_arrays({"grad_y": grad_y}, inputs, may_be=inputs)
-    y = _real("y", y)
-    target = _real("target", target, y.shape)
-    return _store("grad_y", grad_y, 2.0 * (y - target) / y.size)
+    y, target = _answers(y, target)
+    return store("grad_y", grad_y, 2.0 * (y - target) / y.size)
 
 
 def accumulate_metrics(losses, logits, labels, totals):
@@ -261,15 +259,23 @@ def accumulate_metrics(losses, logits, labels, totals):
     array([2.3, 1. ])
     """
     check_arrays({"totals": totals}, {"losses": losses, "logits": logits, "labels": labels})
-    logits = _real("logits", logits, ndim=2)
+    logits = filled("logits", logits, ndim=2)
     labels = _labels(labels, logits.shape)
-    losses = _real("losses", losses, labels.shape)
+    losses = filled("losses", losses, labels.shape)
     if not isinstance(totals, np.ndarray) or totals.dtype != np.float64:
         raise TypeError(f"totals must have dtype float64, got {getattr(totals, 'dtype', repr(totals))}")
     if totals.shape != (2,):
         raise ValueError(f"totals must have shape (2,), got {totals.shape}")
     totals += losses.sum(), np.count_nonzero(logits.argmax(axis=1) == labels)
     return totals
+
+
+def _answers(y, target):
+    """Return answers (N, ...) and their targets in float64, once they are checked."""
+    y = filled("y", y)
+    if y.ndim == 0:
+        raise ValueError(f"y must have shape (N, ...), got {y.shape}")
+    return y, filled("target", target, y.shape)
 
 
 def _labels(labels, shape):
@@ -284,27 +290,3 @@ def _labels(labels, shape):
         if not 0 <= label < classes:
             raise ValueError(f"labels must lie in 0..{classes - 1}, got {label} at index {index}")
     return labels
-
-
-def _real(name, array, shape=None, ndim=None):
-    """Return `array` in float64, once its shape (or number of axes) is checked, and that it holds any."""
-    array = np.asarray(array)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
-    if array.ndim == 0 or array.size == 0 or (ndim is not None and array.ndim != ndim):
-        raise ValueError(f"{name} must have {ndim or 'some'} axes and not be empty, got shape {array.shape}")
-    return array.astype(np.float64, copy=False)
-
-
-def _store(name, out, result):
-    """Return `result`, written into `out` if there is one."""
-    if out is None:
-        return result
-    if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
-        raise TypeError(f"{name} must be a float array, got {getattr(out, 'dtype', type(out).__name__)}")
-    if out.shape != result.shape:
-        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
-    out[...] = result
-    return out

@@ -14,7 +14,7 @@ The two averages are what flows back through the mean and through the variance.
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays
+from cnn_numba.ops._reference import check_arrays, filled, store
 
 
 def batch_norm2d_forward(
@@ -90,38 +90,30 @@ def batch_norm2d_forward(
     running = {"running_mean": running_mean, "running_var": running_var}
     outputs = {"out": out, "mean": mean, "inv_std": inv_std} | (running if training else {})
     check_arrays(outputs, {"x": x, "weight": weight, "bias": bias} | running)
-    x = _real("x", x, ndim=4)
+    x = filled("x", x, ndim=4)
     channels = (x.shape[1],)
-    weight, bias = _real("weight", weight, channels), _real("bias", bias, channels)
-    old_mean = _real("running_mean", running_mean, channels)
-    old_var = _real("running_var", running_var, channels)
+    weight, bias = filled("weight", weight, channels), filled("bias", bias, channels)
+    old_mean = filled("running_mean", running_mean, channels)
+    old_var = filled("running_var", running_var, channels)
     if training and x.size == x.shape[1]:
         raise ValueError(f"training needs more than 1 value per channel, got x with shape {x.shape}")
     if training:
         centre, variance = x.mean(axis=(0, 2, 3)), x.var(axis=(0, 2, 3))
-        _store("running_mean", running_mean, (1.0 - momentum) * old_mean + momentum * centre)
-        _store("running_var", running_var, (1.0 - momentum) * old_var + momentum * _unbiased(variance, x))
+        store("running_mean", running_mean, (1.0 - momentum) * old_mean + momentum * centre)
+        store("running_var", running_var, (1.0 - momentum) * old_var + momentum * _unbiased(variance, x))
     else:
         centre, variance = old_mean.copy(), old_var
     spread = 1.0 / np.sqrt(variance + eps)
     x_hat = (x - _per_channel(centre)) * _per_channel(spread)
     return (
-        _store("out", out, _per_channel(weight) * x_hat + _per_channel(bias)),
-        _store("mean", mean, centre),
-        _store("inv_std", inv_std, spread),
+        store("out", out, _per_channel(weight) * x_hat + _per_channel(bias)),
+        store("mean", mean, centre),
+        store("inv_std", inv_std, spread),
     )
 
 
 def batch_norm2d_backward(
-    grad_output,
-    x,
-    weight,
-    mean,
-    inv_std,
-    training=True,
-    grad_input=None,
-    grad_weight=None,
-    grad_bias=None,
+    grad_output, x, weight, mean, inv_std, training=True, grad_input=None, grad_weight=None, grad_bias=None
 ):
     """Send the gradient of the loss back through a batch normalisation.
 
@@ -180,21 +172,21 @@ def batch_norm2d_backward(
     outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
     inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
     check_arrays(outputs, inputs)
-    x = _real("x", x, ndim=4)
+    x = filled("x", x, ndim=4)
     channels = (x.shape[1],)
-    grad_output = _real("grad_output", grad_output, x.shape)
-    weight = _per_channel(_real("weight", weight, channels))
-    mean = _per_channel(_real("mean", mean, channels))
-    inv_std = _per_channel(_real("inv_std", inv_std, channels))
+    grad_output = filled("grad_output", grad_output, x.shape)
+    weight = _per_channel(filled("weight", weight, channels))
+    mean = _per_channel(filled("mean", mean, channels))
+    inv_std = _per_channel(filled("inv_std", inv_std, channels))
     x_hat = (x - mean) * inv_std
     if training:
         result = _through_statistics(grad_output * weight, x_hat, inv_std, axes=(0, 2, 3))
     else:
         result = grad_output * weight * inv_std
     return (
-        _store("grad_input", grad_input, result),
-        _store("grad_weight", grad_weight, (grad_output * x_hat).sum(axis=(0, 2, 3))),
-        _store("grad_bias", grad_bias, grad_output.sum(axis=(0, 2, 3))),
+        store("grad_input", grad_input, result),
+        store("grad_weight", grad_weight, (grad_output * x_hat).sum(axis=(0, 2, 3))),
+        store("grad_bias", grad_bias, grad_output.sum(axis=(0, 2, 3))),
     )
 
 
@@ -242,15 +234,15 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
            [ 1., -1.]]), array([ 2., 15.]), array([1. , 0.2]))
     """
     check_arrays({"out": out, "mean": mean, "inv_std": inv_std}, {"x": x, "weight": weight, "bias": bias})
-    x, weight = _real("x", x), _real("weight", weight)
-    bias = _real("bias", bias, weight.shape)
+    x, weight = filled("x", x), filled("weight", weight)
+    bias = filled("bias", bias, weight.shape)
     leading, features = _split_axes(x, weight)
     centre = x.mean(axis=features, keepdims=True)
     spread = 1.0 / np.sqrt(x.var(axis=features, keepdims=True) + eps)
     return (
-        _store("out", out, weight * (x - centre) * spread + bias),
-        _store("mean", mean, centre.reshape(leading)),
-        _store("inv_std", inv_std, spread.reshape(leading)),
+        store("out", out, weight * (x - centre) * spread + bias),
+        store("mean", mean, centre.reshape(leading)),
+        store("inv_std", inv_std, spread.reshape(leading)),
     )
 
 
@@ -308,17 +300,17 @@ def layer_norm_backward(
     outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
     inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
     check_arrays(outputs, inputs)
-    x, weight = _real("x", x), _real("weight", weight)
+    x, weight = filled("x", x), filled("weight", weight)
     leading, features = _split_axes(x, weight)
-    grad_output = _real("grad_output", grad_output, x.shape)
-    mean = np.expand_dims(_real("mean", mean, leading), features)
-    inv_std = np.expand_dims(_real("inv_std", inv_std, leading), features)
+    grad_output = filled("grad_output", grad_output, x.shape)
+    mean = np.expand_dims(filled("mean", mean, leading), features)
+    inv_std = np.expand_dims(filled("inv_std", inv_std, leading), features)
     x_hat = (x - mean) * inv_std
     samples = tuple(range(len(leading)))
     return (
-        _store("grad_input", grad_input, _through_statistics(grad_output * weight, x_hat, inv_std, features)),
-        _store("grad_weight", grad_weight, (grad_output * x_hat).sum(axis=samples)),
-        _store("grad_bias", grad_bias, grad_output.sum(axis=samples)),
+        store("grad_input", grad_input, _through_statistics(grad_output * weight, x_hat, inv_std, features)),
+        store("grad_weight", grad_weight, (grad_output * x_hat).sum(axis=samples)),
+        store("grad_bias", grad_bias, grad_output.sum(axis=samples)),
     )
 
 
@@ -346,27 +338,3 @@ def _split_axes(x, weight):
     if weight.ndim == 0 or first < 0 or x.shape[first:] != weight.shape:
         raise ValueError(f"x must end in the axes of weight, {weight.shape}, got {x.shape}")
     return x.shape[:first], tuple(range(first, x.ndim))
-
-
-def _real(name, array, shape=None, ndim=None):
-    """Return `array` in float64, once its shape (or number of axes) is checked, and that it holds any."""
-    array = np.asarray(array)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
-    if array.size == 0 or (ndim is not None and array.ndim != ndim):
-        raise ValueError(f"{name} must have {ndim or 'some'} axes and not be empty, got shape {array.shape}")
-    return array.astype(np.float64, copy=False)
-
-
-def _store(name, out, result):
-    """Return `result`, written into `out` if there is one."""
-    if out is None:
-        return result
-    if not isinstance(out, np.ndarray) or out.dtype.kind != "f":
-        raise TypeError(f"{name} must be a float array, got {getattr(out, 'dtype', type(out).__name__)}")
-    if out.shape != result.shape:
-        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
-    out[...] = result
-    return out

@@ -6,9 +6,7 @@ other, so NumPy handles all of them at once.
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays
-
-LARGEST = 2**31 - 1  # of a size, a stride or an index: the faster rooms count pixels in 32 bits
+from cnn_numba.ops._reference import Windows, check_arrays, check_output, image_shape, images, real, store
 
 
 def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
@@ -63,7 +61,7 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
     (array([[[[5., 2.]]]]), array([[[[1, 2]]]], dtype=int32))
     """
     check_arrays({"out": out, "argmax": argmax}, {"x": x})
-    x = _real("x", x)
+    x = images("x", x)
     windows = _Windows(x.shape, kernel_size, stride, padding)
     maxima = np.empty(windows.out_shape)
     positions = np.empty(windows.out_shape, np.int32)
@@ -74,8 +72,8 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
         maxima[:, :, oh, ow] = window.max(axis=-1)
         row, column = np.divmod(first, right - left)
         positions[:, :, oh, ow] = (top + row) * x.shape[3] + left + column
-    _check_output("argmax", argmax, positions)  # before anything is written
-    return _store("out", out, maxima), _store("argmax", argmax, positions)
+    check_output("argmax", argmax, positions)  # before anything is written
+    return store("out", out, maxima), store("argmax", argmax, positions)
 
 
 def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
@@ -113,8 +111,8 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     array([[[[ 0., 17.,  0.]]]])
     """
     check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "argmax": argmax})
-    batch, channels, height, width = input_shape = _shape(input_shape, "input_shape")
-    grad_output = _real("grad_output", grad_output)
+    batch, channels, height, width = input_shape = image_shape("input_shape", input_shape)
+    grad_output = images("grad_output", grad_output)
     if grad_output.shape[:2] != (batch, channels):
         raise ValueError(
             f"grad_output must have shape ({batch}, {channels}, H_out, W_out), got {grad_output.shape}"
@@ -123,7 +121,7 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     result = np.zeros((batch, channels, height * width))
     for n, c, oh, ow in np.ndindex(grad_output.shape):
         result[n, c, argmax[n, c, oh, ow]] += grad_output[n, c, oh, ow]
-    return _store("grad_input", grad_input, result.reshape(input_shape))
+    return store("grad_input", grad_input, result.reshape(input_shape))
 
 
 def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
@@ -171,12 +169,12 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     array([[[[2.5, 4.5]]]])
     """
     check_arrays({"out": out}, {"x": x})
-    x = _real("x", x)
+    x = images("x", x)
     windows = _Windows(x.shape, kernel_size, stride, padding)
     result = np.empty(windows.out_shape)
     for oh, ow, top, bottom, left, right in windows.on_image():
         result[:, :, oh, ow] = x[:, :, top:bottom, left:right].sum(axis=(2, 3)) / windows.area
-    return _store("out", out, result)
+    return store("out", out, result)
 
 
 def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
@@ -212,38 +210,24 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     array([[[[2., 6., 4.]]]])
     """
     check_arrays({"grad_input": grad_input}, {"grad_output": grad_output})
-    windows = _Windows(_shape(input_shape, "input_shape"), kernel_size, stride, padding)
-    grad_output = _real("grad_output", grad_output, windows.out_shape)
+    windows = _Windows(image_shape("input_shape", input_shape), kernel_size, stride, padding)
+    grad_output = real("grad_output", grad_output, windows.out_shape)
     result = np.zeros(windows.x_shape)
     for oh, ow, top, bottom, left, right in windows.on_image():
         result[:, :, top:bottom, left:right] += grad_output[:, :, oh, ow, None, None] / windows.area
-    return _store("grad_input", grad_input, result)
+    return store("grad_input", grad_input, result)
 
 
-class _Windows:
+class _Windows(Windows):
     """The windows of a pooling: how many there are, and the part of the image that each one covers."""
 
     def __init__(self, x_shape, kernel_size, stride, padding):
-        self.x_shape = _shape(x_shape)
-        self.kernel = _pair("kernel_size", kernel_size, minimum=1)
-        self.stride = self.kernel if stride is None else _pair("stride", stride, minimum=1)
-        self.padding = _pair("padding", padding, minimum=0)
+        self.x_shape = image_shape("x", x_shape)
+        super().__init__(self.x_shape[2:], kernel_size, kernel_size if stride is None else stride, padding)
         if any(2 * pad > k for pad, k in zip(self.padding, self.kernel, strict=True)):
             raise ValueError(
                 f"padding must be at most half of kernel_size, got padding {padding!r} "
                 f"and kernel_size {kernel_size!r}"
-            )
-        height, width = (size + 2 * pad for size, pad in zip(self.x_shape[2:], self.padding, strict=True))
-        if height * width > LARGEST:
-            raise ValueError(
-                f"padding {padding!r} makes images of {height} x {width}, more than {LARGEST} pixels"
-            )
-        sizes = zip(self.x_shape[2:], self.kernel, self.stride, self.padding, strict=True)
-        self.out = tuple((size + 2 * pad - k) // step + 1 for size, k, step, pad in sizes)
-        if min(self.out) < 1:
-            raise ValueError(
-                f"a window of {self.kernel} does not fit into an image of {self.x_shape[2:]} "
-                f"with padding {self.padding} on each side"
             )
         self.out_shape = (*self.x_shape[:2], *self.out)
         self.area = self.kernel[0] * self.kernel[1]
@@ -258,17 +242,6 @@ class _Windows:
             yield oh, ow, max(top, 0), bottom, max(left, 0), right
 
 
-def _real(name, array, shape=None):
-    """Return `array` in float64, once its shape (or, without one, its four axes) is checked."""
-    array = np.asarray(array)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
-    _shape(array.shape, name)
-    return array.astype(np.float64, copy=False)
-
-
 def _positions(argmax, shape, pixels):
     """Return `argmax` once it is known to hold an index below `pixels` for each output."""
     argmax = np.asarray(argmax)
@@ -280,50 +253,3 @@ def _positions(argmax, shape, pixels):
     if wrong.size:
         raise ValueError(f"argmax must lie in 0..{pixels - 1}, got {wrong[0]}")
     return argmax
-
-
-def _shape(shape, name="x"):
-    """Return `shape` as a tuple once it is known to hold four integers; only the batch may be empty."""
-    if not isinstance(shape, (tuple, list)) or not all(map(_is_integer, shape)):
-        raise TypeError(f"{name} must be a tuple of ints, got {shape!r}")
-    if len(shape) != 4 or shape[0] < 0 or min(shape[1:]) < 1:
-        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {tuple(shape)}")
-    if max(shape) > LARGEST:
-        raise ValueError(f"{name} must be at most {LARGEST} along each axis, got shape {tuple(shape)}")
-    return tuple(shape)
-
-
-def _pair(name, value, minimum):
-    """Return `value` as a pair (vertical, horizontal) of integers from `minimum` on."""
-    pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(pair) != 2 or not all(map(_is_integer, pair)):
-        raise TypeError(f"{name} must be an int or a pair of ints, got {value!r}")
-    if min(pair) < minimum:
-        raise ValueError(f"{name} must be at least {minimum}, got {value!r}")
-    if max(pair) > LARGEST:
-        raise ValueError(f"{name} must be at most {LARGEST}, for indices have 32 bits; got {value!r}")
-    return pair
-
-
-def _is_integer(value):
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _store(name, out, result):
-    """Return `result`, written into `out` if there is one."""
-    _check_output(name, out, result)
-    if out is None:
-        return result
-    out[...] = result
-    return out
-
-
-def _check_output(name, out, result):
-    """Insist that `result` can be written into `out`: the same shape, the same kind of numbers."""
-    if out is None:
-        return
-    if not isinstance(out, np.ndarray) or out.dtype.kind != result.dtype.kind:
-        got = getattr(out, "dtype", type(out).__name__)
-        raise TypeError(f"{name} must be an array like {result.dtype}, got {got}")
-    if out.shape != result.shape:
-        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
