@@ -54,55 +54,15 @@ BIAS_THREADS = 1024
 def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     """Allocate the working space that the convolutions of one layer can share.
 
-    Parameters
-    ----------
-    input_shape : tuple (N, C_in, H, W)
-        The batch size N does not matter.
-    weight_shape : tuple (C_out, C_in, K_h, K_w)
-    stride, padding : int or pair of ints
-
-    Returns
-    -------
-    Conv2dScratch
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the shapes do not belong together.
-
-    Examples
-    --------
-    >>> scratch = conv2d_scratch((64, 1, 28, 28), (32, 1, 3, 3))
-    >>> scratch.parts.shape[1]
-    288
+    It serves batches of any size; see `reference.conv2d_scratch`.
     """
     return checked_scratch(None, input_shape, weight_shape, stride, padding)
 
 
 def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
-    """Convolve a batch of images; see `reference.conv2d_forward` for the formula.
+    """Convolve a batch of images, ReLU included; see `reference.conv2d_forward`.
 
-    Parameters
-    ----------
-    x : device array, shape (N, C_in, H, W), float32
-    weight : device array, shape (C_out, C_in, K_h, K_w), float32
-    bias : device array, shape (C_out,), float32, optional
-    stride, padding : int or pair of ints
-    out : device array, shape (N, C_out, H_out, W_out), float32, optional
-        Written and returned; allocated if None.
-    scratch : Conv2dScratch, optional
-        Not used here; the backward pass does.
-    relu : bool
-        Whether to apply ``max(out, 0)``, in the same launch.
-
-    Returns
-    -------
-    device array, shape (N, C_out, H_out, W_out), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is on the host, or has the wrong dtype, shape or layout.
+    `scratch` is not used here; the gradient of the weights does.
 
     Examples
     --------
@@ -124,34 +84,7 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
 def conv2d_backward_input(
     grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
 ):
-    """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`.
-
-    Parameters
-    ----------
-    grad_output : device array, shape (N, C_out, H_out, W_out), float32
-    weight : device array, shape (C_out, C_in, K_h, K_w), float32
-    input_shape : tuple (N, C_in, H, W)
-    stride, padding : int or pair of ints
-    grad_input : device array, shape (N, C_in, H, W), float32, optional
-    scratch : Conv2dScratch, optional
-
-    Returns
-    -------
-    device array, shape (N, C_in, H, W), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is on the host, or has the wrong dtype, shape or layout.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> weight = device.to_device(np.array([[[[1, 2], [3, 4]]]], np.float32))
-    >>> grad_output = device.to_device(np.ones((1, 1, 1, 2), np.float32))
-    >>> device.to_host(conv2d_backward_input(grad_output, weight, (1, 1, 2, 3)))[0, 0].tolist()
-    [[1.0, 3.0, 2.0], [3.0, 7.0, 4.0]]
-    """
+    """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
     return conv2d_backward_input_implicit(
         grad_output, weight, input_shape, stride, padding, grad_input, scratch
     )
@@ -160,32 +93,7 @@ def conv2d_backward_input(
 def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None):
     """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`.
 
-    Parameters
-    ----------
-    grad_output : device array, shape (N, C_out, H_out, W_out), float32
-    x : device array, shape (N, C_in, H, W), float32
-    weight_shape : tuple (C_out, C_in, K_h, K_w)
-    stride, padding : int or pair of ints
-    grad_weight : device array, shape (C_out, C_in, K_h, K_w), float32, optional
-    scratch : Conv2dScratch, optional
-        Working space from `conv2d_scratch`; allocated if None.
-
-    Returns
-    -------
-    device array, shape (C_out, C_in, K_h, K_w), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is on the host, or has the wrong dtype, shape or layout.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = device.to_device(np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3))
-    >>> grad_output = device.to_device(np.ones((1, 1, 1, 2), np.float32))
-    >>> device.to_host(conv2d_backward_weight(grad_output, x, (1, 1, 2, 2)))[0, 0].tolist()
-    [[1.0, 3.0], [7.0, 9.0]]
+    `scratch` comes from `conv2d_scratch`; None allocates it.
     """
     return conv2d_backward_weight_implicit(
         grad_output, x, weight_shape, stride, padding, grad_weight, scratch
@@ -211,29 +119,7 @@ def conv2d_backward_bias_kernel(grad_output, factor, shift, grad_bias):
 
 
 def conv2d_backward_bias(grad_output, grad_bias=None):
-    """Gradient of `conv2d_forward` with respect to `bias`: the sum over batch and image.
-
-    Parameters
-    ----------
-    grad_output : device array, shape (N, C_out, H_out, W_out), float32
-    grad_bias : device array, shape (C_out,), float32, optional
-
-    Returns
-    -------
-    device array, shape (C_out,), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is on the host, or has the wrong dtype, shape or layout.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> grad_output = device.to_device(np.ones((2, 3, 4, 5), np.float32))
-    >>> device.to_host(conv2d_backward_bias(grad_output)).tolist()
-    [40.0, 40.0, 40.0]
-    """
+    """Gradient of `conv2d_forward` with respect to `bias`; see `reference.conv2d_backward_bias`."""
     check_device_array("grad_output", grad_output, (None,) * 4)
     batch, out_channels, out_h, out_w = grad_output.shape
     inputs = {"grad_output": grad_output}

@@ -38,19 +38,7 @@ class LinearScratch(NamedTuple):
 def linear_scratch(batch_size, in_features, out_features):
     """Allocate the working space that the three products of one layer can share.
 
-    Parameters
-    ----------
-    batch_size, in_features, out_features : int
-
-    Returns
-    -------
-    LinearScratch
-        On the device; it serves smaller layers and batches too.
-
-    Examples
-    --------
-    >>> linear_scratch(64, 1600, 128).partial.dtype
-    dtype('float32')
+    It serves smaller layers and batches too; see `reference.linear_scratch`.
     """
     return LinearScratch(device.empty(_scratch_size(batch_size, in_features, out_features)))
 
@@ -79,38 +67,16 @@ def _checked_partial(scratch, batch_size, in_features, out_features):
 
 
 def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
-    """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request.
+    """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request; see `reference.linear_forward`.
 
     Bias and ReLU are applied where a sum is complete and still in a register: they cost no pass over memory.
-
-    Parameters
-    ----------
-    x : device array, shape (N, in_features), float32
-    weight : device array, shape (out_features, in_features), float32
-    bias : device array, shape (out_features,), float32, optional
-    out : device array, shape (N, out_features), float32, optional
-        Written and returned; allocated if None.
-    scratch : LinearScratch, optional
-        Working space from `linear_scratch`; allocated if None and needed.
-    relu : bool
-        Set negative results to zero; NaN stays.
-
-    Returns
-    -------
-    device array, shape (N, out_features), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout, or is not on the device.
+    `scratch` comes from `linear_scratch`; None allocates it where it is needed, here and in the gradients.
 
     Examples
     --------
     >>> import numpy as np
     >>> x = device.to_device(np.array([[1, 2]], np.float32))
     >>> weight = device.to_device(np.array([[3, 4], [5, -6]], np.float32))
-    >>> device.to_host(linear_forward(x, weight)).tolist()
-    [[11.0, -7.0]]
     >>> device.to_host(linear_forward(x, weight, relu=True)).tolist()
     [[11.0, 0.0]]
     """
@@ -125,33 +91,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
 
 
 def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
-    """Gradient of `linear_forward` with respect to `x`: ``grad_output @ weight``.
-
-    Parameters
-    ----------
-    grad_output : device array, shape (N, out_features), float32
-    weight : device array, shape (out_features, in_features), float32
-    grad_input : device array, shape (N, in_features), float32, optional
-    scratch : LinearScratch, optional
-        Working space from `linear_scratch`; allocated if None and needed.
-
-    Returns
-    -------
-    device array, shape (N, in_features), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout, or is not on the device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> grad_output = device.to_device(np.array([[1, 10]], np.float32))
-    >>> weight = device.to_device(np.array([[3, 4], [5, 6]], np.float32))
-    >>> device.to_host(linear_backward_input(grad_output, weight)).tolist()
-    [[53.0, 64.0]]
-    """
+    """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
     check_device_array("grad_output", grad_output, (None, None))
     check_device_array("weight", weight, (grad_output.shape[1], None))
     shape, inputs = (grad_output.shape[0], weight.shape[1]), {"grad_output": grad_output, "weight": weight}
@@ -161,33 +101,7 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
 
 
 def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
-    """Gradient of `linear_forward` with respect to `weight`: ``grad_output.T @ x``.
-
-    Parameters
-    ----------
-    grad_output : device array, shape (N, out_features), float32
-    x : device array, shape (N, in_features), float32
-    grad_weight : device array, shape (out_features, in_features), float32, optional
-    scratch : LinearScratch, optional
-        Working space from `linear_scratch`; allocated if None and needed.
-
-    Returns
-    -------
-    device array, shape (out_features, in_features), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout, or is not on the device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = device.to_device(np.array([[1, 2], [3, 4]], np.float32))
-    >>> grad_output = device.to_device(np.array([[1], [10]], np.float32))
-    >>> device.to_host(linear_backward_weight(grad_output, x)).tolist()
-    [[31.0, 42.0]]
-    """
+    """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
     check_device_array("grad_output", grad_output, (None, None))
     check_device_array("x", x, (grad_output.shape[0], None))
     shape, inputs = (grad_output.shape[1], x.shape[1]), {"grad_output": grad_output, "x": x}
@@ -221,29 +135,7 @@ def linear_backward_bias_kernel(grad_output, grad_bias):
 
 
 def linear_backward_bias(grad_output, grad_bias=None):
-    """Gradient of `linear_forward` with respect to `bias`: the sum over the batch.
-
-    Parameters
-    ----------
-    grad_output : device array, shape (N, out_features), float32
-    grad_bias : device array, shape (out_features,), float32, optional
-
-    Returns
-    -------
-    device array, shape (out_features,), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout, or is not on the device.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> grad_output = device.to_device(np.array([[1, 2], [3, 4]], np.float32))
-    >>> device.to_host(linear_backward_bias(grad_output)).tolist()
-    [4.0, 6.0]
-    """
+    """Gradient with respect to `bias`, the sum over the batch; see `reference.linear_backward_bias`."""
     check_device_array("grad_output", grad_output, (None, None))
     inputs = {"grad_output": grad_output}
     grad_bias = device_output("grad_bias", grad_bias, grad_output.shape[1:], inputs=inputs)

@@ -407,7 +407,10 @@ def matmul_vectorised(a, b, out=None, transpose_a=False, transpose_b=False):
 
 
 def matmul_split(a, b, out=None, transpose_a=False, transpose_b=False):
-    """Multiply two small matrices with tiles of 32 x 32; otherwise like `matmul_vectorised`."""
+    """Multiply two small matrices with tiles of 32 x 32; otherwise like `matmul_vectorised`.
+
+    Arguments and result are those of `matmul_naive`.
+    """
     out = product_arguments(a, b, out, transpose_a, transpose_b)
     return multiply(a, b, out, transpose_a, transpose_b, tile=SMALL)
 

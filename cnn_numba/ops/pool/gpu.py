@@ -133,37 +133,7 @@ def max_pool2d_forward_2x2(x, kernel_size, stride=None, padding=0, out=None, arg
 
 
 def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
-    """Largest value under each window; see `reference.max_pool2d_forward`.
-
-    Parameters
-    ----------
-    x : device array, shape (N, C, H, W), float32
-    kernel_size : int or pair of ints
-    stride : int or pair of ints, optional
-        `kernel_size` if None.
-    padding : int or pair of ints
-        Counts as minus infinity.
-    out : device array, shape (N, C, H_out, W_out), float32, optional
-    argmax : device array, shape (N, C, H_out, W_out), int32, optional
-
-    Returns
-    -------
-    out : device array, shape (N, C, H_out, W_out), float32
-    argmax : device array, shape (N, C, H_out, W_out), int32
-        Where in its H x W plane each maximum stands, as ``h * W + w``; the first one of equals.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or is not on the device.
-
-    Examples
-    --------
-    >>> x = device.to_device(np.array([[[[1, 5, 2], [4, 3, 9]]]], np.float32))
-    >>> out, argmax = max_pool2d_forward(x, 2, stride=1)
-    >>> device.to_host(out).tolist(), device.to_host(argmax).tolist()
-    ([[[[5.0, 9.0]]]], [[[[1, 5]]]])
-    """
+    """Largest value under each window; see `reference.max_pool2d_forward`."""
     check_device_array("x", x, (None,) * 4)
     simple = _tiles_2x2(pool2d_window(x.shape, kernel_size, stride, padding))
     rung = max_pool2d_forward_2x2 if simple else max_pool2d_forward_naive
@@ -253,30 +223,8 @@ def max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input=None):
 def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`.
 
-    Parameters
-    ----------
-    grad_output : device array, shape (N, C, H_out, W_out), float32
-    argmax : device array, shape (N, C, H_out, W_out), int32
-        As `max_pool2d_forward` returned it. The gradient of a position outside the plane goes nowhere: to
-        refuse it, as the other rooms do, the host would have to wait for the GPU.
-    input_shape : tuple (N, C, H, W)
-    grad_input : device array, shape (N, C, H, W), float32, optional
-
-    Returns
-    -------
-    device array, shape (N, C, H, W), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout, or is not on the device.
-
-    Examples
-    --------
-    >>> argmax = device.to_device(np.array([[[[1, 5]]]], np.int32))
-    >>> grad_output = device.to_device(np.ones((1, 1, 1, 2), np.float32))
-    >>> device.to_host(max_pool2d_backward(grad_output, argmax, (1, 1, 2, 3))).tolist()
-    [[[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]]
+    The gradient of a position outside the plane goes nowhere: to refuse it, as the other rooms do, the host
+    would have to wait for the GPU.
     """
     return max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input)
 
@@ -317,32 +265,7 @@ def avg_pool2d_forward_naive_kernel(
 
 
 def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
-    """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`.
-
-    Parameters
-    ----------
-    x : device array, shape (N, C, H, W), float32
-    kernel_size : int or pair of ints
-    stride : int or pair of ints, optional
-        `kernel_size` if None.
-    padding : int or pair of ints
-    out : device array, shape (N, C, H_out, W_out), float32, optional
-
-    Returns
-    -------
-    device array, shape (N, C, H_out, W_out), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or is not on the device.
-
-    Examples
-    --------
-    >>> x = device.to_device(np.array([[[[1, 2], [3, 6]]]], np.float32))
-    >>> device.to_host(avg_pool2d_forward(x, 2)).tolist()
-    [[[[3.0]]]]
-    """
+    """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`."""
     check_device_array("x", x, (None,) * 4)
     window = pool2d_window(x.shape, kernel_size, stride, padding)
     out = device_output("out", out, (*x.shape[:2], window.out_h, window.out_w), inputs={"x": x})
@@ -424,32 +347,7 @@ def avg_pool2d_backward_disjoint(
 
 
 def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
-    """Share each gradient out over its window; see `reference.avg_pool2d_backward`.
-
-    Parameters
-    ----------
-    grad_output : device array, shape (N, C, H_out, W_out), float32
-    input_shape : tuple (N, C, H, W)
-    kernel_size : int or pair of ints
-    stride : int or pair of ints, optional
-    padding : int or pair of ints
-    grad_input : device array, shape (N, C, H, W), float32, optional
-
-    Returns
-    -------
-    device array, shape (N, C, H, W), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or is not on the device.
-
-    Examples
-    --------
-    >>> grad_output = device.to_device(np.ones((1, 1, 1, 1), np.float32))
-    >>> device.to_host(avg_pool2d_backward(grad_output, (1, 1, 2, 2), 2)).tolist()
-    [[[[0.25, 0.25], [0.25, 0.25]]]]
-    """
+    """Share each gradient out over its window; see `reference.avg_pool2d_backward`."""
     input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
     disjoint = _are_disjoint(pool2d_window(input_shape, kernel_size, stride, padding))
     rung = avg_pool2d_backward_disjoint if disjoint else avg_pool2d_backward_gather
