@@ -324,7 +324,7 @@ def test_records_of_the_gpu_name_it(monkeypatch):
         "cuda_toolkit": "13.1",
     }
     assert record["results"] == [{"operation": case.operation} for case in TINY[:2]]
-    assert "gpu" not in records.record("epoch")["machine"]
+    assert "gpu" not in records.new_record("epoch")["machine"]
 
 
 # --- Without a GPU -----------------------------------------------------------------------------------------

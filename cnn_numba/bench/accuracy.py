@@ -4,7 +4,7 @@ import numpy as np
 
 from cnn_numba.bench.pytorch import TorchTraining
 from cnn_numba.bench.recipes import DEFAULT_RECIPE, PLAIN_RECIPE, dataset
-from cnn_numba.bench.records import record
+from cnn_numba.bench.records import new_record
 from cnn_numba.data import batches
 from cnn_numba.device import threads
 from cnn_numba.nn.models import MODELS
@@ -44,7 +44,7 @@ def bench_accuracy(model="mnist_cnn", seeds=3, plain=False, pytorch=False, devic
     means = {who: np.mean(runs, axis=0).tolist() for who, runs in accuracies.items()}
     for who, values in means.items():
         print(f"{model}, {who}, mean of {seeds}: " + "  ".join(f"{value:.2%}" for value in values))
-    return record(
+    return new_record(
         "accuracy", room(device).on_device, model=model, recipe=recipe, accuracies=accuracies, means=means
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from cnn_numba.bench.pytorch import TorchTraining
 from cnn_numba.bench.recipes import PLAIN_RECIPE, dataset
-from cnn_numba.bench.records import record
+from cnn_numba.bench.records import new_record
 from cnn_numba.data import batches
 from cnn_numba.device import threads
 from cnn_numba.nn.models import MODELS
@@ -41,7 +41,7 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3):
         Seconds of every epoch, the medians, and their ratio ours / PyTorch.
     """
     data = dataset(model)
-    result = record("epoch", model=model, results=[])
+    result = new_record("epoch", model=model, results=[])
     for batch_size in batch_sizes:
         samples = _time_epochs(model, data, batch_size, repeats)
         medians = {who: statistics.median(seconds) for who, seconds in samples.items()}

@@ -13,7 +13,7 @@ import numpy as np
 
 from cnn_numba.bench.pytorch import Captured, Compiled, Eager
 from cnn_numba.bench.recipes import PLAIN_RECIPE, dataset
-from cnn_numba.bench.records import record
+from cnn_numba.bench.records import new_record
 from cnn_numba.data import batches
 from cnn_numba.nn.models import MODELS
 from cnn_numba.train.loop import fit
@@ -114,7 +114,7 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256, 1024), repeats=3):
         results = [_bench_batch_size(model, size, data, repeats) for size in batch_sizes]
     finally:
         backends.cudnn.benchmark = before
-    return record("epoch", gpu=True, model=model, device="gpu", pytorch_tf32=tf32, results=results)
+    return new_record("epoch", gpu=True, model=model, device="gpu", pytorch_tf32=tf32, results=results)
 
 
 def _bench_batch_size(model, batch_size, data, repeats):

@@ -19,7 +19,7 @@ from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.bench.cases import CASES
-from cnn_numba.bench.records import record
+from cnn_numba.bench.records import new_record
 from cnn_numba.ops.shared.warps import load4, store4
 
 # --- The roof ----------------------------------------------------------------------------------------------
@@ -216,7 +216,9 @@ def bench_ops(cases=CASES):
     if device.simulated():
         return bench_ops_static(cases)
     roof = measure_roof()
-    return record("ops", gpu=True, roof=roof, method=_METHOD, results=[bench_case(c, roof) for c in cases])
+    return new_record(
+        "ops", gpu=True, roof=roof, method=_METHOD, results=[bench_case(c, roof) for c in cases]
+    )
 
 
 _METHOD = (
@@ -416,7 +418,7 @@ def bench_ops_static(cases=CASES):
         for (operation, who, _), report in zip(launches, _inspect(launches.values()), strict=True)
     ]
     _print_table(rows)
-    return record("ops-static", compute_capability=STATIC_CC, results=rows)
+    return new_record("ops-static", compute_capability=STATIC_CC, results=rows)
 
 
 def _launches_by_rung(cases):

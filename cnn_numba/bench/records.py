@@ -7,7 +7,7 @@ from cnn_numba.device import threads
 from gpuless import nvidia
 
 
-def record(benchmark, gpu=False, **figures):
+def new_record(benchmark, gpu=False, **figures):
     """Return figures with what they were measured on.
 
     Parameters

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cnn_numba.bench.records import record
+from cnn_numba.bench.records import new_record
 
 _SCRIPT = Path(__file__).with_name("simulator_kernels.py")
 _OURS = """
@@ -54,7 +54,9 @@ def bench_simulator():
             f"{faster:5.0f} times faster; sanitized {medians['sanitized']:6.1f} us: {cost:4.1f} times slower",
             flush=True,
         )
-    return record("simulator", unit="microseconds of processor time per simulated thread", results=results)
+    return new_record(
+        "simulator", unit="microseconds of processor time per simulated thread", results=results
+    )
 
 
 def _run(arguments):

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 
-from cnn_numba.bench.records import record
+from cnn_numba.bench.records import new_record
 
 # Runs the command line as a user does, and notes when the first step was done.
 _FIRST_STEP = """
@@ -79,4 +79,4 @@ def bench_startup(repeats=3):
                 f"{runs[-1]['first_step_seconds']:.1f} s, peak memory {runs[-1]['peak_memory_mb']:.0f} MB",
                 flush=True,
             )
-    return record("startup", first=runs[0], later=runs[1:])
+    return new_record("startup", first=runs[0], later=runs[1:])

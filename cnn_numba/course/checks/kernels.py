@@ -95,7 +95,7 @@ from gpuless.simulator import UnsupportedPython, argument_names, poisoned
 __all__ = [
     "Examination",
     "KernelExercise",
-    "Launch",
+    "LaunchCase",
     "examine",
     "global_updates",
     "inout",
@@ -167,7 +167,7 @@ def normal(rng, shape):
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchCase:
     """One launch of a kernel, as a case of a `KernelExercise`; made by `launch`.
 
     Attributes
@@ -246,7 +246,7 @@ def launch(grid, block, *arguments):
 
     Returns
     -------
-    Launch
+    LaunchCase
 
     Examples
     --------
@@ -256,7 +256,7 @@ def launch(grid, block, *arguments):
     """
     if not any(map(_is_result, arguments)):
         raise ValueError("a launch needs an `output` or an `inout` among its arguments")
-    return Launch(grid, block, arguments)
+    return LaunchCase(grid, block, arguments)
 
 
 class Examination(NamedTuple):
@@ -272,7 +272,7 @@ def examine(kernel, case):
     Parameters
     ----------
     kernel : kernel
-    case : Launch
+    case : LaunchCase
 
     Returns
     -------
@@ -309,7 +309,7 @@ def _run(kernel, case):
 class _KernelTrial(NamedTuple):
     """A `Trial` with the sanitizer's report."""
 
-    case: Launch
+    case: LaunchCase
     expected: Outcome
     got: Outcome
     right: bool
@@ -723,7 +723,7 @@ def global_updates(kernel, case):
     Parameters
     ----------
     kernel : kernel
-    case : Launch
+    case : LaunchCase
 
     Returns
     -------
