@@ -10,6 +10,8 @@ launch puts their results together. They need a place until then: the first elem
 third launch overwrites. That spares the functions an argument for scratch space, and an allocation.
 """
 
+import functools
+import inspect
 import math
 
 import numpy as np
@@ -103,6 +105,22 @@ def add_parts_kernel(weight_parts, bias_parts, grad_weight, grad_bias):
     if lane == 0:
         grad_weight[row] = weight_sum
         grad_bias[row] = bias_sum
+
+
+def _rung(operation, launch, split):
+    """Return an operation that splits every channel into parts, or none; its arguments are the same."""
+    signature = inspect.signature(operation)
+
+    @functools.wraps(operation)
+    def rung(*arguments, **named):
+        bound = signature.bind(*arguments, **named)
+        bound.apply_defaults()
+        return launch(split, *bound.args)
+
+    ending, whose = ("split", "`PART` elements of a channel") if split else ("block", "channel")
+    rung.__name__ = rung.__qualname__ = f"{operation.__name__}_{ending}"
+    rung.__doc__ = f"Do what `{operation.__name__}` does, with a block for each {whose}."
+    return rung
 
 
 # --- Batch normalisation, forward --------------------------------------------------------------------------
@@ -236,42 +254,6 @@ def _forward(split, x, weight, bias, running_mean, running_var, training, moment
     return out, mean, inv_std
 
 
-def batch_norm2d_forward_block(
-    x,
-    weight,
-    bias,
-    running_mean,
-    running_var,
-    training=True,
-    momentum=0.1,
-    eps=1e-5,
-    out=None,
-    mean=None,
-    inv_std=None,
-):
-    """Do what `batch_norm2d_forward` does; in training with one launch and one block per channel."""
-    statistics = running_mean, running_var, training, momentum, eps
-    return _forward(False, x, weight, bias, *statistics, out, mean, inv_std)
-
-
-def batch_norm2d_forward_split(
-    x,
-    weight,
-    bias,
-    running_mean,
-    running_var,
-    training=True,
-    momentum=0.1,
-    eps=1e-5,
-    out=None,
-    mean=None,
-    inv_std=None,
-):
-    """Do what `batch_norm2d_forward` does; in training with a block for each `PART` elements of a channel."""
-    statistics = running_mean, running_var, training, momentum, eps
-    return _forward(True, x, weight, bias, *statistics, out, mean, inv_std)
-
-
 def batch_norm2d_forward(
     x,
     weight,
@@ -287,40 +269,14 @@ def batch_norm2d_forward(
 ):
     """Normalise each channel of a batch of images; see `reference.batch_norm2d_forward`.
 
-    Parameters
-    ----------
-    x : device array, shape (N, C, H, W), float32
-    weight, bias : device array, shape (C,), float32
-    running_mean, running_var : device array, shape (C,), float32
-        Updated in place when `training`, only read otherwise.
-    training : bool
-    momentum : float
-    eps : float
-    out : device array, shape (N, C, H, W), float32, optional
-    mean, inv_std : device array, shape (C,), float32, optional
-
-    Returns
-    -------
-    out : device array, shape (N, C, H, W), float32
-    mean, inv_std : device array, shape (C,), float32
-        The statistics used, for the backward pass.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, is empty or not on the device, or training
-        gets a single value per channel.
-
-    Examples
-    --------
-    >>> x = device.to_device(np.array([1, 3], np.float32).reshape(2, 1, 1, 1))
-    >>> zero, one = np.zeros(1, np.float32), np.ones(1, np.float32)
-    >>> out, mean, _ = batch_norm2d_forward(x, *map(device.to_device, (one, zero, zero, one)), eps=0.0)
-    >>> device.to_host(out).ravel().tolist(), device.to_host(mean).tolist()
-    ([-1.0, 1.0], [2.0])
+    Channels of more than `PART` elements are shared out among several blocks.
     """
     statistics = running_mean, running_var, training, momentum, eps
     return _forward(_is_long(x), x, weight, bias, *statistics, out, mean, inv_std)
+
+
+batch_norm2d_forward_block = _rung(batch_norm2d_forward, _forward, split=False)
+batch_norm2d_forward_split = _rung(batch_norm2d_forward, _forward, split=True)
 
 
 def _is_long(x):
@@ -449,85 +405,19 @@ def _backward(split, grad_output, x, weight, mean, inv_std, training, grad_input
     return grad_input, grad_weight, grad_bias
 
 
-def batch_norm2d_backward_block(
-    grad_output,
-    x,
-    weight,
-    mean,
-    inv_std,
-    training=True,
-    grad_input=None,
-    grad_weight=None,
-    grad_bias=None,
-):
-    """Do what `batch_norm2d_backward` does, with one launch and one block per channel."""
-    outputs = grad_input, grad_weight, grad_bias
-    return _backward(False, grad_output, x, weight, mean, inv_std, training, *outputs)
-
-
-def batch_norm2d_backward_split(
-    grad_output,
-    x,
-    weight,
-    mean,
-    inv_std,
-    training=True,
-    grad_input=None,
-    grad_weight=None,
-    grad_bias=None,
-):
-    """Do what `batch_norm2d_backward` does, with a block for each `PART` elements of a channel."""
-    outputs = grad_input, grad_weight, grad_bias
-    return _backward(True, grad_output, x, weight, mean, inv_std, training, *outputs)
-
-
 def batch_norm2d_backward(
-    grad_output,
-    x,
-    weight,
-    mean,
-    inv_std,
-    training=True,
-    grad_input=None,
-    grad_weight=None,
-    grad_bias=None,
+    grad_output, x, weight, mean, inv_std, training=True, grad_input=None, grad_weight=None, grad_bias=None
 ):
     """Send the gradient back through a batch normalisation; see `reference.batch_norm2d_backward`.
 
-    Parameters
-    ----------
-    grad_output : device array, shape (N, C, H, W), float32
-    x : device array, shape (N, C, H, W), float32
-    weight : device array, shape (C,), float32
-    mean, inv_std : device array, shape (C,), float32
-        As `batch_norm2d_forward` returned them.
-    training : bool
-        As in the forward pass.
-    grad_input : device array, shape (N, C, H, W), float32, optional
-    grad_weight, grad_bias : device array, shape (C,), float32, optional
-        Overwritten, not added to.
-
-    Returns
-    -------
-    grad_input : device array, shape (N, C, H, W), float32
-    grad_weight, grad_bias : device array, shape (C,), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or is empty or not on the device.
-
-    Examples
-    --------
-    >>> x = device.to_device(np.array([[[[1]]], [[[3]]]], np.float32))
-    >>> grad_output = device.to_device(np.ones(x.shape, np.float32))
-    >>> mean, one = map(device.to_device, np.float32([[2], [1]]))
-    >>> results = batch_norm2d_backward(grad_output, x, one, mean, inv_std=one)
-    >>> [device.to_host(result).ravel().tolist() for result in results]
-    [[0.0, 0.0], [0.0], [2.0]]
+    Channels of more than `PART` elements are shared out among several blocks.
     """
     outputs = grad_input, grad_weight, grad_bias
     return _backward(_is_long(x), grad_output, x, weight, mean, inv_std, training, *outputs)
+
+
+batch_norm2d_backward_block = _rung(batch_norm2d_backward, _backward, split=False)
+batch_norm2d_backward_split = _rung(batch_norm2d_backward, _backward, split=True)
 
 
 # --- Layer normalisation -----------------------------------------------------------------------------------
@@ -551,35 +441,7 @@ def layer_norm_forward_kernel(x, weight, bias, eps, out, mean, inv_std):
 
 
 def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=None):
-    """Normalise the features of each sample; see `reference.layer_norm_forward`.
-
-    Parameters
-    ----------
-    x : device array, shape (..., *features), float32
-    weight, bias : device array, shape features, float32
-    eps : float
-    out : device array, shape of `x`, float32, optional
-    mean, inv_std : device array, the leading shape of `x`, float32, optional
-
-    Returns
-    -------
-    out : device array, shape of `x`, float32
-    mean, inv_std : device array, the leading shape of `x`, float32
-        The statistics used, for the backward pass.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or is empty or not on the device.
-
-    Examples
-    --------
-    >>> x = device.to_device(np.array([[1, 3], [20, 10]], np.float32))
-    >>> weight, bias = device.to_device(np.ones(2, np.float32)), device.zeros(2)
-    >>> out, mean, _ = layer_norm_forward(x, weight, bias, eps=0.0)
-    >>> device.to_host(out).tolist(), device.to_host(mean).tolist()
-    ([[-1.0, 1.0], [1.0, -1.0]], [2.0, 15.0])
-    """
+    """Normalise the features of each sample; see `reference.layer_norm_forward`."""
     leading = _check_samples(x, weight)
     check_device_array("bias", bias, weight.shape)
     out = device_output("out", out, x.shape)
@@ -651,37 +513,7 @@ def layer_norm_columns_kernel(grad_output, x, mean, inv_std, part_rows, weight_p
 def layer_norm_backward(
     grad_output, x, weight, mean, inv_std, grad_input=None, grad_weight=None, grad_bias=None
 ):
-    """Send the gradient back through a layer normalisation; see `reference.layer_norm_backward`.
-
-    Parameters
-    ----------
-    grad_output : device array, shape (..., *features), float32
-    x : device array, shape (..., *features), float32
-    weight : device array, shape features, float32
-    mean, inv_std : device array, the leading shape of `x`, float32
-        As `layer_norm_forward` returned them.
-    grad_input : device array, shape of `x`, float32, optional
-    grad_weight, grad_bias : device array, shape features, float32, optional
-        Overwritten, not added to.
-
-    Returns
-    -------
-    grad_input : device array, shape of `x`, float32
-    grad_weight, grad_bias : device array, shape features, float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or is empty or not on the device.
-
-    Examples
-    --------
-    >>> x, grad_output = device.to_device(np.array([[[1, 3]], [[1, 2]]], np.float32))
-    >>> weight, mean, inv_std = map(device.to_device, np.array([[1, 1], [2, 0], [1, 0]], np.float32))
-    >>> results = layer_norm_backward(grad_output, x, weight, mean[:1], inv_std[:1])
-    >>> [device.to_host(result).ravel().tolist() for result in results]
-    [[0.0, 0.0], [-1.0, 2.0], [1.0, 2.0]]
-    """
+    """Send the gradient back through a layer normalisation; see `reference.layer_norm_backward`."""
     leading = _check_samples(x, weight)
     check_device_array("grad_output", grad_output, x.shape)
     check_device_array("mean", mean, leading)
