@@ -187,7 +187,7 @@ def case_of(name):
     return CASES.get(max((stem for stem in CASES if name.startswith(stem)), key=len, default=None))
 
 
-def operations():
+def public_functions():
     """Return (module, name) of the public functions in all rooms of all operations, rungs included."""
     found = []
     operations = {module.name for module in pkgutil.iter_modules(ops.__path__) if module.ispkg} - {"shared"}
@@ -199,14 +199,19 @@ def operations():
             public = getattr(module, "__all__", None) or [
                 name for name, f in functions if f.__module__ == module.__name__ and not name.startswith("_")
             ]
-            found += [(module, name) for name, _ in functions if name in public and name not in WRITE_NOTHING]
+            found += [(module, name) for name, _ in functions if name in public]
     return found
 
 
-OPERATIONS = operations()
-every_operation = pytest.mark.parametrize(
-    ("module", "name"), OPERATIONS, ids=[f"{module.__name__[14:]}.{name}" for module, name in OPERATIONS]
-)
+def for_each(functions):
+    """Run a test for each (module, name)."""
+    ids = [f"{module.__name__[14:]}.{name}" for module, name in functions]
+    return pytest.mark.parametrize(("module", "name"), functions, ids=ids)
+
+
+PUBLIC = public_functions()
+OPERATIONS = [(module, name) for module, name in PUBLIC if name not in WRITE_NOTHING]
+every_operation = for_each(OPERATIONS)
 
 
 @every_operation
@@ -225,13 +230,63 @@ def test_rungs_are_found():
     assert {"matmul_split", "conv2d_forward_tiled", "max_pool2d_backward_warp"} <= set(names)
 
 
+# ------------------------------------------------------------------------------------------------ contracts
+
+CONTRACT = {"Parameters", "Returns", "Raises", "Examples"}
+
+
+def reference_of(module):
+    """Return the reference room beside a room, or itself."""
+    return importlib.import_module(f"{module.__package__}.reference")
+
+
+def is_defined_here(module, name):
+    """Return whether the contract stands in this room: the reference, or that of what has no reference."""
+    return module is reference_of(module) or not hasattr(reference_of(module), name)
+
+
+def sections(module, name):
+    """Return the headings of a numpydoc docstring."""
+    return set(re.findall(r"^(\w+)\n-+$", inspect.getdoc(getattr(module, name)), re.MULTILINE))
+
+
+def has_contract(module, name):
+    """Return whether a docstring has all sections; one that takes no array may have nothing to refuse."""
+    return sections(module, name) >= CONTRACT - ({"Raises"} if name in WRITE_NOTHING else set())
+
+
+@for_each(PUBLIC)
+def test_a_contract_stands_once(module, name):
+    """The other rooms refer to it, and so do the rungs, which may say more: what only they refuse or take."""
+    text = inspect.getdoc(getattr(module, name))
+    if not is_defined_here(module, name):
+        assert f"see `reference.{name}`" in text
+        assert not sections(module, name) & (CONTRACT - {"Examples"})
+    elif module is reference_of(module):
+        assert has_contract(module, name)
+    elif not has_contract(module, name):
+        of_the_room = [other for there, other in PUBLIC if there is module and other != name]
+        mentioned = [other for other in of_the_room if f"`{other}`" in text]
+        assert any(not is_defined_here(module, other) or has_contract(module, other) for other in mentioned)
+
+
+@for_each(PUBLIC)
+def test_a_function_takes_the_same_arguments_in_every_room(module, name):
+    if not is_defined_here(module, name):
+        expected = inspect.signature(getattr(reference_of(module), name))
+        assert inspect.signature(getattr(module, name)) == expected
+
+
 @every_operation
-def test_a_docstring_says_what_an_output_may_be(module, name):
-    if name not in CASES:
-        return  # a rung, which refers to the operation
+def test_a_contract_says_what_an_output_may_be(module, name):
+    if name not in CASES or not is_defined_here(module, name):
+        return  # a rung, or another room than the reference: they refer to where it stands
     text = inspect.getdoc(getattr(module, name))
     said = text.partition("May be ")[2].partition(" itself")[0]
     assert re.findall(r"`(\w+)`", said) == list(case_of(name).may_be)
+
+
+# --------------------------------------------------------------------------------------------------- memory
 
 
 def side_by_side(a, b, shift):

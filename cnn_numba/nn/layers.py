@@ -224,14 +224,7 @@ class MaxPool2d(_Pool2d):
 
 
 class AvgPool2d(_Pool2d):
-    """Mean under each window, padding zeros included.
-
-    Parameters
-    ----------
-    kernel_size : int or pair of ints
-    stride : int or pair of ints, optional
-        `kernel_size` if None.
-    padding : int or pair of ints
+    """Mean under each window, padding zeros included; arguments as for `MaxPool2d`.
 
     Examples
     --------

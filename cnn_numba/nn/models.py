@@ -252,15 +252,7 @@ def mnist_cnn(batch_size=64, device="cpu", seed=0):
 def mnist_cnn_deep(batch_size=64, device="cpu", seed=0):
     """Build three convolutions with ReLU, two of them pooled, and two dense layers.
 
-    Parameters
-    ----------
-    batch_size : int
-    device : {"cpu", "gpu", "reference"}
-    seed : int
-
-    Returns
-    -------
-    Sequential
+    Arguments and result are those of `mnist_cnn`.
 
     Examples
     --------
@@ -279,15 +271,7 @@ def mnist_cnn_deep(batch_size=64, device="cpu", seed=0):
 def cifar_convnet(batch_size=64, device="cpu", seed=0):
     """Build the network for 32 x 32 colour images: two padded convolutions, pooled, and two dense layers.
 
-    Parameters
-    ----------
-    batch_size : int
-    device : {"cpu", "gpu", "reference"}
-    seed : int
-
-    Returns
-    -------
-    Sequential
+    Arguments and result are those of `mnist_cnn`.
 
     Examples
     --------

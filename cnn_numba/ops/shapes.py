@@ -89,10 +89,8 @@ def pair(value, name, minimum=1):
     ----------
     value : int or tuple of two ints
         One number for both axes, or (vertical, horizontal).
-    name : str
-        What to call it in an error.
-    minimum : int
-        The smallest value allowed.
+    name, minimum
+        As for `integer`.
 
     Returns
     -------
@@ -100,10 +98,8 @@ def pair(value, name, minimum=1):
 
     Raises
     ------
-    TypeError
-        If `value` is neither an integer nor a pair of integers.
-    ValueError
-        If an entry is below `minimum`, or needs more than 32 bits.
+    TypeError, ValueError
+        As for `integer`.
 
     Examples
     --------
@@ -123,12 +119,10 @@ def sizes(value, name, axes=None, minimum=0):
     Parameters
     ----------
     value : sequence of int
-    name : str
-        What to call it in an error.
     axes : str, optional
         What its entries mean, such as ``"(N, C, H, W)"``; None stands for one or more axes of any meaning.
-    minimum : int
-        The smallest length allowed.
+    name, minimum
+        As for `integer`.
 
     Returns
     -------
@@ -136,10 +130,8 @@ def sizes(value, name, axes=None, minimum=0):
 
     Raises
     ------
-    TypeError
-        If `value` is not a sequence of integers.
-    ValueError
-        If it has another number of entries, or one is too small or needs more than 32 bits.
+    TypeError, ValueError
+        As for `integer`, or if it has another number of entries.
 
     Examples
     --------
@@ -162,7 +154,7 @@ def number(value, name, below=math.inf):
     value : float
         Of any real type, NumPy's too; a bool is none.
     name : str
-        What to call it in an error.
+        As for `integer`.
     below : float
         What it must stay below.
 
@@ -289,8 +281,8 @@ def conv2d_window(x_shape, weight_shape, stride, padding):
 
     Raises
     ------
-    ValueError
-        If the shapes do not belong together.
+    TypeError, ValueError
+        As for `window2d`, or if the shapes do not belong together.
 
     Examples
     --------
@@ -309,13 +301,14 @@ def conv2d_window(x_shape, weight_shape, stride, padding):
 
 
 def pool2d_window(x_shape, kernel_size, stride, padding):
-    """Check a pooling's arguments and work out its window; `stride` None means `kernel_size`.
+    """Check a pooling's arguments and work out its window.
 
     Parameters
     ----------
-    x_shape : tuple (N, C, H, W)
-    kernel_size : int or pair of ints
+    x_shape, kernel_size
+        As for `window2d`.
     stride : int, pair of ints or None
+        None stands for `kernel_size`.
     padding : int or pair of ints
         At most half of `kernel_size`, so that no window lies wholly in the padding.
 
@@ -326,7 +319,7 @@ def pool2d_window(x_shape, kernel_size, stride, padding):
     Raises
     ------
     TypeError, ValueError
-        If an argument is of the wrong type, too small or too large.
+        As for `window2d`, or if the padding is larger.
 
     Examples
     --------
@@ -461,11 +454,9 @@ def output_array(name, out, shape, dtype=np.float32, inputs=None, may_be=()):
 
     Parameters
     ----------
-    name : str
-        What to call it in an error.
     out : ndarray or None
-    shape : tuple of int
-    dtype : dtype
+    name, shape, dtype
+        As for `check_array`.
     inputs, may_be
         As `read` and `may_be` of `check_memory`, which an operation with several outputs calls itself.
 
@@ -476,7 +467,7 @@ def output_array(name, out, shape, dtype=np.float32, inputs=None, may_be=()):
     Raises
     ------
     TypeError, ValueError
-        As in `check_array` and `check_memory`.
+        As for `check_array` and `check_memory`.
 
     Examples
     --------
@@ -496,20 +487,13 @@ def check_device_array(name, array, shape, dtype=np.float32):
 
     Parameters
     ----------
-    name : str
-        What to call it in an error.
-    array : device array
-    shape : tuple
+    name, array, shape, dtype
         As for `check_array`.
-    dtype : dtype
 
     Raises
     ------
-    TypeError
-        If it is not an array on the device, or of another dtype.
-    ValueError
-        If it has another shape or 2**31 elements, is not C-contiguous, or is on another GPU than the current
-        one.
+    TypeError, ValueError
+        As for `check_array`, or if it is on the host or another GPU, or has 2**31 elements.
 
     Examples
     --------
@@ -532,27 +516,7 @@ def check_device_array(name, array, shape, dtype=np.float32):
 
 
 def device_output(name, out, shape, dtype=np.float32, inputs=None, may_be=()):
-    """Return `out` once checked, or a new uninitialised array on the device if it is None.
-
-    Parameters
-    ----------
-    name, out, shape, dtype, inputs, may_be
-        As for `output_array`, with arrays on the device.
-
-    Returns
-    -------
-    device array
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `check_device_array` and `check_memory`.
-
-    Examples
-    --------
-    >>> device_output("out", None, (2, 3)).shape
-    (2, 3)
-    """
+    """Do what `output_array` does, with arrays on the device."""
     if out is None:
         return device.empty(shape, dtype)
     check_device_array(name, out, shape, dtype)
@@ -601,14 +565,12 @@ def check_labels(labels, batch_size, classes):
     Parameters
     ----------
     labels : ndarray, shape (N,), int32
-    batch_size : int
-        N.
-    classes : int
+    batch_size, classes : int
 
     Raises
     ------
     TypeError, ValueError
-        As in `check_array`, or if a label is out of range.
+        As for `check_array`, or if a label is out of range.
 
     Examples
     --------

@@ -37,6 +37,20 @@ def _check_backward(grad_output, out, grad_input):
     return device_output("grad_input", grad_input, grad_output.shape, inputs=inputs, may_be=inputs)
 
 
+def _forward(kernel, x, out):
+    """Launch a kernel that computes one element a thread, after the checks."""
+    out = _check_forward(x, out)
+    _launch(kernel, x.size, x, out)
+    return out
+
+
+def _backward(kernel, grad_output, out, grad_input):
+    """Launch a kernel that computes one gradient a thread, after the checks."""
+    grad_input = _check_backward(grad_output, out, grad_input)
+    _launch(kernel, out.size, grad_output, out, grad_input)
+    return grad_input
+
+
 def _are_aligned(*arrays):
     """Return whether all begin where a load of 128 bits may; a part of another array may begin anywhere."""
     return all(device.address(array) % VECTOR_BYTES == 0 for array in arrays)
@@ -67,9 +81,7 @@ def relu_forward_naive_kernel(x, out):
 
 def relu_forward_naive(x, out=None):
     """Do what `relu_forward` does, one element a thread."""
-    out = _check_forward(x, out)
-    _launch(relu_forward_naive_kernel, x.size, x, out)
-    return out
+    return _forward(relu_forward_naive_kernel, x, out)
 
 
 @cuda.jit
@@ -102,21 +114,6 @@ def _insist_on_alignment(name, *arrays):
 def relu_forward(x, out=None):
     """Keep what is positive, replace the rest by 0; see `reference.relu_forward`.
 
-    Parameters
-    ----------
-    x : device array, any shape, float32
-    out : device array, shape of `x`, float32, optional
-        May be `x` itself.
-
-    Returns
-    -------
-    device array, shape of `x`, float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a C-contiguous float32 array on the device, or the shapes differ.
-
     Examples
     --------
     >>> x = device.to_device(np.array([-2, 0, 3], np.float32))
@@ -137,9 +134,7 @@ def relu_backward_naive_kernel(grad_output, out, grad_input):
 
 def relu_backward_naive(grad_output, out, grad_input=None):
     """Do what `relu_backward` does, one element a thread."""
-    grad_input = _check_backward(grad_output, out, grad_input)
-    _launch(relu_backward_naive_kernel, out.size, grad_output, out, grad_input)
-    return grad_input
+    return _backward(relu_backward_naive_kernel, grad_output, out, grad_input)
 
 
 @cuda.jit
@@ -169,31 +164,7 @@ def relu_backward_vectorized(grad_output, out, grad_input=None):
 
 
 def relu_backward(grad_output, out, grad_input=None):
-    """Let the gradient through where the output is positive; see `reference.relu_backward`.
-
-    Parameters
-    ----------
-    grad_output : device array, any shape, float32
-    out : device array, shape of `grad_output`, float32
-        The output of the forward pass.
-    grad_input : device array, shape of `grad_output`, float32, optional
-        May be `grad_output` or `out` itself.
-
-    Returns
-    -------
-    device array, shape of `grad_output`, float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a C-contiguous float32 array on the device, or the shapes differ.
-
-    Examples
-    --------
-    >>> grad_output, out = device.to_device(np.array([[5, 7], [0, 3]], np.float32))
-    >>> device.to_host(relu_backward(grad_output, out)).tolist()
-    [0.0, 7.0]
-    """
+    """Let the gradient through where the output is positive; see `reference.relu_backward`."""
     grad_input = _check_backward(grad_output, out, grad_input)
     aligned = _are_aligned(grad_output, out, grad_input)
     return (relu_backward_vectorized if aligned else relu_backward_naive)(grad_output, out, grad_input)
@@ -209,30 +180,7 @@ def bias_relu_forward_kernel(x, bias, pixels, out):
 
 
 def bias_relu_forward(x, bias, out=None):
-    """Add each channel's bias and apply ReLU, in one pass; see `reference.bias_relu_forward`.
-
-    Parameters
-    ----------
-    x : device array, shape (N, C, ...), float32
-    bias : device array, shape (C,), float32
-    out : device array, shape of `x`, float32, optional
-        May be `x` itself.
-
-    Returns
-    -------
-    device array, shape of `x`, float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a C-contiguous float32 array on the device, or the shapes do not fit.
-
-    Examples
-    --------
-    >>> x, bias = device.to_device(np.array([[1, 5]], np.float32)), device.to_device(np.float32([-2, 2]))
-    >>> device.to_host(bias_relu_forward(x, bias)).tolist()
-    [[0.0, 7.0]]
-    """
+    """Add each channel's bias and apply ReLU, in one pass; see `reference.bias_relu_forward`."""
     check_device_array("x", x, None)
     if x.ndim < 2:
         raise ValueError(f"x must have shape (N, C, ...), got {x.shape}")
@@ -256,32 +204,8 @@ def sigmoid_forward_kernel(x, out):
 
 
 def sigmoid_forward(x, out=None):
-    """Squash any number into the range from 0 to 1; see `reference.sigmoid_forward`.
-
-    Parameters
-    ----------
-    x : device array, any shape, float32
-    out : device array, shape of `x`, float32, optional
-        May be `x` itself.
-
-    Returns
-    -------
-    device array, shape of `x`, float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a C-contiguous float32 array on the device, or the shapes differ.
-
-    Examples
-    --------
-    >>> x = device.to_device(np.array([-1e4, 0, 1e4], np.float32))
-    >>> device.to_host(sigmoid_forward(x)).tolist()
-    [0.0, 0.5, 1.0]
-    """
-    out = _check_forward(x, out)
-    _launch(sigmoid_forward_kernel, x.size, x, out)
-    return out
+    """Squash any number into the range from 0 to 1; see `reference.sigmoid_forward`."""
+    return _forward(sigmoid_forward_kernel, x, out)
 
 
 @cuda.jit
@@ -293,34 +217,8 @@ def sigmoid_backward_kernel(grad_output, out, grad_input):
 
 
 def sigmoid_backward(grad_output, out, grad_input=None):
-    """Send the gradient back through a sigmoid; see `reference.sigmoid_backward`.
-
-    Parameters
-    ----------
-    grad_output : device array, any shape, float32
-    out : device array, shape of `grad_output`, float32
-        The output of the forward pass.
-    grad_input : device array, shape of `grad_output`, float32, optional
-        May be `grad_output` or `out` itself.
-
-    Returns
-    -------
-    device array, shape of `grad_output`, float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a C-contiguous float32 array on the device, or the shapes differ.
-
-    Examples
-    --------
-    >>> grad_output, out = device.to_device(np.array([[8, 8], [0.5, 1]], np.float32))
-    >>> device.to_host(sigmoid_backward(grad_output, out)).tolist()
-    [2.0, 0.0]
-    """
-    grad_input = _check_backward(grad_output, out, grad_input)
-    _launch(sigmoid_backward_kernel, out.size, grad_output, out, grad_input)
-    return grad_input
+    """Send the gradient back through a sigmoid; see `reference.sigmoid_backward`."""
+    return _backward(sigmoid_backward_kernel, grad_output, out, grad_input)
 
 
 # --- Hyperbolic tangent -------------------------------------------------------------------------------------
@@ -335,32 +233,8 @@ def tanh_forward_kernel(x, out):
 
 
 def tanh_forward(x, out=None):
-    """Squash any number into the range from -1 to 1; see `reference.tanh_forward`.
-
-    Parameters
-    ----------
-    x : device array, any shape, float32
-    out : device array, shape of `x`, float32, optional
-        May be `x` itself.
-
-    Returns
-    -------
-    device array, shape of `x`, float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a C-contiguous float32 array on the device, or the shapes differ.
-
-    Examples
-    --------
-    >>> x = device.to_device(np.array([-1e4, 0, 1e4], np.float32))
-    >>> device.to_host(tanh_forward(x)).tolist()
-    [-1.0, 0.0, 1.0]
-    """
-    out = _check_forward(x, out)
-    _launch(tanh_forward_kernel, x.size, x, out)
-    return out
+    """Squash any number into the range from -1 to 1; see `reference.tanh_forward`."""
+    return _forward(tanh_forward_kernel, x, out)
 
 
 @cuda.jit
@@ -372,51 +246,19 @@ def tanh_backward_kernel(grad_output, out, grad_input):
 
 
 def tanh_backward(grad_output, out, grad_input=None):
-    """Send the gradient back through a hyperbolic tangent; see `reference.tanh_backward`.
-
-    Parameters
-    ----------
-    grad_output : device array, any shape, float32
-    out : device array, shape of `grad_output`, float32
-        The output of the forward pass.
-    grad_input : device array, shape of `grad_output`, float32, optional
-        May be `grad_output` or `out` itself.
-
-    Returns
-    -------
-    device array, shape of `grad_output`, float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a C-contiguous float32 array on the device, or the shapes differ.
-
-    Examples
-    --------
-    >>> grad_output, out = device.to_device(np.array([[8, 8], [0.5, 1]], np.float32))
-    >>> device.to_host(tanh_backward(grad_output, out)).tolist()
-    [6.0, 0.0]
-    """
-    grad_input = _check_backward(grad_output, out, grad_input)
-    _launch(tanh_backward_kernel, out.size, grad_output, out, grad_input)
-    return grad_input
+    """Send the gradient back through a hyperbolic tangent; see `reference.tanh_backward`."""
+    return _backward(tanh_backward_kernel, grad_output, out, grad_input)
 
 
+_ROW = "float32[::1]"
 SIGNATURES = {
-    name: "void(float32[::1], float32[::1])"
-    for name in (
-        "relu_forward_naive_kernel",
-        "relu_forward_vectorized_kernel",
-        "sigmoid_forward_kernel",
-        "tanh_forward_kernel",
-    )
-} | {
-    name: "void(float32[::1], float32[::1], float32[::1])"
-    for name in (
-        "relu_backward_naive_kernel",
-        "relu_backward_vectorized_kernel",
-        "sigmoid_backward_kernel",
-        "tanh_backward_kernel",
-    )
+    "relu_forward_naive_kernel": f"void({_ROW}, {_ROW})",
+    "relu_forward_vectorized_kernel": f"void({_ROW}, {_ROW})",
+    "relu_backward_naive_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
+    "relu_backward_vectorized_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
+    "bias_relu_forward_kernel": f"void({_ROW}, {_ROW}, int64, {_ROW})",
+    "sigmoid_forward_kernel": f"void({_ROW}, {_ROW})",
+    "sigmoid_backward_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
+    "tanh_forward_kernel": f"void({_ROW}, {_ROW})",
+    "tanh_backward_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
 }
-SIGNATURES["bias_relu_forward_kernel"] = "void(float32[::1], float32[::1], int64, float32[::1])"

@@ -68,27 +68,7 @@ def _scratch_shapes(input_shape, weight_shape, window):
 def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     """Allocate the working space that the convolutions of one layer can share.
 
-    Parameters
-    ----------
-    input_shape : tuple (N, C_in, H, W)
-        The batch size N does not matter.
-    weight_shape : tuple (C_out, C_in, K_h, K_w)
-    stride, padding : int or pair of ints
-
-    Returns
-    -------
-    Conv2dScratch
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the shapes do not belong together.
-
-    Examples
-    --------
-    >>> scratch = conv2d_scratch((64, 1, 28, 28), (32, 1, 3, 3))
-    >>> scratch.image.dtype
-    dtype('float32')
+    It serves batches of any size; see `reference.conv2d_scratch`.
     """
     input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
     weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
@@ -250,35 +230,9 @@ def _forward(x, window, scratch, smallest, out):
 
 
 def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
-    """Convolve a batch of images; see `reference.conv2d_forward` for the formula.
+    """Convolve a batch of images; see `reference.conv2d_forward`.
 
-    Parameters
-    ----------
-    x : ndarray, shape (N, C_in, H, W), float32
-    weight : ndarray, shape (C_out, C_in, K_h, K_w), float32
-    bias : ndarray, shape (C_out,), float32, optional
-    stride, padding : int or pair of ints
-    out : ndarray, shape (N, C_out, H_out, W_out), float32, optional
-        Written and returned; allocated if None.
-    scratch : Conv2dScratch, optional
-        Working space from `conv2d_scratch`; allocated if None.
-    relu : bool
-        Whether to apply ``max(out, 0)`` while the output is written.
-
-    Returns
-    -------
-    ndarray, shape (N, C_out, H_out, W_out), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout.
-
-    Examples
-    --------
-    >>> x = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
-    >>> conv2d_forward(x, np.ones((1, 1, 2, 2), np.float32))[0, 0].tolist()
-    [[8.0, 12.0], [20.0, 24.0]]
+    `scratch` comes from `conv2d_scratch`; None allocates it, here and in the gradients.
     """
     check_array("x", x, (None,) * 4)
     check_array("weight", weight, (None,) * 4)
@@ -336,32 +290,7 @@ def _backward_input(grad_output, window, scratch, grad_input):
 def conv2d_backward_input(
     grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
 ):
-    """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`.
-
-    Parameters
-    ----------
-    grad_output : ndarray, shape (N, C_out, H_out, W_out), float32
-    weight : ndarray, shape (C_out, C_in, K_h, K_w), float32
-    input_shape : tuple (N, C_in, H, W)
-    stride, padding : int or pair of ints
-    grad_input : ndarray, shape (N, C_in, H, W), float32, optional
-    scratch : Conv2dScratch, optional
-
-    Returns
-    -------
-    ndarray, shape (N, C_in, H, W), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout.
-
-    Examples
-    --------
-    >>> weight = np.array([[[[1, 2], [3, 4]]]], np.float32)
-    >>> conv2d_backward_input(np.ones((1, 1, 1, 2), np.float32), weight, (1, 1, 2, 3))[0, 0].tolist()
-    [[1.0, 3.0, 2.0], [3.0, 7.0, 4.0]]
-    """
+    """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
     check_array("weight", weight, (None,) * 4)
     input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
     window = conv2d_window(input_shape, weight.shape, stride, padding)
@@ -468,32 +397,7 @@ def _backward_weight_planes(grad_output, x, window, scratch):
 
 
 def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None):
-    """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`.
-
-    Parameters
-    ----------
-    grad_output : ndarray, shape (N, C_out, H_out, W_out), float32
-    x : ndarray, shape (N, C_in, H, W), float32
-    weight_shape : tuple (C_out, C_in, K_h, K_w)
-    stride, padding : int or pair of ints
-    grad_weight : ndarray, shape (C_out, C_in, K_h, K_w), float32, optional
-    scratch : Conv2dScratch, optional
-
-    Returns
-    -------
-    ndarray, shape (C_out, C_in, K_h, K_w), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout.
-
-    Examples
-    --------
-    >>> x = np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3)
-    >>> conv2d_backward_weight(np.ones((1, 1, 1, 2), np.float32), x, (1, 1, 2, 2))[0, 0].tolist()
-    [[1.0, 3.0], [7.0, 9.0]]
-    """
+    """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`."""
     check_array("x", x, (None,) * 4)
     weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     window = conv2d_window(x.shape, weight_shape, stride, padding)
@@ -525,27 +429,7 @@ def _backward_bias(grad_output, grad_bias):
 
 
 def conv2d_backward_bias(grad_output, grad_bias=None):
-    """Gradient of `conv2d_forward` with respect to `bias`: the sum over batch and image.
-
-    Parameters
-    ----------
-    grad_output : ndarray, shape (N, C_out, H_out, W_out), float32
-    grad_bias : ndarray, shape (C_out,), float32, optional
-
-    Returns
-    -------
-    ndarray, shape (C_out,), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout.
-
-    Examples
-    --------
-    >>> conv2d_backward_bias(np.ones((2, 3, 4, 5), np.float32)).tolist()
-    [40.0, 40.0, 40.0]
-    """
+    """Gradient of `conv2d_forward` with respect to `bias`; see `reference.conv2d_backward_bias`."""
     check_array("grad_output", grad_output, (None,) * 4)
     inputs = {"grad_output": grad_output}
     grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:2], inputs=inputs)

@@ -26,18 +26,7 @@ class LinearScratch(NamedTuple):
 def linear_scratch(batch_size, in_features, out_features):
     """Allocate the working space that the three products of one layer can share.
 
-    Parameters
-    ----------
-    batch_size, in_features, out_features : int
-
-    Returns
-    -------
-    LinearScratch
-
-    Examples
-    --------
-    >>> linear_scratch(64, 1600, 128).panel.dtype
-    dtype('float32')
+    It serves smaller layers and batches too; see `reference.linear_scratch`.
     """
     shapes = _scratch_shapes(max(batch_size, in_features, out_features))
     return LinearScratch(*(aligned_zeros(shape) for shape in shapes))
@@ -102,34 +91,9 @@ def _checked_scratch(scratch, batch_size, in_features, out_features):
 
 
 def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
-    """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request.
+    """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request; see `reference.linear_forward`.
 
-    Parameters
-    ----------
-    x : ndarray, shape (N, in_features), float32
-    weight : ndarray, shape (out_features, in_features), float32
-    bias : ndarray, shape (out_features,), float32, optional
-    out : ndarray, shape (N, out_features), float32, optional
-        Written and returned; allocated if None.
-    scratch : LinearScratch, optional
-        Working space from `linear_scratch`; allocated if None.
-    relu : bool
-        Set negative results to zero; NaN stays.
-
-    Returns
-    -------
-    ndarray, shape (N, out_features), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout.
-
-    Examples
-    --------
-    >>> x = np.array([[1, 2]], np.float32)
-    >>> linear_forward(x, np.array([[3, 4], [5, 6]], np.float32)).tolist()
-    [[11.0, 17.0]]
+    `scratch` comes from `linear_scratch`; None allocates it, here and in the gradients.
     """
     check_array("x", x, (None, None))
     check_array("weight", weight, (None, x.shape[1]))
@@ -145,31 +109,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
 
 
 def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
-    """Gradient of `linear_forward` with respect to `x`: ``grad_output @ weight``.
-
-    Parameters
-    ----------
-    grad_output : ndarray, shape (N, out_features), float32
-    weight : ndarray, shape (out_features, in_features), float32
-    grad_input : ndarray, shape (N, in_features), float32, optional
-    scratch : LinearScratch, optional
-        Working space from `linear_scratch`; allocated if None.
-
-    Returns
-    -------
-    ndarray, shape (N, in_features), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout.
-
-    Examples
-    --------
-    >>> weight = np.array([[3, 4], [5, 6]], np.float32)
-    >>> linear_backward_input(np.array([[1, 10]], np.float32), weight).tolist()
-    [[53.0, 64.0]]
-    """
+    """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
     check_array("grad_output", grad_output, (None, None))
     check_array("weight", weight, (grad_output.shape[1], None))
     shape, inputs = (grad_output.shape[0], weight.shape[1]), {"grad_output": grad_output, "weight": weight}
@@ -180,31 +120,7 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
 
 
 def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
-    """Gradient of `linear_forward` with respect to `weight`: ``grad_output.T @ x``.
-
-    Parameters
-    ----------
-    grad_output : ndarray, shape (N, out_features), float32
-    x : ndarray, shape (N, in_features), float32
-    grad_weight : ndarray, shape (out_features, in_features), float32, optional
-    scratch : LinearScratch, optional
-        Working space from `linear_scratch`; allocated if None.
-
-    Returns
-    -------
-    ndarray, shape (out_features, in_features), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout.
-
-    Examples
-    --------
-    >>> x = np.array([[1, 2], [3, 4]], np.float32)
-    >>> linear_backward_weight(np.array([[1], [10]], np.float32), x).tolist()
-    [[31.0, 42.0]]
-    """
+    """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
     check_array("grad_output", grad_output, (None, None))
     check_array("x", x, (grad_output.shape[0], None))
     shape, inputs = (grad_output.shape[1], x.shape[1]), {"grad_output": grad_output, "x": x}
@@ -215,27 +131,7 @@ def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
 
 
 def linear_backward_bias(grad_output, grad_bias=None):
-    """Gradient of `linear_forward` with respect to `bias`: the sum over the batch.
-
-    Parameters
-    ----------
-    grad_output : ndarray, shape (N, out_features), float32
-    grad_bias : ndarray, shape (out_features,), float32, optional
-
-    Returns
-    -------
-    ndarray, shape (out_features,), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout.
-
-    Examples
-    --------
-    >>> linear_backward_bias(np.array([[1, 2], [3, 4]], np.float32)).tolist()
-    [4.0, 6.0]
-    """
+    """Gradient with respect to `bias`, the sum over the batch; see `reference.linear_backward_bias`."""
     check_array("grad_output", grad_output, (None, None))
     inputs = {"grad_output": grad_output}
     grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:], inputs=inputs)

@@ -15,32 +15,6 @@ def gather_batch(images, indices, mean, std, out=None):
     """Pick images and normalise them; see `reference.gather_batch`.
 
     Computed as ``images * scale + shift`` in float32, with the two constants rounded once.
-
-    Parameters
-    ----------
-    images : ndarray, shape (N, C, H, W), uint8
-    indices : ndarray, shape (n,), int64
-    mean, std : float or tuple of C floats
-        One for all channels, or one each.
-    out : ndarray, shape (n, C, H, W), float32, optional
-
-    Returns
-    -------
-    ndarray, shape (n, C, H, W), float32
-        `out`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a shape or dtype is wrong, a std is not positive, or the numbers of channels differ.
-    IndexError
-        If an index is outside ``0 .. N - 1``; negative ones are refused as well.
-
-    Examples
-    --------
-    >>> images = np.array([0, 51, 255], np.uint8).reshape(3, 1, 1, 1)
-    >>> gather_batch(images, np.array([2, 0]), mean=0.5, std=0.5).ravel().round(5).tolist()
-    [1.0, -1.0]
     """
     check_array("images", images, (None, None, None, None), np.uint8)
     check_array("indices", indices, (None,), np.int64)
@@ -56,31 +30,7 @@ def gather_batch(images, indices, mean, std, out=None):
 
 
 def gather_labels(labels, indices, out=None):
-    """Pick labels; see `reference.gather_labels`.
-
-    Parameters
-    ----------
-    labels : ndarray, shape (N,), int32
-    indices : ndarray, shape (n,), int64
-    out : ndarray, shape (n,), int32, optional
-
-    Returns
-    -------
-    ndarray, shape (n,), int32
-        `out`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a shape or dtype is wrong.
-    IndexError
-        If an index is outside ``0 .. N - 1``.
-
-    Examples
-    --------
-    >>> gather_labels(np.array([5, 0, 4], np.int32), np.array([2, 0]))
-    array([4, 5], dtype=int32)
-    """
+    """Pick labels; see `reference.gather_labels`."""
     check_array("labels", labels, (None,), np.int32)
     check_array("indices", indices, (None,), np.int64)
     out = output_array("out", out, (len(indices),), np.int32, inputs={"labels": labels, "indices": indices})

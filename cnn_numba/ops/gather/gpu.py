@@ -48,27 +48,8 @@ def gather_batch(images, indices, mean, std, out=None):
     """Pick images and normalise them; see `reference.gather_batch`.
 
     Computed as ``images * scale + shift`` in float32 with the constants of the cpu room, here as one fused
-    multiply-add with a single rounding.
-
-    Parameters
-    ----------
-    images : device array, shape (N, C, H, W), uint8
-    indices : device array, shape (n,), int64
-        The host cannot look at them: an index outside ``0 .. N - 1`` gives an image of NaN.
-    mean, std : float or C floats
-        They are copied to the device at the first call with them, so that has to come before a capture.
-    out : device array, shape (n, C, H, W), float32, optional
-
-    Returns
-    -------
-    device array, shape (n, C, H, W), float32
-        `out`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an array has the wrong type, dtype, shape or layout or is on the host, a std is not positive, or
-        the numbers of channels differ.
+    multiply-add with a single rounding. The first call with them copies them to the device, so it has to come
+    before a capture. The host cannot look at indices: one outside ``0 .. N - 1`` gives an image of NaN.
 
     Examples
     --------
@@ -99,28 +80,7 @@ def gather_labels_kernel(labels, indices, out):
 def gather_labels(labels, indices, out=None):
     """Pick labels; see `reference.gather_labels`.
 
-    Parameters
-    ----------
-    labels : device array, shape (N,), int32
-    indices : device array, shape (n,), int64
-        The host cannot look at them: an index outside ``0 .. N - 1`` gives the label -1.
-    out : device array, shape (n,), int32, optional
-
-    Returns
-    -------
-    device array, shape (n,), int32
-        `out`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an array has the wrong type, dtype, shape or layout or is on the host.
-
-    Examples
-    --------
-    >>> labels = device.to_device(np.array([5, 0, 4], np.int32))
-    >>> device.to_host(gather_labels(labels, device.to_device(np.array([2, 0, -7])))).tolist()
-    [4, 5, -1]
+    An index outside ``0 .. N - 1`` gives the label -1.
     """
     check_device_array("labels", labels, (None,), np.int32)
     check_device_array("indices", indices, (None,), np.int64)

@@ -12,32 +12,7 @@ from cnn_numba.ops.shared.jit import serial_jit
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
-    """Probabilities and losses of a batch of logits; see `reference.cross_entropy_forward`.
-
-    Parameters
-    ----------
-    logits : ndarray, shape (N, K), float32
-    labels : ndarray, shape (N,), int32
-    losses : ndarray, shape (N,), float32, optional
-    probabilities : ndarray, shape (N, K), float32, optional
-
-    Returns
-    -------
-    losses : ndarray, shape (N,), float32
-    probabilities : ndarray, shape (N, K), float32
-        For the backward pass.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or is empty, or a label is out of range.
-
-    Examples
-    --------
-    >>> losses, probabilities = cross_entropy_forward(np.zeros((1, 2), np.float32), np.array([0], np.int32))
-    >>> losses, probabilities
-    (array([0.6931472], dtype=float32), array([[0.5, 0.5]], dtype=float32))
-    """
+    """Probabilities and losses of a batch of logits; see `reference.cross_entropy_forward`."""
     batch_size = _check_scores("logits", logits, labels)
     losses = output_array("losses", losses, (batch_size,))
     probabilities = output_array("probabilities", probabilities, logits.shape)
@@ -47,30 +22,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
 
 
 def cross_entropy_backward(probabilities, labels, grad_logits=None):
-    """Gradient of the mean cross-entropy; see `reference.cross_entropy_backward`.
-
-    Parameters
-    ----------
-    probabilities : ndarray, shape (N, K), float32
-        As `cross_entropy_forward` returned them.
-    labels : ndarray, shape (N,), int32
-    grad_logits : ndarray, shape (N, K), float32, optional
-        May be `probabilities` itself.
-
-    Returns
-    -------
-    ndarray, shape (N, K), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or is empty, or a label is out of range.
-
-    Examples
-    --------
-    >>> cross_entropy_backward(np.array([[0.25, 0.75]], np.float32), np.array([0], np.int32)).tolist()
-    [[-0.75, 0.75]]
-    """
+    """Gradient of the mean cross-entropy; see `reference.cross_entropy_backward`."""
     _check_scores("probabilities", probabilities, labels)
     shape, inputs = probabilities.shape, {"probabilities": probabilities, "labels": labels}
     grad_logits = output_array("grad_logits", grad_logits, shape, inputs=inputs, may_be=["probabilities"])
@@ -79,32 +31,7 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
 
 
 def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None):
-    """Losses, and the gradient of their mean, at once; see `reference.cross_entropy_forward_backward`.
-
-    Parameters
-    ----------
-    logits : ndarray, shape (N, K), float32
-    labels : ndarray, shape (N,), int32
-    losses : ndarray, shape (N,), float32, optional
-    grad_logits : ndarray, shape (N, K), float32, optional
-
-    Returns
-    -------
-    losses : ndarray, shape (N,), float32
-    grad_logits : ndarray, shape (N, K), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or is empty, or a label is out of range.
-
-    Examples
-    --------
-    >>> logits, labels = np.zeros((1, 2), np.float32), np.array([0], np.int32)
-    >>> losses, grad_logits = cross_entropy_forward_backward(logits, labels)
-    >>> losses, grad_logits
-    (array([0.6931472], dtype=float32), array([[-0.5,  0.5]], dtype=float32))
-    """
+    """Losses, and the gradient of their mean, at once; see `reference.cross_entropy_forward_backward`."""
     batch_size = _check_scores("logits", logits, labels)
     losses = output_array("losses", losses, (batch_size,))
     grad_logits = output_array("grad_logits", grad_logits, logits.shape)
@@ -114,28 +41,7 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
 
 
 def mse_loss_forward(y, target, losses=None):
-    """Mean squared error of each sample; see `reference.mse_loss_forward`.
-
-    Parameters
-    ----------
-    y, target : ndarray, shape (N, ...), float32
-    losses : ndarray, shape (N,), float32, optional
-
-    Returns
-    -------
-    ndarray, shape (N,), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or is empty.
-
-    Examples
-    --------
-    >>> y, target = np.array([[1, 2], [3, 4]], np.float32), np.array([[1, 0], [0, 0]], np.float32)
-    >>> mse_loss_forward(y, target).tolist()
-    [2.0, 12.5]
-    """
+    """Mean squared error of each sample; see `reference.mse_loss_forward`."""
     batch_size = _check_answers(y, target)
     losses = output_array("losses", losses, (batch_size,), inputs={"y": y, "target": target})
     _mse_loss_forward(y.reshape(batch_size, -1), target.reshape(batch_size, -1), losses)
@@ -143,29 +49,7 @@ def mse_loss_forward(y, target, losses=None):
 
 
 def mse_loss_backward(y, target, grad_y=None):
-    """Gradient of the mean of the losses; see `reference.mse_loss_backward`.
-
-    Parameters
-    ----------
-    y, target : ndarray, shape (N, ...), float32
-    grad_y : ndarray, shape of `y`, float32, optional
-        May be `y` or `target` itself.
-
-    Returns
-    -------
-    ndarray, shape of `y`, float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or is empty.
-
-    Examples
-    --------
-    >>> y, target = np.array([[1, 2], [3, 4]], np.float32), np.array([[1, 0], [0, 0]], np.float32)
-    >>> mse_loss_backward(y, target).tolist()
-    [[0.0, 1.0], [1.5, 2.0]]
-    """
+    """Gradient of the mean of the losses; see `reference.mse_loss_backward`."""
     _check_answers(y, target)
     inputs = {"y": y, "target": target}
     grad_y = output_array("grad_y", grad_y, y.shape, inputs=inputs, may_be=inputs)
@@ -174,32 +58,7 @@ def mse_loss_backward(y, target, grad_y=None):
 
 
 def accumulate_metrics(losses, logits, labels, totals):
-    """Add a batch's losses and right answers to running totals; see `reference.accumulate_metrics`.
-
-    Parameters
-    ----------
-    losses : ndarray, shape (N,), float32
-    logits : ndarray, shape (N, K), float32
-    labels : ndarray, shape (N,), int32
-    totals : ndarray, shape (2,), float64
-        Sum of losses and number of right answers; updated in place.
-
-    Returns
-    -------
-    ndarray, shape (2,), float64
-        `totals`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or is empty, or a label is out of range.
-
-    Examples
-    --------
-    >>> logits, labels = np.array([[0.5, 2], [3, 1]], np.float32), np.array([1, 1], np.int32)
-    >>> accumulate_metrics(np.array([0.25, 2], np.float32), logits, labels, np.zeros(2)).tolist()
-    [2.25, 1.0]
-    """
+    """Add a batch's losses and right answers to running totals; see `reference.accumulate_metrics`."""
     batch_size = _check_scores("logits", logits, labels)
     check_array("losses", losses, (batch_size,))
     check_array("totals", totals, (2,), np.float64, writeable=True)

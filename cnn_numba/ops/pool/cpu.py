@@ -54,37 +54,7 @@ def _max_pool2d(x, window, out, argmax):
 
 
 def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
-    """Largest value under each window; see `reference.max_pool2d_forward`.
-
-    Parameters
-    ----------
-    x : ndarray, shape (N, C, H, W), float32
-    kernel_size : int or pair of ints
-    stride : int or pair of ints, optional
-        `kernel_size` if None.
-    padding : int or pair of ints
-        Counts as minus infinity.
-    out : ndarray, shape (N, C, H_out, W_out), float32, optional
-    argmax : ndarray, shape (N, C, H_out, W_out), int32, optional
-
-    Returns
-    -------
-    out : ndarray, shape (N, C, H_out, W_out), float32
-    argmax : ndarray, shape (N, C, H_out, W_out), int32
-        Where in its H x W plane each maximum stands, as ``h * W + w``; the first one of equals.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout.
-
-    Examples
-    --------
-    >>> x = np.array([[[[1, 5, 2], [4, 3, 9]]]], np.float32)
-    >>> out, argmax = max_pool2d_forward(x, 2, stride=1)
-    >>> out.tolist(), argmax.tolist()
-    ([[[[5.0, 9.0]]]], [[[[1, 5]]]])
-    """
+    """Largest value under each window; see `reference.max_pool2d_forward`."""
     check_array("x", x, (None,) * 4)
     window = pool2d_window(x.shape, kernel_size, stride, padding)
     shape = (*x.shape[:2], window.out_h, window.out_w)
@@ -107,31 +77,7 @@ def _max_pool2d_backward(grad_output, argmax, grad_input):
 
 
 def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
-    """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`.
-
-    Parameters
-    ----------
-    grad_output : ndarray, shape (N, C, H_out, W_out), float32
-    argmax : ndarray, shape (N, C, H_out, W_out), int32
-        As `max_pool2d_forward` returned it.
-    input_shape : tuple (N, C, H, W)
-    grad_input : ndarray, shape (N, C, H, W), float32, optional
-
-    Returns
-    -------
-    ndarray, shape (N, C, H, W), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout, or `argmax` points outside the plane.
-
-    Examples
-    --------
-    >>> argmax = np.array([[[[1, 5]]]], np.int32)
-    >>> max_pool2d_backward(np.ones((1, 1, 1, 2), np.float32), argmax, (1, 1, 2, 3)).tolist()
-    [[[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]]
-    """
+    """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`."""
     batch, channels, height, width = input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
     check_array("grad_output", grad_output, (batch, channels, None, None))
     check_array("argmax", argmax, grad_output.shape, np.int32)
@@ -169,31 +115,7 @@ def _avg_pool2d(x, window, out):
 
 
 def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
-    """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`.
-
-    Parameters
-    ----------
-    x : ndarray, shape (N, C, H, W), float32
-    kernel_size : int or pair of ints
-    stride : int or pair of ints, optional
-        `kernel_size` if None.
-    padding : int or pair of ints
-    out : ndarray, shape (N, C, H_out, W_out), float32, optional
-
-    Returns
-    -------
-    ndarray, shape (N, C, H_out, W_out), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout.
-
-    Examples
-    --------
-    >>> avg_pool2d_forward(np.array([[[[1, 2], [3, 6]]]], np.float32), 2).tolist()
-    [[[[3.0]]]]
-    """
+    """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`."""
     check_array("x", x, (None,) * 4)
     window = pool2d_window(x.shape, kernel_size, stride, padding)
     out = output_array("out", out, (*x.shape[:2], window.out_h, window.out_w), inputs={"x": x})
@@ -219,31 +141,7 @@ def _avg_pool2d_backward(grad_output, window, grad_input):
 
 
 def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
-    """Share each gradient out over its window; see `reference.avg_pool2d_backward`.
-
-    Parameters
-    ----------
-    grad_output : ndarray, shape (N, C, H_out, W_out), float32
-    input_shape : tuple (N, C, H, W)
-    kernel_size : int or pair of ints
-    stride : int or pair of ints, optional
-    padding : int or pair of ints
-    grad_input : ndarray, shape (N, C, H, W), float32, optional
-
-    Returns
-    -------
-    ndarray, shape (N, C, H, W), float32
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout.
-
-    Examples
-    --------
-    >>> avg_pool2d_backward(np.ones((1, 1, 1, 1), np.float32), (1, 1, 2, 2), 2).tolist()
-    [[[[0.25, 0.25], [0.25, 0.25]]]]
-    """
+    """Share each gradient out over its window; see `reference.avg_pool2d_backward`."""
     input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
     window = pool2d_window(input_shape, kernel_size, stride, padding)
     check_array("grad_output", grad_output, (*input_shape[:2], window.out_h, window.out_w))

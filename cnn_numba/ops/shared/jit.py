@@ -28,8 +28,10 @@ def _cached(**options):
     """Return a decorator like `numba.njit`, whose functions are compiled once and then loaded."""
 
     def decorate(function):
-        # Read when a function is decorated. If the folder cannot be written to, Numba finds another.
-        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_CACHE)
+        # Read when a function is decorated. If the folder cannot be written to, Numba finds another. One for
+        # each set of options: Numba keeps what it compiled by the function's code alone.
+        folder = _CACHE / "-".join(options or ["serial"])
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
         try:
             # error_model="numpy": a division by zero gives infinity, where Python's exception would be a
             # branch in every loop that divides.

@@ -14,36 +14,7 @@ from cnn_numba.ops.shared.jit import parallel_jit
 
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
-    """Take one step of stochastic gradient descent; see `reference.sgd_update`.
-
-    Parameters
-    ----------
-    parameters : ndarray, shape (P,), float32
-        Updated in place.
-    gradients : ndarray, shape (P,), float32
-    velocity : ndarray, shape (P,), float32, or None
-        Updated in place; without momentum neither read nor written, nor checked.
-    lr : float
-    momentum : float
-    weight_decay : float
-    nesterov : bool
-
-    Returns
-    -------
-    ndarray, shape (P,), float32
-        `parameters`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or `nesterov` comes without momentum.
-
-    Examples
-    --------
-    >>> parameters, gradients = np.array([1, 2], np.float32), np.array([1, -1], np.float32)
-    >>> sgd_update(parameters, gradients, None, lr=0.5).tolist()
-    [0.5, 2.5]
-    """
+    """Take one step of stochastic gradient descent; see `reference.sgd_update`."""
     check_array("parameters", parameters, (None,), writeable=True)
     check_array("gradients", gradients, parameters.shape)
     if momentum == 0.0:
@@ -63,39 +34,7 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
 def adam_update(
     parameters, gradients, exp_avg, exp_avg_sq, step, lr, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
 ):
-    """Take one step of Adam; see `reference.adam_update`.
-
-    Parameters
-    ----------
-    parameters : ndarray, shape (P,), float32
-        Updated in place.
-    gradients : ndarray, shape (P,), float32
-    exp_avg, exp_avg_sq : ndarray, shape (P,), float32
-        Updated in place.
-    step : int
-        Counted from 1.
-    lr : float
-    beta1, beta2 : float
-    eps : float
-    weight_decay : float
-
-    Returns
-    -------
-    ndarray, shape (P,), float32
-        `parameters`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, dtype, shape or layout, or `step` is not an integer from 1 on.
-
-    Examples
-    --------
-    >>> parameters, gradients = np.ones(2, np.float32), np.array([5, -0.01], np.float32)
-    >>> exp_avg, exp_avg_sq = np.zeros(2, np.float32), np.zeros(2, np.float32)
-    >>> adam_update(parameters, gradients, exp_avg, exp_avg_sq, step=1, lr=0.1).round(4)
-    array([0.9, 1.1], dtype=float32)
-    """
+    """Take one step of Adam; see `reference.adam_update`."""
     check_array("parameters", parameters, (None,), writeable=True)
     for name, array in (("gradients", gradients), ("exp_avg", exp_avg), ("exp_avg_sq", exp_avg_sq)):
         check_array(name, array, parameters.shape, writeable=name != "gradients")

@@ -78,38 +78,7 @@ def sgd_momentum_kernel(parameters, gradients, velocity, lr, momentum, weight_de
 
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
-    """Take one step of stochastic gradient descent; see `reference.sgd_update`.
-
-    Parameters
-    ----------
-    parameters : device array, shape (P,), float32
-        Updated in place.
-    gradients : device array, shape (P,), float32
-    velocity : device array, shape (P,), float32, or None
-        Updated in place; without momentum neither read nor written, nor checked.
-    lr : float
-    momentum : float
-    weight_decay : float
-    nesterov : bool
-
-    Returns
-    -------
-    device array, shape (P,), float32
-        `parameters`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an array has the wrong type, dtype, shape or layout or is on the host, or `nesterov` comes without
-        momentum.
-
-    Examples
-    --------
-    >>> parameters = device.to_device(np.array([1, 2], np.float32))
-    >>> gradients = device.to_device(np.array([1, -1], np.float32))
-    >>> device.to_host(sgd_update(parameters, gradients, None, lr=0.5)).tolist()
-    [0.5, 2.5]
-    """
+    """Take one step of stochastic gradient descent; see `reference.sgd_update`."""
     _check_sgd(parameters, gradients, velocity, momentum, nesterov)
     lr, weight_decay = np.float32(lr), np.float32(weight_decay)
     if momentum == 0.0:
@@ -142,16 +111,13 @@ def sgd_update_scheduled(
 
     Parameters
     ----------
-    parameters, gradients, velocity : device array
+    parameters, gradients, velocity, momentum, weight_decay, nesterov
         As for `sgd_update`.
     rates : device array, shape (S, 2), float32
         As `sgd_rates` makes them.
     cursor : device array, shape (1,), int32
         The row of `rates` that counts, from 0. The host cannot look at it: one outside of `rates` makes the
         parameters NaN.
-    momentum : float
-    weight_decay : float
-    nesterov : bool
 
     Returns
     -------
@@ -214,41 +180,7 @@ def adam_kernel(
 def adam_update(
     parameters, gradients, exp_avg, exp_avg_sq, step, lr, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
 ):
-    """Take one step of Adam; see `reference.adam_update`.
-
-    Parameters
-    ----------
-    parameters : device array, shape (P,), float32
-        Updated in place.
-    gradients : device array, shape (P,), float32
-    exp_avg, exp_avg_sq : device array, shape (P,), float32
-        Updated in place.
-    step : int
-        Counted from 1.
-    lr : float
-    beta1, beta2 : float
-    eps : float
-    weight_decay : float
-
-    Returns
-    -------
-    device array, shape (P,), float32
-        `parameters`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an array has the wrong type, dtype, shape or layout or is on the host, or `step` is not an integer
-        from 1 on.
-
-    Examples
-    --------
-    >>> parameters = device.to_device(np.ones(2, np.float32))
-    >>> gradients = device.to_device(np.array([5, -0.01], np.float32))
-    >>> exp_avg, exp_avg_sq = device.zeros(2), device.zeros(2)
-    >>> device.to_host(adam_update(parameters, gradients, exp_avg, exp_avg_sq, step=1, lr=0.1)).round(4)
-    array([0.9, 1.1], dtype=float32)
-    """
+    """Take one step of Adam; see `reference.adam_update`."""
     arenas = _check_adam(parameters, gradients, exp_avg, exp_avg_sq)
     rates = adam_rates([lr], step, beta1, beta2)[0]
     return _launch(adam_kernel, *arenas, *rates, *_adam_settings(beta1, beta2, eps, weight_decay))
@@ -275,22 +207,16 @@ def adam_update_scheduled(
     eps=1e-8,
     weight_decay=0.0,
 ):
-    """Take one step of `adam_update`, the one that the cursor names.
-
-    Nothing comes from the host, so the launch can be recorded in a CUDA graph. The bits are `adam_update`'s.
+    """Take one step of `adam_update`, the one that the cursor names; as for `sgd_update_scheduled`.
 
     Parameters
     ----------
-    parameters, gradients, exp_avg, exp_avg_sq : device array
+    parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay
         As for `adam_update`.
     rates : device array, shape (S, 2), float32
         As `adam_rates` makes them, with the same `beta1` and `beta2`.
     cursor : device array, shape (1,), int32
-        The row of `rates` that counts, from 0. The host cannot look at it: one outside of `rates` makes the
-        parameters NaN.
-    beta1, beta2 : float
-    eps : float
-    weight_decay : float
+        As for `sgd_update_scheduled`.
 
     Returns
     -------
