@@ -80,10 +80,7 @@ def relu_backward(grad_output, out, grad_input=None):
     >>> relu_backward(np.array([5.0, 6.0, 7.0]), out=np.array([0.0, 0.0, 3.0]))
     array([0., 0., 7.])
     """
-    inputs = {"grad_output": grad_output, "out": out}
-    check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
-    grad_output = real("grad_output", grad_output)
-    out = real("out", out, grad_output.shape)
+    grad_output, out = _backward_inputs(grad_output, out, grad_input)
     return store("grad_input", grad_input, np.where(out <= 0.0, 0.0, grad_output))
 
 
@@ -200,10 +197,7 @@ def sigmoid_backward(grad_output, out, grad_input=None):
     >>> sigmoid_backward(np.array([8.0, 8.0]), out=np.array([0.5, 1.0]))
     array([2., 0.])
     """
-    inputs = {"grad_output": grad_output, "out": out}
-    check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
-    grad_output = real("grad_output", grad_output)
-    out = real("out", out, grad_output.shape)
+    grad_output, out = _backward_inputs(grad_output, out, grad_input)
     return store("grad_input", grad_input, grad_output * out * (1.0 - out))
 
 
@@ -276,8 +270,13 @@ def tanh_backward(grad_output, out, grad_input=None):
     >>> tanh_backward(np.array([8.0, 8.0]), out=np.array([0.5, 1.0]))
     array([6., 0.])
     """
+    grad_output, out = _backward_inputs(grad_output, out, grad_input)
+    return store("grad_input", grad_input, grad_output * (1.0 - out**2))
+
+
+def _backward_inputs(grad_output, out, grad_input):
+    """Return the inputs of a backward pass in float64, once they and its output are checked."""
     inputs = {"grad_output": grad_output, "out": out}
     check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
     grad_output = real("grad_output", grad_output)
-    out = real("out", out, grad_output.shape)
-    return store("grad_input", grad_input, grad_output * (1.0 - out**2))
+    return grad_output, real("out", out, grad_output.shape)
