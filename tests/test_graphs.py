@@ -24,9 +24,14 @@ IMAGES = 5
 def toy_cnn(device="gpu", batch_size=BATCH):
     """Build mnist_cnn with fewer channels, for images of 10 x 10."""
     layers = [
-        *(Conv2d(1, 3, 3), MaxPool2d(2)),
-        *(Conv2d(3, 4, 3), MaxPool2d(2)),
-        *(Flatten(), Linear(4, 5), ReLU(), Linear(5, 4)),
+        Conv2d(1, 3, 3),
+        MaxPool2d(2),
+        Conv2d(3, 4, 3),
+        MaxPool2d(2),
+        Flatten(),
+        Linear(4, 5),
+        ReLU(),
+        Linear(5, 4),
     ]
     return Sequential(layers, (1, 10, 10), batch_size, device, seed=3, name="toy_cnn")
 

@@ -29,9 +29,20 @@ from cnn_numba.train.steps import train_step
 def every_layer(device="cpu", batch_size=3):
     """A small network with each kind of layer in it, on images of 10 x 9."""
     layers = [
-        *(Conv2d(2, 3, (3, 2), stride=(1, 2), padding=1), BatchNorm2d(3), Tanh()),
-        *(AvgPool2d(2, stride=1), Conv2d(3, 4, 2), Sigmoid(), MaxPool2d(3, stride=2, padding=1)),
-        *(LayerNorm((4, 4, 2)), ReLU(), Flatten(), Linear(32, 6), LayerNorm(6), ReLU(), Linear(6, 5)),
+        Conv2d(2, 3, (3, 2), stride=(1, 2), padding=1),
+        BatchNorm2d(3),
+        Tanh(),
+        AvgPool2d(2, stride=1),
+        Conv2d(3, 4, 2),
+        Sigmoid(),
+        MaxPool2d(3, stride=2, padding=1),
+        LayerNorm((4, 4, 2)),
+        ReLU(),
+        Flatten(),
+        Linear(32, 6),
+        LayerNorm(6),
+        ReLU(),
+        Linear(6, 5),
     ]
     return Sequential(layers, (2, 10, 9), batch_size, device, seed=1)
 
@@ -169,8 +180,12 @@ def test_summary_of_the_course_network():
 
 def test_the_articles_9216_inputs_are_refused_by_name():
     layers = [
-        *(Conv2d(1, 32, 3), MaxPool2d(2), Conv2d(32, 64, 3), MaxPool2d(2)),
-        *(Flatten(), Linear(9216, 128)),
+        Conv2d(1, 32, 3),
+        MaxPool2d(2),
+        Conv2d(32, 64, 3),
+        MaxPool2d(2),
+        Flatten(),
+        Linear(9216, 128),
     ]
     with pytest.raises(ValueError, match=r"linear1.*\(N, 9216\), got \(64, 1600\)"):
         Sequential(layers, (1, 28, 28))
@@ -311,8 +326,12 @@ def test_every_argument_is_in_the_table(constructor, good, arguments):
 def test_numbers_of_numpy_are_as_good_as_plain_ones():
     two = np.int64(2)
     layers = [
-        *(Conv2d(np.uint8(1), two, np.int32(3), (two, 1), np.int16(1)), BatchNorm2d(two, np.float32(0.5))),
-        *(MaxPool2d(two, np.int8(1)), LayerNorm(np.int64(7)), Flatten(), Linear(np.int64(3 * 7 * 2), two)),
+        Conv2d(np.uint8(1), two, np.int32(3), (two, 1), np.int16(1)),
+        BatchNorm2d(two, np.float32(0.5)),
+        MaxPool2d(two, np.int8(1)),
+        LayerNorm(np.int64(7)),
+        Flatten(),
+        Linear(np.int64(3 * 7 * 2), two),
     ]
     model = Sequential(layers, (np.int64(1), 8, np.uint16(8)), np.int64(3), seed=np.uint64(7))
     assert model.forward(np.zeros((3, 1, 8, 8), np.float32)).shape == (3, 2)

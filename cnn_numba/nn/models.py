@@ -242,9 +242,14 @@ def mnist_cnn(batch_size=64, device="cpu", seed=0):
     225034
     """
     layers = [
-        *(Conv2d(1, 32, 3), MaxPool2d(2)),
-        *(Conv2d(32, 64, 3), MaxPool2d(2)),
-        *(Flatten(), Linear(1600, 128), ReLU(), Linear(128, 10)),
+        Conv2d(1, 32, 3),
+        MaxPool2d(2),
+        Conv2d(32, 64, 3),
+        MaxPool2d(2),
+        Flatten(),
+        Linear(1600, 128),
+        ReLU(),
+        Linear(128, 10),
     ]
     return Sequential(layers, (1, 28, 28), batch_size, device, seed, name="mnist_cnn")
 
@@ -260,10 +265,18 @@ def mnist_cnn_deep(batch_size=64, device="cpu", seed=0):
     93322
     """
     layers = [
-        *(Conv2d(1, 32, 3), ReLU(), MaxPool2d(2)),
-        *(Conv2d(32, 64, 3), ReLU(), MaxPool2d(2)),
-        *(Conv2d(64, 64, 3), ReLU()),
-        *(Flatten(), Linear(576, 64), ReLU(), Linear(64, 10)),
+        Conv2d(1, 32, 3),
+        ReLU(),
+        MaxPool2d(2),
+        Conv2d(32, 64, 3),
+        ReLU(),
+        MaxPool2d(2),
+        Conv2d(64, 64, 3),
+        ReLU(),
+        Flatten(),
+        Linear(576, 64),
+        ReLU(),
+        Linear(64, 10),
     ]
     return Sequential(layers, (1, 28, 28), batch_size, device, seed, name="mnist_cnn_deep")
 
@@ -279,9 +292,16 @@ def cifar_convnet(batch_size=64, device="cpu", seed=0):
     2122186
     """
     layers = [
-        *(Conv2d(3, 32, 3, padding=1), ReLU(), MaxPool2d(2)),
-        *(Conv2d(32, 64, 3, padding=1), ReLU(), MaxPool2d(2)),
-        *(Flatten(), Linear(4096, 512), ReLU(), Linear(512, 10)),
+        Conv2d(3, 32, 3, padding=1),
+        ReLU(),
+        MaxPool2d(2),
+        Conv2d(32, 64, 3, padding=1),
+        ReLU(),
+        MaxPool2d(2),
+        Flatten(),
+        Linear(4096, 512),
+        ReLU(),
+        Linear(512, 10),
     ]
     return Sequential(layers, (3, 32, 32), batch_size, device, seed, name="cifar_convnet")
 
