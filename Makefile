@@ -1,7 +1,7 @@
 # make TARGET [CUDA=13|12|none] [PYTHON=python3.12] [ARGS="--port 9999"]
 #
-# Every target makes .venv and installs the project into it when needed: the first time, and whenever
-# pyproject.toml has changed. After that it does only what it is called for.
+# Every target makes .venv and installs what it needs into it: the first time, and whenever pyproject.toml has
+# changed. After that it does only what it is called for. Training needs a seventh of what the rest does.
 
 # The first Python of 3.11 or newer that answers.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -9,15 +9,20 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 
 # The CUDA toolkit to install: the one there is, at first 13; 12 is for drivers older than 580. Apple has none:
 # the simulator runs the kernels.
-CUDA ?= $(or $(patsubst .venv/.installed-cuda-%,%,$(firstword $(wildcard .venv/.installed-cuda-*))),13)
+CUDA ?= $(or $(lastword $(subst -, ,$(firstword $(wildcard .venv/.installed-*)))),13)
 ifeq ($(shell uname -s),Darwin)
 override CUDA := none
 endif
-comma := ,
-EXTRAS := $(if $(filter none,$(CUDA)),test,cu$(CUDA)$(comma)test)
 
-INSTALLED := .venv/.installed-cuda-$(CUDA)
+# What is installed, as files that say when: the package with the toolkit, or all there is.
+BASE := .venv/.installed-base-cuda-$(CUDA)
+ALL := .venv/.installed-all-cuda-$(CUDA)
 BIN := .venv/bin
+
+$(BASE): EXTRAS := $(if $(filter none,$(CUDA)),,[cu$(CUDA)])
+$(BASE): WHAT := what training needs, a download of some 400 MB
+$(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA)),test]
+$(ALL): WHAT := everything, a download of up to 4 GB, most of it PyTorch with its CUDA libraries
 
 .PHONY: help train test sanitize lint format lab notebooks bench install
 .DEFAULT_GOAL := help
@@ -26,23 +31,23 @@ help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo '  options: CUDA=13, 12 or none (here $(CUDA); remembered); PYTHON=python3.12'
 
-train: $(INSTALLED) ## train the course's network on MNIST (under a minute)
+train: $(BASE) ## train the course's network on MNIST (under a minute)
 	$(BIN)/cnn-numba train
 
-test: $(INSTALLED) ## run all tests, those in docstrings and notebooks included
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 cnn_numba gpuless tests
+test: $(ALL) ## run all tests, those in docstrings and notebooks included
+	$(BIN)/python -m pytest
 
-sanitize: $(INSTALLED) ## check every kernel with NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
+sanitize: $(ALL) ## check every kernel with NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
 	@command -v compute-sanitizer >/dev/null || { echo 'make: compute-sanitizer, of the CUDA toolkit, is not in PATH' >&2; exit 1; }
 	for tool in memcheck racecheck initcheck; do \
 		compute-sanitizer --tool $$tool --error-exitcode 1 --target-processes all \
-			$(BIN)/python -m pytest -q -m 'not gpu' $(filter-out tests/test_bench_gpu.py,$(wildcard tests/test_*_gpu.py)) tests/test_graphs.py || exit 1; done
+			$(BIN)/python -m pytest -q -n 0 -m 'not gpu' $(filter-out tests/test_bench_gpu.py,$(wildcard tests/test_*_gpu.py)) tests/test_graphs.py || exit 1; done
 
-lint: $(INSTALLED) ## check style and formatting, notebooks included
+lint: $(ALL) ## check style and formatting, notebooks included
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(INSTALLED) ## repair style and formatting where that can be done automatically
+format: $(ALL) ## repair style and formatting where that can be done automatically
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -52,26 +57,30 @@ LAB := --LabApp.default_url=/lab/tree/00_start_here.ipynb
 LAB += $(if $(filter 0,$(shell id -u)),--allow-root)
 LAB += $(if $(or $(container),$(wildcard /.dockerenv /run/.containerenv)),--no-browser --ip=0.0.0.0)
 
-lab: $(INSTALLED) ## open the notebooks in JupyterLab (ARGS="--port 9999" are passed on to it)
+lab: $(ALL) ## open the notebooks in JupyterLab (ARGS="--port 9999" are passed on to it)
 	$(BIN)/jupyter lab notebooks $(LAB) $(ARGS)
 
-notebooks: $(INSTALLED) ## run every notebook from top to bottom and store its outputs
+notebooks: $(ALL) ## run every notebook from top to bottom and store its outputs
 	$(BIN)/python -m cnn_numba.course.notebooks notebooks/*.ipynb
 
-bench: $(INSTALLED) ## measure start-up and an epoch against PyTorch
+bench: $(ALL) ## measure start-up and an epoch against PyTorch
 	$(BIN)/cnn-numba bench startup
 	$(BIN)/cnn-numba bench epoch
 
-install: $(INSTALLED) ## make .venv and install the project, nothing else
+install: $(ALL) ## make .venv with everything in it, run nothing
 
-$(INSTALLED): pyproject.toml
+# Two installers at once would write into the same folders.
+.NOTPARALLEL:
+
+$(BASE) $(ALL): pyproject.toml
 	@$(if $(PYTHON),$(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo 'make: Python 3.11 or newer is needed, and $(if $(PYTHON),$(PYTHON) is not that,none was found);' \
 			'install one and name it: make PYTHON=/path/to/python3.12 ...' >&2; exit 1; }
-	@test -x $(BIN)/python || echo 'The first time: making .venv and installing, a download of up to 5 GB.'
+	@echo 'Installing into .venv: $(WHAT), where it is not there yet.'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
 	# The pip of Python 3.11 cannot resolve what torch and numba-cuda ask of cuda-toolkit; newer ones can.
 	$(BIN)/python -m pip install --upgrade 'pip>=24.1'
-	$(BIN)/python -m pip install --editable '.[$(EXTRAS)]'
-	@rm -f .venv/.installed-*
-	@touch $@
+	# Most of the modules are never imported; those that are will be compiled then.
+	$(BIN)/python -m pip install --no-compile --editable '.$(EXTRAS)'
+	@rm -f $(filter-out $(BASE) $(ALL),$(wildcard .venv/.installed-*))
+	@touch $(BASE) $@

@@ -19,6 +19,7 @@ from PIL import Image
 from cnn_numba.data import DATASETS, DataError, classes, image_shape, load, normalisation
 from cnn_numba.data.digits import as_text, find_digit, prepare_photo
 from cnn_numba.device import UnusableGpu
+from cnn_numba.extras import MissingPackage
 from cnn_numba.ops.gather.cpu import gather_batch
 from gpuless.nvidia import installed
 
@@ -79,7 +80,7 @@ def main(arguments=None):
     except CliError as error:
         _complain(error)
         status = error.status
-    except (DataError, UnusableGpu) as error:
+    except (DataError, MissingPackage, UnusableGpu) as error:
         _complain(error)
         status = 1
     except MemoryError as error:

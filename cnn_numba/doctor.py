@@ -6,7 +6,7 @@ import platform
 import sys
 import textwrap
 
-from cnn_numba import device
+from cnn_numba import device, extras
 from cnn_numba.device.health import NEWEST_CUDA, Finding, extra, gpu_findings
 from gpuless.nvidia import installed
 
@@ -106,13 +106,16 @@ def _packages():
 
 def _torchvision():
     """Import what downloads data sets: torch and torchvision of different builds do not go together."""
+    if missing := [name for name in ("torch", "torchvision") if not extras.present(name)]:
+        text = f"{' and '.join(missing)} not installed; other data sets, bench and notebook 07 need them"
+        return Finding("torchvision", True, text, extras.command())
     try:
         torchvision = importlib.import_module("torchvision")
     except Exception as error:
         # Whatever is raised while a half-fitting pair is imported; the first line is enough.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return Finding("torchvision", False, f"does not import: {reason}", _together())
-    return Finding("torchvision", True, f"{torchvision.__version__}, imports")
+    return Finding("torchvision", True, f"{torchvision.__version__} with torch {installed('torch')}, imports")
 
 
 def _together():

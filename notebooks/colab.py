@@ -13,6 +13,8 @@ CUDA_13_DRIVER = 580
 def extra():
     """Return the extra of the package that fits the machine's driver, "" where there is no GPU.
 
+    PyTorch is left as it is on the machine: the notebooks only compare with it, on the CPU.
+
     Returns
     -------
     {"cu13", "cu12", ""}
@@ -35,7 +37,7 @@ def main():
         With one line that says what failed.
     """
     found = extra()
-    target = f"{COURSE}[{found}]" if found else str(COURSE)
+    target = f"{COURSE}[{found},torch]" if found else f"{COURSE}[torch]"
     print(f"Installing the course ({found or 'no GPU: kernels will run in the simulator'}) ...")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--editable", target]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -62,7 +62,8 @@ def test_the_course_is_installed_and_found(colab, machine, capsys):
     commands = machine("550.54.15")
     sys.path = [entry for entry in sys.path if entry != str(COLAB.parents[1])]
     colab.main()
-    assert commands[-1][1:] == ["-m", "pip", "install", "--quiet", "--editable", f"{COLAB.parents[1]}[cu12]"]
+    target = f"{COLAB.parents[1]}[cu12,torch]"
+    assert commands[-1][1:] == ["-m", "pip", "install", "--quiet", "--editable", target]
     assert sys.path[0] == str(COLAB.parents[1])
     assert Path.cwd() == COLAB.parent
     assert "Installing the course (cu12)" in capsys.readouterr().out
@@ -71,7 +72,7 @@ def test_the_course_is_installed_and_found(colab, machine, capsys):
 def test_without_a_gpu_no_toolkit_is_installed(colab, machine, capsys):
     commands = machine()
     colab.main()
-    assert commands[-1][-1] == str(COLAB.parents[1])
+    assert commands[-1][-1] == f"{COLAB.parents[1]}[torch]"
     assert "simulator" in capsys.readouterr().out
 
 

@@ -22,6 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONDA_NAMES = {"torch": "pytorch"}
 # In the conda file for its own reasons: the interpreter, the installer, and what the CUDA extras say.
 CONDA_ONLY = {"python", "pip", "cuda-version", "cuda-nvdisasm"}
+EVERYTHING = ("torch", "test")
 
 
 def requirements(*extras):
@@ -38,11 +39,11 @@ def conda_packages():
 
 
 def test_conda_and_pip_name_the_same_packages():
-    names = {CONDA_NAMES.get(requirement.name, requirement.name) for requirement in requirements("test")}
+    names = {CONDA_NAMES.get(requirement.name, requirement.name) for requirement in requirements(*EVERYTHING)}
     assert conda_packages().keys() - CONDA_ONLY == names
 
 
-@pytest.mark.parametrize("requirement", requirements("test"), ids=lambda requirement: requirement.name)
+@pytest.mark.parametrize("requirement", requirements(*EVERYTHING), ids=lambda requirement: requirement.name)
 def test_conda_has_the_bounds_of_pip(requirement):
     name = CONDA_NAMES.get(requirement.name, requirement.name)
     assert conda_packages()[name] == requirement.specifier
@@ -55,12 +56,12 @@ def test_conda_installs_the_package_itself_and_the_same_python():
     assert conda_packages()["python"] == SpecifierSet(PROJECT["requires-python"])
 
 
-@pytest.mark.parametrize("requirement", requirements("test"), ids=lambda requirement: requirement.name)
+@pytest.mark.parametrize("requirement", requirements(*EVERYTHING), ids=lambda requirement: requirement.name)
 def test_every_package_is_bounded_above(requirement):
     assert any(bound.operator == "<" for bound in requirement.specifier)
 
 
-@pytest.mark.parametrize("requirement", requirements("test"), ids=lambda requirement: requirement.name)
+@pytest.mark.parametrize("requirement", requirements(*EVERYTHING), ids=lambda requirement: requirement.name)
 def test_what_is_installed_is_what_is_asked_for(requirement):
     if requirement.marker is not None and not requirement.marker.evaluate():
         pytest.skip(f"not for this platform: {requirement.marker}")
@@ -95,6 +96,14 @@ def test_the_cuda_extras_exclude_each_other():
         assert numba_cuda.extras == {extra}
         (plain,) = [requirement for requirement in requirements() if requirement.name == "numba-cuda"]
         assert numba_cuda.specifier == plain.specifier
+        project, torch = map(Requirement, extras[f"torch-{extra}"])
+        assert (project.name, project.extras, torch.name) == ("cnn-numba", {extra, "torch"}, "torch")
+
+
+def test_the_base_installs_no_torch():
+    names = {requirement.name for requirement in requirements("cu13")}
+    assert "numba-cuda" in names
+    assert not names & {"torch", "torchvision"}
 
 
 def test_the_data_page_lists_every_checksum():
@@ -117,38 +126,78 @@ def test_make_lists_its_targets():
 
 
 def test_every_target_of_make_installs_when_needed():
-    rules = re.findall(r"^([a-z]+):(.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {target for target, needs in rules if "$(INSTALLED)" not in needs} == {"help"}
+    rules = dict(re.findall(r"^([a-z]+): *(\S*) *##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {target for target, needs in rules.items() if needs == "$(BASE)"} == {"train"}
+    assert {target for target, needs in rules.items() if needs != "$(ALL)"} == {"train", "help"}
     plan = make("--dry-run", "--assume-new=pyproject.toml", "train")
     steps = [
         "-m venv .venv",
         "-m pip install --upgrade",
-        "-m pip install --editable '.[",
+        "-m pip install --no-compile --editable '.[",
         "touch",
         "cnn-numba train",
     ]
     assert sorted(steps, key=plan.index) == steps
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
-@pytest.mark.parametrize(
-    ("there", "asked", "extras"),
-    [(None, (), "cu13,test"), ("12", (), None), ("none", (), None), ("12", ("CUDA=13",), "cu13,test")],
-)
-def test_make_keeps_the_cuda_that_is_installed(tmp_path, monkeypatch, there, asked, extras):
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """Return a function that calls make where an interpreter that does nothing stands in for Python."""
     for name in ("CUDA", "MAKEFLAGS"):  # from a make that runs these tests
         monkeypatch.delenv(name, raising=False)
     for name in ("Makefile", "pyproject.toml"):
         (tmp_path / name).write_text((ROOT / name).read_text())
-    (tmp_path / ".venv").mkdir()
-    if there:
-        (tmp_path / ".venv" / f".installed-cuda-{there}").touch()
-    plan = make("--dry-run", "-C", tmp_path, *asked, "train")
-    assert "cnn-numba train" in plan
-    assert re.findall(r"--editable '\.\[(.*)\]'", plan) == ([extras] if extras else [])
-    renewed = make("--dry-run", "-C", tmp_path, "--assume-new=pyproject.toml", *asked, "train")
-    expected = extras or {"12": "cu12,test", "none": "test"}[there]
-    assert f"'.[{expected}]'" in renewed
+        os.utime(tmp_path / name, (1, 1))
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    for name in ("python", "cnn-numba"):
+        (tmp_path / ".venv" / "bin" / name).write_text("#!/bin/sh\n")
+        (tmp_path / ".venv" / "bin" / name).chmod(0o755)
+
+    def run(*arguments):
+        """Return what is installed, as pip is told."""
+        return re.findall(r"--editable '\.(.*)'", make("-C", tmp_path, *arguments))
+
+    return run
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
+@pytest.mark.parametrize(
+    ("cuda", "base", "everything"),
+    [
+        ((), "[cu13]", "[torch-cu13,test]"),
+        (("CUDA=12",), "[cu12]", "[torch-cu12,test]"),
+        (("CUDA=none",), "", "[torch,test]"),
+    ],
+)
+def test_make_installs_in_two_stages_in_any_order(checkout, cuda, base, everything):
+    assert checkout("train", *cuda) == [base]
+    assert checkout("train") == []  # the choice of CUDA is remembered
+    assert checkout("test") == [everything]
+    assert checkout("train", "test") == []
+    assert checkout("--assume-new=pyproject.toml", "train") == [base]
+    assert checkout("--assume-new=pyproject.toml", "test") == [everything]
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
+def test_make_installs_everything_at_once_where_everything_is_needed(checkout):
+    assert checkout("test") == ["[torch-cu13,test]"]
+    assert checkout("train") == []
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
+def test_another_cuda_is_installed_anew(checkout):
+    assert checkout("CUDA=12", "test") == ["[torch-cu12,test]"]
+    assert checkout("CUDA=13", "train") == ["[cu13]"]
+    assert checkout("train") == []
+    assert checkout("test") == ["[torch-cu13,test]"]
+
+
+def test_what_make_installed_is_out_of_date_when_the_project_changes(checkout, tmp_path):
+    checkout("test")
+    later = time.time() + 60
+    os.utime(tmp_path / "pyproject.toml", (later, later))
+    assert len(checkout("train")) == 1
+    assert len(checkout("test")) == 1
 
 
 @pytest.mark.parametrize(("user", "allowed"), [("0", True), ("1000", False)])
@@ -177,7 +226,7 @@ def test_make_lab_opens_the_first_notebook(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     for name in ("CONFIG", "DATA", "RUNTIME"):
         monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(tmp_path / name))
-    here = [f"BIN={Path(sys.executable).parent}", "INSTALLED=", "ARGS=--no-browser --port 0"]
+    here = [f"BIN={Path(sys.executable).parent}", "ALL=", "ARGS=--no-browser --port 0"]
     with open(tmp_path / "log", "w") as log:
         lab = subprocess.Popen(
             ["make", "-C", ROOT, "lab", *here], stdout=log, stderr=log, start_new_session=True

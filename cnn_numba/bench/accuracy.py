@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cnn_numba.bench.pytorch import TorchTraining
+from cnn_numba.bench.pytorch import TorchTraining, need_pytorch
 from cnn_numba.bench.recipes import DEFAULT_RECIPE, PLAIN_RECIPE, dataset
 from cnn_numba.bench.records import new_record
 from cnn_numba.data import batches
@@ -34,6 +34,8 @@ def bench_accuracy(model="mnist_cnn", seeds=3, plain=False, pytorch=False, devic
     dict
         The accuracies of every seed and epoch, and their means.
     """
+    if pytorch:
+        need_pytorch()
     data, recipe = dataset(model), PLAIN_RECIPE if plain else DEFAULT_RECIPE
     accuracies = {"ours": []} | ({"pytorch": []} if pytorch else {})
     for seed in range(seeds):

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from cnn_numba.bench.pytorch import TorchTraining
+from cnn_numba.bench.pytorch import TorchTraining, need_pytorch
 from cnn_numba.bench.recipes import PLAIN_RECIPE, dataset
 from cnn_numba.bench.records import new_record
 from cnn_numba.data import batches
@@ -40,6 +40,7 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3):
     dict
         Seconds of every epoch, the medians, and their ratio ours / PyTorch.
     """
+    need_pytorch()
     data = dataset(model)
     result = new_record("epoch", model=model, results=[])
     for batch_size in batch_sizes:

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from cnn_numba.bench.pytorch import Captured, Compiled, Eager
+from cnn_numba.bench.pytorch import Captured, Compiled, Eager, need_pytorch
 from cnn_numba.bench.recipes import PLAIN_RECIPE, dataset
 from cnn_numba.bench.records import new_record
 from cnn_numba.data import batches
@@ -104,6 +104,7 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256, 1024), repeats=3):
         For each batch size the seconds of every timed epoch, the medians, how many times the median of
         "ours, graph" each of them is, the accuracies in the end, and who was left out for which reason.
     """
+    need_pytorch()
     import torch
 
     data = dataset(model)

@@ -19,6 +19,7 @@ from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.bench.cases import CASES
+from cnn_numba.bench.pytorch import need_pytorch
 from cnn_numba.bench.records import new_record
 from cnn_numba.ops.shared.warps import load4, store4
 
@@ -215,6 +216,7 @@ def bench_ops(cases=CASES):
     """
     if device.simulated():
         return bench_ops_static(cases)
+    need_pytorch()
     roof = measure_roof()
     return new_record(
         "ops", gpu=True, roof=roof, method=_METHOD, results=[bench_case(c, roof) for c in cases]

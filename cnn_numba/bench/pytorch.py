@@ -2,9 +2,15 @@
 
 import numpy as np
 
+from cnn_numba import extras
 from cnn_numba.device import to_host
 from cnn_numba.nn import layers
 from cnn_numba.train.optim import SCHEDULES
+
+
+def need_pytorch():
+    """Insist that PyTorch is installed, before minutes are spent on our side; it is not imported."""
+    extras.need("torch", "A comparison with PyTorch")
 
 
 def pytorch_twin(model, initialise=True):

@@ -153,7 +153,8 @@ def load(name=None, data_dir=None, log=None):
     Raises
     ------
     DataError
-        If the data set is not there, cannot be downloaded, or a file of it is truncated, corrupted or
+        If the data set is not there, cannot be downloaded (torchvision does that, and reads CIFAR-10, where
+        it is installed), or a file of it is truncated, corrupted or
         foreign, has labels out of range or no images; if the files are known to be of another data set; or
         if the cache cannot be written. A subclass of ValueError.
     ValueError

@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cnn_numba import extras
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 _IDX_STEMS = {
@@ -347,6 +349,7 @@ def _idx_lengths(path, content, dimensions):
 
 def _check_md5(files):
     """Compare CIFAR-10's batches, which are pickles, with torchvision's checksums before any is read."""
+    _need_torchvision("Reading CIFAR-10")
     from torchvision.datasets import CIFAR10
 
     checksums = dict(CIFAR10.train_list + CIFAR10.test_list) | {"meta": CIFAR10.meta["md5"]}
@@ -386,6 +389,7 @@ def download(name, cache, log):
     The files themselves lie in the folder `cache` until they are converted, and are not kept.
     """
     source = SOURCES[name]
+    _need_torchvision(f"Downloading {source.title}")
     fix = (
         "connect to the network once, or copy the data set from elsewhere and name its folder "
         f"(the one with {source.folder} in it): --data-dir FOLDER"
@@ -412,6 +416,13 @@ def download(name, cache, log):
         finally:
             socket.setdefaulttimeout(timeout)
         return convert(name, find_files(name, working), log)
+
+
+def _need_torchvision(purpose):
+    try:
+        extras.need("torchvision", purpose)
+    except extras.MissingPackage as error:
+        raise DataError(str(error)) from None
 
 
 def _network_problem(url):

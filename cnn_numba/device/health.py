@@ -18,7 +18,7 @@ class Finding(NamedTuple):
     text: str
     """What is there."""
     fix: str = ""
-    """What to type or do; empty where nothing is wrong."""
+    """What to type or do; empty where nothing is wrong or missing."""
 
 
 def gpu_findings():

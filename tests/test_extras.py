@@ -1,0 +1,135 @@
+"""Training needs no PyTorch; what does need it says so before it does anything."""
+
+import pytest
+from fresh_python import python
+
+from cnn_numba import cli, extras
+from cnn_numba.bench import accuracy, epoch, epoch_gpu, ops, pytorch
+from cnn_numba.data import DataError, load
+from cnn_numba.extras import MissingPackage, command, need
+from gpuless import nvidia
+
+# No import of these succeeds any more; a child process of these lines is not affected.
+NO_TORCH = "import sys; sys.modules['torch'] = sys.modules['torchvision'] = None"
+
+
+@pytest.fixture
+def no_torch(monkeypatch):
+    monkeypatch.setattr(extras, "find_spec", lambda package: None)
+    monkeypatch.setattr(nvidia, "toolkit", lambda: (13, 2))
+
+
+def test_every_module_imports_without_torch():
+    printed = python(
+        NO_TORCH,
+        "import importlib, pkgutil, cnn_numba, gpuless",
+        "for package in (cnn_numba, gpuless):",
+        "    for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):",
+        "        importlib.import_module(module.name)",
+        "print(len([name for name in sys.modules if name.startswith(('cnn_numba.', 'gpuless.'))]) > 100)",
+    )
+    assert printed == "True\n"
+
+
+def test_training_and_predicting_work_without_torch(tmp_path):
+    printed = python(
+        NO_TORCH,
+        "import dataclasses, os",
+        "import numpy as np",
+        "from PIL import Image",
+        "from cnn_numba import cli, load",
+        f"os.chdir({str(tmp_path)!r})",
+        "whole = load('mnist')",
+        "few = {name: getattr(whole, name)[:200] for name in (",
+        "    'train_images', 'train_labels', 'test_images', 'test_labels')}",
+        "cli.load = lambda *arguments: dataclasses.replace(whole, **few)",
+        "Image.fromarray(whole.test_images[0, 0]).save('seven.png')",
+        "for arguments in (['train', '--epochs', '1'], ['predict', 'seven.png'], ['doctor']):",
+        "    try:",
+        "        cli.main(arguments)",
+        "    except SystemExit as done:",
+        "        print('exit', done.code)",
+    )
+    assert printed.count("exit 0\n") == 3
+    assert "test accuracy" in printed
+    assert "seven.png: " in printed
+    assert "torch and torchvision not installed" in " ".join(printed.split())
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "extra"), [(None, "torch"), ((13, 2), "torch-cu13"), ((12, 9), "torch-cu12")]
+)
+def test_the_command_fits_the_toolkit(monkeypatch, toolkit, extra):
+    monkeypatch.setattr(nvidia, "toolkit", lambda: toolkit)
+    assert command() == f"pip install --editable '.[{extra}]'"
+
+
+def test_what_is_installed_is_not_complained_about():
+    need("torch", "A test")
+    need("torchvision", "A test")
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [("fashion-mnist", "Downloading Fashion-MNIST"), ("cifar10", "Downloading CIFAR-10")],
+)
+def test_a_download_without_torchvision_is_one_line(no_torch, monkeypatch, tmp_path, name, asked):
+    monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path))
+    lines = []
+    with pytest.raises(DataError) as caught:
+        load(name, log=lines.append)
+    assert str(caught.value) == (
+        f"{asked} needs torchvision, which is not installed: pip install --editable '.[torch-cu13]'"
+    )
+    assert lines == []
+
+
+def test_cifar10_in_a_folder_needs_torchvision_as_well(no_torch, monkeypatch, tmp_path):
+    monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
+    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(DataError, match="Reading CIFAR-10 needs torchvision, which is not installed: pip"):
+        load("cifar10", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda: accuracy.bench_accuracy(pytorch=True),
+        epoch.bench_epoch,
+        epoch_gpu.bench_epoch,
+        ops.bench_ops,
+    ],
+    ids=["accuracy", "epoch", "epoch on the GPU", "ops on the GPU"],
+)
+def test_a_comparison_with_pytorch_asks_for_it_first(no_torch, monkeypatch, measure):
+    monkeypatch.setattr(ops.device, "simulated", lambda: False)
+    with pytest.raises(MissingPackage, match="A comparison with PyTorch needs torch, which is not installed"):
+        measure()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "--dataset", "cifar10", "--model", "cifar_convnet"],
+        ["bench", "epoch"],
+        ["bench", "accuracy", "--pytorch"],
+    ],
+)
+def test_the_command_line_says_it_in_one_line(no_torch, monkeypatch, tmp_path, capsys, arguments):
+    monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    err = capsys.readouterr().err
+    assert caught.value.code == 1
+    assert err.startswith("cnn-numba: ")
+    assert err.endswith("not installed: pip install --editable '.[torch-cu13]'\n")
+    assert err.count("\n") == 1
+
+
+def test_our_accuracy_alone_needs_no_pytorch(no_torch, monkeypatch):
+    monkeypatch.setattr(accuracy, "_our_accuracies", lambda *arguments: [0.5])
+    assert accuracy.bench_accuracy(seeds=1)["means"] == {"ours": [0.5]}
+    with pytest.raises(MissingPackage):
+        pytorch.need_pytorch()
