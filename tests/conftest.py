@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 # Before numba is imported: its threads wait asleep. By default they wait in a busy loop, which is faster
 # for training but takes the cores from torch and from the tests that run beside.
@@ -14,6 +15,16 @@ from helpers import check_registered
 from progress import StillRunning
 
 from cnn_numba import device
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist's, which starts the processes
+def pytest_cmdline_main(config):
+    """Spread a run over up to four processes, unless it is of one file or the command line says how many."""
+    unsaid = getattr(config.option, "numprocesses", 0) is None  # 0: pytest-xdist is switched off
+    one_file = len(config.args) == 1 and Path(config.args[0].partition("::")[0]).is_file()
+    if unsaid and not one_file and not hasattr(config, "workerinput"):
+        config.option.numprocesses = "auto"
+        config.option.maxprocesses = config.option.maxprocesses or 4
 
 
 def pytest_configure(config):
