@@ -9,7 +9,7 @@ class MissingPackage(ImportError):
     """A package that is installed on request, and is not; the message says how to get it."""
 
 
-def need(package, purpose):
+def need(package: str, purpose: str) -> None:
     """Insist that torch or torchvision is installed; nothing is imported.
 
     Parameters
@@ -34,12 +34,12 @@ def need(package, purpose):
         raise MissingPackage(f"{purpose} needs {package}, which is not installed: {command()}")
 
 
-def present(package):
+def present(package: str) -> bool:
     """Return whether a package is installed, without importing it."""
     return find_spec(package) is not None
 
 
-def command():
+def command() -> str:
     """Return what installs torch and torchvision beside the CUDA toolkit that is there, if one is."""
     toolkit = nvidia.toolkit()
     return f"pip install --editable '.[torch{f'-cu{toolkit[0]}' if toolkit else ''}]'"

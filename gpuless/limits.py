@@ -1,6 +1,7 @@
 """What every GPU that numba-cuda supports allows, and what is refused before it is launched."""
 
 import operator
+from collections.abc import Sequence
 
 #: Threads of a block, each axis of a block and of a grid, and bytes of shared memory for a block.
 THREADS_LIMIT = 1024
@@ -13,7 +14,9 @@ class LaunchError(ValueError):
     """A launch, or an allocation within it, that no GPU would accept."""
 
 
-def check_launch(grid, block, shared=0):
+def check_launch(
+    grid: int | Sequence[int], block: int | Sequence[int], shared: int = 0
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return grid and block as (x, y, z) if a GPU can have them.
 
     Parameters

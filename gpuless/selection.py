@@ -23,7 +23,7 @@ class Selection(NamedTuple):
     reason: str
 
 
-def select(package="gpuless"):
+def select(package: str = "gpuless") -> Selection:
     """Select the simulator where there is no GPU, unless the user or an earlier import has decided.
 
     To be called before `numba.cuda` is imported. Calling it again changes nothing.

@@ -8,7 +8,9 @@ import contextlib
 import errno
 import hashlib
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -66,12 +68,12 @@ class Dataset:
     classes: tuple = ()
 
     @property
-    def image_shape(self):
+    def image_shape(self) -> tuple[int, ...]:
         """Shape (C, H, W) of one image."""
         return self.train_images.shape[1:]
 
 
-def classes(name):
+def classes(name: str) -> tuple[str, ...]:
     """Return the names of a data set's labels.
 
     Parameters
@@ -90,7 +92,7 @@ def classes(name):
     return source_of(name).classes
 
 
-def image_shape(name):
+def image_shape(name: str) -> tuple[int, ...]:
     """Return the shape (C, H, W) of a data set's images.
 
     Parameters
@@ -109,7 +111,7 @@ def image_shape(name):
     return source_of(name).image_shape
 
 
-def normalisation(name):
+def normalisation(name: str) -> tuple[float, float]:
     """Return what a data set is normalised with by `ops.gather`.
 
     Parameters
@@ -131,7 +133,11 @@ def normalisation(name):
 # --- Loading ----------------------------------------------------------------------------------------------
 
 
-def load(name=None, data_dir=None, log=None):
+def load(
+    name: str | None = None,
+    data_dir: str | PathLike | None = None,
+    log: Callable[[str], object] | None = None,
+) -> Dataset:
     """Load a data set as arrays, converting its files on the first call.
 
     Parameters
@@ -249,7 +255,9 @@ def _write_cache(cached, arrays, recognised):
 # --- Batches -----------------------------------------------------------------------------------------------
 
 
-def batches(count, batch_size, generator=None):
+def batches(
+    count: int, batch_size: int, generator: np.random.Generator | None = None
+) -> Iterator[np.ndarray]:
     """Cut the indices 0 .. count - 1 into batches, shuffled if a generator is given.
 
     Parameters

@@ -1,10 +1,14 @@
 """A picture of a handwritten digit, made into what MNIST holds."""
 
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
 import scipy  # not its ndimage, which takes a sixth of a second: it is loaded where it is used first
 from PIL import Image, ImageOps
+
+#: A file, or the picture itself.
+Picture = str | PathLike | np.ndarray | Image.Image
 
 # As the makers of MNIST did: the digit fits a box of 20 pixels, its centre of mass is the centre of 28.
 _BOX, _FIELD, _CENTRE = 20, 28, 14.0
@@ -36,7 +40,7 @@ _BLOCKS = {
 _ASCII = {shade: (level / 9,) * 2 for level, shade in enumerate(" .:-=+*#%@")}
 
 
-def prepare_digit(image):
+def prepare_digit(image: Picture) -> np.ndarray:
     """Turn a picture of one handwritten digit into an image as MNIST has them.
 
     Dark ink on light paper and light on dark are both right, in even light or not. What touches the
@@ -73,7 +77,7 @@ def prepare_digit(image):
     return find_digit(image)[0]
 
 
-def find_digit(image):
+def find_digit(image: Picture) -> tuple[np.ndarray, list[str]]:
     """Do as `prepare_digit`, and say what makes it doubtful that this is the digit.
 
     Parameters
@@ -108,7 +112,7 @@ def find_digit(image):
     return _centred(_fitted(ink))[np.newaxis], doubts
 
 
-def prepare_photo(image, shape):
+def prepare_photo(image: Picture, shape: tuple[int, int, int]) -> np.ndarray:
     """Turn any picture into an image of the shape a network takes: its middle, scaled.
 
     A grey one on light paper is inverted, as Fashion-MNIST has its garments on black.
@@ -147,7 +151,7 @@ def prepare_photo(image, shape):
     return np.asarray(picture)[np.newaxis].copy()
 
 
-def as_text(picture, encoding="utf-8"):
+def as_text(picture: np.ndarray, encoding: str = "utf-8") -> str:
     """Draw a picture in characters, each of which shows two pixels, one above the other.
 
     Parameters

@@ -5,6 +5,8 @@ printed: `describe` tells.
 """
 
 from cnn_numba.device.arrays import (
+    Array,
+    DeviceArray,
     address,
     copy,
     elsewhere,
@@ -36,6 +38,8 @@ from gpuless import SHARED_LIMIT, LaunchError, check_launch
 __all__ = [
     "SELECTION",
     "SHARED_LIMIT",
+    "Array",
+    "DeviceArray",
     "Launch",
     "LaunchError",
     "NoGpu",

@@ -1,15 +1,37 @@
 """Arrays on the device: made, copied, and where they lie."""
 
 from contextlib import contextmanager
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from cnn_numba.device.selection import numba_cuda, simulated
 from cnn_numba.device.streams import current_stream, synchronize
 from gpuless import nvidia
 
 
-def is_device_array(array):
+class DeviceArray(Protocol):
+    """An array in the memory of the GPU, or of the simulated one, as `numba.cuda` makes it."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    ndim: int
+    size: int
+    nbytes: int
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: Any) -> Any: ...
+
+    def reshape(self, *shape: Any) -> Any:
+        """Return a view of the same elements in another shape."""
+
+
+#: On the host or on the device.
+Array = np.ndarray | DeviceArray
+
+
+def is_device_array(array: object) -> TypeGuard[DeviceArray]:
     """Return whether an array is in the memory of the GPU, or of the simulated one.
 
     Parameters
@@ -28,7 +50,7 @@ def is_device_array(array):
     return hasattr(array, "__cuda_ndarray__")
 
 
-def empty(shape, dtype=np.float32):
+def empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> DeviceArray:
     """Allocate an array on the device, uninitialised.
 
     Parameters
@@ -44,7 +66,7 @@ def empty(shape, dtype=np.float32):
         return numba_cuda().device_array(shape, dtype)
 
 
-def zeros(shape, dtype=np.float32):
+def zeros(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> DeviceArray:
     """Allocate an array on the device, full of zeros.
 
     Parameters
@@ -59,7 +81,7 @@ def zeros(shape, dtype=np.float32):
     return to_device(np.zeros(shape, dtype))
 
 
-def to_device(array):
+def to_device(array: ArrayLike) -> DeviceArray:
     """Copy an array to the device.
 
     Parameters
@@ -99,7 +121,7 @@ def _memory(shape, dtype):
         raise MemoryError(f"the GPU's memory has no room for {np.dtype(dtype)} of shape {shape}") from error
 
 
-def to_host(array):
+def to_host(array: Array) -> np.ndarray:
     """Return the values of an array as a NumPy array, which the host may read at once.
 
     Parameters
@@ -118,7 +140,7 @@ def to_host(array):
     return values
 
 
-def copy(target, source):
+def copy(target: Array, source: Array) -> None:
     """Copy the values of one array into another of the same shape and dtype, wherever the two are.
 
     Parameters
@@ -140,7 +162,7 @@ def copy(target, source):
             synchronize()  # the caller may change `source` as soon as this returns
 
 
-def pinned(shape, dtype=np.float32):
+def pinned(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> np.ndarray:
     """Allocate a host array that the GPU can copy from and to while the host goes on.
 
     Parameters
@@ -156,7 +178,7 @@ def pinned(shape, dtype=np.float32):
     return numba_cuda().pinned_array(shape, dtype)
 
 
-def address(array):
+def address(array: DeviceArray) -> int:
     """Return where an array on the device begins, in bytes.
 
     Parameters
@@ -170,7 +192,7 @@ def address(array):
     return array._ary.ctypes.data if simulated() else array.__cuda_array_interface__["data"][0]
 
 
-def extent(array):
+def extent(array: DeviceArray) -> tuple[int, int]:
     """Return where an array on the device begins and ends, in bytes.
 
     Parameters
@@ -186,7 +208,7 @@ def extent(array):
     return begin, begin + array.nbytes
 
 
-def overlap(a, b):
+def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
     """Return whether two extents have a byte in common; an empty one has none.
 
     Parameters
@@ -207,7 +229,7 @@ def overlap(a, b):
     return max(a[0], b[0]) < min(a[1], b[1])
 
 
-def elsewhere(array):
+def elsewhere(array: DeviceArray) -> int | None:
     """Return the number of the GPU that holds an array if it is not the current one, else None.
 
     Parameters

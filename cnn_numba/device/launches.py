@@ -3,9 +3,10 @@
 import functools
 import math
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from cnn_numba.device.streams import current_stream
 from gpuless import LaunchError, check_launch
 
 
-def blocks(size, threads):
+def blocks(size: int, threads: int) -> int:
     """Return how many blocks of `threads` threads cover `size` elements.
 
     Parameters
@@ -43,15 +44,15 @@ class Launch(NamedTuple):
     shared: int = 0
 
     @property
-    def threads(self):
+    def threads(self) -> int:
         """How many threads a block has."""
         return math.prod(np.atleast_1d(self.block).tolist())
 
-    def run(self):
+    def run(self) -> None:
         """Launch it, again if it has been: from within an observer, past that observer."""
         launch(self.kernel, self.grid, self.block, *self.arguments, shared=self.shared)
 
-    def examine(self, tool):
+    def examine(self, tool: Callable[[Any], Any]) -> Any:
         """Run it under a tool such as `gpuless.sanitize` or `gpuless.access_map`; return what that says."""
         return tool(self.kernel)[self.grid, self.block, 0, self.shared](*self.arguments)
 
@@ -60,7 +61,7 @@ _observers = ContextVar("observers", default=())
 
 
 @contextmanager
-def observe_launches(observer):
+def observe_launches(observer: Callable[[Launch], object]) -> Iterator[None]:
     """Give every launch to an observer, which decides whether it runs.
 
     Parameters
@@ -86,7 +87,9 @@ def observe_launches(observer):
         _observers.reset(token)
 
 
-def launch(kernel, grid, block, *arguments, shared=0):
+def launch(
+    kernel: Any, grid: int | tuple[int, ...], block: int | tuple[int, ...], *arguments: Any, shared: int = 0
+) -> None:
     """Run a kernel on the current stream, once it is clear that a GPU can run it.
 
     Parameters

@@ -2,6 +2,7 @@
 
 import functools
 import platform
+from types import ModuleType
 
 from gpuless import nvidia
 from gpuless.selection import select
@@ -18,7 +19,7 @@ class UnusableGpu(RuntimeError):
     """A GPU that does not work with the driver or toolkit that is installed; the message has the fix."""
 
 
-def simulated():
+def simulated() -> bool:
     """Return whether kernels run in the simulator.
 
     Returns
@@ -28,7 +29,7 @@ def simulated():
     return SELECTION.simulator
 
 
-def choose(wish="auto"):
+def choose(wish: str = "auto") -> str:
     """Return the room to compute in, of those there are.
 
     Parameters
@@ -55,7 +56,7 @@ def choose(wish="auto"):
     return wish if wish != "auto" else "cpu" if simulated() else "gpu"
 
 
-def place_of(room):
+def place_of(room: str) -> str:
     """Return what a room computes on, as text for people.
 
     Parameters
@@ -69,7 +70,7 @@ def place_of(room):
     return f"on {nvidia.driver().gpus[0].name}" if room == "gpu" else f"{threads()} CPU threads"
 
 
-def threads():
+def threads() -> int:
     """Return how many threads the CPU room uses.
 
     Returns
@@ -81,7 +82,7 @@ def threads():
     return numba.get_num_threads()
 
 
-def facts():
+def facts() -> dict[str, str]:
     """Return what this machine gives the package to work with.
 
     Returns
@@ -116,7 +117,7 @@ def _driver_text(found):
     return f"{found.version or 'of unknown version'}, {supports}"
 
 
-def describe():
+def describe() -> str:
     """Return one short paragraph, a fact a line, on GPU or simulator, driver, threads and versions.
 
     Returns
@@ -134,7 +135,7 @@ def describe():
 
 
 @functools.cache
-def numba_cuda():
+def numba_cuda() -> ModuleType:
     """Return `numba.cuda`, imported at first use, once a GPU that it can work with is known to be there."""
     if not simulated():
         from cnn_numba.device.health import gpu_findings

@@ -4,8 +4,10 @@ Everything that is launched or copied goes to the current stream, which `use_str
 runs the work or records it for a CUDA graph makes no difference to the operations.
 """
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from cnn_numba.device import selection
 from cnn_numba.device.selection import numba_cuda, simulated
@@ -13,7 +15,7 @@ from cnn_numba.device.selection import numba_cuda, simulated
 _stream = ContextVar("stream", default=0)
 
 
-def stream():
+def stream() -> Any:
     """Make a stream: what is launched on it runs in order, and beside what runs on others.
 
     Returns
@@ -24,7 +26,7 @@ def stream():
     return numba_cuda().stream()
 
 
-def current_stream():
+def current_stream() -> Any:
     """Return the stream that launches and copies go to; 0 is the default one.
 
     Returns
@@ -35,7 +37,7 @@ def current_stream():
 
 
 @contextmanager
-def use_stream(stream):
+def use_stream(stream: Any) -> Iterator[None]:
     """Send launches and copies to a stream, or into the graph that a builder records.
 
     Parameters
@@ -58,7 +60,7 @@ def use_stream(stream):
         _stream.reset(token)
 
 
-def synchronize():
+def synchronize() -> None:
     """Wait until everything on the current stream is done."""
     current = current_stream()
     if current:
@@ -67,7 +69,7 @@ def synchronize():
         numba_cuda().synchronize()
 
 
-def seconds(function, repeats=10, warm_up=3):
+def seconds(function: Callable[[], object], repeats: int = 10, warm_up: int = 3) -> list[float]:
     """Time work on the GPU with its own clock, one pair of events for each repetition.
 
     Parameters

@@ -8,15 +8,19 @@ train with, and needs no calculus, so it is the judge of every backward pass her
 and keeps the error of every element for plots, and `gradcheck` does both and raises if they differ.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
 class GradientError(AssertionError):
     """A gradient differs from the numerical one; `report` holds the `GradientReport`."""
 
-    def __init__(self, report):
+    def __init__(self, report: GradientReport) -> None:
         super().__init__(str(report))
         self.report = report
 
@@ -44,17 +48,17 @@ class GradientReport:
     tolerance: np.ndarray
 
     @property
-    def wrong(self):
+    def wrong(self) -> np.ndarray:
         """Mask of the elements off by more than the tolerance; NaN is always wrong."""
         return ~(self.error <= self.tolerance)
 
     @property
-    def passed(self):
+    def passed(self) -> bool:
         """Whether every element is within the tolerance."""
         return not self.wrong.any()
 
     @property
-    def index(self):
+    def index(self) -> tuple[int, ...]:
         """Index of the worst element: a NaN if there is one, else the largest error for its tolerance."""
         error = np.where(np.isnan(self.error), np.inf, self.error)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -62,12 +66,12 @@ class GradientReport:
         return tuple(int(i) for i in np.unravel_index(np.argmax(excess), excess.shape))
 
     @property
-    def max_error(self):
+    def max_error(self) -> float:
         """The largest error; NaN if one is NaN."""
         return float(self.error.max())
 
     @property
-    def relative_error(self):
+    def relative_error(self) -> np.ndarray:
         """Each error as a fraction of the larger of the two values; 0 where both are 0."""
         scale = np.maximum(np.abs(self.received), np.abs(self.expected))
         return np.divide(self.error, scale, out=np.array(self.error), where=scale != 0)
@@ -83,7 +87,12 @@ class GradientReport:
         )
 
 
-def numerical_gradient(function, array, grad_output=None, epsilon=1e-6):
+def numerical_gradient(
+    function: Callable[[np.ndarray], ArrayLike],
+    array: np.ndarray,
+    grad_output: ArrayLike | None = None,
+    epsilon: float = 1e-6,
+) -> np.ndarray:
     """Differentiate a function numerically with respect to every element of an array.
 
     With the loss ``L = sum(grad_output * function(array))``, each element x of `array` gets::
@@ -151,7 +160,9 @@ def numerical_gradient(function, array, grad_output=None, epsilon=1e-6):
     return gradient
 
 
-def compare_gradients(received, expected, name="gradient", rtol=1e-5, atol=1e-7):
+def compare_gradients(
+    received: ArrayLike, expected: ArrayLike, name: str = "gradient", rtol: float = 1e-5, atol: float = 1e-7
+) -> GradientReport:
     """Hold a gradient against the one it should equal.
 
     Parameters
@@ -199,8 +210,16 @@ def compare_gradients(received, expected, name="gradient", rtol=1e-5, atol=1e-7)
 
 
 def gradcheck(
-    function, array, gradient, grad_output=None, *, name="gradient", epsilon=1e-6, rtol=1e-5, atol=1e-7
-):
+    function: Callable[[np.ndarray], ArrayLike],
+    array: np.ndarray,
+    gradient: ArrayLike,
+    grad_output: ArrayLike | None = None,
+    *,
+    name: str = "gradient",
+    epsilon: float = 1e-6,
+    rtol: float = 1e-5,
+    atol: float = 1e-7,
+) -> GradientReport:
     """Insist that a gradient equals the numerical one in every element.
 
     Parameters

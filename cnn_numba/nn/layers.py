@@ -5,14 +5,16 @@ A layer does no arithmetic of its own. `forward` and `backward` call the functio
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from cnn_numba.device import Array
 from cnn_numba.ops.rooms import room
 from cnn_numba.ops.shapes import conv2d_window, integer, number, pair, pool2d_window, sizes
 
 
-def head(array, n):
+def head(array: Array, n: int) -> Array:
     """Return the first n samples of a buffer, the buffer itself if those are all."""
     return array if array.shape[0] == n else array[:n]
 
@@ -34,28 +36,31 @@ class Layer:
 
     kind = "layer"
     operation = None  # the folder of cnn_numba.ops it calls
-    weight = bias = grad_weight = grad_bias = None
+    weight: Array | None = None
+    bias: Array | None = None
+    grad_weight: Array | None = None
+    grad_bias: Array | None = None
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.name = self.kind
         self.output = None
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each parameter by name, in the order the arena holds them."""
         return {}
 
-    def buffer_shapes(self):
+    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each array that is kept with the parameters but not trained."""
         return {}
 
-    def output_shape(self, input_shape):
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape (N, ...) of the output for an input of shape (N, ...)."""
         return input_shape
 
-    def initialise(self, generator):
+    def initialise(self, generator: np.random.Generator) -> None:
         """Fill the parameters, drawing from `generator`."""
 
-    def build(self, input_shape, device="cpu", needs_grad_input=True):
+    def build(self, input_shape: tuple[int, ...], device: str = "cpu", needs_grad_input: bool = True) -> None:
         """Allocate the buffers for batches of up to ``input_shape[0]``.
 
         Parameters
@@ -72,11 +77,11 @@ class Layer:
         self.out = self.room.empty(self.output_shape(self.input_shape))
         self.grad_input = self.room.empty(self.input_shape) if needs_grad_input else None
 
-    def forward(self, x, training=True):
+    def forward(self, x: Array, training: bool = True) -> Array:
         """Compute the output for a batch `x` of shape (n, ...), n at most the N it was built for."""
         raise TypeError(f"{type(self).__name__} computes nothing: use one of its subclasses")
 
-    def backward(self, grad_output):
+    def backward(self, grad_output: Array) -> Array | None:
         """Write the parameters' gradients; return that of the input (None if not needed).
 
         Belongs to the last `forward`, whose input and output it uses.
@@ -105,7 +110,14 @@ class Conv2d(Layer):
     operation = "conv"
     relu = False  # whether a ReLU is applied to the output in the same pass, for the ReLU layer that follows
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] = 0,
+    ) -> None:
         super().__init__()
         self.in_channels = integer(in_channels, "in_channels", minimum=1)
         self.out_channels = integer(out_channels, "out_channels", minimum=1)
@@ -119,26 +131,26 @@ class Conv2d(Layer):
             f"stride={self.stride}, padding={self.padding})"
         )
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the weight (OIHW) and of the bias."""
         return {"weight": self.weight_shape, "bias": (self.out_channels,)}
 
-    def output_shape(self, input_shape):
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, out_channels, H_out, W_out)."""
         window = conv2d_window(input_shape, self.weight_shape, self.stride, self.padding)
         return (input_shape[0], self.out_channels, window.out_h, window.out_w)
 
-    def initialise(self, generator):
+    def initialise(self, generator: np.random.Generator) -> None:
         """Draw He-normal weights; zero the bias."""
         _he_normal(generator, self.weight, fan_in=math.prod(self.weight_shape[1:]))
         self.bias[:] = 0
 
-    def build(self, input_shape, device="cpu", needs_grad_input=True):
+    def build(self, input_shape: tuple[int, ...], device: str = "cpu", needs_grad_input: bool = True) -> None:
         """Allocate outputs, gradients and the scratch space of the convolution."""
         super().build(input_shape, device, needs_grad_input)
         self.scratch = self.ops.conv2d_scratch(input_shape, self.weight_shape, self.stride, self.padding)
 
-    def forward(self, x, training=True):
+    def forward(self, x: Array, training: bool = True) -> Array:
         """Convolve the batch."""
         self.x = x
         self.output = self.ops.conv2d_forward(
@@ -147,7 +159,7 @@ class Conv2d(Layer):
         )
         return self.output
 
-    def backward(self, grad_output):
+    def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
         window = self.stride, self.padding
         self.ops.conv2d_backward_weight(
@@ -165,7 +177,12 @@ class Conv2d(Layer):
 class _Pool2d(Layer):
     operation = "pool"
 
-    def __init__(self, kernel_size, stride=None, padding=0):
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int] | None = None,
+        padding: int | tuple[int, int] = 0,
+    ) -> None:
         super().__init__()
         self.kernel_size = pair(kernel_size, "kernel_size")
         self.stride = self.kernel_size if stride is None else pair(stride, "stride")
@@ -177,7 +194,7 @@ class _Pool2d(Layer):
             f"padding={self.padding})"
         )
 
-    def output_shape(self, input_shape):
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, C, H_out, W_out)."""
         window = pool2d_window(input_shape, self.kernel_size, self.stride, self.padding)
         return (*input_shape[:2], window.out_h, window.out_w)
@@ -201,12 +218,12 @@ class MaxPool2d(_Pool2d):
 
     kind = "pool"
 
-    def build(self, input_shape, device="cpu", needs_grad_input=True):
+    def build(self, input_shape: tuple[int, ...], device: str = "cpu", needs_grad_input: bool = True) -> None:
         """Allocate outputs, gradients and the positions of the maxima."""
         super().build(input_shape, device, needs_grad_input)
         self.argmax = self.room.empty(self.out.shape, np.int32)
 
-    def forward(self, x, training=True):
+    def forward(self, x: Array, training: bool = True) -> Array:
         """Pool the batch, keeping where the maxima were."""
         n = x.shape[0]
         self.output, _ = self.ops.max_pool2d_forward(
@@ -214,7 +231,7 @@ class MaxPool2d(_Pool2d):
         )
         return self.output
 
-    def backward(self, grad_output):
+    def backward(self, grad_output: Array) -> Array | None:
         """Send each gradient to where the maximum was."""
         if not self.needs_grad_input:
             return None
@@ -234,14 +251,14 @@ class AvgPool2d(_Pool2d):
 
     kind = "avg_pool"
 
-    def forward(self, x, training=True):
+    def forward(self, x: Array, training: bool = True) -> Array:
         """Pool the batch."""
         self.output = self.ops.avg_pool2d_forward(
             x, self.kernel_size, self.stride, self.padding, head(self.out, x.shape[0])
         )
         return self.output
 
-    def backward(self, grad_output):
+    def backward(self, grad_output: Array) -> Array | None:
         """Share each gradient out over its window."""
         if not self.needs_grad_input:
             return None
@@ -265,20 +282,20 @@ class Flatten(Layer):
     def __repr__(self):
         return "Flatten()"
 
-    def output_shape(self, input_shape):
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, C * H * W)."""
         return (input_shape[0], math.prod(input_shape[1:]))
 
-    def build(self, input_shape, device="cpu", needs_grad_input=True):
+    def build(self, input_shape: tuple[int, ...], device: str = "cpu", needs_grad_input: bool = True) -> None:
         """Note the shape; there is nothing to allocate."""
         self.input_shape = tuple(input_shape)
 
-    def forward(self, x, training=True):
+    def forward(self, x: Array, training: bool = True) -> Array:
         """Return the batch as a matrix."""
         self.output = x.reshape(self.output_shape(x.shape))
         return self.output
 
-    def backward(self, grad_output):
+    def backward(self, grad_output: Array) -> Array | None:
         """Return the gradient in the shape of the input."""
         return grad_output.reshape(grad_output.shape[0], *self.input_shape[1:])
 
@@ -300,7 +317,7 @@ class Linear(Layer):
     operation = "dense"
     relu = False  # as in Conv2d
 
-    def __init__(self, in_features, out_features):
+    def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
         self.in_features = integer(in_features, "in_features", minimum=1)
         self.out_features = integer(out_features, "out_features", minimum=1)
@@ -308,11 +325,11 @@ class Linear(Layer):
     def __repr__(self):
         return f"Linear({self.in_features}, {self.out_features})"
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of weight and bias."""
         return {"weight": (self.out_features, self.in_features), "bias": (self.out_features,)}
 
-    def output_shape(self, input_shape):
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, out_features)."""
         if len(input_shape) != 2 or input_shape[1] != self.in_features:
             raise ValueError(
@@ -320,24 +337,24 @@ class Linear(Layer):
             )
         return (input_shape[0], self.out_features)
 
-    def initialise(self, generator):
+    def initialise(self, generator: np.random.Generator) -> None:
         """Draw He-normal weights; zero the bias."""
         _he_normal(generator, self.weight, fan_in=self.in_features)
         self.bias[:] = 0
 
-    def build(self, input_shape, device="cpu", needs_grad_input=True):
+    def build(self, input_shape: tuple[int, ...], device: str = "cpu", needs_grad_input: bool = True) -> None:
         """Allocate outputs, gradients and the scratch space of the products."""
         super().build(input_shape, device, needs_grad_input)
         self.scratch = self.ops.linear_scratch(input_shape[0], self.in_features, self.out_features)
 
-    def forward(self, x, training=True):
+    def forward(self, x: Array, training: bool = True) -> Array:
         """Multiply the batch by the weight and add the bias."""
         self.x = x
         out = head(self.out, x.shape[0])
         self.output = self.ops.linear_forward(x, self.weight, self.bias, out, self.scratch, self.relu)
         return self.output
 
-    def backward(self, grad_output):
+    def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
         self.ops.linear_backward_weight(grad_output, self.x, self.grad_weight, self.scratch)
         self.ops.linear_backward_bias(grad_output, self.grad_bias)
@@ -353,13 +370,13 @@ class _Activation(Layer):
     def __repr__(self):
         return f"{type(self).__name__}()"
 
-    def forward(self, x, training=True):
+    def forward(self, x: Array, training: bool = True) -> Array:
         """Apply the function to every element."""
         function = getattr(self.ops, f"{self.kind}_forward")
         self.output = function(x, head(self.out, x.shape[0]))
         return self.output
 
-    def backward(self, grad_output):
+    def backward(self, grad_output: Array) -> Array | None:
         """Multiply the gradient by the function's slope, which its output tells."""
         if not self.needs_grad_input:
             return None
@@ -373,7 +390,7 @@ class ReLU(_Activation):
     kind = "relu"
     fused = False  # whether the layer before has applied it already
 
-    def forward(self, x, training=True):
+    def forward(self, x: Array, training: bool = True) -> Array:
         """Apply the function to every element, unless that is done."""
         if not self.fused:
             return super().forward(x, training)
@@ -410,7 +427,7 @@ class BatchNorm2d(Layer):
     operation = "norm"
     running_mean = running_var = None
 
-    def __init__(self, num_features, momentum=0.1, eps=1e-5):
+    def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
         self.num_features = integer(num_features, "num_features", minimum=1)
         self.momentum, self.eps = number(momentum, "momentum"), number(eps, "eps")
@@ -420,15 +437,15 @@ class BatchNorm2d(Layer):
     def __repr__(self):
         return f"BatchNorm2d({self.num_features})"
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of scale (weight) and shift (bias)."""
         return {"weight": (self.num_features,), "bias": (self.num_features,)}
 
-    def buffer_shapes(self):
+    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the running statistics."""
         return {"running_mean": (self.num_features,), "running_var": (self.num_features,)}
 
-    def output_shape(self, input_shape):
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the input."""
         if len(input_shape) != 4 or input_shape[1] != self.num_features:
             raise ValueError(
@@ -436,12 +453,12 @@ class BatchNorm2d(Layer):
             )
         return input_shape
 
-    def initialise(self, generator):
+    def initialise(self, generator: np.random.Generator) -> None:
         """Begin with the identity, and with running statistics of mean 0 and variance 1."""
         self.weight[:], self.bias[:] = 1, 0
         self.running_mean[:], self.running_var[:] = 0, 1
 
-    def build(self, input_shape, device="cpu", needs_grad_input=True):
+    def build(self, input_shape: tuple[int, ...], device: str = "cpu", needs_grad_input: bool = True) -> None:
         """Allocate outputs, gradients and the statistics of a batch."""
         # The gradient of the input is computed in any case, so it gets its place.
         super().build(input_shape, device, needs_grad_input=True)
@@ -449,7 +466,7 @@ class BatchNorm2d(Layer):
         self.mean = self.room.empty(self.num_features)
         self.inv_std = self.room.empty(self.num_features)
 
-    def forward(self, x, training=True):
+    def forward(self, x: Array, training: bool = True) -> Array:
         """Normalise by the batch's statistics when training, by the running ones otherwise."""
         self.x, self.training = x, training
         statistics = self.running_mean, self.running_var
@@ -460,7 +477,7 @@ class BatchNorm2d(Layer):
         )
         return self.output
 
-    def backward(self, grad_output):
+    def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of scale and shift; return that of the input."""
         grad_input = self._grad_input_like(grad_output)
         grad_input, _, _ = self.ops.batch_norm2d_backward(
@@ -484,7 +501,7 @@ class LayerNorm(Layer):
     kind = "layer_norm"
     operation = "norm"
 
-    def __init__(self, normalized_shape, eps=1e-5):
+    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5) -> None:
         super().__init__()
         is_tuple = isinstance(normalized_shape, (tuple, list))
         shape = normalized_shape if is_tuple else (normalized_shape,)
@@ -494,11 +511,11 @@ class LayerNorm(Layer):
     def __repr__(self):
         return f"LayerNorm({self.normalized_shape})"
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of scale (weight) and shift (bias)."""
         return {"weight": self.normalized_shape, "bias": self.normalized_shape}
 
-    def output_shape(self, input_shape):
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the input."""
         if tuple(input_shape[-len(self.normalized_shape) :]) != self.normalized_shape:
             raise ValueError(
@@ -506,18 +523,18 @@ class LayerNorm(Layer):
             )
         return input_shape
 
-    def initialise(self, generator):
+    def initialise(self, generator: np.random.Generator) -> None:
         """Begin with the identity."""
         self.weight[:], self.bias[:] = 1, 0
 
-    def build(self, input_shape, device="cpu", needs_grad_input=True):
+    def build(self, input_shape: tuple[int, ...], device: str = "cpu", needs_grad_input: bool = True) -> None:
         """Allocate outputs, gradients and the statistics of each sample."""
         super().build(input_shape, device, needs_grad_input=True)
         self.needs_grad_input = needs_grad_input
         leading = self.out.shape[: self.out.ndim - len(self.normalized_shape)]
         self.mean, self.inv_std = self.room.empty(leading), self.room.empty(leading)
 
-    def forward(self, x, training=True):
+    def forward(self, x: Array, training: bool = True) -> Array:
         """Normalise each sample."""
         self.x, n = x, x.shape[0]
         self.output, _, _ = self.ops.layer_norm_forward(
@@ -526,7 +543,7 @@ class LayerNorm(Layer):
         )
         return self.output
 
-    def backward(self, grad_output):
+    def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of scale and shift; return that of the input."""
         n = grad_output.shape[0]
         grad_input = self._grad_input_like(grad_output)
@@ -556,7 +573,7 @@ class CrossEntropyLoss:
     [[-0.375, 0.125, 0.125, 0.125], [0.125, 0.125, 0.125, -0.375]]
     """
 
-    def __init__(self, batch_size, classes, device="cpu"):
+    def __init__(self, batch_size: int, classes: int, device: str = "cpu") -> None:
         batch_size = integer(batch_size, "batch_size", minimum=1)
         classes = integer(classes, "classes", minimum=1)
         self.room = room(device)
@@ -564,7 +581,7 @@ class CrossEntropyLoss:
         self.losses = self.room.empty(batch_size)
         self.grad_logits = self.room.empty((batch_size, classes))
 
-    def forward(self, logits, labels):
+    def forward(self, logits: Array, labels: Array) -> Array:
         """Return the loss of each sample, shape (n,); the gradient comes from the same pass."""
         n = logits.shape[0]
         losses, self.gradient = self.ops.cross_entropy_forward_backward(
@@ -572,7 +589,7 @@ class CrossEntropyLoss:
         )
         return losses
 
-    def backward(self):
+    def backward(self) -> Array:
         """Return the gradient of the batch's mean loss with respect to the logits."""
         return self.gradient
 

@@ -2,10 +2,11 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from cnn_numba.device import to_host
+from cnn_numba.device import Array, to_host
 from cnn_numba.nn.layers import Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU
 from cnn_numba.ops.rooms import room
 from cnn_numba.ops.shapes import MOST_ELEMENTS, integer, sizes
@@ -52,7 +53,19 @@ class Sequential:
     210
     """
 
-    def __init__(self, layers, input_shape, batch_size=64, device="cpu", seed=0, name="sequential"):
+    parameters: Array
+    gradients: Array
+    buffers: Array
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        input_shape: tuple[int, ...],
+        batch_size: int = 64,
+        device: str = "cpu",
+        seed: int = 0,
+        name: str = "sequential",
+    ) -> None:
         if not isinstance(layers, (list, tuple)):
             raise TypeError(f"layers must be a list of layers, got {layers!r}")
         if not layers:
@@ -130,7 +143,7 @@ class Sequential:
             if relu_follows:
                 following.fused = getattr(layer, "relu", False)
 
-    def forward(self, x, training=False):
+    def forward(self, x: Array, training: bool = False) -> Array:
         """Run the layers in turn.
 
         Parameters
@@ -157,7 +170,7 @@ class Sequential:
             x = layer.forward(x, training)
         return x
 
-    def backward(self, grad_logits):
+    def backward(self, grad_logits: Array) -> None:
         """Run the layers' backward passes in reverse, which fills `gradients`.
 
         Parameters
@@ -169,7 +182,7 @@ class Sequential:
         for layer in reversed(self.layers):
             gradient = layer.backward(gradient)
 
-    def predict(self, x):
+    def predict(self, x: np.ndarray) -> np.ndarray:
         """Return the class probabilities of a batch, shape (n, classes).
 
         Parameters
@@ -185,7 +198,7 @@ class Sequential:
         exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
         return exponentials / exponentials.sum(axis=1, keepdims=True)
 
-    def summary(self):
+    def summary(self) -> str:
         """Describe the layers, their output shapes and their parameters, as text.
 
         Returns
@@ -221,7 +234,7 @@ def _total(entries):
     return sum(math.prod(shape) for _, _, shape in entries)
 
 
-def mnist_cnn(batch_size=64, device="cpu", seed=0):
+def mnist_cnn(batch_size: int = 64, device: str = "cpu", seed: int = 0) -> Sequential:
     """Build the course's network: two convolutions, each with max pooling, and two dense layers.
 
     The second pooling leaves 64 x 5 x 5 = 1600 features.
@@ -254,7 +267,7 @@ def mnist_cnn(batch_size=64, device="cpu", seed=0):
     return Sequential(layers, (1, 28, 28), batch_size, device, seed, name="mnist_cnn")
 
 
-def mnist_cnn_deep(batch_size=64, device="cpu", seed=0):
+def mnist_cnn_deep(batch_size: int = 64, device: str = "cpu", seed: int = 0) -> Sequential:
     """Build three convolutions with ReLU, two of them pooled, and two dense layers.
 
     Arguments and result are those of `mnist_cnn`.
@@ -281,7 +294,7 @@ def mnist_cnn_deep(batch_size=64, device="cpu", seed=0):
     return Sequential(layers, (1, 28, 28), batch_size, device, seed, name="mnist_cnn_deep")
 
 
-def cifar_convnet(batch_size=64, device="cpu", seed=0):
+def cifar_convnet(batch_size: int = 64, device: str = "cpu", seed: int = 0) -> Sequential:
     """Build the network for 32 x 32 colour images: two padded convolutions, pooled, and two dense layers.
 
     Arguments and result are those of `mnist_cnn`.

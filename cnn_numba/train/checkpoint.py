@@ -5,14 +5,17 @@ import os
 import reprlib
 import sys
 import zipfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from cnn_numba.device import copy, to_host
-from cnn_numba.nn.models import MODELS
+from cnn_numba.nn.models import MODELS, Sequential
 
 FORMAT_VERSION = 1
 
@@ -44,7 +47,9 @@ class Checkpoint:
     progress: dict = field(default_factory=dict)
 
 
-def save_checkpoint(path, model, optimizer=None, progress=None):
+def save_checkpoint(
+    path: str | PathLike, model: Sequential, optimizer: Any = None, progress: dict | None = None
+) -> None:
     """Write a model, and what its training needs to go on, to one file.
 
     The file is written beside its final place and then renamed, so that whatever happens, `path` is
@@ -78,7 +83,7 @@ def save_checkpoint(path, model, optimizer=None, progress=None):
 
 
 @contextmanager
-def written_whole(path):
+def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
     """Open a file to write to, which becomes `path` when it is complete, and is gone if it never is.
 
     Parameters
@@ -105,7 +110,7 @@ def written_whole(path):
         partial.unlink(missing_ok=True)
 
 
-def load_checkpoint(path):
+def load_checkpoint(path: str | PathLike) -> Checkpoint:
     """Read a checkpoint file.
 
     Parameters
@@ -148,7 +153,7 @@ def load_checkpoint(path):
 
 
 @contextmanager
-def naming(path):
+def naming(path: str | PathLike) -> Iterator[None]:
     """Put a file's name before the message of a ValueError.
 
     Parameters
@@ -280,7 +285,7 @@ _PROGRESS = {
 }
 
 
-def restore(checkpoint, model):
+def restore(checkpoint: Checkpoint, model: Sequential) -> None:
     """Copy a checkpoint's parameters and buffers into a model.
 
     Parameters
@@ -305,7 +310,7 @@ def restore(checkpoint, model):
     copy(model.buffers, checkpoint.buffers.astype(dtype, copy=False))
 
 
-def load_model(path, batch_size=64, device="cpu"):
+def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") -> Sequential:
     """Build the network that a checkpoint names and fill it.
 
     Parameters

@@ -6,6 +6,7 @@ one launch.
 """
 
 import functools
+from collections.abc import Callable
 from contextlib import suppress
 
 from cnn_numba import device
@@ -15,7 +16,7 @@ class GraphsUnavailable(RuntimeError):
     """Why a step cannot be recorded here."""
 
 
-def record(function):
+def record(function: Callable[[], object]) -> Callable[[], object]:
     """Record what a function launches as a CUDA graph, without running it.
 
     Parameters
@@ -70,11 +71,13 @@ class Replay:
         False calls it as it is from the start.
     """
 
-    def __init__(self, function, log, enabled=True):
+    def __init__(
+        self, function: Callable[[int], object], log: Callable[[str], object], enabled: bool = True
+    ) -> None:
         self.function, self.log, self.enabled = function, log, enabled
         self.graphs, self.compiled = {}, set()
 
-    def __call__(self, count):
+    def __call__(self, count: int) -> None:
         """Do for `count` what the function does."""
         # The first time compiles the kernels, which cannot be recorded.
         if self.enabled and count in self.compiled and count not in self.graphs:

@@ -8,15 +8,18 @@ import tempfile
 import threading
 import time
 import zlib
+from collections.abc import Callable
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from cnn_numba.data import batches
+from cnn_numba.data import Dataset, batches
 from cnn_numba.device import threads, to_host
 from cnn_numba.nn.layers import CrossEntropyLoss
+from cnn_numba.nn.models import Sequential
 from cnn_numba.train.checkpoint import (
     HISTORY_KEYS,
     load_checkpoint,
@@ -24,7 +27,7 @@ from cnn_numba.train.checkpoint import (
     restore,
     save_checkpoint,
 )
-from cnn_numba.train.optim import SCHEDULES
+from cnn_numba.train.optim import SCHEDULES, Optimizer
 from cnn_numba.train.records import move_earlier_run, plot_history, write_history
 from cnn_numba.train.steps import batches_of, steps_of
 
@@ -41,12 +44,18 @@ class TrainingDiverged(ArithmeticError):
 class Interrupted(KeyboardInterrupt):
     """Training was interrupted between two steps, after saving; `history` has the finished epochs."""
 
-    def __init__(self, message, history):
+    def __init__(self, message: str, history: list[dict[str, float]]) -> None:
         super().__init__(message)
         self.history = history
 
 
-def evaluate(model, images, labels, mean=0.0, std=1.0):
+def evaluate(
+    model: Sequential,
+    images: np.ndarray,
+    labels: np.ndarray,
+    mean: float | tuple[float, ...] = 0.0,
+    std: float | tuple[float, ...] = 1.0,
+) -> tuple[float, float]:
     """Measure the mean loss and the accuracy on labelled images.
 
     Parameters
@@ -103,20 +112,20 @@ def _check_writable(folder):
 
 
 def fit(
-    model,
-    dataset,
-    optimizer,
+    model: Sequential,
+    dataset: Dataset,
+    optimizer: Optimizer,
     *,
-    epochs=3,
-    schedule="one-cycle",
-    seed=0,
-    out=None,
-    resume=False,
-    progress=True,
-    log=None,
-    on_step=None,
-    graph=True,
-):
+    epochs: int = 3,
+    schedule: str = "one-cycle",
+    seed: int = 0,
+    out: str | PathLike | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    log: Callable[[str], object] | None = None,
+    on_step: Callable[[int, float], object] | None = None,
+    graph: bool = True,
+) -> list[dict[str, float]]:
     """Train a model on a data set, measuring it on the test images after each epoch.
 
     Parameters

@@ -4,10 +4,12 @@ An optimiser updates a model's whole parameter arena in one call.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cnn_numba.device import copy, to_host
+from cnn_numba.device import Array, DeviceArray, copy, to_host
+from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.shapes import number
 
 
@@ -20,7 +22,7 @@ class Optimizer:
         What the next step depends on, beside parameters and gradients.
     """
 
-    def __init__(self, model, lr, **settings):
+    def __init__(self, model: Sequential, lr: float, **settings: float) -> None:
         self.lr = number(lr, "lr")
         if not self.lr > 0:
             raise ValueError(f"lr must be a positive number, got {lr!r}")
@@ -32,7 +34,7 @@ class Optimizer:
         self.ops = self.room.ops.update
         self.state = {}
 
-    def load_state(self, state):
+    def load_state(self, state: Mapping[str, Array]) -> None:
         """Copy saved arrays into `state`.
 
         Raises
@@ -53,7 +55,7 @@ class Optimizer:
         """Return zeros like the parameters, where those are."""
         return self.room.zeros(self.parameters.shape)
 
-    def count(self, steps):
+    def count(self, steps: int) -> None:
         """Note steps that were taken by `scheduled_step`, replayed or not."""
 
 
@@ -68,7 +70,14 @@ class SGD(Optimizer):
     nesterov : bool
     """
 
-    def __init__(self, model, lr=0.01, momentum=0.0, weight_decay=0.0, nesterov=False):
+    def __init__(
+        self,
+        model: Sequential,
+        lr: float = 0.01,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+    ) -> None:
         momentum, weight_decay = number(momentum, "momentum"), number(weight_decay, "weight_decay")
         if not isinstance(nesterov, (bool, np.bool_)):
             raise TypeError(f"nesterov must be True or False, got {nesterov!r}")
@@ -77,16 +86,16 @@ class SGD(Optimizer):
         super().__init__(model, lr, momentum=momentum, weight_decay=weight_decay, nesterov=bool(nesterov))
         self.state = {"velocity": self._zeros()}
 
-    def step(self, lr=None):
+    def step(self, lr: float | None = None) -> None:
         """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
         lr = self.lr if lr is None else lr
         self.ops.sgd_update(self.parameters, self.gradients, self.state["velocity"], lr, **self.settings)
 
-    def rates(self, lrs):
+    def rates(self, lrs: Sequence[float]) -> np.ndarray:
         """Return what `scheduled_step` needs for steps with these learning rates, shape (S, 2), float32."""
         return self.ops.sgd_rates(lrs)
 
-    def scheduled_step(self, rates, cursor):
+    def scheduled_step(self, rates: DeviceArray, cursor: DeviceArray) -> None:
         """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
         self.ops.sgd_update_scheduled(
             *(self.parameters, self.gradients, self.state["velocity"], rates, cursor), **self.settings
@@ -104,7 +113,14 @@ class Adam(Optimizer):
     eps, weight_decay : float
     """
 
-    def __init__(self, model, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+    def __init__(
+        self,
+        model: Sequential,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
             raise TypeError(f"betas must be a pair of numbers, got {betas!r}")
         beta1, beta2 = (number(beta, "betas", below=1) for beta in betas)
@@ -116,7 +132,7 @@ class Adam(Optimizer):
             "step": np.zeros((), np.int64),
         }
 
-    def step(self, lr=None):
+    def step(self, lr: float | None = None) -> None:
         """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
         lr = self.lr if lr is None else lr
         self.state["step"] += 1
@@ -124,19 +140,19 @@ class Adam(Optimizer):
         step = int(self.state["step"])
         self.ops.adam_update(self.parameters, self.gradients, *moments, step, lr, **self.settings)
 
-    def rates(self, lrs):
+    def rates(self, lrs: Sequence[float]) -> np.ndarray:
         """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
         betas = self.settings["beta1"], self.settings["beta2"]
         return self.ops.adam_rates(lrs, int(self.state["step"]) + 1, *betas)
 
-    def scheduled_step(self, rates, cursor):
+    def scheduled_step(self, rates: DeviceArray, cursor: DeviceArray) -> None:
         """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
         moments = self.state["exp_avg"], self.state["exp_avg_sq"]
         self.ops.adam_update_scheduled(
             *(self.parameters, self.gradients, *moments, rates, cursor), **self.settings
         )
 
-    def count(self, steps):
+    def count(self, steps: int) -> None:
         """Note steps that were taken by `scheduled_step`, replayed or not."""
         self.state["step"] += steps
 
@@ -147,7 +163,7 @@ def _described(state):
     return ", ".join(f"{name} {state[name].shape} {kinds[name]}" for name in sorted(state)) or "nothing"
 
 
-def constant(peak, step, total_steps):
+def constant(peak: float, step: int, total_steps: int) -> float:
     """Return the learning rate `peak` for every step.
 
     Parameters
@@ -163,7 +179,7 @@ def constant(peak, step, total_steps):
     return peak
 
 
-def cosine(peak, step, total_steps):
+def cosine(peak: float, step: int, total_steps: int) -> float:
     """Return a learning rate that falls from `peak` to 0 along half a cosine.
 
     Loshchilov and Hutter, "SGDR" (2017), equation 5 without restarts.
@@ -185,7 +201,14 @@ def cosine(peak, step, total_steps):
     return _anneal(peak, 0.0, step / max(total_steps - 1, 1))
 
 
-def one_cycle(peak, step, total_steps, warm_up=0.3, start_factor=25.0, end_factor=1e4):
+def one_cycle(
+    peak: float,
+    step: int,
+    total_steps: int,
+    warm_up: float = 0.3,
+    start_factor: float = 25.0,
+    end_factor: float = 1e4,
+) -> float:
     """Return a learning rate that climbs to `peak`, then falls almost to 0.
 
     Smith and Topin, "Super-convergence" (2018), with the cosines and the factors of PyTorch's

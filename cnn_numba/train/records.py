@@ -5,7 +5,10 @@ import io
 import itertools
 import json
 import shutil
+from collections.abc import Callable
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from cnn_numba.train.checkpoint import HISTORY_KEYS, written_whole
 
@@ -13,7 +16,7 @@ from cnn_numba.train.checkpoint import HISTORY_KEYS, written_whole
 RECORDS = ("history.json", "history.csv", "curves.png")
 
 
-def move_earlier_run(folder, log):
+def move_earlier_run(folder: Path, log: Callable[[str], object]) -> None:
     """Move the files of an earlier run in the folder to one of their own in it.
 
     Parameters
@@ -43,7 +46,7 @@ def move_earlier_run(folder, log):
     log(f"Moved the earlier run to {earlier}" + (f"; its network: {network}" if network.exists() else ""))
 
 
-def write_history(history, folder):
+def write_history(history: list[dict[str, float]], folder: str | PathLike) -> None:
     """Write ``history.json`` and ``history.csv``.
 
     Parameters
@@ -64,7 +67,7 @@ def write_history(history, folder):
             file.write(text.encode())
 
 
-def plot_history(history, path=None):
+def plot_history(history: list[dict[str, float]], path: str | PathLike | None = None) -> Any:
     """Draw loss and accuracy over the epochs.
 
     Parameters

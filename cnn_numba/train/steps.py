@@ -5,15 +5,32 @@ step may come from the host: the order of the images, the learning rates and the
 device, and a cursor there, advanced by the step itself, says which batch it is.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cnn_numba import device
-from cnn_numba.nn.layers import head
+from cnn_numba.data import Dataset
+from cnn_numba.device import Array
+from cnn_numba.nn.layers import CrossEntropyLoss, head
+from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
 from cnn_numba.train.graphs import Replay
+from cnn_numba.train.optim import Optimizer
 
 
-def train_step(model, loss, optimizer, x, labels, lr=None):
+def train_step(
+    model: Sequential,
+    loss: CrossEntropyLoss,
+    optimizer: Optimizer,
+    x: Array,
+    labels: Array,
+    lr: float | None = None,
+) -> tuple[Array, Array]:
     """Take one step: forward, loss, backward, update.
 
     Parameters
@@ -50,7 +67,7 @@ def train_step(model, loss, optimizer, x, labels, lr=None):
     return losses, logits
 
 
-def batches_of(model, *data):
+def batches_of(model: Sequential, *data: Any) -> HostBatches | DeviceBatches:
     """Return the source of batches for where a model computes.
 
     Parameters
@@ -66,7 +83,14 @@ def batches_of(model, *data):
     return (DeviceBatches if model.room.on_device else HostBatches)(*data, model)
 
 
-def steps_of(model, loss, optimizer, dataset, log, graph):
+def steps_of(
+    model: Sequential,
+    loss: CrossEntropyLoss,
+    optimizer: Optimizer,
+    dataset: Dataset,
+    log: Callable[[str], object],
+    graph: bool,
+) -> HostSteps | DeviceSteps:
     """Return the steps of a training for where a model computes.
 
     Parameters
@@ -96,24 +120,31 @@ class HostBatches:
     model : Sequential
     """
 
-    def __init__(self, images, labels, mean, std, model):
+    def __init__(
+        self,
+        images: np.ndarray,
+        labels: np.ndarray,
+        mean: float | tuple[float, ...],
+        std: float | tuple[float, ...],
+        model: Sequential,
+    ) -> None:
         self.images, self.labels, self.mean, self.std = images, labels, mean, std
         self.batch_size, self.dtype = model.batch_size, model.parameters.dtype
         self.x = np.empty((model.batch_size, *images.shape[1:]), np.float32)
         self.y = np.empty(model.batch_size, np.int32)
 
-    def begin(self, order):
+    def begin(self, order: np.ndarray) -> None:
         """Take the batches from these indices, shape (n,), int64, from the first one on."""
         self.order, self.cursor = order, 0
 
-    def take(self, count):
+    def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images."""
         first = self.cursor * self.batch_size
         indices = self.order[first : first + count]
         x = gather_batch(self.images, indices, self.mean, self.std, head(self.x, count))
         return x.astype(self.dtype, copy=False), gather_labels(self.labels, indices, head(self.y, count))
 
-    def advance(self):
+    def advance(self) -> None:
         """Move the cursor to the next batch."""
         self.cursor += 1
 
@@ -136,29 +167,31 @@ class HostSteps:
 
     cheap_totals = True
 
-    def __init__(self, model, loss, optimizer, dataset):
+    def __init__(
+        self, model: Sequential, loss: CrossEntropyLoss, optimizer: Optimizer, dataset: Dataset
+    ) -> None:
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.batches = HostBatches(
             dataset.train_images, dataset.train_labels, dataset.mean, dataset.std, model
         )
         self.totals = np.zeros(2)
 
-    def begin(self, order, lrs):
+    def begin(self, order: np.ndarray, lrs: Sequence[float]) -> None:
         """Prepare for the steps over `order`, shape (n,), with these learning rates."""
         self.batches.begin(order)
         self.lrs = iter(lrs)
 
-    def take(self, count):
+    def take(self, count: int) -> None:
         """Take the next step, on `count` images."""
         x, labels = self.batches.take(count)
         self.losses, logits = train_step(self.model, self.loss, self.optimizer, x, labels, next(self.lrs))
         self.loss.ops.accumulate_metrics(self.losses, logits, labels, self.totals)
         self.batches.advance()
 
-    def wait(self):
+    def wait(self) -> None:
         """Wait until all steps are done, which on the CPU they are."""
 
-    def last_loss(self):
+    def last_loss(self) -> float:
         """Return the mean loss of the last step's batch."""
         return float(self.losses.mean())
 
@@ -179,7 +212,14 @@ class DeviceBatches:
         Which batch comes next.
     """
 
-    def __init__(self, images, labels, mean, std, model):
+    def __init__(
+        self,
+        images: np.ndarray,
+        labels: np.ndarray,
+        mean: float | tuple[float, ...],
+        std: float | tuple[float, ...],
+        model: Sequential,
+    ) -> None:
         self.gather = model.room.ops.gather
         self.images, self.labels = device.to_device(images), device.to_device(labels)
         self.mean, self.std, self.batch_size = mean, std, model.batch_size
@@ -190,19 +230,19 @@ class DeviceBatches:
         self._order = device.pinned(len(images), np.int64)
         self._zero = np.zeros(1, np.int32)
 
-    def begin(self, order):
+    def begin(self, order: np.ndarray) -> None:
         """Take the batches from these indices, from the first one on; at most as many as there are images."""
         self._order[: len(order)] = order
         device.copy(self.order, self._order)
         device.copy(self.cursor, self._zero)
 
-    def take(self, count):
+    def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images, as device arrays."""
         x, y = head(self.x, count), head(self.y, count)
         where, how = (self.order, self.cursor), (self.mean, self.std)
         return self.gather.gather_batch_at(self.images, self.labels, *where, *how, x, y, self.batch_size)
 
-    def advance(self):
+    def advance(self) -> None:
         """Move the cursor to the next batch."""
         self.gather.advance(self.cursor)
 
@@ -225,7 +265,15 @@ class DeviceSteps:
     # Reading the totals waits for the GPU: once an epoch, not after each step.
     cheap_totals = False
 
-    def __init__(self, model, loss, optimizer, dataset, log, graph=True):
+    def __init__(
+        self,
+        model: Sequential,
+        loss: CrossEntropyLoss,
+        optimizer: Optimizer,
+        dataset: Dataset,
+        log: Callable[[str], object],
+        graph: bool = True,
+    ) -> None:
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.stream = device.stream()
         with device.use_stream(self.stream):
@@ -239,36 +287,36 @@ class DeviceSteps:
         self.step = Replay(self._step, log, graph)
 
     @property
-    def totals(self):
+    def totals(self) -> np.ndarray:
         """Sum of the losses and number of right answers so far, on the host, shape (2,), float64."""
         with device.use_stream(self.stream):
             return device.to_host(self._totals)
 
     @totals.setter
-    def totals(self, values):
+    def totals(self, values: ArrayLike) -> None:
         with device.use_stream(self.stream):
             device.copy(self._totals, np.asarray(values, np.float64))
 
-    def begin(self, order, lrs):
+    def begin(self, order: np.ndarray, lrs: Sequence[float]) -> None:
         """Prepare for the steps over `order`, shape (n,), with these learning rates."""
         with device.use_stream(self.stream):
             self.batches.begin(order)
             self._rates[: len(lrs)] = self.optimizer.rates(lrs)
             device.copy(self.rates, self._rates)
 
-    def take(self, count):
+    def take(self, count: int) -> None:
         """Take the next step, on `count` images."""
         with device.use_stream(self.stream):
             self.step(count)
         self.count = count
         self.optimizer.count(1)
 
-    def wait(self):
+    def wait(self) -> None:
         """Wait until all steps are done: the GPU is given them faster than it takes them."""
         with device.use_stream(self.stream):
             device.synchronize()
 
-    def last_loss(self):
+    def last_loss(self) -> float:
         """Return the mean loss of the last step's batch; waits for the GPU."""
         with device.use_stream(self.stream):
             return float(device.to_host(head(self.loss.losses, self.count)).mean())

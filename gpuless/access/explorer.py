@@ -1,16 +1,20 @@
 """Sliders around `plot_access`: see at once what another block size or stride does to the accesses."""
 
+from __future__ import annotations
+
 import base64
 import io
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from gpuless.access.map import AccessMap
 from gpuless.access.plot import plot_access
 
 ALL = "all"
 
 
-def explore_access(launch, array, **choices):
+def explore_access(launch: Callable[..., AccessMap], array: str, **choices: Sequence) -> Explorer:
     """Explore who reads and writes an array, for launches that differ in a few numbers.
 
     Parameters
@@ -66,8 +70,7 @@ class Explorer:
         Of the launch that is shown.
     """
 
-    def __init__(self, launch, array, choices):
-        # Here, since only notebooks need it.
+    def __init__(self, launch: Callable[..., AccessMap], array: str, choices: Mapping[str, Sequence]) -> None:
         import ipywidgets
 
         empty = [name for name, values in choices.items() if not len(values)]

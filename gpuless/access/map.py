@@ -25,9 +25,13 @@ or L2 still holds it. Local and constant arrays have no requests here; their ele
 counted.
 """
 
+from __future__ import annotations
+
 import functools
 import html
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 
@@ -38,7 +42,11 @@ SECTOR, BANKS, WORD, WARP = 32, 32, 4, 32
 _KIND_NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
 
 
-def access_map(kernel):
+@overload
+def access_map(kernel: Trace) -> AccessMap: ...
+@overload
+def access_map(kernel: Callable) -> _Mapper: ...
+def access_map(kernel: Any) -> AccessMap | _Mapper:
     """Return what a launch's accesses cost.
 
     Parameters
@@ -73,10 +81,10 @@ def access_map(kernel):
 class _Mapper:
     """What `access_map` returns for a kernel."""
 
-    def __init__(self, kernel):
+    def __init__(self, kernel: Any) -> None:
         self._recorder = record(kernel)
 
-    def __getitem__(self, configuration):
+    def __getitem__(self, configuration: tuple) -> Callable[..., AccessMap]:
         run = self._recorder[configuration]
         return lambda *arguments: AccessMap(run(*arguments))
 
@@ -163,22 +171,22 @@ class Traffic:
     minimum: int
 
     @property
-    def bytes_moved(self):
+    def bytes_moved(self) -> int:
         """Bytes of the sectors."""
         return self.sectors * SECTOR
 
     @property
-    def efficiency(self):
+    def efficiency(self) -> float:
         """Bytes asked for by bytes moved, between 0 and 1; NaN if nothing moved."""
         return self.bytes_asked / self.bytes_moved if self.sectors else float("nan")
 
     @property
-    def sectors_per_request(self):
+    def sectors_per_request(self) -> float:
         """How many sectors a warp's request moves on average."""
         return self.sectors / self.requests if self.requests else float("nan")
 
     @property
-    def times_minimum(self):
+    def times_minimum(self) -> float:
         """Bytes moved by the fewest possible."""
         return self.bytes_moved / self.minimum if self.minimum else float("nan")
 
@@ -191,27 +199,27 @@ class AccessMap:
     trace : Trace
     """
 
-    def __init__(self, trace):
+    def __init__(self, trace: Trace) -> None:
         self.trace = trace
 
     @functools.cached_property
-    def requests(self):
+    def requests(self) -> Requests:
         """All requests to global and shared arrays: `Requests`."""
         return _requests(self.trace)
 
     @functools.cached_property
-    def arrays(self):
+    def arrays(self) -> list[Traffic]:
         """One `Traffic` for each array and each access to it (read, write, atomic)."""
         return self._grouped(with_sites=False)
 
     @functools.cached_property
-    def lines(self):
+    def lines(self) -> list[Traffic]:
         """One `Traffic` for each instruction and array, in the order of the source."""
         return sorted(
             self._grouped(with_sites=True), key=lambda traffic: (traffic.site[:2], traffic.site.offset)
         )
 
-    def total(self, array, access=None):
+    def total(self, array: str | int, access: str | None = None) -> Traffic:
         """Return an array's traffic.
 
         Parameters
@@ -237,7 +245,7 @@ class AccessMap:
             chosen &= self.requests.kind == {name: kind for kind, name in _KIND_NAMES.items()}[access]
         return self._traffic(self.number(array), chosen, access)
 
-    def reads(self, array, block=None):
+    def reads(self, array: str | int, block: int | tuple[int, ...] | None = None) -> np.ndarray:
         """Return how often each element is read.
 
         Parameters
@@ -253,11 +261,11 @@ class AccessMap:
         """
         return self._counts(array, (READ, ATOMIC), block)
 
-    def writes(self, array, block=None):
+    def writes(self, array: str | int, block: int | tuple[int, ...] | None = None) -> np.ndarray:
         """Return how often each element is written; parameters as for `reads`."""
         return self._counts(array, (WRITE, ATOMIC), block)
 
-    def touches(self, array, block=None):
+    def touches(self, array: str | int, block: int | tuple[int, ...] | None = None) -> np.ndarray:
         """Return which rows of the trace touch an array.
 
         Parameters
@@ -278,7 +286,7 @@ class AccessMap:
         size = int(np.prod(shape))
         return np.bincount(self.trace.element[mask], minlength=size).reshape(shape)
 
-    def number(self, array):
+    def number(self, array: str | int) -> int:
         """Return an array's number in ``trace.arrays``.
 
         Parameters
@@ -354,33 +362,33 @@ class AccessMap:
         )
 
     @property
-    def sectors(self):
+    def sectors(self) -> int:
         """All sectors moved between the GPU and its global memory."""
         return int(self.requests.sectors.sum())
 
     @property
-    def bytes_moved(self):
+    def bytes_moved(self) -> int:
         """Bytes of these sectors."""
         return self.sectors * SECTOR
 
     @property
-    def minimum(self):
+    def minimum(self) -> int:
         """The fewest bytes that global memory had to move: see the module."""
         return sum(traffic.minimum for traffic in self.arrays if traffic.space == "global")
 
     @property
-    def efficiency(self):
+    def efficiency(self) -> float:
         """Bytes asked of global memory by bytes moved; NaN if nothing moved."""
         asked = int(self.requests.bytes_asked[self.requests.sectors > 0].sum())
         return asked / self.bytes_moved if self.sectors else float("nan")
 
     @property
-    def degree(self):
+    def degree(self) -> int:
         """The worst bank conflict: 1 if there is none, 0 without shared memory."""
         return int(self.requests.degree.max(initial=0))
 
     @property
-    def serialised(self):
+    def serialised(self) -> int:
         """How many lanes of a warp update one shared word atomically, at worst; 0 without such atomics."""
         return int(self.requests.serialised.max(initial=0))
 

@@ -1,7 +1,10 @@
 """Who touches what, drawn on the array: `plot_access`."""
 
+from typing import Any
+
 import numpy as np
 
+from gpuless.access.map import AccessMap
 from gpuless.access.trace import ATOMIC, READ, WRITE
 
 _PAPER, _INK, _FAINT = "#fbfaf7", "#2b2d33", "#e6e4de"
@@ -10,7 +13,13 @@ _COLOURS = ("#0072b2", "#e08a00", "#009e73", "#d55e00", "#b3669e", "#56b4e9", "#
 _WARP, _WRAP, _MOST_NUMBERED, _MOST_DRAWN = 32, 32, 34 * 34, 1_000_000
 
 
-def plot_access(access, array, block=None, by="thread", interval=None):
+def plot_access(
+    access: AccessMap,
+    array: str | int,
+    block: int | tuple[int, ...] | None = None,
+    by: str = "thread",
+    interval: int | None = None,
+) -> Any:
     """Draw who reads and who writes which elements of an array.
 
     Each square is an element. Its colour says which thread, warp or block touches it (the first, if several

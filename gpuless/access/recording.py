@@ -4,10 +4,13 @@ Inside the kernel every array is a `TracedArray`, which looks like an ndarray an
 costly, such as turning indices into addresses, is done afterwards for the whole log at once.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import gc
 import sys
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +33,7 @@ from gpuless.simulator.source import (
 _WIDTH = 6
 
 
-def record(kernel):
+def record(kernel: Any) -> Recorder:
     """Return a kernel that, launched, runs in the simulator and returns what it accessed.
 
     Parameters
@@ -64,10 +67,10 @@ def record(kernel):
 class Recorder:
     """What `record` returns."""
 
-    def __init__(self, kernel):
+    def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
 
-    def __getitem__(self, configuration):
+    def __getitem__(self, configuration: tuple) -> Callable[..., Trace]:
         launch = Launch(self._kernel, *configuration)
 
         def run(*arguments):

@@ -97,12 +97,12 @@ class Trace:
         return len(self.kind)
 
     @functools.cached_property
-    def itemsize(self):
+    def itemsize(self) -> np.ndarray:
         """Bytes of the element each row is about; 0 for a fence."""
         return np.array([info.dtype.itemsize for info in self.arrays] + [0])[self.array]
 
     @functools.cached_property
-    def occurrence(self):
+    def occurrence(self) -> np.ndarray:
         """How often the row's thread had executed the row's site in the row's barrier interval."""
         key = combine(self.turn, self.thread, self.interval, self.site)
         order = np.argsort(key, kind="stable")
@@ -113,7 +113,7 @@ class Trace:
         occurrence[order] = rows - first
         return occurrence
 
-    def index(self, row):
+    def index(self, row: int) -> tuple[int, ...]:
         """Return the index that a row's access had in its array.
 
         Parameters
@@ -127,7 +127,7 @@ class Trace:
         shape = self.arrays[self.array[row]].shape
         return tuple(int(i) for i in np.unravel_index(self.element[row], shape))
 
-    def name(self, row):
+    def name(self, row: int) -> str:
         """Return what a row's access is called in the source, with numbers: ``tile[3, 4]``.
 
         Parameters

@@ -62,7 +62,7 @@ class Occupancy(NamedTuple):
     """How many blocks each resource would allow: "warps", "blocks", "registers", "shared memory"."""
 
 
-def capability(cc):
+def capability(cc: str | tuple[int, int]) -> tuple[int, int]:
     """Return a compute capability of the table as (major, minor).
 
     Parameters
@@ -94,7 +94,9 @@ def capability(cc):
     return numbers
 
 
-def occupancy(cc, threads_per_block, registers, shared=0):
+def occupancy(
+    cc: str | tuple[int, int], threads_per_block: int, registers: int, shared: int = 0
+) -> Occupancy:
     """Compute how many blocks an SM holds at once.
 
     Parameters
@@ -139,7 +141,7 @@ def occupancy(cc, threads_per_block, registers, shared=0):
     return Occupancy(threads_per_block, blocks, blocks * warps, blocks * warps / sm.warps, limited_by, limits)
 
 
-def registers_for(cc, threads_per_block, blocks):
+def registers_for(cc: str | tuple[int, int], threads_per_block: int, blocks: int) -> int:
     """Return the most registers a thread may have so that the SM has room for `blocks` blocks.
 
     Parameters

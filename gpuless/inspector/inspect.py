@@ -16,6 +16,8 @@ line 5: `total = 0.0` is float64, which makes lines 7 and 8 float64 too: write `
 
 import inspect
 import os
+from collections.abc import Iterable
+from typing import Any
 
 from gpuless.compiler.jobs import InspectionError, Job, compile_jobs, kernel_type, python_function
 from gpuless.inspector.architectures import capability, occupancy
@@ -29,17 +31,17 @@ _DEFAULT_THREADS = 256
 
 
 def inspect_kernel(
-    kernel,
-    signature,
-    cc=(9, 0),
-    threads_per_block=None,
-    dynamic_shared=0,
+    kernel: Any,
+    signature: Any,
+    cc: str | tuple[int, int] = (9, 0),
+    threads_per_block: int | None = None,
+    dynamic_shared: int = 0,
     *,
-    disassemble=True,
-    fastmath=None,
-    launch_bounds=None,
-    max_registers=None,
-):
+    disassemble: bool = True,
+    fastmath: bool | None = None,
+    launch_bounds: Any = None,
+    max_registers: int | None = None,
+) -> KernelReport:
     r"""Compile a kernel for a real GPU, which need not be there, and report what became of it.
 
     Parameters
@@ -91,7 +93,9 @@ def inspect_kernel(
     return inspect_kernels([(kernel, signature, options)], [cc], disassemble=disassemble)[0]
 
 
-def inspect_kernels(kernels, ccs=((9, 0),), *, disassemble=True):
+def inspect_kernels(
+    kernels: Iterable[tuple], ccs: Iterable[str | tuple[int, int]] = ((9, 0),), *, disassemble: bool = True
+) -> list[KernelReport]:
     """Inspect several kernels for several architectures at once, which saves starting a compiler for each.
 
     Parameters
@@ -176,7 +180,7 @@ def _instructions(result):
     return tuple(read_sass(result["sass"]) if "sass" in result else read_ptx(result["ptx"]))
 
 
-def find_kernel(name):
+def find_kernel(name: str) -> tuple[Any, Any]:
     """Return the kernel that a name such as "package.module:kernel" stands for, and its signature.
 
     Parameters

@@ -65,19 +65,19 @@ class Finding:
     consequences: tuple = ()
 
     @property
-    def line(self):
+    def line(self) -> int | None:
         """Line of the access, None if no single line is at fault."""
         return self.site.line if self.site else None
 
     @property
-    def other_line(self):
+    def other_line(self) -> int | None:
         """Line of the access it conflicts with."""
         return self.other_site.line if self.other_site else None
 
     def __str__(self):
         return "\n".join(self.lines())
 
-    def lines(self, width=WIDTH, prefix=""):
+    def lines(self, width: int = WIDTH, prefix: str = "") -> list[str]:
         """Return the finding as lines of text: what, where, how often, and what follows from it.
 
         Parameters
@@ -139,12 +139,12 @@ class Report:
     trace: object
 
     @property
-    def ok(self):
+    def ok(self) -> bool:
         """Whether there are no findings."""
         return not self.findings
 
     @property
-    def kinds(self):
+    def kinds(self) -> set[str]:
         """The kinds of mistakes found, without what follows from them."""
         return {finding.kind for finding in self.findings}
 

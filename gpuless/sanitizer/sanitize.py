@@ -8,7 +8,11 @@ It looks at one launch: mistakes on paths that these arguments do not take stay 
 Python function, so it works on machines with a GPU as well.
 """
 
+from __future__ import annotations
+
 import bisect
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +27,7 @@ from gpuless.simulator.kernel import Launch
 from gpuless.simulator.scheduler import ORDERS
 
 
-def sanitize(kernel, seed=0):
+def sanitize(kernel: Any, seed: int = 0) -> Sanitizer:
     """Return a kernel that, launched, is run under scrutiny and returns a report.
 
     Parameters
@@ -62,10 +66,10 @@ def sanitize(kernel, seed=0):
 class Sanitizer:
     """What `sanitize` returns."""
 
-    def __init__(self, kernel, seed=0):
+    def __init__(self, kernel: Any, seed: int = 0) -> None:
         self._kernel, self._seed = kernel, seed
 
-    def __getitem__(self, configuration):
+    def __getitem__(self, configuration: tuple) -> Callable[..., Report]:
         launch = Launch(self._kernel, *configuration)
 
         def run(*arguments):

@@ -22,7 +22,9 @@ class DivergenceError(RuntimeError):
         The two threads, by their number in the block.
     """
 
-    def __init__(self, message, kind, site, other_site, threads):
+    def __init__(
+        self, message: str, kind: str, site: object, other_site: object, threads: tuple[int, ...]
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.site = site

@@ -33,7 +33,7 @@ class _Limits:
 _limits = _Limits()
 
 
-def set_limits(seconds=None, log_entries=None):
+def set_limits(seconds: float | None = None, log_entries: int | None = None) -> dict[str, float]:
     """Set when a launch in the simulator is stopped; what is left out stays as it is.
 
     Parameters

@@ -9,11 +9,12 @@ flipped unless ``flip=True`` asks for it.
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cnn_numba.ops._reference import Windows, check_arrays, filled, image_shape, images, real, store
 
 
-def conv_cpu(image, kernel, mode="valid", flip=False):
+def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: bool = False) -> np.ndarray:
     """Slide a kernel over an image and sum the products: convolution as deep learning means it.
 
     In ``"valid"`` mode, with images of H x W and kernels of K_h x K_w::
@@ -85,7 +86,7 @@ def conv_cpu(image, kernel, mode="valid", flip=False):
     return out
 
 
-def correlate_cpu(signal, delay=None):
+def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarray:
     """Correlate a signal with itself, shifted by each lag from `delay` on.
 
     With the signal taken as zero outside its n samples::

@@ -11,7 +11,13 @@ from cnn_numba.ops.shapes import check_array, output_array
 from cnn_numba.ops.shared.jit import serial_jit
 
 
-def gather_batch(images, indices, mean, std, out=None):
+def gather_batch(
+    images: np.ndarray,
+    indices: np.ndarray,
+    mean: float | tuple[float, ...],
+    std: float | tuple[float, ...],
+    out: np.ndarray | None = None,
+) -> np.ndarray:
     """Pick images and normalise them; see `reference.gather_batch`.
 
     Computed as ``images * scale + shift`` in float32, with the two constants rounded once.
@@ -29,7 +35,7 @@ def gather_batch(images, indices, mean, std, out=None):
     return out
 
 
-def gather_labels(labels, indices, out=None):
+def gather_labels(labels: np.ndarray, indices: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Pick labels; see `reference.gather_labels`."""
     check_array("labels", labels, (None,), np.int32)
     check_array("indices", indices, (None,), np.int64)
