@@ -1,5 +1,4 @@
 import hashlib
-import importlib
 import importlib.metadata
 import io
 import json
@@ -845,8 +844,7 @@ def test_bench_calls_the_benchmark_and_writes_its_figures(run, monkeypatch, tmp_
         calls.update(options)
         return {"seconds": 1.5}
 
-    module = importlib.import_module(f"cnn_numba.bench.{arguments[0]}")
-    monkeypatch.setattr(module, f"bench_{arguments[0]}", record)
+    monkeypatch.setattr(f"cnn_numba.bench.{arguments[0]}.bench_{arguments[0]}", record)
     code, _, err = run("bench", *arguments, "--json", tmp_path / "figures.json")
     assert (code, err) == (0, "")
     assert calls == expected

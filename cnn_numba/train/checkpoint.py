@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
 from cnn_numba.device import copy, to_host
 from cnn_numba.nn.models import MODELS, Sequential
+from cnn_numba.train.optim import Optimizer
 
 FORMAT_VERSION = 1
 
@@ -48,7 +49,7 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    path: str | PathLike, model: Sequential, optimizer: Any = None, progress: dict | None = None
+    path: str | PathLike, model: Sequential, optimizer: Optimizer | None = None, progress: dict | None = None
 ) -> None:
     """Write a model, and what its training needs to go on, to one file.
 

@@ -71,6 +71,7 @@ class Explorer:
     """
 
     def __init__(self, launch: Callable[..., AccessMap], array: str, choices: Mapping[str, Sequence]) -> None:
+        # Here, since only notebooks need it.
         import ipywidgets
 
         empty = [name for name, values in choices.items() if not len(values)]
