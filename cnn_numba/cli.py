@@ -370,8 +370,8 @@ def _line_printer():
 
 # --- predict -----------------------------------------------------------------------------------------------
 
-# Of 3,600 photographs as tests/photos.py makes them 97.7% are read right. With this limit and the doubts of
-# `find_digit` 0.9% of all are wrong and called sure, and 3.3% right and called not sure; with 0.5 these
+# Of 3,600 photographs as tests/data/photos.py makes them 97.7% are read right. With this limit and the doubts
+# of `find_digit` 0.9% of all are wrong and called sure, and 3.3% right and called not sure; with 0.5 these
 # are 2.1% and 1.3%, with 0.95 0.5% and 3.8%.
 _SURE = 0.9
 

@@ -1,8 +1,8 @@
 """Python that runs in the simulator and would not compile for a GPU: refused here too, with the line.
 
 The rules were measured by compiling one small kernel for each with numba-cuda 0.30; those kernels are in
-tests/simulator_constructs.py. They look at the source; a function without source (typed at a prompt, say)
-goes unchecked.
+tests/gpuless/simulator_constructs.py. They look at the source; a function without source (typed at a prompt,
+say) goes unchecked.
 """
 
 import ast

@@ -36,7 +36,7 @@ marked `output`, what it has to change `inout`; all else is an input and must co
 
 Each launch runs under `gpuless.sanitize`, on a GPU too, where the kernel is also run for real
 once all else is right. Every exercise can answer, besides its own mistakes and what `diagnosis` says of wrong
-numbers, with these names (`Verdict.mistake`, what tests/wrong_answers asks for):
+numbers, with these names (`Verdict.mistake`, what tests/course/wrong_answers asks for):
 
 ========================  ====================================================================================
 not a kernel              ``@cuda.jit`` is missing, or it has ``device=True``
@@ -60,9 +60,9 @@ without                   what `uses` asks for does not occur
 ========================  ====================================================================================
 
 Wrong answers are derived from the solution, or are kernels of their own, marked above ``@cuda.jit``:
-``@wrong("relu_kernel", "writes past the edge")`` (tests/wrong_answers says how).
+``@wrong("relu_kernel", "writes past the edge")`` (tests/course/wrong_answers says how).
 A cell that builds up a kernel of the package has the tag ``same-as-package``, and an entry in
-tests/repeated_kernels (tests/test_notebooks.py says how).
+tests/course/repeated_kernels (tests/course/test_notebooks.py says how).
 """
 
 import ast

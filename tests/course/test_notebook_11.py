@@ -15,7 +15,7 @@ from cnn_numba.course.exercises import debugging_gpu_code
 from cnn_numba.ops.conv.reference import conv_cpu
 from cnn_numba.ops.pool.reference import max_pool2d_forward
 
-PATH = Path(__file__).parents[1] / "notebooks" / "11_debugging_gpu_code.ipynb"
+PATH = Path(__file__).parents[2] / "notebooks" / "11_debugging_gpu_code.ipynb"
 CELLS = {cell.id: cell for cell in notebooks.read(PATH).cells if cell.cell_type == "code"}
 THREADS = 64
 

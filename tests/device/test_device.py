@@ -164,6 +164,21 @@ def test_a_wish_in_the_environment_is_respected(value, simulated):
     assert printed == f"{simulated}|{reason}|{value}\n"
 
 
+def test_the_sanitizer_takes_vector_accesses_where_there_is_a_gpu():
+    """There `load4` and `store4` are instructions, and Python needs another way to do what they do."""
+    pytest.importorskip("numba_cuda")
+    printed = python(
+        "import numpy as np",
+        "from cnn_numba.ops.activation.gpu import relu_forward_vectorized_kernel",
+        "from gpuless import sanitize",
+        "x, out = np.arange(-2, 5, dtype=np.float32), np.full(7, np.nan, np.float32)",
+        "report = sanitize(relu_forward_vectorized_kernel)[1, 32](x, out)",
+        "print(report.ok, out.tolist())",
+        NUMBA_ENABLE_CUDASIM="0",
+    )
+    assert printed == "True [0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]\n"
+
+
 def test_the_import_is_quick():
     before = os.times()
     python("import cnn_numba")

@@ -13,7 +13,7 @@ from wrong_answers import Derived, answers_in
 from cnn_numba.course import notebooks
 from cnn_numba.course.checks.exercise import CheckFailed, Exercise
 
-FOLDER = Path(__file__).parents[1] / "notebooks"
+FOLDER = Path(__file__).parents[2] / "notebooks"
 
 
 class Found:

@@ -3,7 +3,6 @@ import re
 import numpy as np
 import pytest
 import torch
-from fresh_python import python
 from helpers import assert_close, poisoned, random_float32
 from launches import only_launches, sanitized
 
@@ -142,21 +141,6 @@ def test_the_sanitizer_finds_nothing(rng, size):
     for report in reports:
         assert report.ok, str(report)
         assert not report.notes, str(report)
-
-
-def test_the_sanitizer_takes_vector_accesses_where_there_is_a_gpu():
-    """There `load4` and `store4` are instructions, and Python needs another way to do what they do."""
-    pytest.importorskip("numba_cuda")
-    printed = python(
-        "import numpy as np",
-        "from cnn_numba.ops.activation.gpu import relu_forward_vectorized_kernel",
-        "from gpuless import sanitize",
-        "x, out = np.arange(-2, 5, dtype=np.float32), np.full(7, np.nan, np.float32)",
-        "report = sanitize(relu_forward_vectorized_kernel)[1, 32](x, out)",
-        "print(report.ok, out.tolist())",
-        NUMBA_ENABLE_CUDASIM="0",
-    )
-    assert printed == "True [0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]\n"
 
 
 # --------------------------------------------------------------------------------------- what is refused

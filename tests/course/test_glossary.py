@@ -5,7 +5,7 @@ import pytest
 
 from cnn_numba.course import glossary
 
-FOLDER = Path(__file__).parents[1] / "notebooks"
+FOLDER = Path(__file__).parents[2] / "notebooks"
 WARP = "[warp](README.md#warp)"
 
 

@@ -11,7 +11,7 @@ from cnn_numba.course.exercises import dense_is_matmul
 from cnn_numba.course.pictures import matmul as matmul_pictures
 from cnn_numba.course.pictures.matmul import im2col_picture, ladder_picture, loads_picture, product_picture
 
-NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "06_dense_is_matmul.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "06_dense_is_matmul.ipynb"
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from cnn_numba.course import notebooks
 from cnn_numba.course.checks.exercise import Exercise
 
-FOLDER = Path(__file__).parents[1] / "notebooks"
+FOLDER = Path(__file__).parents[2] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 
 LONGEST_CELL = 25

@@ -27,7 +27,7 @@ STEMS = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
-COMMITTED = Path(__file__).parents[1] / "data" / "mnist"
+COMMITTED = Path(__file__).parents[2] / "data" / "mnist"
 
 
 @pytest.fixture

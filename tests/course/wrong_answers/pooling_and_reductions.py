@@ -139,7 +139,7 @@ def tree_that_never_grows(x, out):
         out[cuda.blockIdx.x] = partial[0]
 
 
-# The two that tests/test_notebook_05.py draws are written out.
+# The two that tests/course/test_notebook_05.py draws are written out.
 @wrong("block_sums_kernel", "scattered threads")
 @cuda.jit
 def tree_by_remainder(x, out):

@@ -15,7 +15,7 @@ import pytest
 
 from gpuless.inspector import InspectionError, inspect_kernel
 
-PAGE = Path(__file__).parents[1] / "docs" / "gpuless.md"
+PAGE = Path(__file__).parents[2] / "docs" / "gpuless.md"
 
 
 def blocks():

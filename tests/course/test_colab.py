@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-COLAB = Path(__file__).parents[1] / "notebooks" / "colab.py"
+COLAB = Path(__file__).parents[2] / "notebooks" / "colab.py"
 
 
 @pytest.fixture

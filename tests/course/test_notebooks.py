@@ -15,7 +15,7 @@ from cnn_numba.course import notebooks
 from cnn_numba.course.checks.kernels import examine
 from cnn_numba.ops.conv.reference import conv_cpu
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Seconds for one notebook. Counted as processor time, which a busy machine does not stretch.
 LIMIT = 90
@@ -32,7 +32,7 @@ def spent():
 @pytest.mark.slow
 @each_notebook
 def test_runs_as_shipped_with_the_stored_outputs(path):
-    options = ["--nbval", "--nbval-sanitize-with", "tests/nbval.cfg", "--nbval-cell-timeout", "600"]
+    options = ["--nbval", "--nbval-sanitize-with", "tests/course/nbval.cfg", "--nbval-cell-timeout", "600"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *options]
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("CNN_NUMBA_STRICT", "PYTEST"))
@@ -147,13 +147,13 @@ def defined_in_cell(stem, cell_id, name):
     return namespace[name]
 
 
-# Notebook NN_topic keeps in tests/repeated_kernels/topic.py a list KERNELS of tuples: the cell's id, the
+# Notebook NN_topic keeps in repeated_kernels/topic.py a list KERNELS of tuples: the cell's id, the
 # kernel's name in the cell, the package's kernel, and a function that makes of a generator the launches
 # (`cnn_numba.course.checks.kernels.launch`) in which the two must leave the same.
 REPEATED_KERNELS = [
     (path.stem, *entry)
     for path in PATHS
-    if (ROOT / "tests" / "repeated_kernels" / f"{path.stem[3:]}.py").exists()
+    if Path(__file__).with_name("repeated_kernels").joinpath(f"{path.stem[3:]}.py").exists()
     for entry in importlib.import_module(f"repeated_kernels.{path.stem[3:]}").KERNELS
 ]
 

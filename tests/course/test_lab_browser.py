@@ -7,7 +7,7 @@ from browser import cell, element, lab_of, step_to, type_code, until
 
 from cnn_numba.course import notebooks
 
-PATH = Path(__file__).parents[1] / "notebooks" / "02_first_cuda_kernels.ipynb"
+PATH = Path(__file__).parents[2] / "notebooks" / "02_first_cuda_kernels.ipynb"
 
 
 def shows(chrome, selector, text):
