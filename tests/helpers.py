@@ -111,11 +111,6 @@ def signatures(module):
     }
 
 
-def unwrapped(text):
-    """Return a report as one line, wherever it was broken."""
-    return " ".join(text.split())
-
-
 def poisoned(shape, dtype=np.float32):
     """Return an output array full of NaN: an element nobody writes stays NaN and fails the comparison.
 

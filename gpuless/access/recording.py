@@ -164,8 +164,11 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
             for each in arrays:
                 if isinstance(each, TracedArray):
                     self._log((each._view, kind, ..., None, frame.f_lasti, frame.f_code))
-        plain = [each._array if isinstance(each, TracedArray) else each for each in (*inputs, *out)]
-        getattr(ufunc, method)(*plain, **options)
+        inputs, outputs = (
+            [each._array if isinstance(each, TracedArray) else each for each in arrays]
+            for arrays in (inputs, out)
+        )
+        getattr(ufunc, method)(*inputs, out=tuple(outputs), **options)
         return out[0]
 
     def __len__(self):

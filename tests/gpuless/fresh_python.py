@@ -5,6 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gpuless
+
+# The package that is tested, and the modules beside this one.
+PATH = os.pathsep.join([str(Path(gpuless.__file__).parents[1]), str(Path(__file__).parent)])
+
 
 def python(*lines, **environment):
     """Run lines in a fresh interpreter; return what it prints."""
@@ -13,7 +18,7 @@ def python(*lines, **environment):
         [sys.executable, "-W", "ignore", "-c", "\n".join(lines)],
         capture_output=True,
         text=True,
-        env=env | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(__file__).parent)} | environment,
+        env=env | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH} | environment,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr

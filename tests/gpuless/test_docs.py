@@ -6,13 +6,10 @@ import linecache
 import re
 from pathlib import Path
 
-# First: this decides what numba.cuda will be.
-from cnn_numba import device
-
-# isort: split
 import matplotlib
 import pytest
 
+import gpuless
 from gpuless.inspector import InspectionError, inspect_kernel
 
 PAGE = Path(__file__).parents[2] / "docs" / "gpuless.md"
@@ -51,7 +48,7 @@ def compiled(ask):
         pytest.skip(str(error))
 
 
-@pytest.mark.skipif(not device.simulated(), reason="the page is about the simulator")
+@pytest.mark.skipif(not gpuless.select().simulator, reason="the page is about the simulator")
 def test_the_page_of_the_simulator_does_what_it_says():
     matplotlib.use("agg")
     scope, compared = {"__name__": "__main__"}, 0

@@ -1,12 +1,14 @@
-import numpy as np
-import pytest
-
-import cnn_numba  # noqa: F401
+# First: this decides what numba.cuda will be.
+import gpuless
 
 # isort: split
+import numpy as np
+import pytest
 from numba import cuda, float32
 
 from gpuless import access_map, explore_access, plot_access
+
+gpuless.select()
 
 
 @cuda.jit

@@ -9,18 +9,16 @@ import sys
 import threading
 import types as python_types
 
-# First: it selects the simulator where there is no GPU.
-import cnn_numba  # noqa: F401
+# First: this decides what numba.cuda will be.
+import gpuless
 
 # isort: split
 import numpy as np
 import pytest
-from helpers import unwrapped
 from llvmlite import ir
 from numba import cuda, float32, int32, types, uint32
 from numba.cuda.extending import intrinsic
 
-from cnn_numba.cli import main
 from gpuless.compiler import jobs as compiler
 from gpuless.compiler.jobs import InspectionError
 from gpuless.inspector import (
@@ -34,6 +32,8 @@ from gpuless.inspector import (
 )
 from gpuless.inspector.assembly import KINDS, memory_bits, ptx_kind, read_ptx, sass_kind
 from gpuless.wrapping import WIDTH
+
+gpuless.select()
 
 N = 8
 M = 48
@@ -861,57 +861,6 @@ def test_a_kernel_in_a_decorator_of_the_authors(folder):
     for name in ("timed_kernel", "twice_kernel"):
         kernel, _ = find_kernel(f"{folder}/decorated.py:{name}")
         assert compiler.python_function(kernel).__name__ == name
-
-
-def run_command(capsys, *arguments):
-    with pytest.raises(SystemExit) as done:
-        main(["inspect", *arguments])
-    return done.value.code, *capsys.readouterr()
-
-
-def test_the_command(capsys):
-    compiled(lambda: inspect_kernel(clean_kernel, VECTORS, "8.6"))
-    status, out, _ = run_command(
-        capsys, f"{__name__}:accumulator_kernel", "--signature", MATRIX_AND_VECTOR, "--cc", "8.6", "--source"
-    )
-    assert status == 0
-    assert "write `acc = float32(0)`" in unwrapped(out)
-    assert "acc += x[i, j]   <- " in out
-    status, out, _ = run_command(capsys, f"{__name__}:clean_kernel", "--cc", "8.6", "--assembly")
-    assert status == 0
-    assert "nothing to advise" in out
-    assert "LDG" in out or "ld.global" in out
-
-
-def test_the_command_takes_a_file_and_the_signatures_of_a_decorator(folder, monkeypatch, capsys):
-    (folder / "my_kernels.py").write_text(
-        "from numba import cuda\n@cuda.jit(['void(float32[::1])', 'void(float64[::1])'])\n"
-        "def k(x):\n    x[cuda.grid(1)] *= x[0]\n"
-    )
-    monkeypatch.chdir(folder)
-    compiled(lambda: inspect_kernel(clean_kernel, VECTORS, "8.6"))
-    status, out, _ = run_command(capsys, "my_kernels.py:k", "--cc", "8.6")
-    assert status == 0
-    assert [line for line in out.splitlines() if line.startswith("k ")] == [
-        "k void(float32[::1])",
-        "k void(float64[::1])",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["no_such_folder/my_kernels.py:k"], 2, "there is no file no_such_folder/my_kernels.py"),
-        (["clean_kernel"], 2, "write module:kernel or file.py:kernel, got 'clean_kernel'"),
-        ([f"{__name__}:sine_kernel"], 2, "the module has none for"),
-        ([f"{__name__}:clean_kernel", "--cc", "5.0"], 2, "compute capability '5.0' is not known"),
-        ([f"{__name__}:clean_kernel", "--threads", "2048"], 2, "must be 1 to 1024, got 2048"),
-    ],
-)
-def test_the_command_refuses(capsys, arguments, status, message):
-    found, _, error = run_command(capsys, *arguments)
-    assert found == status
-    assert message in error
 
 
 # --- what is refused ---------------------------------------------------------------------------------------

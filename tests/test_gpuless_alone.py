@@ -1,0 +1,40 @@
+"""gpuless could leave: a copy of it, its tests and its page is complete where nothing else is."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+HERE = """
+import gpuless
+import pytest
+
+
+def test_the_copy_is_what_is_tested(request):
+    assert gpuless.__file__ == str(request.config.rootpath / "gpuless" / "__init__.py")
+    with pytest.raises(ModuleNotFoundError, match="left behind"):
+        import cnn_numba
+"""
+# All is collected; these are run.
+FAST = "test_here or test_explorer or test_selection or test_docs or gpuless/access or gpuless/inspector"
+
+
+def test_gpuless_passes_its_tests_where_the_course_is_not(tmp_path):
+    for folder in ("gpuless", "tests/gpuless"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "gpuless.md", tmp_path / "docs")
+    (tmp_path / "tests" / "gpuless" / "test_here.py").write_text(HERE)
+    # First on the path: an installed one is not found either.
+    (tmp_path / "cnn_numba.py").write_text("raise ModuleNotFoundError('left behind')")
+    options = ["-q", "--strict-markers", "--doctest-modules", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "-k", FAST, "gpuless", "tests/gpuless"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
