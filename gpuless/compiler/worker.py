@@ -5,6 +5,7 @@ A process whose `numba.cuda` is the simulator has no compiler, and numba decides
 input and writes one JSON list, a result for each job, to its output. No GPU and no driver are needed.
 """
 
+import functools
 import json
 import os
 import pickle
@@ -88,7 +89,16 @@ def _prepare_numba():
             library.add_linking_file(get_cudalib("cudadevrt", static=True))
         return library, returned
 
-    compiler._compile_pyfunc_with_fixup = with_helpers
+    found = {}
+
+    def for_every_gpu(*arguments, cc, **options):
+        # Types and LLVM IR, six sevenths of the work, are the same for all: only below 7.5 does numba ask.
+        key = arguments, repr(options)
+        if key not in found:
+            found[key] = with_helpers(*arguments, cc=cc, **options)
+        return found[key]
+
+    compiler._compile_pyfunc_with_fixup = for_every_gpu
 
 
 def _missing():
@@ -149,10 +159,13 @@ def _kernel(job):
     """Return a kernel: the one of its module, or the copy of it where the module wants a GPU."""
     for pickled in filter(None, (job["kernel"], job["copy"])):
         try:
-            return pickle.loads(pickled)
+            return _unpickled(pickled)
         except Exception as error:
             reason = error
     raise ValueError(f"a module that it uses cannot be imported: {type(reason).__name__}: {reason}")
+
+
+_unpickled = functools.cache(pickle.loads)  # the same kernel for all GPUs
 
 
 def _arguments(kernel, signature):
