@@ -35,22 +35,18 @@ def pytest_configure(config):
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
 def pytest_xdist_make_scheduler(config, log):
-    """Keep a file's tests in one process: what a file compiles, its tests share.
-
-    The notebooks share nothing and take longest: they are dealt out.
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    class ByFile(LoadScopeScheduling):
-        def _split_scope(self, nodeid):
-            path = nodeid.partition("::")[0]
-            return nodeid if path.endswith("test_notebooks.py") else path
+    """Deal whole files to the processes."""
+    from scheduling import ByFile
 
     return ByFile(config, log)
 
 
-def pytest_collection_modifyitems(items):
-    """Skip the tests that need a real GPU where there is none."""
+def pytest_collection_modifyitems(config, items):
+    """Skip the tests that need a real GPU where there is none; begin with the slow ones where several run."""
+    if hasattr(config, "workerinput"):  # in a process of pytest-xdist
+        import scheduling
+
+        scheduling.sort(items)
     if device.simulated():
         skip = pytest.mark.skip(reason=f"needs a real GPU ({device.SELECTION.reason})")
         for item in items:

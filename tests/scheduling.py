@@ -1,0 +1,36 @@
+"""How pytest-xdist deals the tests to its processes: file by file, those with the most work first."""
+
+from collections import Counter
+
+from xdist.scheduler import LoadScopeScheduling
+
+
+def scope_of(nodeid):
+    """Return what is kept in one process: a file, as its tests share what it compiles.
+
+    The notebooks share nothing and take longest: each of their tests is dealt by itself.
+    """
+    path = nodeid.partition("::")[0]
+    return nodeid if path.endswith("test_notebooks.py") else path
+
+
+class ByFile(LoadScopeScheduling):
+    """Deal scopes in the order in which they were collected."""
+
+    def __init__(self, config, log):
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid):
+        return scope_of(nodeid)
+
+
+def sort(items):
+    """Put scopes with many slow tests first, those with few tests last.
+
+    Whoever gets the last one works alone. What is slow is known where tests are collected, not where they are
+    dealt.
+    """
+    tests = Counter(scope_of(item.nodeid) for item in items)
+    slow = Counter(scope_of(item.nodeid) for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: (-slow[scope_of(item.nodeid)], -tests[scope_of(item.nodeid)]))

@@ -1,0 +1,47 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CONFTEST = """
+import scheduling
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return scheduling.ByFile(config, log)
+
+
+def pytest_collection_modifyitems(config, items):
+    if hasattr(config, "workerinput"):
+        scheduling.sort(items)
+"""
+FILES = {
+    "test_few.py": "def test_a(): pass",
+    "test_many.py": "def test_a(): pass\ndef test_b(): pass",
+    "test_notebooks.py": "import pytest\n@pytest.mark.slow\ndef test_z(): pass\ndef test_a(): pass",
+    "test_slow.py": "import pytest\ndef test_b(): pass\n@pytest.mark.slow\ndef test_a(): pass",
+}
+
+
+def test_files_with_slow_tests_come_first_and_those_with_few_tests_last(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow")
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-n", "1", "-p", "no:cacheprovider", tmp_path],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert [line.split()[-1] for line in run.stdout.splitlines() if "PASSED" in line] == [
+        "test_slow.py::test_b",
+        "test_slow.py::test_a",
+        "test_notebooks.py::test_z",
+        "test_many.py::test_a",
+        "test_many.py::test_b",
+        "test_few.py::test_a",
+        "test_notebooks.py::test_a",
+    ]
