@@ -117,7 +117,7 @@ def round_variables(code, offset, in_kernel):
         Empty without source.
     """
     nodes, found = path(code, offset), []
-    uniform = Uniform(nodes[0], in_kernel) if nodes else None
+    uniform = uniform_in(nodes[0], in_kernel) if nodes else None
     around = [node for node, _ in conditions(code, offset)]
     for number, loop in enumerate(around):
         inner = around[number + 1 :]
@@ -141,7 +141,7 @@ def has_uneven_rounds(code, offset, in_kernel):
         False without source, and for a loop that makes strides.
     """
     nodes = path(code, offset)
-    uniform = Uniform(nodes[0], in_kernel) if nodes else None
+    uniform = uniform_in(nodes[0], in_kernel) if nodes else None
     loops = (node for node, _ in conditions(code, offset) if isinstance(node, ast.For))
     bounds = (loop.iter.args for loop in loops if _called(loop.iter) == "range" and len(loop.iter.args) < 3)
     return any(sum(not uniform.is_so(bound) for bound in both) == 1 for both in bounds)
@@ -231,6 +231,10 @@ class Uniform:
         return self.is_so(_deciding(node)) and not (
             isinstance(node, LOOPS) and any(isinstance(each, escapes) for each in ast.walk(node))
         )
+
+
+# A launch with a race may have thousands, all between the same two lines.
+uniform_in = functools.lru_cache(maxsize=256)(Uniform)
 
 
 @functools.lru_cache(maxsize=256)

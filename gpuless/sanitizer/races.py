@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 
 from gpuless.access.branches import LOOPS, common_path, conditions
-from gpuless.access.dataflow import Uniform, is_atomic_update, is_of_the_thread_alone
+from gpuless.access.dataflow import is_atomic_update, is_of_the_thread_alone, uniform_in
 from gpuless.access.trace import READ, WRITE, combine
 from gpuless.sanitizer.consequences import Clue, lines
 from gpuless.sanitizer.findings import Finding
@@ -180,7 +180,7 @@ class Races(Words):
         How many enter may be another number in each round, and in a block of another size.
         """
         loops = [node for node in path if isinstance(node, LOOPS)]
-        uniform = Uniform(path[0], self.site(one).function == self.trace.kernel) if loops else None
+        uniform = uniform_in(path[0], self.site(one).function == self.trace.kernel) if loops else None
         for row in (one, two) if loops else ():
             around = [node for node, _ in conditions(*self._instruction(row))]
             for node in around[around.index(loops[-1]) :]:
