@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 HERE = """
 import gpuless
@@ -18,9 +20,10 @@ def test_the_copy_is_what_is_tested(request):
         import cnn_numba
 """
 # All is collected; these are run.
-FAST = "test_here or test_explorer or test_selection or test_docs or gpuless/access or gpuless/inspector"
+FAST = "test_here or test_access or gpuless/access or gpuless/simulator"
 
 
+@pytest.mark.slow
 def test_gpuless_passes_its_tests_where_the_course_is_not(tmp_path):
     for folder in ("gpuless", "tests/gpuless"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -29,7 +32,7 @@ def test_gpuless_passes_its_tests_where_the_course_is_not(tmp_path):
     (tmp_path / "tests" / "gpuless" / "test_here.py").write_text(HERE)
     # First on the path: an installed one is not found either.
     (tmp_path / "cnn_numba.py").write_text("raise ModuleNotFoundError('left behind')")
-    options = ["-q", "--strict-markers", "--doctest-modules", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    options = ["-q", "--strict-markers", "--doctest-modules", "-p", "no:cacheprovider", "-p", "no:nbval"]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "-k", FAST, "gpuless", "tests/gpuless"],
         cwd=tmp_path,

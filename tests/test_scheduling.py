@@ -29,7 +29,19 @@ def test_files_with_slow_tests_come_first_and_those_with_few_tests_last(tmp_path
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "-n", "1", "-p", "no:cacheprovider", tmp_path],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-v",
+            "-n",
+            "1",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:nbval",
+            tmp_path,
+        ],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
         capture_output=True,

@@ -21,6 +21,7 @@ def check_record(record, name):
     assert json.loads(json.dumps(record)) == record
 
 
+@pytest.mark.slow
 def test_epochs_are_timed_in_turn(few_images, capsys):
     record = epoch.bench_epoch(batch_sizes=(32, 64), repeats=2)
     check_record(record, "epoch")
@@ -33,6 +34,7 @@ def test_epochs_are_timed_in_turn(few_images, capsys):
     assert capsys.readouterr().out.count("ratio") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plain", [False, True])
 def test_accuracies_of_both_sides_come_close(few_images, plain):
     record = accuracy.bench_accuracy(seeds=2, plain=plain, pytorch=True)

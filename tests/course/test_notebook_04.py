@@ -95,6 +95,7 @@ def test_by_hand_the_packages_block_reads_what_its_shared_memory_holds():
     assert shared_bytes(3, 3, 1, 1) == (34 * 10 + 9 * 16) * 4 == 1936
 
 
+@pytest.mark.slow
 def test_kernels_and_solutions_compile_for_a_gpu(rng):
     """What the simulator runs may be Python that no GPU can."""
     one, two, three, four = (f"float32[{':, ' * n}::1]" for n in range(4))

@@ -83,6 +83,7 @@ def curve_of(tiny, patience):
     return curve, shown
 
 
+@pytest.mark.slow
 def test_the_curve_notes_every_step_and_measures_now_and_then(tiny):
     curve, shown = curve_of(tiny, patience=0)
     assert len(curve.losses) == 12

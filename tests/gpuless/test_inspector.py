@@ -348,6 +348,7 @@ def float64_lines(report):
 # --- what is found -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nothing_is_found_in_a_clean_kernel(reports):
     report = reports[clean_kernel]
     assert report.advice == ()

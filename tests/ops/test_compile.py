@@ -68,6 +68,7 @@ def test_an_allowance_is_of_a_kernel_and_gives_its_reason(module):
         assert all(len(reason) > 20 for reason in reasons.values())
 
 
+@pytest.mark.slow
 @of_each_kernel
 @pytest.mark.parametrize("cc", CCS)
 def test_a_kernel_compiles_without_spills_and_without_float64(module, name, signature, cc):

@@ -323,6 +323,7 @@ def reports():
         yield found
 
 
+@pytest.mark.slow
 def test_the_sanitizer_finds_nothing(reports):
     case = Case((2, 2, 4, 5), (3, 2, 2, 3), 1, (0, 1))
     x, weight, bias, grad_output = on_device(*case.arrays())

@@ -107,6 +107,7 @@ def test_a_host_array_is_refused():
 # --- Whole trainings ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_training_on_the_gpu_equals_training_on_the_cpu(data):
     models, histories = {}, {}
     for place in ("cpu", "gpu"):
@@ -178,6 +179,7 @@ def test_a_training_goes_on_on_another_device(first, then, data, tmp_path):
     assert any("the last digits will differ" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_training_is_resumed_in_the_middle_of_an_epoch_to_the_same_bits(data, tmp_path):
     whole = toy_cnn()
     fit(whole, data, Adam(whole, lr=1e-2), epochs=2, progress=False)
@@ -239,6 +241,7 @@ def fake_graphs(monkeypatch):
     return recorded
 
 
+@pytest.mark.slow
 def test_replaying_a_recorded_step_is_training(data, fake_graphs):
     models = [toy_cnn(), toy_cnn()]
     for model, graph in zip(models, (True, False), strict=True):
@@ -250,6 +253,7 @@ def test_replaying_a_recorded_step_is_training(data, fake_graphs):
     np.testing.assert_array_equal(replayed, launched)
 
 
+@pytest.mark.slow
 def test_the_loss_of_a_replayed_step_is_that_of_its_whole_batch(data, fake_graphs):
     # In the second epoch the whole batches are replayed after the tail's step has run.
     seen = []

@@ -760,6 +760,7 @@ def test_curves_are_drawn_for_a_single_epoch(tmp_path):
     assert (tmp_path / "curves.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
 def test_the_first_hundred_losses_on_mnist_equal_pytorchs(place):
     data = load("mnist")
