@@ -33,7 +33,18 @@ def test_a_long_test_is_named_while_it_runs(tmp_path, options):
     (tmp_path / "test_sleep.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, tmp_path],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:nbval",
+            *options,
+            tmp_path,
+        ],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
         capture_output=True,

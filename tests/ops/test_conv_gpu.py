@@ -336,9 +336,9 @@ def test_the_sanitizer_finds_nothing(reports):
         scratch = gpu.conv2d_scratch(*case.geometry)
         gradient = device_poisoned(weight.shape)
         backward(grad_output, x, weight.shape, **window(case), grad_weight=gradient, scratch=scratch)
+    gpu.conv2d_backward_bias(grad_output, device_poisoned(bias.shape))
     x, grad_output, wide = device.zeros((1, 9, 2, 2)), device.zeros((1, 33, 1, 1)), (33, 9, 2, 2)
     gpu.conv2d_backward_weight(grad_output, x, wide)
-    gpu.conv2d_backward_bias(grad_output, device_poisoned((33,)))
     modules = (gpu, gpu_constant, gpu_implicit, gpu_naive, gpu_tiled, gpu_weight)
     registered = {name for module in modules for name in module.SIGNATURES}
     assert len(reports) == len(registered)
