@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import types
 from dataclasses import replace
 from pathlib import Path
 
