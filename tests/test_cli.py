@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-import types
 from dataclasses import replace
 from pathlib import Path
 
