@@ -3,6 +3,7 @@
 import functools
 import importlib
 import inspect
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -99,6 +100,11 @@ def _type_text(argument):
         return f"{argument.dtype}[{', '.join([':'] * (argument.ndim - 1) + ['::1'])}]"
     if isinstance(argument, np.generic):
         return str(argument.dtype)
+    if hasattr(argument, "_fields"):
+        kinds = get_type_hints(type(argument)).items()
+        wrong = [name for name, kind in kinds if type(getattr(argument, name)) is not kind]
+        assert not wrong, f"{argument}: {wrong} are not of the types that the signature stands for"
+        return type(argument).__name__
     return {bool: "bool", int: "int64", float: "float64"}[type(argument)]
 
 

@@ -162,6 +162,8 @@ def signature(launch):
 def _type_text(argument):
     if device.is_device_array(argument):
         return f"{argument.dtype}[{', '.join([':'] * (argument.ndim - 1) + ['::1'])}]"
+    if hasattr(argument, "_fields"):
+        return type(argument).__name__
     numbers = {bool: "bool", int: "int64", float: "float64"}
     return numbers.get(type(argument)) or str(argument.dtype)
 

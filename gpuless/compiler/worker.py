@@ -15,6 +15,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import get_type_hints
 
 from gpuless.inspector.architectures import MAX_SHARED_PER_BLOCK
 
@@ -174,7 +175,7 @@ def _arguments(kernel, signature):
 
     names = kernel.py_func.__code__.co_varnames[: kernel.py_func.__code__.co_argcount]
     try:
-        arguments, returned = sigutils.normalize_signature(signature)
+        arguments, returned = sigutils.normalize_signature(_types(kernel, signature))
     except Exception as error:
         raise ValueError(f"the signature {signature!r} cannot be read: {error}") from None
     if returned is not None and str(returned) not in ("none", "void"):
@@ -185,6 +186,24 @@ def _arguments(kernel, signature):
             f"the signature has {len(arguments)}: {signature}"
         )
     return arguments
+
+
+def _types(kernel, signature):
+    """Return a signature whose text may name a NamedTuple, one that annotates a parameter of the kernel."""
+    if not isinstance(signature, str):
+        return signature
+    from numba.cuda import types
+
+    annotations = get_type_hints(kernel.py_func).values()
+    tuples = {kind.__name__: _tuple_type(kind) for kind in annotations if hasattr(kind, "_fields")}
+    return eval(signature, {}, {**vars(types), **tuples})
+
+
+def _tuple_type(kind):
+    """Return Numba's type of a NamedTuple whose fields are numbers, as they are annotated."""
+    from numba import typeof
+
+    return typeof(kind(*(field() for field in get_type_hints(kind).values())))
 
 
 def _options(kernel, asked):

@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 import types as python_types
+from typing import NamedTuple
 
 # First: this decides what numba.cuda will be.
 import gpuless
@@ -695,6 +696,26 @@ def test_a_kernel_inside_a_function():
 
     report = compiled(lambda: inspect_kernel(inner_kernel, VECTORS, disassemble=False))
     assert report.name == "inner_kernel"
+
+
+class Shift(NamedTuple):
+    by: int
+    scale: float
+
+
+@cuda.jit
+def shift_kernel(x, shift: Shift, out):
+    i = cuda.grid(1)
+    if i + shift.by < out.size:
+        out[i + shift.by] = x[i] * float32(shift.scale)
+
+
+def test_a_signature_names_the_named_tuple_that_a_parameter_is_annotated_with():
+    signature = "void(float32[::1], Shift, float32[::1])"
+    report = compiled(lambda: inspect_kernel(shift_kernel, signature, disassemble=False))
+    assert report.arguments["shift"] == "Shift(int64, float64)"
+    with pytest.raises(InspectionError, match="'Window' is not defined"):
+        inspect_kernel(shift_kernel, signature.replace("Shift", "Window"), disassemble=False)
 
 
 def test_a_signature_of_types():
