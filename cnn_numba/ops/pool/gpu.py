@@ -17,7 +17,14 @@ import numpy as np
 from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.shapes import check_device_array, check_memory, device_output, pool2d_window, sizes
+from cnn_numba.ops.shapes import (
+    Window2d,
+    check_device_array,
+    check_memory,
+    device_output,
+    pool2d_window,
+    sizes,
+)
 from cnn_numba.ops.shared.warps import ALL_LANES, WARP
 
 THREADS = 256
@@ -75,16 +82,14 @@ def _larger(best, where, value, here):
 
 
 @cuda.jit
-def max_pool2d_forward_naive_kernel(
-    x, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w, out, argmax
-):
+def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
     """Compare the pixels of one window, one output a thread; launched over all outputs."""
     i = uint32(cuda.grid(1))
     if i >= uint32(out.size):
         return
-    plane, oh, ow = _coordinates(i, out_h, out_w)
-    top, bottom = _covered(oh, kernel_h, stride_h, padding_h, x.shape[1])
-    left, right = _covered(ow, kernel_w, stride_w, padding_w, x.shape[2])
+    plane, oh, ow = _coordinates(i, window.out_h, window.out_w)
+    top, bottom = _covered(oh, window.kernel_h, window.stride_h, window.padding_h, x.shape[1])
+    left, right = _covered(ow, window.kernel_w, window.stride_w, window.padding_w, x.shape[2])
     width = uint32(x.shape[2])
     # A window of nothing but -inf still needs a valid position: its first.
     best, where = float32(-math.inf), uint32(top * width + left)
@@ -98,7 +103,7 @@ def max_pool2d_forward_naive_kernel(
 def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """Do what `max_pool2d_forward` does, for any window: one thread per output loops over it."""
     window, out, argmax = _check_max_forward(x, kernel_size, stride, padding, out, argmax)
-    arguments = _planes(x), *window, out.ravel(), argmax.ravel()
+    arguments = _planes(x), window, out.ravel(), argmax.ravel()
     _launch(max_pool2d_forward_naive_kernel, out.size, *arguments)
     return out, argmax
 
@@ -247,16 +252,14 @@ def _flat_planes(array):
 
 
 @cuda.jit
-def avg_pool2d_forward_naive_kernel(
-    x, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w, share, out
-):
+def avg_pool2d_forward_naive_kernel(x, window: Window2d, share, out):
     """Add up the pixels of one window, one output a thread; launched over all outputs."""
     i = uint32(cuda.grid(1))
     if i >= uint32(out.size):
         return
-    plane, oh, ow = _coordinates(i, out_h, out_w)
-    top, bottom = _covered(oh, kernel_h, stride_h, padding_h, x.shape[1])
-    left, right = _covered(ow, kernel_w, stride_w, padding_w, x.shape[2])
+    plane, oh, ow = _coordinates(i, window.out_h, window.out_w)
+    top, bottom = _covered(oh, window.kernel_h, window.stride_h, window.padding_h, x.shape[1])
+    left, right = _covered(ow, window.kernel_w, window.stride_w, window.padding_w, x.shape[2])
     total = float32(0)
     for h in range(top, bottom):
         for w in range(left, right):
@@ -269,22 +272,20 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     check_device_array("x", x, (None,) * 4)
     window = pool2d_window(x.shape, kernel_size, stride, padding)
     out = device_output("out", out, (*x.shape[:2], window.out_h, window.out_w), inputs={"x": x})
-    arguments = _planes(x), *window, _share(window), out.ravel()
+    arguments = _planes(x), window, _share(window), out.ravel()
     _launch(avg_pool2d_forward_naive_kernel, out.size, *arguments)
     return out
 
 
 @cuda.jit
-def avg_pool2d_backward_gather_kernel(
-    grad_output, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w, share, grad_input
-):
+def avg_pool2d_backward_gather_kernel(grad_output, window: Window2d, share, grad_input):
     """Add up the gradients of the windows that hold one pixel, one pixel a thread; over all pixels."""
     i = uint32(cuda.grid(1))
     if i >= uint32(grad_input.size):
         return
     plane, h, w = _coordinates(i, grad_input.shape[1], grad_input.shape[2])
-    first_h, behind_h = _holding(h, kernel_h, stride_h, padding_h, out_h)
-    first_w, behind_w = _holding(w, kernel_w, stride_w, padding_w, out_w)
+    first_h, behind_h = _holding(h, window.kernel_h, window.stride_h, window.padding_h, window.out_h)
+    first_w, behind_w = _holding(w, window.kernel_w, window.stride_w, window.padding_w, window.out_w)
     total = float32(0)
     for oh in range(first_h, behind_h):
         for ow in range(first_w, behind_w):
@@ -303,27 +304,25 @@ def avg_pool2d_backward_gather(
     window, grad_input = _check_avg_backward(
         grad_output, input_shape, kernel_size, stride, padding, grad_input
     )
-    arguments = _planes(grad_output), *window, _share(window), _planes(grad_input)
+    arguments = _planes(grad_output), window, _share(window), _planes(grad_input)
     _launch(avg_pool2d_backward_gather_kernel, grad_input.size, *arguments)
     return grad_input
 
 
 @cuda.jit
-def avg_pool2d_backward_disjoint_kernel(
-    grad_output, kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w, share, grad_input
-):
+def avg_pool2d_backward_disjoint_kernel(grad_output, window: Window2d, share, grad_input):
     """Take the gradient of the one window that may hold a pixel, one pixel a thread; over all pixels."""
     i = uint32(cuda.grid(1))
     if i >= uint32(grad_input.size):
         return
-    stride_h, stride_w = uint32(stride_h), uint32(stride_w)
+    stride_h, stride_w = uint32(window.stride_h), uint32(window.stride_w)
     plane, h, w = _coordinates(i, grad_input.shape[1], grad_input.shape[2])
-    row, column = uint32(h + uint32(padding_h)), uint32(w + uint32(padding_w))
+    row, column = uint32(h + uint32(window.padding_h)), uint32(w + uint32(window.padding_w))
     oh, ow = uint32(row // stride_h), uint32(column // stride_w)
     value = float32(0)
     # A pixel may lie in a gap between two windows, or behind the last.
-    inside_h = row - oh * stride_h < uint32(kernel_h) and oh < uint32(out_h)
-    inside_w = column - ow * stride_w < uint32(kernel_w) and ow < uint32(out_w)
+    inside_h = row - oh * stride_h < uint32(window.kernel_h) and oh < uint32(window.out_h)
+    inside_w = column - ow * stride_w < uint32(window.kernel_w) and ow < uint32(window.out_w)
     if inside_h and inside_w:
         value = grad_output[plane, oh, ow] * share
     grad_input[plane, h, w] = value
@@ -341,7 +340,7 @@ def avg_pool2d_backward_disjoint(
             f"avg_pool2d_backward_disjoint takes windows that do not overlap; "
             f"got kernel_size {window[:2]} and stride {window[2:4]}"
         )
-    arguments = _planes(grad_output), *window, _share(window), _planes(grad_input)
+    arguments = _planes(grad_output), window, _share(window), _planes(grad_input)
     _launch(avg_pool2d_backward_disjoint_kernel, grad_input.size, *arguments)
     return grad_input
 
@@ -370,14 +369,13 @@ def _check_avg_backward(grad_output, input_shape, kernel_size, stride, padding, 
     return window, device_output("grad_input", grad_input, input_shape, inputs=inputs)
 
 
-_WINDOW = ", ".join(["int64"] * 8)
 SIGNATURES = {
-    "max_pool2d_forward_naive_kernel": f"void(float32[:, :, ::1], {_WINDOW}, float32[::1], int32[::1])",
+    "max_pool2d_forward_naive_kernel": "void(float32[:, :, ::1], Window2d, float32[::1], int32[::1])",
     "max_pool2d_forward_2x2_kernel": "void(float32[:, :, ::1], float32[::1], int32[::1])",
     "max_pool2d_backward_naive_kernel": "void(float32[:, ::1], int32[:, ::1], float32[:, ::1])",
     "max_pool2d_backward_warp_kernel": "void(float32[:, ::1], int32[:, ::1], float32[:, ::1])",
-    "avg_pool2d_forward_naive_kernel": f"void(float32[:, :, ::1], {_WINDOW}, float32, float32[::1])",
+    "avg_pool2d_forward_naive_kernel": "void(float32[:, :, ::1], Window2d, float32, float32[::1])",
 } | dict.fromkeys(
     ("avg_pool2d_backward_gather_kernel", "avg_pool2d_backward_disjoint_kernel"),
-    f"void(float32[:, :, ::1], {_WINDOW}, float32, float32[:, :, ::1])",
+    "void(float32[:, :, ::1], Window2d, float32, float32[:, :, ::1])",
 )

@@ -4,6 +4,7 @@ from numba import cuda, float32
 from cnn_numba.course.checks.kernels import launch, normal, output
 from cnn_numba.ops.loss.gpu import cross_entropy_forward_backward_kernel
 from cnn_numba.ops.pool.gpu import avg_pool2d_forward_naive_kernel
+from cnn_numba.ops.shapes import Window2d
 from cnn_numba.ops.shared.warps import block_sum, warp_sum
 
 
@@ -36,8 +37,8 @@ def planes(rng):
             for size, k, s, p in zip(shape[1:], kernel, stride, padding, strict=True)
         )
         outputs = shape[0] * out_h * out_w
-        window = (*kernel, *stride, *padding, out_h, out_w, np.float32(1 / np.prod(kernel)))
-        launches.append(launch(-(-outputs // 16) + 1, 16, normal(rng, shape), *window, output(outputs)))
+        arguments = Window2d(*kernel, *stride, *padding, out_h, out_w), np.float32(1 / np.prod(kernel))
+        launches.append(launch(-(-outputs // 16) + 1, 16, normal(rng, shape), *arguments, output(outputs)))
     return launches
 
 
