@@ -33,6 +33,11 @@ class Window2d(NamedTuple):
     out_h: int
     out_w: int
 
+    @property
+    def steps(self):
+        """Stride and padding, vertical and horizontal."""
+        return self.stride_h, self.stride_w, self.padding_h, self.padding_w
+
 
 def integer(value, name, minimum=0, maximum=MOST_ELEMENTS):
     """Return `value` as an int.

@@ -13,8 +13,8 @@ def forward_arguments(x, weight, bias, stride, padding, out):
 
     Returns
     -------
-    tuple of (tuple of four int, device array, device array)
-        Stride and padding, vertical and horizontal; a bias that a kernel can be given, whatever is in it if
+    tuple of (Window2d, device array, device array)
+        The window; a bias that a kernel can be given, whatever is in it if
         `bias` is None; the output.
     """
     check_device_array("x", x, (None,) * 4)
@@ -25,7 +25,7 @@ def forward_arguments(x, weight, bias, stride, padding, out):
     out_shape = (x.shape[0], weight.shape[0], window.out_h, window.out_w)
     out = device_output("out", out, out_shape, inputs={"x": x, "weight": weight, "bias": bias})
     # A kernel cannot be given None; one that is told has_bias=False does not look.
-    return _steps(window), weight.reshape(-1) if bias is None else bias, out
+    return window, weight.reshape(-1) if bias is None else bias, out
 
 
 def backward_input_arguments(grad_output, weight, input_shape, stride, padding, grad_input):
@@ -38,8 +38,8 @@ def backward_input_arguments(grad_output, weight, input_shape, stride, padding, 
 
     Returns
     -------
-    tuple of (tuple of four int, device array)
-        Stride and padding, vertical and horizontal; the output.
+    tuple of (Window2d, device array)
+        The window; the output.
     """
     check_device_array("weight", weight, (None,) * 4)
     input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
@@ -47,7 +47,7 @@ def backward_input_arguments(grad_output, weight, input_shape, stride, padding, 
     out_shape = (input_shape[0], weight.shape[0], window.out_h, window.out_w)
     check_device_array("grad_output", grad_output, out_shape)
     inputs = {"grad_output": grad_output, "weight": weight}
-    return _steps(window), device_output("grad_input", grad_input, input_shape, inputs=inputs)
+    return window, device_output("grad_input", grad_input, input_shape, inputs=inputs)
 
 
 def backward_weight_arguments(grad_output, x, weight_shape, stride, padding, grad_weight):
@@ -60,8 +60,8 @@ def backward_weight_arguments(grad_output, x, weight_shape, stride, padding, gra
 
     Returns
     -------
-    tuple of (tuple of four int, device array)
-        Stride and padding, vertical and horizontal; the output.
+    tuple of (Window2d, device array)
+        The window; the output.
     """
     check_device_array("x", x, (None,) * 4)
     weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
@@ -69,8 +69,4 @@ def backward_weight_arguments(grad_output, x, weight_shape, stride, padding, gra
     out_shape = (x.shape[0], weight_shape[0], window.out_h, window.out_w)
     check_device_array("grad_output", grad_output, out_shape)
     inputs = {"grad_output": grad_output, "x": x}
-    return _steps(window), device_output("grad_weight", grad_weight, weight_shape, inputs=inputs)
-
-
-def _steps(window):
-    return window.stride_h, window.stride_w, window.padding_h, window.padding_w
+    return window, device_output("grad_weight", grad_weight, weight_shape, inputs=inputs)

@@ -79,7 +79,7 @@ def conv2d_forward_constant(x, weight, bias=None, stride=1, padding=0, out=None,
     ValueError
         If `weight` is larger than constant memory, 64 KB.
     """
-    steps, bias_array, out = forward_arguments(x, weight, bias, stride, padding, out)
+    window, bias_array, out = forward_arguments(x, weight, bias, stride, padding, out)
     size = 4 * weight.size
     if size > CONSTANT_LIMIT:
         raise ValueError(
@@ -88,7 +88,7 @@ def conv2d_forward_constant(x, weight, bias=None, stride=1, padding=0, out=None,
     if out.size:
         kernel = _kernel(weight.shape, device.to_host(weight).tobytes())
         grid = device.blocks(out.size // out.shape[1], THREADS), out.shape[1]
-        device.launch(kernel, grid, THREADS, x, bias_array, bias is not None, *steps, relu, out)
+        device.launch(kernel, grid, THREADS, x, bias_array, bias is not None, *window.steps, relu, out)
     return out
 
 

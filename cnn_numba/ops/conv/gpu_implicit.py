@@ -12,14 +12,22 @@ odd rows: those of one class meet the same weights, and each class is a convolut
 One kernel does it all. What slides over what is in `Gather`, a dozen numbers for each.
 """
 
-import math
 from typing import NamedTuple
 
 from numba import boolean, cuda, float32, int32, uint32
 
 from cnn_numba import device
 from cnn_numba.ops.conv.gpu_checks import backward_input_arguments, forward_arguments
-from cnn_numba.ops.shared.products import register_tile, transposed_load
+from cnn_numba.ops.shared.products import (
+    Operand,
+    Tile,
+    at_least,
+    lower_bound,
+    product_engine,
+    scattered_store,
+    thread_results,
+    transposed_load,
+)
 
 #: Entries of the gather table, which is filled again when they are used up.
 TABLE = 256
@@ -63,227 +71,172 @@ class Gather(NamedTuple):
 
 
 @cuda.jit(device=True)
-def fill_table(
-    table,
-    start,
-    depth,
-    depth_step,
-    taps_h,
-    taps_w,
-    source_h,
-    source_w,
-    sign,
-    weight_first,
-    weight_c,
-    weight_a,
-    weight_b,
-):
+def _depth(gather):
+    """Return how many products each element of the target is a sum of."""
+    return uint32(gather.channels * gather.taps_h * gather.taps_w)
+
+
+@cuda.jit(device=True)
+def _column(gather, column):
+    """Return image, row and column of the target's element in that column of the product."""
+    positions, count_w = uint32(gather.count_h * gather.count_w), uint32(gather.count_w)
+    n, position = column // positions, uint32(column % positions)
+    return uint32(n), uint32(position // count_w), uint32(position % count_w)
+
+
+@cuda.jit(device=True)
+def _fill_table(table, start, end, gather):
     """Note for each of the next products what to add to a source index, its row, its column, a weight index.
 
     To divide by `taps` for every number that is loaded would take longer than to multiply it.
     """
-    taps = uint32(taps_h * taps_w)
+    taps, taps_w = uint32(gather.taps_h * gather.taps_w), uint32(gather.taps_w)
     entry = uint32(cuda.threadIdx.x)
-    # Up to the end of the step after the last, whose loads are on their way in vain.
-    end = uint32(min(uint32(TABLE), uint32(depth + uint32(2 * depth_step) - start)))
-    while entry < end:
+    while entry < min(uint32(TABLE), end):
         k = uint32(start + entry)
         c, tap = int32(k // taps), uint32(k % taps)
-        a, b = int32(tap // uint32(taps_w)), int32(tap % uint32(taps_w))
+        a, b = int32(tap // taps_w), int32(tap % taps_w)
         at = uint32(4) * entry
-        table[at] = c * source_h * source_w + sign * (a * source_w + b)
-        table[at + uint32(1)] = sign * a if k < depth else NOWHERE
-        table[at + uint32(2)] = sign * b
-        table[at + uint32(3)] = weight_first + c * weight_c + a * weight_a + b * weight_b
+        table[at] = c * gather.source_h * gather.source_w + gather.sign * (a * gather.source_w + b)
+        table[at + uint32(1)] = gather.sign * a if k < _depth(gather) else NOWHERE
+        table[at + uint32(2)] = gather.sign * b
+        of_channel = gather.weight_first + c * gather.weight_c
+        table[at + uint32(3)] = of_channel + a * gather.weight_a + b * gather.weight_b
         entry = uint32(entry + uint32(cuda.blockDim.x))
 
 
-def implicit_kernel(block_rows, block_columns, depth_step, thread_rows, thread_columns):
-    """Make a kernel whose blocks compute tiles of block_rows x block_columns.
+def _weights(tile):
+    """Return the operand on the left: a thread loads weights of one k, in rows `jump` apart.
+
+    Its source is (weight, table, index of each row, gather).
+    """
+    loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + 4
+    ahead = 2 * tile.depth  # up to the end of the step after the last, whose loads are on their way in vain
+    place = transposed_load(tile.depth, tile.threads)
+
+    @cuda.jit(device=True)
+    def rows(gather, first_row, row_at):
+        """Note where each of the thread's rows begins; those beyond the last repeat it, and are not kept."""
+        _, line = place()
+        for i in range(loads):
+            row = min(uint32(first_row + line + uint32(i * jump)), uint32(gather.rows - 1))
+            row_at[i] = uint32(row * uint32(gather.weight_m))
+
+    @cuda.jit(device=True)
+    def fetch(source, start, end, values):
+        weight, table, row_at, gather = source
+        first = start % uint32(TABLE)
+        # The left operand is fetched first: it fills the table for both.
+        if first == uint32(0):
+            _fill_table(table, start, uint32(end + uint32(ahead) - start), gather)
+            cuda.syncthreads()
+        k, _ = place()
+        at = uint32(4) * uint32(first + k)
+        wanted, weight_at = table[at + uint32(1)] != int32(NOWHERE), uint32(table[at + uint32(3)])
+        for i in range(loads):
+            values[i] = float32(0)
+            if wanted:
+                values[i] = weight[uint32(row_at[i] + weight_at)]
+
+    return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), rows
+
+
+def _pixels(tile):
+    """Return the operand on the right: a thread loads pixels of one column, for k that are `jump` apart.
+
+    Its source is (images, table, corner, top, left, gather); `corner` is the index of (top, left).
+    """
+    loads, jump, pitch = tile.column_loads, tile.threads // tile.columns, tile.columns
+
+    @cuda.jit(device=True)
+    def place():
+        thread = uint32(cuda.threadIdx.x)
+        return thread // uint32(pitch), thread % uint32(pitch)
+
+    @cuda.jit(device=True)
+    def corner(gather, first_column):
+        """Return where the thread's window begins: index, row, column. The last column stands for more."""
+        _, line = place()
+        last = uint32(gather.images * gather.count_h * gather.count_w - 1)
+        n, i, j = _column(gather, min(uint32(first_column + line), last))
+        top = int32(int32(i) * int32(gather.step_h) + int32(gather.start_h))
+        left = int32(int32(j) * int32(gather.step_w) + int32(gather.start_w))
+        image = int32(n) * int32(gather.channels * gather.source_h * gather.source_w)
+        return int32(image + top * int32(gather.source_w) + left), top, left
+
+    @cuda.jit(device=True)
+    def fetch(source, start, end, values):
+        images, table, corner, top, left, gather = source
+        k, _ = place()
+        at = uint32(4) * uint32(start % uint32(TABLE) + k)
+        for i in range(loads):
+            entry = at + uint32(4 * i * jump)
+            offset, h, w = table[entry], table[entry + uint32(1)], table[entry + uint32(2)]
+            values[i] = float32(0)
+            # Unsigned, -1 is a large number: one comparison asks for both ends.
+            if (uint32(top + h) < uint32(gather.source_h)) & (uint32(left + w) < uint32(gather.source_w)):
+                values[i] = images[uint32(corner + offset)]
+
+    return Operand(fetch, scattered_store(place, loads, jump * pitch, pitch), pitch), corner
+
+
+def implicit_kernel(tile):
+    """Make a kernel whose blocks compute such tiles.
 
     Parameters
     ----------
-    block_rows, block_columns : int
-        Rows (channels) and columns (positions) of a block's tile.
-    depth_step : int
-        How many products each element gets between two barriers.
-    thread_rows, thread_columns : int
-        The part of the tile that a thread keeps in registers; multiples of 4.
+    tile : Tile
 
     Returns
     -------
     kernel
     """
-    row_threads, column_threads = block_rows // thread_rows, block_columns // thread_columns
-    threads = row_threads * column_threads
-    # The 4 keep a warp's stores in different banks; a multiple of 4 keeps loads of 128 bits possible.
-    weight_place = transposed_load(depth_step, threads)
-    weight_pitch = block_rows + 4
-    weight_half, pixel_half = depth_step * weight_pitch, depth_step * block_columns
-    weight_tile_size, pixel_tile_size, table_size = 2 * weight_half, 2 * pixel_half, 4 * TABLE
-    weight_loads, pixel_loads = block_rows * depth_step // threads, block_columns * depth_step // threads
-    weight_jump, pixel_jump = threads // depth_step, threads // block_columns
-    products = thread_rows * thread_columns
-    steps = min(depth_step, 128 // products)
-    multiply = register_tile(
-        block_rows, block_columns, thread_rows, thread_columns, weight_pitch, block_columns, steps
-    )
-    minus_infinity = float32(-math.inf)
+    table_size, row_loads, results = 4 * TABLE, tile.row_loads, tile.results
+    block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
+    thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
+    (weights, weight_rows), (pixels, pixel_corner) = _weights(tile), _pixels(tile)
+    accumulate = product_engine(tile, weights, pixels)
+    first_result, result_row, result_column = thread_results(tile)
+
+    @cuda.jit(device=True)
+    def store(sums, first_row, first_column, bias, has_bias, relu, target, gather):
+        """Write the thread's results, those that there are."""
+        target_at = cuda.local.array(thread_columns, uint32)
+        inside = cuda.local.array(thread_columns, boolean)
+        row, column = first_result()
+        images, rows, plane = uint32(gather.images), uint32(gather.rows), uint32(gather.target_plane)
+        for j in range(thread_columns):
+            n, h, w = _column(gather, uint32(first_column + column + result_column(j)))
+            in_plane = uint32(gather.target_first) + h * uint32(gather.target_i) + w * uint32(gather.target_j)
+            inside[j] = n < images
+            target_at[j] = uint32(n * uint32(rows * plane) + in_plane)
+        bound = lower_bound(relu)
+        for i in range(thread_rows):
+            m = uint32(first_row + row + result_row(i))
+            if m < rows:
+                addend = bias[m] if has_bias else float32(0)
+                for j in range(thread_columns):
+                    value = at_least(bound, sums[i * thread_columns + j] + addend)
+                    if inside[j]:
+                        target[uint32(target_at[j] + uint32(m * plane))] = value
 
     @cuda.jit
-    def conv2d_implicit_kernel(
-        source,
-        weight,
-        bias,
-        has_bias,
-        relu,
-        target,
-        images,
-        rows,
-        count_h,
-        count_w,
-        channels,
-        taps_h,
-        taps_w,
-        source_h,
-        source_w,
-        step_h,
-        step_w,
-        start_h,
-        start_w,
-        sign,
-        weight_first,
-        weight_m,
-        weight_c,
-        weight_a,
-        weight_b,
-        target_plane,
-        target_first,
-        target_i,
-        target_j,
-    ):
-        """Compute a tile a block; a grid of (blocks of columns, blocks of rows). Arguments as in `Gather`.
+    def conv2d_implicit_kernel(source, weight, bias, has_bias, relu, target, gather: Gather):
+        """Compute a tile a block; a grid of (blocks of columns, blocks of rows).
 
         All indices are 32 bits wide: no array of more than 2**31 elements.
         """
-        weight_tile = cuda.shared.array(weight_tile_size, float32)
-        pixel_tile = cuda.shared.array(pixel_tile_size, float32)
         table = cuda.shared.array(table_size, int32)
-        total = cuda.local.array(products, float32)
-        weights = cuda.local.array(thread_rows, float32)
-        pixels = cuda.local.array(thread_columns, float32)
-        next_weights = cuda.local.array(weight_loads, float32)
-        next_pixels = cuda.local.array(pixel_loads, float32)
-        weight_row = cuda.local.array(weight_loads, uint32)
-        target_at = cuda.local.array(thread_columns, uint32)
-        inside = cuda.local.array(thread_columns, boolean)
-
-        thread = uint32(cuda.threadIdx.x)
-        first_row = uint32(cuda.blockIdx.y) * uint32(block_rows)
-        first_column = uint32(cuda.blockIdx.x) * uint32(block_columns)
-        depth = uint32(channels * taps_h * taps_w)
-        positions = uint32(count_h * count_w)
-        columns = uint32(images * positions)
-
-        # The thread loads pixels of one column. Those beyond the last repeat it, and are not stored.
-        pixel_k, pixel_column = thread // uint32(block_columns), thread % uint32(block_columns)
-        column = uint32(min(uint32(first_column + pixel_column), uint32(columns - uint32(1))))
-        n, position = uint32(column // positions), uint32(column % positions)
-        top = int32(position // uint32(count_w)) * int32(step_h) + int32(start_h)
-        left = int32(position % uint32(count_w)) * int32(step_w) + int32(start_w)
-        corner = int32(int32(n) * int32(channels * source_h * source_w) + top * int32(source_w) + left)
-        # And weights of one k, in rows weight_jump apart.
-        weight_k, weight_first_row = weight_place(thread)
-        for i in range(weight_loads):
-            row = uint32(first_row + weight_first_row + uint32(i * weight_jump))
-            weight_row[i] = uint32(min(row, uint32(rows - 1)) * uint32(weight_m))
-
-        # It multiplies for rows and columns that come in fours: 128 bits at once from shared memory, and the
-        # fours of neighbouring threads side by side, so that their loads meet in no bank.
-        thread_row = uint32(4) * (thread // uint32(column_threads))
-        thread_column = uint32(4) * (thread % uint32(column_threads))
-        for i in range(products):
-            total[i] = float32(0)
-        half = uint32(0)
-        start = uint32(0)
-        while start < uint32(depth + uint32(depth_step)):
-            first = start % uint32(TABLE)
-            if first == uint32(0):
-                fill_table(
-                    table,
-                    start,
-                    depth,
-                    depth_step,
-                    taps_h,
-                    taps_w,
-                    source_h,
-                    source_w,
-                    sign,
-                    weight_first,
-                    weight_c,
-                    weight_a,
-                    weight_b,
-                )
-                cuda.syncthreads()
-
-            # The next tiles are on their way from global memory while the current ones are multiplied.
-            at = uint32(4) * uint32(first + weight_k)
-            wanted, weight_at = table[at + uint32(1)] != int32(NOWHERE), table[at + uint32(3)]
-            for i in range(weight_loads):
-                next_weights[i] = float32(0)
-                if wanted:
-                    next_weights[i] = weight[uint32(weight_row[i] + uint32(weight_at))]
-            at = uint32(4) * uint32(first + pixel_k)
-            for i in range(pixel_loads):
-                entry = at + uint32(4 * i * pixel_jump)
-                offset, h, w = table[entry], table[entry + uint32(1)], table[entry + uint32(2)]
-                next_pixels[i] = float32(0)
-                # Unsigned, -1 is a large number: one comparison asks for both ends.
-                if (uint32(top + h) < uint32(source_h)) & (uint32(left + w) < uint32(source_w)):
-                    next_pixels[i] = source[uint32(corner + offset)]
-
-            if start > uint32(0):
-                weight_at = uint32(half * uint32(weight_half) + thread_row)
-                weight_end = uint32(weight_at + uint32(weight_half))
-                pixel_at = uint32(half * uint32(pixel_half) + thread_column)
-                while weight_at != weight_end:
-                    multiply(weight_tile, weight_at, pixel_tile, pixel_at, weights, pixels, total)
-                    weight_at = uint32(weight_at + uint32(steps * weight_pitch))
-                    pixel_at = uint32(pixel_at + uint32(steps * block_columns))
-
-            # Into the other half, which nobody reads since the last barrier: one barrier a step is enough.
-            half = half ^ uint32(1)
-            at = uint32(half * uint32(weight_half) + weight_k * uint32(weight_pitch) + weight_first_row)
-            for i in range(weight_loads):
-                weight_tile[at + uint32(i * weight_jump)] = next_weights[i]
-            at = uint32(half * uint32(pixel_half) + pixel_k * uint32(block_columns) + pixel_column)
-            for i in range(pixel_loads):
-                pixel_tile[at + uint32(i * pixel_jump * block_columns)] = next_pixels[i]
-            cuda.syncthreads()
-            start = uint32(start + uint32(depth_step))
-
-        for j in range(thread_columns):
-            column = uint32(first_column + thread_column + uint32(j // 4 * 4 * column_threads + j % 4))
-            n, position = uint32(column // positions), uint32(column % positions)
-            i, j_ = uint32(position // uint32(count_w)), uint32(position % uint32(count_w))
-            inside[j] = column < columns
-            target_at[j] = uint32(
-                n * uint32(rows * target_plane)
-                + uint32(target_first)
-                + i * uint32(target_i)
-                + j_ * uint32(target_j)
-            )
-        smallest = float32(0) if relu else minus_infinity
-        for i in range(thread_rows):
-            row = uint32(first_row + thread_row + uint32(i // 4 * 4 * row_threads + i % 4))
-            if row < uint32(rows):
-                addend = bias[row] if has_bias else float32(0)
-                for j in range(thread_columns):
-                    value = total[i * thread_columns + j] + addend
-                    if value < smallest:  # not so for NaN, which must stay
-                        value = smallest
-                    if inside[j]:
-                        target[uint32(target_at[j] + uint32(row * uint32(target_plane)))] = value
+        row_at = cuda.local.array(row_loads, uint32)
+        sums = cuda.local.array(results, float32)
+        first_row = uint32(cuda.blockIdx.y) * block_rows
+        first_column = uint32(cuda.blockIdx.x) * block_columns
+        weight_rows(gather, first_row, row_at)
+        corner, top, left = pixel_corner(gather, first_column)
+        weight_source = weight, table, row_at, gather
+        pixel_source = source, table, corner, top, left, gather
+        accumulate(weight_source, pixel_source, uint32(0), _depth(gather), sums)
+        store(sums, first_row, first_column, bias, has_bias, relu, target, gather)
 
     return conv2d_implicit_kernel
 
@@ -296,10 +249,10 @@ def implicit_kernel(block_rows, block_columns, depth_step, thread_rows, thread_c
 #   32 -> 64 channels at 11 x 11 are 121 blocks of 8 warps, about one for each multiprocessor.
 # - NARROW is for few rows: half of those the others compute would not be there. The gradient of the same
 #   images has 32 rows, 338 blocks. Where there are few threads, they can have the registers for long steps.
-LARGE, SMALL, NARROW = (64, 128, 8, 8, 8), (64, 64, 32, 4, 4), (32, 32, 32, 4, 4)
-conv2d_implicit_large_kernel = implicit_kernel(*LARGE)
-conv2d_implicit_small_kernel = implicit_kernel(*SMALL)
-conv2d_implicit_narrow_kernel = implicit_kernel(*NARROW)
+LARGE, SMALL, NARROW = Tile(64, 128, 8, 8, 8), Tile(64, 64, 32, 4, 4), Tile(32, 32, 32, 4, 4)
+conv2d_implicit_large_kernel = implicit_kernel(LARGE)
+conv2d_implicit_small_kernel = implicit_kernel(SMALL)
+conv2d_implicit_narrow_kernel = implicit_kernel(NARROW)
 _KERNELS = {
     LARGE: conv2d_implicit_large_kernel,
     SMALL: conv2d_implicit_small_kernel,
@@ -311,7 +264,7 @@ _ENOUGH_BLOCKS = 264
 
 def _blocks(tile, gather):
     columns = gather.images * gather.count_h * gather.count_w
-    return device.blocks(columns, tile[1]), device.blocks(gather.rows, tile[0])
+    return device.blocks(columns, tile.columns), device.blocks(gather.rows, tile.rows)
 
 
 def best_tile(gather):
@@ -325,10 +278,10 @@ def best_tile(gather):
 
     Returns
     -------
-    tuple of int
+    Tile
         LARGE, SMALL or NARROW.
     """
-    if gather.rows <= NARROW[0]:
+    if gather.rows <= NARROW.rows:
         return NARROW
     across, down = _blocks(LARGE, gather)
     return LARGE if across * down >= _ENOUGH_BLOCKS else SMALL
@@ -336,44 +289,36 @@ def best_tile(gather):
 
 def _launch(gather, source, weight, bias, has_bias, relu, target, tile):
     tile = best_tile(gather) if tile is None else tile
-    threads = tile[0] * tile[1] // (tile[3] * tile[4])
-    flat = [array.reshape(-1) for array in (source, weight, bias)]
-    device.launch(
-        _KERNELS[tile],
-        _blocks(tile, gather),
-        threads,
-        *(*flat, has_bias, relu, target.reshape(-1), *gather),
-    )
+    flat = [array.reshape(-1) for array in (source, weight, bias, target)]
+    arguments = *flat[:3], has_bias, relu, flat[3], gather
+    device.launch(_KERNELS[tile], _blocks(tile, gather), tile.threads, *arguments)
 
 
-def _forward_gather(x, weight, steps, out):
-    (images, channels, height, width), (rows, _, kernel_h, kernel_w) = x.shape, weight.shape
-    stride_h, stride_w, padding_h, padding_w = steps
-    out_h, out_w = out.shape[2:]
-    taps = kernel_h * kernel_w
+def _forward_gather(x, weight, window):
+    (images, channels, height, width), taps = x.shape, window.kernel_h * window.kernel_w
     return Gather(
         images=images,
-        rows=rows,
-        count_h=out_h,
-        count_w=out_w,
+        rows=weight.shape[0],
+        count_h=window.out_h,
+        count_w=window.out_w,
         channels=channels,
-        taps_h=kernel_h,
-        taps_w=kernel_w,
+        taps_h=window.kernel_h,
+        taps_w=window.kernel_w,
         source_h=height,
         source_w=width,
-        step_h=stride_h,
-        step_w=stride_w,
-        start_h=-padding_h,
-        start_w=-padding_w,
+        step_h=window.stride_h,
+        step_w=window.stride_w,
+        start_h=-window.padding_h,
+        start_w=-window.padding_w,
         sign=1,
         weight_first=0,
         weight_m=channels * taps,
         weight_c=taps,
-        weight_a=kernel_w,
+        weight_a=window.kernel_w,
         weight_b=1,
-        target_plane=out_h * out_w,
+        target_plane=window.out_h * window.out_w,
         target_first=0,
-        target_i=out_w,
+        target_i=window.out_w,
         target_j=1,
     )
 
@@ -385,9 +330,9 @@ def conv2d_forward_implicit(
 
     `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose.
     """
-    steps, bias_array, out = forward_arguments(x, weight, bias, stride, padding, out)
+    window, bias_array, out = forward_arguments(x, weight, bias, stride, padding, out)
     if out.size:
-        gather = _forward_gather(x, weight, steps, out)
+        gather = _forward_gather(x, weight, window)
         _launch(gather, x, weight, bias_array, bias is not None, relu, out, tile)
     return out
 
@@ -407,11 +352,10 @@ def _axis(size, kernel, stride, padding, first):
     )
 
 
-def _backward_gathers(grad_output, weight, steps, grad_input):
+def _backward_gathers(weight, window, grad_input):
     """Yield the gather of each class of pixels that meet the same weights: one if the stride is 1."""
     images, rows, height, width = grad_input.shape
-    channels, _, kernel_h, kernel_w = weight.shape
-    stride_h, stride_w, padding_h, padding_w = steps
+    kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w = window
     taps = kernel_h * kernel_w
     for first_h in range(min(stride_h, height)):
         count_h, taps_h, tap_h, start_h = _axis(height, kernel_h, stride_h, padding_h, first_h)
@@ -424,11 +368,11 @@ def _backward_gathers(grad_output, weight, steps, grad_input):
                 rows=rows,
                 count_h=count_h,
                 count_w=count_w,
-                channels=channels if met else 0,
+                channels=weight.shape[0] if met else 0,
                 taps_h=taps_h if met else 1,
                 taps_w=taps_w if met else 1,
-                source_h=grad_output.shape[2],
-                source_w=grad_output.shape[3],
+                source_h=out_h,
+                source_w=out_w,
                 step_h=1,
                 step_w=1,
                 start_h=start_h,
@@ -453,16 +397,16 @@ def conv2d_backward_input_implicit(
 
     `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose.
     """
-    steps, grad_input = backward_input_arguments(
+    window, grad_input = backward_input_arguments(
         grad_output, weight, input_shape, stride, padding, grad_input
     )
     if grad_input.size:
-        for gather in _backward_gathers(grad_output, weight, steps, grad_input):
+        for gather in _backward_gathers(weight, window, grad_input):
             _launch(gather, grad_output, weight, weight, False, False, grad_input, tile)
     return grad_input
 
 
-_SIGNATURE = f"void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1]{', int64' * 23})"
+_SIGNATURE = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
 SIGNATURES = {
     "conv2d_implicit_large_kernel": _SIGNATURE,
     "conv2d_implicit_small_kernel": _SIGNATURE,

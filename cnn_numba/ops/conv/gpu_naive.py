@@ -50,14 +50,14 @@ def conv2d_forward_naive_kernel(
 
 def conv2d_forward_naive(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
     """`conv2d_forward` with one thread for each output; arguments and result are the same."""
-    steps, bias_array, out = forward_arguments(x, weight, bias, stride, padding, out)
+    window, bias_array, out = forward_arguments(x, weight, bias, stride, padding, out)
     if out.size:
         grid = device.blocks(out.size, THREADS)
         device.launch(
             conv2d_forward_naive_kernel,
             grid,
             THREADS,
-            *(x, weight, bias_array, bias is not None, *steps, relu, out),
+            *(x, weight, bias_array, bias is not None, *window.steps, relu, out),
         )
     return out
 
@@ -94,13 +94,13 @@ def conv2d_backward_input_naive(
     grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
 ):
     """`conv2d_backward_input` with one thread for each pixel; arguments and result are the same."""
-    steps, grad_input = backward_input_arguments(
+    window, grad_input = backward_input_arguments(
         grad_output, weight, input_shape, stride, padding, grad_input
     )
     if grad_input.size:
         grid = device.blocks(grad_input.size, THREADS)
         device.launch(
-            conv2d_backward_input_naive_kernel, grid, THREADS, grad_output, weight, *steps, grad_input
+            conv2d_backward_input_naive_kernel, grid, THREADS, grad_output, weight, *window.steps, grad_input
         )
     return grad_input
 
@@ -129,9 +129,13 @@ def conv2d_backward_weight_naive(
     grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None
 ):
     """`conv2d_backward_weight` with one thread for each weight; arguments and result are the same."""
-    steps, grad_weight = backward_weight_arguments(grad_output, x, weight_shape, stride, padding, grad_weight)
+    window, grad_weight = backward_weight_arguments(
+        grad_output, x, weight_shape, stride, padding, grad_weight
+    )
     grid = device.blocks(grad_weight.size, THREADS)
-    device.launch(conv2d_backward_weight_naive_kernel, grid, THREADS, grad_output, x, *steps, grad_weight)
+    device.launch(
+        conv2d_backward_weight_naive_kernel, grid, THREADS, grad_output, x, *window.steps, grad_weight
+    )
     return grad_weight
 
 

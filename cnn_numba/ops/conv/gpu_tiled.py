@@ -6,23 +6,101 @@ Each thread then keeps the sums of CHANNELS output channels at its position in r
 shared memory is used CHANNELS times as well.
 """
 
-import math
-
-from numba import cuda, float32, int32, uint32
+from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.ops.conv.gpu_checks import forward_arguments
+from cnn_numba.ops.shapes import Window2d
+from cnn_numba.ops.shared.products import at_least, lower_bound
 
 TILE_W, TILE_H = 32, 8
 THREADS = TILE_W * TILE_H
 CHANNELS = 16
-_MINUS_INFINITY = float32(-math.inf)
+
+
+@cuda.jit(device=True)
+def _thread():
+    """Return the thread's number in its block."""
+    return uint32(uint32(cuda.threadIdx.y) * uint32(TILE_W) + uint32(cuda.threadIdx.x))
+
+
+@cuda.jit(device=True)
+def _tile(window):
+    """Return the block's image, and the row and the column of the output where its tile begins."""
+    across = uint32(uint32(window.out_w + TILE_W - 1) // uint32(TILE_W))
+    down = uint32(uint32(window.out_h + TILE_H - 1) // uint32(TILE_H))
+    tile_row = uint32(uint32(cuda.blockIdx.x) // across)
+    column = uint32(uint32(cuda.blockIdx.x) % across)
+    return uint32(tile_row // down), uint32(tile_row % down * uint32(TILE_H)), uint32(column * uint32(TILE_W))
+
+
+@cuda.jit(device=True)
+def _load_weights(weight, first_channel, ic, size, shared):
+    """Copy the weights of one input channel to the beginning of `shared`; no channel has zeros.
+
+    Output channels lie side by side: a thread reads the weights of one tap for all its channels together.
+    """
+    out_channels, kernel_w = uint32(weight.shape[0]), uint32(weight.shape[3])
+    start = uint32(0)
+    while start < size:
+        i = uint32(start + _thread())
+        tap, oc = uint32(i // uint32(CHANNELS)), uint32(first_channel + i % uint32(CHANNELS))
+        if i < size:
+            value = float32(0)
+            if oc < out_channels:
+                value = weight[oc, ic, tap // kernel_w, tap % kernel_w]
+            shared[i] = value
+        start = uint32(start + uint32(THREADS))
+
+
+@cuda.jit(device=True)
+def _load_patch(x, n, ic, top, left, patch_w, size, begin, shared):
+    """Copy the pixels under all windows of the tile to `shared`, from `begin` on; padding is zeros."""
+    height, width = uint32(x.shape[2]), uint32(x.shape[3])
+    start = uint32(0)
+    while start < size:
+        i = uint32(start + _thread())
+        h, w = uint32(top + i // patch_w), uint32(left + i % patch_w)
+        if i < size:
+            value = float32(0)
+            # Unsigned, -1 is a large number: one comparison asks for both ends.
+            if (h < height) & (w < width):
+                value = x[n, ic, h, w]
+            shared[uint32(begin + i)] = value
+        start = uint32(start + uint32(THREADS))
+
+
+@cuda.jit(device=True)
+def _multiply(shared, corner, patch_w, kernel_h, kernel_w, sums):
+    """Add the products of one input channel: each pixel that is loaded serves all the thread's channels."""
+    weight_at, row_at = uint32(0), corner
+    for _ in range(kernel_h):
+        for kw in range(kernel_w):
+            pixel = shared[uint32(row_at + uint32(kw))]
+            for c in range(CHANNELS):
+                sums[c] += shared[weight_at + uint32(c)] * pixel
+            weight_at = uint32(weight_at + uint32(CHANNELS))
+        row_at = uint32(row_at + patch_w)
+
+
+@cuda.jit(device=True)
+def _store(sums, n, first_channel, oh, ow, bias, has_bias, relu, out_channels, window, out):
+    """Write the thread's sums; beyond the edge, and beyond the last channel, there is nothing to write."""
+    out_h, out_w = uint32(window.out_h), uint32(window.out_w)
+    at = uint32(uint32(uint32(n * out_channels + first_channel) * out_h + oh) * out_w + ow)
+    bound = lower_bound(relu)
+    for c in range(CHANNELS):
+        oc = uint32(first_channel + uint32(c))
+        if oc < out_channels:
+            value = sums[c]
+            if has_bias:
+                value += bias[oc]
+            out[at] = at_least(bound, value)
+        at = uint32(at + out_h * out_w)
 
 
 @cuda.jit
-def conv2d_forward_tiled_kernel(
-    x, weight, bias, has_bias, stride_h, stride_w, padding_h, padding_w, relu, out_h, out_w, out
-):
+def conv2d_forward_tiled_kernel(x, weight, bias, has_bias, relu, window: Window2d, out):
     """Compute a position for CHANNELS channels a thread of (TILE_W, TILE_H).
 
     The grid is (tiles of all images, blocks of channels): an image's tiles row by row, then the next image's.
@@ -30,78 +108,33 @@ def conv2d_forward_tiled_kernel(
     # All dynamic shared memory is one array: the weights of one input channel, then its pixels.
     shared = cuda.shared.array(0, float32)
     sums = cuda.local.array(CHANNELS, float32)
+    kernel_h, kernel_w = uint32(window.kernel_h), uint32(window.kernel_w)
+    stride_h, stride_w = uint32(window.stride_h), uint32(window.stride_w)
+
     tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
-    thread = uint32(ty * uint32(TILE_W) + tx)
-    height, width = uint32(x.shape[2]), uint32(x.shape[3])
-    out_channels = uint32(weight.shape[0])
-    kernel_h, kernel_w = uint32(weight.shape[2]), uint32(weight.shape[3])
-    taps = uint32(kernel_h * kernel_w)
-    tiles_across = uint32(uint32(out_w + TILE_W - 1) // uint32(TILE_W))
-    tiles_down = uint32(uint32(out_h + TILE_H - 1) // uint32(TILE_H))
-    tile_row = uint32(uint32(cuda.blockIdx.x) // tiles_across)
-    n = uint32(tile_row // tiles_down)
-    oh = uint32(tile_row % tiles_down * uint32(TILE_H) + ty)
-    ow = uint32(uint32(cuda.blockIdx.x) % tiles_across * uint32(TILE_W) + tx)
+    n, tile_h, tile_w = _tile(window)
+    top, left = uint32(tile_h * stride_h - window.padding_h), uint32(tile_w * stride_w - window.padding_w)
+    oh, ow, out_channels = uint32(tile_h + ty), uint32(tile_w + tx), uint32(weight.shape[0])
     first_channel = uint32(cuda.blockIdx.y) * uint32(CHANNELS)
 
-    patch_w = uint32(uint32(TILE_W - 1) * uint32(stride_w) + kernel_w)
-    patch_size = uint32((uint32(TILE_H - 1) * uint32(stride_h) + kernel_h) * patch_w)
-    top = int32(int32(oh - ty) * int32(stride_h) - int32(padding_h))
-    left = int32(int32(ow - tx) * int32(stride_w) - int32(padding_w))
-    weights_size = uint32(CHANNELS * taps)
-    corner = uint32(weights_size + ty * uint32(stride_h) * patch_w + tx * uint32(stride_w))
+    weights_size = uint32(CHANNELS * kernel_h * kernel_w)
+    patch_w = uint32((TILE_W - 1) * stride_w + kernel_w)
+    patch_size = uint32(((TILE_H - 1) * stride_h + kernel_h) * patch_w)
+    corner = uint32(weights_size + ty * stride_h * patch_w + tx * stride_w)
 
     for c in range(CHANNELS):
         sums[c] = float32(0)
     for ic in range(uint32(x.shape[1])):
-        i = thread
-        while i < weights_size:
-            # Channels side by side: a thread reads the weights of one tap for all its channels together.
-            tap, c = uint32(i // uint32(CHANNELS)), uint32(i % uint32(CHANNELS))
-            oc = uint32(first_channel + c)
-            value = float32(0)
-            if oc < out_channels:
-                value = weight[oc, ic, tap // kernel_w, tap % kernel_w]
-            shared[i] = value
-            i = uint32(i + uint32(THREADS))
-        i = thread
-        while i < patch_size:
-            h, w = uint32(top + int32(i // patch_w)), uint32(left + int32(i % patch_w))
-            value = float32(0)
-            # Unsigned, -1 is a large number: one comparison asks for both ends.
-            if (h < height) & (w < width):
-                value = x[n, ic, h, w]
-            shared[weights_size + i] = value
-            i = uint32(i + uint32(THREADS))
+        _load_weights(weight, first_channel, ic, weights_size, shared)
+        _load_patch(x, n, ic, top, left, patch_w, patch_size, weights_size, shared)
         cuda.syncthreads()
-        weight_at = uint32(0)
-        row_at = corner
-        for _ in range(kernel_h):
-            for kw in range(kernel_w):
-                pixel = shared[uint32(row_at + uint32(kw))]
-                for c in range(CHANNELS):
-                    sums[c] += shared[weight_at + uint32(c)] * pixel
-                weight_at = uint32(weight_at + uint32(CHANNELS))
-            row_at = uint32(row_at + patch_w)
+        _multiply(shared, corner, patch_w, kernel_h, kernel_w, sums)
         # The next channel is copied to the same place, not before everyone has used this one.
         cuda.syncthreads()
 
     # Threads beyond the edge have helped to copy, and have no output.
-    if oh < uint32(out_h) and ow < uint32(out_w):
-        smallest = float32(0) if relu else _MINUS_INFINITY
-        at = uint32(
-            uint32(uint32(n * out_channels + first_channel) * uint32(out_h) + oh) * uint32(out_w) + ow
-        )
-        for c in range(CHANNELS):
-            oc = uint32(first_channel + uint32(c))
-            if oc < out_channels:
-                value = sums[c]
-                if has_bias:
-                    value += bias[oc]
-                if value < smallest:  # not so for NaN, which must stay
-                    value = smallest
-                out[at] = value
-            at = uint32(at + uint32(out_h * out_w))
+    if oh < uint32(window.out_h) and ow < uint32(window.out_w):
+        _store(sums, n, first_channel, oh, ow, bias, has_bias, relu, out_channels, window, out)
 
 
 def shared_bytes(kernel_h, kernel_w, stride_h, stride_w):
@@ -132,29 +165,24 @@ def conv2d_forward_tiled(x, weight, bias=None, stride=1, padding=0, out=None, sc
     ValueError
         If kernel and stride are so large that the pixels under a tile exceed a block's shared memory, 48 KB.
     """
-    steps, bias_array, out = forward_arguments(x, weight, bias, stride, padding, out)
-    needed = shared_bytes(*weight.shape[2:], *steps[:2])
+    window, bias_array, out = forward_arguments(x, weight, bias, stride, padding, out)
+    needed = shared_bytes(*window[:4])
     if needed > device.SHARED_LIMIT:
         raise ValueError(
-            f"a kernel of {weight.shape[2:]} with stride {steps[:2]} needs {needed} bytes of shared memory "
+            f"a kernel of {weight.shape[2:]} with stride {window[2:4]} needs {needed} bytes of shared memory "
             f"for a tile, and a block has {device.SHARED_LIMIT}"
         )
     if out.size:
-        batch, out_channels, out_h, out_w = out.shape
-        tiles = device.blocks(out_w, TILE_W) * device.blocks(out_h, TILE_H) * batch
-        device.launch(
-            conv2d_forward_tiled_kernel,
-            (tiles, device.blocks(out_channels, CHANNELS)),
-            (TILE_W, TILE_H),
-            *(x, weight, bias_array, bias is not None, *steps, relu, out_h, out_w, out.reshape(-1)),
-            shared=needed,
-        )
+        tiles = device.blocks(window.out_w, TILE_W) * device.blocks(window.out_h, TILE_H) * len(out)
+        grid, block = (tiles, device.blocks(out.shape[1], CHANNELS)), (TILE_W, TILE_H)
+        arguments = x, weight, bias_array, bias is not None, relu, window, out.reshape(-1)
+        device.launch(conv2d_forward_tiled_kernel, grid, block, *arguments, shared=needed)
     return out
 
 
 _IMAGES = "float32[:, :, :, ::1]"
 SIGNATURES = {
     "conv2d_forward_tiled_kernel": (
-        f"void({_IMAGES}, {_IMAGES}, float32[::1], bool{', int64' * 4}, bool, int64, int64, float32[::1])"
+        f"void({_IMAGES}, {_IMAGES}, float32[::1], bool, bool, Window2d, float32[::1])"
     ),
 }

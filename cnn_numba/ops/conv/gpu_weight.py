@@ -15,7 +15,14 @@ from cnn_numba import device
 from cnn_numba.ops.conv.gpu_checks import backward_weight_arguments
 from cnn_numba.ops.conv.gpu_naive import conv2d_backward_weight_naive
 from cnn_numba.ops.shapes import check_device_array, conv2d_window, sizes
-from cnn_numba.ops.shared.products import register_tile, transposed_load
+from cnn_numba.ops.shared.products import (
+    Operand,
+    Tile,
+    product_engine,
+    scattered_store,
+    thread_results,
+    transposed_load,
+)
 
 
 def reciprocal(divisor):
@@ -49,166 +56,188 @@ def divide(number, factor, shift):
     return uint32((uint64(number) * uint64(factor)) >> uint64(shift))
 
 
-def weight_kernel(block_rows, block_columns, depth_step, thread_rows, thread_columns):
-    """Make a kernel whose blocks sum up a part of tiles of block_rows x block_columns.
+class Correlation(NamedTuple):
+    """How outputs and pixels meet in the gradient of a weight.
+
+    Row oc of the product and its column (ic, kh, kw) are a sum over positions k = (n, oh, ow) of::
+
+        grad_output[n, oc, oh, ow] * x[n, ic, oh * stride_h - padding_h + kh, ow * stride_w - padding_w + kw]
+    """
+
+    kernel_h: int
+    kernel_w: int
+    stride_h: int
+    stride_w: int
+    padding_h: int
+    padding_w: int
+    out_h: int
+    out_w: int
+    rows: int
+    channels: int
+    height: int
+    width: int
+    depth: int
+    """How many positions there are."""
+    share: int
+    """How many of them a block sums up."""
+    positions_factor: int
+    positions_shift: int
+    """The `reciprocal` of out_h * out_w."""
+    out_w_factor: int
+    out_w_shift: int
+    """And of out_w."""
+
+
+@cuda.jit(device=True)
+def _columns(shape):
+    """Return how many columns the product has."""
+    return uint32(shape.channels * shape.kernel_h * shape.kernel_w)
+
+
+@cuda.jit(device=True)
+def _position(k, shape):
+    """Return image, row and column of the output at position k."""
+    n = divide(k, shape.positions_factor, shape.positions_shift)
+    position = uint32(k - n * uint32(shape.out_h * shape.out_w))
+    oh = divide(position, shape.out_w_factor, shape.out_w_shift)
+    return n, oh, uint32(position - oh * uint32(shape.out_w))
+
+
+def _gradients(tile):
+    """Return the operand on the left: a thread loads one position of rows that are `jump` apart.
+
+    Its source is (grad_output, index of each row, shape).
+    """
+    loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + 4
+    place = transposed_load(tile.depth, tile.threads)
+
+    @cuda.jit(device=True)
+    def rows(shape, first_row, row_at):
+        """Note where each of the thread's rows begins; those beyond the last repeat it, and are not kept."""
+        _, line = place()
+        for i in range(loads):
+            row = min(uint32(first_row + line + uint32(i * jump)), uint32(shape.rows - 1))
+            row_at[i] = uint32(row * uint32(shape.out_h * shape.out_w))
+
+    @cuda.jit(device=True)
+    def fetch(source, start, end, values):
+        grad_output, row_at, shape = source
+        step, _ = place()
+        k, positions = uint32(start + step), uint32(shape.out_h * shape.out_w)
+        n = divide(k, shape.positions_factor, shape.positions_shift)
+        at = uint32(n * uint32(shape.rows) * positions + uint32(k - n * positions))
+        for i in range(loads):
+            values[i] = float32(0)
+            if k < end:
+                values[i] = grad_output[uint32(row_at[i] + at)]
+
+    return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), rows
+
+
+def _pixels(tile):
+    """Return the operand on the right: a thread loads the pixels at one position for columns `jump` apart.
+
+    Its source is (x, index, row and column of each column's first pixel, shape).
+    """
+    loads, jump, pitch = tile.column_loads, tile.threads // tile.depth, tile.columns + 4
+    place = transposed_load(tile.depth, tile.threads)
+
+    @cuda.jit(device=True)
+    def columns(shape, first_column, column_at, column_h, column_w):
+        """Note where each of the thread's columns begins; those beyond the last repeat it, as the rows do."""
+        _, line = place()
+        taps, kernel_w = uint32(shape.kernel_h * shape.kernel_w), uint32(shape.kernel_w)
+        plane, last = uint32(shape.height * shape.width), uint32(_columns(shape) - uint32(1))
+        for i in range(loads):
+            column = min(uint32(first_column + line + uint32(i * jump)), last)
+            ic, tap = uint32(column // taps), uint32(column % taps)
+            h = int32(int32(tap // kernel_w) - int32(shape.padding_h))
+            w = int32(int32(tap % kernel_w) - int32(shape.padding_w))
+            column_at[i] = int32(int32(ic * plane) + h * int32(shape.width) + w)
+            column_h[i], column_w[i] = h, w
+
+    @cuda.jit(device=True)
+    def fetch(source, start, end, values):
+        x, column_at, column_h, column_w, shape = source
+        step, _ = place()
+        k = uint32(start + step)
+        n, oh, ow = _position(k, shape)
+        top, left = int32(oh * uint32(shape.stride_h)), int32(ow * uint32(shape.stride_w))
+        image = int32(n * uint32(shape.channels * shape.height * shape.width))
+        corner = int32(image + top * int32(shape.width) + left)
+        for i in range(loads):
+            values[i] = float32(0)
+            # Unsigned, -1 is a large number: one comparison asks for both ends.
+            in_h = uint32(top + column_h[i]) < uint32(shape.height)
+            in_w = uint32(left + column_w[i]) < uint32(shape.width)
+            if (k < end) & in_h & in_w:
+                values[i] = x[uint32(corner + column_at[i])]
+
+    return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), columns
+
+
+def weight_kernel(tile):
+    """Make a kernel whose blocks sum up a part of such tiles.
 
     Parameters
     ----------
-    block_rows, block_columns : int
-        Rows (output channels) and columns (input channels and taps) of a block's tile.
-    depth_step : int
-        How many products each element gets between two barriers.
-    thread_rows, thread_columns : int
-        The part of the tile that a thread keeps in registers; multiples of 4.
+    tile : Tile
+        Its rows are output channels, its columns input channels and taps.
 
     Returns
     -------
     kernel
     """
-    row_threads, column_threads = block_rows // thread_rows, block_columns // thread_columns
-    threads = row_threads * column_threads
-    # The 4 keep a warp's stores in different banks; a multiple of 4 keeps loads of 128 bits possible.
-    place = transposed_load(depth_step, threads)
-    gradient_pitch, pixel_pitch = block_rows + 4, block_columns + 4
-    gradient_half, pixel_half = depth_step * gradient_pitch, depth_step * pixel_pitch
-    gradient_tile_size, pixel_tile_size = 2 * gradient_half, 2 * pixel_half
-    gradient_loads, pixel_loads = block_rows * depth_step // threads, block_columns * depth_step // threads
-    jump = threads // depth_step
-    products = thread_rows * thread_columns
-    steps = min(depth_step, 128 // products)
-    multiply = register_tile(
-        block_rows, block_columns, thread_rows, thread_columns, gradient_pitch, pixel_pitch, steps
-    )
+    row_loads, column_loads, results = tile.row_loads, tile.column_loads, tile.results
+    block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
+    thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
+    (gradients, gradient_rows), (pixels, pixel_columns) = _gradients(tile), _pixels(tile)
+    accumulate = product_engine(tile, gradients, pixels)
+    first_result, result_row, result_column = thread_results(tile)
+
+    @cuda.jit(device=True)
+    def store(total, first_row, first_column, sums, shape):
+        """Write the thread's results, those that there are, to the part that is this block's."""
+        row, column = first_result()
+        rows, columns = uint32(shape.rows), _columns(shape)
+        for i in range(thread_rows):
+            m = uint32(first_row + row + result_row(i))
+            if m < rows:
+                at = uint32((uint32(cuda.blockIdx.z) * rows + m) * columns)
+                for j in range(thread_columns):
+                    n = uint32(first_column + column + result_column(j))
+                    if n < columns:
+                        sums[uint32(at + n)] = total[i * thread_columns + j]
 
     @cuda.jit
-    def conv2d_backward_weight_kernel(
-        grad_output,
-        x,
-        sums,
-        rows,
-        columns,
-        depth,
-        share,
-        channels,
-        height,
-        width,
-        kernel_h,
-        kernel_w,
-        out_h,
-        out_w,
-        stride_h,
-        stride_w,
-        padding_h,
-        padding_w,
-        positions_factor,
-        positions_shift,
-        out_w_factor,
-        out_w_shift,
-    ):
-        """Sum up `share` of the `depth` positions for a tile a block; grid (column tiles, row tiles, shares).
+    def conv2d_backward_weight_kernel(grad_output, x, sums, shape: Correlation):
+        """Sum up a share of the positions for a tile a block; grid (column tiles, row tiles, shares).
 
         All indices are 32 bits wide: no array of more than 2**31 elements.
         """
-        gradient_tile = cuda.shared.array(gradient_tile_size, float32)
-        pixel_tile = cuda.shared.array(pixel_tile_size, float32)
-        total = cuda.local.array(products, float32)
-        gradients = cuda.local.array(thread_rows, float32)
-        pixels = cuda.local.array(thread_columns, float32)
-        next_gradients = cuda.local.array(gradient_loads, float32)
-        next_pixels = cuda.local.array(pixel_loads, float32)
-        row_from = cuda.local.array(gradient_loads, uint32)
-        column_from = cuda.local.array(pixel_loads, int32)
-        column_h = cuda.local.array(pixel_loads, int32)
-        column_w = cuda.local.array(pixel_loads, int32)
-
-        thread = uint32(cuda.threadIdx.x)
-        first_row = uint32(cuda.blockIdx.y) * uint32(block_rows)
-        first_column = uint32(cuda.blockIdx.x) * uint32(block_columns)
-        positions, plane = uint32(out_h * out_w), uint32(height * width)
-
-        # Lanes side by side load positions side by side, and each thread always the same rows and columns.
-        # Rows and columns beyond the last repeat it; they are not stored.
-        load_k, load_first = place(thread)
-        for i in range(gradient_loads):
-            row = uint32(first_row + load_first + uint32(i * jump))
-            row_from[i] = uint32(min(row, uint32(rows - 1)) * positions)
-        taps = uint32(kernel_h * kernel_w)
-        for i in range(pixel_loads):
-            column = uint32(min(uint32(first_column + load_first + uint32(i * jump)), uint32(columns - 1)))
-            ic, tap = uint32(column // taps), uint32(column % taps)
-            kh, kw = uint32(tap // uint32(kernel_w)), uint32(tap % uint32(kernel_w))
-            column_h[i], column_w[i] = int32(kh) - int32(padding_h), int32(kw) - int32(padding_w)
-            column_from[i] = int32(int32(ic * plane) + column_h[i] * int32(width) + column_w[i])
-
-        thread_row = uint32(4) * (thread // uint32(column_threads))
-        thread_column = uint32(4) * (thread % uint32(column_threads))
-        for i in range(products):
-            total[i] = float32(0)
-        half = uint32(0)
-        begin = uint32(uint32(cuda.blockIdx.z) * uint32(share))
-        end = uint32(min(uint32(begin + uint32(share)), uint32(depth)))
-        start = begin
-        while start < uint32(end + uint32(depth_step)):
-            # The next tiles are on their way from global memory while the current ones are multiplied.
-            k = uint32(start + load_k)
-            wanted = k < end
-            n = divide(k, positions_factor, positions_shift)
-            position = uint32(k - n * positions)
-            oh = divide(position, out_w_factor, out_w_shift)
-            ow = uint32(position - oh * uint32(out_w))
-            at = uint32(n * uint32(rows) * positions + position)
-            for i in range(gradient_loads):
-                next_gradients[i] = float32(0)
-                if wanted:
-                    next_gradients[i] = grad_output[uint32(row_from[i] + at)]
-            top, left = int32(int32(oh) * int32(stride_h)), int32(int32(ow) * int32(stride_w))
-            corner = int32(int32(n * uint32(channels) * plane) + top * int32(width) + left)
-            for i in range(pixel_loads):
-                next_pixels[i] = float32(0)
-                # Unsigned, -1 is a large number: one comparison asks for both ends.
-                in_h = uint32(top + column_h[i]) < uint32(height)
-                in_w = uint32(left + column_w[i]) < uint32(width)
-                if wanted & in_h & in_w:
-                    next_pixels[i] = x[uint32(corner + column_from[i])]
-
-            if start > begin:
-                gradient_at = uint32(half * uint32(gradient_half) + thread_row)
-                gradient_end = uint32(gradient_at + uint32(gradient_half))
-                pixel_at = uint32(half * uint32(pixel_half) + thread_column)
-                while gradient_at != gradient_end:
-                    multiply(gradient_tile, gradient_at, pixel_tile, pixel_at, gradients, pixels, total)
-                    gradient_at = uint32(gradient_at + uint32(steps * gradient_pitch))
-                    pixel_at = uint32(pixel_at + uint32(steps * pixel_pitch))
-
-            # Into the other half, which nobody reads since the last barrier: one barrier a step is enough.
-            half = half ^ uint32(1)
-            at = uint32(half * uint32(gradient_half) + load_k * uint32(gradient_pitch) + load_first)
-            for i in range(gradient_loads):
-                gradient_tile[at + uint32(i * jump)] = next_gradients[i]
-            at = uint32(half * uint32(pixel_half) + load_k * uint32(pixel_pitch) + load_first)
-            for i in range(pixel_loads):
-                pixel_tile[at + uint32(i * jump)] = next_pixels[i]
-            cuda.syncthreads()
-            start = uint32(start + uint32(depth_step))
-
-        for i in range(thread_rows):
-            row = uint32(first_row + thread_row + uint32(i // 4 * 4 * row_threads + i % 4))
-            if row < uint32(rows):
-                at = uint32((uint32(cuda.blockIdx.z) * uint32(rows) + row) * uint32(columns))
-                for j in range(thread_columns):
-                    column = uint32(
-                        first_column + thread_column + uint32(j // 4 * 4 * column_threads + j % 4)
-                    )
-                    if column < uint32(columns):
-                        sums[uint32(at + column)] = total[i * thread_columns + j]
+        row_at = cuda.local.array(row_loads, uint32)
+        column_at = cuda.local.array(column_loads, int32)
+        column_h = cuda.local.array(column_loads, int32)
+        column_w = cuda.local.array(column_loads, int32)
+        total = cuda.local.array(results, float32)
+        first_row = uint32(cuda.blockIdx.y) * block_rows
+        first_column = uint32(cuda.blockIdx.x) * block_columns
+        gradient_rows(shape, first_row, row_at)
+        pixel_columns(shape, first_column, column_at, column_h, column_w)
+        begin = uint32(uint32(cuda.blockIdx.z) * uint32(shape.share))
+        end = min(uint32(begin + uint32(shape.share)), uint32(shape.depth))
+        gradient_source = grad_output, row_at, shape
+        pixel_source = x, column_at, column_h, column_w, shape
+        accumulate(gradient_source, pixel_source, begin, end, total)
+        store(total, first_row, first_column, sums, shape)
 
     return conv2d_backward_weight_kernel
 
 
 # Rows and columns of a block, products between barriers, rows and columns of a thread.
-WIDE, NARROW = (64, 64, 32, 4, 4), (32, 32, 16, 4, 4)
-conv2d_backward_weight_wide_kernel = weight_kernel(*WIDE)
-conv2d_backward_weight_narrow_kernel = weight_kernel(*NARROW)
+WIDE, NARROW = Tile(64, 64, 32, 4, 4), Tile(32, 32, 16, 4, 4)
+conv2d_backward_weight_wide_kernel = weight_kernel(WIDE)
+conv2d_backward_weight_narrow_kernel = weight_kernel(NARROW)
 _KERNELS = {WIDE: conv2d_backward_weight_wide_kernel, NARROW: conv2d_backward_weight_narrow_kernel}
 
 LANES, GROUPS = 32, 8
@@ -247,8 +276,8 @@ _ENOUGH_BLOCKS = {WIDE: 264, NARROW: 528}
 def _tile(weight_shape):
     """Return the tile that wastes least on rows and columns that are not there, and how many there are."""
     rows, columns = weight_shape[0], weight_shape[1] * weight_shape[2] * weight_shape[3]
-    tile = NARROW if min(rows, columns) <= NARROW[0] else WIDE
-    return tile, (device.blocks(columns, tile[1]), device.blocks(rows, tile[0]))
+    tile = NARROW if min(rows, columns) <= NARROW.rows else WIDE
+    return tile, (device.blocks(columns, tile.columns), device.blocks(rows, tile.rows))
 
 
 def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
@@ -290,34 +319,34 @@ def conv2d_backward_weight_implicit(
     grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None
 ):
     """`conv2d_backward_weight` as a matrix product with split sums; arguments and result are the same."""
-    steps, grad_weight = backward_weight_arguments(grad_output, x, weight_shape, stride, padding, grad_weight)
+    window, grad_weight = backward_weight_arguments(
+        grad_output, x, weight_shape, stride, padding, grad_weight
+    )
     scratch = checked_scratch(scratch, x.shape, weight_shape, stride, padding)
-    (batch, rows, out_h, out_w), (_, channels, height, width) = grad_output.shape, x.shape
-    depth = batch * out_h * out_w
+    batch, channels, height, width = x.shape
+    depth = batch * window.out_h * window.out_w
     if depth == 0:
         return conv2d_backward_weight_naive(grad_output, x, weight_shape, stride, padding, grad_weight)
     tile, tiles = _tile(weight_shape)
     # As many equal shares as there are parts, each a whole number of steps.
-    share = tile[2] * device.blocks(device.blocks(depth, scratch.parts.shape[0]), tile[2])
+    share = tile.depth * device.blocks(device.blocks(depth, scratch.parts.shape[0]), tile.depth)
     shares = device.blocks(depth, share)
-    total = grad_weight.reshape(-1)
-    parts = scratch.parts[:shares]
-    device.launch(
-        _KERNELS[tile],
-        (*tiles, shares),
-        tile[0] * tile[1] // (tile[3] * tile[4]),
-        *(grad_output.reshape(-1), x.reshape(-1), total if shares == 1 else parts.reshape(-1)),
-        *(rows, total.size // rows, depth, share),
-        *(channels, height, width, *weight_shape[2:], out_h, out_w, *steps),
-        *(*reciprocal(out_h * out_w), *reciprocal(out_w)),
+    total, parts = grad_weight.reshape(-1), scratch.parts[:shares]
+    shape = Correlation(
+        *window,
+        *(grad_output.shape[1], channels, height, width, depth, share),
+        *(*reciprocal(window.out_h * window.out_w), *reciprocal(window.out_w)),
     )
+    sums = total if shares == 1 else parts.reshape(-1)
+    arguments = grad_output.reshape(-1), x.reshape(-1), sums, shape
+    device.launch(_KERNELS[tile], (*tiles, shares), tile.threads, *arguments)
     if shares > 1:
         grid, block = device.blocks(total.size, LANES), (LANES, GROUPS)
         device.launch(conv2d_sum_parts_kernel, grid, block, parts, total)
     return grad_weight
 
 
-_SIGNATURE = f"void(float32[::1], float32[::1], float32[::1]{', int64' * 19})"
+_SIGNATURE = "void(float32[::1], float32[::1], float32[::1], Correlation)"
 SIGNATURES = {
     "conv2d_backward_weight_wide_kernel": _SIGNATURE,
     "conv2d_backward_weight_narrow_kernel": _SIGNATURE,

@@ -1,55 +1,153 @@
-"""What the matrix products share: how a tile gets into shared memory, and from there into registers."""
+"""The engine of the matrix products: tiles in shared memory, fetched ahead, and multiplied in registers.
 
-from numba import cuda, uint32
+A product is ``sum over k of left[row, k] * right[k, column]``. A block computes a tile of it, some k at a
+time: it copies that piece of both operands to shared memory, and each thread multiplies for its part of the
+tile. Where the operands come from is what makes a dense layer of it, or a convolution.
+"""
+
+import math
+from typing import NamedTuple
+
+from numba import cuda, float32, uint32
+
+from cnn_numba.ops.shared.warps import load4
+
+MINUS_INFINITY = float32(-math.inf)
 
 
-def register_tile(block_rows, block_columns, thread_rows, thread_columns, row_pitch, column_pitch, steps):
-    """Make a device function that adds `steps` products to each of a thread's sums.
+class Tile(NamedTuple):
+    """What a block computes: `rows` x `columns` results, `depth` products at a time."""
 
-    Every number that comes from shared memory is used thread_columns (or thread_rows) times, so that
-    multiplying takes longer than loading. A thread's rows and columns come in fours: 128 bits in one load.
-    The fours of neighbouring threads lie side by side, which keeps the loads of a warp in different banks.
+    rows: int
+    columns: int
+    depth: int
+    thread_rows: int
+    """Results of one thread: 2 or a multiple of 4."""
+    thread_columns: int
+    """A multiple of 4."""
+    part_depth: int = 1
+    """Where sums are split: how long a part is at least, for that to pay."""
+    fewest_parts: int = 1
+    """And how many there are at least, for the second kernel to pay."""
+
+    @property
+    def threads(self):
+        """How many threads a block has."""
+        return self.rows * self.columns // (self.thread_rows * self.thread_columns)
+
+    @property
+    def results(self):
+        """How many results a thread has."""
+        return self.thread_rows * self.thread_columns
+
+    @property
+    def row_loads(self):
+        """How many numbers of the left operand's tile a thread copies."""
+        return self.rows * self.depth // self.threads
+
+    @property
+    def column_loads(self):
+        """How many numbers of the right operand's tile a thread copies."""
+        return self.columns * self.depth // self.threads
+
+
+class Operand(NamedTuple):
+    """How an operand gets into its tile, ``tile[k, line]``: two device functions, and the tile's pitch.
+
+    The first argument of either is what the kernel gives `accumulate`: the array, where the thread begins.
+    """
+
+    fetch: object
+    """``(source, start, end, values)``: load the thread's share of the tile at k = `start`; zeros past
+    `end`."""
+    stash: object
+    """``(source, values, tile, at)``: put it where the tile begins, at `at`."""
+    pitch: int
+    """Distance from one k to the next in the tile, a multiple of 4. With four more than a multiple of 32,
+    what is written down a column goes to different banks."""
+
+
+# How the 32 threads of a warp lie on its results. Reading four numbers each, they read 8 x 4 neighbours of a
+# row of the right tile and 4 x 4 of the left one: few, and no two of them in the same bank.
+LANES_DOWN, LANES_ACROSS = 4, 8
+
+
+def thread_results(tile):
+    """Make the device functions that tell where in its tile a thread's results lie.
+
+    They are groups of up to 4 x 4, and the next group begins where the warp's last one ends.
 
     Parameters
     ----------
-    block_rows, block_columns : int
-        Size of the block's tile.
-    thread_rows, thread_columns : int
-        Size of the thread's part of it; multiples of 4.
-    row_pitch, column_pitch : int
-        Distance from one step to the next in the two tiles; multiples of 4.
-    steps : int
-        A power of 2. So many are written out one after the other: loops cost instructions, and the compiler
-        does not unroll one this long.
+    tile : Tile
 
     Returns
     -------
-    device function
-        ``(row_tile, row_at, column_tile, column_at, rows, columns, sums)``: the tiles and where the thread's
-        part of the first step begins in them; three local arrays, of which the last is added to.
+    first : device function
+        ``()``: row and column of the first result.
+    row, column : device function
+        ``(i)``: how far from there it is to result row (or column) i of the thread.
+    """
+    group, lanes_across = min(4, tile.thread_rows), uint32(LANES_ACROSS)
+    row_step, column_step = LANES_DOWN * group, LANES_ACROSS * 4
+    warp_rows, warp_columns = (
+        uint32(LANES_DOWN * tile.thread_rows),
+        uint32(LANES_ACROSS * tile.thread_columns),
+    )
+    warps_across = uint32(tile.columns // (LANES_ACROSS * tile.thread_columns))
+
+    @cuda.jit(device=True)
+    def first():
+        thread = uint32(cuda.threadIdx.x)
+        warp, lane = thread // uint32(32), thread % uint32(32)
+        row = warp // warps_across * warp_rows + lane // lanes_across * uint32(group)
+        column = warp % warps_across * warp_columns + lane % lanes_across * uint32(4)
+        return uint32(row), uint32(column)
+
+    @cuda.jit(device=True)
+    def row(i):
+        return uint32(i // group * row_step + i % group)
+
+    @cuda.jit(device=True)
+    def column(j):
+        return uint32(j // 4 * column_step + j % 4)
+
+    return first, row, column
+
+
+def _multiplier(tile, row_pitch, column_pitch, steps):
+    """Make a device function that adds `steps` products, a power of 2, to each of a thread's sums.
+
+    Every number that comes from shared memory is used thread_columns (or thread_rows) times, so that
+    multiplying takes longer than loading. The steps are written out one after the other, as the compiler
+    would not do it: their addresses are constants from the first, and the loads of one run beside the
+    multiplications of another.
     """
     if steps > 1:
-        half = register_tile(
-            block_rows, block_columns, thread_rows, thread_columns, row_pitch, column_pitch, steps // 2
-        )
-        row_jump, column_jump = steps // 2 * row_pitch, steps // 2 * column_pitch
+        half = _multiplier(tile, row_pitch, column_pitch, steps // 2)
+        row_jump, column_jump = uint32(steps // 2 * row_pitch), uint32(steps // 2 * column_pitch)
 
         @cuda.jit(device=True)
         def multiply(row_tile, row_at, column_tile, column_at, rows, columns, sums):
             half(row_tile, row_at, column_tile, column_at, rows, columns, sums)
-            row_at, column_at = row_at + uint32(row_jump), column_at + uint32(column_jump)
-            half(row_tile, row_at, column_tile, column_at, rows, columns, sums)
+            half(row_tile, row_at + row_jump, column_tile, column_at + column_jump, rows, columns, sums)
 
         return multiply
 
-    row_fours, column_fours = 4 * block_rows // thread_rows, 4 * block_columns // thread_columns
+    thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
+    _, row, column = thread_results(tile)
 
     @cuda.jit(device=True)
     def multiply_once(row_tile, row_at, column_tile, column_at, rows, columns, sums):
-        for i in range(thread_rows):
-            rows[i] = row_tile[row_at + uint32(i // 4 * row_fours + i % 4)]
-        for j in range(thread_columns):
-            columns[j] = column_tile[column_at + uint32(j // 4 * column_fours + j % 4)]
+        if thread_rows >= 4:
+            for i in range(0, thread_rows, 4):
+                rows[i], rows[i + 1], rows[i + 2], rows[i + 3] = load4(row_tile, row_at + row(i))
+        else:
+            for i in range(thread_rows):
+                rows[i] = row_tile[row_at + row(i)]
+        for j in range(0, thread_columns, 4):
+            four = load4(column_tile, column_at + column(j))
+            columns[j], columns[j + 1], columns[j + 2], columns[j + 3] = four
         for i in range(thread_rows):
             for j in range(thread_columns):
                 sums[i * thread_columns + j] += rows[i] * columns[j]
@@ -57,33 +155,131 @@ def register_tile(block_rows, block_columns, thread_rows, thread_columns, row_pi
     return multiply_once
 
 
-def transposed_load(depth_step, threads):
-    """Make a device function that tells a thread which step and which row of a tile to load.
-
-    Neighbouring lanes load neighbouring steps, which lie side by side in global memory, and store them a
-    pitch apart in shared memory. With a pitch of 4 more than a multiple of 32, 8 steps of 4 rows lie in 32
-    different banks: so a warp takes 8 steps, or more if there are too few warps for that.
+def product_engine(tile, left, right):
+    """Make the main loop of a matrix product.
 
     Parameters
     ----------
-    depth_step : int
-        How many steps a tile has.
-    threads : int
-        How many threads load it, ``threads // depth_step`` rows at a time.
+    tile : Tile
+    left, right : Operand
 
     Returns
     -------
     device function
-        From the thread to its step and its first row.
+        ``accumulate(left_source, right_source, begin, end, sums)``: fill the local array `sums` with the
+        thread's results, row by row, each a sum over k from `begin` to `end`. The whole block must call it:
+        it has barriers.
     """
-    lanes = max(8, 32 * depth_step // threads)
-    groups, warp_rows = depth_step // lanes, 32 // lanes
+    depth, results = uint32(tile.depth), tile.results
+    thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
+    row_loads, column_loads = tile.row_loads, tile.column_loads
+    left_half, right_half = tile.depth * left.pitch, tile.depth * right.pitch
+    left_size, right_size = 2 * left_half, 2 * right_half
+    fetch_left, stash_left, fetch_right, stash_right = left.fetch, left.stash, right.fetch, right.stash
+    steps = min(8, 128 // results)  # more of them need more registers than there are
+    left_jump, right_jump = uint32(steps * left.pitch), uint32(steps * right.pitch)
+    multiply = _multiplier(tile, left.pitch, right.pitch, steps)
+    first, _, _ = thread_results(tile)
 
     @cuda.jit(device=True)
-    def place(thread):
+    def accumulate(left_source, right_source, begin, end, sums):
+        # Two halves each, so that one barrier a step is enough; for vectors they begin at 16 bytes.
+        left_tile = cuda.shared.array(left_size, float32, alignment=16)
+        right_tile = cuda.shared.array(right_size, float32, alignment=16)
+        rows = cuda.local.array(thread_rows, float32)
+        columns = cuda.local.array(thread_columns, float32)
+        next_left = cuda.local.array(row_loads, float32)
+        next_right = cuda.local.array(column_loads, float32)
+        for i in range(results):
+            sums[i] = float32(0)
+        row, column = first()
+        left_start, right_start = uint32(0), uint32(0)
+        start = begin
+        while start < uint32(end + depth):
+            # The next tiles are on their way from global memory while the current ones are multiplied.
+            fetch_left(left_source, start, end, next_left)
+            fetch_right(right_source, start, end, next_right)
+            if start > begin:
+                left_at, right_at = uint32(left_start + row), uint32(right_start + column)
+                left_end = uint32(left_at + uint32(left_half))
+                while left_at != left_end:
+                    multiply(left_tile, left_at, right_tile, right_at, rows, columns, sums)
+                    left_at, right_at = uint32(left_at + left_jump), uint32(right_at + right_jump)
+            # Into the other half, which nobody has read since the last barrier.
+            left_start = uint32(uint32(left_half) - left_start)
+            right_start = uint32(uint32(right_half) - right_start)
+            stash_left(left_source, next_left, left_tile, left_start)
+            stash_right(right_source, next_right, right_tile, right_start)
+            cuda.syncthreads()
+            start = uint32(start + depth)
+
+    return accumulate
+
+
+@cuda.jit(device=True)
+def lower_bound(relu):
+    """Return what no result may be below, 0 or minus infinity: chosen once, not at every result."""
+    return float32(0) if relu else MINUS_INFINITY
+
+
+@cuda.jit(device=True)
+def at_least(bound, value):
+    """Return the larger of the two; NaN stays."""
+    return bound if value < bound else value
+
+
+def transposed_load(depth_step, threads):
+    """Make a device function that tells a thread which k and which line of a tile to load.
+
+    Neighbouring lanes load neighbouring k, which lie side by side in global memory, and store them a pitch
+    apart in shared memory. With a pitch of 4 more than a multiple of 32, 8 k of 4 lines lie in 32 different
+    banks: so a warp takes 8 k, or more if there are too few warps for that.
+
+    Parameters
+    ----------
+    depth_step : int
+        How many k a tile has.
+    threads : int
+        How many threads load it, ``threads // depth_step`` lines at a time.
+
+    Returns
+    -------
+    device function
+        ``()``: the thread's k and its first line.
+    """
+    lanes = max(8, 32 * depth_step // threads)
+    groups, warp_lines = depth_step // lanes, 32 // lanes
+
+    @cuda.jit(device=True)
+    def place():
+        thread = uint32(cuda.threadIdx.x)
         warp, lane = thread // uint32(32), thread % uint32(32)
-        step = lane % uint32(lanes) + warp % uint32(groups) * uint32(lanes)
-        row = lane // uint32(lanes) + warp // uint32(groups) * uint32(warp_rows)
-        return uint32(step), uint32(row)
+        k = lane % uint32(lanes) + warp % uint32(groups) * uint32(lanes)
+        line = lane // uint32(lanes) + warp // uint32(groups) * uint32(warp_lines)
+        return uint32(k), uint32(line)
 
     return place
+
+
+def scattered_store(place, loads, jump, pitch):
+    """Make the `stash` of an operand whose threads each load numbers that are `jump` apart in the tile.
+
+    Parameters
+    ----------
+    place : device function
+        ``()``: the thread's k and line of the first.
+    loads, jump, pitch : int
+
+    Returns
+    -------
+    device function
+    """
+
+    @cuda.jit(device=True)
+    def stash(source, values, tile, at):
+        k, line = place()
+        at = uint32(at + k * uint32(pitch) + line)
+        for i in range(loads):
+            tile[at + uint32(i * jump)] = values[i]
+
+    return stash
