@@ -37,7 +37,7 @@ def extra(major):
 
 
 def _kernels():
-    simulator, reason = selection.SELECTION
+    simulator, reason, _ = selection.SELECTION
     if simulator and nvidia.driver().gpus:
         text = f"run in the simulator although there is a GPU: {reason}"
         return Finding("kernels", False, text, "unset NUMBA_ENABLE_CUDASIM")

@@ -8,7 +8,7 @@ import numba
 import pytest
 from fresh_python import python
 
-from gpuless import nvidia, select
+from gpuless import emulator, nvidia, select
 
 
 class FakeCuda:
@@ -114,7 +114,7 @@ def test_a_gpu_is_found(libraries, monkeypatch):
     assert (found.cuda, found.version, found.problem) == ((13, 2), "580.65.06", None)
     monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
     monkeypatch.delitem(sys.modules, "numba.cuda", raising=False)
-    assert select() == (False, "a GPU was found")
+    assert select() == (False, "a GPU was found", False)
     assert "NUMBA_ENABLE_CUDASIM" not in os.environ
 
 
@@ -132,9 +132,38 @@ def test_no_gpu_selects_the_simulator(libraries, monkeypatch, cuda, problem):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "")
     monkeypatch.setattr(numba.config, "ENABLE_CUDASIM", 0)
     monkeypatch.delitem(sys.modules, "numba.cuda", raising=False)
-    assert select() == (True, problem)
+    assert select() == (True, problem, False)
     assert os.environ["NUMBA_ENABLE_CUDASIM"] == "1"
     assert numba.config.ENABLE_CUDASIM == 1
+
+
+def test_a_wish_is_granted():
+    """The environment says what shall run the kernels, whatever there is."""
+    line = "import gpuless; print(*gpuless.select())"
+    assert python(line, GPULESS="simulator") == "True the environment variable GPULESS is simulator False\n"
+    assert python(line, GPULESS="hardware") == "False the environment variable GPULESS is hardware False\n"
+
+
+def test_an_unknown_wish_is_refused():
+    line = "import gpuless\ntry: gpuless.select()\nexcept ValueError as error: print(error)"
+    wanted = "GPULESS must be hardware, emulator or simulator, got 'emulated'\n"
+    assert python(line, GPULESS="emulated") == wanted
+
+
+@pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
+def test_the_emulator_has_to_be_asked_for():
+    lines = ["import gpuless; print(*gpuless.select())", "from numba import cuda"]
+    first, name = python(*lines, "print(cuda.get_current_device().name)", GPULESS="emulator").splitlines()
+    assert first == "False the environment variable GPULESS is emulator True"
+    assert name.startswith("Emulated GPU")
+
+
+def test_without_a_compiler_there_is_no_emulated_gpu(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert emulator.problem().startswith("NVIDIA's compiler is not installed")
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert emulator.problem().startswith("it runs on Linux")
 
 
 def test_apple_is_not_asked_for_a_driver(libraries, monkeypatch):

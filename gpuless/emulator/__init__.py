@@ -1,0 +1,37 @@
+"""A GPU that is not there: the machine code that Numba's compiler makes for one, run by the CPU.
+
+Numba compiles a kernel as ever, NVIDIA's compiler makes PTX of it, and that becomes vector code of this
+computer's processor: a warp is a vector of 32 lanes. Below Numba only the driver is replaced, so arrays,
+streams, events and graphs are the real ones.
+"""
+
+import platform
+import sys
+
+__all__ = ["install", "problem"]
+
+
+def problem() -> str:
+    """Return why there can be no emulated GPU here, "" if there can be one.
+
+    Returns
+    -------
+    str
+    """
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
+        return f"it runs on Linux, on x86-64 and ARM of 64 bits, not on {sys.platform} ({platform.machine()})"
+    try:
+        from cuda.bindings import nvjitlink, nvvm
+
+        nvvm.version(), nvjitlink.version()
+    except Exception as error:  # whatever the loading of a library may raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return f"NVIDIA's compiler is not installed ({reason}): pip install 'numba-cuda[cu13]'"
+    return ""
+
+
+def install() -> None:
+    """Let this process have an emulated GPU; before `numba.cuda` is imported."""
+    from gpuless.emulator.install import install
+
+    install()

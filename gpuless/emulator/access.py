@@ -1,0 +1,454 @@
+"""Loads, stores and atomic operations, in IR.
+
+All memory of the emulated GPU lies in one range of addresses, the arena, and whatever address a kernel
+makes up is one
+in it: the upper bits are cut off. What is not allocated there cannot be read or written, so a wild address
+is a fault,
+and never another's memory.
+
+Most addresses of a warp are a known distance apart. Then a load is one or a few of neighbouring bytes and
+a constant
+shuffle, else it gathers lane by lane.
+"""
+
+from typing import NamedTuple
+
+from gpuless.emulator import lanes
+from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, ZERO
+from gpuless.emulator.layout import ARENA_SPAN, SHARED_SPAN
+from gpuless.emulator.ptx import BITS, Address
+from gpuless.emulator.translate import ALL, Value, translates
+
+SPACES = ("global", "shared", "local", "const", "param")
+NEAR = 1 << 20  # lanes that are further apart are taken one by one; the arena has as much room at its ends
+WINDOW = 4 * WARP  # the most numbers that are loaded at once to be shuffled
+
+
+class Place(NamedTuple):
+    """Where the lanes of a warp access memory: a pointer and distances in bytes, or a vector of pointers."""
+
+    pointer: str | None
+    distances: tuple | None
+    pointers: str | None
+    safe: bool  # whether it is in shared memory, where neighbouring bytes may be read as well
+
+
+def space_of(instruction):
+    """Return the state space of an instruction that accesses memory."""
+    for part in instruction.opcode[1:]:
+        if part.startswith("shared"):
+            return "shared"
+        if part in SPACES:
+            return part
+    return "generic"
+
+
+def place(t, address, space):
+    """Return the `Place` of a memory operand."""
+    value = t.operand(address.base)
+    bits = t.function.registers.get(address.base, 64)
+    root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
+    near = value.kind if value.kind is not VARYING else value.assumed
+    if near is not None:
+        distances = lanes.nearest(lanes._relative(near)[0], bits)
+        if max(distances) - min(distances) < NEAR:
+            scalar = _wide(t, value.scalar, bits)
+            if address.offset:
+                scalar = t.new(f"add i64 {scalar}, {address.offset}")
+            inside = _inside(t, scalar, span, max(distances) if space == "shared" else 0)
+            pointer = t.new(f"getelementptr i8, ptr {root}, i64 {inside}")
+            return Place(pointer, distances, None, space == "shared")
+    vector = t.vector(value, bits)
+    if bits != 64:
+        vector = t.new(f"zext {ALL.int(bits)} {vector} to {ALL.int(64)}")
+    if address.offset:
+        vector = t.new(f"add {ALL.int(64)} {vector}, splat (i64 {address.offset})")
+    inside = t.new(f"and {ALL.int(64)} {vector}, splat (i64 {span - 1})")
+    pointers = t.new(f"getelementptr i8, ptr {root}, {ALL.int(64)} {inside}")
+    return Place(None, None, pointers, False)
+
+
+def _inside(t, scalar, span, ahead):
+    """Return an address within a space; lane 0 may be off and before it where the foremost lane is not."""
+    if not ahead:
+        return t.new(f"and i64 {scalar}, {span - 1}")
+    foremost = t.new(f"and i64 {t.new(f'add i64 {scalar}, {ahead}')}, {span - 1}")
+    return t.new(f"sub i64 {foremost}, {ahead}")
+
+
+def _wide(t, scalar, bits):
+    return scalar if bits == 64 or scalar[0] != "%" else t.new(f"zext i{bits} {scalar} to i64")
+
+
+def pointers_of(t, where, offset=0):
+    """Return a vector of pointers."""
+    if where.pointers is not None:
+        if not offset:
+            return where.pointers
+        return t.new(f"getelementptr i8, <{WARP} x ptr> {where.pointers}, {ALL.int(64)} splat (i64 {offset})")
+    distances = ", ".join(f"i64 {distance + offset}" for distance in where.distances)
+    return t.new(f"getelementptr i8, ptr {where.pointer}, {ALL.int(64)} <{distances}>")
+
+
+def _shifted(t, pointer, offset):
+    return t.new(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
+
+
+# --- Loads --------------------------------------------------------------------------------------------------
+
+
+def load(t, where, bits, count, note=""):
+    """Return `count` numbers for each lane that lie next to each other, as values."""
+    size = bits // 8
+    if where.pointers is None:
+        if where.distances == ZERO:
+            return [
+                Value(
+                    UNIFORM,
+                    t.new(f"load {note}i{bits}, ptr {_shifted(t, where.pointer, i * size)}, align {size}"),
+                )
+                for i in range(count)
+            ]
+        if count == 1 and where.distances == tuple(size * lane for lane in range(WARP)):
+            return [Value(VARYING, None, _load_next(t, where.pointer, bits))]
+        found = _load_window(t, where, bits, count)
+        if found:
+            return [Value(VARYING, None, vector) for vector in found]
+    return [Value(VARYING, None, _gather(t, where, bits, i * size)) for i in range(count)]
+
+
+def _load_next(t, pointer, bits):
+    """Load from neighbouring addresses, lane by lane."""
+    type_ = ALL.int(bits)
+    if not t.masked:
+        return t.new(f"load {type_}, ptr {pointer}, align {bits // 8}")
+    name = f"llvm.masked.load.v{WARP}i{bits}.p0"
+    t.module.declare(f"{type_} @{name}(ptr, <{WARP} x i1>, {type_})")
+    arguments = f"ptr align {bits // 8} {pointer}, <{WARP} x i1> {t.mask_vector()}, {type_} poison"
+    return t.new(f"call {type_} @{name}({arguments})")
+
+
+def _gather(t, where, bits, offset):
+    type_ = ALL.int(bits)
+    name = f"llvm.masked.gather.v{WARP}i{bits}.v{WARP}p0"
+    t.module.declare(f"{type_} @{name}(<{WARP} x ptr>, <{WARP} x i1>, {type_})")
+    pointers = pointers_of(t, where, offset)
+    arguments = (
+        f"<{WARP} x ptr> align {bits // 8} {pointers}, <{WARP} x i1> {t.mask_vector()}, {type_} poison"
+    )
+    return t.new(f"call {type_} @{name}({arguments})")
+
+
+def _load_window(t, where, bits, count):
+    """Load all bytes between the first and the last, and pick each lane's; None if they are too many."""
+    size = bits // 8
+    low = min(where.distances)
+    if any((distance - low) % size for distance in where.distances):
+        return None
+    first = [(distance - low) // size for distance in where.distances]
+    width = max(first) + count
+    few = len(set(first)) * count <= 8
+    if width > WINDOW and not few:
+        return None
+
+    def at_once():
+        if few:
+            return _pick_few(t, where.pointer, low, first, bits, count)
+        pointer = _shifted(t, where.pointer, low)
+        whole = t.new(f"load <{width} x i{bits}>, ptr {pointer}, align {size}")
+        return [t.shuffle(whole, None, f"i{bits}", width, [at + i for at in first]) for i in range(count)]
+
+    if not t.masked:
+        return at_once()
+    t.mask_vector()
+    pieces = [lambda: [_gather(t, where, bits, i * size) for i in range(count)], at_once]
+    bytes_ = (max(first) + count) * size
+    may = _fits(t, where.pointer, low, bytes_) if where.safe else t.new(f"icmp eq i32 {t.mask}, -1")
+    return _either(t, may, pieces, ALL.int(bits), count)
+
+
+def _fits(t, pointer, low, size):
+    """Return whether bytes lie in shared memory, all of which may be read, whichever lanes are on."""
+    root, at = t.new("ptrtoint ptr %shared to i64"), t.new(f"ptrtoint ptr {pointer} to i64")
+    start = t.new(f"add i64 {t.new(f'sub i64 {at}, {root}')}, {low}")
+    return t.new(f"icmp ult i64 {start}, {max(SHARED_SPAN - size + 1, 0)}")
+
+
+def _pick_few(t, pointer, low, first, bits, count):
+    """Load the few numbers that the lanes share, one by one, and give each lane its own."""
+    size, places = bits // 8, sorted(set(first))
+    found = []
+    for i in range(count):
+        vector = "poison"
+        for slot, at in enumerate(places):
+            one = t.new(f"load i{bits}, ptr {_shifted(t, pointer, low + (at + i) * size)}, align {size}")
+            vector = t.new(f"insertelement <{WARP} x i{bits}> {vector}, i{bits} {one}, i64 {slot}")
+        found.append(t.shuffle(vector, None, f"i{bits}", WARP, [places.index(at) for at in first]))
+    return found
+
+
+def _either(t, condition, pieces, type_, count):
+    """Run one of two pieces of code, the second if the condition holds; return what comes of it."""
+    label = t.fresh("either")
+    t.line(f"br i1 {condition}, label %{label}.1, label %{label}.0")
+    results = []
+    for i, piece in enumerate(pieces):
+        t.label(f"{label}.{i}")
+        found = piece()
+        last = t.fresh("from")
+        t.line(f"br label %{last}")
+        t.label(last)
+        t.line(f"br label %{label}.end")
+        results.append((last, found))
+    t.label(f"{label}.end")
+    joined = []
+    for i in range(count):
+        ways = ", ".join(f"[ {found[i]}, %{last} ]" for last, found in results)
+        joined.append(t.new(f"phi {type_} {ways}"))
+    return joined
+
+
+@translates("ld", "ldu")
+def _ld(t, instruction):
+    space, type_ = space_of(instruction), instruction.opcode[-1]
+    bits, address = BITS[type_], instruction.operands[1]
+    targets = instruction.operands[0]
+    targets = targets if isinstance(targets, tuple) and not isinstance(targets, Address) else (targets,)
+    if space == "param":
+        values = t.module.parameter(t, address, bits, len(targets))
+    else:
+        note = "volatile " if "volatile" in instruction.opcode or "relaxed" in instruction.opcode else ""
+        if "acquire" in instruction.opcode:
+            note = "volatile "
+        values = load(t, place(t, address, space), bits, len(targets), note)
+    for target, value in zip(targets, values, strict=True):
+        t.write(target, _extended(t, value, bits, t.function.registers.get(target, bits), type_[0] == "s"))
+
+
+def _extended(t, value, have, want, signed):
+    if have >= want:
+        return value
+    word = "sext" if signed else "zext"
+    if value.kind is not VARYING:
+        return Value(UNIFORM, t.new(f"{word} i{have} {value.scalar} to i{want}"))
+    return Value(VARYING, None, t.new(f"{word} {ALL.int(have)} {value.vector} to {ALL.int(want)}"))
+
+
+# --- Stores -------------------------------------------------------------------------------------------------
+
+
+@translates("st")
+def _st(t, instruction):
+    space, type_ = space_of(instruction), instruction.opcode[-1]
+    bits = BITS[type_]
+    address, given = instruction.operands
+    names = given if isinstance(given, tuple) else (given,)
+    values = [
+        _narrowed(t, t.operand(name, type_), t.function.registers.get(name, bits), bits) for name in names
+    ]
+    if space == "param":
+        t.module.set_parameter(t, address, bits, values)
+        return
+    store(t, place(t, address, space), bits, values)
+
+
+def _narrowed(t, value, have, bits):
+    if have <= bits:
+        return value
+    if value.kind is not VARYING and value.kind.constant and value.kind.uniform:
+        return value._replace(scalar=str(int(value.scalar) & ((1 << bits) - 1)))
+    scalar = t.new(f"trunc i{have} {value.scalar} to i{bits}") if value.scalar is not None else None
+    if value.kind is not VARYING:
+        return Value(value.kind, scalar)
+    return Value(
+        VARYING, scalar, t.new(f"trunc {ALL.int(have)} {value.vector} to {ALL.int(bits)}"), value.assumed
+    )
+
+
+def store(t, where, bits, values):
+    """Store numbers of each lane next to each other; of lanes at the same address the last one wins."""
+    size, count = bits // 8, len(values)
+    if where.pointers is None and where.distances == ZERO:
+        for i, value in enumerate(values):
+            pointer = _shifted(t, where.pointer, i * size)
+            t.line(f"store i{bits} {_last(t, value, bits)}, ptr {pointer}, align {size}")
+        return
+    step = tuple(size * count * lane for lane in range(WARP))
+    if where.pointers is None and where.distances == step and (count == 1 or not t.masked):
+        _store_next(t, where.pointer, bits, [t.vector(value, bits) for value in values])
+        return
+    name = f"llvm.masked.scatter.v{WARP}i{bits}.v{WARP}p0"
+    t.module.declare(f"void @{name}({ALL.int(bits)}, <{WARP} x ptr>, <{WARP} x i1>)")
+    for i, value in enumerate(values):
+        pointers = pointers_of(t, where, i * size)
+        t.line(
+            f"call void @{name}({ALL.int(bits)} {t.vector(value, bits)}, "
+            f"<{WARP} x ptr> align {size} {pointers}, <{WARP} x i1> {t.mask_vector()})"
+        )
+
+
+def _last(t, value, bits):
+    """Return the number of the last lane that is on."""
+    if value.kind is not VARYING and value.kind.uniform:
+        return value.scalar
+    vector = t.vector(value, bits)
+    if not t.masked:
+        return t.new(f"extractelement {ALL.int(bits)} {vector}, i64 {WARP - 1}")
+    t.module.declare("i32 @llvm.ctlz.i32(i32, i1)")
+    lane = t.new(f"sub i32 31, {t.new(f'call i32 @llvm.ctlz.i32(i32 {t.mask}, i1 true)')}")
+    return t.new(f"extractelement {ALL.int(bits)} {vector}, i32 {lane}")
+
+
+def _store_next(t, pointer, bits, vectors):
+    """Store to neighbouring addresses, the numbers of a lane next to each other."""
+    count = len(vectors)
+    type_, width = ALL.int(bits), WARP * count
+    if t.masked:
+        name = f"llvm.masked.store.v{WARP}i{bits}.p0"
+        t.module.declare(f"void @{name}({type_}, ptr, <{WARP} x i1>)")
+        t.line(
+            f"call void @{name}({type_} {vectors[0]}, ptr align {bits // 8} {pointer}, "
+            f"<{WARP} x i1> {t.mask_vector()})"
+        )
+        return
+    whole = vectors[0]
+    if count > 1:
+        # Joined two by two, then put in order.
+        while len(vectors) > 1:
+            wide = width // len(vectors)
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            vectors = [t.shuffle(one, other, f"i{bits}", wide, range(2 * wide)) for one, other in pairs]
+        order = [i % count * WARP + i // count for i in range(width)]
+        whole = t.shuffle(vectors[0], None, f"i{bits}", width, order)
+    t.line(f"store <{width} x i{bits}> {whole}, ptr {pointer}, align {bits // 8}")
+
+
+# --- Addresses ----------------------------------------------------------------------------------------------
+
+
+@translates("cvta")
+def _cvta(t, instruction):
+    target, source = instruction.operands
+    bits = t.function.registers.get(target, 64)
+    if "shared" not in "".join(instruction.opcode):
+        t.write(target, t.operand(source))
+        return
+    base = t.new("ptrtoint ptr %shared to i64")
+    word = "sub" if "to" in instruction.opcode else "add"
+    value = t.operand(source)
+    kind, assumed = next(iter(t.analysis.results(instruction)))
+
+    def make(s, x):
+        root = base if s.lanes == 1 else t.splat(base, "i64")
+        return t.new(f"{word} {s.int(bits)} {x}, {root}")
+
+    if kind is not VARYING and kind.constant:
+        kind = UNIFORM if kind.uniform else VARYING
+    t.write(target, t.compute(make, [(value, bits)], bits, kind, assumed))
+
+
+@translates("isspacep")
+def _isspacep(t, instruction):
+    space = instruction.opcode[1]
+    target, source = instruction.operands
+
+    def make(s, x):
+        if space.startswith("shared"):
+            base = t.new("ptrtoint ptr %shared to i64")
+            root = base if s.lanes == 1 else t.splat(base, "i64")
+            distance = t.new(f"sub {s.int(64)} {x}, {root}")
+            return t.new(f"icmp ult {s.int(64)} {distance}, {s.literal(SHARED_SPAN, 'i64')}")
+        # What is neither shared nor local is global.
+        low = t.new(f"and {s.int(64)} {x}, {s.literal(ARENA_SPAN - 1, 'i64')}")
+        word = "ult" if space in ("local", "shared") else "uge"
+        return t.new(f"icmp {word} {s.int(64)} {low}, {s.literal(t.module.private_span, 'i64')}")
+
+    value = t.operand(source)
+    kind = UNIFORM if lanes.uniform(value.kind) else VARYING
+    t.write(target, t.compute(make, [(value, 64)], 1, kind))
+
+
+@translates("prefetch", "prefetchu", "discard", "applypriority")
+def _nothing(t, instruction):
+    """Do nothing: a hint to a cache."""
+
+
+# --- Atomic operations --------------------------------------------------------------------------------------
+
+_ATOMIC = {"and": "and", "or": "or", "xor": "xor", "exch": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap"}
+
+
+@translates("atom", "red")
+def _atom(t, instruction):
+    opcode = instruction.opcode
+    space, type_ = space_of(instruction), opcode[-1]
+    operation = next(part for part in opcode[1:] if part in _ATOMIC or part in ("add", "min", "max", "cas"))
+    bits = BITS[type_]
+    operands = instruction.operands if opcode[0] == "red" else instruction.operands[1:]
+    where = place(t, operands[0], space)
+    values = [
+        t.vector(_narrowed(t, t.operand(name, type_), t.function.registers.get(name, bits), bits), bits)
+        for name in operands[1:]
+    ]
+    name = _atomic_function(t, operation, type_, bits, len(values))
+    arguments = ", ".join(f"{ALL.int(bits)} {value}" for value in values)
+    mask = t.mask if t.masked else "-1"
+    old = t.new(
+        f"call {ALL.int(bits)} @{name}(<{WARP} x ptr> {pointers_of(t, where)}, {arguments}, i32 {mask})"
+    )
+    if opcode[0] == "atom":
+        t.write(instruction.operands[0], Value(VARYING, None, old))
+
+
+def _atomic_function(t, operation, type_, bits, count):
+    """Return the name of a function that does an atomic operation lane by lane."""
+    name = f"atom.{operation}.{type_}.{count}"
+    int_ = f"i{bits}"
+    vector = ALL.int(bits)
+    if operation == "cas":
+        step = (
+            f"  %a = extractelement {vector} %v0, i32 %lane\n  %b = extractelement {vector} %v1, i32 %lane\n"
+            f"  %pair = cmpxchg ptr %p, {int_} %a, {int_} %b seq_cst seq_cst\n"
+            f"  %old = extractvalue {{ {int_}, i1 }} %pair, 0\n"
+        )
+    elif type_.endswith("x2"):
+        step = _packed_add(type_, vector)
+    elif type_.startswith(("f", "bf")):
+        kind = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}[type_]
+        step = (
+            f"  %bits = extractelement {vector} %v0, i32 %lane\n  %x = bitcast {int_} %bits to {kind}\n"
+            f"  %before = atomicrmw f{operation} ptr %p, {kind} %x seq_cst\n"
+            f"  %old = bitcast {kind} %before to {int_}\n"
+        )
+    else:
+        word = _ATOMIC.get(operation) or (
+            operation if operation == "add" else operation if type_[0] == "s" else "u" + operation
+        )
+        step = (
+            f"  %x = extractelement {vector} %v0, i32 %lane\n"
+            f"  %old = atomicrmw {word} ptr %p, {int_} %x seq_cst\n"
+        )
+    given = ", ".join(f"{vector} %v{i}" for i in range(count))
+    t.module.declare("i32 @llvm.cttz.i32(i32, i1)")
+    t.module.define(
+        name,
+        f"define internal {vector} @{name}(<{WARP} x ptr> %ps, {given}, i32 %mask) #1 {{\nentry:\n"
+        f"  br label %next\nnext:\n"
+        f"  %rest = phi i32 [ %mask, %entry ], [ %less, %next ]\n"
+        f"  %result = phi {vector} [ zeroinitializer, %entry ], [ %more, %next ]\n"
+        f"  %lane = call i32 @llvm.cttz.i32(i32 %rest, i1 true)\n"
+        f"  %p = extractelement <{WARP} x ptr> %ps, i32 %lane\n{step}"
+        f"  %more = insertelement {vector} %result, {int_} %old, i32 %lane\n"
+        f"  %one = sub i32 %rest, 1\n  %less = and i32 %rest, %one\n"
+        f"  %done = icmp eq i32 %less, 0\n  br i1 %done, label %end, label %next\nend:\n"
+        f"  ret {vector} %more\n}}\n",
+    )
+    return name
+
+
+def _packed_add(type_, vector):
+    kind = "<2 x half>" if type_ == "f16x2" else "<2 x bfloat>"
+    return (
+        f"  %bits = extractelement {vector} %v0, i32 %lane\n  %x = bitcast i32 %bits to {kind}\n"
+        f"  %before = atomicrmw fadd ptr %p, {kind} %x seq_cst\n  %old = bitcast {kind} %before to i32\n"
+    )

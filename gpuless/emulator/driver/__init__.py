@@ -1,0 +1,11 @@
+"""CUDA's driver, played by this process: what programs that speak to a GPU find in its place."""
+
+from gpuless.emulator.driver import allocations, device, graphs, linking, modules, streams, table  # noqa: F401 (they register)
+from gpuless.emulator.driver.table import last_detail
+
+__all__ = ["install", "last_detail"]
+
+
+def install():
+    """Put the emulated GPU in the place of a driver, for this process; before anything asks for one."""
+    table.load()

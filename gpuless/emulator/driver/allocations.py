@@ -1,0 +1,303 @@
+"""Memory: allocations, copies, sets, pools, and what a pointer points to."""
+
+import ctypes
+
+from gpuless.emulator.driver.device import _CONTEXT, device
+from gpuless.emulator.driver.streams import enqueue
+from gpuless.emulator.driver.table import (
+    INVALID_VALUE,
+    DriverError,
+    Handles,
+    driver_function,
+    put,
+    put_handle,
+    put_int,
+)
+
+DEVICE, HOST, MANAGED = "device", "host", "managed"
+_kinds, _registered = {}, {}
+_pools = Handles()
+_DEFAULT_POOL = _pools.add({})
+
+
+def allocate(size, kind=DEVICE):
+    """Return the address of new memory."""
+    if size == 0:
+        raise DriverError(INVALID_VALUE)
+    address = device().arena.allocate(size)
+    _kinds[address] = kind
+    return address
+
+
+def free(address):
+    """Give memory back."""
+    if address:
+        if address not in _kinds:
+            raise DriverError(INVALID_VALUE)
+        del _kinds[address]
+        device().arena.free(address)
+
+
+@driver_function("cuMemAlloc", types="pz")
+def _alloc(found, size):
+    put_handle(found, allocate(size))
+
+
+@driver_function("cuMemAllocManaged", types="pzu")
+def _alloc_managed(found, size, flags):
+    put_handle(found, allocate(size, MANAGED))
+
+
+@driver_function("cuMemAllocPitch", types="ppzzu")
+def _alloc_pitch(found, pitch, width, height, element):
+    step = -(-width // 512) * 512
+    put_handle(found, allocate(step * height))
+    put_handle(pitch, step)
+
+
+@driver_function("cuMemAllocHost", types="pz")
+def _alloc_host(found, size):
+    put_handle(found, allocate(size, HOST))
+
+
+@driver_function("cuMemHostAlloc", types="pzu")
+def _host_alloc(found, size, flags):
+    put_handle(found, allocate(size, HOST))
+
+
+@driver_function("cuMemFree", types="p")
+def _free(address):
+    free(address or 0)
+
+
+@driver_function("cuMemFreeHost", types="p")
+def _free_host(address):
+    free(address or 0)
+
+
+@driver_function("cuMemHostRegister", types="pzu")
+def _register(address, size, flags):
+    _registered[address] = size
+
+
+@driver_function("cuMemHostUnregister", types="p")
+def _unregister(address):
+    _registered.pop(address, None)
+
+
+@driver_function("cuMemHostGetDevicePointer", types="ppu")
+def _device_pointer(found, address, flags):
+    put_handle(found, address)
+
+
+@driver_function("cuMemHostGetFlags", types="pp")
+def _host_flags(found, address):
+    put_int(found, 0)
+
+
+@driver_function("cuMemGetAddressRange", types="ppp")
+def _range(base, size, address):
+    allocation = device().arena.find(address or 0)
+    if allocation is None:
+        raise DriverError(INVALID_VALUE)
+    put_handle(base, allocation.address)
+    put_handle(size, allocation.size)
+
+
+# --- Pools --------------------------------------------------------------------------------------------------
+
+
+@driver_function("cuMemAllocAsync", types="pzp")
+def _alloc_async(found, size, stream):
+    put_handle(found, allocate(size))
+
+
+@driver_function("cuMemAllocFromPoolAsync", types="pzpp")
+def _alloc_pool(found, size, pool, stream):
+    put_handle(found, allocate(size))
+
+
+@driver_function("cuMemFreeAsync", types="pp")
+def _free_async(address, stream):
+    enqueue(stream, lambda: free(address or 0), "free")
+
+
+@driver_function("cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool", types="pi")
+def _default_pool(found, number):
+    put_handle(found, _DEFAULT_POOL)
+
+
+@driver_function("cuMemPoolCreate", types="pp")
+def _pool_create(found, properties):
+    put_handle(found, _pools.add({}))
+
+
+@driver_function("cuMemPoolDestroy", types="p")
+def _pool_destroy(pool):
+    _pools.remove(pool)
+
+
+@driver_function("cuMemPoolSetAttribute", types="pip")
+def _pool_set(pool, attribute, value):
+    _pools[pool][attribute] = ctypes.c_uint64.from_address(value).value
+
+
+@driver_function("cuMemPoolGetAttribute", types="pip")
+def _pool_get(pool, attribute, value):
+    known = _pools[pool].get(attribute, device().arena.used if attribute in (5, 7) else 0)
+    if attribute in (1, 2, 3):  # flags are ints, the others 64 bits wide
+        put_int(value, known)
+    else:
+        put_handle(value, known)
+
+
+@driver_function("cuMemPoolTrimTo", types="pz")
+def _pool_trim(pool, size):
+    """Nothing is kept in a pool that could be given back."""
+
+
+# --- Copies and sets ----------------------------------------------------------------------------------------
+
+
+def _copy(target, source, size, stream=None):
+    if size:
+        enqueue(stream, lambda: ctypes.memmove(target, source, size), "copy", (target, source, size))
+
+
+@driver_function("cuMemcpy", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD", types="ppz")
+def _memcpy(target, source, size):
+    _check_copy(target, source, size)
+    if size:
+        ctypes.memmove(target, source, size)
+
+
+@driver_function("cuMemcpyAsync", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync", types="ppzp")
+def _memcpy_async(target, source, size, stream):
+    _check_copy(target, source, size)
+    _copy(target, source, size, stream)
+
+
+@driver_function("cuMemcpyPeer", types="ppppz")
+def _memcpy_peer(target, _, source, __, size):
+    _check_copy(target, source, size)
+    if size:
+        ctypes.memmove(target, source, size)
+
+
+@driver_function("cuMemcpyPeerAsync", types="ppppzp")
+def _memcpy_peer_async(target, _, source, __, size, stream):
+    _check_copy(target, source, size)
+    _copy(target, source, size, stream)
+
+
+def _check_copy(target, source, size):
+    """Refuse a copy from or to memory that is not there: it would end the process."""
+    arena = device().arena
+    for address in (target, source):
+        if size and arena.base <= (address or 0) < arena.base + (1 << 40):
+            allocation = arena.find(address)
+            if allocation is None or address + size > allocation.address + allocation.size:
+                raise DriverError(INVALID_VALUE)
+        if size and not address:
+            raise DriverError(INVALID_VALUE)
+
+
+def _set(target, value, count, size, stream=None):
+    _check_copy(target, target, count * size)
+
+    def fill():
+        pattern = value.to_bytes(size, "little")
+        if len(set(pattern)) == 1:
+            ctypes.memset(target, pattern[0], count * size)
+        else:
+            ctypes.memmove(target, pattern * count, count * size)
+
+    if count:
+        enqueue(stream, fill, "set", (target, value, count, size))
+
+
+@driver_function("cuMemsetD8", types="pbz")
+def _set8(target, value, count):
+    _set(target, value, count, 1)
+
+
+@driver_function("cuMemsetD16", types="phz")
+def _set16(target, value, count):
+    _set(target, value, count, 2)
+
+
+@driver_function("cuMemsetD32", types="puz")
+def _set32(target, value, count):
+    _set(target, value, count, 4)
+
+
+@driver_function("cuMemsetD8Async", types="pbzp")
+def _set8_async(target, value, count, stream):
+    _set(target, value, count, 1, stream)
+
+
+@driver_function("cuMemsetD16Async", types="phzp")
+def _set16_async(target, value, count, stream):
+    _set(target, value, count, 2, stream)
+
+
+@driver_function("cuMemsetD32Async", types="puzp")
+def _set32_async(target, value, count, stream):
+    _set(target, value, count, 4, stream)
+
+
+@driver_function("cuMemPrefetchAsync", "cuMemAdvise", types="pziup")
+def _hint(*_):
+    """Memory is where it is."""
+
+
+# --- Pointers -----------------------------------------------------------------------------------------------
+
+
+def _attribute(attribute, address, found):
+    allocation = device().arena.find(address)
+    kind = _kinds.get(allocation.address) if allocation else None
+    registered = any(at <= address < at + size for at, size in _registered.items())
+    if kind is None and registered:
+        kind = HOST
+    if attribute == 1:  # the context
+        put_handle(found, _CONTEXT if kind else 0)
+    elif attribute == 2:  # the type: host 1, device 2
+        put_int(found, 0 if kind is None else 1 if kind == HOST else 2)
+    elif attribute in (3, 4):  # addresses on the device, on the host
+        put_handle(found, address if kind and not (attribute == 4 and kind == DEVICE) else 0)
+    elif attribute == 7:
+        put_handle(found, allocation.address if allocation else 0)
+    elif attribute == 8:
+        put(found, ctypes.c_int, int(kind == MANAGED))
+    elif attribute == 9:  # the device
+        put_int(found, 0 if kind else -2)
+    elif attribute == 11:
+        put_handle(found, allocation.address if allocation else 0)
+    elif attribute == 12:
+        put_handle(found, allocation.size if allocation else 0)
+    elif attribute == 13:
+        put_int(found, int(kind is not None))
+    elif attribute == 17:
+        put_handle(found, 0)
+    else:
+        put_int(found, 0)
+    return kind
+
+
+@driver_function("cuPointerGetAttribute", types="pip")
+def _pointer_attribute(found, attribute, address):
+    if _attribute(attribute, address or 0, found) is None:
+        raise DriverError(INVALID_VALUE)
+
+
+@driver_function("cuPointerGetAttributes", types="uppp")
+def _pointer_attributes(count, attributes, places, address):
+    for i in range(count):
+        attribute = ctypes.c_int.from_address(attributes + 4 * i).value
+        _attribute(attribute, address or 0, ctypes.c_uint64.from_address(places + 8 * i).value)
+
+
+@driver_function("cuPointerSetAttribute", types="pip")
+def _set_attribute(value, attribute, address):
+    """Nothing that is set makes a difference here."""

@@ -1,0 +1,335 @@
+"""Devices and contexts."""
+
+import ctypes
+import os
+import threading
+
+from gpuless.emulator import host
+from gpuless.emulator.driver.table import (
+    INVALID_CONTEXT,
+    INVALID_DEVICE,
+    INVALID_VALUE,
+    DriverError,
+    Handles,
+    driver_function,
+    put,
+    put_handle,
+    put_int,
+    refuse_after_fork,
+)
+from gpuless.emulator.launch import Workers
+from gpuless.emulator.memory import Arena
+
+#: The driver that is played: its version of CUDA.
+VERSION = 13020
+MULTIPROCESSORS = 16
+#: Limits that a context has.
+STACK_SIZE, PRINTF_SIZE, HEAP_SIZE = 0, 1, 2
+
+
+class Device:
+    """The emulated GPU: its memory, the threads that run its blocks, its properties."""
+
+    name = "Emulated GPU (gpuless, runs on this computer's CPU)"
+
+    def __init__(self):
+        self.capability = _capability()
+        self.arena = Arena(_capacity())
+        self.workers = Workers(self.arena)
+        self.flags = 0
+        self.limits = {STACK_SIZE: 1 << 14, PRINTF_SIZE: 1 << 20, HEAP_SIZE: 8 << 20}
+        host.set_heap(lambda: host.Heap(self.arena, self.limits[HEAP_SIZE]))
+
+    @property
+    def attributes(self):
+        """Return what programs ask for, by the numbers of ``CUdevice_attribute``."""
+        major, minor = self.capability
+        return {
+            1: 1024,  # threads of a block, and its sides
+            2: 1024,
+            3: 1024,
+            4: 64,
+            5: (1 << 31) - 1,  # the sides of a grid
+            6: 65535,
+            7: 65535,
+            8: 49152,  # shared memory of a block
+            9: 65536,  # constant memory
+            10: 32,  # a warp
+            11: (1 << 31) - 1,
+            12: 65536,  # registers of a block
+            13: 1_000_000,  # kHz, plausible only
+            14: 512,
+            15: 1,
+            16: MULTIPROCESSORS,
+            17: 0,  # no limit on the time of a kernel
+            18: 0,
+            19: 1,  # can map host memory
+            20: 0,
+            31: 1,
+            32: 0,
+            33: 0,
+            34: 0,
+            35: 0,
+            36: 1_000_000,
+            37: 256,
+            38: 1 << 22,
+            39: 2048,  # threads of a multiprocessor
+            40: 1,
+            41: 1,  # one address space
+            75: major,
+            76: minor,
+            78: 1,  # stream priorities
+            79: 1,
+            80: 1,
+            81: 102400,  # shared memory of a multiprocessor
+            82: 65536,
+            83: 1,  # managed memory
+            84: 0,
+            88: 1,  # pageable memory
+            89: 1,
+            90: 1,
+            91: 1,
+            92: 1,
+            95: 1,  # cooperative launches
+            97: 101376,  # shared memory that can be opted in to
+            99: 1,
+            106: 16,  # blocks of a multiprocessor
+            111: 1024,
+            115: 1,  # memory pools
+            119: 1,
+        }
+
+
+def _capability():
+    text = os.environ.get("GPULESS_COMPUTE_CAPABILITY", "8.0")
+    major, _, minor = text.partition(".")
+    return int(major), int(minor)
+
+
+def _capacity():
+    """Return how many bytes the emulated GPU has: half of the computer's, or as the environment says."""
+    text = os.environ.get("GPULESS_MEMORY")
+    if text:
+        return int(text)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+_CONTEXT = 0x10  # the primary one
+_others = Handles()  # which programs have made: they share all there is
+_state = threading.local()
+
+
+class _Shared:
+    device = None
+    lock = threading.Lock()
+
+
+def device():
+    """Return the emulated GPU, which the first who asks makes."""
+    with _Shared.lock:
+        if _Shared.device is None:
+            _Shared.device = Device()
+            refuse_after_fork()
+        return _Shared.device
+
+
+def _check(number):
+    if number != 0:
+        raise DriverError(INVALID_DEVICE)
+
+
+def _stack():
+    if not hasattr(_state, "stack"):
+        _state.stack = []
+    return _state.stack
+
+
+@driver_function("cuInit", types="u")
+def _init(flags):
+    device()
+
+
+@driver_function("cuDriverGetVersion", types="p")
+def _version(found):
+    put_int(found, VERSION)
+
+
+@driver_function("cuDeviceGetCount", types="p")
+def _count(found):
+    put_int(found, 1)
+
+
+@driver_function("cuDeviceGet", types="pi")
+def _get(found, number):
+    _check(number)
+    put_int(found, number)
+
+
+@driver_function("cuDeviceGetName", types="pii")
+def _name(found, length, number):
+    _check(number)
+    name = Device.name.encode()[: length - 1] + b"\0"
+    ctypes.memmove(found, name, len(name))
+
+
+@driver_function("cuDeviceGetUuid", types="pi")
+def _uuid(found, number):
+    _check(number)
+    ctypes.memmove(found, b"gpuless emulated", 16)
+
+
+@driver_function("cuDeviceTotalMem", types="pi")
+def _total(found, number):
+    _check(number)
+    put_handle(found, device().arena.capacity)
+
+
+@driver_function("cuDeviceGetAttribute", types="pii")
+def _attribute(found, attribute, number):
+    _check(number)
+    put_int(found, device().attributes.get(attribute, 0))
+
+
+@driver_function("cuDeviceComputeCapability", types="ppi")
+def _compute_capability(major, minor, number):
+    _check(number)
+    put_int(major, device().capability[0])
+    put_int(minor, device().capability[1])
+
+
+@driver_function("cuDeviceGetPCIBusId", types="pii")
+def _bus(found, length, number):
+    _check(number)
+    ctypes.memmove(found, b"0000:00:00.0\0", 13)
+
+
+@driver_function("cuDeviceCanAccessPeer", types="pii")
+def _peer(found, one, other):
+    put_int(found, 0)
+
+
+@driver_function("cuDevicePrimaryCtxRetain", types="pi")
+def _retain(found, number):
+    _check(number)
+    device()
+    put_handle(found, _CONTEXT)
+
+
+@driver_function("cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset", types="i")
+def _release(number):
+    _check(number)
+
+
+@driver_function("cuDevicePrimaryCtxSetFlags", types="iu")
+def _set_flags(number, flags):
+    _check(number)
+    device().flags = flags
+
+
+@driver_function("cuDevicePrimaryCtxGetState", types="ipp")
+def _primary_state(number, flags, active):
+    _check(number)
+    put_int(flags, device().flags)
+    put_int(active, 1)
+
+
+@driver_function("cuCtxGetCurrent", types="p")
+def _current(found):
+    put_handle(found, _stack()[-1] if _stack() else 0)
+
+
+@driver_function("cuCtxSetCurrent", types="p")
+def _set_current(context):
+    if context:
+        _check_context(context)
+    _state.stack = [context] if context else []
+
+
+def _check_context(context):
+    if context != _CONTEXT and context not in _others:
+        raise DriverError(INVALID_CONTEXT)
+
+
+@driver_function("cuCtxPushCurrent", types="p")
+def _push(context):
+    _check_context(context)
+    _stack().append(context)
+
+
+@driver_function("cuCtxCreate", types="ppui")
+def _create(found, parameters, flags, number):
+    _check(number)
+    device()
+    _stack().append(_others.add(flags))
+    put_handle(found, _stack()[-1])
+
+
+@driver_function("cuCtxDestroy", types="p")
+def _destroy(context):
+    if context not in _others:
+        raise DriverError(INVALID_CONTEXT)
+    _others.remove(context)
+    if _stack() and _stack()[-1] == context:
+        _stack().pop()
+
+
+@driver_function("cuCtxPopCurrent", types="p")
+def _pop(found):
+    if not _stack():
+        raise DriverError(INVALID_CONTEXT)
+    put_handle(found, _stack().pop())
+
+
+@driver_function("cuCtxGetDevice", types="pp")
+def _context_device(found, context):
+    put_int(found, 0)
+
+
+@driver_function("cuCtxGetFlags", types="p")
+def _context_flags(found):
+    put_int(found, device().flags)
+
+
+@driver_function("cuCtxGetId", types="pp")
+def _context_id(context, found):
+    put_handle(found, context or _CONTEXT)
+
+
+@driver_function("cuCtxGetApiVersion", types="pp")
+def _api_version(context, found):
+    put_int(found, VERSION)
+
+
+@driver_function("cuCtxSetLimit", types="iz")
+def _set_limit(limit, value):
+    device().limits[limit] = value
+
+
+@driver_function("cuCtxGetLimit", types="pi")
+def _get_limit(found, limit):
+    if limit not in device().limits:
+        raise DriverError(INVALID_VALUE)
+    put_handle(found, device().limits[limit])
+
+
+@driver_function("cuCtxGetStreamPriorityRange", types="pp")
+def _priorities(least, greatest):
+    put_int(least, 0)
+    put_int(greatest, -5)
+
+
+@driver_function("cuCtxSynchronize", types="p")
+def _synchronize(context):
+    """Everything is done when it is asked for."""
+
+
+@driver_function("cuMemGetInfo", types="pp")
+def _memory_info(free, total):
+    arena = device().arena
+    put(free, ctypes.c_uint64, arena.capacity - arena.used)
+    put(total, ctypes.c_uint64, arena.capacity)
+
+
+@driver_function("cuProfilerStart", "cuProfilerStop", types="")
+def _profiler():
+    """Nothing is profiled."""

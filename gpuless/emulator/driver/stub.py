@@ -1,0 +1,150 @@
+"""The library that programs take for NVIDIA's driver: functions that jump to ours.
+
+Whoever speaks to the driver loads ``libcuda.so.1`` and asks its ``cuGetProcAddress_v2`` for the functions,
+or takes
+them by name. This module writes such a library, a small ELF file, and loads it before anybody asks; its
+jumps go to
+addresses that are filled in then. No compiler is needed.
+"""
+
+import atexit
+import ctypes
+import os
+import platform
+import struct
+import tempfile
+
+SONAME = "libcuda.so.1"
+SLOTS, JUMPS = "gpuless_driver_slots", "gpuless_driver_jumps"
+_MACHINES = {"x86_64": 62, "aarch64": 183}
+_PAGE = 1 << 16  # the largest page that Linux uses on these processors
+_JUMP = 16  # bytes of code for each function
+
+
+def _jump(machine, here, slot):
+    """Return machine code that jumps to the address stored in a slot."""
+    if machine == "x86_64":
+        return b"\xff\x25" + struct.pack("<i", slot - here - 6)  # jmp *[rip + distance]
+    pages = (slot >> 12) - (here >> 12)
+    adrp = 0x90000000 | (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5 | 16
+    ldr = 0xF9400000 | (slot & 0xFFF) // 8 << 10 | 16 << 5 | 16
+    return struct.pack("<III", adrp, ldr, 0xD61F0200)  # br x16
+
+
+#: A function that returns 0.
+_SUCCESS = {"x86_64": b"\x31\xc0\xc3", "aarch64": struct.pack("<II", 0x52800000, 0xD65F03C0)}
+
+
+def shared_object(names, spare=0, machine=None):
+    """Return the library.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The functions that it exports.
+    spare : int
+        How many jumps it has besides, for functions that go by no name. The last of all is none: it
+        returns 0.
+    machine : {"x86_64", "aarch64"}, optional
+        The processor, by default this one's.
+
+    Returns
+    -------
+    bytes
+    """
+    machine = machine or platform.machine()
+    texts, jumps = [SONAME, SLOTS, JUMPS, *names], len(names) + spare
+    strings, at = b"\0", {}
+    for text in texts:
+        at[text] = len(strings)
+        strings += text.encode() + b"\0"
+    symbols_at, count = 0x200, len(names) + 3
+    strings_at = symbols_at + 24 * count
+    hash_at = -(-(strings_at + len(strings)) // 8) * 8
+    # One bucket, and a chain through all symbols.
+    table = struct.pack(f"<{3 + count}I", 1, count, 1, *[0, *range(2, count), 0])
+    end = hash_at + len(table)
+    code_at = -(-end // _PAGE) * _PAGE
+    data_at = code_at + -(-_JUMP * (jumps + 1) // _PAGE) * _PAGE
+    dynamic_at = data_at + 8 * jumps
+    places = [code_at + _JUMP * i for i in range(jumps)]
+    symbols = bytes(24) + struct.pack("<IBBHQQ", at[SLOTS], 0x11, 0, 6, data_at, 8 * jumps)  # variables
+    symbols += struct.pack("<IBBHQQ", at[JUMPS], 0x11, 0, 5, code_at, _JUMP * jumps)
+    for name, place in zip(names, places, strict=False):
+        symbols += struct.pack("<IBBHQQ", at[name], 0x12, 0, 5, place, _JUMP)  # functions
+    code = b"".join(
+        _jump(machine, place, data_at + 8 * i).ljust(_JUMP, b"\0") for i, place in enumerate(places)
+    )
+    code += _SUCCESS[machine]
+    entries = [
+        (14, at[SONAME]),
+        (4, hash_at),
+        (5, strings_at),
+        (6, symbols_at),
+        (10, len(strings)),
+        (11, 24),
+        (0, 0),
+    ]
+    dynamic = b"".join(struct.pack("<QQ", *entry) for entry in entries)
+    header = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header += struct.pack("<HHIQQQIHHHHHH", 3, _MACHINES[machine], 1, 0, 64, 0, 0, 64, 56, 5, 64, 0, 0)
+
+    def segment(kind, flags, begin, size, align):
+        return struct.pack("<IIQQQQQQ", kind, flags, begin, begin, begin, size, size, align)
+
+    segments = segment(1, 4, 0, end, _PAGE) + segment(1, 5, code_at, len(code), _PAGE)
+    segments += segment(1, 6, data_at, 8 * jumps + len(dynamic), _PAGE)
+    segments += segment(2, 6, dynamic_at, len(dynamic), 8)
+    segments += struct.pack("<IIQQQQQQ", 0x6474E551, 6, 0, 0, 0, 0, 0, 16)  # no executable stack
+    image = bytearray(dynamic_at + len(dynamic))
+    for place, content in (
+        (0, header + segments),
+        (symbols_at, symbols),
+        (strings_at, strings),
+        (hash_at, table),
+        (code_at, code),
+        (dynamic_at, dynamic),
+    ):
+        image[place : place + len(content)] = content
+    return bytes(image)
+
+
+class Library:
+    """The library in this process.
+
+    Parameters
+    ----------
+    functions : dict of str to callback
+        The functions that it exports; more may be added.
+    """
+
+    _SPARE = 1024
+
+    def __init__(self, functions):
+        file, path = tempfile.mkstemp(suffix=".so", prefix="gpuless-")
+        try:
+            os.write(file, shared_object(list(functions), self._SPARE))
+            os.close(file)
+            self._library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+        finally:
+            os.unlink(path)
+        self._slots = (ctypes.c_uint64 * (len(functions) + self._SPARE)).in_dll(self._library, SLOTS)
+        self._jumps = ctypes.addressof(ctypes.c_char.in_dll(self._library, JUMPS))
+        self._functions = []
+        self._nothing = self._jumps + _JUMP * len(self._slots)
+        self._slots[:] = [self._nothing] * len(self._slots)
+        for function in functions.values():
+            self.add(function)
+        # What is freed after the interpreter has come to its end finds a driver that agrees to everything.
+        atexit.register(self.retire)
+
+    def add(self, function):
+        """Return the address of a jump to a function."""
+        number = len(self._functions)
+        self._functions.append(function)
+        self._slots[number] = ctypes.cast(function, ctypes.c_void_p).value
+        return self._jumps + _JUMP * number
+
+    def retire(self):
+        """Let all jumps lead to a function that does nothing."""
+        self._slots[:] = [self._nothing] * len(self._slots)

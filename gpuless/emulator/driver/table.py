@@ -1,0 +1,346 @@
+"""The driver's functions by name, and how their calls reach Python.
+
+A module of this package registers a function for each of the driver's, with the types of its arguments
+written as
+letters. It gets numbers, writes results to the addresses among them, and raises `DriverError` if something
+is wrong.
+"""
+
+import _thread
+import ctypes
+import itertools
+import os
+import sys
+import time
+import traceback
+
+from gpuless.emulator.driver import stub
+from gpuless.emulator.faults import Fault
+
+_TYPES = {
+    "p": ctypes.c_void_p,
+    "i": ctypes.c_int,
+    "u": ctypes.c_uint,
+    "z": ctypes.c_uint64,
+    "c": ctypes.c_char_p,
+}
+_TYPES |= {"b": ctypes.c_ubyte, "h": ctypes.c_ushort, "f": ctypes.c_float}
+
+SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED = 0, 1, 2, 3
+NO_DEVICE, INVALID_DEVICE, INVALID_IMAGE, INVALID_CONTEXT = 100, 101, 200, 201
+NO_BINARY_FOR_GPU, INVALID_PTX, INVALID_HANDLE, NOT_FOUND, NOT_READY = 209, 218, 400, 500, 600
+ILLEGAL_ADDRESS, LAUNCH_OUT_OF_RESOURCES, LAUNCH_TIMEOUT, ASSERT, MISALIGNED, LAUNCH_FAILED = (
+    700,
+    701,
+    702,
+    710,
+    716,
+    719,
+)
+COOPERATIVE_LAUNCH_TOO_LARGE, NOT_PERMITTED, NOT_SUPPORTED, CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED = (
+    720,
+    800,
+    801,
+    900,
+    901,
+)
+UNKNOWN = 999
+#: What the driver says of its errors.
+ERRORS = {
+    SUCCESS: ("CUDA_SUCCESS", "no error"),
+    INVALID_VALUE: ("CUDA_ERROR_INVALID_VALUE", "invalid argument"),
+    OUT_OF_MEMORY: ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
+    NOT_INITIALIZED: ("CUDA_ERROR_NOT_INITIALIZED", "initialization error"),
+    NO_DEVICE: ("CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"),
+    INVALID_DEVICE: ("CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"),
+    INVALID_IMAGE: ("CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"),
+    INVALID_CONTEXT: ("CUDA_ERROR_INVALID_CONTEXT", "invalid device context"),
+    NO_BINARY_FOR_GPU: (
+        "CUDA_ERROR_NO_BINARY_FOR_GPU",
+        "no kernel image is available: the emulated GPU runs PTX",
+    ),
+    INVALID_PTX: ("CUDA_ERROR_INVALID_PTX", "a PTX instruction is not known to the emulated GPU"),
+    INVALID_HANDLE: ("CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"),
+    NOT_FOUND: ("CUDA_ERROR_NOT_FOUND", "named symbol not found"),
+    NOT_READY: ("CUDA_ERROR_NOT_READY", "device not ready"),
+    ILLEGAL_ADDRESS: ("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
+    LAUNCH_OUT_OF_RESOURCES: (
+        "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+        "too many resources requested for launch",
+    ),
+    LAUNCH_TIMEOUT: ("CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"),
+    ASSERT: ("CUDA_ERROR_ASSERT", "device-side assert triggered"),
+    MISALIGNED: ("CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"),
+    LAUNCH_FAILED: ("CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"),
+    COOPERATIVE_LAUNCH_TOO_LARGE: (
+        "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+        "too many blocks in cooperative launch",
+    ),
+    NOT_PERMITTED: ("CUDA_ERROR_NOT_PERMITTED", "operation not permitted"),
+    NOT_SUPPORTED: ("CUDA_ERROR_NOT_SUPPORTED", "operation not supported by the emulated GPU"),
+    CAPTURE_UNSUPPORTED: (
+        "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+        "operation not permitted when stream is capturing",
+    ),
+    CAPTURE_INVALIDATED: (
+        "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+        "operation failed due to a previous error",
+    ),
+    UNKNOWN: ("CUDA_ERROR_UNKNOWN", "unknown error"),
+}
+
+
+class DriverError(Exception):
+    """An error that the caller is told by its code.
+
+    Parameters
+    ----------
+    code : int
+    detail : str, optional
+        What a program cannot be told by a code, for whoever reads `last_detail`.
+    """
+
+    def __init__(self, code, detail=""):
+        super().__init__(ERRORS[code][0])
+        self.code, self.detail = code, detail
+
+
+_FAULTS = {
+    "address": ILLEGAL_ADDRESS,
+    "barrier": LAUNCH_TIMEOUT,
+    "stopped": LAUNCH_TIMEOUT,
+    "arithmetic": LAUNCH_FAILED,
+    "trap": LAUNCH_FAILED,
+}
+
+
+class _Details:
+    text, forked = "", False
+
+
+def refuse_after_fork():
+    """Let a child of this process have no GPU, as CUDA has it: the threads that run blocks are not there."""
+
+    def forked():
+        _Details.forked = True
+
+    os.register_at_fork(after_in_child=forked)
+
+
+def last_detail():
+    """Return what went wrong last, in more words than a code."""
+    return _Details.text
+
+
+def _interrupt_again():
+    """Interrupt the program once more, when the call that the interruption ended has returned."""
+    time.sleep(0.01)
+    _thread.interrupt_main()
+
+
+_functions = {}
+
+
+def driver_function(*names, types=""):
+    """Register a function of the driver under its names, without the suffix of a version."""
+
+    def register(function):
+        def call(*arguments):
+            try:
+                if _Details.forked:
+                    raise DriverError(NOT_INITIALIZED, "CUDA was in use before the process forked")
+                function(*arguments)
+            except DriverError as error:
+                _Details.text = error.detail
+                return error.code
+            except Fault as fault:
+                _Details.text = str(fault)
+                print(f"gpuless: {fault}", file=sys.stderr, flush=True)
+                return _FAULTS[fault.kind]
+            except KeyboardInterrupt:
+                _thread.start_new_thread(_interrupt_again, ())
+                return LAUNCH_TIMEOUT
+            except MemoryError as error:
+                _Details.text = str(error)
+                return OUT_OF_MEMORY
+            except Exception:
+                _Details.text = traceback.format_exc()
+                if not sys.is_finalizing():
+                    traceback.print_exc()
+                return UNKNOWN
+            return SUCCESS
+
+        callback = ctypes.CFUNCTYPE(ctypes.c_int, *(_TYPES[letter] for letter in types))(call)
+        for name in names:
+            _functions[name] = callback
+        return function
+
+    return register
+
+
+def put(address, type_, value):
+    """Write a result to where the caller wants it."""
+    if address:
+        type_.from_address(address).value = value
+
+
+def put_handle(address, value):
+    """Write a handle or an address."""
+    put(address, ctypes.c_uint64, value)
+
+
+def put_int(address, value):
+    """Write an ``int``."""
+    put(address, ctypes.c_int, value)
+
+
+class Handles:
+    """Objects that programs know by a number.
+
+    Parameters
+    ----------
+    first : int
+        Where the numbers begin, so that those of different kinds differ.
+    """
+
+    _numbers = itertools.count(0x1000)
+
+    def __init__(self):
+        self._objects = {}
+
+    def add(self, value):
+        """Return a new number for an object."""
+        number = 16 * next(self._numbers)
+        self._objects[number] = value
+        return number
+
+    def __getitem__(self, number):
+        """Return the object of a number."""
+        try:
+            return self._objects[number]
+        except KeyError:
+            raise DriverError(INVALID_HANDLE) from None
+
+    def replace(self, number, value):
+        """Let a number be that of another object."""
+        self._objects[number] = value
+
+    def __contains__(self, number):
+        """Return whether a number is one of an object."""
+        return number in self._objects
+
+    def remove(self, number):
+        """Forget a number; return its object."""
+        value = self[number]
+        del self._objects[number]
+        return value
+
+
+_library, _addresses = [], {}
+
+
+def load():
+    """Load the library that stands for the driver."""
+    if not _library:
+        _library.append(
+            stub.Library({name + _version(name): function for name, function in _functions.items()})
+        )
+
+
+def _address(name):
+    """Return where a function of the driver is."""
+    if name not in _addresses:
+        _addresses[name] = _library[0].add(_functions.get(name) or _not_supported(name))
+    return _addresses[name]
+
+
+def _not_supported(name):
+    """Return a function that answers that there is no such thing."""
+
+    def answer():
+        _Details.text = f"{name} is not supported by the emulated GPU"
+        return NOT_SUPPORTED
+
+    return ctypes.CFUNCTYPE(ctypes.c_int)(answer)
+
+
+_ENTRY = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p
+)
+
+
+@_ENTRY
+def entry(name, found, version, flags, status):
+    """Answer ``cuGetProcAddress_v2``: give the address of a function of the driver."""
+    put_handle(found, _address(name.decode()))
+    put_int(status, 0)
+    return SUCCESS
+
+
+_functions["cuGetProcAddress"] = entry
+#: Functions that have grown: their first version took other arguments, and it is a later one that programs
+# mean.
+_SECOND = {
+    "cuGetProcAddress",
+    "cuMemAlloc",
+    "cuMemFree",
+    "cuMemcpyHtoD",
+    "cuMemcpyDtoH",
+    "cuMemcpyDtoD",
+    "cuMemGetInfo",
+}
+_SECOND |= {
+    "cuDeviceTotalMem",
+    "cuDevicePrimaryCtxRelease",
+    "cuCtxPushCurrent",
+    "cuCtxPopCurrent",
+    "cuStreamDestroy",
+}
+_SECOND |= {
+    "cuEventDestroy",
+    "cuMemHostAlloc",
+    "cuMemHostRegister",
+    "cuMemHostGetDevicePointer",
+    "cuMemAllocHost",
+}
+_SECOND |= {
+    "cuMemcpyHtoDAsync",
+    "cuMemcpyDtoHAsync",
+    "cuMemcpyDtoDAsync",
+    "cuMemsetD8",
+    "cuMemsetD16",
+    "cuMemsetD32",
+}
+_SECOND |= {"cuModuleGetGlobal", "cuMemGetAddressRange", "cuDeviceGetUuid", "cuMemAllocPitch"}
+_SECOND |= {"cuLinkCreate", "cuLinkAddData", "cuLinkAddFile", "cuCtxDestroy"}
+
+
+def _version(name):
+    return "_v2" if name in _SECOND else ""
+
+
+@driver_function("cuGetExportTable", types="pp")
+def _export_table(found, number):
+    # NVRTC asks for functions that are not documented, and dies of a driver that exports no such question.
+    put_handle(found, 0)
+    raise DriverError(NOT_FOUND)
+
+
+@driver_function("cuGetErrorName", types="ip")
+def _error_name(code, found):
+    put_handle(found, _text(ERRORS.get(code, ERRORS[UNKNOWN])[0]))
+
+
+@driver_function("cuGetErrorString", types="ip")
+def _error_string(code, found):
+    put_handle(found, _text(ERRORS.get(code, ERRORS[UNKNOWN])[1]))
+
+
+_texts = {}
+
+
+def _text(text):
+    """Return the address of a text that stays."""
+    if text not in _texts:
+        _texts[text] = ctypes.create_string_buffer(text.encode())
+    return ctypes.addressof(_texts[text])

@@ -1,0 +1,266 @@
+"""The control flow of a function: blocks, an order in which loops are whole, where lanes part and meet again.
+
+The lanes of a warp run in step. At a branch on which they disagree they part, and both ways are run, one
+after the
+other, each with the lanes that chose it; where all ways lead, they meet. Blocks are run in one order, in
+which every
+loop is contiguous, so that no lane waits for one that waits for it.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from gpuless.emulator.ptx import Instruction, PtxError
+
+
+class Branch(NamedTuple):
+    """How a block ends: by a register that chooses among blocks, or with one target, or none."""
+
+    condition: str | None
+    negated: bool
+    targets: tuple
+
+
+class Block:
+    """Instructions that run one after the other.
+
+    Attributes
+    ----------
+    body : list of Instruction
+    end : Branch
+    index : int
+        Its place in the order.
+    """
+
+    def __init__(self):
+        self.body, self.end, self.index = [], None, None
+
+
+class Flow:
+    """The blocks of a function in their order.
+
+    Attributes
+    ----------
+    blocks : list of Block
+        Targets of their ends are indices into it.
+    loop_ends : dict
+        For the first block of a loop, the last one.
+    """
+
+    def __init__(self, function):
+        blocks = _split(function)
+        reached, order = _reachable(blocks), []
+        self.loop_ends = {}
+        _order(blocks, [0], sorted(reached), order, self.loop_ends)
+        place = {old: new for new, old in enumerate(order)}
+        self.blocks = [blocks[old] for old in order]
+        for new, block in enumerate(self.blocks):
+            block.index = new
+            block.end = block.end._replace(targets=tuple(place[target] for target in block.end.targets))
+        self.loop_ends = {place[first]: place[last] for first, last in self.loop_ends.items()}
+        self.successors = [set(block.end.targets) for block in self.blocks]
+        self.exit = len(self.blocks)
+        self._meeting = self._post_dominators()
+
+    def _post_dominators(self):
+        """Return for each block the first one that all ways from it come to, `exit` if that is the end."""
+        # Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm" (2001), on the reversed graph.
+        count = len(self.blocks)
+        followers = [set(found) or {count} for found in self.successors]
+        order = _depth_first(count + 1, count, _reverse(followers, count + 1))
+        number = {block: i for i, block in enumerate(order)}  # the end has the largest
+        meeting = {count: count}
+
+        def meet(a, b):
+            while a != b:
+                while number[a] < number[b]:
+                    a = meeting[a]
+                while number[b] < number[a]:
+                    b = meeting[b]
+            return a
+
+        changed = True
+        while changed:
+            changed = False
+            for block in reversed(order[:-1]):
+                found = None
+                for follower in followers[block]:
+                    if follower in meeting:
+                        found = follower if found is None else meet(found, follower)
+                if meeting.get(block) != found:
+                    meeting[block], changed = found, True
+        # A loop without a way out meets nobody.
+        return [meeting.get(block, count) for block in range(count)]
+
+    def meeting(self, block):
+        """Return where lanes that part at the end of a block meet again."""
+        return self._meeting[block]
+
+    def region(self, block):
+        """Return the blocks where lanes are apart that part at the end of a block, by the way they took.
+
+        Returns
+        -------
+        list of set of int
+            One set for each target.
+        """
+        end, ways = self.meeting(block), []
+        for target in self.blocks[block].end.targets:
+            way, waiting = set(), [target] if target != end else []
+            while waiting:
+                at = waiting.pop()
+                if at not in way:
+                    way.add(at)
+                    waiting += [follower for follower in self.successors[at] if follower != end]
+            ways.append(way)
+        return ways
+
+
+def _split(function):
+    """Return the blocks of a function, targets as numbers of blocks."""
+    starts, blocks = {}, [Block()]
+
+    def fresh():
+        if blocks[-1].body or blocks[-1].end:
+            blocks.append(Block())
+
+    for item in function.body:
+        if isinstance(item, str):
+            fresh()
+            starts[item] = len(blocks) - 1
+        elif item.opcode[0] in ("bra", "ret", "exit", "brx"):
+            _finish(blocks, item, function)
+            blocks.append(Block())
+        elif item.guard is not None:
+            # The lanes it is for go to a block of its own, and come back.
+            following = len(blocks)
+            blocks[-1].end = Branch(*item.guard, (following, following + 1))
+            blocks += [Block(), Block()]
+            blocks[-2].body.append(replace(item, guard=None))
+        else:
+            blocks[-1].body.append(item)
+    for number, block in enumerate(blocks):
+        if block.end is None:
+            block.end = Branch(None, False, (number + 1,) if number + 1 < len(blocks) else ())
+        targets = (starts[target] if isinstance(target, str) else target for target in block.end.targets)
+        block.end = block.end._replace(targets=tuple(targets))
+    return blocks
+
+
+def _finish(blocks, item, function):
+    block, following = blocks[-1], len(blocks)
+    name = item.opcode[0]
+    if name == "brx":
+        block.end = Branch(item.operands[0], False, tuple(function.tables[item.operands[1]]))
+        return
+    targets = (item.operands[0],) if name == "bra" else ()
+    if item.guard is None:
+        block.end = Branch(None, False, targets)
+    elif targets:
+        block.end = Branch(*item.guard, (*targets, following))
+    else:
+        # Lanes that return leave by a block of their own.
+        gone = Block()
+        gone.end = Branch(None, False, ())
+        blocks.append(gone)
+        block.end = Branch(*item.guard, (following, following + 1))
+
+
+def _reachable(blocks):
+    found, waiting = set(), [0]
+    while waiting:
+        at = waiting.pop()
+        if at not in found:
+            found.add(at)
+            waiting += blocks[at].end.targets
+    return found
+
+
+def _reverse(followers, count):
+    before = [[] for _ in range(count)]
+    for block, found in enumerate(followers):
+        for follower in found:
+            before[follower].append(block)
+    return before
+
+
+def _depth_first(count, start, followers):
+    """Return the blocks that can be reached, each after those it leads to."""
+    seen, order, stack = {start}, [], [(start, iter(followers[start]))]
+    while stack:
+        block, rest = stack[-1]
+        for follower in rest:
+            if follower not in seen:
+                seen.add(follower)
+                stack.append((follower, iter(followers[follower])))
+                break
+        else:
+            order.append(block)
+            stack.pop()
+    return order
+
+
+def _order(blocks, entries, members, order, loop_ends):
+    """Append the members of a part of the graph to the order, each loop in one piece, its entry first."""
+    inside = set(members)
+    for component in _components(blocks, entries, inside):
+        if len(component) == 1 and component[0] not in blocks[component[0]].end.targets:
+            order.append(component[0])
+            continue
+        member = set(component)
+        outside = {
+            target for at in range(len(blocks)) if at not in member for target in blocks[at].end.targets
+        }
+        first = next((at for at in component if at in outside), component[0])
+        begin = len(order)
+        order.append(first)
+        rest = [at for at in component if at != first]
+        starts = [target for target in blocks[first].end.targets if target in member and target != first]
+        if rest:
+            # Without its entry the loop is one no more; what is left may hold loops of its own.
+            _order(blocks, [*starts, *rest], rest, order, loop_ends)
+        assert len(order) - begin == len(component)
+        loop_ends[first] = order[-1]
+
+
+def _components(blocks, entries, inside):
+    """Return the strongly connected components among some blocks, each before those it leads to."""
+    # Tarjan, "Depth-first search and linear graph algorithms" (1972), without recursion.
+    number, low, stack, on_stack, found = {}, {}, [], set(), []
+    for entry in entries:
+        if entry in number:
+            continue
+        work = [(entry, None)]
+        while work:
+            at, rest = work.pop()
+            if rest is None:
+                number[at] = low[at] = len(number)
+                stack.append(at)
+                on_stack.add(at)
+                # The last target first, so that the first comes first in the order.
+                rest = iter([target for target in reversed(blocks[at].end.targets) if target in inside])
+            for target in rest:
+                if target not in number:
+                    work += [(at, rest), (target, None)]
+                    break
+                if target in on_stack:
+                    low[at] = min(low[at], number[target])
+            else:
+                if low[at] == number[at]:
+                    component = []
+                    while not component or component[-1] != at:
+                        component.append(stack.pop())
+                        on_stack.discard(component[-1])
+                    found.append(component[::-1])
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[at])
+    return found[::-1]
+
+
+def check(function):
+    """Refuse what cannot be run: labels that are nowhere."""
+    labels = {item for item in function.body if isinstance(item, str)}
+    for item in function.body:
+        if isinstance(item, Instruction) and item.opcode[0] == "bra" and item.operands[0] not in labels:
+            raise PtxError(f"{function.name} branches to {item.operands[0]}, which is nowhere")

@@ -1,0 +1,278 @@
+"""What the 32 lanes of a warp hold: one number, numbers a known distance apart, or anything.
+
+Most of what a kernel computes is the same in all lanes of a warp, or differs by what the lane's place in
+the block
+gives: a row, a column, an address. Such a register needs no vector. `Lanes` describes it by lane 0, which
+one scalar
+instruction computes, and by the distances of the other lanes from it, which are known when the kernel is
+compiled.
+
+The functions here are the rules: what an operation makes of such operands. They are exact, in the
+arithmetic of
+registers, modulo a power of two. Where a sum of 32 bits is widened to 64, that needs proof that no lane
+wraps around;
+`assume` waives it, for addresses only, whose lanes cannot be 16 GB apart.
+"""
+
+import functools
+from typing import NamedTuple
+
+WARP = 32
+ZERO = (0,) * WARP
+
+
+class Lanes(NamedTuple):
+    """Lane i holds the number of lane 0 plus ``offsets[i]``; a constant holds just ``offsets[i]``.
+
+    Attributes
+    ----------
+    offsets : tuple of int
+    align : int
+        The number of lane 0 is a multiple of ``2 ** align``.
+    constant : bool
+    """
+
+    offsets: tuple
+    align: int = 0
+    constant: bool = False
+
+    @property
+    def uniform(self):
+        """Whether all lanes hold the same."""
+        return self.offsets is ZERO or self.offsets.count(self.offsets[0]) == WARP
+
+
+VARYING = None  # nothing is known
+UNIFORM = Lanes(ZERO)
+
+
+def uniform(kind):
+    """Return whether a kind is the same number in all lanes."""
+    return kind is not VARYING and kind.uniform
+
+
+@functools.cache
+def constant(*offsets):
+    """Return the kind of known numbers: one for all lanes, or one for each."""
+    return Lanes(offsets * WARP if len(offsets) == 1 else offsets, 64, True)
+
+
+@functools.lru_cache(maxsize=4096)
+def trailing_zeros(number):
+    """Return by which power of two a number can be divided; 64 for 0."""
+    return (number & -number).bit_length() - 1 if number else 64
+
+
+@functools.lru_cache(maxsize=4096)
+def _distances(offsets):
+    return ZERO if offsets.count(offsets[0]) == WARP else tuple(offset - offsets[0] for offset in offsets)
+
+
+def _relative(kind):
+    """Return (distances from lane 0, alignment of lane 0)."""
+    if kind.constant:
+        return _distances(kind.offsets), trailing_zeros(kind.offsets[0])
+    return kind.offsets, kind.align
+
+
+@functools.lru_cache(maxsize=4096)
+def _map(function, *offsets):
+    result = tuple(map(function, *offsets))
+    return ZERO if result == ZERO else result
+
+
+@functools.lru_cache(maxsize=4096)
+def nearest(offsets, bits):
+    """Return distances in registers of some bits as the ones nearest to zero: they wrap around."""
+    half = 1 << (bits - 1)
+    if -half <= min(offsets) and max(offsets) < half:
+        return offsets
+    return _map(lambda offset: (offset + half) % (2 * half) - half, offsets)
+
+
+def _apart(bits, distances, align):
+    return Lanes(nearest(distances, bits), min(align, bits))
+
+
+def _within(bits, kind):
+    """Return whether no lane carries into the bits that are lane 0's."""
+    return min(kind.offsets) >= 0 and max(kind.offsets) < 1 << min(kind.align, bits)
+
+
+@functools.lru_cache(maxsize=8192)
+def join(x, y):
+    """Return what holds for a register that is either."""
+    if x == y:
+        return x
+    if x is VARYING or y is VARYING:
+        return VARYING
+    (a, align_a), (b, align_b) = _relative(x), _relative(y)
+    return Lanes(a, min(align_a, align_b)) if a == b else VARYING
+
+
+def _signed(number, bits):
+    return number - (1 << bits) if number >> (bits - 1) & 1 else number
+
+
+def _fold(function, bits, *kinds):
+    mask = (1 << bits) - 1
+    return constant(*_map(lambda *lanes: function(*lanes) & mask, *(kind.offsets for kind in kinds)))
+
+
+def _add(bits, x, y):
+    if x.constant and y.constant:
+        return _fold(lambda a, b: a + b, bits, x, y)
+    (a, align_a), (b, align_b) = _relative(x), _relative(y)
+    return _apart(bits, a if b is ZERO else _map(int.__add__, a, b), min(align_a, align_b))
+
+
+def _sub(bits, x, y):
+    if x.constant and y.constant:
+        return _fold(lambda a, b: a - b, bits, x, y)
+    (a, align_a), (b, align_b) = _relative(x), _relative(y)
+    return _apart(bits, a if b is ZERO else _map(int.__sub__, a, b), min(align_a, align_b))
+
+
+def _mul(bits, x, y):
+    if x.constant and y.constant:
+        return _fold(lambda a, b: a * b, bits, x, y)
+    if y.constant and y.uniform:
+        x, y = y, x
+    if x.constant and x.uniform:
+        factor = _signed(x.offsets[0], bits)
+        return _apart(bits, _map(lambda a: a * factor, y.offsets), y.align + trailing_zeros(factor))
+    if x.uniform and y.uniform:
+        return _apart(bits, ZERO, _relative(x)[1] + _relative(y)[1])
+    return VARYING
+
+
+def _shift_left(bits, x, y):
+    if x.constant and y.constant:
+        return _fold(lambda a, b: a << b if b < bits else 0, bits, x, y)
+    if y.constant and y.uniform and y.offsets[0] < bits:
+        return _mul(bits, x, constant(1 << y.offsets[0]))
+    return UNIFORM if x.uniform and y.uniform else VARYING
+
+
+def _shift_right(bits, x, y):
+    if x.constant and y.constant:
+        return _fold(lambda a, b: a >> b if b < bits else 0, bits, x, y)
+    if y.constant and y.uniform and y.offsets[0] <= x.align and (x.uniform or _within(bits, x)):
+        amount = y.offsets[0]
+        return Lanes(_map(lambda a: a >> amount, x.offsets), x.align - amount)
+    return UNIFORM if x.uniform and y.uniform else VARYING
+
+
+def _shift_right_signed(bits, x, y):
+    if x.constant and y.constant:
+        return _fold(lambda a, b: _signed(a, bits) >> min(b, bits - 1), bits, x, y)
+    return _shift_right(bits, x, y) if y.constant and x.align < bits - 1 else _elementwise(x, y)
+
+
+def _and(bits, x, y):
+    if x.constant and y.constant:
+        return _fold(lambda a, b: a & b, bits, x, y)
+    if x.constant:
+        x, y = y, x
+    if y.constant and y.uniform and (x.uniform or _within(bits, x)):
+        mask = y.offsets[0]
+        if mask < 1 << min(x.align, bits):
+            return constant(*_map(lambda a: a & mask, x.offsets))
+        return Lanes(_map(lambda a: a & mask, x.offsets), max(x.align, min(trailing_zeros(mask), bits)))
+    return UNIFORM if x.uniform and y.uniform else VARYING
+
+
+def _or(bits, x, y):
+    if x.constant and y.constant:
+        return _fold(lambda a, b: a | b, bits, x, y)
+    if x.constant:
+        x, y = y, x
+    if y.constant and x.uniform and max(y.offsets) < 1 << min(x.align, bits):
+        return _add(bits, x, y)  # no bit is in both
+    if y.constant and y.uniform and _within(bits, x):
+        mask = y.offsets[0]
+        return Lanes(_map(lambda a: a & ~mask, x.offsets), min(x.align, trailing_zeros(mask)))
+    return UNIFORM if x.uniform and y.uniform else VARYING
+
+
+def _xor(bits, x, y):
+    if x.constant and y.constant:
+        return _fold(lambda a, b: a ^ b, bits, x, y)
+    if x.constant:
+        x, y = y, x
+    if y.constant and y.uniform and _within(bits, x):
+        low = y.offsets[0] & ((1 << x.align) - 1)
+        return Lanes(_map(lambda a: (a ^ low) - low, x.offsets), min(x.align, trailing_zeros(y.offsets[0])))
+    return UNIFORM if x.uniform and y.uniform else VARYING
+
+
+def _not(bits, x):
+    if x.constant:
+        return _fold(lambda a: ~a, bits, x)
+    return Lanes(_map(int.__neg__, x.offsets), 0)
+
+
+def _elementwise(*kinds):
+    """Return the kind of an operation of which nothing is known but that it looks at one lane at a time."""
+    return UNIFORM if all(kind.uniform for kind in kinds) else VARYING
+
+
+def _folding(function):
+    def rule(bits, x, y):
+        return _fold(function, bits, x, y) if x.constant and y.constant else _elementwise(x, y)
+
+    return rule
+
+
+def widen(have, want, signed, x, assume=False):
+    """Return the kind of a register of `have` bits made one of `want` bits."""
+    if x.constant:
+        cut = (1 << have) - 1
+        return _fold(lambda a: _signed(a & cut, have) if signed else a & cut, want, x)
+    if want <= have:
+        return _apart(want, x.offsets, x.align)
+    if x.uniform or (_within(have, x) and x.align < have) or assume:
+        return Lanes(nearest(x.offsets, have), min(x.align, have - 1))
+    return VARYING
+
+
+def select(bits, condition, x, y):
+    """Return the kind of ``x if condition else y``."""
+    if condition.constant and condition.uniform:
+        return x if condition.offsets[0] else y
+    return join(x, y) if condition.uniform else VARYING
+
+
+def compare(equality, x, y):
+    """Return the kind of a comparison; `equality` if it is == or !=."""
+    if equality and not (x.constant or y.constant) and x.offsets == y.offsets:
+        return UNIFORM
+    return _elementwise(x, y)
+
+
+RULES = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "shl": _shift_left,
+    "shr.u": _shift_right,
+    "shr.s": _shift_right_signed,
+    "and": _and,
+    "or": _or,
+    "xor": _xor,
+    "not": _not,
+    "neg": lambda bits, x: _sub(bits, constant(0), x),
+    "min.u": _folding(min),
+    "max.u": _folding(max),
+    "div.u": _folding(lambda a, b: a // b if b else -1),
+    "rem.u": _folding(lambda a, b: a % b if b else a),
+}
+#: The rules by which addresses are computed, whose lanes are known to stay near each other.
+ADDRESSING = {"add", "sub", "mul", "shl", "neg"}
+
+
+def combine(rule, bits, *kinds):
+    """Return the kind of an integer operation of `RULES`, or of any other that works lane by lane."""
+    if VARYING in kinds:
+        return VARYING
+    return RULES[rule](bits, *kinds) if rule in RULES else _elementwise(*kinds)

@@ -1,0 +1,71 @@
+"""Where things lie: the arena, and the record that a running block hands to its warps."""
+
+#: All memory of the emulated GPU lies between two multiples of this; the first also is one.
+ARENA_SPAN = 1 << 40
+#: Room for a block's shared memory, more than any GPU has.
+SHARED_SPAN = 1 << 18
+#: At the beginning of the arena lie shared and local memory; isspacep tells by it what is global.
+PRIVATE_SPAN = 1 << 36
+MAX_WARPS = 32
+BARRIERS = 16
+
+#: The fields of the record of a block, with their widths in bytes.
+_FIELDS = (
+    ("params", 8),
+    ("arena", 8),
+    ("shared", 8),
+    ("local", 8),
+    ("globals", 8),
+    ("local.size", 8),  # of a warp
+    ("ctaid.x", 4),
+    ("ctaid.y", 4),
+    ("ctaid.z", 4),
+    ("nctaid.x", 4),
+    ("nctaid.y", 4),
+    ("nctaid.z", 4),
+    ("dynamic_smem_size", 4),
+    ("smid", 4),
+    ("stack.area", 8),  # where the stacks of the warps are
+    ("scheduler", 8),  # the stack pointer of whoever runs the warps
+    ("host", 8),  # a function of the host's, for what cannot be done here
+    ("thread", 8),  # which thread runs a kernel with it, 0 if none does
+    ("fault", 8),  # the address that could not be used
+    ("warp", 4),  # the one that is running
+    ("unused", 4),
+    ("jump", 512),  # where a fault is left for: a ``sigjmp_buf``
+    ("alive", 4),  # warps that have not come to their end
+    ("progress", 4),  # grows with whatever a warp has waited for
+    ("stacks", 8 * MAX_WARPS),  # the stack pointers of warps that wait
+    ("arrived", 4 * BARRIERS),  # threads at each barrier
+    ("generation", 4 * BARRIERS),  # how often each has been passed
+    ("tally", 4 * BARRIERS),  # what `bar.red` adds up
+    ("outcome", 4 * BARRIERS),
+)
+#: The fields of a launch, which all workers share.
+_LAUNCH_FIELDS = (
+    ("params", 8),
+    ("globals", 8),
+    ("nctaid.x", 4),
+    ("nctaid.y", 4),
+    ("nctaid.z", 4),
+    ("dynamic_smem_size", 4),
+    ("blocks", 8),
+    ("chunk", 8),  # blocks that a worker takes at once
+    ("next", 8),  # the first that nobody has taken
+    ("stop", 4),
+)
+
+
+def _offsets(fields):
+    places, at = {}, 0
+    for name, size in fields:
+        at = -(-at // min(size, 8)) * min(size, 8) if size < 8 or size == 8 else at
+        places[name] = at
+        at += size
+    return places, -(-at // 64) * 64
+
+
+OFFSET, BLOCK_SIZE = _offsets(_FIELDS)
+LAUNCH, LAUNCH_SIZE = _offsets(_LAUNCH_FIELDS)
+#: Bytes of a warp's stack.
+STACK = 1 << 18

@@ -1,0 +1,148 @@
+"""The memory of the emulated GPU: one range of addresses, of which the parts that are allocated can be used.
+
+The range is reserved from the operating system, which backs with real memory only what is written to.
+Whatever is not
+allocated cannot be read or written, so that a wild address is found by the processor.
+"""
+
+import bisect
+import ctypes
+import mmap
+import threading
+from typing import NamedTuple
+
+from gpuless.emulator.layout import ARENA_SPAN, PRIVATE_SPAN
+
+PAGE = mmap.PAGESIZE
+#: An array begins at a multiple of this, as NVIDIA's allocator has it.
+ALIGN = 512
+_NONE, _READ_WRITE = 0, 3
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t) + (ctypes.c_int,) * 3 + (ctypes.c_long,)
+_libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+class Allocation(NamedTuple):
+    """A part of the memory that is in use."""
+
+    address: int
+    size: int
+
+
+class OutOfMemory(MemoryError):
+    """The emulated GPU has no more memory of that size."""
+
+
+class Arena:
+    """The memory of a GPU.
+
+    Parameters
+    ----------
+    capacity : int
+        Bytes that can be allocated.
+    """
+
+    def __init__(self, capacity):
+        self.capacity, self.used = capacity, 0
+        self._lock = threading.RLock()
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+        start = _libc.mmap(None, 2 * ARENA_SPAN, _NONE, flags, -1, 0)
+        if start == ctypes.c_void_p(-1).value:
+            raise OutOfMemory("the operating system gives no addresses for the memory of an emulated GPU")
+        self.base = -(-start // ARENA_SPAN) * ARENA_SPAN
+        self.end = self.base + ARENA_SPAN
+        self._private = self.base + (1 << 30)
+        # Freed parts by address, and where what was never used begins.
+        self._free, self._fresh = [], self.base + 2 * PRIVATE_SPAN
+        self._sizes, self._starts = {}, []
+
+    def private(self, size):
+        """Return the address of memory for the emulator itself: stacks, shared and local memory."""
+        with self._lock:
+            address = self._private
+            length = -(-size // PAGE) * PAGE
+            self._private += length + (64 << 20)  # lanes may be some way apart
+            _libc.mprotect(address, length, _READ_WRITE)
+            return address
+
+    def forbid(self, address):
+        """Let a page of the emulator's own memory be one that nobody may use."""
+        _libc.mprotect(address, PAGE, _NONE)
+
+    def allocate(self, size):
+        """Return the address of so many bytes that nobody else uses.
+
+        Raises
+        ------
+        OutOfMemory
+        """
+        length = -(-max(size, 1) // PAGE) * PAGE
+        with self._lock:
+            if self.used + length > self.capacity:
+                raise OutOfMemory(
+                    f"{size} bytes do not fit: the emulated GPU has {self.capacity}, {self.used} in use"
+                )
+            address = self._reuse(length)
+            if address is None and self._fresh + length + PAGE > self.end:
+                self._merge()
+                address = self._reuse(length, exactly=False)
+                if address is None and self._fresh + length + PAGE > self.end:
+                    raise OutOfMemory(f"{size} bytes do not fit between what is in use")
+            if address is None:
+                address = self._fresh
+                self._fresh += length + PAGE  # a page between neighbours, that a step too far is seen
+                _libc.mprotect(address, length, _READ_WRITE)
+            self.used += length
+            self._sizes[address] = size
+            bisect.insort(self._starts, address)
+            return address
+
+    def _reuse(self, length, exactly=True):
+        for i, (free, address) in enumerate(self._free):
+            if free == length or (not exactly and free > length + PAGE):
+                del self._free[i]
+                if free > length:
+                    self._free.append((free - length - PAGE, address + length + PAGE))
+                _libc.mprotect(address, length, _READ_WRITE)
+                return address
+        return None
+
+    def _merge(self):
+        """Make one of freed parts that lie side by side."""
+        merged = []
+        for address, length in sorted((address, length) for length, address in self._free):
+            if merged and sum(merged[-1]) + PAGE == address:
+                merged[-1] = merged[-1][0], address + length - merged[-1][0]
+            else:
+                merged.append((address, length))
+        if merged and sum(merged[-1]) + PAGE == self._fresh:
+            self._fresh = merged.pop()[0]
+        self._free = [(length, address) for address, length in merged]
+
+    def free(self, address):
+        """Give memory back; what is done with it from now on is a fault."""
+        with self._lock:
+            length = -(-max(self._sizes.pop(address), 1) // PAGE) * PAGE
+            self._starts.remove(address)
+            self.used -= length
+            _libc.mprotect(address, length, _NONE)
+            _libc.madvise(address, length, 4)  # MADV_DONTNEED
+            self._free.append((length, address))
+
+    def find(self, address):
+        """Return the `Allocation` that an address lies in, or None."""
+        with self._lock:
+            i = bisect.bisect_right(self._starts, address) - 1
+            if i >= 0 and address < self._starts[i] + max(self._sizes[self._starts[i]], 1):
+                return Allocation(self._starts[i], self._sizes[self._starts[i]])
+            return None
+
+    def nearest(self, address):
+        """Return the `Allocation` that is nearest to an address, or None if there is none."""
+        with self._lock:
+            i = bisect.bisect_right(self._starts, address)
+            around = [Allocation(at, self._sizes[at]) for at in self._starts[max(i - 1, 0) : i + 1]]
+            distance = lambda a: min(abs(address - a.address), abs(address - a.address - a.size))  # noqa: E731
+            return min(around, key=distance, default=None)

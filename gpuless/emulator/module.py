@@ -1,0 +1,334 @@
+"""Put the translation of a kernel together: its functions, its variables, and what runs it."""
+
+from gpuless.emulator import access, arithmetic, host, runtime, warps  # noqa: F401 (they register what they translate)
+from gpuless.emulator.access import Place, load
+from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, ZERO
+from gpuless.emulator.layout import OFFSET, PRIVATE_SPAN
+from gpuless.emulator.ptx import PtxError, Variable
+from gpuless.emulator.translate import ALL, Translator, Value
+
+#: Bytes of local memory that a lane has at least, for its own frame and those of functions it calls.
+LANE_STACK = 1 << 14
+
+
+def lay_out(variables, space):
+    """Give each variable of the given spaces its place.
+
+    Parameters
+    ----------
+    variables : iterable of Variable
+    space : tuple of str
+
+    Returns
+    -------
+    places : dict of str to int
+    size : int
+    """
+    places, at = {}, 0
+    for variable in variables:
+        if variable.space in space and not (variable.space == "shared" and not variable.size):
+            at = -(-at // max(variable.align, 1)) * max(variable.align, 1)
+            places[variable.name] = at
+            at += variable.size
+    return places, at
+
+
+class ModuleTranslator:
+    """Translate a kernel and the functions it calls, for one shape of a block.
+
+    Parameters
+    ----------
+    source : Module
+    kernel : str
+    block : (int, int, int)
+    """
+
+    private_span = PRIVATE_SPAN
+
+    def __init__(self, source, kernel, block):
+        self.source, self.kernel, self.block = source, source.functions[kernel], block
+        self.threads = block[0] * block[1] * block[2]
+        self.warps = -(-self.threads // WARP)
+        self.declarations, self.definitions, self.names = {}, {}, {}
+        self.uses_barriers = self.uses_host = False
+        self.frames = 0
+        self.globals, _ = lay_out(source.variables.values(), ("global", "const"))
+        self.shared, self.static_shared = lay_out(self._shared_variables(), ("shared",))
+        self.static_shared = -(-self.static_shared // 16) * 16
+        self.waiting, self.done = [self.kernel], []
+
+    def _shared_variables(self):
+        found = list(self.source.variables.values())
+        for function in self.source.functions.values():
+            found += function.variables.values()
+        return found
+
+    def translate(self):
+        """Return the IR of the module."""
+        self.names[self.kernel.name] = "kernel"
+        bodies = []
+        while self.waiting:
+            function = self.waiting.pop()
+            translator = Translator(self, function, self.names[function.name])
+            bodies.append(self._assemble(translator, *translator.translate()))
+            self.frames += translator.frame
+        pieces = [runtime.text(self.warps, self.uses_barriers)]
+        if self.uses_host:
+            pieces.append(host.text(self.uses_barriers))
+        known = pieces[0]
+        pieces += [f"declare {text}" for text in self.declarations if text not in known]
+        return "\n".join([*pieces, *self.definitions.values(), *bodies])
+
+    def declare(self, signature):
+        """Declare an intrinsic function."""
+        self.declarations[signature] = None
+
+    def define(self, name, text):
+        """Define a function of the emulator's own."""
+        self.definitions[name] = text
+
+    @property
+    def lane_stack(self):
+        """Bytes of local memory of a lane."""
+        return max(LANE_STACK, 2 * self.frames)
+
+    # --- Functions -------------------------------------------------------------------------------------
+
+    def begin(self, t):
+        """Return the mask of the lanes that a function begins with."""
+        if not t.function.kernel:
+            return "%mask"
+        if self.threads % WARP == 0:
+            return "-1"
+        rest = (1 << self.threads % WARP) - 1
+        return str(rest) if self.warps == 1 else "%full"
+
+    def end(self, t):
+        """Write the end of a function."""
+        t.line("ret void")
+
+    def signature(self, t):
+        """Return how a function begins in the IR."""
+        if t.function.kernel:
+            return "define internal void @kernel(ptr noalias %ctx, i32 %warp)"
+        given = [f"ptr %res{i}" for i in range(len(t.function.results))]
+        given += [f"ptr %par{i}" for i in range(len(t.function.parameters))]
+        listed = ", ".join(["ptr %ctx", "i32 %warp", "i64 %sp", "i32 %mask", *given])
+        return f"define internal void @{t.name}({listed})"
+
+    def _assemble(self, t, signature, lines, slots):
+        head = [signature + " #0 {", "entry:"]
+        head += [f"  {name} = alloca {type_}, align 64" for name, type_ in slots.items()]
+        head += [f"  store i32 0, ptr {name}" for name in slots if name.startswith("%mask")]
+        for name, type_ in _FIELDS.items():
+            field = f"%at.{name}"
+            head.append(f"  {field} = getelementptr i8, ptr %ctx, i64 {OFFSET[name]}")
+            head.append(f"  %{name} = load {type_}, ptr {field}, align 4, !invariant.load !0")
+        if t.function.kernel:
+            head.append("  %warp64 = zext i32 %warp to i64\n  %stack = mul i64 %warp64, %local.size")
+            head.append("  %sp = add i64 %local, %stack")
+            if self.warps > 1 and self.threads % WARP:
+                last, rest = self.warps - 1, (1 << self.threads % WARP) - 1
+                head.append(
+                    f"  %last = icmp eq i32 %warp, {last}\n  %full = select i1 %last, i32 {rest}, i32 -1"
+                )
+        else:
+            head += [
+                line
+                for i, variable in enumerate([*t.function.parameters])
+                if variable.space == "reg"
+                for line in self._take_register(t, variable, f"%par{i}")
+            ]
+        if 0 in t.analysis.masked:
+            head.append(f"  store i32 {t.full}, ptr %mask0")
+        return "\n".join([*head, "  br label %block0", *lines, "}"])
+
+    def _take_register(self, t, variable, pointer):
+        raise PtxError(
+            f"{t.function.name} takes {variable.name} in a register, which the emulator does not know"
+        )
+
+    def call(self, t, name, results, given):
+        """Write a call: of a function of the module, or of one that CUDA provides."""
+        if name in t.function.registers:
+            self._call_through(t, name, results, given)
+        elif name in self.source.functions:
+            self._call_own(t, name, results, given, t.mask)
+        else:
+            self._call_provided(t, name, results, given)
+
+    def _call_own(self, t, name, results, given, mask):
+        if name not in self.names:
+            self.names[name] = f"function{len(self.names)}"
+            self.waiting.append(self.source.functions[name])
+        pointers = ", ".join(f"ptr {self._blob(t, one)}" for one in (*results, *given))
+        top = t.new(f"add i64 %sp, {WARP * t.frame}")
+        t.line(
+            f"call void @{self.names[name]}(ptr %ctx, i32 %warp, i64 {top}, i32 {mask}"
+            + (f", {pointers})" if pointers else ")")
+        )
+
+    def _call_through(self, t, register, results, given):
+        """Write a call of the functions whose addresses the lanes have, one function after the other."""
+        wanted = t.vector(t.operand(register, "b64"), 64)
+        sizes = [[t.function.variables[one].size for one in names] for names in (results, given)]
+        for name, function in self.source.functions.items():
+            taken = [[one.size for one in listed] for listed in (function.results, function.parameters)]
+            if function.kernel or taken != sizes:
+                continue
+            address = f"splat (i64 {self._function_address(name)})"
+            found = t.mask_of(t.new(f"icmp eq <{WARP} x i64> {wanted}, {address}"))
+            mask = t.new(f"and i32 {t.mask}, {found}")
+            call, after = t.fresh("call"), t.fresh("after")
+            none = t.new(f"icmp eq i32 {mask}, 0")
+            t.line(f"br i1 {none}, label %{after}, label %{call}")
+            t.label(call)
+            self._call_own(t, name, results, given, mask)
+            t.line(f"br label %{after}")
+            t.label(after)
+
+    def _function_address(self, name):
+        """Return a number that stands for a function, where a program takes its address."""
+        return 16 * (1 + list(self.source.functions).index(name))
+
+    def _call_provided(self, t, name, results, given):
+        pointers = [[self._blob(t, one) for one in names] for names in (results, given)]
+        if not host.write_call(t, name, *pointers):
+            t.refuse(f"the emulator does not know the function {name}")
+
+    # --- Parameters ------------------------------------------------------------------------------------
+
+    def _blob(self, t, name):
+        """Return a pointer to a parameter that is being passed, or that was."""
+        own = [*t.function.results, *t.function.parameters]
+        for i, variable in enumerate(own):
+            if variable.name == name and not t.function.kernel:
+                count = len(t.function.results)
+                return f"%res{i}" if i < count else f"%par{i - count}"
+        variable = t.function.variables[name]
+        slot = f"%passed.{name}"
+        t.slots[slot] = f"[{WARP * variable.size} x i8]"
+        return slot
+
+    def parameter(self, t, address, bits, count):
+        """Return what lies in a parameter: of a kernel, or of a function, each lane its own."""
+        place = self._kernel_parameter(t, address)
+        if place is not None:
+            return load(t, place, bits, count)
+        found = []
+        for i in range(count):
+            at = (address.offset + i * bits // 8) * WARP
+            pointer = t.new(f"getelementptr i8, ptr {self._blob(t, address.base)}, i64 {at}")
+            found.append(
+                Value(VARYING, None, t.new(f"load {ALL.int(bits)}, ptr {pointer}, align {bits // 8}"))
+            )
+        return found
+
+    def set_parameter(self, t, address, bits, values):
+        """Store to a parameter that is being passed."""
+        for i, value in enumerate(values):
+            at = (address.offset + i * bits // 8) * WARP
+            pointer = t.new(f"getelementptr i8, ptr {self._blob(t, address.base)}, i64 {at}")
+            vector = t.vector(value, bits)
+            if t.masked and address.base in {result.name for result in t.function.results}:
+                old = t.new(f"load {ALL.int(bits)}, ptr {pointer}, align {bits // 8}")
+                vector = t.new(
+                    f"select <{WARP} x i1> {t.mask_vector()}, {ALL.int(bits)} {vector}, {ALL.int(bits)} {old}"
+                )
+            t.line(f"store {ALL.int(bits)} {vector}, ptr {pointer}, align {bits // 8}")
+
+    def _kernel_parameter(self, t, address):
+        if not t.function.kernel:
+            return None
+        places, _ = parameter_places(t.function)
+        if address.base in places:
+            offset = places[address.base] + address.offset
+            pointer = t.new(f"getelementptr i8, ptr %params, i64 {offset}")
+            return Place(pointer, ZERO, None, True)
+        if address.base in t.function.registers:
+            value = t.operand(address.base)
+            pointer = t.new(f"getelementptr i8, ptr %params, i64 {value.scalar}")
+            pointer = t.new(f"getelementptr i8, ptr {pointer}, i64 {address.offset}")
+            return Place(pointer, ZERO, None, True)
+        return None
+
+    # --- Names -----------------------------------------------------------------------------------------
+
+    def variable(self, t, name, bits):
+        """Return the address of a variable."""
+        if name in t.places:
+            kind = t.analysis.local_kind(name)
+            return Value(kind, t.new(f"add i64 %sp, {t.places[name]}"))
+        if name in self.shared:
+            return Value(UNIFORM, str(self.shared[name]))
+        if name in self.globals:
+            return Value(UNIFORM, t.new(f"add i64 %globals, {self.globals[name]}"))
+        if self._is_dynamic(t, name):
+            return Value(UNIFORM, str(self.static_shared))
+        if t.function.kernel and name in parameter_places(t.function)[0]:
+            return Value(UNIFORM, str(parameter_places(t.function)[0][name]))
+        if name in self.source.functions:
+            return Value(UNIFORM, str(self._function_address(name)))
+        return t.refuse(f"the emulator does not know {name}")
+
+    def _is_dynamic(self, t, name):
+        variable = t.function.variables.get(name) or self.source.variables.get(name)
+        return isinstance(variable, Variable) and variable.space == "shared"
+
+    def special(self, t, name, kind, bits):
+        """Return a special register that is no constant."""
+        if name.startswith("%tid."):
+            return self._thread(t, name[-1], kind)
+        if name[1:] in OFFSET and name[1:] in _FIELDS:
+            return Value(UNIFORM, name)
+        if name in ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"):
+            return self._clock(t, name)
+        plain = {"%warpid": "%warp", "%nwarpid": str(self.warps), "%nsmid": "128", "%gridid": "0"}
+        plain |= {"%total_smem_size": str(self.static_shared), "%ctaid": "0"}
+        if name in plain:
+            return Value(UNIFORM, plain[name])
+        return t.refuse(f"the emulator does not know the register {name}")
+
+    def _clock(self, t, name):
+        self.declare("i64 @llvm.readcyclecounter()")
+        now = t.new("call i64 @llvm.readcyclecounter()")
+        if name.endswith("_hi"):
+            now = t.new(f"lshr i64 {now}, 32")
+        if name in ("%clock64", "%globaltimer"):
+            return Value(UNIFORM, now)
+        return Value(UNIFORM, t.new(f"trunc i64 {now} to i32"))
+
+    def _thread(self, t, axis, kind):
+        """Return a thread's place in its block, from the number of its warp."""
+        x, y, _ = self.block
+        first = t.new(f"mul i32 %warp, {WARP}")
+        if kind is not VARYING:
+            return Value(kind, _coordinate(t, "i32", first, axis, (str(x), str(y), str(x * y))))
+        lane = "<" + ", ".join(f"i32 {i}" for i in range(WARP)) + ">"
+        linear = t.new(f"add {ALL.int(32)} {t.splat(first, 'i32')}, {lane}")
+        sizes = tuple(f"splat (i32 {size})" for size in (x, y, x * y))
+        return Value(VARYING, None, _coordinate(t, ALL.int(32), linear, axis, sizes))
+
+
+_FIELDS = {"params": "ptr", "arena": "ptr", "shared": "ptr", "local": "i64", "globals": "i64"}
+_FIELDS |= {f"{name}.{axis}": "i32" for name in ("ctaid", "nctaid") for axis in "xyz"}
+_FIELDS |= {"dynamic_smem_size": "i32", "smid": "i32", "local.size": "i64"}
+
+
+def _coordinate(t, type_, linear, axis, sizes):
+    x, y, xy = sizes
+    if axis == "x":
+        return t.new(f"urem {type_} {linear}, {x}")
+    if axis == "y":
+        return t.new(f"urem {type_} {t.new(f'udiv {type_} {linear}, {x}')}, {y}")
+    return t.new(f"udiv {type_} {linear}, {xy}")
+
+
+def parameter_places(function):
+    """Return where each parameter of a kernel lies in the buffer of its arguments, and the buffer's size."""
+    places, at = {}, 0
+    for variable in function.parameters:
+        at = -(-at // variable.align) * variable.align
+        places[variable.name] = at
+        at += variable.size
+    return places, at

@@ -1,0 +1,379 @@
+"""Read PTX, the assembly language of NVIDIA's virtual machine, as its compilers write it.
+
+`parse` returns a `Module` of `Function` objects, each a flat list of instructions with labels; nothing is
+understood yet
+but the form. "PTX ISA" (NVIDIA) is the reference; section numbers in this package are of version 9.
+"""
+
+import re
+import struct
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+BITS = {"pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16}
+BITS |= {"b32": 32, "u32": 32, "s32": 32, "f32": 32, "f16x2": 32, "bf16x2": 32, "tf32": 32}
+BITS |= {"b64": 64, "u64": 64, "s64": 64, "f64": 64, "b128": 128}
+
+
+class PtxError(ValueError):
+    """PTX that cannot be read, or an instruction that is not known."""
+
+
+class Address(NamedTuple):
+    """A memory operand: a register or the name of a variable, and an offset in bytes."""
+
+    base: str
+    offset: int
+
+
+class Location(NamedTuple):
+    """A line of the source: the number of its file and its own."""
+
+    file: int
+    line: int
+
+
+@dataclass(slots=True)
+class Instruction:
+    """One instruction.
+
+    Attributes
+    ----------
+    opcode : tuple of str
+        Its name and modifiers, as in ("ld", "global", "f32").
+    operands : list
+        Names of registers and variables, immediates as they are written, an `Address`, or a tuple of these.
+    guard : (str, bool) or None
+        The predicate it stands under, and whether that is negated.
+    location : Location or None
+    """
+
+    opcode: tuple
+    operands: list
+    guard: tuple | None
+    location: Location | None
+
+    @property
+    def text(self):
+        """Return it much as it was written, for messages."""
+        return ".".join(self.opcode) + " " + ", ".join(map(str, self.operands))
+
+
+@dataclass(slots=True)
+class Variable:
+    """A variable of a module or of a function: where it lives, and with which bytes it begins."""
+
+    name: str
+    space: str
+    align: int
+    size: int
+    initial: bytes = b""
+    external: bool = False
+    pointers: tuple = ()  # (offset, name of a variable): addresses among the initial bytes
+
+
+@dataclass
+class Function:
+    """A kernel or a device function.
+
+    Attributes
+    ----------
+    registers : dict
+        The width in bits of each.
+    body : list
+        Instructions, and labels as text.
+    parameters, results : list of Variable
+    """
+
+    name: str
+    kernel: bool
+    parameters: list
+    results: list = field(default_factory=list)
+    registers: dict = field(default_factory=dict)
+    variables: dict = field(default_factory=dict)
+    body: list = field(default_factory=list)
+    tables: dict = field(default_factory=dict)  # labels that `brx.idx` chooses from
+    limits: dict = field(default_factory=dict)  # .maxntid, .reqntid, ...
+
+
+@dataclass
+class Module:
+    """A translation unit."""
+
+    functions: dict = field(default_factory=dict)
+    variables: dict = field(default_factory=dict)
+    files: dict = field(default_factory=dict)
+    target: str = ""
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_REGISTERS = re.compile(r"(.+)<(\d+)>$")
+_GUARD = re.compile(r"@(!?)([%$\w]+)\s+")
+_DECLARATION = re.compile(
+    r"(?:\.(?:visible|extern|weak|common)\s+)*\.(shared|global|const|local|param)\s+(?:\.align\s+(\d+)\s+)?"
+    r"(?:\.v([24])\s+)?\.(\w+)\s+(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s+)?)?([\w$%.]+)\s*((?:\[\d*\]\s*)*)(?:=\s*(.*))?$",
+    re.S,
+)
+
+
+def parse(text):
+    """Read the PTX of a module.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    Module
+
+    Raises
+    ------
+    PtxError
+        With the piece that could not be read.
+
+    Examples
+    --------
+    >>> module = parse('.visible .entry f() { .reg .b32 %r<2>; mov.u32 %r1, 7; ret; }')
+    >>> [instruction.text for instruction in module.functions["f"].body]
+    ['mov.u32 %r1, 7', 'ret ']
+    """
+    return _Parser(_COMMENT.sub("", text.rstrip("\0 \n"))).module
+
+
+class _Parser:
+    def __init__(self, text):
+        self.text, self.at, self.module = text, 0, Module()
+        while self._skip_space():
+            self._top()
+
+    def _skip_space(self):
+        self.at = re.compile(r"\s*").match(self.text, self.at).end()
+        return self.at < len(self.text)
+
+    def _take(self, pattern):
+        match = re.compile(pattern, re.S).match(self.text, self.at)
+        if match is None:
+            raise PtxError(f"this PTX cannot be read: {self.text[self.at : self.at + 80]!r}")
+        self.at = match.end()
+        return match
+
+    def _top(self):
+        rest = self.text[self.at : self.at + 8]
+        if rest.startswith((".version", ".address", ".target")):
+            name, value = self._take(r"\.(\w+)\s+([^\n]*)\n?").groups()
+            if name == "target":
+                self.module.target = value.strip()
+        elif rest.startswith(".file"):
+            number, name = self._take(r'\.file\s+(\d+)\s+"([^"]*)"[^\n]*\n?').groups()
+            self.module.files[int(number)] = name
+        elif rest.startswith(".section"):
+            self._take(r"\.section\s+[\w.]+\s*\{.*?\}")
+        elif re.compile(r"(?:\.(?:visible|extern|weak)\s+)*\.(?:entry|func)\b").match(self.text, self.at):
+            self._function()
+        else:
+            statement = self._take(r"([^;]*);")[1]
+            if not statement.startswith((".pragma", ".alias")):
+                variable = _variable(statement)
+                if not (variable.external and variable.name in self.module.variables):
+                    self.module.variables[variable.name] = variable
+
+    def _function(self):
+        kind, results, name, parameters, rest, end = self._take(
+            r"(?:\.(?:visible|extern|weak)\s+)*\.(entry|func)\s*(?:\(([^()]*)\)\s*)?([\w$]+)\s*"
+            r"(?:\(([^()]*)\))?\s*([^{;]*)([{;])"
+        ).groups()
+        if end == ";":
+            return  # a declaration
+        function = Function(name, kind == "entry", _parameters(parameters), _parameters(results))
+        for word, values in re.findall(r"\.(maxntid|reqntid|minnctapersm|maxnreg)\s+([\d,\s]+)", rest):
+            function.limits[word] = tuple(int(value) for value in values.split(","))
+        self.module.functions[name] = function
+        _Body(self, function).read()
+
+
+class _Body:
+    """Read the statements of a function; braces inside of it open scopes of registers."""
+
+    def __init__(self, parser, function):
+        self.parser, self.function = parser, function
+        self.scopes, self.scope_count, self.location = [{}], 0, None
+        self.operands = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|\([^()]*\)|[^\s,]+")
+
+    def read(self):
+        text, depth = self.parser.text, 1
+        piece = re.compile(r"\s*(?:([{}])|([$\w.%]+)\s*:(?!:)|(\.loc\b[^\n]*)|)", re.S)
+        statement = re.compile(r"\s*([^;]*);", re.S)
+        while depth:
+            match = piece.match(text, self.parser.at)
+            brace, label, loc = match.groups()
+            if brace:
+                depth += 1 if brace == "{" else -1
+                self._scope(brace)
+            elif label:
+                self.function.body.append(label)
+            elif loc:
+                self._loc(loc)
+            else:
+                match = statement.match(text, self.parser.at)
+                if match is None:
+                    raise PtxError(f"the function {self.function.name} does not end")
+                self._statement(match[1])
+            self.parser.at = match.end()
+
+    def _scope(self, brace):
+        if brace == "{":
+            self.scope_count += 1
+            self.scopes.append({})
+        else:
+            self.scopes.pop()
+
+    def _loc(self, text):
+        # What was inlined is told as being in its own file, which is where a reader looks.
+        _, file, line, *_ = text.replace(",", " ").split()
+        self.location = Location(int(file), int(line)) if int(line) else self.location
+
+    def _statement(self, text):
+        if text.startswith("."):
+            self._directive(text)
+            return
+        guard = _GUARD.match(text)
+        if guard:
+            text = text[guard.end() :]
+        opcode, rest = [*text.split(None, 1), ""][:2]
+        operands = [self._operand(piece) for piece in self._split(rest)]
+        self.function.body.append(
+            Instruction(
+                tuple(opcode.strip().replace("::", "_").split(".")),
+                operands,
+                (self._name(guard[2]), bool(guard[1])) if guard else None,
+                self.location,
+            )
+        )
+
+    def _split(self, text):
+        return self.operands.findall(text) if text else ()
+
+    def _operand(self, text):
+        if text[0] == "[":
+            inner = text[1:-1].strip()
+            base, sign, offset = re.match(r"([^+\-\s,]+)\s*([+-]?)\s*([+-]?\w*)", inner).groups()
+            offset = int(offset, 0) if offset else 0
+            return Address(self._name(base), -offset if sign == "-" else offset)
+        if text[0] in "{(":
+            return tuple(self._operand(piece) for piece in self._split(text[1:-1].replace(",", " ")))
+        if "|" in text:
+            return tuple(self._name(piece) for piece in text.split("|"))
+        return self._name(text)
+
+    def _name(self, text):
+        negated = text.startswith("!")
+        name = text[1:] if negated else text
+        for scope in reversed(self.scopes):
+            if name in scope:
+                name = scope[name]
+                break
+        return "!" + name if negated else name
+
+    def _directive(self, text):
+        if text.startswith(".reg"):
+            self._registers(text)
+        elif text.startswith((".pragma", ".callprototype", ".alias")) or ".callprototype" in text:
+            pass
+        elif text.startswith(".branchtargets"):
+            name = self.function.body.pop()  # the label right before it is the table's name
+            self.function.tables[name] = re.findall(r"[$\w]+", text.removeprefix(".branchtargets"))
+        else:
+            variable = _variable(text)
+            variable.name = self._declare(variable.name)
+            self.function.variables[variable.name] = variable
+
+    def _registers(self, text):
+        kind, *names = text.removeprefix(".reg").replace(",", " ").split()
+        for name in names:
+            many = _REGISTERS.match(name)
+            for one in [f"{many[1]}{i}" for i in range(int(many[2]))] if many else [name]:
+                self.function.registers[self._declare(one)] = BITS[kind[1:]]
+
+    def _declare(self, name):
+        if len(self.scopes) == 1:
+            return name
+        self.scopes[-1][name] = f"{name}.{self.scope_count}"
+        return self.scopes[-1][name]
+
+
+def _parameters(text):
+    pieces = re.split(r",(?![^{}]*\})", text) if text and text.strip() else []
+    return [_variable(piece.strip()) if ".param" in piece else _result(piece) for piece in pieces]
+
+
+def _result(text):
+    """Return a parameter or result of a function that is a register."""
+    _, kind, name = text.split()
+    return Variable(name, "reg", 0, BITS[kind[1:]] // 8)
+
+
+def _variable(text):
+    match = _DECLARATION.match(text.strip())
+    if match is None:
+        raise PtxError(f"this PTX cannot be read: {text.strip()[:80]!r}")
+    space, align, vector, kind, name, lengths, initial = match.groups()
+    element = BITS[kind] // 8
+    size = element * int(vector or 1)
+    for length in re.findall(r"\[(\d*)\]", lengths):
+        size *= int(length or 0)
+    data, pointers = _initial(initial, kind, element) if initial else (b"", ())
+    return Variable(
+        name, space, int(align or element), size, data, ".extern" in text.split(name)[0], pointers
+    )
+
+
+def _initial(text, kind, element):
+    """Return the bytes a variable begins with, and where among them addresses are to be put."""
+    values = re.findall(r"[^\s,{}]+", re.sub(r"generic\(([^()]*)\)", r"\1", text))
+    data, pointers = bytearray(), []
+    for value in values:
+        if re.match(r"[A-Za-z_$]", value) and not re.match(r"0[fFdD]", value):
+            pointers.append((len(data), value))
+            value = "0"
+        data += number(value, kind).to_bytes(element, "little")
+    return bytes(data), tuple(pointers)
+
+
+def number(text, kind):
+    """Return an immediate as the bits that it has in a register of a kind.
+
+    Parameters
+    ----------
+    text : str
+        Such as "-1", "0xff", "0f3F800000" or "0d3FF0000000000000".
+    kind : str
+        A PTX type such as "u32" or "f32".
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> hex(number("-1", "s16")), hex(number("0f3F800000", "f64")), hex(number("1.5", "f32"))
+    ('0xffff', '0x3ff0000000000000', '0x3fc00000')
+    """
+    bits = BITS[kind]
+    if text[:2] in ("0f", "0F") and len(text) == 10:
+        return _float_bits(int(text[2:], 16), 32, bits if kind[0] == "f" else 32) & ((1 << bits) - 1)
+    if text[:2] in ("0d", "0D") and len(text) == 18:
+        return _float_bits(int(text[2:], 16), 64, bits if kind[0] == "f" else 64) & ((1 << bits) - 1)
+    if "." in text:
+        return int.from_bytes(struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], float(text)), "little")
+    text = text.rstrip("U")
+    value = int(text, 8) if re.fullmatch(r"0[0-7]+", text) else int(text, 0)
+    return value & ((1 << bits) - 1)
+
+
+def _float_bits(value, have, want):
+    if have == want:
+        return value
+    form = {16: "<e", 32: "<f", 64: "<d"}
+    plain = struct.unpack(form[have], value.to_bytes(have // 8, "little"))[0]
+    return int.from_bytes(struct.pack(form[want], plain), "little")

@@ -1,0 +1,429 @@
+"""What runs the warps of a kernel, in IR: the blocks of a grid, the warps of a block, barriers between them.
+
+Each worker thread takes blocks until none is left. The warps of a block run one after the other. Where
+there are
+barriers each warp is a fibre, with a stack of its own: at a barrier that others have not reached it gives
+way to the
+next one, and goes on when all have arrived. To change fibres takes a dozen instructions.
+"""
+
+import platform
+
+from gpuless.emulator.layout import BARRIERS, LAUNCH, OFFSET, STACK
+
+# Save what a function has to preserve on its stack, take the other stack, and return into it. A new
+# fibre's stack is
+# made such that it "returns" to `begin`, with the block in rbx (x19) and the warp in r12 (x20).
+_SWITCH = {
+    "x86_64": """
+.p2align 4
+.type gpuless_switch,@function
+gpuless_switch:
+pushq %rbp
+pushq %rbx
+pushq %r12
+pushq %r13
+pushq %r14
+pushq %r15
+movq %rsp, (%rdi)
+movq %rsi, %rsp
+popq %r15
+popq %r14
+popq %r13
+popq %r12
+popq %rbx
+popq %rbp
+retq
+.type gpuless_begin,@function
+gpuless_begin:
+movq %rbx, %rdi
+movl %r12d, %esi
+callq *%r13
+ud2
+""",
+    "aarch64": """
+.p2align 4
+.type gpuless_switch,%function
+gpuless_switch:
+sub sp, sp, #160
+stp x19, x20, [sp, #0]
+stp x21, x22, [sp, #16]
+stp x23, x24, [sp, #32]
+stp x25, x26, [sp, #48]
+stp x27, x28, [sp, #64]
+stp x29, x30, [sp, #80]
+stp d8, d9, [sp, #96]
+stp d10, d11, [sp, #112]
+stp d12, d13, [sp, #128]
+stp d14, d15, [sp, #144]
+mov x9, sp
+str x9, [x0]
+mov sp, x1
+ldp x19, x20, [sp, #0]
+ldp x21, x22, [sp, #16]
+ldp x23, x24, [sp, #32]
+ldp x25, x26, [sp, #48]
+ldp x27, x28, [sp, #64]
+ldp x29, x30, [sp, #80]
+ldp d8, d9, [sp, #96]
+ldp d10, d11, [sp, #112]
+ldp d12, d13, [sp, #128]
+ldp d14, d15, [sp, #144]
+add sp, sp, #160
+ret
+.type gpuless_begin,%function
+gpuless_begin:
+mov x0, x19
+mov w1, w20
+blr x21
+brk #1
+""",
+}
+# Of a new fibre's stack, counted from its lower end: how large, and where the block, the warp, the
+# function and the
+# address to return to lie.
+_FRAME = {"x86_64": (56, 32, 24, 16, 48), "aarch64": (160, 0, 8, 16, 88)}
+_MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+
+
+def _field(name, variable="ctx", table=OFFSET):
+    return f"getelementptr i8, ptr %{variable}, i64 {table[name]}"
+
+
+def text(warps, barriers):
+    """Return the IR that runs a kernel whose blocks have so many warps.
+
+    Parameters
+    ----------
+    warps : int
+    barriers : bool
+        Whether warps wait for each other.
+
+    Returns
+    -------
+    str
+    """
+    copies = "\n".join(_copy(name, type_) for name, type_ in _COPIED)
+    head = "attributes #0 = { nounwind }\nattributes #1 = { nounwind noinline }\n!0 = !{}\n"
+    return (
+        head
+        + (_fibres(warps) if barriers else _NO_BARRIERS.format(warps=warps, at_warp=OFFSET["warp"]))
+        + _RUN.format(
+            copies=copies,
+            **{f"at_{name.replace('.', '_')}": value for name, value in LAUNCH.items()},
+            ctaid=OFFSET["ctaid.x"],
+            thread=OFFSET["thread"],
+            jump=OFFSET["jump"],
+        )
+    )
+
+
+_COPIED = [
+    ("params", "i64"),
+    ("globals", "i64"),
+    ("nctaid.x", "i32"),
+    ("nctaid.y", "i32"),
+    ("nctaid.z", "i32"),
+]
+_COPIED += [("dynamic_smem_size", "i32")]
+
+
+def _copy(name, type_):
+    short = name.replace(".", "_")
+    return (
+        f"  %from.{short} = {_field(name, 'launch', LAUNCH)}\n  %{short} = load {type_}, ptr %from.{short}\n"
+        f"  %to.{short} = {_field(name)}\n  store {type_} %{short}, ptr %to.{short}"
+    )
+
+
+_NO_BARRIERS = """
+define internal i32 @block(ptr %ctx) {{
+entry:
+  %at.warp = getelementptr i8, ptr %ctx, i64 {at_warp}
+  br label %next
+next:
+  %warp = phi i32 [ 0, %entry ], [ %more, %next ]
+  store volatile i32 %warp, ptr %at.warp
+  call void @kernel(ptr %ctx, i32 %warp)
+  %more = add i32 %warp, 1
+  %done = icmp eq i32 %more, {warps}
+  br i1 %done, label %end, label %next
+end:
+  ret i32 0
+}}
+"""
+
+_RUN = """
+declare i32 @__sigsetjmp(ptr, i32) returns_twice
+declare i64 @pthread_self()
+
+define i32 @run(ptr %launch, ptr %ctx) {{
+entry:
+  %at.thread = getelementptr i8, ptr %ctx, i64 {thread}
+  %at.jump = getelementptr i8, ptr %ctx, i64 {jump}
+  %fault = call i32 @__sigsetjmp(ptr %at.jump, i32 0) returns_twice
+  %landed = icmp ne i32 %fault, 0
+  br i1 %landed, label %end, label %begin
+begin:
+  %self = call i64 @pthread_self()
+  store volatile i64 %self, ptr %at.thread
+{copies}
+  %at.blocks = getelementptr i8, ptr %launch, i64 {at_blocks}
+  %blocks = load i64, ptr %at.blocks
+  %at.chunk = getelementptr i8, ptr %launch, i64 {at_chunk}
+  %chunk = load i64, ptr %at.chunk
+  %at.next = getelementptr i8, ptr %launch, i64 {at_next}
+  %at.stop = getelementptr i8, ptr %launch, i64 {at_stop}
+  %wide.x = zext i32 %nctaid_x to i64
+  %wide.y = zext i32 %nctaid_y to i64
+  %x.at = getelementptr i8, ptr %ctx, i64 {ctaid}
+  %y.at = getelementptr i8, ptr %x.at, i64 4
+  %z.at = getelementptr i8, ptr %x.at, i64 8
+  br label %take
+take:
+  %first = atomicrmw add ptr %at.next, i64 %chunk monotonic
+  %some = icmp ult i64 %first, %blocks
+  br i1 %some, label %some.left, label %end
+some.left:
+  %after = add i64 %first, %chunk
+  %fewer = icmp ult i64 %after, %blocks
+  %last = select i1 %fewer, i64 %after, i64 %blocks
+  br label %each
+each:
+  %number = phi i64 [ %first, %some.left ], [ %following, %each.end ]
+  %x = urem i64 %number, %wide.x
+  %rest = udiv i64 %number, %wide.x
+  %y = urem i64 %rest, %wide.y
+  %z = udiv i64 %rest, %wide.y
+  %x32 = trunc i64 %x to i32
+  %y32 = trunc i64 %y to i32
+  %z32 = trunc i64 %z to i32
+  store i32 %x32, ptr %x.at
+  store i32 %y32, ptr %y.at
+  store i32 %z32, ptr %z.at
+  %stuck = call i32 @block(ptr %ctx)
+  %stop = load volatile i32, ptr %at.stop
+  %reason = or i32 %stop, %stuck
+  %stopped = icmp ne i32 %reason, 0
+  br i1 %stopped, label %end, label %each.end
+each.end:
+  %following = add i64 %number, 1
+  %more = icmp ult i64 %following, %last
+  br i1 %more, label %each, label %take
+end:
+  %outcome = phi i32 [ %fault, %entry ], [ 0, %take ], [ %stuck, %each ]
+  store volatile i64 0, ptr %at.thread
+  ret i32 %outcome
+}}
+"""
+
+
+def _fibres(warps):
+    size, block_at, warp_at, function_at, return_at = _FRAME[_MACHINE]
+    module_asm = "\n".join(f'module asm "{line}"' for line in _SWITCH[_MACHINE].strip().split("\n"))
+    return module_asm + _FIBRES.format(
+        warps=warps,
+        stack=STACK,
+        frame=size,
+        block_at=block_at,
+        warp_at=warp_at,
+        function_at=function_at,
+        return_at=return_at,
+        fields=4 * BARRIERS,
+        at_scheduler=OFFSET["scheduler"],
+        at_stacks=OFFSET["stacks"],
+        at_area=OFFSET["stack.area"],
+        at_alive=OFFSET["alive"],
+        at_warp=OFFSET["warp"],
+        at_progress=OFFSET["progress"],
+        at_arrived=OFFSET["arrived"],
+        at_generation=OFFSET["generation"],
+        at_tally=OFFSET["tally"],
+        at_outcome=OFFSET["outcome"],
+    )
+
+
+_FIBRES = """
+declare void @gpuless_switch(ptr, ptr)
+declare void @gpuless_begin()
+
+define internal void @give_way(ptr %ctx, i32 %warp) #1 {{
+  %stacks = getelementptr i8, ptr %ctx, i64 {at_stacks}
+  %own = getelementptr ptr, ptr %stacks, i32 %warp
+  %at.scheduler = getelementptr i8, ptr %ctx, i64 {at_scheduler}
+  %scheduler = load ptr, ptr %at.scheduler
+  call void @gpuless_switch(ptr %own, ptr %scheduler)
+  ret void
+}}
+
+define internal void @made_progress(ptr %ctx) {{
+  %at = getelementptr i8, ptr %ctx, i64 {at_progress}
+  %old = load i32, ptr %at
+  %new = add i32 %old, 1
+  store i32 %new, ptr %at
+  ret void
+}}
+
+define internal void @yield(ptr %ctx, i32 %warp) #1 {{
+  call void @made_progress(ptr %ctx)
+  call void @give_way(ptr %ctx, i32 %warp)
+  ret void
+}}
+
+define internal void @arrive(ptr %ctx, i32 %number) {{
+  %base = getelementptr i8, ptr %ctx, i64 {at_arrived}
+  %at = getelementptr i32, ptr %base, i32 %number
+  %old = load i32, ptr %at
+  %new = add i32 %old, 32
+  store i32 %new, ptr %at
+  call void @made_progress(ptr %ctx)
+  ret void
+}}
+
+define internal i1 @pass(ptr %ctx, i32 %number, i32 %expected) {{
+  %base = getelementptr i8, ptr %ctx, i64 {at_arrived}
+  %at = getelementptr i32, ptr %base, i32 %number
+  %arrived = load i32, ptr %at
+  %at.alive = getelementptr i8, ptr %ctx, i64 {at_alive}
+  %alive = load i32, ptr %at.alive
+  %everybody = shl i32 %alive, 5
+  %all = icmp eq i32 %expected, 0
+  %wanted = select i1 %all, i32 %everybody, i32 %expected
+  %complete = icmp uge i32 %arrived, %wanted
+  br i1 %complete, label %open, label %closed
+open:
+  store i32 0, ptr %at
+  %generations = getelementptr i8, ptr %ctx, i64 {at_generation}
+  %at.generation = getelementptr i32, ptr %generations, i32 %number
+  %generation = load i32, ptr %at.generation
+  %next = add i32 %generation, 1
+  store i32 %next, ptr %at.generation
+  %tallies = getelementptr i8, ptr %ctx, i64 {at_tally}
+  %at.tally = getelementptr i32, ptr %tallies, i32 %number
+  %tally = load i32, ptr %at.tally
+  store i32 0, ptr %at.tally
+  %outcomes = getelementptr i8, ptr %ctx, i64 {at_outcome}
+  %at.outcome = getelementptr i32, ptr %outcomes, i32 %number
+  store i32 %tally, ptr %at.outcome
+  call void @made_progress(ptr %ctx)
+  ret i1 true
+closed:
+  ret i1 false
+}}
+
+define internal void @barrier(ptr %ctx, i32 %warp, i32 %number, i32 %expected) #1 {{
+entry:
+  %generations = getelementptr i8, ptr %ctx, i64 {at_generation}
+  %at.generation = getelementptr i32, ptr %generations, i32 %number
+  %mine = load i32, ptr %at.generation
+  call void @arrive(ptr %ctx, i32 %number)
+  br label %look
+look:
+  %open = call i1 @pass(ptr %ctx, i32 %number, i32 %expected)
+  br i1 %open, label %end, label %wait
+wait:
+  call void @give_way(ptr %ctx, i32 %warp)
+  %now = load i32, ptr %at.generation
+  %passed = icmp ne i32 %now, %mine
+  br i1 %passed, label %end, label %look
+end:
+  ret void
+}}
+
+define internal i32 @tally(ptr %ctx, i32 %warp, i32 %number, i32 %expected, i32 %count) #1 {{
+  %tallies = getelementptr i8, ptr %ctx, i64 {at_tally}
+  %at = getelementptr i32, ptr %tallies, i32 %number
+  %old = load i32, ptr %at
+  %new = add i32 %old, %count
+  store i32 %new, ptr %at
+  call void @barrier(ptr %ctx, i32 %warp, i32 %number, i32 %expected)
+  %outcomes = getelementptr i8, ptr %ctx, i64 {at_outcome}
+  %at.outcome = getelementptr i32, ptr %outcomes, i32 %number
+  %outcome = load i32, ptr %at.outcome
+  ret i32 %outcome
+}}
+
+define internal void @warp_life(ptr %ctx, i32 %warp) #1 {{
+  call void @kernel(ptr %ctx, i32 %warp)
+  %at.alive = getelementptr i8, ptr %ctx, i64 {at_alive}
+  %alive = load i32, ptr %at.alive
+  %fewer = sub i32 %alive, 1
+  store i32 %fewer, ptr %at.alive
+  call void @made_progress(ptr %ctx)
+  %stacks = getelementptr i8, ptr %ctx, i64 {at_stacks}
+  %own = getelementptr ptr, ptr %stacks, i32 %warp
+  %unused = alloca ptr
+  %at.scheduler = getelementptr i8, ptr %ctx, i64 {at_scheduler}
+  %scheduler = load ptr, ptr %at.scheduler
+  store ptr null, ptr %own
+  call void @gpuless_switch(ptr %unused, ptr %scheduler)
+  unreachable
+}}
+
+define internal i32 @block(ptr %ctx) #1 {{
+entry:
+  %at.alive = getelementptr i8, ptr %ctx, i64 {at_alive}
+  store i32 {warps}, ptr %at.alive
+  %at.area = getelementptr i8, ptr %ctx, i64 {at_area}
+  %area = load ptr, ptr %at.area
+  %stacks = getelementptr i8, ptr %ctx, i64 {at_stacks}
+  %at.scheduler = getelementptr i8, ptr %ctx, i64 {at_scheduler}
+  %at.progress = getelementptr i8, ptr %ctx, i64 {at_progress}
+  %at.warp.number = getelementptr i8, ptr %ctx, i64 {at_warp}
+  %barriers = getelementptr i8, ptr %ctx, i64 {at_arrived}
+  call void @llvm.memset.p0.i64(ptr %barriers, i8 0, i64 {fields}, i1 false)
+  br label %make
+make:
+  %w = phi i64 [ 0, %entry ], [ %w.next, %make ]
+  %w.next = add i64 %w, 1
+  ; tops more than a page apart: otherwise all stacks would share the same lines of the cache
+  %end = mul i64 %w.next, {stack}
+  %skew = mul i64 %w, 832
+  %skewed = sub i64 %end, %skew
+  %low = sub i64 %skewed, {frame}
+  %top = getelementptr i8, ptr %area, i64 %low
+  %at.block = getelementptr i8, ptr %top, i64 {block_at}
+  store ptr %ctx, ptr %at.block
+  %at.warp = getelementptr i8, ptr %top, i64 {warp_at}
+  store i64 %w, ptr %at.warp
+  %at.function = getelementptr i8, ptr %top, i64 {function_at}
+  store ptr @warp_life, ptr %at.function
+  %at.return = getelementptr i8, ptr %top, i64 {return_at}
+  store ptr @gpuless_begin, ptr %at.return
+  %slot = getelementptr ptr, ptr %stacks, i64 %w
+  store ptr %top, ptr %slot
+  %made = icmp eq i64 %w.next, {warps}
+  br i1 %made, label %sweep, label %make
+sweep:
+  %before = load i32, ptr %at.progress
+  br label %each
+each:
+  %i = phi i64 [ 0, %sweep ], [ %i.next, %each.end ]
+  %at.stack = getelementptr ptr, ptr %stacks, i64 %i
+  %stack = load ptr, ptr %at.stack
+  %gone = icmp eq ptr %stack, null
+  br i1 %gone, label %each.end, label %resume
+resume:
+  %i32 = trunc i64 %i to i32
+  store volatile i32 %i32, ptr %at.warp.number
+  call void @gpuless_switch(ptr %at.scheduler, ptr %stack)
+  br label %each.end
+each.end:
+  %i.next = add i64 %i, 1
+  %swept = icmp eq i64 %i.next, {warps}
+  br i1 %swept, label %look, label %each
+look:
+  %alive = load i32, ptr %at.alive
+  %finished = icmp eq i32 %alive, 0
+  br i1 %finished, label %end.block, label %ask
+ask:
+  %after = load i32, ptr %at.progress
+  %still = icmp eq i32 %before, %after
+  br i1 %still, label %stuck, label %sweep
+stuck:
+  ret i32 1
+end.block:
+  ret i32 0
+}}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+"""

@@ -1,0 +1,568 @@
+"""The emulated GPU's driver, as programs see it: each in a process of its own, with the real `numba.cuda`."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    find_spec("numba_cuda") is None or sys.platform == "darwin", reason="needs numba-cuda and its compiler"
+)
+ROOT = Path(__file__).resolve().parents[2]
+HEAD = """
+import ctypes
+import gpuless
+gpuless.select()
+import numpy as np
+from numba import cuda
+from cuda.bindings import driver as cu
+
+def check(answer):
+    code, *rest = answer
+    assert code == cu.CUresult.CUDA_SUCCESS, code
+    return rest[0] if len(rest) == 1 else rest
+
+"""
+CONTEXT = "check(cu.cuInit(0)); check(cu.cuCtxSetCurrent(check(cu.cuDevicePrimaryCtxRetain(0))))\n"
+
+
+def run(program, timeout=120, **environment):
+    """Run a program on the emulated GPU; return what it prints. Nothing may go wrong, at its end neither."""
+    path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]).rstrip(
+        os.pathsep
+    )
+    environment = (
+        os.environ | {"GPULESS": "emulator", "PYTHONPATH": path, "NUMBA_CUDA_WARNINGS": "0"} | environment
+    )
+    environment.pop("NUMBA_ENABLE_CUDASIM", None)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", HEAD + CONTEXT + textwrap.dedent(program)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout.split("\n")[:-1]
+
+
+def test_the_device_says_what_it_is():
+    out = run(
+        """
+        print(check(cu.cuDeviceGetCount()), check(cu.cuDeviceGetName(128, 0)).split(b"\\0")[0].decode())
+        print(cu.cuDeviceGet(1)[0].name)
+        attribute = cu.CUdevice_attribute
+        capability = "COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR"
+        for name in (*capability, "WARP_SIZE", "MAX_THREADS_PER_BLOCK"):
+            print(check(cu.cuDeviceGetAttribute(getattr(attribute, "CU_DEVICE_ATTRIBUTE_" + name), 0)))
+        print(check(cu.cuDeviceTotalMem(0)))
+        """,
+        GPULESS_COMPUTE_CAPABILITY="9.0",
+        GPULESS_MEMORY=str(1 << 28),
+    )
+    assert out[0].startswith("1 Emulated GPU")
+    assert out[1:] == ["CUDA_ERROR_INVALID_DEVICE", "9", "0", "32", "1024", str(1 << 28)]
+
+
+def test_a_function_that_is_missing_says_so_by_name():
+    out = run(
+        """
+        from gpuless.emulator.driver import last_detail
+        print(cu.cuGraphicsUnmapResources(0, 0, 0)[0].name, last_detail())
+        """
+    )
+    assert out == ["CUDA_ERROR_NOT_SUPPORTED cuGraphicsUnmapResources is not supported by the emulated GPU"]
+
+
+def test_errors_have_names_and_words():
+    out = run(
+        """
+        for code in (0, 2, 700, 801, 12345):
+            code = ctypes.c_int(code).value
+            name = ctypes.c_char_p()
+            ctypes.CDLL(None).cuGetErrorName(code, ctypes.byref(name))
+            print(name.value.decode())
+        """
+    )
+    assert out == [
+        "CUDA_SUCCESS",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "CUDA_ERROR_ILLEGAL_ADDRESS",
+        "CUDA_ERROR_NOT_SUPPORTED",
+        "CUDA_ERROR_UNKNOWN",
+    ]
+
+
+def test_contexts_are_a_stack_of_each_thread():
+    run(
+        """
+        import threading
+        primary = int(check(cu.cuCtxGetCurrent()))
+        assert primary
+        own = check(cu.cuCtxCreate(None, 0, 0))
+        assert int(check(cu.cuCtxGetCurrent())) == int(own) != primary
+        assert int(check(cu.cuCtxPopCurrent())) == int(own)
+        assert int(check(cu.cuCtxGetCurrent())) == primary
+        check(cu.cuCtxPushCurrent(own))
+        found = []
+        thread = threading.Thread(target=lambda: found.append(int(check(cu.cuCtxGetCurrent()))))
+        thread.start()
+        thread.join()
+        assert found == [0]
+        check(cu.cuCtxDestroy(own))
+        assert int(check(cu.cuCtxGetCurrent())) == primary
+        assert cu.cuCtxPushCurrent(own)[0] == cu.CUresult.CUDA_ERROR_INVALID_CONTEXT
+        check(cu.cuCtxPopCurrent())
+        assert cu.cuCtxPopCurrent()[0] == cu.CUresult.CUDA_ERROR_INVALID_CONTEXT
+        """
+    )
+
+
+def test_kinds_of_memory():
+    run(
+        """
+        kind = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        managed = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_IS_MANAGED
+        def kinds(pointer):
+            answers = (cu.cuPointerGetAttribute(wanted, int(pointer)) for wanted in (kind, managed))
+            return tuple(int(check(answer)) for answer in answers)
+        device, host = check(cu.cuMemAlloc(1000)), check(cu.cuMemHostAlloc(1000, 0))
+        everywhere = check(cu.cuMemAllocManaged(1000, 1))
+        assert kinds(device) == (2, 0) and kinds(host) == (1, 0) and kinds(everywhere) == (2, 1)
+        assert [int(x) for x in check(cu.cuMemGetAddressRange(int(device) + 999))] == [int(device), 1000]
+        assert cu.cuMemGetAddressRange(int(device) + 1000)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        array = np.zeros(100)
+        assert cu.cuPointerGetAttribute(kind, array.ctypes.data)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        check(cu.cuMemHostRegister(array.ctypes.data, array.nbytes, 0))
+        assert kinds(array.ctypes.data)[0] == 1
+        check(cu.cuMemHostUnregister(array.ctypes.data))
+        for free, pointer in ((cu.cuMemFree, device), (cu.cuMemFreeHost, host), (cu.cuMemFree, everywhere)):
+            check(free(pointer))
+            assert free(pointer)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        """
+    )
+
+
+def test_pinned_and_mapped_memory_in_a_kernel():
+    run(
+        """
+        @cuda.jit
+        def double(x):
+            i = cuda.grid(1)
+            if i < x.size:
+                x[i] *= 2
+        for make in (cuda.pinned_array, cuda.mapped_array, cuda.managed_array):
+            x = make(100, np.float32)
+            x[:] = np.arange(100)
+            double[4, 32](x)
+            cuda.synchronize()
+            assert (np.asarray(x) == 2 * np.arange(100)).all(), make
+        """
+    )
+
+
+def test_memory_comes_to_an_end():
+    out = run(
+        """
+        free, total = check(cu.cuMemGetInfo())
+        held = [check(cu.cuMemAlloc(1 << 20)) for _ in range(15)]
+        print(cu.cuMemAlloc(1 << 21)[0].name, free - check(cu.cuMemGetInfo())[0] == 15 << 20, total >> 20)
+        for one in held:
+            check(cu.cuMemFree(one))
+        print(check(cu.cuMemGetInfo())[0] == free)
+        # What was given back serves again, in other sizes as well.
+        check(cu.cuMemFree(check(cu.cuMemAlloc(1 << 24))))
+        """,
+        GPULESS_MEMORY=str(1 << 24),
+    )
+    assert out == ["CUDA_ERROR_OUT_OF_MEMORY True 16", "True"]
+
+
+def test_addresses_that_were_given_back_serve_for_other_sizes():
+    run(
+        """
+        from gpuless.emulator.memory import PAGE, Arena
+        arena = Arena(1 << 30)
+        arena.end = arena._fresh + 80 * PAGE
+        rng, held = np.random.default_rng(0), []
+        for _ in range(2000):
+            if len(held) > 4 or (held and rng.random() < 0.4):
+                arena.free(held.pop(rng.integers(len(held)))[0])
+            size = int(rng.integers(1, 4 * PAGE))
+            address = arena.allocate(size)
+            assert arena.base <= address and address + size <= arena.end
+            assert all(address + size <= a or a + s <= address for a, s in held)
+            ctypes.memset(address, 1, size)
+            held.append((address, size))
+        for address, _ in held:
+            arena.free(address)
+        assert arena.used == 0 and arena.allocate(70 * PAGE)
+        """
+    )
+
+
+def test_new_memory_holds_nothing_of_what_was_there():
+    run(
+        """
+        one = check(cu.cuMemAlloc(1 << 16))
+        check(cu.cuMemsetD8(one, 7, 1 << 16))
+        check(cu.cuMemFree(one))
+        assert not any(ctypes.string_at(int(check(cu.cuMemAlloc(1 << 16))), 1 << 16))
+        """
+    )
+
+
+def test_copies_and_sets():
+    run(
+        """
+        x = np.arange(1000, dtype=np.uint16)
+        one, other = check(cu.cuMemAlloc(2000)), check(cu.cuMemAlloc(2000))
+        check(cu.cuMemcpyHtoD(one, x.ctypes.data, 2000))
+        check(cu.cuMemcpyDtoD(int(other) + 1000, one, 1000))
+        check(cu.cuMemsetD16(other, 0xABCD, 250))
+        check(cu.cuMemsetD32(int(other) + 500, 0x01020304, 125))
+        back = np.empty_like(x)
+        check(cu.cuMemcpyDtoH(back.ctypes.data, other, 2000))
+        assert (back[:250] == 0xABCD).all() and (back[500:] == x[:500]).all()
+        assert (back[250:500].view(np.uint32) == 0x01020304).all()
+        # A copy that goes too far is refused, and nothing is copied.
+        bad = cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        assert cu.cuMemcpyHtoD(int(one) + 1, x.ctypes.data, 2000)[0] == bad
+        assert cu.cuMemsetD8(int(one) + 1999, 0, 2)[0] == bad
+        assert cu.cuMemcpyDtoD(one, int(other) + (1 << 30), 4)[0] == bad
+        check(cu.cuMemcpyDtoH(back.ctypes.data, one, 2000))
+        assert (back == x).all()
+        """
+    )
+
+
+def test_streams_and_events():
+    run(
+        """
+        stream = check(cu.cuStreamCreateWithPriority(1, -2))
+        assert check(cu.cuStreamGetPriority(stream)) == -2 and check(cu.cuStreamGetFlags(stream)) == 1
+        first, last = check(cu.cuEventCreate(0)), check(cu.cuEventCreate(0))
+        assert cu.cuEventElapsedTime(first, last)[0] == cu.CUresult.CUDA_ERROR_INVALID_HANDLE
+        check(cu.cuEventRecord(first, stream))
+        check(cu.cuEventRecord(last, stream))
+        check(cu.cuStreamWaitEvent(0, last, 0))
+        check(cu.cuEventQuery(last))
+        check(cu.cuEventSynchronize(last))
+        assert 0 <= check(cu.cuEventElapsedTime(first, last)) < 1000
+        check(cu.cuStreamQuery(stream))
+        check(cu.cuStreamDestroy(stream))
+        assert cu.cuStreamQuery(stream)[0] == cu.CUresult.CUDA_ERROR_INVALID_HANDLE
+        """
+    )
+
+
+def test_a_graph_does_what_was_captured_and_not_before():
+    run(
+        """
+        x = np.arange(4, dtype=np.uint32)
+        one, other = check(cu.cuMemAlloc(16)), check(cu.cuMemAlloc(16))
+        check(cu.cuMemsetD32(one, 1, 4))
+        check(cu.cuMemsetD32(other, 2, 4))
+        stream, second = check(cu.cuStreamCreate(1)), check(cu.cuStreamCreate(1))
+        fork, join = check(cu.cuEventCreate(2)), check(cu.cuEventCreate(2))
+        check(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL))
+        check(cu.cuMemsetD32Async(one, 5, 4, stream))
+        check(cu.cuEventRecord(fork, stream))
+        check(cu.cuStreamWaitEvent(second, fork, 0))
+        assert check(cu.cuStreamIsCapturing(second)) == 1
+        check(cu.cuMemcpyDtoDAsync(other, one, 16, second))
+        check(cu.cuEventRecord(join, second))
+        check(cu.cuStreamWaitEvent(stream, join, 0))
+        assert cu.cuStreamSynchronize(stream)[0] == cu.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+        graph = check(cu.cuStreamEndCapture(stream))
+        assert check(cu.cuStreamIsCapturing(stream)) == check(cu.cuStreamIsCapturing(second)) == 0
+        def read(pointer):
+            check(cu.cuMemcpyDtoH(x.ctypes.data, pointer, 16))
+            return x.tolist()
+        assert read(one) == [1] * 4 and read(other) == [2] * 4
+        assert check(cu.cuGraphGetNodes(graph, 8))[1] == 2
+        run = check(cu.cuGraphInstantiate(graph, 0))
+        for value in (7, 8):
+            check(cu.cuMemsetD32(one, value, 4))
+            check(cu.cuGraphLaunch(run, stream))
+            assert read(other) == [5] * 4
+        check(cu.cuGraphExecDestroy(run))
+        check(cu.cuGraphDestroy(graph))
+        assert cu.cuGraphLaunch(run, stream)[0] == cu.CUresult.CUDA_ERROR_INVALID_HANDLE
+        """
+    )
+
+
+def test_launches_beyond_the_limits_are_refused_and_nothing_breaks():
+    run(
+        """
+        @cuda.jit
+        def fill(x):
+            i = cuda.grid(1)
+            if i < x.size:
+                x[i] = i
+        x = cuda.device_array(100)
+        for grid, block, shared in ((1, 1025, 0), ((1, 70000), 1, 0), (1, (1, 1, 65), 0), (1, 32, 1 << 20)):
+            try:
+                fill[grid, block, 0, shared](x)
+            except Exception as error:
+                assert "CUDA_ERROR_INVALID_VALUE" in str(error), error
+            else:
+                raise AssertionError((grid, block, shared))
+        fill[4, 32](x)
+        assert (x.copy_to_host() == np.arange(100)).all()
+        """
+    )
+
+
+def test_machine_code_of_a_gpu_is_refused():
+    out = run(
+        """
+        from gpuless.emulator.driver import last_detail
+        head = b".version 8.0\\n.target sm_80\\n.address_size 64\\n"
+        print(cu.cuModuleLoadData(b"\\x7fELF" + bytes(100))[0].name, last_detail())
+        module = check(cu.cuModuleLoadData(head + b".visible .entry f() { ret; }"))
+        print(cu.cuModuleGetFunction(module, b"g")[0].name)
+        print(cu.cuModuleGetGlobal(module, b"g")[0].name)
+        """
+    )
+    assert out == [
+        "CUDA_ERROR_NO_BINARY_FOR_GPU this is machine code of a GPU; the emulated GPU runs PTX",
+        "CUDA_ERROR_NOT_FOUND",
+        "CUDA_ERROR_NOT_FOUND",
+    ]
+
+
+def test_pieces_of_ptx_are_linked():
+    run(
+        """
+        head = b".version 8.0\\n.target sm_80\\n.address_size 64\\n"
+        callee = head + b'''
+        .global .align 4 .u32 own = 30;
+        .visible .func (.param .b32 out) twice(.param .b32 in) {
+            .reg .b32 %r<4>;
+            ld.param.b32 %r1, [in];
+            ld.global.u32 %r2, [own];
+            mad.lo.s32 %r3, %r1, 2, %r2;
+            st.param.b32 [out], %r3;
+            ret;
+        }'''
+        caller = head + b'''
+        .extern .func (.param .b32 out) twice(.param .b32 in);
+        .global .align 4 .u32 own = 4;
+        .visible .entry f(.param .u64 p) {
+            .reg .b32 %r<4>; .reg .b64 %rd<4>;
+            ld.global.u32 %r1, [own];
+            { .param .b32 given; st.param.b32 [given], %r1;
+              .param .b32 got; call.uni (got), twice, (given); ld.param.b32 %r2, [got]; }
+            ld.param.u64 %rd1, [p];
+            st.global.u32 [%rd1], %r2;
+            ret;
+        }'''
+        link = check(cu.cuLinkCreate(0, [], []))
+        kind = cu.CUjitInputType.CU_JIT_INPUT_PTX
+        for piece in (callee, caller):
+            check(cu.cuLinkAddData(link, kind, piece, len(piece), b"piece", 0, [], []))
+        image, size = check(cu.cuLinkComplete(link))
+        module = check(cu.cuModuleLoadData(image))
+        check(cu.cuLinkDestroy(link))
+        kernel = check(cu.cuModuleGetFunction(module, b"f"))
+        out = check(cu.cuMemAlloc(4))
+        check(cu.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, ((int(out),), (ctypes.c_void_p,)), 0))
+        assert ctypes.c_uint32.from_address(int(out)).value == 38
+        """
+    )
+
+
+def test_print_lands_in_order_and_an_assertion_is_told():
+    out = run(
+        """
+        @cuda.jit
+        def show(x):
+            i = cuda.threadIdx.x
+            if i < 3:
+                print("thread", i, x[i], i == 1)
+        show[1, 64](np.array([1.5, -2.0, np.inf]))
+        print("after")
+        @cuda.jit(debug=True, opt=False)
+        def expect(x):
+            assert x[cuda.threadIdx.x] < 3, "too large"
+        try:
+            expect[1, 5](np.arange(5))
+        except AssertionError as error:
+            print("too large" in str(error), "3" in str(error).partition("tid=")[2])
+        show[1, 1](np.array([9.0]))
+        """
+    )
+    assert out == [
+        "thread 0 1.500000 False",
+        "thread 1 -2.000000 True",
+        "thread 2 inf False",
+        "after",
+        "True True",
+        "thread 0 9.000000 False",
+    ]
+
+
+def test_cuda_c_is_compiled_and_run():
+    """NVRTC keeps what it has compiled, and asks the driver for that: once it died of the answer."""
+    run(
+        """
+        from cuda.bindings import nvrtc
+        text = b"extern \\"C\\" __global__ void f(int *p) { p[threadIdx.x] = 3 * threadIdx.x; }"
+        code, program = nvrtc.nvrtcCreateProgram(text, b"f.cu", 0, [], [])
+        code, = nvrtc.nvrtcCompileProgram(program, 1, [b"--gpu-architecture=compute_80"])
+        assert code == 0, code
+        ptx = bytearray(nvrtc.nvrtcGetPTXSize(program)[1])
+        nvrtc.nvrtcGetPTX(program, ptx)
+        kernel = check(cu.cuModuleGetFunction(check(cu.cuModuleLoadData(bytes(ptx))), b"f"))
+        out = check(cu.cuMemAlloc(256))
+        check(cu.cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, 0, ((int(out),), (ctypes.c_void_p,)), 0))
+        assert (np.frombuffer(ctypes.string_at(int(out), 256), np.int32) == 3 * np.arange(64)).all()
+        """
+    )
+
+
+def test_functions_are_called_by_their_addresses():
+    run(
+        """
+        text = b'''.version 8.0\\n.target sm_80\\n.address_size 64
+        .visible .func (.param .b32 out) more(.param .b32 in) {
+            .reg .b32 %r<3>; ld.param.b32 %r1, [in]; add.s32 %r2, %r1, 1000; st.param.b32 [out], %r2; ret; }
+        .visible .func (.param .b32 out) less(.param .b32 in) {
+            .reg .b32 %r<3>; ld.param.b32 %r1, [in]; sub.s32 %r2, 0, %r1; st.param.b32 [out], %r2; ret; }
+        .visible .entry f(.param .u64 p) {
+            .reg .b32 %r<6>; .reg .b64 %rd<6>; .reg .pred %p<2>;
+            mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; setp.eq.s32 %p1, %r2, 1;
+            mov.u64 %rd1, more; mov.u64 %rd2, less; selp.b64 %rd3, %rd1, %rd2, %p1;
+            { .param .b32 given; st.param.b32 [given], %r1; .param .b32 got;
+              proto: .callprototype (.param .b32 _) _ (.param .b32 _);
+              call (got), %rd3, (given), proto; ld.param.b32 %r3, [got]; }
+            ld.param.u64 %rd4, [p]; mul.wide.u32 %rd5, %r1, 4; add.s64 %rd4, %rd4, %rd5;
+            st.global.u32 [%rd4], %r3; ret;
+        }'''
+        kernel = check(cu.cuModuleGetFunction(check(cu.cuModuleLoadData(text)), b"f"))
+        out = check(cu.cuMemAlloc(256))
+        check(cu.cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, 0, ((int(out),), (ctypes.c_void_p,)), 0))
+        found = np.frombuffer(ctypes.string_at(int(out), 256), np.int32)
+        i = np.arange(64)
+        assert (found == np.where(i % 2, i + 1000, -i)).all(), found
+        """
+    )
+
+
+def test_all_blocks_of_a_grid_wait_for_each_other():
+    run(
+        """
+        @cuda.jit
+        def turn(a, b):
+            grid, i = cuda.cg.this_grid(), cuda.grid(1)
+            for step in range(5):
+                a[i] = i + step
+                grid.sync()
+                b[i] += a[(i + 96) % a.size]
+                grid.sync()
+        a, b = np.zeros(640, np.int64), np.zeros(640, np.int64)
+        turn[10, 64](a, b)
+        assert (b == 10 + 5 * ((np.arange(640) + 96) % 640)).all()
+        big = turn.overloads[turn.signatures[0]].max_cooperative_grid_blocks(64) + 1
+        try:
+            turn[big, 64](cuda.device_array(64 * big, np.int64), cuda.device_array(64 * big, np.int64))
+        except Exception as error:
+            assert "exceeds the limit" in str(error)
+        else:
+            raise AssertionError(big)
+        """
+    )
+
+
+def test_several_threads_launch_at_once():
+    run(
+        """
+        from concurrent.futures import ThreadPoolExecutor
+        @cuda.jit
+        def add(x, value):
+            i = cuda.grid(1)
+            if i < x.size:
+                x[i] += value
+        def work(value):
+            x, stream = cuda.to_device(np.zeros(50_000)), cuda.stream()
+            for _ in range(20):
+                add[-(-x.size // 128), 128, stream](x, value)
+            return x.copy_to_host(stream=stream)
+        with ThreadPoolExecutor(4) as pool:
+            for value, found in zip(range(8), pool.map(work, range(8)), strict=True):
+                assert (found == 20 * value).all(), value
+        """
+    )
+
+
+def test_a_shape_of_a_block_is_compiled_once():
+    run(
+        """
+        from gpuless.emulator import machine
+        count, compile_object = [], machine.compile_object
+        machine.compile_object = lambda text: count.append("@kernel" in text) or compile_object(text)
+        @cuda.jit
+        def fill(x):
+            i = cuda.grid(1)
+            if i < x.size:
+                x[i] = i
+        x = cuda.device_array(1000)
+        for grid in (1, 2, 8):
+            fill[grid, 128](x)
+        fill[1, (128, 1)](x)
+        assert sum(count) <= 1, count
+        fill[1, 64](x)
+        assert sum(count) <= 2, count
+        """
+    )
+
+
+def test_a_fork_after_use_does_no_harm():
+    run(
+        """
+        import os
+        @cuda.jit
+        def fill(x):
+            x[cuda.grid(1)] = cuda.grid(1)
+        x = cuda.to_device(np.zeros(64))
+        fill[2, 32](x)
+        child = os.fork()
+        if child == 0:
+            # As CUDA has it, and at once: the threads that run blocks are not there.
+            os._exit(int(cu.cuMemAlloc(100)[0] != cu.CUresult.CUDA_ERROR_NOT_INITIALIZED))
+        assert os.waitpid(child, 0)[1] == 0
+        fill[2, 32](x)
+        assert (x.copy_to_host() == np.arange(64)).all()
+        """
+    )
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs PyTorch")
+@pytest.mark.parametrize("first", ["torch", "kernel"])
+def test_pytorch_stays_on_the_cpu(first):
+    run(
+        f"""
+        def kernel():
+            @cuda.jit
+            def fill(x):
+                x[cuda.grid(1)] = cuda.grid(1)
+            x = cuda.to_device(np.zeros(64))
+            fill[2, 32](x)
+            assert (x.copy_to_host() == np.arange(64)).all()
+        def torch():
+            import torch
+            assert not torch.cuda.is_available()
+            x = torch.ones(3, requires_grad=True)
+            (x * 2).sum().backward()
+            assert x.grad.tolist() == [2, 2, 2]
+        for step in [torch, kernel]["{first}" == "kernel":] + [torch]:
+            step()
+        """
+    )

@@ -1,0 +1,132 @@
+"""What a kernel must not do: it ends with an error that says where, and the next one runs."""
+
+import numpy as np
+import pytest
+from fresh_python import python
+from ptx_programs import run
+
+from gpuless.emulator.faults import Fault
+
+STORE = """
+.visible .entry f(.param .u64 p0)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<6>; .reg .pred %p<2>;
+    ld.param.u64 %rd1, [p0];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    BODY
+    ret;
+}
+"""
+GOOD = STORE.replace("BODY", "st.global.u32 [%rd3], %r1;")
+
+
+@pytest.fixture
+def goes_on():
+    """Whatever happened, the next kernel runs."""
+    yield
+    (found,) = run(GOOD, [np.zeros(64, np.uint32)], block=(64, 1, 1))
+    assert found.tolist() == list(range(64))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            "setp.eq.u32 %p1, %r2, 3; @%p1 st.global.u32 [%rd3+1048576], %r1;",
+            "behind the end of an array of 256 bytes",
+        ),
+        (
+            "ld.global.u32 %r3, [%rd3+-1048576]; st.global.u32 [%rd3], %r3;",
+            "bytes before an array of 256 bytes",
+        ),
+        ("mov.u64 %rd4, 0; st.global.u32 [%rd4], %r1;", "illegal memory access"),
+        ("mov.u64 %rd4, 12345678; st.u32 [%rd4], %r1;", "illegal memory access"),
+        (
+            "mul.lo.s64 %rd4, %rd3, 77777; ld.u32 %r3, [%rd4]; st.global.u32 [%rd3], %r3;",
+            "illegal memory access",
+        ),
+        ("mul.lo.s64 %rd4, %rd3, 77777; st.u32 [%rd4], %r1;", "illegal memory access"),
+    ],
+    ids=["behind", "before", "null", "wild", "wild gather", "wild scatter"],
+)
+@pytest.mark.parametrize("barrier", ["", "bar.sync 0;"], ids=["", "barrier"])
+def test_an_illegal_address(body, words, barrier, goes_on):
+    with pytest.raises(Fault, match=words) as caught:
+        run(
+            STORE.replace("BODY", barrier + body), [np.zeros(64, np.uint32)], grid=(4, 1, 1), block=(64, 1, 1)
+        )
+    assert caught.value.kind == "address"
+    assert "kernel f, block (" in str(caught.value)
+
+
+def test_the_block_is_the_one_that_did_it(goes_on):
+    body = "setp.eq.u32 %p1, %r2, 3; @%p1 st.global.u32 [%rd3+1048576], %r1;"
+    with pytest.raises(Fault, match=r"block \(3, 0, 0\), among threads 0 to 31"):
+        run(STORE.replace("BODY", body), [np.zeros(32, np.uint32)], grid=(5, 1, 1))
+
+
+def test_a_trap(goes_on):
+    body = "setp.eq.u32 %p1, %r2, 2; @%p1 trap;"
+    with pytest.raises(Fault, match=r"a trap: kernel f, block \(2, 0, 0\)") as caught:
+        run(STORE.replace("BODY", body), [np.zeros(32, np.uint32)], grid=(4, 1, 1))
+    assert caught.value.kind == "trap"
+
+
+def test_warps_that_wait_for_nobody(goes_on):
+    body = "setp.lt.u32 %p1, %r1, 32; @%p1 bar.sync 1, 64; @!%p1 bar.sync 2, 64;"
+    with pytest.raises(Fault, match="wait at barriers that others will not reach") as caught:
+        run(STORE.replace("BODY", body), [np.zeros(64, np.uint32)], block=(64, 1, 1))
+    assert caught.value.kind == "barrier"
+
+
+NUMBA = """
+import os, signal, threading, time
+import gpuless
+gpuless.select()
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def wild(x):
+    x[cuda.grid(1) * 1_000_000] = 1
+
+@cuda.jit
+def endless(x):
+    while x[0] == 0:
+        x[1] += 1
+
+@cuda.jit
+def good(x):
+    x[cuda.grid(1)] += 1
+
+x = cuda.to_device(np.zeros(64, np.float32))
+try:
+    wild[2, 64](x)
+except Exception as error:
+    print(error)
+good[1, 64](x)
+print(x.copy_to_host().sum())
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+x = cuda.to_device(np.zeros(64, np.float32))
+begun = time.monotonic()
+try:
+    try:
+        endless[1, 1](x)
+    finally:
+        stopped = time.monotonic() - begun
+        time.sleep(0.5)
+except KeyboardInterrupt:
+    print("interrupted", stopped < 5)
+good[1, 64](x)
+print(x.copy_to_host()[2:].sum())
+"""
+
+
+def test_numba_survives_faults_and_ctrl_c():
+    """A launch that fails is an error of CUDA's; one that never ends is stopped; the process goes on."""
+    failed, *rest = python(NUMBA, GPULESS="emulator").splitlines()
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in failed
+    assert rest == ["65.0", "interrupted True", "62.0"]

@@ -1,0 +1,434 @@
+"""What lanes and warps do together, memory of all kinds and calls, against what each thread ought to see."""
+
+import random
+
+import numpy as np
+import pytest
+from ptx_programs import results
+
+MASK = 0xFFFFFFFF
+STORE = "st.global.u32 [%out], %x9;"
+
+
+def column(*values):
+    return np.array(values, np.uint32)
+
+
+def read(target, index="%t", array="%a0"):
+    """Return PTX that reads a number of 32 bits from an array."""
+    return f"mul.wide.u32 %y50, {index}, 4; add.s64 %y51, {array}, %y50; ld.global.u32 {target}, [%y51];"
+
+
+# --- Shuffles ----------------------------------------------------------------------------------------------
+
+
+def shuffled(mode, lane, by, c):
+    """Return (source lane, predicate), as the tables of the PTX manual have it."""
+    by, clamp, segment = by & 31, c & 31, c >> 8 & 31
+    most = (lane & segment) | (clamp & ~segment & 31)
+    least = lane & segment
+    if mode == "up":
+        j = lane - by
+        inside = j >= most
+    elif mode == "down":
+        j = lane + by
+        inside = j <= most
+    elif mode == "bfly":
+        j = lane ^ by
+        inside = j <= most
+    else:
+        j = least | (by & ~segment & 31)
+        inside = j <= most
+    return (j if inside else lane), inside
+
+
+@pytest.mark.parametrize("form", ["constant", "lanes"])
+@pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
+def test_shuffles(mode, form):
+    rng = random.Random(mode + form)
+    for width in (32, 16, 8, 2):
+        c = (32 - width) << 8 | (0 if mode == "up" else 31)
+        by = [rng.randrange(40) for _ in range(32)] if form == "lanes" else [rng.randrange(33)] * 32
+        operand = "%x2" if form == "lanes" else str(by[0])
+        body = "mad.lo.s32 %x1, %t, 3, 100; "
+        body += f"{read('%x2')} shfl.sync.{mode}.b32 %x3|%p1, %x1, {operand}, {c}, -1;"
+        found, _ = results(
+            body + f"selp.u32 %x4, 1000, 0, %p1; add.s32 %x9, %x3, %x4; {STORE}", [column(*by)]
+        )
+        wanted = [shuffled(mode, lane, by[lane], c) for lane in range(32)]
+        assert found == [100 + 3 * source + 1000 * inside for source, inside in wanted]
+
+
+def test_a_shuffle_sums_half_a_warp():
+    body = "setp.ge.u32 %p1, %t, 16;\n@%p1 bra END;\nadd.s32 %x9, %t, 1;\n"
+    for step in (8, 4, 2, 1):
+        body += f"shfl.sync.bfly.b32 %x1, %x9, {step}, 4127, 65535; add.s32 %x9, %x9, %x1;\n"
+    assert results(body + STORE + "\nEND:")[0] == [136] * 16 + [0] * 16
+
+
+# --- Votes -------------------------------------------------------------------------------------------------
+
+HELD = [0, 5, 5, 9, 0, 7, 5, 9, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1, 4, 1, 5, 9, 2, 6]
+GROUPS = {  # which lanes vote together: written in PTX, and as the members of a lane's group
+    "all": ("mov.u32 %x5, -1;", lambda lane: range(32)),
+    "groups of eight": (
+        "and.b32 %x6, %t, 24; shl.b32 %x5, 255, %x6;",
+        lambda lane: range(lane & 24, (lane & 24) + 8),
+    ),
+    "groups of the warp's second row": (
+        "shr.u32 %x6, %t, 4; mul.lo.s32 %x6, %x6, 16; shl.b32 %x5, 65535, %x6;",
+        lambda lane: range(lane & 16, (lane & 16) + 16),
+    ),
+}
+
+
+def bits(lanes):
+    return sum(1 << lane for lane in lanes)
+
+
+@pytest.mark.parametrize("block", [32, 64])
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("mode", ["ballot.b32", "all.pred", "any.pred", "uni.pred"])
+def test_votes(mode, group, block):
+    written, members = GROUPS[group]
+    body = f"and.b32 %t, %t, 31; {written} {read('%x1')} and.b32 %x2, %x1, 1; setp.eq.u32 %p1, %x2, 1;"
+    if mode == "ballot.b32":
+        body += "vote.sync.ballot.b32 %x9, %p1, %x5;"
+    else:
+        body += f"vote.sync.{mode} %p2, %p1, %x5; selp.u32 %x9, 1, 0, %p2;"
+
+    def wanted(lane):
+        yes = [other for other in members(lane) if HELD[other] & 1]
+        counts = {"all.pred": len(yes) == len(members(lane)), "any.pred": bool(yes)}
+        counts |= {"ballot.b32": bits(yes), "uni.pred": len(yes) in (0, len(members(lane)))}
+        return int(counts[mode])
+
+    assert results(body + STORE, [column(*HELD)], block)[0] == [wanted(i % 32) for i in range(block)]
+
+
+def test_votes_where_lanes_are_apart():
+    body = f"{read('%x1')} setp.gt.u32 %p1, %x1, 4;\n@%p1 bra MORE;\n"
+    body += "activemask.b32 %x9; setp.eq.u32 %p2, %x1, 1; "
+    body += "vote.sync.ballot.b32 %x3, %p2, %x9; xor.b32 %x9, %x9, %x3;\n"
+    body += "bra END;\nMORE: activemask.b32 %x9;\nEND: " + STORE
+    more, ones = bits(i for i in range(32) if HELD[i] > 4), bits(i for i in range(32) if HELD[i] == 1)
+    wanted = [more if n > 4 else (MASK ^ more) ^ ones for n in HELD]
+    assert results(body, [column(*HELD)])[0] == wanted
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_match(group):
+    written, members = GROUPS[group]
+    body = f"{written} {read('%x1')} match.any.sync.b32 %x9, %x1, %x5;"
+    wanted = [bits(o for o in members(i) if HELD[o] == HELD[i]) for i in range(32)]
+    assert results(body + STORE, [column(*HELD)])[0] == wanted
+    body = f"{written} {read('%x1')} cvt.u64.u32 %y1, %x1; match.all.sync.b64 %x8|%p1, %y1, %x5;"
+    body += "selp.u32 %x7, 0, 7, %p1; xor.b32 %x9, %x8, %x7;"
+    same = [len({HELD[o] for o in members(i)}) == 1 for i in range(32)]
+    wanted = [bits(members(i)) if one else 7 for i, one in enumerate(same)]
+    assert results(body + STORE, [column(*HELD)])[0] == wanted
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_reductions_in_a_warp(group):
+    written, members = GROUPS[group]
+    numbers = [n * 0x11111111 & MASK for n in HELD]
+    signed = [n - (1 << 32) if n >> 31 else n for n in numbers]
+    cases = {"add.u32": lambda k: sum(numbers[i] for i in k), "min.u32": lambda k: min(numbers[i] for i in k)}
+    cases |= {"max.s32": lambda k: max(signed[i] for i in k), "min.s32": lambda k: min(signed[i] for i in k)}
+    cases |= {"or.b32": lambda k: np.bitwise_or.reduce([numbers[i] for i in k])}
+    cases |= {"and.b32": lambda k: np.bitwise_and.reduce([numbers[i] for i in k])}
+    cases |= {"xor.b32": lambda k: np.bitwise_xor.reduce([numbers[i] for i in k])}
+    for name, function in cases.items():
+        body = f"{written} {read('%x1')} redux.sync.{name} %x9, %x1, %x5; {STORE}"
+        wanted = [int(function(members(i))) & MASK for i in range(32)]
+        assert results(body, [column(*numbers)])[0] == wanted, name
+
+
+def test_one_lane_is_elected():
+    body = "setp.lt.u32 %p1, %t, 5;\n@%p1 bra END;\nmov.u32 %x5, -32; "
+    body += "elect.sync %x1|%p2, %x5; mov.u32 %x9, 1000;"
+    body += "@%p2 mov.u32 %x9, 2000; add.s32 %x9, %x9, %x1; " + STORE + "\nEND:"
+    assert results(body)[0] == [0] * 5 + [2005] + [1005] * 26
+
+
+# --- Barriers ----------------------------------------------------------------------------------------------
+
+SHARED = ".shared .align 8 .b8 s[8192];"
+SLOT = "shl.b32 %x40, %t, 2; mov.u32 %x41, s; add.s32 %x40, %x41, %x40;"
+
+
+@pytest.mark.parametrize("block", [32, 64, 96, 100, 1024])
+def test_all_warps_meet_at_a_barrier(block):
+    body = f"{SLOT} st.shared.u32 [%x40], %t; bar.sync 0; sub.s32 %x1, {block - 1}, %t; shl.b32 %x1, %x1, 2;"
+    body += f"add.s32 %x1, %x41, %x1; ld.shared.u32 %x9, [%x1]; {STORE}"
+    found, _ = results(body, block=block, grid=3, variables=SHARED)
+    assert found == [block - 1 - i for i in range(block)] * 3
+
+
+def test_barriers_with_numbers_and_counts():
+    """Warps 0 and 1 exchange through one barrier, 2 and 3 through another, again and again."""
+    body = f"{SLOT} shr.u32 %x1, %t, 6; add.s32 %x2, %x1, 1; mov.u32 %x9, %t; xor.b32 %x3, %t, 32;"
+    body += "shl.b32 %x3, %x3, 2; add.s32 %x3, %x41, %x3; mov.u32 %x5, 5;\nAGAIN: st.shared.u32 [%x40], %x9;"
+    body += "bar.sync %x2, 64; ld.shared.u32 %x4, [%x3]; bar.sync %x2, 64; add.s32 %x9, %x4, 1;"
+    body += f"sub.s32 %x5, %x5, 1; setp.ne.u32 %p1, %x5, 0;\n@%p1 bra AGAIN;\n{STORE}"
+    assert results(body, block=128, variables=SHARED)[0] == [(i ^ 32) + 5 for i in range(128)]
+
+
+@pytest.mark.parametrize("kind", ["popc.u32", "and.pred", "or.pred"])
+@pytest.mark.parametrize("limit", [0, 1, 50, 95, 96])
+def test_reductions_at_barriers(kind, limit):
+    body = f"setp.lt.u32 %p1, %t, {limit}; "
+    if kind == "popc.u32":
+        body += "bar.red.popc.u32 %x9, 0, %p1;"
+    else:
+        body += f"bar.red.{kind} %p2, 0, %p1; selp.u32 %x9, 1, 0, %p2;"
+    wanted = {"popc.u32": limit, "and.pred": int(limit == 96), "or.pred": int(limit > 0)}[kind]
+    assert results(body + STORE, block=96)[0] == [wanted] * 96
+
+
+def test_a_producer_arrives_and_a_consumer_waits():
+    """Warp 1 makes what warp 0 uses: "full" and "empty" are barriers at which one of them only arrives."""
+    body = f"{SLOT} mov.u32 %x9, 0; mov.u32 %x5, 0; setp.ge.u32 %p1, %t, 32;\n@%p1 bra MAKE;\n"
+    body += "USE: bar.sync 1, 64; ld.shared.u32 %x1, [%x40+128]; add.s32 %x9, %x9, %x1; bar.arrive 2, 64;"
+    body += f"add.s32 %x5, %x5, 1; setp.lt.u32 %p2, %x5, 4;\n@%p2 bra USE;\n{STORE}\nret;\n"
+    body += "MAKE: mad.lo.s32 %x2, %x5, 100, %t; st.shared.u32 [%x40], %x2; bar.arrive 1, 64; bar.sync 2, 64;"
+    body += "add.s32 %x5, %x5, 1; setp.lt.u32 %p2, %x5, 4;\n@%p2 bra MAKE;\n"
+    assert results(body, block=64, variables=SHARED)[0][:32] == [600 + 4 * (i + 32) for i in range(32)]
+
+
+@pytest.mark.parametrize("gone", [32, 64, 50])
+def test_warps_that_return_early_are_not_waited_for(gone):
+    body = f"mov.u32 %x9, 1; setp.ge.u32 %p1, %t, {gone};\n@%p1 ret;"
+    body += f"\n{SLOT} st.shared.u32 [%x40], %t; bar.sync 0;"
+    body += f"xor.b32 %x1, %x40, 4; ld.shared.u32 %x9, [%x1]; bar.sync 0; {STORE}"
+    found = results(body, block=128, variables=SHARED)[0]
+    assert found == [i ^ 1 if i < gone else 0 for i in range(128)]
+
+
+# --- Memory ------------------------------------------------------------------------------------------------
+
+
+def test_dynamic_shared_memory_lies_behind_the_static():
+    variables = ".extern .shared .align 16 .b8 more[];\n.shared .align 4 .b8 s[100];"
+    body = f"and.b32 %x1, %t, 15; setp.lt.u32 %p1, %t, 16; {SLOT} mov.u32 %x42, more; shl.b32 %x2, %t, 2;"
+    body += "add.s32 %x3, %x42, %x2; st.shared.u32 [%x3], %t; @%p1 st.shared.u32 [%x40], -1; bar.sync 0;"
+    body += "mov.u32 %x5, %dynamic_smem_size; add.s32 %x4, %x42, %x5; sub.s32 %x4, %x4, %x2;"
+    body += f"ld.shared.u32 %x9, [%x4-4]; {STORE}"
+    assert results(body, block=64, shared=256, variables=variables)[0] == [63 - i for i in range(64)]
+
+
+def test_local_memory_belongs_to_a_lane():
+    body = ".local .align 8 .b8 own[72]; .reg .b64 %SP; mov.u64 %SP, own; "
+    body += "cvta.local.u64 %y9, %SP; mov.u32 %x5, 0;\n"
+    body += "FILL: mul.wide.u32 %y1, %x5, 8; add.s64 %y2, %SP, %y1; mad.lo.s32 %x1, %x5, 100, %i;"
+    body += "st.local.u32 [%y2], %x1; add.s32 %x5, %x5, 1; setp.lt.u32 %p1, %x5, 9;\n@%p1 bra FILL;\n"
+    body += "rem.u32 %x6, %i, 9; mul.wide.u32 %y3, %x6, 8; add.s64 %y4, %y9, %y3; ld.u32 %x9, [%y4];"
+    assert results(body + STORE, block=96, grid=2)[0] == [i % 9 * 100 + i for i in range(192)]
+
+
+VECTORS = {  # where lane i of 32 reads, in numbers
+    "contiguous": lambda i, n: i * n,
+    "strided": lambda i, n: 3 * i * n,
+    "same": lambda i, n: 4 * n,
+    "reversed": lambda i, n: (31 - i) * n,
+    "rows": lambda i, n: i // 8 * 40 * n + i % 8 * n,
+    "far": lambda i, n: 1000 * i * n,
+    "permuted": lambda i, n: i * 13 % 32 * n,
+}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("form", VECTORS)
+def test_vector_loads_and_stores(form, masked):
+    rng = random.Random(form)
+    for width, count in ((32, 1), (32, 2), (32, 4), (64, 1), (64, 2), (8, 4), (16, 2)):
+        place = VECTORS[form]
+        size = width // 8
+        dtype = np.dtype(f"u{size}")
+        source = np.array([rng.getrandbits(width) for _ in range(32000 * count)], dtype)
+        target = np.zeros(32000 * count, dtype)
+        index = [place(i, 1) for i in range(32)]
+        # What is known of an address depends on how it is computed; permuted ones are read from memory.
+        ways = {
+            "contiguous": "mov.u32 %x2, %t;",
+            "strided": "mul.lo.s32 %x2, %t, 3;",
+            "same": "mov.u32 %x2, 4;",
+        }
+        ways |= {"reversed": "sub.s32 %x2, 31, %t;", "far": "mul.lo.s32 %x2, %t, 1000;"}
+        ways |= {"rows": "shr.u32 %x3, %t, 3; and.b32 %x4, %t, 7; mad.lo.s32 %x2, %x3, 40, %x4;"}
+        body = ways.get(form, read("%x2", array="%a2")) + f"mul.wide.u32 %y1, %x2, {size * count};"
+        registers = [f"%v{i}" for i in range(count)]
+        body += (
+            f".reg .b{max(width, 16)} {', '.join(registers)}; add.s64 %y2, %a0, %y1; add.s64 %y3, %a1, %y1;"
+        )
+        body += "setp.ge.u32 %p1, %t, 21;\n@%p1 bra OFF;\n" if masked else ""
+        names = f"{{{', '.join(registers)}}}" if count > 1 else registers[0]
+        type_ = f"{f'v{count}.' if count > 1 else ''}{'u' if width == 8 else 'b'}{width}"
+        body += f"ld.global.{type_} {names}, [%y2]; st.global.{type_} [%y3], {names};\nOFF:"
+        _, (_, found, _) = results(body, [source, target, column(*index)])
+        wanted = np.zeros_like(target)
+        for i in range(21 if masked else 32):
+            at = place(i, count)
+            wanted[at : at + count] = source[at : at + count]
+        assert found == wanted.tolist(), (form, width, count)
+
+
+def test_variables_with_values_and_pointers_among_them():
+    variables = """.global .align 4 .u32 numbers[4] = {10, 20, 30, 40};
+    .const .align 4 .f32 half = 0f3F000000;
+    .global .align 8 .u64 table[3] = {numbers, generic(numbers), 7};
+    .global .align 1 .b8 text[6] = {104, 101, 108, 108, 111};
+    .visible .global .align 4 .u32 zero;"""
+    body = f"""mov.u64 %y1, table; and.b32 %x1, %t, 1; mul.wide.u32 %y2, %x1, 8; add.s64 %y2, %y1, %y2;
+    ld.global.u64 %y3, [%y2]; and.b32 %x2, %t, 3; mul.wide.u32 %y4, %x2, 4; add.s64 %y5, %y3, %y4;
+    ld.u32 %x3, [%y5]; ld.const.f32 %x4, [half]; cvt.rn.f32.u32 %x5, %x3; mul.f32 %x5, %x5, %x4;
+    cvt.rzi.u32.f32 %x6, %x5; ld.global.u64 %y6, [table+16]; cvt.u32.u64 %x7, %y6;
+    rem.u32 %x10, %t, 6; cvt.u64.u32 %y7, %x10; mov.u64 %y8, text; add.s64 %y9, %y8, %y7;
+    ld.global.u8 %x8, [%y9];
+    red.global.add.u32 [zero], 1; ld.global.u32 %x11, [zero];
+    mad.lo.s32 %x9, %x7, 1000, %x6; mad.lo.s32 %x9, %x8, 100000, %x9; mad.lo.s32 %x9, %x11, 100000000, %x9;
+    {STORE}"""
+    letters = [*b"hello", 0]
+    wanted = [5 * (i % 4 + 1) + 7000 + letters[i % 6] * 100000 + 32 * 100000000 & MASK for i in range(32)]
+    assert results(body, variables=variables)[0] == wanted
+
+
+# --- Atomics -----------------------------------------------------------------------------------------------
+
+
+def as_signed(n, width=32):
+    return n - (1 << width) if n >> (width - 1) & 1 else n
+
+
+ATOMICS = {
+    "add.u32": lambda old, x: old + x,
+    "add.s32": lambda old, x: old + x,
+    "add.u64": lambda old, x: old + x,
+    "min.u32": min,
+    "max.u32": max,
+    "min.s32": lambda old, x: min(old, x, key=as_signed),
+    "max.s32": lambda old, x: max(old, x, key=as_signed),
+    "min.s64": lambda old, x: min(old, x, key=lambda n: as_signed(n, 64)),
+    "max.u64": max,
+    "and.b32": lambda old, x: old & x,
+    "or.b32": lambda old, x: old | x,
+    "xor.b64": lambda old, x: old ^ x,
+    "exch.b32": lambda old, x: x,
+    "exch.b64": lambda old, x: x,
+    "inc.u32": lambda old, x: 0 if old >= x else old + 1,
+    "dec.u32": lambda old, x: x if old == 0 or old > x else old - 1,
+}
+
+
+@pytest.mark.parametrize("space", ["global", "shared", ""])
+@pytest.mark.parametrize("name", ATOMICS)
+def test_atomic_operations_one_lane_after_the_other(name, space):
+    """Lanes meet at three places; each sees what the lanes before it left there."""
+    width = 64 if name.endswith("64") else 32
+    rng, mask = random.Random(name), (1 << width) - 1
+    given = [rng.choice([rng.getrandbits(width), rng.randrange(6)]) for _ in range(64)]
+    dtype = np.uint64 if width == 64 else np.uint32
+    size, cells = width // 8, np.array([5, 0, mask - 3], dtype)
+    old, one = ("%y5", "%y6") if width == 64 else ("%x5", "%x6")
+    body = f"rem.u32 %x1, %t, 3; mul.wide.u32 %y1, %x1, {size}; "
+    body += f"add.s64 %y2, %a0, %y1; mul.wide.u32 %y3, %i, {size};"
+    body += f"add.s64 %y4, %a1, %y3; ld.global.b{width} {one}, [%y4];"
+    at = "%y2"
+    if space == "shared":
+        at, body = "%y9", body + "cvt.u64.u32 %y8, s; add.s64 %y9, %y8, %y1; setp.lt.u32 %p2, %t, 3;"
+        body = body.replace("cvt.u64.u32 %y8, s", "mov.u64 %y8, s")
+        body += f"ld.global.b{width} {old}, [%y2]; @%p2 st.shared.b{width} [%y9], {old};"
+    body += "setp.eq.u32 %p1, %t, 11;\n@%p1 bra OFF;\n"
+    body += f"atom.{space + '.' if space else ''}{name} {old}, [{at}], {one}; "
+    body += f"st.global.b{width} [%y4], {old};\nOFF:"
+    if space == "shared":
+        body += f"\nld.shared.b{width} {one}, [%y9]; @%p2 st.global.b{width} [%y2], {one};"
+    _, (left, seen) = results(body, [cells, np.array(given[:32], dtype)], variables=SHARED)
+    state, wanted = cells.tolist(), given[:32]
+    for lane in range(32):
+        if lane != 11:
+            wanted[lane], state[lane % 3] = (
+                state[lane % 3],
+                ATOMICS[name](state[lane % 3], given[lane]) & mask,
+            )
+    assert seen == wanted
+    assert left == state
+
+
+@pytest.mark.parametrize("width", [32, 64])
+def test_compare_and_swap(width):
+    body = "cvt.u64.u32 %y5, %i; add.s64 %y6, %y5, 1; cvt.u32.u64 %x5, %y5; cvt.u32.u64 %x6, %y6;"
+    kind = "y" if width == 64 else "x"
+    body += f"atom.global.cas.b{width} %{kind}7, [%a0], %{kind}5, %{kind}6;"
+    body += f"{'cvt.u32.u64 %x9, %y7' if width == 64 else 'mov.u32 %x9, %x7'}; {STORE}"
+    cell = np.zeros(1, f"u{width // 8}")
+    # In the order of lanes each finds what the one before it has put there.
+    found, ((left,),) = results(body, [cell])
+    assert (found, left) == (list(range(32)), 32)
+
+
+@pytest.mark.parametrize("type_", ["f32", "f64"])
+def test_sums_between_blocks(type_):
+    dtype = np.float32 if type_ == "f32" else np.float64
+    name = "%x1" if type_ == "f32" else "%y1"
+    body = f"cvt.rn.{type_}.u32 {name}, %i; red.global.add.{type_} [%a0], {name}; "
+    body += "atom.global.add.u32 %x9, [%a1], 1;"
+    found, ((total,), (count,)) = results(
+        body + STORE,
+        [np.zeros(1, dtype), np.zeros(1, np.uint32)],
+        block=96,
+        grid=300 if type_ == "f64" else 40,
+    )
+    n = len(found)
+    assert (total, count) == (n * (n - 1) // 2, n)
+    assert sorted(found) == list(range(n))
+
+
+# --- Calls -------------------------------------------------------------------------------------------------
+
+
+def called(argument="%t", into="%x9"):
+    """Return PTX that calls `g` with one number, for one."""
+    return (
+        f"{{ .param .b32 param0; st.param.b32 [param0], {argument}; .param .b32 retval0;"
+        f"call.uni (retval0), g, (param0); ld.param.b32 {into}, [retval0]; }}"
+    )
+
+
+def test_a_function_returns_to_each_lane_its_own():
+    function = """.func (.param .b32 out) g(.param .b32 n) {
+    .reg .b32 %r<5>; .reg .pred %p<3>; ld.param.u32 %r1, [n]; setp.gt.u32 %p1, %r1, 10;
+    @%p1 bra MORE;
+    add.s32 %r2, %r1, 100; st.param.b32 [out], %r2; ret;
+    MORE: mul.lo.s32 %r3, %r1, 3; st.param.b32 [out], %r3; ret; }"""
+    body = f"mov.u32 %x9, 5; setp.eq.u32 %p1, %t, 4;\n@%p1 bra OFF;\n{called()}\nOFF: {STORE}"
+    found, _ = results(body, before=function)
+    assert found == [5 if i == 4 else 3 * i if i > 10 else i + 100 for i in range(32)]
+
+
+def test_recursion():
+    """Each lane goes as deep as its number says: Fibonacci's numbers."""
+    function = f""".func (.param .b32 out) g(.param .b32 n) {{
+    .reg .b32 %x<9>; .reg .pred %p<3>; ld.param.u32 %x1, [n]; setp.lt.u32 %p1, %x1, 2;
+    @%p1 bra LEAF;
+    sub.s32 %x2, %x1, 1; {called("%x2", "%x3")} sub.s32 %x4, %x1, 2; {called("%x4", "%x5")}
+    add.s32 %x6, %x3, %x5; st.param.b32 [out], %x6; ret;
+    LEAF: st.param.b32 [out], %x1; ret; }}"""
+    fibonacci = [0, 1]
+    while len(fibonacci) < 12:
+        fibonacci.append(fibonacci[-1] + fibonacci[-2])
+    body = f"rem.u32 %x1, %t, 12; {called('%x1')} {STORE}"
+    assert results(body, block=64, before=function)[0] == [fibonacci[i % 12] for i in range(64)]
+
+
+@pytest.mark.parametrize("size", [64, 40000])
+def test_a_function_has_local_memory_of_its_own(size):
+    """What a caller keeps there stays, however much the function takes for itself."""
+    function = f""".func (.param .b32 out) g(.param .b32 n) {{
+    .local .align 8 .b8 own[{size}]; .reg .b32 %r<5>; .reg .b64 %rd<5>; ld.param.u32 %r1, [n];
+    mov.u64 %rd1, own; st.local.u32 [%rd1], %r1; st.local.u32 [%rd1+{size - 4}], 77;
+    ld.local.u32 %r2, [%rd1]; add.s32 %r3, %r2, 1; st.param.b32 [out], %r3; ret; }}"""
+    body = ".local .align 8 .b8 mine[16]; mov.u64 %y1, mine; st.local.u32 [%y1], %i; " + called("%i", "%x2")
+    body += f"ld.local.u32 %x3, [%y1]; bar.sync 0; mad.lo.s32 %x9, %x3, 1000, %x2; {STORE}"
+    assert results(body, block=96, before=function)[0] == [i * 1000 + i + 1 for i in range(96)]
