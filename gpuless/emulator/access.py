@@ -1,14 +1,11 @@
 """Loads, stores and atomic operations, in IR.
 
-All memory of the emulated GPU lies in one range of addresses, the arena, and whatever address a kernel
-makes up is one
-in it: the upper bits are cut off. What is not allocated there cannot be read or written, so a wild address
-is a fault,
-and never another's memory.
+All memory of the emulated GPU lies in one range of addresses, the arena, and whatever address a kernel makes
+up is one in it: the upper bits are cut off. What is not allocated there cannot be read or written, so a wild
+address is a fault, and never another's memory.
 
-Most addresses of a warp are a known distance apart. Then a load is one or a few of neighbouring bytes and
-a constant
-shuffle, else it gathers lane by lane.
+Most addresses of a warp are a known distance apart. Then a load is one or a few of neighbouring bytes and a
+constant shuffle, else it gathers lane by lane.
 """
 
 from typing import NamedTuple

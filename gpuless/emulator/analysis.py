@@ -1,10 +1,8 @@
 """What the registers of a function hold, and where the lanes of a warp are apart.
 
-The two depend on each other: a branch parts the lanes if its condition is not the same in all of them, and
-a register
-that is written where lanes are apart, and read where they meet, is not the same in all of them. So both
-are found
-together, beginning with the belief that all is uniform, until nothing changes.
+The two depend on each other: a branch parts the lanes if its condition is not the same in all of them, and a
+register that is written where lanes are apart, and read where they meet, is not the same in all of them. So
+both are found together, beginning with the belief that all is uniform, until nothing changes.
 """
 
 from gpuless.emulator import lanes

@@ -1,10 +1,8 @@
 """The control flow of a function: blocks, an order in which loops are whole, where lanes part and meet again.
 
 The lanes of a warp run in step. At a branch on which they disagree they part, and both ways are run, one
-after the
-other, each with the lanes that chose it; where all ways lead, they meet. Blocks are run in one order, in
-which every
-loop is contiguous, so that no lane waits for one that waits for it.
+after the other, each with the lanes that chose it; where all ways lead, they meet. Blocks are run in one
+order, in which every loop is contiguous, so that no lane waits for one that waits for it.
 """
 
 from dataclasses import replace

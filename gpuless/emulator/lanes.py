@@ -1,17 +1,13 @@
 """What the 32 lanes of a warp hold: one number, numbers a known distance apart, or anything.
 
-Most of what a kernel computes is the same in all lanes of a warp, or differs by what the lane's place in
-the block
-gives: a row, a column, an address. Such a register needs no vector. `Lanes` describes it by lane 0, which
-one scalar
-instruction computes, and by the distances of the other lanes from it, which are known when the kernel is
-compiled.
+Most of what a kernel computes is the same in all lanes of a warp, or differs by what the lane's place in the
+block gives: a row, a column, an address. Such a register needs no vector. `Lanes` describes it by lane 0,
+which one scalar instruction computes, and by the distances of the other lanes from it, which are known when
+the kernel is compiled.
 
-The functions here are the rules: what an operation makes of such operands. They are exact, in the
-arithmetic of
-registers, modulo a power of two. Where a sum of 32 bits is widened to 64, that needs proof that no lane
-wraps around;
-`assume` waives it, for addresses only, whose lanes cannot be 16 GB apart.
+The functions here are the rules: what an operation makes of such operands. They are exact, in the arithmetic
+of registers, modulo a power of two. Where a sum of 32 bits is widened to 64, that needs proof that no lane
+wraps around; `assume` waives it, for addresses only, whose lanes cannot be 16 GB apart.
 """
 
 import functools

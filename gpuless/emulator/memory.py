@@ -1,8 +1,7 @@
 """The memory of the emulated GPU: one range of addresses, of which the parts that are allocated can be used.
 
 The range is reserved from the operating system, which backs with real memory only what is written to.
-Whatever is not
-allocated cannot be read or written, so that a wild address is found by the processor.
+Whatever is not allocated cannot be read or written, so that a wild address is found by the processor.
 """
 
 import bisect

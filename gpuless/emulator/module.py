@@ -1,6 +1,7 @@
 """Put the translation of a kernel together: its functions, its variables, and what runs it."""
 
-from gpuless.emulator import access, arithmetic, host, runtime, warps  # noqa: F401 (they register what they translate)
+# Some are imported because they register what they translate.
+from gpuless.emulator import access, comparisons, conversions, floats, host, integers, runtime, warps  # noqa: F401
 from gpuless.emulator.access import Place, load
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, ZERO
 from gpuless.emulator.layout import OFFSET, PRIVATE_SPAN

@@ -1,8 +1,8 @@
 """Read PTX, the assembly language of NVIDIA's virtual machine, as its compilers write it.
 
 `parse` returns a `Module` of `Function` objects, each a flat list of instructions with labels; nothing is
-understood yet
-but the form. "PTX ISA" (NVIDIA) is the reference; section numbers in this package are of version 9.
+understood yet but the form. "PTX ISA" (NVIDIA) is the reference; section numbers in this package are of
+version 9.
 """
 
 import re

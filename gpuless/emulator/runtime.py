@@ -1,19 +1,16 @@
 """What runs the warps of a kernel, in IR: the blocks of a grid, the warps of a block, barriers between them.
 
-Each worker thread takes blocks until none is left. The warps of a block run one after the other. Where
-there are
-barriers each warp is a fibre, with a stack of its own: at a barrier that others have not reached it gives
-way to the
-next one, and goes on when all have arrived. To change fibres takes a dozen instructions.
+Each worker thread takes blocks until none is left. The warps of a block run one after the other. Where there
+are barriers each warp is a fibre, with a stack of its own: at a barrier that others have not reached it gives
+way to the next one, and goes on when all have arrived. To change fibres takes a dozen instructions.
 """
 
 import platform
 
 from gpuless.emulator.layout import BARRIERS, LAUNCH, OFFSET, STACK
 
-# Save what a function has to preserve on its stack, take the other stack, and return into it. A new
-# fibre's stack is
-# made such that it "returns" to `begin`, with the block in rbx (x19) and the warp in r12 (x20).
+# Save what a function has to preserve on its stack, take the other stack, and return into it. A new fibre's
+# stack is made such that it "returns" to `begin`, with the block in rbx (x19) and the warp in r12 (x20).
 _SWITCH = {
     "x86_64": """
 .p2align 4
@@ -79,9 +76,8 @@ blr x21
 brk #1
 """,
 }
-# Of a new fibre's stack, counted from its lower end: how large, and where the block, the warp, the
-# function and the
-# address to return to lie.
+# Of a new fibre's stack, counted from its lower end: how large, and where the block, the warp, the function
+# and the address to return to lie.
 _FRAME = {"x86_64": (56, 32, 24, 16, 48), "aarch64": (160, 0, 8, 16, 88)}
 _MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 

@@ -1,10 +1,9 @@
 """Translate a PTX function into LLVM IR that runs a warp.
 
 A register is a scalar where `Analysis` has found that all lanes hold the same, or a known distance apart,
-else a vector
-of 32. Blocks where lanes are apart run under a mask, the lanes that are there; `flow` tells the order of
-the blocks.
-What each instruction becomes stands in `arithmetic`, `access` and `warps`.
+else a vector of 32. Blocks where lanes are apart run under a mask, the lanes that are there; `flow` tells the
+order of the blocks. What each instruction becomes stands in `integers`, `floats`, `comparisons`,
+`conversions`, `access` and `warps`.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,7 @@
 """Streams, events, and graphs.
 
-What is asked for is done at once, in the thread that asks; only a stream that is being captured notes it,
-and a graph
-does it later.
+What is asked for is done at once, in the thread that asks; only a stream that is being captured notes it, and
+a graph does it later.
 """
 
 import ctypes

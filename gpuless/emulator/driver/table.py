@@ -1,9 +1,8 @@
 """The driver's functions by name, and how their calls reach Python.
 
 A module of this package registers a function for each of the driver's, with the types of its arguments
-written as
-letters. It gets numbers, writes results to the addresses among them, and raises `DriverError` if something
-is wrong.
+written as letters. It gets numbers, writes results to the addresses among them, and raises `DriverError` if
+something is wrong.
 """
 
 import _thread

@@ -1,0 +1,287 @@
+"""Floating point instructions, in IR.
+
+Where PTX promises IEEE 754 that is what is computed; approximate instructions are better than they promise.
+"""
+
+from gpuless.emulator.ptx import BITS
+from gpuless.emulator.translate import translates
+from gpuless.emulator.typed import Typed, flush, operands_of, relu, saturate
+
+
+def set_float(t, instruction, compute, type_=None, count=2):
+    """Set a floating point result: operands flushed and turned, the result turned back."""
+    type_ = type_ or instruction.opcode[-1]
+
+    def make(s, *names):
+        f = Typed(t, s, type_)
+        numbers = [f.to_float(flush(t, f, instruction, name)) for name in names]
+        result = compute(f, *numbers)
+        if "sat" in instruction.opcode:
+            result = saturate(t, f, result)
+        if "relu" in instruction.opcode:
+            result = relu(t, f, result)
+        return flush(t, f, instruction, f.to_int(result))
+
+    t.set(make, *operands_of(t, instruction, *[type_] * count))
+
+
+_WORDS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
+
+
+def float_arithmetic(t, instruction, name):
+    """Write a sum, a difference or a product, rounded as asked for."""
+    rounding = next((part for part in instruction.opcode if part in ("rz", "rm", "rp")), None)
+
+    def compute(f, a, b):
+        if rounding:
+            return rounded(t, f, name, rounding, a, b)
+        return t.new(f"{_WORDS[name]} {f.float} {a}, {b}")
+
+    set_float(t, instruction, compute)
+
+
+def rounded(t, f, name, rounding, a, b, c=None):
+    """Return a result rounded towards zero (rz), down (rm) or up (rp).
+
+    It is rounded to the nearest first; then the exact error tells on which side of the true result that lies.
+    The error of a sum and of a product are numbers of the same type: Dekker, "A floating-point technique for
+    extending the available precision" (1971).
+    """
+    if name == "sub":
+        b = t.new(f"fneg {f.float} {b}")
+    if name in ("add", "sub"):
+        near = t.new(f"fadd {f.float} {a}, {b}")
+        error = _error_of_sum(t, f, a, b, near)
+    elif name == "mul":
+        near = t.new(f"fmul {f.float} {a}, {b}")
+        error = f.call("fma", a, b, t.new(f"fneg {f.float} {near}"))
+    else:
+        near = f.call("fma", a, b, c)
+        error = _error_of_fma(t, f, a, b, c, near)
+    return toward(t, f, rounding, near, error)
+
+
+def _error_of_fma(t, f, a, b, c, near):
+    """Return a number with the sign of ``a * b + c - near``, or its value."""
+    if f.bits == 32:
+        # In double precision the product is exact, and none is too small.
+        g = Typed(t, f.shape, "f64")
+        a, b, c, near = (t.new(f"fpext {f.float} {x} to {g.float}") for x in (a, b, c, near))
+        product, low = t.new(f"fmul {g.float} {a}, {b}"), g.number(0.0)
+    else:
+        g = f
+        product = t.new(f"fmul {g.float} {a}, {b}")
+        low = g.call("fma", a, b, t.new(f"fneg {g.float} {product}"))
+        # Of a product too small for any number its sign is left.
+        one, other = (g.call("copysign", g.number(1.0), x) for x in (a, b))
+        sign = t.new(f"fmul {g.float} {one}, {other}")
+        flag = f.shape.int(1)
+        some = [t.new(f"fcmp one {g.float} {x}, {g.number(0.0)}") for x in (a, b)]
+        lost = t.new(f"and {flag} {some[0]}, {some[1]}")
+        lost = t.new(f"and {flag} {lost}, {t.new(f'fcmp oeq {g.float} {product}, ' + g.number(0.0))}")
+        low = t.new(f"select {flag} {lost}, {g.float} {sign}, {g.float} {low}")
+    total = t.new(f"fadd {g.float} {product}, {c}")
+    rest = _error_of_sum(t, g, product, c, total)
+    off = t.new(f"fsub {g.float} {total}, {near}")
+    error = t.new(f"fadd {g.float} {t.new(f'fadd {g.float} {off}, {rest}')}, {low}")
+    if g is f:
+        return error
+    # Its sign is all that is wanted, and must not be lost on the way back.
+    flag, zero = f.shape.int(1), g.number(0.0)
+    above, below = (t.new(f"fcmp {word} {g.float} {error}, {zero}") for word in ("ogt", "olt"))
+    found = t.new(f"select {flag} {above}, {f.float} {f.number(1.0)}, {f.float} {f.number(0.0)}")
+    return t.new(f"select {flag} {below}, {f.float} {f.number(-1.0)}, {f.float} {found}")
+
+
+def _error_of_sum(t, f, a, b, total):
+    # Knuth, "The art of computer programming", volume 2, 4.2.2, theorem B.
+    late = t.new(f"fsub {f.float} {total}, {a}")
+    early = t.new(f"fsub {f.float} {total}, {late}")
+    return t.new(
+        f"fadd {f.float} {t.new(f'fsub {f.float} {a}, {early}')}, {t.new(f'fsub {f.float} {b}, {late}')}"
+    )
+
+
+def toward(t, f, rounding, near, error):
+    """Return the neighbour of a rounded result, where the error says that it lies on the wrong side."""
+    s, one = f.shape, f"i{f.bits}"
+    zero, flag = f.number(0.0), s.int(1)
+    below = t.new(f"fcmp olt {f.float} {error}, {zero}")  # the true result is below
+    above = t.new(f"fcmp ogt {f.float} {error}, {zero}")
+    negative = t.new(f"fcmp olt {f.float} {near}, {zero}")
+    if rounding == "rm":
+        wrong, away = below, negative
+    elif rounding == "rp":
+        wrong, away = above, t.new(f"xor {flag} {negative}, {s.literal('true', 'i1')}")
+    else:
+        wrong = t.new(f"select {flag} {negative}, {flag} {above}, {flag} {below}")
+        away = s.literal("false", "i1")
+    bits = f.to_int(near)
+    step = t.new(f"select {flag} {away}, {f.int} {s.literal(1, one)}, {f.int} {s.literal(-1, one)}")
+    moved = t.new(f"add {f.int} {bits}, {step}")
+    chosen = t.new(f"select {flag} {wrong}, {f.int} {moved}, {f.int} {bits}")
+    return f.to_float(chosen)
+
+
+@translates("fma")
+def fma(t, instruction):
+    """Write a product and a sum, rounded once."""
+    rounding = next((part for part in instruction.opcode if part in ("rz", "rm", "rp")), None)
+
+    def compute(f, a, b, c):
+        if rounding:
+            return rounded(t, f, "fma", rounding, a, b, c)
+        return f.call("fma", a, b, c)
+
+    set_float(t, instruction, compute, count=3)
+
+
+def float_divide(t, instruction):
+    """Write a division."""
+    set_float(t, instruction, lambda f, a, b: t.new(f"fdiv {f.float} {a}, {b}"))
+
+
+@translates("rcp")
+def _rcp(t, instruction):
+    set_float(t, instruction, lambda f, a: t.new(f"fdiv {f.float} {f.number(1.0)}, {a}"), count=1)
+
+
+@translates("sqrt", "rsqrt")
+def _sqrt(t, instruction):
+    def compute(f, a):
+        root = f.call("sqrt", a)
+        return root if instruction.opcode[0] == "sqrt" else t.new(f"fdiv {f.float} {f.number(1.0)}, {root}")
+
+    set_float(t, instruction, compute, count=1)
+
+
+def float_minimum(t, instruction):
+    """Write the smaller or the larger of two numbers; of a NaN and a number, the number."""
+    opcode = instruction.opcode
+    word = ("minimum" if opcode[0] == "min" else "maximum") if "NaN" in opcode else opcode[0] + "num"
+
+    def compute(f, a, b):
+        if "xorsign" in opcode:
+            sign = t.new(f"xor {f.int} {f.to_int(a)}, {f.to_int(b)}")
+            found = f.call(word, f.call("fabs", a), f.call("fabs", b))
+            return f.call("copysign", found, f.to_float(sign))
+        found = f.call(word, a, b)
+        if "NaN" in opcode:
+            return found
+        # Of two zeros the negative one is the smaller.
+        exact = f.call("minimum" if opcode[0] == "min" else "maximum", a, b)
+        same = t.new(f"fcmp oeq {f.float} {a}, {b}")
+        flag = "i1" if f.count == 1 else f"<{f.count} x i1>"
+        return t.new(f"select {flag} {same}, {f.float} {exact}, {f.float} {found}")
+
+    set_float(t, instruction, compute)
+
+
+@translates("copysign")
+def _copysign(t, instruction):
+    set_float(t, instruction, lambda f, a, b: f.call("copysign", b, a))
+
+
+@translates("testp")
+def _testp(t, instruction):
+    what, type_ = instruction.opcode[1], instruction.opcode[-1]
+    classes = {
+        "finite": 0x1F8,
+        "infinite": 0x204,
+        "number": 0x3FC,
+        "notanumber": 0x3,
+        "normal": 0x108,
+        "subnormal": 0x90,
+    }
+
+    def make(s, a):
+        f = Typed(t, s, type_)
+        t.module.declare(f"{s.int(1)} @llvm.is.fpclass.{f.suffix}({f.float}, i32)")
+        return t.new(
+            f"call {s.int(1)} @llvm.is.fpclass.{f.suffix}({f.float} {f.to_float(a)}, i32 {classes[what]})"
+        )
+
+    t.set(make, *operands_of(t, instruction, type_))
+
+
+# --- Approximations -----------------------------------------------------------------------------------------
+
+
+def _polynomial(t, f, x, coefficients):
+    """Return a polynomial by Horner's rule, the highest power first."""
+    total = f.number(coefficients[0])
+    for coefficient in coefficients[1:]:
+        total = f.call("fma", total, x, f.number(coefficient))
+    return total
+
+
+# 2^x on [-1/2, 1/2]: the series of exp(x ln 2), whose error there is below 2^-26 from the seventh power on.
+_EX2 = (
+    1.5252733804e-5,
+    1.5403530394e-4,
+    1.3333558146e-3,
+    9.6181291076e-3,
+    5.5504108665e-2,
+    0.24022650696,
+    0.69314718056,
+    1.0,
+)
+
+
+@translates("ex2")
+def _ex2(t, instruction):
+    type_ = instruction.opcode[-1]
+    if BITS[type_] == 16 or type_.endswith("x2"):
+        set_float(t, instruction, lambda f, a: f.call("exp2", a), count=1)
+        return
+
+    def compute(f, a):
+        s = f.shape
+        # Beyond these ends all is infinite or zero; a NaN comes through.
+        low, high = f.number(-160.0), f.number(160.0)
+        below, above = (
+            t.new(f"fcmp {word} {f.float} {a}, {end}") for word, end in (("olt", low), ("ogt", high))
+        )
+        x = t.new(f"select {s.int(1)} {below}, {f.float} {low}, {f.float} {a}")
+        x = t.new(f"select {s.int(1)} {above}, {f.float} {high}, {f.float} {x}")
+        whole = f.call("roundeven", x)
+        fraction = t.new(f"fsub {f.float} {x}, {whole}")
+        power = _polynomial(t, f, fraction, _EX2)
+        suffix = s.suffix("i32")
+        t.module.declare(f"{s.int(32)} @llvm.fptosi.sat.{suffix}.{f.suffix}({f.float})")
+        exponent = t.new(f"call {s.int(32)} @llvm.fptosi.sat.{suffix}.{f.suffix}({f.float} {whole})")
+        # In two halves, so that neither leaves the range of exponents.
+        half = t.new(f"ashr {s.int(32)} {exponent}, {s.literal(1, 'i32')}")
+        rest = t.new(f"sub {s.int(32)} {exponent}, {half}")
+        for part in (half, rest):
+            bits = t.new(f"add {s.int(32)} {part}, {s.literal(127, 'i32')}")
+            scale = t.new(f"shl {s.int(32)} {bits}, {s.literal(23, 'i32')}")
+            power = t.new(f"fmul {f.float} {power}, {f.to_float(scale)}")
+        return power
+
+    set_float(t, instruction, compute, count=1)
+
+
+@translates("lg2")
+def _lg2(t, instruction):
+    _in_double(t, instruction, "log2")
+
+
+@translates("sin", "cos", "tanh")
+def _trigonometry(t, instruction):
+    _in_double(t, instruction, instruction.opcode[0])
+
+
+def _in_double(t, instruction, function):
+    """Compute a rare function by the processor's mathematics, lane by lane, in double precision."""
+
+    def compute(f, a):
+        double = "double" if f.count == 1 else f"<{f.count} x double>"
+        suffix = "f64" if f.count == 1 else f"v{f.count}f64"
+        if f.element != "double":
+            a = t.new(f"fpext {f.float} {a} to {double}")
+        t.module.declare(f"{double} @llvm.{function}.{suffix}({double})")
+        found = t.new(f"call {double} @llvm.{function}.{suffix}({double} {a})")
+        return found if f.element == "double" else t.new(f"fptrunc {double} {found} to {f.float}")
+
+    set_float(t, instruction, compute, count=1)
