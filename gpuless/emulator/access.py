@@ -47,7 +47,7 @@ def place(t, address, space):
     root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
     near = value.kind if value.kind is not VARYING else value.assumed
     if near is not None:
-        distances = lanes.nearest(lanes._relative(near)[0], bits)
+        distances = lanes.nearest(lanes.relative(near)[0], bits)
         if max(distances) - min(distances) < NEAR:
             scalar = _wide(t, value.scalar, bits)
             if address.offset:

@@ -95,7 +95,7 @@ class Analysis:
         parted = set()
         while True:
             self._propagate()
-            new = {at for at in range(len(self.flow.blocks)) if at not in parted and self._parts(at)}
+            new = {at for at in range(len(self.flow.blocks)) if at not in parted and self.parts(at)}
             if not new:
                 break
             parted |= new
@@ -139,7 +139,8 @@ class Analysis:
 
     # --- Where lanes are apart -------------------------------------------------------------------------
 
-    def _parts(self, at):
+    def parts(self, at):
+        """Return whether lanes part at the end of a block."""
         end = self.flow.blocks[at].end
         return (
             end.condition is not None
@@ -215,7 +216,7 @@ class Analysis:
                 weaker = lanes.join(had, known)
                 # Lanes that are the same, or constants, would rather be written as a vector.
                 weaker = (
-                    weaker if weaker is None or not weaker.constant else lanes.Lanes(*lanes._relative(weaker))
+                    weaker if weaker is None or not weaker.constant else lanes.Lanes(*lanes.relative(weaker))
                 )
             changed |= name not in self.assumed or weaker != self.assumed[name]
             self.assumed[name] = weaker

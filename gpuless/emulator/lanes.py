@@ -64,7 +64,7 @@ def _distances(offsets):
     return ZERO if offsets.count(offsets[0]) == WARP else tuple(offset - offsets[0] for offset in offsets)
 
 
-def _relative(kind):
+def relative(kind):
     """Return (distances from lane 0, alignment of lane 0)."""
     if kind.constant:
         return _distances(kind.offsets), trailing_zeros(kind.offsets[0])
@@ -102,7 +102,7 @@ def join(x, y):
         return x
     if x is VARYING or y is VARYING:
         return VARYING
-    (a, align_a), (b, align_b) = _relative(x), _relative(y)
+    (a, align_a), (b, align_b) = relative(x), relative(y)
     return Lanes(a, min(align_a, align_b)) if a == b else VARYING
 
 
@@ -118,14 +118,14 @@ def _fold(function, bits, *kinds):
 def _add(bits, x, y):
     if x.constant and y.constant:
         return _fold(lambda a, b: a + b, bits, x, y)
-    (a, align_a), (b, align_b) = _relative(x), _relative(y)
+    (a, align_a), (b, align_b) = relative(x), relative(y)
     return _apart(bits, a if b is ZERO else _map(int.__add__, a, b), min(align_a, align_b))
 
 
 def _sub(bits, x, y):
     if x.constant and y.constant:
         return _fold(lambda a, b: a - b, bits, x, y)
-    (a, align_a), (b, align_b) = _relative(x), _relative(y)
+    (a, align_a), (b, align_b) = relative(x), relative(y)
     return _apart(bits, a if b is ZERO else _map(int.__sub__, a, b), min(align_a, align_b))
 
 
@@ -138,7 +138,7 @@ def _mul(bits, x, y):
         factor = _signed(x.offsets[0], bits)
         return _apart(bits, _map(lambda a: a * factor, y.offsets), y.align + trailing_zeros(factor))
     if x.uniform and y.uniform:
-        return _apart(bits, ZERO, _relative(x)[1] + _relative(y)[1])
+        return _apart(bits, ZERO, relative(x)[1] + relative(y)[1])
     return VARYING
 
 

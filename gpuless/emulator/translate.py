@@ -475,4 +475,4 @@ class Translator:
 
 def _ahead(value, bits):
     near = value.assumed if value.kind is VARYING else value.kind
-    return max(lanes.nearest(lanes._relative(near)[0], bits)) if near is not VARYING else 0
+    return max(lanes.nearest(lanes.relative(near)[0], bits)) if near is not VARYING else 0

@@ -138,7 +138,7 @@ def test_what_is_one_or_the_other_is_described_by_what_both_have_in_common(rng):
     bits = rng.choice(BITS)
     (x, a), (y, b) = held(rng, bits), held(rng, bits)
     if rng.random() < 0.5:  # often the same distances from another number
-        y = Lanes(lanes._relative(x)[0], 2)
+        y = Lanes(lanes.relative(x)[0], 2)
         first = 4 * rng.randrange(99)
         b = [first + offset & ((1 << bits) - 1) for offset in y.offsets]
     joined = lanes.join(x, y)
