@@ -108,10 +108,16 @@ def _type_text(argument):
     return {bool: "bool", int: "int64", float: "float64"}[type(argument)]
 
 
+def arguments(function):
+    """Return names, kinds and defaults of a function's arguments; their types differ from room to room."""
+    parameters = inspect.signature(function).parameters.values()
+    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
+
+
 def signatures(module):
     """Return the public functions defined in a module, each with its arguments."""
     return {
-        name: str(inspect.signature(function))
+        name: arguments(function)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
