@@ -7,6 +7,7 @@
 - `set_limits` says when a launch that does not end is stopped.
 - `access_map` counts what the accesses cost: sectors, bank conflicts, reuse. `plot_access` draws them, and
   `explore_access` puts sliders around it.
+- ``GPULESS=emulator`` in the environment asks `select` for an emulated GPU: compiled kernels, run by the CPU.
 - `gpuless.inspector` compiles for real GPUs, none needed, and tells what comes out.
 """
 

@@ -37,7 +37,7 @@ def extra(major):
 
 
 def _kernels():
-    simulator, reason, _ = selection.SELECTION
+    simulator, reason, emulated = selection.SELECTION
     if simulator and nvidia.driver().gpus:
         text = f"run in the simulator although there is a GPU: {reason}"
         return Finding("kernels", False, text, "unset NUMBA_ENABLE_CUDASIM")
@@ -45,9 +45,9 @@ def _kernels():
         return Finding(
             "kernels", False, f"cannot run: {reason}, and there is no GPU", "unset NUMBA_ENABLE_CUDASIM"
         )
-    where = (
-        "in the simulator, at toy sizes; training uses the CPU at full speed" if simulator else "on the GPU"
-    )
+    where = "on the emulated GPU" if emulated else "on the GPU"
+    if simulator:
+        where = "in the simulator, at toy sizes; training uses the CPU at full speed"
     return Finding("kernels", True, f"run {where} ({reason})")
 
 

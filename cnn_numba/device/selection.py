@@ -82,6 +82,12 @@ def threads() -> int:
     return numba.get_num_threads()
 
 
+def _where():
+    if simulated():
+        return "in the simulator"
+    return "on the emulated GPU" if SELECTION.emulated else "on the GPU"
+
+
 def facts() -> dict[str, str]:
     """Return what this machine gives the package to work with.
 
@@ -98,7 +104,7 @@ def facts() -> dict[str, str]:
     found = nvidia.driver()
     gpus = ", ".join(f"{gpu.name} (compute capability {nvidia.dotted(gpu.capability)})" for gpu in found.gpus)
     return {
-        "kernels": f"run {'in the simulator' if simulated() else 'on the GPU'}: {SELECTION.reason}",
+        "kernels": f"run {_where()}: {SELECTION.reason}",
         "GPU": gpus or f"none: {found.problem}",
         "driver": _driver_text(found),
         "CPU threads": str(threads()),
