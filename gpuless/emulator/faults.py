@@ -16,7 +16,7 @@ from gpuless.emulator import layout, machine
 #: The signal that stops a kernel; nobody misses it, since by default it does nothing.
 STOP = signal.SIGURG
 STUCK = 1  # what a run returns when all warps of a block wait, and a signal's number when one has come
-_RECORDS = 256
+_RECORDS = 1024
 _SA_SIGINFO, _SA_NODEFER, _SA_ONSTACK = 4, 0x40000000, 0x08000000
 
 _HANDLER = """
@@ -149,9 +149,13 @@ def prepare_thread():
 
 def stop(record):
     """Stop the kernel that runs in a record, if one does."""
-    thread = ctypes.c_uint64.from_address(record + layout.OFFSET["thread"]).value
+    thread = _read(record, "thread", ctypes.c_uint64)
     if thread:
         _libc.pthread_kill(ctypes.c_uint64(thread), int(STOP))
+
+
+def _read(record, field, kind):
+    return kind.from_address(record + layout.OFFSET[field]).value
 
 
 def explain(number, record, kernel, block, arena):
@@ -168,9 +172,8 @@ def explain(number, record, kernel, block, arena):
         The shape of a block.
     arena : Arena
     """
-    read = lambda name, kind: kind.from_address(record + layout.OFFSET[name]).value  # noqa: E731
-    place = tuple(read(f"ctaid.{axis}", ctypes.c_uint32) for axis in "xyz")
-    first = 32 * read("warp", ctypes.c_uint32)
+    place = tuple(_read(record, f"ctaid.{axis}", ctypes.c_uint32) for axis in "xyz")
+    first = 32 * _read(record, "warp", ctypes.c_uint32)
     last = min(first + 31, block[0] * block[1] * block[2] - 1)
     kernel = _readable(kernel)
     where = f"kernel {kernel}, block {place}, among threads {first} to {last} of it"
@@ -186,7 +189,7 @@ def explain(number, record, kernel, block, arena):
         return Fault("arithmetic", f"arithmetic that cannot be done: {where}")
     if number == signal.SIGILL:
         return Fault("trap", f"a trap: {where}")
-    return Fault("address", f"{_address(read('fault', ctypes.c_uint64), arena)}: {where}")
+    return Fault("address", f"{_address(_read(record, 'fault', ctypes.c_uint64), arena)}: {where}")
 
 
 def _readable(name):

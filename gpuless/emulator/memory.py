@@ -143,5 +143,8 @@ class Arena:
         with self._lock:
             i = bisect.bisect_right(self._starts, address)
             around = [Allocation(at, self._sizes[at]) for at in self._starts[max(i - 1, 0) : i + 1]]
-            distance = lambda a: min(abs(address - a.address), abs(address - a.address - a.size))  # noqa: E731
-            return min(around, key=distance, default=None)
+        return min(
+            around,
+            key=lambda a: min(abs(address - a.address), abs(address - a.address - a.size)),
+            default=None,
+        )

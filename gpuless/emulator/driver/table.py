@@ -194,13 +194,7 @@ def put_int(address, value):
 
 
 class Handles:
-    """Objects that programs know by a number.
-
-    Parameters
-    ----------
-    first : int
-        Where the numbers begin, so that those of different kinds differ.
-    """
+    """Objects that programs know by a number; numbers of different kinds differ."""
 
     _numbers = itertools.count(0x1000)
 
