@@ -388,6 +388,12 @@ def gathered(parameters, blocks):
         del _gathered[parameters]
 
 
+def give_up(parameters):
+    """Let no block of a launch wait for the others any more."""
+    if parameters in _gathered:
+        _gathered[parameters].abort()
+
+
 _passed = {}
 
 

@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
 from gpuless.emulator import faults, host, layout, machine
 from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places
@@ -91,8 +91,12 @@ class Workers:
         with self._threads(together, ctypes.addressof(buffer), blocks) as pool:
             workers = [pool.submit(self._work, kernel, code, translator, launch) for _ in range(wanted)]
             try:
+                # Where a block has failed, the others would wait for it at the barrier of the grid.
+                wait(workers, return_when=FIRST_EXCEPTION)
+                host.give_up(ctypes.addressof(buffer))
                 wait(workers)
             except KeyboardInterrupt:
+                host.give_up(ctypes.addressof(buffer))
                 while wait(workers, timeout=0.1).not_done:
                     self._stop(launch)
                 raise

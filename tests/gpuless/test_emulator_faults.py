@@ -125,6 +125,36 @@ print(x.copy_to_host()[2:].sum())
 """
 
 
+COOPERATIVE = """
+import gpuless
+gpuless.select()
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def meet(x, wild):
+    grid = cuda.cg.this_grid()
+    if cuda.blockIdx.x == 1:
+        x[wild] = 1
+    grid.sync()
+    x[0] = 2
+
+x = cuda.to_device(np.zeros(64, np.float32))
+for wild in (1_000_000, 1):
+    try:
+        meet[4, 32](x, wild)
+    except Exception as error:
+        print(str(error).partition(":")[0])
+print(x.copy_to_host()[:2].tolist())
+"""
+
+
+def test_a_block_that_fails_lets_those_go_that_wait_for_it():
+    """The others would wait for it at the barrier of the grid."""
+    wanted = "CUDA_ERROR_ILLEGAL_ADDRESS\n[2.0, 1.0]\n"
+    assert python(COOPERATIVE, GPULESS="emulator") == wanted
+
+
 def test_numba_survives_faults_and_ctrl_c():
     """A launch that fails is an error of CUDA's; one that never ends is stopped; the process goes on."""
     failed, *rest = python(NUMBA, GPULESS="emulator").splitlines()
