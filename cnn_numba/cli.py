@@ -487,14 +487,13 @@ def _record(path, function, **options):
 
 def _measured(device):
     """Return the room to measure; to ask for the GPU where there is none is a wrong argument."""
-    from cnn_numba.device import NoGpu, choose
+    from cnn_numba.device import SELECTION, hardware
 
-    try:
-        return choose(device.value)
-    except NoGpu as error:
+    if device.value == "gpu" and not hardware():
         raise typer.BadParameter(
-            f"gpu: there is none to measure ({error}).", param_hint="'--device'"
-        ) from None
+            f"gpu: there is none to measure ({SELECTION.reason}).", param_hint="'--device'"
+        )
+    return device.value
 
 
 @bench.command("ops", short_help="Time every kernel on the GPU, beside PyTorch and the roofline.")
@@ -515,9 +514,9 @@ def bench_ops(
       cnn-numba bench ops --json ops.json --plot plots
     """
     from cnn_numba.bench import ops as benchmarks
-    from cnn_numba.device import SELECTION, simulated
+    from cnn_numba.device import SELECTION, hardware
 
-    if plot is not None and simulated():
+    if plot is not None and not hardware():
         raise typer.BadParameter(
             f"without a GPU nothing is timed, so there is nothing to draw ({SELECTION.reason}).",
             param_hint="'--plot'",

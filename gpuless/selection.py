@@ -1,11 +1,11 @@
-"""Hardware, emulator or simulator? The choice is made once, before `numba.cuda` is imported.
+"""Hardware, emulator or simulator? The choice is made once, best before `numba.cuda` is imported.
 
-Numba reads ``NUMBA_ENABLE_CUDASIM`` when `numba.cuda` is first imported. Without a GPU its simulator runs the
-same kernels in Python, slowly, which is what learning and testing need; so where there is no GPU, `select`
-chooses it and puts the scheduler of `gpuless.simulator` in the place of its slow part. Nothing is printed.
+A GPU is taken where there is one. Else the emulated GPU of `gpuless.emulator` runs Numba's compiled kernels
+on the CPU, at a pace at which networks train. Where that cannot be (on macOS, say), the simulator runs the
+kernels' Python code, slowly: Numba asks ``NUMBA_ENABLE_CUDASIM`` for its own when `numba.cuda` is first
+imported, and `gpuless.simulator` puts a faster one in its place. Nothing is printed.
 
-The environment variable ``GPULESS`` overrides: ``hardware``, ``simulator``, or ``emulator``, which is the
-emulated GPU of `gpuless.emulator`: Numba's compiled kernels, run by the CPU.
+The environment variable ``GPULESS`` overrides: ``hardware``, ``emulator`` or ``simulator``.
 """
 
 import os
@@ -13,25 +13,36 @@ import sys
 import warnings
 from typing import NamedTuple
 
+from gpuless import emulator, simulator
 from gpuless.nvidia import driver
-from gpuless.simulator.install import install
 
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 _WISH, _WISHES = "GPULESS", ("hardware", "emulator", "simulator")
 
 
 class Selection(NamedTuple):
-    """What numba.cuda is in this process, and why."""
+    """What kernels run on in this process, and why."""
 
-    simulator: bool
+    gpu: str
+    """"hardware", "emulator" or "simulator"."""
     reason: str
-    emulated: bool = False
+
+    @property
+    def simulated(self) -> bool:
+        """Whether kernels are Python functions, stepped by the simulator."""
+        return self.gpu == "simulator"
+
+    @property
+    def emulated(self) -> bool:
+        """Whether kernels are compiled, and the CPU runs them."""
+        return self.gpu == "emulator"
 
 
 def select(package: str = "gpuless") -> Selection:
-    """Select the simulator where there is no GPU, unless the user or an earlier import has decided.
+    """Select what runs kernels: a GPU, the emulated one, or the simulator.
 
-    To be called before `numba.cuda` is imported. Calling it again changes nothing.
+    To be called before `numba.cuda` is imported, since the simulator can be selected only then. Calling it
+    again changes nothing.
 
     Parameters
     ----------
@@ -42,70 +53,72 @@ def select(package: str = "gpuless") -> Selection:
     -------
     Selection
 
+    Raises
+    ------
+    ValueError
+        If the environment variable ``GPULESS`` is none of its three words.
+    RuntimeError
+        If it asks for the emulated GPU where there can be none.
+
     Examples
     --------
     >>> select() == select()
     True
     """
-    selection = _already_imported(package) if "numba.cuda" in sys.modules else _choose()
-    if selection.simulator:
-        install()
+    wanted = _wanted()
+    if "numba.cuda" in sys.modules:
+        selection = _possible(wanted, package)
+    else:
+        selection = wanted
+        _tell_numba(wanted.simulated)
+    if selection.simulated:
+        simulator.install()
+    elif selection.emulated:
+        emulator.install()
     return selection
 
 
-def _choose() -> Selection:
+def _wanted():
     asked = os.environ.get(_WISH, "").strip()
     if asked not in ("", *_WISHES):
         raise ValueError(f"{_WISH} must be {', '.join(_WISHES[:-1])} or {_WISHES[-1]}, got {asked!r}")
-    if asked == "emulator":
-        return _emulator()
-    wish = {"simulator": "1", "hardware": "0"}.get(asked, os.environ.get(_SIMULATOR, "").strip())
+    if asked == "emulator" and (lack := emulator.problem()):
+        raise RuntimeError(f"{_WISH} is emulator, and there can be no emulated GPU: {lack}")
+    if asked:
+        return Selection(asked, f"the environment variable {_WISH} is {asked}")
+    numbas = os.environ.get(_SIMULATOR, "").strip()
+    numbas_reason = f"the environment variable {_SIMULATOR} is {numbas}"
     problem = driver().problem
-    # A process started by ours inherits the variable that is set below: without a GPU that is no wish.
-    if asked or (wish and (problem is None or wish == "0")):
-        _set_simulator(wish)
-        return Selection(wish != "0", f"the environment variable {_reason(asked, wish)}")
+    lack = problem and emulator.problem()
+    if numbas == "0" and (lack or not problem):
+        return Selection("hardware", numbas_reason)
+    # Where the simulator is all there is, the variable is no wish: a process of ours inherits what we set.
+    if numbas not in ("", "0") and not lack:
+        return Selection("simulator", numbas_reason)
     if problem is None:
-        return Selection(False, "a GPU was found")
-    _set_simulator("1")
-    return Selection(True, problem)
+        return Selection("hardware", "a GPU was found")
+    if lack:
+        return Selection("simulator", f"{problem}, and no GPU can be emulated: {lack}")
+    return Selection("emulator", problem)
 
 
-def _reason(asked, wish):
-    return f"{_WISH} is {asked}" if asked else f"{_SIMULATOR} is {wish}"
+def _tell_numba(simulated):
+    """Set what `numba.cuda` will look at: the environment, or what numba has read of it already."""
+    if simulated or os.environ.get(_SIMULATOR):
+        os.environ[_SIMULATOR] = str(int(simulated))
+        if "numba" in sys.modules:
+            sys.modules["numba"].config.ENABLE_CUDASIM = int(simulated)
 
 
-def _set_simulator(wish):
-    os.environ[_SIMULATOR] = wish
-    if "numba" in sys.modules:
-        # numba has read its environment; numba.cuda will look here.
-        sys.modules["numba"].config.ENABLE_CUDASIM = int(wish)
-
-
-def _emulator():
-    from gpuless import emulator
-
-    problem = emulator.problem()
-    if problem:
-        raise RuntimeError(f"{_WISH} is emulator, and there can be no emulated GPU: {problem}")
-    _set_simulator("0")
-    emulator.install()
-    driver.cache_clear()
-    return Selection(False, f"the environment variable {_WISH} is emulator", True)
-
-
-def _already_imported(package):
-    """Return what numba.cuda is, now that it can no longer be changed."""
+def _possible(wanted, package):
+    """Return what can be had of a choice, now that `numba.cuda` is imported: as the simulator, or not."""
     config = sys.modules.get("numba.cuda.core.config") or sys.modules["numba"].config
+    early = f"numba.cuda was imported before {package}"
     if config.ENABLE_CUDASIM:
-        return Selection(True, f"numba.cuda was imported before {package}, as the simulator")
-    problem = driver().problem
-    if problem is None:
-        return Selection(False, "a GPU was found")
-    reason = (
-        f"numba.cuda was imported before {package}, and {problem}: no kernel can run; "
-        f"import {package} first, or set {_SIMULATOR}=1"
-    )
+        return Selection("simulator", f"{early}, as the simulator")
+    if not wanted.simulated:
+        return wanted
+    reason = f"{early}, and {wanted.reason}: import {package} first, or set {_SIMULATOR}=1"
     # The first kernel would fail with an error about a driver, far from the line that is to be changed.
-    warnings.warn(reason, RuntimeWarning, stacklevel=5)
-    return Selection(False, reason)
+    warnings.warn(reason, RuntimeWarning, stacklevel=4)
+    return Selection("hardware", reason)

@@ -5,7 +5,7 @@ from pathlib import Path
 # for training but takes the cores from torch and from the tests that run beside.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-# Before anything imports numba.cuda: this selects the simulator where there is no GPU.
+# Before anything imports numba.cuda: this selects what kernels run on.
 import cnn_numba  # noqa: F401
 
 # isort: split
@@ -42,16 +42,18 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip the tests that need a real GPU where there is none; begin with the slow ones where several run."""
+    """Skip tests of a GPU where there is none that will do; begin with the slow ones where several run."""
     if hasattr(config, "workerinput"):  # in a process of pytest-xdist
         import scheduling
 
         scheduling.sort(items)
-    if device.simulated():
-        skip = pytest.mark.skip(reason=f"needs a real GPU ({device.SELECTION.reason})")
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(skip)
+    lacking = {"gpu": device.simulated(), "hardware": not device.hardware()}
+    needs = {"gpu": "a GPU, be it emulated", "hardware": "a real GPU"}
+    for item in items:
+        for name in needs:
+            if lacking[name] and item.get_closest_marker(name):
+                reason = f"needs {needs[name]} ({device.SELECTION.reason})"
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""The one place for what the host does with a GPU or the simulator: arrays, streams, launches.
+"""The one place for what the host does with a GPU, be it a real one or not: arrays, streams, launches.
 
-Importing it selects the simulator where there is no GPU, before `numba.cuda` can be imported. Nothing is
-printed: `describe` tells.
+Importing it selects what kernels run on, before `numba.cuda` can be imported: a GPU, else the emulated one,
+else the simulator. Nothing is printed: `describe` tells.
 """
 
 from cnn_numba.device.arrays import (
@@ -27,6 +27,7 @@ from cnn_numba.device.selection import (
     choose,
     describe,
     facts,
+    hardware,
     numba_cuda,
     place_of,
     simulated,
@@ -55,6 +56,7 @@ __all__ = [
     "empty",
     "extent",
     "facts",
+    "hardware",
     "is_device_array",
     "launch",
     "numba_cuda",

@@ -240,7 +240,7 @@ def elsewhere(array: DeviceArray) -> int | None:
     -------
     int or None
     """
-    if simulated() or len(nvidia.driver().gpus) == 1 or not array.size:
+    if simulated() or len(nvidia.driver().gpus) <= 1 or not array.size:
         return None
     number = array.gpu_data.context.device.id
     return None if number == numba_cuda().get_current_device().id else number

@@ -36,19 +36,22 @@ def extra(major):
     return f"--editable '.[cu{major}]'"
 
 
+_WHERE = {
+    "hardware": "on the GPU",
+    "emulator": "on the emulated GPU, compiled; training takes the CPU's own kernels, which are faster",
+    "simulator": "in the simulator, at toy sizes; training uses the CPU at full speed",
+}
+
+
 def _kernels():
-    simulator, reason, emulated = selection.SELECTION
-    if simulator and nvidia.driver().gpus:
-        text = f"run in the simulator although there is a GPU: {reason}"
-        return Finding("kernels", False, text, "unset NUMBA_ENABLE_CUDASIM")
-    if not simulator and not nvidia.driver().gpus:
-        return Finding(
-            "kernels", False, f"cannot run: {reason}, and there is no GPU", "unset NUMBA_ENABLE_CUDASIM"
-        )
-    where = "on the emulated GPU" if emulated else "on the GPU"
-    if simulator:
-        where = "in the simulator, at toy sizes; training uses the CPU at full speed"
-    return Finding("kernels", True, f"run {where} ({reason})")
+    gpu, reason = selection.SELECTION
+    found = bool(nvidia.driver().gpus)
+    if found == (gpu == "hardware"):
+        return Finding("kernels", True, f"run {_WHERE[gpu]} ({reason})")
+    text = f"run {_WHERE[gpu]} although there is a GPU: {reason}"
+    if not found:
+        text = f"cannot run: {reason}, and there is no GPU"
+    return Finding("kernels", False, text, "unset GPULESS NUMBA_ENABLE_CUDASIM")
 
 
 def _gpu():

@@ -1,4 +1,4 @@
-"""What the kernels run on, decided at import: a GPU or the simulator."""
+"""What the kernels run on, decided at import: a GPU, the emulated one, or the simulator."""
 
 import functools
 import platform
@@ -26,7 +26,17 @@ def simulated() -> bool:
     -------
     bool
     """
-    return SELECTION.simulator
+    return SELECTION.simulated
+
+
+def hardware() -> bool:
+    """Return whether kernels run on a GPU, so that their times are a GPU's.
+
+    Returns
+    -------
+    bool
+    """
+    return SELECTION.gpu == "hardware"
 
 
 def choose(wish: str = "auto") -> str:
@@ -35,7 +45,7 @@ def choose(wish: str = "auto") -> str:
     Parameters
     ----------
     wish : {"auto", "cpu", "gpu"}
-        "auto" takes the best there is.
+        "auto" takes the faster one: without a GPU the CPU room, which an emulated GPU does not outrun.
 
     Returns
     -------
@@ -44,7 +54,7 @@ def choose(wish: str = "auto") -> str:
     Raises
     ------
     NoGpu
-        If the wish is for a GPU and there is none.
+        If the wish is for a GPU, and kernels are stepped in the simulator.
 
     Examples
     --------
@@ -53,7 +63,7 @@ def choose(wish: str = "auto") -> str:
     """
     if wish == "gpu" and simulated():
         raise NoGpu(SELECTION.reason)
-    return wish if wish != "auto" else "cpu" if simulated() else "gpu"
+    return wish if wish != "auto" else "gpu" if hardware() else "cpu"
 
 
 def place_of(room: str) -> str:
@@ -67,7 +77,11 @@ def place_of(room: str) -> str:
     -------
     str
     """
-    return f"on {nvidia.driver().gpus[0].name}" if room == "gpu" else f"{threads()} CPU threads"
+    if room == "cpu":
+        return f"{threads()} CPU threads" + ("" if hardware() else f" (no GPU: {SELECTION.reason})")
+    if SELECTION.emulated:
+        return f"on the emulated GPU, which is {threads()} CPU threads ({SELECTION.reason})"
+    return f"on {nvidia.driver().gpus[0].name}"
 
 
 def threads() -> int:
@@ -82,10 +96,11 @@ def threads() -> int:
     return numba.get_num_threads()
 
 
-def _where():
-    if simulated():
-        return "in the simulator"
-    return "on the emulated GPU" if SELECTION.emulated else "on the GPU"
+_WHERE = {
+    "hardware": "on the GPU",
+    "emulator": "compiled, on the emulated GPU",
+    "simulator": "as Python, in the simulator",
+}
 
 
 def facts() -> dict[str, str]:
@@ -104,7 +119,7 @@ def facts() -> dict[str, str]:
     found = nvidia.driver()
     gpus = ", ".join(f"{gpu.name} (compute capability {nvidia.dotted(gpu.capability)})" for gpu in found.gpus)
     return {
-        "kernels": f"run {_where()}: {SELECTION.reason}",
+        "kernels": f"run {_WHERE[SELECTION.gpu]}: {SELECTION.reason}",
         "GPU": gpus or f"none: {found.problem}",
         "driver": _driver_text(found),
         "CPU threads": str(threads()),

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from cnn_numba.device import selection
-from cnn_numba.device.selection import numba_cuda, simulated
+from cnn_numba.device.selection import hardware, numba_cuda
 
 _stream = ContextVar("stream", default=0)
 
@@ -87,10 +87,10 @@ def seconds(function: Callable[[], object], repeats: int = 10, warm_up: int = 3)
     Raises
     ------
     RuntimeError
-        In the simulator, whose times say nothing about a GPU.
+        Without a GPU: what its kernels take elsewhere says nothing about it.
     """
-    if simulated():
-        raise RuntimeError(f"a simulated GPU cannot be timed ({selection.SELECTION.reason})")
+    if not hardware():
+        raise RuntimeError(f"there is no GPU to be timed ({selection.SELECTION.reason})")
     cuda, on = numba_cuda(), current_stream()
     for _ in range(warm_up):
         function()

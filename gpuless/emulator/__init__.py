@@ -8,6 +8,8 @@ streams, events and graphs are the real ones.
 import platform
 import sys
 
+from gpuless.emulator.install import install
+
 __all__ = ["install", "problem"]
 
 
@@ -28,10 +30,3 @@ def problem() -> str:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return f"NVIDIA's compiler is not installed ({reason}): pip install 'numba-cuda[cu13]'"
     return ""
-
-
-def install() -> None:
-    """Let this process have an emulated GPU; before `numba.cuda` is imported."""
-    from gpuless.emulator.install import install
-
-    install()

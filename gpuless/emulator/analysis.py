@@ -5,6 +5,9 @@ register that is written where lanes are apart, and read where they meet, is not
 both are found together, beginning with the belief that all is uniform, until nothing changes.
 """
 
+import functools
+from collections import Counter
+
 from gpuless.emulator import lanes
 from gpuless.emulator.flow import Flow
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, constant
@@ -88,6 +91,7 @@ class Analysis:
         self.flow = Flow(function)
         self.kinds, self.assumed, self.masked, self.blended = {"%cc": VARYING}, {}, set(), set()
         self.special = special_registers(block)
+        self._depth = Counter()
         self.instructions = [
             (instruction, destinations(instruction)) for part in self.flow.blocks for instruction in part.body
         ]
@@ -155,6 +159,7 @@ class Analysis:
         targets = flow.blocks[at].end.targets
         apart = set().union(*ways)
         self.masked |= apart
+        self._depth.update(apart)
         written = [self._written_in(way) for way in ways]
         everywhere = self._written_in(apart)
         differing = everywhere & self.live[meeting]
@@ -174,6 +179,20 @@ class Analysis:
         for block in blocks:
             written |= self._written[block]
         return written
+
+    @functools.cached_property
+    def restless(self):
+        """The registers that are written where lanes part again and again, within a loop they go round apart.
+
+        Blocks are entered there from many others. Were such a register a value, and not memory, it would be
+        copied on most of these ways.
+        """
+        loops = [
+            range(first, last + 1) for first, last in self.flow.loop_ends.items() if first in self.masked
+        ]
+        blocks = [at for at in self.masked if self._depth[at] > 1 and any(at in loop for loop in loops)]
+        written = self._written_in(blocks)
+        return {name for name, bit in self._bit.items() if written >> bit & 1}
 
     # --- What registers hold ---------------------------------------------------------------------------
 

@@ -1,17 +1,32 @@
 """Put the emulated GPU in the place of the hardware."""
 
-from gpuless.emulator import driver
-from gpuless.emulator.driver.linking import join
+from gpuless.importing import after_import
 
 
 def install():
-    """Let this process have an emulated GPU; before `numba.cuda` is imported."""
-    driver.install()
-    from numba.cuda import codegen
-    from numba.cuda.cudadrv.driver import _Linker
+    """Let this process have an emulated GPU, from when it first asks for one."""
+    after_import("cuda.bindings.driver", _load_driver)
+    after_import("numba.cuda", _replace)
 
+
+def _load_driver(module):
+    from gpuless.emulator import driver
+
+    driver.install()
+
+
+def _replace(cuda):
+    """Let Numba hand over PTX, where it would make machine code of it, and look for the driver again."""
+    _load_driver(cuda)
+    from numba.cuda import codegen
+    from numba.cuda.cudadrv.driver import _Linker, driver
+
+    if _Linker.complete is _link_to_ptx:
+        return
     _Linker.complete = _link_to_ptx
     codegen.CUDACodeLibrary.get_cubin = _without_machine_code(codegen.CUDACodeLibrary.get_cubin)
+    if driver.initialization_error:  # whoever imported it before found none
+        driver.is_initialized, driver.initialization_error = False, None
 
 
 def _without_machine_code(get_cubin):
@@ -35,6 +50,8 @@ def _link_to_ptx(linker):
     """Finish a link with PTX, where Numba would have the machine code of a GPU."""
     from cuda.core import ObjectCode
     from numba.cuda.cudadrv.driver import Linker, LinkerError
+
+    from gpuless.emulator.driver.linking import join
 
     codes = [code for code in linker._object_codes if code.name != _PROVIDED]
     pieces = [code.code.decode() for code in codes if code.code_type == "ptx"]

@@ -117,10 +117,12 @@ class ModuleTranslator:
         listed = ", ".join(["ptr %ctx", "i32 %warp", "i64 %sp", "i32 %mask", *given])
         return f"define internal void @{t.name}({listed})"
 
-    def _assemble(self, t, signature, lines, slots):
+    def _assemble(self, t, signature, lines):
         head = [signature + " #0 {", "entry:"]
-        head += [f"  {name} = alloca {type_}, align 64" for name, type_ in slots.items()]
-        head += [f"  store i32 0, ptr {name}" for name in slots if name.startswith("%mask")]
+        head += [f"  {name} = alloca {type_}, align 64" for name, type_ in t.slots.items()]
+        head += [f"  store i32 0, ptr {name}" for name in t.slots if name.startswith("%mask")]
+        # Whose address somebody may know stays memory.
+        head += [f'  call void asm sideeffect "", "r"(ptr {name})' for name in t.fixed]
         for name, type_ in _FIELDS.items():
             field = f"%at.{name}"
             head.append(f"  {field} = getelementptr i8, ptr %ctx, i64 {OFFSET[name]}")

@@ -83,7 +83,7 @@ class Translator:
         self.module, self.function, self.name = module, function, name
         self.frame = self._lay_out_frame()
         self.analysis = Analysis(function, module.block, self._space_of, self._local_kind)
-        self.lines, self.slots, self.count = [], {}, 0
+        self.lines, self.slots, self.fixed, self.count = [], {}, [], 0
         self.values, self.instruction = {}, None
         self.mask, self.mask_vectors = None, {}
 
@@ -137,6 +137,8 @@ class Translator:
         key = f"%{name.replace('%', 'r.')}.{'v' if vector else 's'}"
         if key not in self.slots:
             self.slots[key] = self._type(name, vector)
+            if vector and name in self.analysis.restless:
+                self.fixed.append(key)
         return key
 
     def read(self, name):
@@ -284,7 +286,7 @@ class Translator:
             self._block(block)
         self.label("finish")
         self.module.end(self)
-        return self.module.signature(self), self.lines, self.slots
+        return self.module.signature(self), self.lines
 
     def _chains(self):
         """Find for each masked block what comes after it in its region, as a label."""

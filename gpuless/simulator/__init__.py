@@ -2,6 +2,7 @@
 
 from gpuless.simulator.arguments import argument_names
 from gpuless.simulator.errors import DivergenceError, LaunchStopped, UnsupportedPython
+from gpuless.simulator.install import install
 from gpuless.simulator.kernel import Launch
 from gpuless.simulator.memory import poisoned
 from gpuless.simulator.watchdog import set_limits
@@ -12,6 +13,7 @@ __all__ = [
     "LaunchStopped",
     "UnsupportedPython",
     "argument_names",
+    "install",
     "poisoned",
     "set_limits",
 ]

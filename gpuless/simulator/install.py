@@ -8,10 +8,10 @@ Importing `numba.cuda` takes time, so nothing is imported for this: whoever impo
 """
 
 import functools
-import importlib.util
 import inspect
 import sys
 
+from gpuless.importing import after_import
 from gpuless.limits import LaunchError
 from gpuless.simulator.kernel import Launch, running_twins
 from gpuless.simulator.memory import poison
@@ -36,26 +36,8 @@ def install():
     if _SIMULATOR in sys.modules:
         for name in {_SIMULATOR, "numba.cuda"} & sys.modules.keys():
             _replace(sys.modules[name])
-    elif not any(isinstance(finder, _OnImport) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _OnImport())
-
-
-class _OnImport:
-    """Finds `numba.cuda.simulator` as it would have been found, and sees to it once it is loaded."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != _SIMULATOR:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        execute = spec.loader.exec_module
-
-        def execute_and_replace(module):
-            execute(module)
-            _replace(module)
-
-        spec.loader.exec_module = execute_and_replace
-        return spec
+    else:
+        after_import(_SIMULATOR, _replace)
 
 
 def _replace(cuda):

@@ -23,7 +23,6 @@ from cnn_numba.bench.cases import (
 )
 from cnn_numba.bench.recipes import PLAIN_RECIPE
 from cnn_numba.data import batches, load
-from cnn_numba.device import selection
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.ops.dense.gpu_matmul import TILE
 from gpuless import nvidia
@@ -330,7 +329,7 @@ def test_records_of_the_gpu_name_it(monkeypatch):
 # --- Without a GPU -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not device.simulated(), reason="there is a GPU")
+@pytest.mark.skipif(device.hardware(), reason="there is a GPU")
 def test_without_a_gpu_the_compiler_is_asked_and_nothing_timed(monkeypatch, capsys):
     def seconds(*arguments):
         raise AssertionError("a time was taken")
@@ -641,7 +640,7 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_written(
 # --- The commands ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not device.simulated(), reason="there is a GPU")
+@pytest.mark.skipif(device.hardware(), reason="there is a GPU")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -662,7 +661,7 @@ def test_commands_that_need_a_gpu_say_why_there_is_none(arguments, message, caps
 
 def test_command_measures_epochs_where_it_is_told_to(monkeypatch, tmp_path):
     calls = []
-    monkeypatch.setattr(selection, "simulated", lambda: False)
+    monkeypatch.setattr(device, "hardware", lambda: True)
     monkeypatch.setattr(epoch_gpu, "bench_epoch", lambda **options: calls.append(("gpu", options)) or {})
     monkeypatch.setattr(epoch, "bench_epoch", lambda **options: calls.append(("cpu", options)) or {})
     for arguments in (["--device", "gpu"], ["--device", "gpu", "--batch-size", "32"], []):
@@ -675,7 +674,7 @@ def test_command_measures_epochs_where_it_is_told_to(monkeypatch, tmp_path):
 # --- On a GPU ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.gpu
+@pytest.mark.hardware
 def test_ops_on_a_gpu(tmp_path):
     shape = ("small", 4, 3, 20, 20, 8, 3, 1)
     cases = [kind(*shape) for kind in (Conv2dForward, Conv2dBackwardInput, Conv2dBackwardWeight)]
@@ -690,7 +689,7 @@ def test_ops_on_a_gpu(tmp_path):
     assert bench_plots.write(record, tmp_path, "ops")
 
 
-@pytest.mark.gpu
+@pytest.mark.hardware
 def test_epochs_on_a_gpu(few_images, tmp_path):
     record = epoch_gpu.bench_epoch(batch_sizes=(64,), repeats=2)
     (result,) = record["results"]
@@ -701,7 +700,7 @@ def test_epochs_on_a_gpu(few_images, tmp_path):
     assert bench_plots.write(record, tmp_path, "epoch")
 
 
-@pytest.mark.gpu
+@pytest.mark.hardware
 def test_accuracy_on_a_gpu(few_images):
     record = accuracy.bench_accuracy(seeds=2, pytorch=True, device="gpu")
     assert record["machine"]["gpu"]["name"]

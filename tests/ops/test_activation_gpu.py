@@ -179,7 +179,7 @@ def test_bias_relu_refuses_what_it_cannot_compute():
         gpu.bias_relu_forward(x, bias, out=device.zeros((2, 3), np.int32))
 
 
-# ----------------------------------------------------------------------------------------- on a real GPU
+# --- At real sizes, compiled: on a GPU, or the emulated one -----------------------------------------------
 
 
 @pytest.mark.gpu
@@ -188,9 +188,9 @@ def test_bias_relu_refuses_what_it_cannot_compute():
 def test_large_arrays_against_torch(rng, monkeypatch, kind, size):
     monkeypatch.setattr(gpu, "THREADS", 256)
     x, grad_output = random_float32(rng, size) * 3, random_float32(rng, size)
-    leaf = torch.from_numpy(x).cuda().requires_grad_()
+    leaf = torch.from_numpy(x).requires_grad_()
     expected = getattr(torch, kind)(leaf)
-    (gradient,) = torch.autograd.grad(expected, leaf, torch.from_numpy(grad_output).cuda())
+    (gradient,) = torch.autograd.grad(expected, leaf, torch.from_numpy(grad_output))
     out = getattr(gpu, f"{kind}_forward")(device.to_device(x))
     # Both evaluate exp or tanh in float32, to an ulp or two; ReLU is exact.
     close = {"rtol": 0 if kind == "relu" else 1e-6, "atol": 0 if kind == "relu" else 1e-6}
@@ -207,7 +207,7 @@ def test_large_arrays_against_torch(rng, monkeypatch, kind, size):
 def test_large_bias_relu_against_torch(rng, monkeypatch, shape):
     monkeypatch.setattr(gpu, "THREADS", 256)
     x, bias = random_float32(rng, *shape), random_float32(rng, shape[1])
-    per_channel = torch.from_numpy(bias.reshape(-1, *[1] * (len(shape) - 2))).cuda()
-    expected = torch.relu(torch.from_numpy(x).cuda() + per_channel)
+    per_channel = torch.from_numpy(bias.reshape(-1, *[1] * (len(shape) - 2)))
+    expected = torch.relu(torch.from_numpy(x) + per_channel)
     received = gpu.bias_relu_forward(*on_device(x, bias))
     np.testing.assert_array_equal(device.to_host(received), expected.cpu().numpy())  # one rounding in both

@@ -392,9 +392,10 @@ def test_tiles_have_no_bank_conflicts(rng, kernel, block, transpose):
         assert accesses.total(tile).degree == 1
 
 
-# --- On a real GPU -----------------------------------------------------------------------------------------
+# --- At real sizes, compiled: on a GPU, or the emulated one -----------------------------------------------
 
-LARGE_PRODUCTS = [(64, 128, 1600), (1000, 777, 333), (1024, 512, 4096), (2048, 2048, 2048), (127, 4097, 129)]
+LARGE_PRODUCTS = [(64, 128, 1600), (1000, 777, 333), (127, 4097, 129)]
+LARGE_PRODUCTS += [(1024, 512, 4096), (2048, 2048, 2048)] if device.hardware() else [(512, 256, 2048)]
 
 
 @pytest.mark.gpu
@@ -405,7 +406,7 @@ LARGE_PRODUCTS = [(64, 128, 1600), (1000, 777, 333), (1024, 512, 4096), (2048, 2
 def test_rungs_against_torch_at_large_sizes(rng, rung, size, transpose_a, transpose_b):
     rows, columns, depth = size
     a, b = random_float32(rng, rows, depth), random_float32(rng, depth, columns)
-    expected = (torch.from_numpy(a).cuda().double() @ torch.from_numpy(b).cuda().double()).cpu().numpy()
+    expected = (torch.from_numpy(a).double() @ torch.from_numpy(b).double()).cpu().numpy()
     a, b = a.T.copy() if transpose_a else a, b.T.copy() if transpose_b else b
     results = []
     for _ in range(2):
@@ -427,9 +428,9 @@ def assert_sums_close(received, expected, terms):
 @pytest.mark.parametrize(("in_features", "out_features"), [(1600, 128), (128, 10), (4096, 512)])
 def test_layer_against_torch_at_large_sizes(rng, batch_size, in_features, out_features):
     arrays = x, weight, bias, grad_output = layer(rng, batch_size, in_features, out_features)
-    leaves = [torch.from_numpy(array).cuda().double().requires_grad_() for array in (x, weight, bias)]
+    leaves = [torch.from_numpy(array).double().requires_grad_() for array in (x, weight, bias)]
     expected = torch.nn.functional.linear(*leaves)
-    gradients = torch.autograd.grad(expected, leaves, torch.from_numpy(grad_output).cuda().double())
+    gradients = torch.autograd.grad(expected, leaves, torch.from_numpy(grad_output).double())
     x, weight, bias, grad_output = on_device(*arrays)
     scratch = gpu.linear_scratch(batch_size, in_features, out_features)
     results = [

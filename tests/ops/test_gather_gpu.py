@@ -254,7 +254,7 @@ def test_batches_that_do_not_fit_are_refused(change, match):
     assert not launched
 
 
-# --- On a real GPU -----------------------------------------------------------------------------------------
+# --- At real sizes, compiled: on a GPU, or the emulated one -----------------------------------------------
 
 
 @pytest.mark.gpu

@@ -218,7 +218,7 @@ def test_gradients_may_take_the_place_of_what_they_are_made_of(rng):
     np.testing.assert_array_equal(device.to_host(gpu.mse_loss_backward(y, target, y)), expected)
 
 
-# --- On a real GPU -----------------------------------------------------------------------------------------
+# --- At real sizes, compiled: on a GPU, or the emulated one -----------------------------------------------
 
 
 @pytest.mark.gpu

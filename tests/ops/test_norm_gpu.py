@@ -268,7 +268,7 @@ def test_outputs_may_not_overlap_inputs(name, output, source):
         getattr(gpu, name)(**arguments | {output: arguments[source]})
 
 
-# --- On a real GPU -----------------------------------------------------------------------------------------
+# --- At real sizes, compiled: on a GPU, or the emulated one -----------------------------------------------
 
 
 @pytest.fixture
@@ -293,11 +293,11 @@ def assert_alike(received, expected):
 def test_large_batch_norms_against_torch(rng, as_shipped, shape, offset, rung):
     arrays = image_inputs(rng, shape)
     arrays[0] += np.float32(offset)
-    leaves = [torch.from_numpy(array).double().cuda().requires_grad_() for array in arrays[:3]]
-    running = [torch.from_numpy(array).double().cuda() for array in arrays[3:]]
+    leaves = [torch.from_numpy(array).double().requires_grad_() for array in arrays[:3]]
+    running = [torch.from_numpy(array).double() for array in arrays[3:]]
     expected = functional.batch_norm(leaves[0], *running, *leaves[1:], True, 0.1, 1e-5)
     grad_output = random_float32(rng, *shape)
-    gradients = torch.autograd.grad(expected, leaves, torch.from_numpy(grad_output).double().cuda())
+    gradients = torch.autograd.grad(expected, leaves, torch.from_numpy(grad_output).double())
 
     there = on_device(*arrays)
     out, mean, inv_std = getattr(gpu, f"batch_norm2d_forward{rung}")(*there)
@@ -320,10 +320,10 @@ def test_large_batch_norms_against_torch(rng, as_shipped, shape, offset, rung):
 @pytest.mark.parametrize("shape", [(64, 128), (2**19, 1), (1000, 1023), (3, 1_000_003), (4099, 33)], ids=str)
 def test_large_layer_norms_against_torch(rng, as_shipped, shape):
     arrays = [random_float32(rng, *shape), random_float32(rng, shape[1]), random_float32(rng, shape[1])]
-    leaves = [torch.from_numpy(array).double().cuda().requires_grad_() for array in arrays]
+    leaves = [torch.from_numpy(array).double().requires_grad_() for array in arrays]
     expected = functional.layer_norm(leaves[0], shape[1:], *leaves[1:])
     grad_output = random_float32(rng, *shape)
-    gradients = torch.autograd.grad(expected, leaves, torch.from_numpy(grad_output).double().cuda())
+    gradients = torch.autograd.grad(expected, leaves, torch.from_numpy(grad_output).double())
     there = on_device(*arrays)
     out, mean, inv_std = gpu.layer_norm_forward(*there)
     assert_alike([out], [expected])

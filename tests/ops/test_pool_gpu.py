@@ -276,7 +276,7 @@ def test_the_rung_of_disjoint_windows_refuses_overlapping_ones():
         gpu.avg_pool2d_backward_disjoint(device.zeros((1, 1, 4, 3)), (1, 1, 8, 8), (2, 3), 2)
 
 
-# ----------------------------------------------------------------------------------------- on a real GPU
+# --- At real sizes, compiled: on a GPU, or the emulated one -----------------------------------------------
 
 LARGE = [
     ((64, 32, 26, 26), 2, 2, 0),
@@ -294,13 +294,13 @@ def test_large_poolings_against_torch(rng, monkeypatch, case, ties):
     monkeypatch.setattr(gpu, "THREADS", 256)
     shape, kernel_size, stride, padding = case
     x = with_ties(shape) if ties else random_float32(rng, *shape)
-    leaf = torch.from_numpy(x).cuda().requires_grad_()
+    leaf = torch.from_numpy(x).requires_grad_()
     window = {"kernel_size": kernel_size, "stride": stride, "padding": padding}
     maxima, positions = torch.nn.functional.max_pool2d(leaf, **window, return_indices=True)
     average = torch.nn.functional.avg_pool2d(leaf, **window)
     grad_output = random_float32(rng, *maxima.shape)
     gradients = [
-        torch.autograd.grad(out, leaf, torch.from_numpy(grad_output).cuda())[0].cpu().numpy()
+        torch.autograd.grad(out, leaf, torch.from_numpy(grad_output))[0].cpu().numpy()
         for out in (maxima, average)
     ]
     x, gradient = on_device(x, grad_output)

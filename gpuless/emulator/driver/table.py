@@ -316,7 +316,7 @@ def _version(name):
 def _export_table(found, number):
     # NVRTC asks for functions that are not documented, and dies of a driver that exports no such question.
     put_handle(found, 0)
-    raise DriverError(NOT_FOUND)
+    raise DriverError(NO_DEVICE)
 
 
 @driver_function("cuGetErrorName", types="ip")
