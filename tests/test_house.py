@@ -9,6 +9,21 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # From the top down. A room imports from itself and from those below it.
 ROOMS = ("cli", "doctor", "course", "bench", "train", "nn", "data", "ops", "device", "extras")
+# The rooms of gpuless, from the top down, and which it imports besides itself: none that stands above it.
+GPULESS = {
+    "sanitizer": "access simulator source positions wrapping limits",
+    "access": "simulator source positions limits",
+    "inspector": "compiler source wrapping limits",
+    "selection": "simulator emulator nvidia",
+    "simulator": "compiler source positions limits",
+    "emulator": "",
+    "compiler": "limits",
+    "source": "",
+    "positions": "",
+    "wrapping": "",
+    "limits": "",
+    "nvidia": "",
+}
 PUBLIC = re.compile(r"gpuless(\.(access|inspector|nvidia|sanitizer|selection|simulator))?")
 
 
@@ -43,6 +58,22 @@ def test_a_room_imports_only_from_itself_and_those_below(room):
         for module, line in imports_of(path):
             if module.startswith("cnn_numba."):
                 assert room_of(module) not in above, f"{path}, line {line} imports {module}, of a room above"
+
+
+@pytest.mark.parametrize("room", GPULESS)
+def test_a_room_of_gpuless_imports_only_from_those_below(room):
+    rooms, allowed = list(GPULESS), GPULESS[room].split()
+    assert set(allowed) <= set(rooms[rooms.index(room) + 1 :]), f"{room} is to import from above"
+    for path in files_of(f"gpuless/{room}") or [ROOT / f"gpuless/{room}.py"]:
+        for module, line in imports_of(path):
+            package, _, rest = module.partition(".")
+            if package == "gpuless":
+                assert rest.partition(".")[0] in (room, *allowed), f"{path}, line {line} imports {module}"
+
+
+def test_every_file_of_gpuless_is_in_a_room():
+    found = {path.relative_to(ROOT / "gpuless").parts[0].removesuffix(".py") for path in files_of("gpuless")}
+    assert found == {"__init__", *GPULESS}
 
 
 def test_gpuless_knows_nothing_of_the_course():

@@ -1,10 +1,11 @@
 """Who touches what: every access of a launch as columns of numbers, what it costs, and pictures of it."""
 
 from gpuless.access.explorer import explore_access
-from gpuless.access.map import BANKS, SECTOR, WARP, AccessMap, access_map
+from gpuless.access.map import BANKS, SECTOR, AccessMap, access_map
 from gpuless.access.plot import plot_access
 from gpuless.access.recording import record
 from gpuless.access.trace import ATOMIC, READ, WRITE, Trace
+from gpuless.limits import WARP
 
 __all__ = [
     "ATOMIC",

@@ -37,8 +37,10 @@ import numpy as np
 
 from gpuless.access.recording import record
 from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, Trace, combine
+from gpuless.limits import WARP
+from gpuless.positions import describe_launch
 
-SECTOR, BANKS, WORD, WARP = 32, 32, 4, 32
+SECTOR, BANKS, WORD = 32, 32, 4
 _KIND_NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
 
 
@@ -407,7 +409,7 @@ class AccessMap:
 
     @property
     def _title(self):
-        launch = f"{self.trace.kernel}[{_short(self.trace.grid)}, {_short(self.trace.block_shape)}]"
+        launch = describe_launch(self.trace.kernel, self.trace.grid, self.trace.block_shape)
         parts = []
         if self.sectors:
             parts.append(
@@ -477,14 +479,6 @@ def _bytes(count):
         if count >= 10 * size:
             return f"{count / size:.0f} {unit}"
     return f"{count} B"
-
-
-def _short(sizes):
-    """Return a grid or block without its trailing ones."""
-    sizes = [int(size) for size in sizes]
-    while len(sizes) > 1 and sizes[-1] == 1:
-        sizes.pop()
-    return str(tuple(sizes)) if len(sizes) > 1 else str(sizes[0])
 
 
 def _aligned(rows):

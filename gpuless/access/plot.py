@@ -6,11 +6,12 @@ import numpy as np
 
 from gpuless.access.map import AccessMap
 from gpuless.access.trace import ATOMIC, READ, WRITE
+from gpuless.limits import WARP
 
 _PAPER, _INK, _FAINT = "#fbfaf7", "#2b2d33", "#e6e4de"
 # Okabe and Ito's colours, told apart with any colour vision.
 _COLOURS = ("#0072b2", "#e08a00", "#009e73", "#d55e00", "#b3669e", "#56b4e9", "#8a7a00", "#5b5b66")
-_WARP, _WRAP, _MOST_NUMBERED, _MOST_DRAWN = 32, 32, 34 * 34, 1_000_000
+_WRAP, _MOST_NUMBERED, _MOST_DRAWN = 32, 34 * 34, 1_000_000
 
 
 def plot_access(
@@ -100,7 +101,7 @@ def plot_access(
 def _touched(trace, chosen, by, kinds, size):
     """Return for each element who touches it first (-1: nobody), and how often it is touched."""
     rows = np.flatnonzero(chosen & np.isin(trace.kind, kinds))
-    who = {"thread": trace.thread, "warp": trace.thread // _WARP, "block": trace.block}[by][rows]
+    who = {"thread": trace.thread, "warp": trace.thread // WARP, "block": trace.block}[by][rows]
     unit = np.full(size, -1)
     elements, first = np.unique(trace.element[rows], return_index=True)
     unit[elements] = who[first]

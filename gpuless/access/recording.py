@@ -20,7 +20,7 @@ from gpuless.simulator.arithmetic import check_ufunc, typed, typed_array
 from gpuless.simulator.errors import LaunchStopped
 from gpuless.simulator.kernel import Launch
 from gpuless.simulator.memory import Memory, is_poison, poison
-from gpuless.simulator.source import (
+from gpuless.source.instructions import (
     assigned_name,
     instruction_start,
     instruction_starts,

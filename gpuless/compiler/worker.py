@@ -17,14 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_type_hints
 
-from gpuless.inspector.architectures import MAX_SHARED_PER_BLOCK
+from gpuless.limits import SHARED_LIMIT
 
 _USAGE = {
     "registers": r"Used (\d+) registers",
     "shared": r"(\d+) bytes smem",
     "local": r"(\d+) bytes stack frame",
     "spill_stores": r"(\d+) bytes spill stores",
-    "spill_loads": r"(\d+) bytes spill loads",
 }
 
 
@@ -144,7 +143,7 @@ def _compile(job, nvdisasm, disassembler):
     cubin, log = _link(codes, arch, options, "cubin")
     log = log.partition("\ninfo ")[0]  # what follows is about the kernels inside a linked library
     result = {name: int((re.findall(pattern, log) or ["0"])[-1]) for name, pattern in _USAGE.items()}
-    if result["shared"] > MAX_SHARED_PER_BLOCK:  # from Hopper on the assembler does not mind
+    if result["shared"] > SHARED_LIMIT:  # from Hopper on the assembler does not mind
         raise _too_much_shared(result["shared"])
     result["arguments"] = [str(argument) for argument in arguments]
     result["launch_bounds"] = options["launch_bounds"]
@@ -263,7 +262,7 @@ def _link(codes, arch, options, output):
 
 def _too_much_shared(used):
     return ValueError(
-        f"its shared arrays take {used} bytes, and a block can have {MAX_SHARED_PER_BLOCK} (48 KB): "
+        f"its shared arrays take {used} bytes, and a block can have {SHARED_LIMIT} (48 KB): "
         "use a smaller tile"
     )
 

@@ -1,8 +1,9 @@
 """What a kernel becomes on a real GPU: registers, occupancy, instructions, and advice. No GPU is needed."""
 
 from gpuless.compiler.jobs import InspectionError
-from gpuless.inspector.architectures import ARCHITECTURES, WARP, capability, occupancy, registers_for
+from gpuless.inspector.architectures import ARCHITECTURES, capability, occupancy, registers_for
 from gpuless.inspector.inspect import find_kernel, inspect_kernel, inspect_kernels
+from gpuless.limits import WARP
 
 __all__ = [
     "ARCHITECTURES",

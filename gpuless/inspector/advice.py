@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuless.inspector.architectures import ARCHITECTURES, MAX_SHARED_PER_BLOCK, WARP, registers_for
+from gpuless.inspector.architectures import ARCHITECTURES, registers_for
 from gpuless.inspector.assembly import address, called, makes_index_wrap, memory_bits
+from gpuless.limits import SHARED_LIMIT, WARP
 
 _NEIGHBOURS = 4  # 32-bit loads that one 128-bit load replaces
 _LOW_OCCUPANCY = 0.5
@@ -84,7 +85,7 @@ def _launch(report):
         yield Advice(
             "launch",
             f"the kernel cannot be launched: {report.shared_bytes} bytes of shared arrays and "
-            f"{report.dynamic_shared} dynamic ones are more than a block's {MAX_SHARED_PER_BLOCK}",
+            f"{report.dynamic_shared} dynamic ones are more than a block's {SHARED_LIMIT}",
         )
     if report.launch_bounds and threads > report.launch_bounds:
         yield Advice(

@@ -7,10 +7,7 @@ white papers on each architecture.
 
 from typing import NamedTuple
 
-WARP = 32
-MAX_THREADS_PER_BLOCK = 1024
-MAX_SHARED_PER_BLOCK = 48 * 1024
-"""Bytes a block can have without a special request, which Numba cannot make."""
+from gpuless.limits import SHARED_LIMIT, THREADS_LIMIT, WARP
 
 # The same on every architecture of the table.
 _REGISTERS = 64 * 1024  # per SM, and as many for one block
@@ -127,8 +124,8 @@ def occupancy(
     (4, 0.5, ('registers',))
     """
     sm = ARCHITECTURES[capability(cc)]
-    if not 1 <= threads_per_block <= MAX_THREADS_PER_BLOCK:
-        raise ValueError(f"threads_per_block must be 1 to {MAX_THREADS_PER_BLOCK}, got {threads_per_block}")
+    if not 1 <= threads_per_block <= THREADS_LIMIT:
+        raise ValueError(f"threads_per_block must be 1 to {THREADS_LIMIT}, got {threads_per_block}")
     warps = _round_up(threads_per_block, WARP) // WARP
     limits = {
         "warps": sm.warps // warps,
@@ -175,7 +172,7 @@ def _blocks_by_registers(warps, registers):
 
 
 def _blocks_by_shared(sm, shared):
-    if shared > MAX_SHARED_PER_BLOCK:
+    if shared > SHARED_LIMIT:
         return 0
     per_block = _round_up(shared + sm.shared_reserved, sm.shared_unit)
     return sm.shared // max(per_block, sm.shared_unit)

@@ -14,6 +14,7 @@ import functools
 import numpy as np
 
 from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, combine
+from gpuless.limits import WARP
 
 # Groups of one kind that are looked at one by one; a kernel with more has been found out already.
 _MOST = 3000
@@ -160,8 +161,8 @@ class History:
         suspects, group = self._conflicting(self.rows, group, trace.thread[self.rows])
         if not len(suspects):
             return []
-        warp = trace.thread[suspects] // 32
-        found = _split(*self._conflicting(suspects, group, warp), trace.thread // 32)
+        warp = trace.thread[suspects] // WARP
+        found = _split(*self._conflicting(suspects, group, warp), trace.thread // WARP)
         group = combine(group, warp, trace.epoch[suspects])
         order = np.argsort(group, kind="stable")
         suspects, group = suspects[order], group[order]

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from gpuless.access.dataflow import has_uneven_rounds, is_data_dependent
 from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, combine
 from gpuless.sanitizer.conflicts import History
 from gpuless.sanitizer.consequences import Clue, nested
@@ -10,7 +9,8 @@ from gpuless.sanitizer.findings import Finding
 from gpuless.sanitizer.races import Races
 from gpuless.sanitizer.waiting import Waiting
 from gpuless.sanitizer.words import VERBS, Words, is_nan
-from gpuless.simulator.source import negative_literals
+from gpuless.source.dataflow import has_uneven_rounds, is_data_dependent
+from gpuless.source.instructions import negative_literals
 
 
 class Diagnosis(Words):

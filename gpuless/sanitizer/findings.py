@@ -4,6 +4,7 @@ import html
 import sys
 from dataclasses import dataclass
 
+from gpuless.positions import describe_launch
 from gpuless.wrapping import WIDTH, wrapped
 
 KINDS = (
@@ -152,7 +153,7 @@ class Report:
     def _title(self):
         count = len(self.findings)
         verdict = f"{count} finding{'s' if count > 1 else ''}" if count else "no findings"
-        return f"{self.kernel}[{_short(self.grid)}, {_short(self.block)}]: {verdict}"
+        return f"{describe_launch(self.kernel, self.grid, self.block)}: {verdict}"
 
     def __str__(self):
         lines = [self._title]
@@ -169,14 +170,6 @@ class Report:
         notes = "".join(f"<p style='opacity:0.75'>Note: {html.escape(note)}</p>" for note in self.notes)
         table = f"<table style='border-collapse:collapse'>{rows}</table>" if rows else ""
         return f"<div><p>{mark} <b>{html.escape(self._title)}</b></p>{table}{notes}</div>"
-
-
-def _short(sizes):
-    """Return a grid or block without its trailing ones."""
-    sizes = list(sizes)
-    while len(sizes) > 1 and sizes[-1] == 1:
-        sizes.pop()
-    return str(tuple(sizes)) if len(sizes) > 1 else str(sizes[0])
 
 
 def _hanging(mark, lines):

@@ -5,12 +5,13 @@ import dataclasses
 
 import numpy as np
 
-from gpuless.access.branches import LOOPS, common_path, conditions
-from gpuless.access.dataflow import is_atomic_update, is_of_the_thread_alone, uniform_in
 from gpuless.access.trace import READ, WRITE, combine
+from gpuless.limits import WARP
 from gpuless.sanitizer.consequences import Clue, lines
 from gpuless.sanitizer.findings import Finding
-from gpuless.sanitizer.words import WARP, Words, is_nan
+from gpuless.sanitizer.words import Words, is_nan
+from gpuless.source.branches import LOOPS, common_path, conditions
+from gpuless.source.dataflow import is_atomic_update, is_of_the_thread_alone, uniform_in
 
 
 class Races(Words):

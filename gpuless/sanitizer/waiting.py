@@ -2,12 +2,14 @@
 
 import numpy as np
 
-from gpuless.access.branches import conditions, returns_before
+from gpuless.limits import WARP
+from gpuless.positions import describe_lanes
 from gpuless.sanitizer.consequences import Clue
 from gpuless.sanitizer.findings import Finding
-from gpuless.sanitizer.words import WARP, Words
+from gpuless.sanitizer.words import Words
 from gpuless.simulator.errors import DivergenceError
-from gpuless.simulator.source import describe_lanes, place
+from gpuless.source.branches import conditions, returns_before
+from gpuless.source.instructions import place
 
 
 class Waiting(Words):

@@ -3,10 +3,9 @@
 import numpy as np
 
 from gpuless.access.trace import ATOMIC, READ, WRITE
-from gpuless.simulator.source import coordinates, describe_position
+from gpuless.positions import coordinates, describe_position
 
 VERBS = {READ: "reads", WRITE: "writes", ATOMIC: "updates"}
-WARP = 32
 
 
 class Words:
@@ -47,11 +46,11 @@ class Words:
 
     def thread_position(self, number):
         """Return the x, y, z of a thread in its block."""
-        return tuple(int(i) for i in coordinates(int(number), self.trace.block_shape))
+        return coordinates(int(number), self.trace.block_shape)
 
     def block_position(self, number):
         """Return the x, y, z of a block in the grid."""
-        return tuple(int(i) for i in coordinates(int(number), self.trace.grid))
+        return coordinates(int(number), self.trace.grid)
 
     def who(self, event):
         """Return who made a miss or took part in an operation of a warp, as fields of a finding."""

@@ -1,6 +1,6 @@
 """The memory a simulated kernel sees: poisoned where a GPU has garbage, limited where a GPU is limited.
 
-`Memory` hands out shared and local arrays as ndarrays. `gpuless.access.trace` derives the memory
+`Memory` hands out shared and local arrays as ndarrays. `gpuless.access.recording` derives the memory
 that also notes every access; it overrides `Memory.wrap`, through which every array passes on its way into
 the kernel.
 """
@@ -9,13 +9,9 @@ import functools
 
 import numpy as np
 
-from gpuless.limits import SHARED_LIMIT, LaunchError
+from gpuless.limits import CONSTANT_LIMIT, LOCAL_LIMIT, SHARED_LIMIT, LaunchError
 from gpuless.simulator.arithmetic import Unsigned, as_dtype, typed, typed_array
-from gpuless.simulator.source import assigned_name, instruction_start, site
-
-# Limits of every GPU that numba-cuda supports, in bytes.
-CONSTANT_LIMIT = 64 * 1024
-LOCAL_LIMIT = 512 * 1024
+from gpuless.source.instructions import assigned_name, instruction_start, site
 
 # Values nobody computes: a NaN with a payload, and integers near the extreme, which crash as an index.
 _DISTANCES = {1: 2, 2: 0xDE, 4: 0xDEAD, 8: 0xDEAD}

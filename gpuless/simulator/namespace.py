@@ -9,14 +9,13 @@ import sys
 
 import numpy as np
 
-from gpuless.limits import LaunchError
+from gpuless.limits import WARP, LaunchError
 from gpuless.simulator import intrinsics
 from gpuless.simulator.arithmetic import Unsigned, cast, typed
 from gpuless.simulator.errors import UnsupportedPython
 from gpuless.simulator.intrinsics import Dim3
 
 FULL_MASK = 0xFFFFFFFF
-WARP = 32
 _VECTOR_TYPES = intrinsics.vector_types()
 
 

@@ -18,21 +18,13 @@ import threading
 import numpy as np
 from greenlet import getcurrent, greenlet
 
-from gpuless.access.dataflow import round_variables
+from gpuless.limits import WARP
+from gpuless.positions import coordinates, describe_lanes, describe_position
 from gpuless.simulator.errors import DivergenceError, LaunchStopped, located
 from gpuless.simulator.intrinsics import Dim3
-from gpuless.simulator.namespace import WARP
-from gpuless.simulator.source import (
-    coordinates,
-    describe_lanes,
-    describe_position,
-    instruction_start,
-    is_in_loop,
-    kernel_frames,
-    place,
-    site,
-)
 from gpuless.simulator.watchdog import Stop, Watch
+from gpuless.source.dataflow import round_variables
+from gpuless.source.instructions import instruction_start, is_in_loop, kernel_frames, place, site
 
 ORDERS = ("forwards", "reversed", "shuffled")
 

@@ -6,7 +6,7 @@ Read off the source. Without source nothing is known, and each function here say
 import ast
 import functools
 
-from gpuless.access.branches import LOOPS, conditions, path
+from gpuless.source.branches import LOOPS, conditions, path
 
 _THREAD = {"threadIdx", "laneid"}
 _LAUNCH = {"blockIdx", "blockDim", "gridDim"}
