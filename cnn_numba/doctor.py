@@ -37,7 +37,7 @@ def examine():
 
 
 def report(findings):
-    """Return findings as text: a line each, and under what is wrong how to repair it.
+    """Return findings as text: a line each, and below it how to repair what is wrong or get what is optional.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def report(findings):
             break_on_hyphens=False,
         )
         if finding.fix:  # on one line, to be copied
-            lines.append(f"{indent}fix: {finding.fix}")
+            lines.append(f"{indent}{'to get it' if finding.healthy else 'fix'}: {finding.fix}")
     return "\n".join(lines)
 
 
@@ -107,7 +107,7 @@ def _packages():
 def _torchvision():
     """Import what downloads data sets: torch and torchvision of different builds do not go together."""
     if missing := [name for name in ("torch", "torchvision") if not extras.present(name)]:
-        text = f"{' and '.join(missing)} not installed; other data sets, bench and notebook 07 need them"
+        text = f"{' and '.join(missing)} not installed (optional: other data sets, bench, notebook 07)"
         return Finding("torchvision", True, text, extras.command())
     try:
         torchvision = importlib.import_module("torchvision")

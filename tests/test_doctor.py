@@ -161,3 +161,10 @@ def test_an_old_python_is_named(monkeypatch):
 def test_report_aligns_and_puts_the_fix_below():
     text = report([Finding("A", True, "fine"), Finding("Long", False, "broken", "mend it")])
     assert text.splitlines() == ["ok     A     fine", "WRONG  Long  broken", "             fix: mend it"]
+
+
+def test_what_is_optional_and_missing_needs_no_fix(monkeypatch):
+    monkeypatch.setattr(doctor.extras, "present", lambda name: False)
+    first, *_, how = report([doctor._torchvision()]).splitlines()
+    assert first.startswith("ok     torchvision  torch and torchvision not installed (optional: ")
+    assert how.strip().startswith("to get it: pip install ")

@@ -18,7 +18,7 @@ class Finding(NamedTuple):
     text: str
     """What is there."""
     fix: str = ""
-    """What to type or do; empty where nothing is wrong or missing."""
+    """What to type or do; where all is well, to get what is optional. Empty if there is nothing to do."""
 
 
 def gpu_findings():
