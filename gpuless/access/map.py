@@ -35,10 +35,11 @@ from typing import Any, overload
 
 import numpy as np
 
-from gpuless.access.recording import record
+from gpuless.access.recording import traced
 from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, Trace, combine
 from gpuless.limits import WARP
 from gpuless.positions import describe_launch
+from gpuless.simulator.kernel import Observed
 
 SECTOR, BANKS, WORD = 32, 32, 4
 _KIND_NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
@@ -47,8 +48,8 @@ _KIND_NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
 @overload
 def access_map(kernel: Trace) -> AccessMap: ...
 @overload
-def access_map(kernel: Callable) -> _Mapper: ...
-def access_map(kernel: Any) -> AccessMap | _Mapper:
+def access_map(kernel: Callable) -> Observed[AccessMap]: ...
+def access_map(kernel: Any) -> AccessMap | Observed[AccessMap]:
     """Return what a launch's accesses cost.
 
     Parameters
@@ -77,18 +78,9 @@ def access_map(kernel: Any) -> AccessMap | _Mapper:
     >>> access.total("y").sectors, access.total("y").efficiency
     (4, 1.0)
     """
-    return AccessMap(kernel) if isinstance(kernel, Trace) else _Mapper(kernel)
-
-
-class _Mapper:
-    """What `access_map` returns for a kernel."""
-
-    def __init__(self, kernel: Any) -> None:
-        self._recorder = record(kernel)
-
-    def __getitem__(self, configuration: tuple) -> Callable[..., AccessMap]:
-        run = self._recorder[configuration]
-        return lambda *arguments: AccessMap(run(*arguments))
+    if isinstance(kernel, Trace):
+        return AccessMap(kernel)
+    return Observed(kernel, lambda launch, arguments: AccessMap(traced(launch, arguments)))
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,14 @@ from __future__ import annotations
 import dataclasses
 import gc
 import sys
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, Trace, TracedArrayInfo, combine
-from gpuless.simulator.arguments import device_arguments
 from gpuless.simulator.arithmetic import check_ufunc, typed, typed_array
 from gpuless.simulator.errors import LaunchStopped
-from gpuless.simulator.kernel import Launch
+from gpuless.simulator.kernel import Observed
 from gpuless.simulator.memory import Memory, is_poison, poison
 from gpuless.source.instructions import (
     assigned_name,
@@ -33,7 +31,7 @@ from gpuless.source.instructions import (
 _WIDTH = 6
 
 
-def record(kernel: Any) -> Recorder:
+def record(kernel: Any) -> Observed[Trace]:
     """Return a kernel that, launched, runs in the simulator and returns what it accessed.
 
     Parameters
@@ -61,25 +59,14 @@ def record(kernel: Any) -> Recorder:
     >>> [trace.name(row) for row in range(2)], trace.address.tolist()[:2]
     (['x[1]', 'y[0]'], [8, 0])
     """
-    return Recorder(kernel)
+    return Observed(kernel, traced)
 
 
-class Recorder:
-    """What `record` returns."""
-
-    def __init__(self, kernel: Any) -> None:
-        self._kernel = kernel
-
-    def __getitem__(self, configuration: tuple) -> Callable[..., Trace]:
-        launch = Launch(self._kernel, *configuration)
-
-        def run(*arguments):
-            memory = TracedMemory(launch.dynamic_bytes)
-            with device_arguments(launch, arguments) as on_device:
-                run_traced(launch, on_device, memory)
-            return memory.trace(launch)
-
-        return run
+def traced(launch, arguments):
+    """Return the trace of a launch on arguments in device memory."""
+    memory = TracedMemory(launch.dynamic_bytes)
+    run_traced(launch, arguments, memory)
+    return memory.trace(launch)
 
 
 def run_traced(launch, arguments, memory, order="forwards", seed=0):

@@ -97,7 +97,7 @@ def python_function(kernel):
     """
     if not isinstance(kernel, kernel_type()):
         raise TypeError(f"expected a kernel, a function with @cuda.jit, got {kernel!r}")
-    return kernel.py_func if hasattr(kernel, "py_func") else kernel.fn
+    return kernel.py_func
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 
 import ast
 import copy
-import functools
 import linecache
 from collections import defaultdict
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from gpuless.inspector.architectures import ARCHITECTURES, registers_for
 from gpuless.inspector.assembly import address, called, makes_index_wrap, memory_bits
 from gpuless.limits import SHARED_LIMIT, WARP
+from gpuless.source.branches import syntax
 
 _NEIGHBOURS = 4  # 32-bit loads that one 128-bit load replaces
 _LOW_OCCUPANCY = 0.5
@@ -64,10 +64,11 @@ def _lines(lines):
     return f"lines {', '.join(map(str, most))} and {last}" if most else f"line {last}"
 
 
-def _also(lines, line):
-    """Return the lines besides the one an advice stands at, as something to follow "here"."""
-    others = set(lines) - {line}
-    return f" and in {_lines(others)}" if others else ""
+def _at(topic, file, lines, text):
+    """Return advice that stands at the first of some lines; "{here}" in its text names the others as well."""
+    first, *others = sorted(lines)
+    here = f"here and in {_lines(others)}" if others else "here"
+    return Advice(topic, text.replace("{here}", here), file, first)
 
 
 # --- what the launch allows --------------------------------------------------------------------------------
@@ -143,22 +144,14 @@ def _float64(report):
 
 
 def _source(file):
-    return _parse("".join(linecache.getlines(file)))
-
-
-@functools.lru_cache(maxsize=16)
-def _parse(text):
-    return _Source(text)
+    return _Source(syntax(file))
 
 
 class _Source:
     """A source file, asked for what the author of a line wrote."""
 
-    def __init__(self, text):
-        try:
-            self.tree = ast.parse(text)
-        except SyntaxError:  # a notebook's magic commands
-            self.tree = ast.Module([], [])
+    def __init__(self, tree):
+        self.tree = tree
 
     def expressions(self, line):
         """Return the expressions that stand on a line, without those that are indices."""
@@ -356,13 +349,12 @@ def _local_arrays(report):
             for name in _source(file).subscripted(line) & _source(file).local_arrays(line):
                 by_name[name].add(line)
         for name, places in by_name.items():
-            first = min(places)
-            yield Advice(
+            yield _at(
                 "local memory",
-                f"{name} lies in memory, not in registers, because an index is known only at run time, here"
-                f"{_also(places, first)}: index it by constants or by loops over literal ranges",
                 file,
-                first,
+                places,
+                f"{name} lies in memory, not in registers, because an index is known only at run time, "
+                "{here}: index it by constants or by loops over literal ranges",
             )
 
 
@@ -372,13 +364,12 @@ def _indices(report):
         lines = {line for line in lines if _source(file).subscripted(line)}
         total = sum(1 for i in wraps if i.file == file and i.line in lines)
         if total > _FEW_WRAPS:
-            yield Advice(
+            yield _at(
                 "index",
-                f"{total} instructions here{_also(lines, min(lines))} ask whether an index is negative, to "
-                "count it from the end as Python does: make indices unsigned, `uint32(cuda.grid(1))`, "
-                "`range(uint32(n))`",
                 file,
-                min(lines),
+                lines,
+                f"{total} instructions {{here}} ask whether an index is negative, to count it from the end "
+                "as Python does: make indices unsigned, `uint32(cuda.grid(1))`, `range(uint32(n))`",
             )
 
 
@@ -393,14 +384,12 @@ def _loads(report):
         if any({start + 4 * n for n in range(_NEIGHBOURS)} <= found for start in found):
             lines[file, kind.partition(" ")[0]].add(line)
     for (file, memory), numbers in lines.items():
-        first = min(numbers)
-        yield Advice(
+        yield _at(
             "load",
-            f"neighbours in {memory} memory are read one by one, 32 bits at a time, here"
-            f"{_also(numbers, first)}: a 128-bit load fetches four floats at once, where the address is a "
-            "multiple of 16",
             file,
-            first,
+            numbers,
+            f"neighbours in {memory} memory are read one by one, 32 bits at a time, {{here}}: a 128-bit load "
+            "fetches four floats at once, where the address is a multiple of 16",
         )
 
 
@@ -428,9 +417,8 @@ def _divisions(report):
         counted = {line for line in lines - written if _source(file).counts_rounds(line)}
         for here, what, remedy in ((written, *_DIVISION), (counted, *_ROUNDS)):
             if here:
-                where = f"here{_also(here, min(here))}"
-                text = f"{what}, {where}, calls a subroutine of about 100 instructions: {remedy}"
-                yield Advice("division", text, file, min(here))
+                text = f"{what}, {{here}}, calls a subroutine of about 100 instructions: {remedy}"
+                yield _at("division", file, here, text)
 
 
 def _reshapes(report):
@@ -438,12 +426,12 @@ def _reshapes(report):
     for file, used in _places(report.instructions).items():
         lines = set().union(*(_source(file).reshapes(line) for line in used))
         if lines:
-            yield Advice(
+            yield _at(
                 "reshape",
-                f"`reshape`, here{_also(lines, min(lines))}, works out strides at run time, by hundreds of "
-                "instructions and in local memory: reshape before the launch, or compute the index",
                 file,
-                min(lines),
+                lines,
+                "`reshape`, {here}, works out strides at run time, by hundreds of instructions and in local "
+                "memory: reshape before the launch, or compute the index",
             )
 
 

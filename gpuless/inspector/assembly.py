@@ -8,30 +8,6 @@ import posixpath
 import re
 from typing import NamedTuple
 
-KINDS = (
-    "FMA",
-    "FP32",
-    "FP64",
-    "FP16",
-    "tensor core",
-    "special function",
-    "integer",
-    "conversion",
-    "move",
-    "global load",
-    "global store",
-    "shared load",
-    "shared store",
-    "local load",
-    "local store",
-    "constant load",
-    "atomic",
-    "barrier",
-    "warp",
-    "branch",
-    "other",
-)
-
 
 class Instruction(NamedTuple):
     """One instruction of a kernel."""
@@ -127,6 +103,7 @@ _SASS = {
     "warp": "SHFL VOTE VOTEU MATCH REDUX WARPSYNC ELECT CREDUX NANOSLEEP YIELD",
     "branch": "BRA BRX BRXU JMP JMX JMXU CALL RET EXIT BSSY BSYNC BREAK BMOV KILL BPT RTT ACQBULK PREEXIT",
 }
+KINDS = (*_SASS, "other")
 _SASS_KINDS = {name: kind for kind, names in _SASS.items() for name in names.split()}
 
 
@@ -353,6 +330,4 @@ def called(instruction):
     -------
     str or None
     """
-    if not instruction.opcode.upper().startswith("CALL"):
-        return None
-    return instruction.operands
+    return instruction.operands if instruction.opcode.upper().startswith("CALL") else None

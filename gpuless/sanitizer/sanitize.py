@@ -11,7 +11,6 @@ Python function, so it works on machines with a GPU as well.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,14 @@ from gpuless.access.recording import TracedMemory, run_traced
 from gpuless.access.trace import ATOMIC
 from gpuless.sanitizer.diagnosis import Diagnosis
 from gpuless.sanitizer.findings import Finding, Report
-from gpuless.simulator.arguments import argument_names, device_arguments
+from gpuless.simulator.arguments import argument_names
 from gpuless.simulator.arithmetic import Unsigned
 from gpuless.simulator.errors import DivergenceError, LaunchStopped
-from gpuless.simulator.kernel import Launch
+from gpuless.simulator.kernel import Observed
 from gpuless.simulator.scheduler import ORDERS
 
 
-def sanitize(kernel: Any, seed: int = 0) -> Sanitizer:
+def sanitize(kernel: Any, seed: int = 0) -> Observed[Report]:
     """Return a kernel that, launched, is run under scrutiny and returns a report.
 
     Parameters
@@ -60,23 +59,7 @@ def sanitize(kernel: Any, seed: int = 0) -> Sanitizer:
     >>> finding.kind, finding.array, finding.index, finding.thread, finding.other_thread
     ('missing barrier', 'tile', (0,), (3, 0, 0), (0, 0, 0))
     """
-    return Sanitizer(kernel, seed)
-
-
-class Sanitizer:
-    """What `sanitize` returns."""
-
-    def __init__(self, kernel: Any, seed: int = 0) -> None:
-        self._kernel, self._seed = kernel, seed
-
-    def __getitem__(self, configuration: tuple) -> Callable[..., Report]:
-        launch = Launch(self._kernel, *configuration)
-
-        def run(*arguments):
-            with device_arguments(launch, arguments) as on_device:
-                return _Examination(launch, on_device, self._seed).report()
-
-        return run
+    return Observed(kernel, lambda launch, arguments: _Examination(launch, arguments, seed).report())
 
 
 class _Examination:

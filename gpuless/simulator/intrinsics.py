@@ -4,7 +4,9 @@
 ``float32x4``; and a `math` that answers as a GPU does, with NaN and infinity where Python raises.
 """
 
+import functools
 import math
+import operator
 
 import numpy as np
 
@@ -61,11 +63,6 @@ def fma(a, b, c):
     return a * b + c
 
 
-def cbrt(value):
-    """Return the cube root."""
-    return np.cbrt(value)
-
-
 def selp(condition, a, b):
     """Return a where the condition holds, else b."""
     return a if condition else b
@@ -79,32 +76,39 @@ class Half:
     hmul = staticmethod(lambda a, b: np.float16(a * b))
     hdiv = staticmethod(lambda a, b: np.float16(a / b))
     hfma = staticmethod(lambda a, b, c: np.float16(a * b + c))
-    hneg = staticmethod(lambda a: -a)
-    habs = staticmethod(abs)
-    hsin = staticmethod(lambda a: np.sin(a, dtype=np.float16))
-    hcos = staticmethod(lambda a: np.cos(a, dtype=np.float16))
-    hlog = staticmethod(lambda a: np.log(a, dtype=np.float16))
-    hlog2 = staticmethod(lambda a: np.log2(a, dtype=np.float16))
-    hlog10 = staticmethod(lambda a: np.log10(a, dtype=np.float16))
-    hexp = staticmethod(lambda a: np.exp(a, dtype=np.float16))
-    hexp2 = staticmethod(lambda a: np.exp2(a, dtype=np.float16))
     hexp10 = staticmethod(lambda a: np.float16(10.0 ** np.float32(a)))
-    htanh = staticmethod(lambda a: np.tanh(a, dtype=np.float16))
-    hsqrt = staticmethod(lambda a: np.sqrt(a, dtype=np.float16))
     hrsqrt = staticmethod(lambda a: np.float16(np.float32(a) ** -0.5))
-    hceil = staticmethod(lambda a: np.ceil(a, dtype=np.float16))
-    hfloor = staticmethod(lambda a: np.floor(a, dtype=np.float16))
     hrcp = staticmethod(lambda a: np.reciprocal(a, dtype=np.float16))
-    htrunc = staticmethod(lambda a: np.trunc(a, dtype=np.float16))
-    hrint = staticmethod(lambda a: np.rint(a, dtype=np.float16))
-    heq = staticmethod(lambda a, b: a == b)
-    hne = staticmethod(lambda a, b: a != b)
-    hge = staticmethod(lambda a, b: a >= b)
-    hgt = staticmethod(lambda a, b: a > b)
-    hle = staticmethod(lambda a, b: a <= b)
-    hlt = staticmethod(lambda a, b: a < b)
-    hmax = staticmethod(max)
-    hmin = staticmethod(min)
+
+
+for _name in (
+    "sin",
+    "cos",
+    "log",
+    "log2",
+    "log10",
+    "exp",
+    "exp2",
+    "tanh",
+    "sqrt",
+    "ceil",
+    "floor",
+    "trunc",
+    "rint",
+):
+    setattr(Half, f"h{_name}", functools.partial(getattr(np, _name), dtype=np.float16))
+for _function in (
+    operator.neg,
+    abs,
+    operator.eq,
+    operator.ne,
+    operator.ge,
+    operator.gt,
+    operator.le,
+    operator.lt,
+):
+    setattr(Half, f"h{_function.__name__}", _function)
+Half.hmax, Half.hmin = max, min
 
 
 class _Vector:

@@ -6,8 +6,10 @@ well, and without `numba.cuda`'s own simulator.
 
 import threading
 import types
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import partial
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from gpuless.simulator.scheduler import Scheduler
 from gpuless.simulator.twins import Twins
 
 _running = threading.local()
+_Result = TypeVar("_Result")
 
 
 def python_function(kernel):
@@ -113,3 +116,26 @@ class Launch:
         scheduler = Scheduler(self.name, self.grid, self.block, cuda, memory, order, seed, observe)
         with _running_with(twins):
             scheduler.run(twins.kernel(self.function, names), wrapped)
+
+
+class Observed(Generic[_Result]):
+    """A kernel that is launched as ever, ``observed[grid, block](*arguments)``, and tells what was seen.
+
+    Parameters
+    ----------
+    kernel : kernel or function
+    run : callable
+        Given a `Launch` and its arguments in device memory; what it returns the launch returns.
+    """
+
+    def __init__(self, kernel: Any, run: Callable[..., _Result]) -> None:
+        self._kernel, self._run = kernel, run
+
+    def __getitem__(self, configuration: tuple) -> Callable[..., _Result]:
+        launch = Launch(self._kernel, *configuration)
+
+        def run(*arguments):
+            with device_arguments(launch, arguments) as on_device:
+                return self._run(launch, on_device)
+
+        return run

@@ -5,6 +5,7 @@ One `Cuda` per launch. Before the scheduler lets a thread run it writes the thre
 until the thread comes back.
 """
 
+import operator
 import sys
 
 import numpy as np
@@ -54,90 +55,60 @@ class Constant:
 
 # The elements that atomic instructions take: most of them, those of bits, and those that count.
 _NUMBERS, _INTEGERS, _COUNTERS = "iIlLqQfd", "iIlLqQ", "ILQ"
+# What atomic operations make of an element and a value, and which elements they take.
+_ATOMIC = {
+    "add": (operator.add, _NUMBERS),
+    "sub": (operator.sub, _NUMBERS),
+    "and_": (operator.and_, _INTEGERS),
+    "or_": (operator.or_, _INTEGERS),
+    "xor": (operator.xor, _INTEGERS),
+    "inc": (lambda old, limit: 0 if old >= limit else old + 1, _COUNTERS),
+    "dec": (lambda old, limit: limit if old == 0 or old > limit else old - 1, _COUNTERS),
+    "exch": (lambda old, value: value, _INTEGERS),
+    "max": (max, _NUMBERS),
+    "min": (min, _NUMBERS),
+    "nanmax": (np.fmax, _NUMBERS),
+    "nanmin": (np.fmin, _NUMBERS),
+}
 
 
 class Atomic:
-    """`cuda.atomic`: only one thread runs at a time, so that reading and then writing is atomic."""
+    """`cuda.atomic`: only one thread runs at a time, so that reading and then writing is atomic.
+
+    ``cuda.atomic.add(array, index, value)`` and its like, those of `_ATOMIC`, return the old element.
+    """
 
     def __init__(self, memory):
         self._update = memory.update
 
-    def add(self, array, index, value):
-        """array[index] += value; return the old element."""
-        value = _element(array, value)
-        return self._update(array, index, lambda old: old + value)
-
-    def sub(self, array, index, value):
-        """array[index] -= value; return the old element."""
-        value = _element(array, value)
-        return self._update(array, index, lambda old: old - value)
-
-    def and_(self, array, index, value):
-        """array[index] &= value; return the old element."""
-        value = _element(array, value, _INTEGERS)
-        return self._update(array, index, lambda old: old & value)
-
-    def or_(self, array, index, value):
-        """array[index] |= value; return the old element."""
-        value = _element(array, value, _INTEGERS)
-        return self._update(array, index, lambda old: old | value)
-
-    def xor(self, array, index, value):
-        """array[index] ^= value; return the old element."""
-        value = _element(array, value, _INTEGERS)
-        return self._update(array, index, lambda old: old ^ value)
-
-    def inc(self, array, index, value):
-        """Count up to `value`, then start at 0 again; return the old element."""
-        value = _element(array, value, _COUNTERS)
-        return self._update(array, index, lambda old: 0 if old >= value else old + 1)
-
-    def dec(self, array, index, value):
-        """Count down to 0, then start at `value` again; return the old element."""
-        value = _element(array, value, _COUNTERS)
-        return self._update(array, index, lambda old: value if old == 0 or old > value else old - 1)
-
-    def exch(self, array, index, value):
-        """array[index] = value; return the old element."""
-        value = _element(array, value, _INTEGERS)
-        return self._update(array, index, lambda old: value)
-
-    def max(self, array, index, value):
-        """array[index] = max(array[index], value); return the old element."""
-        value = _element(array, value)
-        return self._update(array, index, lambda old: max(old, value))
-
-    def min(self, array, index, value):
-        """array[index] = min(array[index], value); return the old element."""
-        value = _element(array, value)
-        return self._update(array, index, lambda old: min(old, value))
-
-    def nanmax(self, array, index, value):
-        """Do as `max` does, and let NaN lose against any number."""
-        value = _element(array, value)
-        return self._update(array, index, lambda old: np.fmax(old, value))
-
-    def nanmin(self, array, index, value):
-        """Do as `min` does, and let NaN lose against any number."""
-        value = _element(array, value)
-        return self._update(array, index, lambda old: np.fmin(old, value))
-
     def cas(self, array, index, old, value):
         """array[index] = value if it equals `old`; return the old element."""
-        old, value = _element(array, old, _INTEGERS), _element(array, value, _INTEGERS)
+        old, value = (_element("cas", array, each, _INTEGERS) for each in (old, value))
         return self._update(array, index, lambda found: value if found == old else found)
 
     def compare_and_swap(self, array, old, value):
         """Do as `cas` does, for the first element."""
-        old, value = _element(array, old, _INTEGERS), _element(array, value, _INTEGERS)
+        old, value = (_element("compare_and_swap", array, each, _INTEGERS) for each in (old, value))
         return self._update(array, (0,) * array.ndim, lambda found: value if found == old else found)
 
 
-def _element(array, value, taken=_NUMBERS):
+def _atomic(name, new, taken):
+    def operation(self, array, index, value):
+        value = _element(name, array, value, taken)
+        return self._update(array, index, lambda old: new(old, value))
+
+    operation.__qualname__ = f"Atomic.{name}"  # which Python says where an argument is missing
+    return operation
+
+
+for _name, _of in _ATOMIC.items():
+    setattr(Atomic, _name, _atomic(_name, *_of))
+
+
+def _element(operation, array, value, taken):
     """Return a value in the type of an array's elements: so an atomic instruction takes it."""
     dtype = array.dtype
     if dtype.char not in taken:
-        operation = sys._getframe(1).f_code.co_name
         known = dict.fromkeys(np.dtype(char).name for char in taken)  # two letters may mean one type
         raise UnsupportedPython(f"cuda.atomic.{operation} takes {', '.join(known)}, not {dtype}")
     return value if type(value) is dtype.type else cast(dtype)(value)
@@ -269,6 +240,11 @@ class Warp:
         return (1 << self.thread.lane) - 1
 
 
+_FENCES = ("threadfence", "threadfence_block", "threadfence_system")
+# With a hint for the caches, which are not simulated.
+_LOADS, _STORES = ("ldca", "ldcg", "ldcs", "ldlu", "ldcv"), ("stcg", "stcs", "stwb", "stwt")
+
+
 class Cuda(Warp):
     """The namespace of one launch.
 
@@ -281,13 +257,10 @@ class Cuda(Warp):
     warpsize = WARP
     fp16 = intrinsics.Half
 
-    popc = staticmethod(intrinsics.popc)
-    brev = staticmethod(intrinsics.brev)
-    clz = staticmethod(intrinsics.clz)
-    ffs = staticmethod(intrinsics.ffs)
-    fma = staticmethod(intrinsics.fma)
-    cbrt = staticmethod(intrinsics.cbrt)
-    selp = staticmethod(intrinsics.selp)
+    popc, brev = staticmethod(intrinsics.popc), staticmethod(intrinsics.brev)
+    clz, ffs = staticmethod(intrinsics.clz), staticmethod(intrinsics.ffs)
+    fma, selp = staticmethod(intrinsics.fma), staticmethod(intrinsics.selp)
+    cbrt = np.cbrt
 
     def __init__(self, grid, block, memory):
         self.gridDim = Dim3(*grid)
@@ -297,12 +270,8 @@ class Cuda(Warp):
         self.atomic = Atomic(memory)
         self.cg = CooperativeGroups(self)
         self._absent_lane = memory.absent_lane
-        self.threadfence = memory.fence
-        self.threadfence_block = memory.fence
-        self.threadfence_system = memory.fence
-        # Loads and stores with a hint for the caches, which are not simulated.
-        self.ldca = self.ldcg = self.ldcs = self.ldlu = self.ldcv = memory.load
-        self.stcg = self.stcs = self.stwb = self.stwt = memory.store
+        for names, function in ((_FENCES, memory.fence), (_LOADS, memory.load), (_STORES, memory.store)):
+            vars(self).update(dict.fromkeys(names, function))
         # Set by the scheduler: how to give up control.
         self._switch = None
 
@@ -373,6 +342,5 @@ class Cuda(Warp):
 DEVICE_NAMES = (
     *(name for name in dir(Cuda) if not name.startswith("_")),
     *("threadIdx", "blockIdx", "blockDim", "gridDim", "shared", "local", "const", "atomic", "cg"),
-    *("threadfence", "threadfence_block", "threadfence_system"),
-    *("ldca", "ldcg", "ldcs", "ldlu", "ldcv", "stcg", "stcs", "stwb", "stwt"),
+    *(*_FENCES, *_LOADS, *_STORES),
 )

@@ -22,6 +22,11 @@ def _parse(text):
         return ast.Module([], [])
 
 
+def syntax(file):
+    """Return the syntax tree of a source file; an empty one if it cannot be read."""
+    return _parse("".join(linecache.getlines(file)))
+
+
 def _holds(node, position):
     if not hasattr(node, "lineno"):
         return False
@@ -44,7 +49,7 @@ def path(code, offset):
     list of ast node
         Empty without source.
     """
-    node, nodes = _parse("".join(linecache.getlines(code.co_filename))), []
+    node, nodes = syntax(code.co_filename), []
     position = _position(code, offset)
     while position and node is not None:
         node = next((child for child in ast.iter_child_nodes(node) if _holds(child, position)), None)
