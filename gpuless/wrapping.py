@@ -14,20 +14,9 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 def wrapped(text, width=WIDTH, first="", rest=""):
     """Break a text between words, and never within code in backticks, an index or a position.
 
-    Parameters
-    ----------
-    text : str
-    width : int
-        Of the longest line, as long as the words allow it.
-    first, rest : str
-        What the first line and the others begin with.
+    `first` and `rest` are what the first line and the others begin with. Returns the lines, none longer than
+    `width` as far as the words allow it.
 
-    Returns
-    -------
-    list of str
-
-    Examples
-    --------
     >>> wrapped("thread 1 of block (0, 1) reads tile[2, 3]", 24, "1. ", "   ")
     ['1. thread 1 of block', '   (0, 1) reads', '   tile[2, 3]']
     """

@@ -260,17 +260,7 @@ class AccessMap:
         return self._counts(array, (WRITE, ATOMIC), block)
 
     def touches(self, array: str | int, block: int | tuple[int, ...] | None = None) -> np.ndarray:
-        """Return which rows of the trace touch an array.
-
-        Parameters
-        ----------
-        array : str or int
-        block : int or tuple of int, optional
-
-        Returns
-        -------
-        ndarray of bool
-        """
+        """Return which rows of the trace touch an array, as a mask; parameters as for `reads`."""
         mask = self.trace.array == self.number(array)
         return mask if block is None else mask & (self.trace.block == self._block_number(block))
 

@@ -70,17 +70,7 @@ def traced(launch, arguments):
 
 
 def run_traced(launch, arguments, memory, order="forwards", seed=0):
-    """Run a launch in memory that logs.
-
-    Parameters
-    ----------
-    launch : Launch
-    arguments : sequence
-        In device memory.
-    memory : TracedMemory
-    order, seed
-        As in `Scheduler`.
-    """
+    """Run a launch in a `TracedMemory`, on arguments in device memory; the others are as in `Scheduler`."""
     # Python looks for garbage after so many new objects, and the log is made of new objects: off meanwhile.
     collects = gc.isenabled()
     gc.disable()
@@ -97,12 +87,7 @@ def run_traced(launch, arguments, memory, order="forwards", seed=0):
 class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
     """An array that logs every access to an element; to a kernel it looks like an ndarray.
 
-    Parameters
-    ----------
-    memory : TracedMemory
-    array : ndarray
-    view : int
-        Its number in the memory's list of views.
+    `view` is its number in the memory's list of views.
     """
 
     __slots__ = ("_array", "_log", "_memory", "_view", "dtype", "ndim", "shape", "size")
@@ -198,13 +183,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 class TracedRecord:
-    """A record of a `TracedArray`, of which every access to a field is logged.
-
-    Parameters
-    ----------
-    array : TracedArray
-    index : int or tuple of int
-    """
+    """A record of a `TracedArray`, of which every access to a field is logged."""
 
     __slots__ = ("_array", "_index")
 
@@ -279,11 +258,8 @@ class AbsentRead(NamedTuple):
 class TracedMemory(Memory):
     """Memory that hands out traced arrays.
 
-    Parameters
-    ----------
-    dynamic_bytes : int
-    tolerant : bool
-        Note accesses out of bounds in `misses` and go on, as a GPU does; else they raise IndexError.
+    A tolerant one notes accesses out of bounds in `misses` and goes on, as a GPU does; else they raise
+    IndexError.
     """
 
     def __init__(self, dynamic_bytes=0, tolerant=False):
@@ -478,16 +454,7 @@ class TracedMemory(Memory):
         return self._segments[-1][1:4]
 
     def trace(self, launch):
-        """Turn the log into columns.
-
-        Parameters
-        ----------
-        launch : Launch
-
-        Returns
-        -------
-        Trace
-        """
+        """Turn the log of a launch into the columns of a `Trace`."""
         views, kinds, indices, values, offsets, codes = (self.log[i::_WIDTH] for i in range(_WIDTH))
         rows, arrays, elements, addresses, negative = self._located(np.array(views, np.int64), indices)
         sites, site_of, self.site_codes = _numbered_sites(codes, np.array(offsets, np.int64))
@@ -517,12 +484,9 @@ class TracedMemory(Memory):
         )
 
     def _located(self, views, indices):
-        """Turn indices into elements and addresses.
+        """Turn indices into rows, arrays, elements, addresses and negative axes: an entry an element.
 
-        Returns
-        -------
-        rows, arrays, elements, addresses, negative : ndarray, one entry an access of one element
-            `rows` says which line of the log it is from: a slice makes several accesses.
+        The rows say which line of the log it is from: a slice makes several accesses.
         """
         order = np.argsort(views, kind="stable")
         parts = []

@@ -142,18 +142,8 @@ class Trace:
 
 
 def combine(*columns):
-    """Return one number for each row, ordered as the columns are, the first one foremost.
+    """Return one int64 for each row of non-negative columns, ordered as they are, the first one foremost.
 
-    Parameters
-    ----------
-    *columns : ndarray of int, non-negative
-
-    Returns
-    -------
-    ndarray of int64
-
-    Examples
-    --------
     >>> combine(np.array([1, 0, 0]), np.array([0, 2, 1]))
     array([3, 2, 1])
     """

@@ -47,19 +47,8 @@ _cache = {}
 def compile_jobs(jobs):
     """Compile kernels, in one process or a few if they are many, and remember the results.
 
-    Parameters
-    ----------
-    jobs : sequence of Job
-
-    Returns
-    -------
-    list of dict
-        What the worker says about each: registers, spill_stores, ... and "sass" or "ptx".
-
-    Raises
-    ------
-    InspectionError
-        If there is no compiler on this machine, or it refuses a kernel.
+    Returns for each `Job` a dict of what the worker says: registers, spill_stores, ... and "sass" or "ptx".
+    Raises `InspectionError` if there is no compiler on this machine, or it refuses a kernel.
     """
     keys = [_key(job) for job in jobs]
     new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in _cache}
@@ -71,30 +60,7 @@ def compile_jobs(jobs):
 
 
 def python_function(kernel):
-    """Return the Python function of a kernel, real or simulated.
-
-    Parameters
-    ----------
-    kernel : kernel or device function
-
-    Returns
-    -------
-    function
-
-    Raises
-    ------
-    TypeError
-        If it is not made by ``@cuda.jit``.
-
-    Examples
-    --------
-    >>> from numba import cuda
-    >>> @cuda.jit
-    ... def fill_kernel(out):
-    ...     out[cuda.grid(1)] = 1
-    >>> python_function(fill_kernel).__name__
-    'fill_kernel'
-    """
+    """Return the Python function of a kernel, real or simulated; TypeError if it is no kernel."""
     if not isinstance(kernel, kernel_type()):
         raise TypeError(f"expected a kernel, a function with @cuda.jit, got {kernel!r}")
     return kernel.py_func
@@ -102,12 +68,7 @@ def python_function(kernel):
 
 @functools.cache
 def kernel_type():
-    """Return the class of what ``@cuda.jit`` makes in this process.
-
-    Returns
-    -------
-    type
-    """
+    """Return the class of what ``@cuda.jit`` makes in this process."""
     return type(cuda.jit(device=True)(lambda: None))
 
 

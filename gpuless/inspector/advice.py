@@ -35,16 +35,7 @@ class Advice(NamedTuple):
 
 
 def advise(report):
-    """Return what to change in a kernel, the most important first.
-
-    Parameters
-    ----------
-    report : KernelReport
-
-    Returns
-    -------
-    tuple of Advice
-    """
+    """Return what to change in a kernel, as a tuple of `Advice`, the most important first."""
     rules = (_launch, _float64, _spills, _local_arrays, _indices, _loads, _divisions, _reshapes, _layouts)
     linecache.checkcache()
     found = [advice for rule in (*rules, _occupancy) for advice in rule(report)]

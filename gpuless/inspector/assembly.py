@@ -43,16 +43,9 @@ def _is_numbas(file):
 
 
 def read_sass(document):
-    """Read the JSON that ``nvdisasm --emit-json --print-line-info`` writes for one kernel.
+    """Read the parsed JSON that ``nvdisasm --emit-json --print-line-info`` writes for one kernel.
 
-    Parameters
-    ----------
-    document : list
-        Parsed JSON: header, functions, source files.
-
-    Returns
-    -------
-    list of Instruction
+    It has a header, the functions and the source files. Returns a list of `Instruction`.
     """
     _, functions, sources = document
     folders = sources.get("directories", [])
@@ -110,16 +103,6 @@ _SASS_KINDS = {name: kind for kind, names in _SASS.items() for name in names.spl
 def sass_kind(opcode, operands=""):
     """Return the kind of a SASS instruction.
 
-    Parameters
-    ----------
-    opcode, operands : str
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> sass_kind("LDG.E.128"), sass_kind("F2F.F64.F32"), sass_kind("USHF.R.S32.HI")
     ('global load', 'FP64', 'integer')
     """
@@ -139,16 +122,7 @@ def sass_kind(opcode, operands=""):
 
 
 def read_ptx(text):
-    """Read the PTX of one kernel.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    list of Instruction
-    """
+    """Read the PTX of one kernel as a list of `Instruction`."""
     named = re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M)
     files = {number: _file(path) for number, path in named}
     instructions, statement, where = [], "", ("", 0)
@@ -198,16 +172,6 @@ _SPACES = ("global", "shared", "local")
 def ptx_kind(opcode):
     """Return the kind of a PTX instruction.
 
-    Parameters
-    ----------
-    opcode : str
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> ptx_kind("ld.global.v4.f32"), ptx_kind("cvt.f64.f32"), ptx_kind("fma.rn.f32")
     ('global load', 'FP64', 'FMA')
     """
@@ -244,17 +208,6 @@ def _ptx_arithmetic(base, modifiers):
 def memory_bits(instruction):
     """Return how many bits a thread moves by a load or store.
 
-    Parameters
-    ----------
-    instruction : Instruction
-        A SASS or PTX load or store.
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
     >>> memory_bits(Instruction("LDG.E.128", "R4,[R2]", "global load", "", 0))
     128
     >>> memory_bits(Instruction("ld.global.v2.f32", "{%f1,%f2},[%rd1]", "global load", "", 0))
@@ -272,16 +225,6 @@ def memory_bits(instruction):
 def makes_index_wrap(instruction):
     """Return whether an instruction looks at an index's sign, as Python's ``x[-1]`` needs.
 
-    Parameters
-    ----------
-    instruction : Instruction
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
     >>> makes_index_wrap(Instruction("SHF.R.S32.HI", "R5,RZ,0x1f,R4", "integer", "", 0))
     True
     """
@@ -292,18 +235,8 @@ def makes_index_wrap(instruction):
 
 
 def address(instruction):
-    """Return the address of a load or store as (base, offset in bytes).
+    """Return the address of a load or store as (base, offset in bytes), None if it has none.
 
-    Parameters
-    ----------
-    instruction : Instruction
-
-    Returns
-    -------
-    tuple of (str, int) or None
-
-    Examples
-    --------
     >>> address(Instruction("LDG.E", "R0,desc[UR4][R12.64+0x8]", "global load", "", 0))
     ('R12.64', 8)
     >>> address(Instruction("ld.shared.f32", "%f1, [%r3+-4]", "shared load", "", 0))
@@ -320,14 +253,5 @@ def address(instruction):
 
 
 def called(instruction):
-    """Return the name of the function an instruction calls, None if it is no such call.
-
-    Parameters
-    ----------
-    instruction : Instruction
-
-    Returns
-    -------
-    str or None
-    """
+    """Return the name of the function an instruction calls, None if it is no such call."""
     return instruction.operands if instruction.opcode.upper().startswith("CALL") else None

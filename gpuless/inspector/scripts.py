@@ -20,24 +20,10 @@ from gpuless.compiler.jobs import kernel_type
 def load(place):
     """Import a module without its launches, or return it as it is if it is already imported.
 
-    Parameters
-    ----------
-    place : str
-        The name of a module, or the path to a file; then what is beside the file can be imported as well,
-        as if Python ran it.
+    The place is the name of a module, or the path to a file; then what is beside the file can be imported as
+    well, as if Python ran it. Returns the module and what failed first of what was passed over, "" if nothing
+    did. Raises ValueError if there is no such module, or it fails by a mistake of its own.
 
-    Returns
-    -------
-    tuple of (module, str)
-        The text says what failed first of what was passed over, "" if nothing did.
-
-    Raises
-    ------
-    ValueError
-        If there is no such module, or it fails by a mistake of its own.
-
-    Examples
-    --------
     >>> load("no_such_folder/my_kernels.py")
     Traceback (most recent call last):
         ...

@@ -23,10 +23,6 @@ _MOST = 3000
 class History:
     """The rows of a trace by place: all that happened to one element, in order.
 
-    Parameters
-    ----------
-    trace : Trace
-
     Attributes
     ----------
     rows : ndarray of int
@@ -98,17 +94,9 @@ class History:
         return result
 
     def unwritten(self, number):
-        """Return the elements of an array that nobody writes; only uninitialised ones, if it had any.
+        """Return the flat indices of the elements of an array that nobody writes.
 
-        Parameters
-        ----------
-        number : int
-            Of the array.
-
-        Returns
-        -------
-        ndarray of int
-            Flat indices.
+        Of an array that had uninitialised elements, of these only.
         """
         info = self.trace.arrays[number]
         units, starts = self._units
@@ -125,14 +113,9 @@ class History:
         return np.flatnonzero(wanted & ~written)
 
     def first_reads(self):
-        """Return the rows that read what nobody had written.
+        """Return the rows of the trace that read what nobody had written.
 
         Left out are those that another thread writes in the same barrier interval: that is a race.
-
-        Returns
-        -------
-        ndarray of int
-            Rows of the trace.
         """
         trace, rows = self.trace, self.rows
         if not len(rows):
@@ -150,11 +133,8 @@ class History:
     def conflicts_within_blocks(self):
         """Return groups of rows of one element and one barrier interval that conflict.
 
-        Returns
-        -------
-        list of (ndarray of int, ndarray of int)
-            Rows of the trace in order of time, and who made each: its warp, or its thread where the lanes of
-            one warp conflict.
+        Each is the rows in order of time, and who made each: its warp, or its thread where the lanes of one
+        warp conflict.
         """
         trace = self.trace
         group = combine(self.place, trace.turn[self.rows], trace.interval[self.rows])
@@ -169,13 +149,7 @@ class History:
         return found + _split(*self._conflicting(suspects, group, trace.thread[suspects]), trace.thread)
 
     def conflicts_between_blocks(self):
-        """Return groups of rows of one global element that conflict.
-
-        Returns
-        -------
-        list of (ndarray of int, ndarray of int)
-            Rows of the trace in order of time, and the block of each.
-        """
+        """Return groups of rows of one global element that conflict, and the block of each row."""
         mine = self.spaces == "global"
         rows = self.rows[mine]
         conflicting = self._conflicting(rows, self.place[mine], self.trace.block[rows])
@@ -198,19 +172,9 @@ class History:
         return (self.trace.kind == FENCE).any() and (self.trace.kind == ATOMIC).any()
 
     def racing_pair(self, rows, actors, same_value=False):
-        """Return two rows of a conflicting group that nothing orders, None if there are none.
+        """Return two rows of a conflicting group that nothing orders, in order of time; None if none are.
 
-        Parameters
-        ----------
-        rows, actors : ndarray of int
-            As the methods above return them.
-        same_value : bool
-            Whether all that is written is one value: then no two writes are at odds.
-
-        Returns
-        -------
-        tuple of (int, int) or None
-            In order of time.
+        With `same_value` all that is written is one value: then no two writes are at odds.
         """
         kinds = self.trace.kind[rows]
         for writer in np.flatnonzero(kinds != READ)[:64]:

@@ -22,16 +22,7 @@ class Clue(NamedTuple):
 
 
 def nested(clues):
-    """Return findings with those that follow from another one under it.
-
-    Parameters
-    ----------
-    clues : list of Clue
-
-    Returns
-    -------
-    list of Finding
-    """
+    """Return the findings of clues, with those that follow from another one under it."""
     causes = [_cause(clue, clues) for clue in clues]
     under = {}
     for clue, cause in zip(clues, causes, strict=True):
@@ -67,14 +58,5 @@ def _explains(cause, clue):
 
 
 def lines(finding):
-    """Return the two lines that a race is about.
-
-    Parameters
-    ----------
-    finding : Finding
-
-    Returns
-    -------
-    frozenset of (str, int)
-    """
+    """Return the two lines, (function, number), that a race is about."""
     return frozenset((site.function, site.line) for site in (finding.site, finding.other_site))

@@ -14,16 +14,9 @@ from gpuless.source.instructions import negative_literals
 
 
 class Diagnosis(Words):
-    """Looks through one trace.
+    """Looks through one trace: parameters as for `Words` and `Waiting`.
 
-    Parameters
-    ----------
-    trace, memory, notes
-        As for `Words`.
-    error, absent_read
-        As for `Waiting`.
-    expects_nan : bool
-        Whether the kernel means to write NaN.
+    `expects_nan` says that the kernel means to write NaN.
     """
 
     def __init__(self, trace, memory, notes, error=None, absent_read=None, expects_nan=False):
@@ -32,12 +25,7 @@ class Diagnosis(Words):
         self.history = History(trace)
 
     def findings(self):
-        """Return the mistakes.
-
-        Returns
-        -------
-        list of Finding
-        """
+        """Return the mistakes."""
         trace, memory, notes = self.trace, self.memory, self.notes
         found = Waiting(trace, memory, notes, self.error, self.absent_read).clues()
         found += [*self._misses(), *self._negative_indices()]

@@ -15,26 +15,14 @@ from gpuless.source.dataflow import is_atomic_update, is_of_the_thread_alone, un
 
 
 class Races(Words):
-    """Tells conflicts between blocks and within them.
-
-    Parameters
-    ----------
-    trace, memory, notes
-        As for `Words`.
-    history : History
-    """
+    """Tells conflicts between blocks and within them, which the `History` has."""
 
     def __init__(self, trace, memory, notes, history):
         super().__init__(trace, memory, notes)
         self.history = history
 
     def clues(self):
-        """Return the mistakes, one for each pair of lines.
-
-        Returns
-        -------
-        list of Clue
-        """
+        """Return the mistakes as clues, one for each pair of lines."""
         between = self._racing(self.history.conflicts_between_blocks(), self._between_blocks)
         self._hopeless = {(clue.finding.array, lines(clue.finding)) for clue in between}
         return between + self._racing(self.history.conflicts_within_blocks(), self._within_block)

@@ -193,15 +193,7 @@ class _Examination:
 
 
 class _GuessingMemory(TracedMemory):
-    """Memory in which the first reads of absent lanes give zero, or numbers far from the lane's own one.
-
-    Parameters
-    ----------
-    dynamic_bytes : int
-    count : int
-        How many reads; the others give garbage as ever.
-    factor : int
-    """
+    """Memory in which the first `count` reads of absent lanes give zero, or numbers far from the own one."""
 
     def __init__(self, dynamic_bytes, count, factor):
         super().__init__(dynamic_bytes, tolerant=True)

@@ -15,14 +15,8 @@ from gpuless.source.instructions import place
 class Waiting(Words):
     """Tells mistakes at barriers and in operations of a warp.
 
-    Parameters
-    ----------
-    trace, memory, notes
-        As for `Words`.
-    error : DivergenceError, ZeroDivisionError or None
-        Why the launch ended early, if it did.
-    absent_read : AbsentRead or None
-        A value from a lane that is not there, on which the results depend.
+    `error` is the DivergenceError or ZeroDivisionError that ended the launch early; `absent_read` a value
+    from a lane that is not there, on which the results depend. Either may be None.
     """
 
     def __init__(self, trace, memory, notes, error, absent_read):
@@ -30,12 +24,7 @@ class Waiting(Words):
         self.error, self.absent_read = error, absent_read
 
     def clues(self):
-        """Return the mistakes.
-
-        Returns
-        -------
-        list of Clue
-        """
+        """Return the mistakes as clues."""
         return [*self._divergence(), *self._missing_lanes(), *self._absent_lane(), *self._division()]
 
     def _divergence(self):

@@ -11,13 +11,8 @@ VERBS = {READ: "reads", WRITE: "writes", ATOMIC: "updates"}
 class Words:
     """Puts into words and into the fields of a finding what happened in a launch.
 
-    Parameters
-    ----------
-    trace : Trace
-    memory : TracedMemory
-        That the trace is from; it knows what is not an access to an array.
-    notes : list of str
-        To add what is worth knowing and no mistake.
+    The memory that the trace is from knows what is not an access to an array. To the list of notes is added
+    what is worth knowing and no mistake.
     """
 
     def __init__(self, trace, memory, notes):

@@ -47,20 +47,8 @@ def argument_names(function, count):
 
 
 def argument_types(arguments):
-    """Return the types of a launch's arguments; for each new combination of them Numba compiles anew.
+    """Return the types of a launch's arguments, to look things up by: for new ones Numba compiles anew.
 
-    Parameters
-    ----------
-    arguments : sequence
-        Where the kernel can reach them.
-
-    Returns
-    -------
-    tuple
-        To look things up by: (dtype, dimensions, layout) of an array, and so on.
-
-    Examples
-    --------
     >>> argument_types([np.zeros((2, 3), np.float32), 1, (2, 2.5)])
     ((dtype('float32'), 2, 'C'), <class 'int'>, (<class 'tuple'>, <class 'int'>, <class 'float'>))
     """
@@ -77,18 +65,7 @@ def _type_of(value):
 
 
 def memory_argument(value, name, memory):
-    """Return an argument as the kernel sees it: arrays through `Memory.wrap`, numbers `typed`.
-
-    Parameters
-    ----------
-    value : object
-    name : str
-    memory : Memory
-
-    Returns
-    -------
-    object
-    """
+    """Return an argument as the kernel sees it: arrays through `Memory.wrap`, numbers `typed`."""
     if isinstance(value, np.ndarray) and value.ndim > 0:
         return memory.wrap(value, "global", name)
     if isinstance(value, tuple):
@@ -103,15 +80,6 @@ def device_arguments(launch, arguments):
 
     A host array is copied to the device and, after the launch, back; that costs time on a GPU, so Numba warns
     and so does this. Arrays on the simulated device are used where they are.
-
-    Parameters
-    ----------
-    launch : Launch
-    arguments : sequence
-
-    Yields
-    ------
-    list
     """
     names = argument_names(launch.function, len(arguments))
     finish, retrieve = [], []
@@ -147,16 +115,7 @@ def _on_device(value, name, launch, finish):
 
 
 def contents(device_array):
-    """Return the ndarray in which a simulated device array keeps its elements; copy those of a real one.
-
-    Parameters
-    ----------
-    device_array : device array
-
-    Returns
-    -------
-    ndarray
-    """
+    """Return the ndarray in which a simulated device array keeps its elements; copy those of a real one."""
     inside = device_array.__dict__.get("_ary")
     return inside if inside is not None else device_array.copy_to_host()
 

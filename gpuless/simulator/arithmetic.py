@@ -23,8 +23,6 @@ _MASK = 2**64 - 1
 class Unsigned(int):
     """An unsigned integer: an int that stays within 64 bits when it meets its like.
 
-    Examples
-    --------
     >>> Unsigned(0) - Unsigned(1) == 2**64 - 1, Unsigned(0) - 1
     (True, -1)
     """
@@ -53,17 +51,7 @@ _SMALL = tuple(map(Unsigned, range(_FEW)))
 
 
 def unsigned(value):
-    """Return an int as an `Unsigned`.
-
-    Parameters
-    ----------
-    value : int
-        From 0 to 2**64 - 1.
-
-    Returns
-    -------
-    Unsigned
-    """
+    """Return an int from 0 to 2**64 - 1 as an `Unsigned`."""
     if value < _FEW:
         return _SMALL[value]
     return Unsigned(value) if value < 2**63 else _Large(value)
@@ -120,16 +108,6 @@ for _name in ("lshift", "rshift"):
 def as_dtype(dtype):
     """Return the NumPy dtype of a Numba type, or of anything NumPy takes for one.
 
-    Parameters
-    ----------
-    dtype : Numba type, dtype, type, cast or str
-
-    Returns
-    -------
-    dtype
-
-    Examples
-    --------
     >>> import numba
     >>> as_dtype(numba.float32), as_dtype("int8")
     (dtype('float32'), dtype('int8'))
@@ -150,17 +128,8 @@ def as_dtype(dtype):
 def cast(dtype):
     """Return the function that converts a number to a type, as in C, where integers wrap around.
 
-    Parameters
-    ----------
-    dtype : dtype
+    It has an attribute `dtype`, so that it can be used where a type is asked for.
 
-    Returns
-    -------
-    callable
-        With an attribute `dtype`, so that it can be used where a type is asked for.
-
-    Examples
-    --------
     >>> uint32, int8 = cast(np.dtype("uint32")), cast(np.dtype("int8"))
     >>> uint32(-1), uint32(-1) + uint32(1), int8(200), np.zeros(2, int8)
     (4294967295, 4294967296, -56, array([0, 0], dtype=int8))
@@ -194,20 +163,11 @@ def _whole(value):
 
 
 def typed(value):
-    """Return a number or a type as it is in a kernel.
+    """Return a number or a type as it is in a kernel, anything else as it was.
 
-    Parameters
-    ----------
-    value : object
+    Numbers, and those of a tuple, are as the module describes; an integer type, Numba's or NumPy's, is its
+    `cast`.
 
-    Returns
-    -------
-    object
-        A number, or a tuple of numbers, as the module describes; for an integer type, Numba's or NumPy's, its
-        `cast`; anything else as it was.
-
-    Examples
-    --------
     >>> typed(0.5), typed(np.uint8(200)) + typed(np.uint8(200)), typed((1, np.int32(2)))
     (np.float64(0.5), 400, (1, 2))
     """
@@ -228,32 +188,13 @@ def typed(value):
 
 
 def to_float(value):
-    """Return a number as a float: what `float` means in a kernel.
-
-    Parameters
-    ----------
-    value : number
-
-    Returns
-    -------
-    np.floating
-        A float32 remains one.
-    """
+    """Return a number as a float: what `float` means in a kernel. A float32 remains one."""
     return value if isinstance(value, np.floating) else np.float64(value)
 
 
 @functools.cache
 def with_typed_literals(code):
-    """Return the code of a function with its literals as they are in a kernel.
-
-    Parameters
-    ----------
-    code : code object
-
-    Returns
-    -------
-    code object
-    """
+    """Return the code of a function with its literals as they are in a kernel."""
     constants = (
         with_typed_literals(each) if isinstance(each, types.CodeType) else typed(each)
         for each in code.co_consts
@@ -303,15 +244,7 @@ class KernelArray(np.ndarray):
 def check_ufunc(ufunc, out):
     """Raise if a kernel cannot use a function of NumPy, or the operator it stands for, on whole arrays.
 
-    Parameters
-    ----------
-    ufunc : ufunc
-    out : tuple of ndarray
-        Where the result goes; empty if NumPy would make a new array.
-
-    Raises
-    ------
-    UnsupportedPython
+    `out` is where the result goes; empty if NumPy would make a new array.
     """
     if not out or ufunc.__name__ not in UFUNCS:
         raise UnsupportedPython(NO_WHOLE_ARRAYS.format(ufunc.__name__))
@@ -391,16 +324,6 @@ _get, _set = np.ndarray.__getitem__, np.ndarray.__setitem__
 def typed_array(array):
     """Return an array as it is in a kernel: the same memory, and elements that are `typed`.
 
-    Parameters
-    ----------
-    array : ndarray
-
-    Returns
-    -------
-    ndarray
-
-    Examples
-    --------
     >>> x = typed_array(np.array([200, 100], np.uint8))
     >>> x[1] = x[0] + x[0]
     >>> x[0] + x[0], x[1]

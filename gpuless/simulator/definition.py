@@ -13,15 +13,7 @@ UNKNOWN = object()
 
 
 class Definition:
-    """The source of a function.
-
-    Parameters
-    ----------
-    function : function
-    device : bool
-        Whether it is a device function.
-    parameters : tuple of (str, type)
-        Arguments that are known, with their types as `argument_types` has them.
+    """The source of a function, of which some parameters are known: (name, type as `argument_types` has it).
 
     Attributes
     ----------
@@ -50,31 +42,12 @@ class Definition:
             self.locals = self.parameters.union(self._stores)
 
     def where(self, node):
-        """Return function and line as text.
-
-        Parameters
-        ----------
-        node : AST
-
-        Returns
-        -------
-        str
-        """
+        """Return function and line as text."""
         kind = "device function" if self.device else "kernel"
         return f"in {kind} {self.function.__name__}, line {self._first_line + node.lineno - 1}"
 
     def value(self, node):
-        """Return the global, or outer, object that an expression such as ``np.float32`` names.
-
-        Parameters
-        ----------
-        node : AST
-
-        Returns
-        -------
-        object
-            `UNKNOWN` if it does not.
-        """
+        """Return the global or outer object that an expression such as ``np.float32`` names, or `UNKNOWN`."""
         if isinstance(node, ast.Name) and node.id not in self.locals:
             return self._scope.get(node.id, getattr(builtins, node.id, UNKNOWN))
         if isinstance(node, ast.Attribute):
@@ -84,16 +57,7 @@ class Definition:
         return UNKNOWN
 
     def is_of_kernel(self, node):
-        """Return whether an expression is computed from what the function has, and is no part of a module.
-
-        Parameters
-        ----------
-        node : AST
-
-        Returns
-        -------
-        bool
-        """
+        """Return whether an expression is computed from what the function has, and is no part of a module."""
         while isinstance(node, (ast.Attribute, ast.Subscript)):
             node = node.value
         if isinstance(node, ast.Name):
@@ -101,16 +65,7 @@ class Definition:
         return not isinstance(node, ast.Call) or self.is_of_kernel(node.func)
 
     def only_value(self, name):
-        """Return the expression that gives a local variable its value, if only one does.
-
-        Parameters
-        ----------
-        name : str
-
-        Returns
-        -------
-        AST or None
-        """
+        """Return the expression that gives a local variable its value, None unless only one does."""
         is_only = name not in self.parameters and self._stores.count(name) == 1
         return self._assigned.get(name) if is_only else None
 
@@ -150,47 +105,19 @@ def _pairs(target, value):
 
 
 def is_type(value, of):
-    """Return whether something is a class derived from another one.
-
-    Parameters
-    ----------
-    value : object
-    of : type
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether something is a class derived from another one."""
     return isinstance(value, type) and issubclass(value, of)
 
 
 def is_part(node):
-    """Return whether an expression is a part of an array, such as ``x[1:3]`` or ``x[..., 0]``.
-
-    Parameters
-    ----------
-    node : AST
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether an expression is a part of an array, such as ``x[1:3]`` or ``x[..., 0]``."""
     if not isinstance(node, ast.Subscript):
         return False
     return any(isinstance(part, ast.Slice) or _is_ellipsis(part) for part in index_parts(node))
 
 
 def index_parts(node):
-    """Return the indices of a subscript, one for each axis.
-
-    Parameters
-    ----------
-    node : Subscript
-
-    Returns
-    -------
-    list of AST
-    """
+    """Return the indices of a subscript, one for each axis."""
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
@@ -199,14 +126,5 @@ def _is_ellipsis(node):
 
 
 def package(function):
-    """Return the name of the package that a function is from.
-
-    Parameters
-    ----------
-    function : function
-
-    Returns
-    -------
-    str
-    """
+    """Return the name of the package that a function is from."""
     return (function.__module__ or "").partition(".")[0]

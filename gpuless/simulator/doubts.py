@@ -44,16 +44,9 @@ class Doubt(NamedTuple):
 
 
 def find_doubt(definition):
-    """Return the first thing in a function of which the source does not tell whether it compiles.
+    """Return the first thing in a function of which the source does not tell whether it compiles, or None.
 
-    Parameters
-    ----------
-    definition : Definition
-        One that `restrictions.check` has nothing against.
-
-    Returns
-    -------
-    Doubt or None
+    `restrictions.check` has nothing against the function.
     """
     for statement in definition.tree.body if definition.tree else ():
         for node in ast.walk(statement):

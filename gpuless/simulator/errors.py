@@ -47,18 +47,6 @@ def _explained(message):
 def located(error, where):
     r"""Return an exception of the same type whose message also says where in the grid it happened.
 
-    Parameters
-    ----------
-    error : Exception
-    where : str
-        The lines to add.
-
-    Returns
-    -------
-    Exception
-
-    Examples
-    --------
     >>> located(IndexError("index 7 is out of bounds"), "in kernel add")
     IndexError('index 7 is out of bounds\nin kernel add')
     """

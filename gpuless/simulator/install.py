@@ -28,10 +28,6 @@ def install():
     """Use this simulator for every kernel: at once if Numba's is there, else as soon as it is imported.
 
     Without effect where `numba.cuda` is the real one. Calling it again changes nothing.
-
-    Examples
-    --------
-    >>> install()
     """
     if _SIMULATOR in sys.modules:
         for name in {_SIMULATOR, "numba.cuda"} & sys.modules.keys():
@@ -76,23 +72,7 @@ class _DeviceOnly:
 def jit(func_or_sig=None, device=False, **options):
     """Make a kernel or device function; signatures and all options of the compiler are accepted and ignored.
 
-    Parameters
-    ----------
-    func_or_sig : function, signature or list of signatures, optional
-    device : bool
-    **options
-        As `numba.cuda.jit` takes them.
-
-    Returns
-    -------
-    FakeCUDAKernel, or a decorator that makes one
-
-    Raises
-    ------
-    TypeError
-        If there is no such option.
-    NotImplementedError
-        For `boundscheck`, which CUDA does not have, and `link`: compiled code cannot be simulated.
+    But for `boundscheck`, which CUDA does not have, and `link`: compiled code cannot be simulated.
     """
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:

@@ -146,15 +146,8 @@ _ALIASES = {
 
 
 def vector_types():
-    """Make the vector types.
+    """Make the vector types, ``float32x4`` and its kind; they go by CUDA's names as well, ``float4``.
 
-    Returns
-    -------
-    dict of str to type
-        ``float32x4`` and its kind, and under CUDA's names as well: ``float4``.
-
-    Examples
-    --------
     >>> float4 = vector_types()["float4"]
     >>> float4(float4(1, 2, 3, 4)).w
     np.float32(4.0)
@@ -211,8 +204,6 @@ class GpuMath:
     ``math.log(0.0)`` is -inf there, not a ValueError; of a float32 it is a float32, and ``math.floor`` is a
     float.
 
-    Examples
-    --------
     >>> with np.errstate(all="ignore"):
     ...     GpuMath().log(0.0), GpuMath().exp(np.float32(100)), GpuMath().sqrt(-1), GpuMath().floor(2.5)
     (np.float64(-inf), np.float32(inf), np.float64(nan), np.float64(2.0))

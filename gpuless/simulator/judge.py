@@ -23,23 +23,9 @@ _passed = weakref.WeakKeyDictionary()
 
 
 def judge(kernel, function, arguments, types, doubt):
-    """Raise if the compiler refuses a kernel for these arguments.
+    """Raise `UnsupportedPython`, with line and reason, if the compiler refuses a kernel for these arguments.
 
-    Parameters
-    ----------
-    kernel : kernel
-    function : function
-        The kernel's own.
-    arguments : sequence
-    types : tuple
-        Theirs, as `argument_types` has them.
-    doubt : Doubt
-        Why it is asked.
-
-    Raises
-    ------
-    UnsupportedPython
-        With the line and the compiler's reason.
+    `types` are those of the arguments, as `argument_types` has them; the doubt is why it is asked.
     """
     passed = _passed.setdefault(function, set())
     if types not in passed and _has_compiler():

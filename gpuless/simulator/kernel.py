@@ -26,21 +26,7 @@ _Result = TypeVar("_Result")
 
 
 def python_function(kernel):
-    """Return the Python function of a kernel, whichever Numba made it.
-
-    Parameters
-    ----------
-    kernel : kernel or function
-
-    Returns
-    -------
-    function
-
-    Raises
-    ------
-    TypeError
-        If it is neither.
-    """
+    """Return the Python function of a kernel, whichever Numba made it, or the function given."""
     function = getattr(kernel, "py_func", kernel)
     if not isinstance(function, types.FunctionType):
         raise TypeError(f"expected a kernel made by cuda.jit, got {kernel!r}")
@@ -99,15 +85,7 @@ class Launch:
             self.run(on_device)
 
     def run(self, arguments, memory=None, order="forwards", seed=0, observe=None):
-        """Run the kernel on arguments that are where the kernel can reach them.
-
-        Parameters
-        ----------
-        arguments : sequence
-        memory : Memory, optional
-        order, seed, observe
-            As in `Scheduler`.
-        """
+        """Run the kernel on arguments that are where it can reach them; the others are as in `Scheduler`."""
         memory = memory or Memory(self.dynamic_bytes)
         cuda = Cuda(self.grid, self.block, memory)
         names, kinds = argument_names(self.function, len(arguments)), argument_types(arguments)

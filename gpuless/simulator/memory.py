@@ -22,17 +22,8 @@ _NAN_BITS = {2: 0x7EAD, 4: 0x7FC0DEAD, 8: 0x7FF8DEADDEADDEAD}
 def poison(dtype):
     """Return the value that stands for memory nobody has written.
 
-    Parameters
-    ----------
-    dtype : dtype
+    It is NaN for floats, a value near the extreme for integers, True for bool.
 
-    Returns
-    -------
-    scalar of that dtype
-        NaN for floats, a value near the extreme for integers, True for bool.
-
-    Examples
-    --------
     >>> poison(np.dtype("float32")), poison(np.dtype("int32")) < -(2**30)
     (np.float32(nan), np.True_)
     """
@@ -68,14 +59,6 @@ def is_poison(array):
     """Return which elements still hold `poison`, bit for bit.
 
     Integers of one or two bytes have no value to spare: there an element only counts if all do.
-
-    Parameters
-    ----------
-    array : ndarray
-
-    Returns
-    -------
-    ndarray of bool, shape of `array`
     """
     dtype = array.dtype
     if dtype.kind not in "fiu" or array.size == 0:
@@ -85,13 +68,7 @@ def is_poison(array):
 
 
 class Memory:
-    """Shared, local and constant memory for the blocks of one launch, one block after another.
-
-    Parameters
-    ----------
-    dynamic_bytes : int
-        Dynamic shared memory, the fourth number of the launch.
-    """
+    """Shared, local and constant memory for the blocks of one launch, one block after another."""
 
     log_entries = 0  # nothing is logged here
 
@@ -107,42 +84,18 @@ class Memory:
         self._dynamic = None
 
     def wrap(self, array, space, name=None, code=None, offset=None):
-        """Turn an array into what the kernel gets; here that is `typed_array`.
+        """Turn an array of one of the four spaces into what the kernel gets; here that is `typed_array`.
 
-        Parameters
-        ----------
-        array : ndarray
-        space : {"global", "shared", "local", "constant"}
-        name : str, optional
-            Of the argument or the global variable.
-        code, offset : code object, int
-            Where the kernel asked for it, if it has no name yet.
-
-        Returns
-        -------
-        ndarray
+        The name is that of the argument or of the global variable; code and offset say where the kernel asked
+        for an array that has no name yet.
         """
         return typed_array(array)
 
     def shared(self, frame, shape, dtype):
         """Return the shared array that belongs to this call in the source, the same for all threads.
 
-        Parameters
-        ----------
-        frame : frame
-            Of the call. Its place tells the array, as in the compiled kernel.
-        shape : int or tuple of int
-            0 for dynamic shared memory: all arrays of shape 0 are the same memory.
-        dtype : dtype or Numba type
-
-        Returns
-        -------
-        ndarray
-
-        Raises
-        ------
-        LaunchError
-            If the block's shared arrays come to more than 48 KB.
+        The place of the call tells the array, as in the compiled kernel. All arrays of shape 0 are the same,
+        dynamic, memory.
         """
         code = frame.f_code
         key = id(code), instruction_start(code, frame.f_lasti)
@@ -182,24 +135,7 @@ class Memory:
         return self._dynamic[: count * dtype.itemsize].view(dtype)
 
     def local(self, frame, shape, dtype):
-        """Return a new array of the calling thread's own.
-
-        Parameters
-        ----------
-        frame : frame
-            Of the call.
-        shape : int or tuple of int
-        dtype : dtype or Numba type
-
-        Returns
-        -------
-        ndarray
-
-        Raises
-        ------
-        LaunchError
-            If it is larger than 512 KB.
-        """
+        """Return a new array of the calling thread's own."""
         array = poisoned(_checked(shape, "local"), as_dtype(dtype))
         if array.nbytes > LOCAL_LIMIT:
             raise LaunchError(
@@ -209,40 +145,13 @@ class Memory:
         return self.wrap(array, "local", None, frame.f_code, frame.f_lasti)
 
     def constant(self, array, name):
-        """Return a read-only array: what a kernel gets to see of a global one.
-
-        Parameters
-        ----------
-        array : ndarray
-        name : str
-
-        Returns
-        -------
-        ndarray
-        """
+        """Return a read-only array: what a kernel gets to see of a global one."""
         view = np.ascontiguousarray(array).view()
         view.flags.writeable = False
         return self.wrap(view, "constant", name)
 
     def constant_like(self, frame, array):
-        """Return `array` as constant memory: `cuda.const.array_like`.
-
-        Parameters
-        ----------
-        frame : frame
-            Of the call.
-        array : ndarray
-            Usually a global one, which has come through `constant` already.
-
-        Returns
-        -------
-        ndarray
-
-        Raises
-        ------
-        LaunchError
-            If the kernel's constant arrays come to more than 64 KB.
-        """
+        """Return an array, usually a global one, as constant memory: `cuda.const.array_like`."""
         code, offset = frame.f_code, frame.f_lasti
         self._constants[id(code), instruction_start(code, offset)] = array.nbytes
         used = sum(self._constants.values())
@@ -256,20 +165,7 @@ class Memory:
         return self.constant(array, assigned_name(code, offset) or "constant array")
 
     def update(self, array, index, new):
-        """Replace one element by a function of itself in one atomic step.
-
-        Parameters
-        ----------
-        array : ndarray
-        index : int or tuple of int
-        new : callable
-            From the old value to the new one.
-
-        Returns
-        -------
-        scalar
-            The old value.
-        """
+        """Replace one element by a function of itself in one atomic step; return the old one."""
         old = array[index]
         array[index] = new(old)
         return old

@@ -246,13 +246,7 @@ _LOADS, _STORES = ("ldca", "ldcg", "ldcs", "ldlu", "ldcv"), ("stcg", "stcs", "st
 
 
 class Cuda(Warp):
-    """The namespace of one launch.
-
-    Parameters
-    ----------
-    grid, block : tuple of (int, int, int)
-    memory : Memory
-    """
+    """The namespace of one launch."""
 
     warpsize = WARP
     fp16 = intrinsics.Half

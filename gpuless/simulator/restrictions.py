@@ -55,33 +55,14 @@ NUMPY_FUNCTIONS = UFUNCS | REDUCTIONS | {"dtype", "finfo", "iinfo", "ndindex"}
 
 @functools.cache
 def global_names(code):
-    """Return the names that a function, or one within it, looks up in its module.
-
-    Parameters
-    ----------
-    code : code object
-
-    Returns
-    -------
-    frozenset of str
-    """
+    """Return the names that a function, or one within it, looks up in its module."""
     loads = (each for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     inner = (global_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
     return frozenset(each.argval for each in loads).union(*inner)
 
 
 def check(definition):
-    """Raise if a kernel or device function uses Python that Numba cannot compile for a GPU.
-
-    Parameters
-    ----------
-    definition : Definition
-
-    Raises
-    ------
-    UnsupportedPython
-        With the line.
-    """
+    """Raise if a kernel or device function uses Python that Numba cannot compile for a GPU."""
     if definition.tree is not None:
         _Checker(definition).check()
 

@@ -147,21 +147,10 @@ class Scheduler:
         self._order, self._random = order, np.random.default_rng(seed)
 
     def run(self, function, arguments):
-        """Run the whole grid.
+        """Run the whole grid. What a thread raises gets the place added to its message.
 
-        Parameters
-        ----------
-        function : callable
-        arguments : tuple
-
-        Raises
-        ------
-        DivergenceError
-            If threads wait for others who never come.
-        LaunchStopped
-            If no thread finishes for long, or the memory has logged too much.
-        Exception
-            Whatever a thread raises, with the place added to its message.
+        Raises `DivergenceError` if threads wait for others who never come, and `LaunchStopped` if no thread
+        finishes for long, or the memory has logged too much.
         """
         cuda, scheduler = self.cuda, getcurrent()
         cuda._switch = scheduler.switch

@@ -27,16 +27,9 @@ from gpuless.simulator.namespace import DEVICE_NAMES
 
 
 class Twins:
-    """Functions as they are within one launch.
+    """Functions as they are within one launch, with arguments of these types.
 
-    Parameters
-    ----------
-    cuda : Cuda
-    memory : Memory
-    argument_types : tuple
-        Those of the launch.
-    judge : callable
-        To be called with a `Doubt`; raises if the compiler shares it.
+    `judge` is called with a `Doubt`; it raises if the compiler shares it.
     """
 
     def __init__(self, cuda, memory, argument_types=(), judge=None):
@@ -46,39 +39,13 @@ class Twins:
         self._module = sys.modules.get("numba.cuda")
 
     def kernel(self, function, names):
-        """Return the twin of the kernel.
-
-        Parameters
-        ----------
-        function : function
-        names : sequence of str
-            Of its arguments.
-
-        Returns
-        -------
-        function
-        """
+        """Return the twin of the kernel, whose arguments have these names."""
         return self.function(function, device=False, parameters=tuple(zip(names, self._types, strict=True)))
 
     def function(self, function, device=True, parameters=()):
-        """Return the twin of a function, made on first sight.
+        """Return the twin of a function, made on first sight; `UnsupportedPython` if it cannot be compiled.
 
-        Parameters
-        ----------
-        function : function
-        device : bool
-            Whether it may return something.
-        parameters : tuple of (str, type)
-            What is known of its arguments.
-
-        Returns
-        -------
-        function
-
-        Raises
-        ------
-        UnsupportedPython
-            If it cannot be compiled for a GPU.
+        A device function may return something. `parameters` has what is known of its arguments.
         """
         if function in self._known:
             return self._known[function]

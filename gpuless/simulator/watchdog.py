@@ -75,17 +75,7 @@ class Stop(BaseException):
 
 
 class Watch:
-    """One launch under watch, to be used as a context.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-
-    Attributes
-    ----------
-    reason : str or None
-        Why it was stopped.
-    """
+    """One launch under watch, to be used as a context; `reason` is why it was stopped, None if it was not."""
 
     def __init__(self, scheduler):
         self.reason = None

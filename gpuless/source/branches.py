@@ -36,19 +36,7 @@ def _holds(node, position):
 
 @functools.lru_cache(maxsize=1024)
 def path(code, offset):
-    """Return the syntax around an instruction, from its function inwards.
-
-    Parameters
-    ----------
-    code : code object
-    offset : int
-        Of the instruction.
-
-    Returns
-    -------
-    list of ast node
-        Empty without source.
-    """
+    """Return the syntax around an instruction, from its function inwards; empty without source."""
     node, nodes = syntax(code.co_filename), []
     position = _position(code, offset)
     while position and node is not None:
@@ -72,18 +60,9 @@ def _arm(node, inner):
 
 
 def conditions(code, offset):
-    """Return what an instruction depends on: the `if`s and loops that it stands in.
+    """Return the `if`s and loops that an instruction stands in, from the outermost inwards.
 
-    Parameters
-    ----------
-    code : code object
-    offset : int
-        Of the instruction.
-
-    Returns
-    -------
-    list of (ast node, str)
-        From the outermost inwards, each with the arm: "body" or "else".
+    Each comes with the arm that the instruction is in, "body" or "else"; none without source.
     """
     nodes = path(code, offset)
     return [(node, arm) for node, inner in itertools.pairwise(nodes) if (arm := _arm(node, inner))]
@@ -92,15 +71,7 @@ def conditions(code, offset):
 def common_path(*places):
     """Return the function, and within it the `if`s and loops with all the instructions in one arm.
 
-    Parameters
-    ----------
-    *places : (code object, int)
-        Instructions, each with its offset.
-
-    Returns
-    -------
-    list of ast node
-        From the function inwards; empty without source.
+    A place is (code, offset). Empty without source.
     """
     shared = path(*places[0])[:1]
     for levels in zip(*(conditions(*place) for place in places), strict=False):
@@ -111,18 +82,9 @@ def common_path(*places):
 
 
 def returns_before(code, offset):
-    """Return the lines of the `return`s by which a thread can leave before it comes to an instruction.
+    """Return the lines of the `return`s by which a thread can leave before an instruction.
 
-    Parameters
-    ----------
-    code : code object
-    offset : int
-        Of the instruction.
-
-    Returns
-    -------
-    list of int or None
-        None without source.
+    None without source.
     """
     nodes = path(code, offset)
     if not nodes:

@@ -17,19 +17,7 @@ _ATOMIC_OPERATORS = (ast.Add, ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)
 
 
 def is_data_dependent(code, offset):
-    """Return whether the index of a write comes from memory, or from other threads.
-
-    Parameters
-    ----------
-    code : code object
-    offset : int
-        Of the write.
-
-    Returns
-    -------
-    bool
-        False without source.
-    """
+    """Return whether the index of a write comes from memory, or from other threads; False without source."""
     nodes = path(code, offset)
     indices = [node.slice for node in ast.walk(nodes[-1]) if isinstance(node, ast.Subscript)] if nodes else ()
     return any(_is_data(node) for index in indices for node in _flow(nodes[0]).made_of(index))
@@ -40,18 +28,7 @@ def is_atomic_update(code, offset):
     """Return whether an atomic operation could take the place of a write, and of the read before it.
 
     It can if the new value is the old one of this same element, and something added or compared that comes
-    from elsewhere. In a swap it cannot: there the new value is that of another element.
-
-    Parameters
-    ----------
-    code : code object
-    offset : int
-        Of the write.
-
-    Returns
-    -------
-    bool
-        True without source.
+    from elsewhere. In a swap it cannot: there the new value is that of another element. True without source.
     """
     nodes = path(code, offset)
     if not nodes:
@@ -77,17 +54,7 @@ def is_atomic_update(code, offset):
 
 
 def is_of_the_thread_alone(function, test):
-    """Return whether a condition is the same for a thread in every launch, whatever its grid and block.
-
-    Parameters
-    ----------
-    function : ast.FunctionDef
-    test : ast node
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether a condition is the same for a thread in every launch, whatever its grid and block."""
     flow = _flow(function)
     return not any(
         isinstance(node, (ast.Subscript, ast.Call))
@@ -101,20 +68,8 @@ def round_variables(code, offset, in_kernel):
     """Return the variables that tell in which round of its loops an instruction is executed.
 
     Only of loops in which a thread can go around the instruction, and only variables that have, in one round,
-    the same value in all threads.
-
-    Parameters
-    ----------
-    code : code object
-    offset : int
-        Of the instruction.
-    in_kernel : bool
-        Whether the function is the kernel itself, whose arguments are the same for all threads.
-
-    Returns
-    -------
-    tuple of str
-        Empty without source.
+    the same value in all threads. (The arguments of the kernel itself have, those of a device function may
+    not.) None without source.
     """
     nodes, found = path(code, offset), []
     uniform = uniform_in(nodes[0], in_kernel) if nodes else None
@@ -130,15 +85,7 @@ def round_variables(code, offset, in_kernel):
 def has_uneven_rounds(code, offset, in_kernel):
     """Return whether a loop around an instruction goes on to, or begins at, another number in each thread.
 
-    Parameters
-    ----------
-    code, offset, in_kernel
-        As above.
-
-    Returns
-    -------
-    bool
-        False without source, and for a loop that makes strides.
+    False without source, and for a loop that makes strides.
     """
     nodes = path(code, offset)
     uniform = uniform_in(nodes[0], in_kernel) if nodes else None
@@ -178,13 +125,7 @@ class _Flow:
 
 
 class Uniform:
-    """Which names of a function have the same value in all threads that execute an instruction together.
-
-    Parameters
-    ----------
-    function : ast.FunctionDef
-    in_kernel : bool
-    """
+    """Which names of a function have the same value in all threads that execute an instruction together."""
 
     def __init__(self, function, in_kernel):
         self._varying = set() if in_kernel else set(_flow(function).parameters)

@@ -45,20 +45,10 @@ _starts = {}
 
 
 def instruction_start(code, offset):
-    """Return the offset of the instruction that an offset belongs to.
+    """Return the offset of the instruction that a frame's ``f_lasti`` belongs to.
 
     Python points a frame at an instruction or at the inline cache behind it, as it has specialised the
     instruction or not; both must count as the same place.
-
-    Parameters
-    ----------
-    code : code object
-    offset : int
-        A frame's ``f_lasti``.
-
-    Returns
-    -------
-    int
     """
     known = _starts.get(id(code))
     if known is None:
@@ -67,16 +57,7 @@ def instruction_start(code, offset):
 
 
 def instruction_starts(code):
-    """Return, for every two bytes of a function's code, the offset of the instruction they belong to.
-
-    Parameters
-    ----------
-    code : code object
-
-    Returns
-    -------
-    tuple of int
-    """
+    """Return, for every two bytes of a function's code, the offset of the instruction they belong to."""
     starts = [0] * (len(code.co_code) // 2)
     for instruction in _instructions(code):
         starts[instruction.offset // 2] = instruction.offset
@@ -86,35 +67,14 @@ def instruction_starts(code):
 
 
 def is_in_loop(code, offset):
-    """Return whether an instruction can be executed several times: whether one behind it jumps back.
-
-    Parameters
-    ----------
-    code : code object
-    offset : int
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether an instruction can be executed several times: whether one behind it jumps back."""
     jumps = (each for each in _instructions(code) if "JUMP_BACKWARD" in each.opname)
     return any(each.argval <= offset < each.offset for each in jumps)
 
 
 @functools.cache
 def site(code, offset):
-    """Describe the instruction at an offset, or at the inline cache behind it.
-
-    Parameters
-    ----------
-    code : code object
-    offset : int
-        A frame's ``f_lasti``.
-
-    Returns
-    -------
-    Site
-    """
+    """Return the `Site` of the instruction at an offset, or at the inline cache behind it."""
     start = instruction_start(code, offset)
     line, end_line, column, end_column = list(code.co_positions())[start // 2]
     line = line or code.co_firstlineno
@@ -127,18 +87,7 @@ def site(code, offset):
 
 @functools.cache
 def assigned_name(code, offset):
-    """Return the variable that the result of a call is stored in, None if it is not stored at once.
-
-    Parameters
-    ----------
-    code : code object
-    offset : int
-        Of the call.
-
-    Returns
-    -------
-    str or None
-    """
+    """Return the variable that the result of a call is stored in, None if it is not stored at once."""
     start = instruction_start(code, offset)
     following = (each for each in _instructions(code) if each.offset > start and each.opname != "CACHE")
     store = next(following, None)
@@ -150,18 +99,8 @@ def assigned_name(code, offset):
 
 @functools.cache
 def negative_literals(expression):
-    """Return the axes on which a subscript is a negative number written out, and so meant.
+    """Return the axes on which a subscript, given as text, is a negative number written out, and so meant.
 
-    Parameters
-    ----------
-    expression : str
-
-    Returns
-    -------
-    frozenset of int
-
-    Examples
-    --------
     >>> negative_literals("x[-1]"), negative_literals("x[i - 1, -1]"), negative_literals("x[i - 1]")
     (frozenset({0}), frozenset({1}), frozenset())
     """
@@ -181,16 +120,9 @@ def _is_negative_number(node):
 
 
 def place(traceback):
-    """Return where in the kernel an exception was raised.
+    """Return where in the kernel an exception was raised, None if nowhere.
 
-    Parameters
-    ----------
-    traceback : traceback
-
-    Returns
-    -------
-    Site or None
-        The innermost line before one that is the simulator's own again, or NumPy's; None if there is none.
+    It is the innermost line before one that is the simulator's own again, or NumPy's.
     """
     found = None
     while traceback is not None:
@@ -204,18 +136,7 @@ def place(traceback):
 
 
 def kernel_frames(frame):
-    """Return the frames of a waiting thread that are not the simulator's own.
-
-    Parameters
-    ----------
-    frame : frame
-        Where it waits.
-
-    Returns
-    -------
-    list of frame
-        From the innermost device function to the kernel.
-    """
+    """Return the frames of a waiting thread that are not the simulator's own, the kernel's last."""
     frames = []
     while frame is not None:
         if not frame.f_code.co_filename.startswith(PACKAGE):
