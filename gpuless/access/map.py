@@ -300,17 +300,13 @@ class AccessMap:
         return names.index(array)
 
     def _block_number(self, block):
-        grid = tuple(self.trace.grid)
-        index = tuple(np.atleast_1d(block).tolist())
-        if len(index) > 1:
-            index += (0,) * (3 - len(index))
-            inside = len(index) == 3 and all(0 <= i < n for i, n in zip(index, grid, strict=True))
-            number = index[0] + grid[0] * (index[1] + grid[1] * index[2]) if inside else -1
-        else:
-            number = index[0]
-        if not 0 <= number < int(np.prod(grid)):
-            raise ValueError(f"block {block} is not in the grid {grid}")
-        return number
+        grid, index = tuple(self.trace.grid), np.atleast_1d(block).tolist()
+        shape = grid if len(index) > 1 else (int(np.prod(grid)),)
+        index += [0] * (len(shape) - len(index))
+        try:
+            return int(np.ravel_multi_index(index, shape, order="F"))  # x varies fastest
+        except ValueError:
+            raise ValueError(f"block {block} is not in the grid {grid}") from None
 
     def _grouped(self, with_sites):
         requests = self.requests

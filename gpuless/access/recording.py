@@ -103,8 +103,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         except IndexError:
             if self.dtype.names:
                 return TracedRecord(self, index)  # what is done to its fields will be told
-            self._memory.out_of_bounds(self, READ, index, sys._getframe(1))
-            return typed(poison(self.dtype))
+            return self._memory.out_of_bounds(self, READ, index, sys._getframe(1))
         if isinstance(value, np.ndarray):
             return self._field(index) if isinstance(index, str) else self._memory.view(self, value)
         if isinstance(value, np.void):
@@ -382,23 +381,23 @@ class TracedMemory(Memory):
         return number
 
     def out_of_bounds(self, array, kind, index, frame):
-        """Note an access beyond an array, or let it raise."""
+        """Note an access beyond an array, and return what is read there; or let it raise."""
         parts = index if isinstance(index, tuple) else (index,)
         are_numbers = all(isinstance(part, (int, np.integer)) for part in parts)
         if not (self._tolerant and are_numbers and len(parts) == array.ndim):
             raise  # the IndexError that is being handled
         view = self._views[array._view]
         self.misses.append(Miss(*self.running, view, kind, parts, site(frame.f_code, frame.f_lasti)))
+        return typed(poison(array.dtype))
 
-    def update(self, array, index, new):
+    def update(self, array, index, new, value):
         """Log an atomic operation of the kernel that is two frames up."""
         frame = sys._getframe(2)
         try:
             old = array._array[index]
         except IndexError:
-            self.out_of_bounds(array, ATOMIC, index, frame)
-            return typed(poison(array.dtype))
-        array._array[index] = new(old)
+            return self.out_of_bounds(array, ATOMIC, index, frame)
+        array._array[index] = new(old, value)
         value = array._array[index]
         array._log((array._view, ATOMIC, index, value, frame.f_lasti, frame.f_code))
         return old
@@ -409,8 +408,7 @@ class TracedMemory(Memory):
         try:
             value = array._array[index]
         except IndexError:
-            self.out_of_bounds(array, READ, index, frame)
-            return typed(poison(array.dtype))
+            return self.out_of_bounds(array, READ, index, frame)
         array._log((array._view, READ, index, value, frame.f_lasti, frame.f_code))
         return value
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from numba import cloudpickle, cuda, get_num_threads
 
+OPTIONS = ("fastmath", "launch_bounds", "max_registers")
 _JOBS_PER_WORKER = 20
 _FIX = "install the CUDA compiler (no GPU needed): pip install --editable '.[cu13]'"
 
@@ -35,9 +36,9 @@ class Job(NamedTuple):
     kernel: object
     signature: object
     cc: tuple
-    options: tuple
+    options: tuple = tuple((name, None) for name in OPTIONS)
     """Pairs of name and value; None is what the kernel's decorator says."""
-    sass: bool
+    sass: bool = False
 
 
 # What the worker found, for as long as this process lives.
@@ -119,8 +120,7 @@ def _decorator_options(kernel):
     # numba's own simulated kernels remember these two as attributes.
     options.setdefault("device", getattr(kernel, "_device", False))
     options.setdefault("fastmath", getattr(kernel, "_fastmath", False))
-    known = ("device", "fastmath", "launch_bounds", "max_registers")
-    return {name: options[name] for name in known if options.get(name)}
+    return {name: options[name] for name in ("device", *OPTIONS) if options.get(name)}
 
 
 def _import_kernel(module, name):
@@ -169,14 +169,7 @@ def _key(job):
 
 
 def _message(key, job):
-    return {
-        "kernel": key[0],
-        "copy": _copy(job.kernel),
-        "signature": job.signature,
-        "cc": job.cc,
-        "options": dict(job.options),
-        "sass": job.sass,
-    }
+    return job._asdict() | {"kernel": key[0], "copy": _copy(job.kernel), "options": dict(job.options)}
 
 
 # --- the worker --------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from gpuless.compiler.jobs import InspectionError, Job, compile_jobs, kernel_type, python_function
+from gpuless.compiler.jobs import OPTIONS, InspectionError, Job, compile_jobs, kernel_type, python_function
 from gpuless.inspector.architectures import capability, occupancy
 from gpuless.inspector.assembly import read_ptx, read_sass
 from gpuless.inspector.report import KernelReport
@@ -139,8 +139,7 @@ class _Request:
         options = dict(options or {})
         self.threads = options.pop("threads_per_block", None)
         self.dynamic_shared = options.pop("dynamic_shared", 0)
-        known = ("fastmath", "launch_bounds", "max_registers")
-        self.compiler_options = tuple((name, options.pop(name, None)) for name in known)
+        self.compiler_options = tuple((name, options.pop(name, None)) for name in OPTIONS)
         if options:
             raise TypeError(f"unknown options {sorted(options)}")
         if self.threads is not None:
@@ -167,17 +166,13 @@ class _Request:
             dynamic_shared=self.dynamic_shared,
             local_bytes=result["local"],
             occupancy=occupancy(job.cc, threads, result["registers"], shared),
-            instructions=_instructions(result),
+            instructions=tuple(read_sass(result["sass"]) if "sass" in result else read_ptx(result["ptx"])),
             language="SASS" if "sass" in result else "PTX",
             arguments=dict(zip(names, types, strict=False)),
             launch_bounds=bounds,
             file=os.path.normpath(function.__code__.co_filename),
             line=function.__code__.co_firstlineno,
         )
-
-
-def _instructions(result):
-    return tuple(read_sass(result["sass"]) if "sass" in result else read_ptx(result["ptx"]))
 
 
 def find_kernel(name: str) -> tuple[Any, Any]:

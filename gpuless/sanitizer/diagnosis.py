@@ -19,7 +19,7 @@ class Diagnosis(Words):
     `expects_nan` says that the kernel means to write NaN.
     """
 
-    def __init__(self, trace, memory, notes, error=None, absent_read=None, expects_nan=False):
+    def __init__(self, trace, memory, notes, error, absent_read, expects_nan):
         super().__init__(trace, memory, notes)
         self.error, self.absent_read, self.expects_nan = error, absent_read, expects_nan
         self.history = History(trace)

@@ -25,7 +25,7 @@ class Definition:
         Parameters of which that is known.
     """
 
-    def __init__(self, function, device, parameters=()):
+    def __init__(self, function, device, parameters):
         self.function, self.device = function, device
         self.tree, self._first_line = _tree(function)
         tuples = {name: kind for name, kind in parameters if isinstance(kind, tuple)}

@@ -17,7 +17,6 @@ import weakref
 from gpuless.simulator.errors import UnsupportedPython
 
 _CC = (8, 0)
-_OPTIONS = (("fastmath", None), ("launch_bounds", None), ("max_registers", None))
 # By function: the types of arguments it was not refused for.
 _passed = weakref.WeakKeyDictionary()
 
@@ -49,7 +48,7 @@ def _ask(kernel, arguments):
     from gpuless.compiler.jobs import InspectionError, Job, Refusal, compile_jobs
 
     try:
-        compile_jobs([Job(kernel, tuple(map(typeof, arguments)), _CC, _OPTIONS, sass=False)])
+        compile_jobs([Job(kernel, tuple(map(typeof, arguments)), _CC)])
     except Refusal as error:
         return str(error)
     except (InspectionError, TypeError, ValueError):

@@ -93,7 +93,8 @@ class Launch:
         wrapped = tuple(map(memory_argument, arguments, names, [memory] * len(arguments)))
         scheduler = Scheduler(self.name, self.grid, self.block, cuda, memory, order, seed, observe)
         with _running_with(twins):
-            scheduler.run(twins.kernel(self.function, names), wrapped)
+            known = tuple(zip(names, kinds, strict=True))
+            scheduler.run(twins.function(self.function, device=False, parameters=known), wrapped)
 
 
 class Observed(Generic[_Result]):

@@ -164,10 +164,10 @@ class Memory:
             return array  # seen already, as a global
         return self.constant(array, assigned_name(code, offset) or "constant array")
 
-    def update(self, array, index, new):
-        """Replace one element by a function of itself in one atomic step; return the old one."""
+    def update(self, array, index, new, value):
+        """Replace one element by a function of itself and a value in one atomic step; return the old one."""
         old = array[index]
-        array[index] = new(old)
+        array[index] = new(old, value)
         return old
 
     def load(self, array, index):

@@ -84,18 +84,19 @@ class Atomic:
     def cas(self, array, index, old, value):
         """array[index] = value if it equals `old`; return the old element."""
         old, value = (_element("cas", array, each, _INTEGERS) for each in (old, value))
-        return self._update(array, index, lambda found: value if found == old else found)
+        return self._update(array, index, lambda found, new: new if found == old else found, value)
 
     def compare_and_swap(self, array, old, value):
         """Do as `cas` does, for the first element."""
         old, value = (_element("compare_and_swap", array, each, _INTEGERS) for each in (old, value))
-        return self._update(array, (0,) * array.ndim, lambda found: value if found == old else found)
+        return self._update(
+            array, (0,) * array.ndim, lambda found, new: new if found == old else found, value
+        )
 
 
 def _atomic(name, new, taken):
     def operation(self, array, index, value):
-        value = _element(name, array, value, taken)
-        return self._update(array, index, lambda old: new(old, value))
+        return self._update(array, index, new, _element(name, array, value, taken))
 
     operation.__qualname__ = f"Atomic.{name}"  # which Python says where an argument is missing
     return operation
@@ -265,7 +266,8 @@ class Cuda(Warp):
         self.cg = CooperativeGroups(self)
         self._absent_lane = memory.absent_lane
         for names, function in ((_FENCES, memory.fence), (_LOADS, memory.load), (_STORES, memory.store)):
-            vars(self).update(dict.fromkeys(names, function))
+            for name in names:
+                setattr(self, name, function)  # not by vars(self): that makes every look-up slower
         # Set by the scheduler: how to give up control.
         self._switch = None
 

@@ -32,15 +32,11 @@ class Twins:
     `judge` is called with a `Doubt`; it raises if the compiler shares it.
     """
 
-    def __init__(self, cuda, memory, argument_types=(), judge=None):
+    def __init__(self, cuda, memory, argument_types, judge):
         self._cuda, self._memory = cuda, memory
         self._types, self._judge = argument_types, judge
         self._known = {}
         self._module = sys.modules.get("numba.cuda")
-
-    def kernel(self, function, names):
-        """Return the twin of the kernel, whose arguments have these names."""
-        return self.function(function, device=False, parameters=tuple(zip(names, self._types, strict=True)))
 
     def function(self, function, device=True, parameters=()):
         """Return the twin of a function, made on first sight; `UnsupportedPython` if it cannot be compiled.
@@ -50,7 +46,7 @@ class Twins:
         if function in self._known:
             return self._known[function]
         doubt = _checked(function, device, parameters)
-        if doubt and self._judge:
+        if doubt:
             self._judge(doubt)
         constants = _constants(function, self._types)
         scope = {"float": to_float}

@@ -21,10 +21,7 @@ needs_compiler = pytest.mark.skipif(not judge._has_compiler(), reason="needs the
 
 def verdicts():
     """Ask the compiler about all of them, in one go."""
-    jobs = [
-        Job(cuda.jit(each.function), tuple(map(typeof, each.arguments)), (8, 0), judge._OPTIONS, False)
-        for each in CONSTRUCTS
-    ]
+    jobs = [Job(cuda.jit(each.function), tuple(map(typeof, each.arguments)), (8, 0)) for each in CONSTRUCTS]
     try:
         compile_jobs(jobs)
     except InspectionError:
