@@ -105,7 +105,9 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
                 return TracedRecord(self, index)  # what is done to its fields will be told
             return self._memory.out_of_bounds(self, READ, index, sys._getframe(1))
         if isinstance(value, np.ndarray):
-            return self._field(index) if isinstance(index, str) else self._memory.view(self, value)
+            return (
+                self._memory.field(self, index) if isinstance(index, str) else self._memory.view(self, value)
+            )
         if isinstance(value, np.void):
             return TracedRecord(self, index)
         frame = sys._getframe(1)
@@ -157,13 +159,9 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
                 self._log((self._view, READ, i, value, frame.f_lasti, frame.f_code))
                 yield value
 
-    def _field(self, name):
-        """Return one field of an array of records, as an array."""
-        return self._memory.field(self, name)
-
     def __getattr__(self, name):
         if name in (self.dtype.names or ()):
-            return self._field(name)
+            return self._memory.field(self, name)
         attribute = getattr(self._array, name)
         if isinstance(attribute, np.ndarray):
             return self._memory.view(self, attribute)
@@ -190,26 +188,18 @@ class TracedRecord:
         object.__setattr__(self, "_array", array)
         object.__setattr__(self, "_index", index)
 
-    def __getattr__(self, name):
-        return self._load(name, sys._getframe(1))
-
     def __getitem__(self, name):
-        return self._load(name, sys._getframe(1))
-
-    def __setattr__(self, name, value):
-        self._store(name, value, sys._getframe(1))
+        array, memory = self._array, self._array._memory
+        field = memory.field(array, name)
+        if field.dtype.names or field.ndim > array.ndim:  # a record or an array itself
+            return field[self._index]
+        return memory.load(field, self._index, sys._getframe(1))
 
     def __setitem__(self, name, value):
-        self._store(name, value, sys._getframe(1))
+        memory = self._array._memory
+        memory.store(memory.field(self._array, name), self._index, value, sys._getframe(1))
 
-    def _load(self, name, frame):
-        field = self._array._field(name)
-        if field.dtype.names or field.ndim > self._array.ndim:  # a record or an array itself
-            return field[self._index]
-        return self._array._memory.load(field, self._index, frame)
-
-    def _store(self, name, value, frame):
-        self._array._memory.store(self._array._field(name), self._index, value, frame)
+    __getattr__, __setattr__ = __getitem__, __setitem__
 
 
 class Miss(NamedTuple):
@@ -542,10 +532,9 @@ class _View:
 def _element(distance, info):
     """Return which element of an array lies so many bytes from its first one."""
     index = [np.zeros_like(distance)] * len(info.shape)
-    # The axis with the longest stride tells first. Axes that go backwards are counted from their other end.
-    for axis in np.argsort([-abs(stride) for stride in info.strides], kind="stable"):
-        if info.strides[axis] < 0:
-            distance = distance - (info.shape[axis] - 1) * info.strides[axis]
+    # Axes that go backwards are counted from their other end. The one with the longest stride tells first.
+    backwards = ((n - 1) * stride for n, stride in zip(info.shape, info.strides, strict=True) if stride < 0)
+    distance = distance - sum(backwards)
     for axis in np.argsort([-abs(stride) for stride in info.strides], kind="stable"):
         stride = abs(info.strides[axis])
         if info.shape[axis] > 1 and stride:

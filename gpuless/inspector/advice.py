@@ -144,21 +144,21 @@ class _Source:
     def __init__(self, tree):
         self.tree = tree
 
+    def _nodes(self, line, *kinds):
+        """Return the nodes of some kinds that stand on a line, or around it."""
+        nodes = (node for node in ast.walk(self.tree) if isinstance(node, kinds))
+        return [node for node in nodes if node.lineno <= line <= node.end_lineno]
+
     def expressions(self, line):
         """Return the expressions that stand on a line, without those that are indices."""
-        nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.expr))
-        found = [node for node in nodes if node.lineno <= line <= node.end_lineno]
+        found = self._nodes(line, ast.expr)
         subscripts = [node.slice for node in found if isinstance(node, ast.Subscript)]
         inside = {id(part) for index in subscripts for part in ast.walk(index)}
         return [node for node in found if id(node) not in inside]
 
     def function(self, line):
         """Return the innermost function around a line."""
-        functions = [
-            node
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.FunctionDef) and node.lineno <= line <= node.end_lineno
-        ]
+        functions = self._nodes(line, ast.FunctionDef)
         return max(functions, key=lambda node: node.lineno, default=self.tree)
 
     def float64_causes(self, line):
@@ -190,12 +190,7 @@ class _Source:
 
     def divides(self, line):
         """Return whether `//` or `%` is written on a line."""
-        nodes = (node for node in ast.walk(self.tree) if getattr(node, "lineno", 0) <= line)
-        operators = (
-            node.op
-            for node in nodes
-            if isinstance(node, (ast.BinOp, ast.AugAssign)) and line <= node.end_lineno
-        )
+        operators = (node.op for node in self._nodes(line, ast.BinOp, ast.AugAssign))
         return any(isinstance(operator, (ast.FloorDiv, ast.Mod)) for operator in operators)
 
     def counts_rounds(self, line):
@@ -218,8 +213,7 @@ class _Source:
 
     def subscripted(self, line):
         """Return the names of the arrays indexed on a line."""
-        nodes = ast.walk(self.tree)
-        subscripts = [n for n in nodes if isinstance(n, ast.Subscript) and n.lineno <= line <= n.end_lineno]
+        subscripts = self._nodes(line, ast.Subscript)
         return {node.value.id for node in subscripts if isinstance(node.value, ast.Name)}
 
 

@@ -131,18 +131,9 @@ class _Vector:
 
 
 # CUDA's names of the element types: int3 is three int32.
-_ALIASES = {
-    "int8": "char",
-    "int16": "short",
-    "int32": "int",
-    "int64": "longlong",
-    "uint8": "uchar",
-    "uint16": "ushort",
-    "uint32": "uint",
-    "uint64": "ulonglong",
-    "float32": "float",
-    "float64": "double",
-}
+_ALIASES = {"int8": "char", "int16": "short", "int32": "int", "int64": "longlong"}
+_ALIASES |= {f"u{name}": f"u{alias}" for name, alias in _ALIASES.items()}
+_ALIASES |= {"float32": "float", "float64": "double"}
 
 
 def vector_types():
