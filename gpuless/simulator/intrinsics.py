@@ -81,33 +81,10 @@ class Half:
     hrcp = staticmethod(lambda a: np.reciprocal(a, dtype=np.float16))
 
 
-for _name in (
-    "sin",
-    "cos",
-    "log",
-    "log2",
-    "log10",
-    "exp",
-    "exp2",
-    "tanh",
-    "sqrt",
-    "ceil",
-    "floor",
-    "trunc",
-    "rint",
-):
+for _name in "sin cos log log2 log10 exp exp2 tanh sqrt ceil floor trunc rint".split():
     setattr(Half, f"h{_name}", functools.partial(getattr(np, _name), dtype=np.float16))
-for _function in (
-    operator.neg,
-    abs,
-    operator.eq,
-    operator.ne,
-    operator.ge,
-    operator.gt,
-    operator.le,
-    operator.lt,
-):
-    setattr(Half, f"h{_function.__name__}", _function)
+for _name in "abs neg eq ne ge gt le lt".split():
+    setattr(Half, f"h{_name}", getattr(operator, _name))
 Half.hmax, Half.hmin = max, min
 
 
