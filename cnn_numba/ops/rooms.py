@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.ops.shapes import check_array, check_device_array
+from cnn_numba.ops.shapes import DEVICE, HOST
 
 
 class Operations(NamedTuple):
@@ -40,9 +40,14 @@ class Room(NamedTuple):
     on_device: bool
     ops: Operations
 
+    @property
+    def memory(self):
+        """Where its arrays lie."""
+        return DEVICE if self.on_device else HOST
+
     def empty(self, shape, dtype=None):
         """Allocate an uninitialised array, of the room's dtype unless told otherwise."""
-        return (device.empty if self.on_device else np.empty)(shape, dtype or self.dtype)
+        return self.memory.empty(shape, dtype or self.dtype)
 
     def zeros(self, shape, dtype=None):
         """Allocate an array of zeros, of the room's dtype unless told otherwise."""
@@ -53,26 +58,12 @@ class Room(NamedTuple):
         return device.to_device(array) if self.on_device else array
 
     def check(self, name, array, shape, dtype=None):
-        """Insist that an array is one of this room's, as `check_array` or `check_device_array` do."""
-        check = check_device_array if self.on_device else check_array
-        check(name, array, shape, dtype or self.dtype)
+        """Insist that an array is one of this room's."""
+        self.memory.check(name, array, shape, dtype or self.dtype)
 
 
 def room(name):
-    """Return a room by its name; only then its operations are imported.
-
-    Parameters
-    ----------
-    name : {"cpu", "gpu", "reference"}
-
-    Returns
-    -------
-    Room
-
-    Raises
-    ------
-    ValueError
-        If there is no such room.
+    """Return the room "cpu", "gpu" or "reference"; only then its operations are imported.
 
     Examples
     --------

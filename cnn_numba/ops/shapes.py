@@ -1,7 +1,8 @@
 """Output-size arithmetic and every shape check, in one place and in one style.
 
 The operations call these before any work starts, so a wrong argument is an error that names
-the offending values, and never a crash, a half-written array or a silently wrong number.
+the offending values, and never a crash, a half-written array or a silently wrong number: a TypeError
+for what is of the wrong type, a ValueError for a wrong value, shape or layout.
 
 One rule about memory holds for every operation in every room: **an output shares no memory with an input or
 with another output, unless its docstring says which input it may be.** Then it may be exactly that one, the
@@ -11,6 +12,7 @@ same memory in the same shape; a partial overlap is always refused. What is upda
 import math
 import numbers
 import operator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -51,17 +53,6 @@ def integer(value, name, minimum=0, maximum=MOST_ELEMENTS):
     minimum, maximum : int
         The smallest and the largest value allowed; a maximum of None allows any.
 
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    TypeError
-        If `value` is not an integer.
-    ValueError
-        If it is too small or too large.
-
     Examples
     --------
     >>> integer("4", "batch_size")
@@ -88,23 +79,7 @@ def _integers(entries, kind, value, name, minimum, maximum):
 
 
 def pair(value, name, minimum=1):
-    """Return `value` as a pair of integers, one for each axis of the image.
-
-    Parameters
-    ----------
-    value : int or tuple of two ints
-        One number for both axes, or (vertical, horizontal).
-    name, minimum
-        As for `integer`.
-
-    Returns
-    -------
-    tuple of (int, int)
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `integer`.
+    """Return a number for both axes of the image, or a pair (vertical, horizontal), as a pair of int.
 
     Examples
     --------
@@ -128,15 +103,6 @@ def sizes(value, name, axes=None, minimum=0):
         What its entries mean, such as ``"(N, C, H, W)"``; None stands for one or more axes of any meaning.
     name, minimum
         As for `integer`.
-
-    Returns
-    -------
-    tuple of int
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `integer`, or if it has another number of entries.
 
     Examples
     --------
@@ -163,17 +129,6 @@ def number(value, name, below=math.inf):
     below : float
         What it must stay below.
 
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    TypeError
-        If `value` is not a real number.
-    ValueError
-        If it is NaN, negative or too large.
-
     Examples
     --------
     >>> number(-1, "momentum")
@@ -198,20 +153,6 @@ def output_size(size, kernel_size, stride=1, padding=0):
     ``(size + 2 * padding - kernel_size) // stride + 1``, as in Dumoulin and Visin, "A guide to
     convolution arithmetic for deep learning" (2016), relationship 6.
 
-    Parameters
-    ----------
-    size, kernel_size, stride, padding : int
-        Lengths in elements along the axis.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ValueError
-        If the window does not fit even once.
-
     Examples
     --------
     >>> output_size(28, 3), output_size(26, 2, stride=2)
@@ -235,15 +176,6 @@ def window2d(name, x_shape, kernel_size, stride, padding):
         Shape of the images.
     kernel_size, stride, padding : int or pair of ints
         Size of the window, its step, and the zeros added on each side.
-
-    Returns
-    -------
-    Window2d
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not an integer, is too small or too large, or the window does not fit.
 
     Examples
     --------
@@ -272,22 +204,7 @@ def window2d(name, x_shape, kernel_size, stride, padding):
 
 
 def conv2d_window(x_shape, weight_shape, stride, padding):
-    """Check a convolution's shapes against each other and work out its window.
-
-    Parameters
-    ----------
-    x_shape : tuple (N, C_in, H, W)
-    weight_shape : tuple (C_out, C_in, K_h, K_w)
-    stride, padding : int or pair of ints
-
-    Returns
-    -------
-    Window2d
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `window2d`, or if the shapes do not belong together.
+    """Check x (N, C_in, H, W) and weight (C_out, C_in, K_h, K_w) against each other; work out the window.
 
     Examples
     --------
@@ -316,15 +233,6 @@ def pool2d_window(x_shape, kernel_size, stride, padding):
         None stands for `kernel_size`.
     padding : int or pair of ints
         At most half of `kernel_size`, so that no window lies wholly in the padding.
-
-    Returns
-    -------
-    Window2d
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `window2d`, or if the padding is larger.
 
     Examples
     --------
@@ -418,11 +326,6 @@ def check_memory(written, read, may_be=()):
     may_be : sequence of str
         The names in `read` of those that a written array may be exactly.
 
-    Raises
-    ------
-    ValueError
-        If two of them share memory, and one is written.
-
     Examples
     --------
     >>> x = np.zeros(4, np.float32)
@@ -454,51 +357,15 @@ def _insist_on_one(name, a, other, b, allowed):
         )
 
 
-def output_array(name, out, shape, dtype=np.float32, inputs=None, may_be=()):
-    """Return `out` once checked, or a new uninitialised NumPy array if it is None.
+def check_device_array(name, array, shape, dtype=np.float32, writeable=False):
+    """Insist that `array` is on the current GPU, has this shape and dtype and is C-contiguous.
+
+    It has fewer than 2**31 elements, too: see `MOST_ELEMENTS`.
 
     Parameters
     ----------
-    out : ndarray or None
-    name, shape, dtype
-        As for `check_array`.
-    inputs, may_be
-        As `read` and `may_be` of `check_memory`, which an operation with several outputs calls itself.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `check_array` and `check_memory`.
-
-    Examples
-    --------
-    >>> output_array("out", None, (2, 3)).shape
-    (2, 3)
-    """
-    if out is None:
-        return np.empty(shape, dtype)
-    check_array(name, out, shape, dtype, writeable=True)
-    if inputs:
-        check_memory({name: out}, inputs, may_be)
-    return out
-
-
-def check_device_array(name, array, shape, dtype=np.float32):
-    """Insist that `array` is on the device, has this shape and dtype and is C-contiguous.
-
-    Parameters
-    ----------
-    name, array, shape, dtype
-        As for `check_array`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `check_array`, or if it is on the host or another GPU, or has 2**31 elements.
+    name, array, shape, dtype, writeable
+        As for `check_array`; there, every array may be written to.
 
     Examples
     --------
@@ -520,14 +387,39 @@ def check_device_array(name, array, shape, dtype=np.float32):
         raise ValueError(f"{name} is on GPU {number}, which is not the current one (shape {array.shape})")
 
 
-def device_output(name, out, shape, dtype=np.float32, inputs=None, may_be=()):
-    """Do what `output_array` does, with arrays on the device."""
-    if out is None:
-        return device.empty(shape, dtype)
-    check_device_array(name, out, shape, dtype)
-    if inputs:
-        check_memory({name: out}, inputs, may_be)
-    return out
+class Memory(NamedTuple):
+    """Where the arrays of a room lie, `HOST` or `DEVICE`: what the checks that rooms share are told."""
+
+    check: Callable
+    """`check_array` or `check_device_array`."""
+    empty: Callable
+    """``(shape, dtype)``: a new, uninitialised array."""
+
+    def output(self, name, out, shape, dtype=np.float32, inputs=None, may_be=()):
+        """Return `out` once checked, or a new uninitialised array if it is None.
+
+        Parameters
+        ----------
+        name, out, shape, dtype
+            As `check` takes them.
+        inputs, may_be
+            As `read` and `may_be` of `check_memory`, which an operation with several outputs calls itself.
+
+        Examples
+        --------
+        >>> HOST.output("out", None, (2, 3)).shape
+        (2, 3)
+        """
+        if out is None:
+            return self.empty(shape, dtype)
+        self.check(name, out, shape, dtype, writeable=True)
+        if inputs:
+            check_memory({name: out}, inputs, may_be)
+        return out
+
+
+HOST = Memory(check_array, np.empty)
+DEVICE = Memory(check_device_array, lambda shape, dtype: device.empty(shape, dtype))
 
 
 def check_scratch(operation, scratch, shapes, integers=()):
@@ -546,11 +438,6 @@ def check_scratch(operation, scratch, shapes, integers=()):
         The shape of each array, of the same type as `scratch`.
     integers : sequence of str
         Which of the arrays are int64; the others are float32.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is something else, or was made for other shapes.
     """
     if type(scratch) is not type(shapes):
         raise TypeError(f"scratch must come from {operation}_scratch, got {type(scratch).__name__}")
@@ -566,16 +453,6 @@ def check_scratch(operation, scratch, shapes, integers=()):
 
 def check_labels(labels, batch_size, classes):
     """Insist on int32 labels of shape (N,), each between 0 and ``classes - 1``.
-
-    Parameters
-    ----------
-    labels : ndarray, shape (N,), int32
-    batch_size, classes : int
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `check_array`, or if a label is out of range.
 
     Examples
     --------

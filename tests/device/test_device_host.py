@@ -126,10 +126,10 @@ def test_more_elements_than_the_kernels_count_are_refused(monkeypatch):
 
 def test_outputs_are_checked_or_allocated():
     x = device.zeros(6)
-    assert shapes.device_output("out", None, (2, 3), np.int32).dtype == np.int32
-    assert shapes.device_output("out", x, (6,)) is x
+    assert shapes.DEVICE.output("out", None, (2, 3), np.int32).dtype == np.int32
+    assert shapes.DEVICE.output("out", x, (6,)) is x
     with pytest.raises(ValueError, match=r"out must not share memory with x .*\(2,\) and \(6,\)"):
-        shapes.device_output("out", x[2:4], (2,), inputs={"x": x})
+        shapes.DEVICE.output("out", x[2:4], (2,), inputs={"x": x})
 
 
 # --- Streams -----------------------------------------------------------------------------------------------

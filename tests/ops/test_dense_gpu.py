@@ -10,7 +10,7 @@ from launches import only_launches, sanitized
 
 from cnn_numba import device
 from cnn_numba.bench.ops import launches_of
-from cnn_numba.ops.dense import gpu, gpu_checks, gpu_matmul, gpu_vectorised, reference
+from cnn_numba.ops.dense import gpu, gpu_matmul, gpu_vectorised, reference
 from cnn_numba.ops.dense.gpu_vectorised import LARGE, SMALL, choose_tile, count_parts, most_partial_sums
 from gpuless import access_map
 from gpuless.compiler.jobs import InspectionError, Job, compile_jobs
@@ -145,7 +145,7 @@ def test_no_vectors_off_their_boundaries(monkeypatch):
             self.__cuda_array_interface__ = {"data": (address, False)}
 
     monkeypatch.setattr(device, "simulated", lambda: False)
-    assert [gpu_checks.aligned(Arena(address)) for address in (512, 516, 528)] == [True, False, True]
+    assert [gpu_vectorised.aligned(Arena(address)) for address in (512, 516, 528)] == [True, False, True]
 
 
 def test_what_stands_in_for_a_bias_is_not_written_to(rng):

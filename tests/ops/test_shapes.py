@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from cnn_numba import device
 from cnn_numba.ops.shapes import (
+    HOST,
     check_array,
     check_labels,
     check_memory,
     conv2d_window,
     integer,
     number,
-    output_array,
     output_size,
     pair,
     pool2d_window,
@@ -207,14 +207,14 @@ def test_check_array_refuses(array, shape, error, match):
 
 
 def test_output_array_allocates_or_passes_through():
-    assert output_array("out", None, (2, 3)).dtype == np.float32
-    assert output_array("out", None, (2, 3), np.int32).dtype == np.int32
+    assert HOST.output("out", None, (2, 3)).dtype == np.float32
+    assert HOST.output("out", None, (2, 3), np.int32).dtype == np.int32
     out = np.zeros((2, 3), np.float32)
-    assert output_array("out", out, (2, 3)) is out
+    assert HOST.output("out", out, (2, 3)) is out
     with pytest.raises(ValueError, match=r"out must have shape \(3, 2\), got \(2, 3\)"):
-        output_array("out", out, (3, 2))
+        HOST.output("out", out, (3, 2))
     with pytest.raises(ValueError, match=r"out must not share memory with x \(shapes \(2, 3\) and \(3,\)\)"):
-        output_array("out", out, (2, 3), inputs={"x": out[1]})
+        HOST.output("out", out, (2, 3), inputs={"x": out[1]})
 
 
 @pytest.mark.parametrize("place", [np.zeros, device.zeros])
@@ -261,4 +261,4 @@ def test_read_only_outputs_are_refused():
     out = np.zeros(3, np.float32)
     out.flags.writeable = False
     with pytest.raises(ValueError, match="out must be writeable"):
-        output_array("out", out, (3,))
+        HOST.output("out", out, (3,))

@@ -5,7 +5,8 @@ import math
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops.shapes import check_array, output_array
+from cnn_numba.ops.activation import checks
+from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 
 # From this many elements on, two cores beat one (measured): below, waking the others takes longer than the
@@ -29,16 +30,16 @@ def _elementwise(parallel_from):
     return decorate
 
 
-def _check_forward(x, out):
-    check_array("x", x, None)
-    return output_array("out", out, x.shape, inputs={"x": x}, may_be=["x"])
+def _forward(loop, x, out):
+    out = checks.forward(HOST, x, out)
+    loop(x, out)
+    return out
 
 
-def _check_backward(grad_output, out, grad_input):
-    check_array("grad_output", grad_output, None)
-    check_array("out", out, grad_output.shape)
-    inputs = {"grad_output": grad_output, "out": out}
-    return output_array("grad_input", grad_input, grad_output.shape, inputs=inputs, may_be=inputs)
+def _backward(loop, grad_output, out, grad_input):
+    grad_input = checks.backward(HOST, grad_output, out, grad_input)
+    loop(grad_output, out, grad_input)
+    return grad_input
 
 
 @_elementwise(CHEAP_PARALLEL_FROM)
@@ -49,9 +50,7 @@ def _relu_forward(x, out):
 
 def relu_forward(x, out=None):
     """Keep what is positive, replace the rest by 0; see `reference.relu_forward`."""
-    out = _check_forward(x, out)
-    _relu_forward(x, out)
-    return out
+    return _forward(_relu_forward, x, out)
 
 
 @_elementwise(CHEAP_PARALLEL_FROM)
@@ -62,9 +61,7 @@ def _relu_backward(grad_output, out, grad_input):
 
 def relu_backward(grad_output, out, grad_input=None):
     """Let the gradient through where the output is positive; see `reference.relu_backward`."""
-    grad_input = _check_backward(grad_output, out, grad_input)
-    _relu_backward(grad_output, out, grad_input)
-    return grad_input
+    return _backward(_relu_backward, grad_output, out, grad_input)
 
 
 @parallel_jit
@@ -79,11 +76,7 @@ def _bias_relu_forward(x, bias, out):
 
 def bias_relu_forward(x, bias, out=None):
     """Add each channel's bias and apply ReLU, in one pass; see `reference.bias_relu_forward`."""
-    check_array("x", x, None)
-    if x.ndim < 2:
-        raise ValueError(f"x must have shape (N, C, ...), got {x.shape}")
-    check_array("bias", bias, (x.shape[1],))
-    out = output_array("out", out, x.shape, inputs={"x": x, "bias": bias}, may_be=["x"])
+    out = checks.bias_relu_forward(HOST, x, bias, out)
     planes = (*x.shape[:2], math.prod(x.shape[2:]))
     _bias_relu_forward(x.reshape(planes), bias, out.reshape(planes))
     return out
@@ -98,9 +91,7 @@ def _sigmoid_forward(x, out):
 
 def sigmoid_forward(x, out=None):
     """Squash any number into the range from 0 to 1; see `reference.sigmoid_forward`."""
-    out = _check_forward(x, out)
-    _sigmoid_forward(x, out)
-    return out
+    return _forward(_sigmoid_forward, x, out)
 
 
 @_elementwise(CHEAP_PARALLEL_FROM)
@@ -111,9 +102,7 @@ def _sigmoid_backward(grad_output, out, grad_input):
 
 def sigmoid_backward(grad_output, out, grad_input=None):
     """Send the gradient back through a sigmoid; see `reference.sigmoid_backward`."""
-    grad_input = _check_backward(grad_output, out, grad_input)
-    _sigmoid_backward(grad_output, out, grad_input)
-    return grad_input
+    return _backward(_sigmoid_backward, grad_output, out, grad_input)
 
 
 @_elementwise(COSTLY_PARALLEL_FROM)
@@ -124,9 +113,7 @@ def _tanh_forward(x, out):
 
 def tanh_forward(x, out=None):
     """Squash any number into the range from -1 to 1; see `reference.tanh_forward`."""
-    out = _check_forward(x, out)
-    _tanh_forward(x, out)
-    return out
+    return _forward(_tanh_forward, x, out)
 
 
 @_elementwise(CHEAP_PARALLEL_FROM)
@@ -137,6 +124,4 @@ def _tanh_backward(grad_output, out, grad_input):
 
 def tanh_backward(grad_output, out, grad_input=None):
     """Send the gradient back through a hyperbolic tangent; see `reference.tanh_backward`."""
-    grad_input = _check_backward(grad_output, out, grad_input)
-    _tanh_backward(grad_output, out, grad_input)
-    return grad_input
+    return _backward(_tanh_backward, grad_output, out, grad_input)

@@ -10,7 +10,8 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.shapes import check_device_array, device_output
+from cnn_numba.ops.activation import checks
+from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import load4, store4
 
 THREADS = 256
@@ -25,28 +26,16 @@ def _launch(kernel, threads, *arguments):
         device.launch(kernel, device.blocks(threads, THREADS), THREADS, *flat)
 
 
-def _check_forward(x, out):
-    check_device_array("x", x, None)
-    return device_output("out", out, x.shape, inputs={"x": x}, may_be=["x"])
-
-
-def _check_backward(grad_output, out, grad_input):
-    check_device_array("grad_output", grad_output, None)
-    check_device_array("out", out, grad_output.shape)
-    inputs = {"grad_output": grad_output, "out": out}
-    return device_output("grad_input", grad_input, grad_output.shape, inputs=inputs, may_be=inputs)
-
-
 def _forward(kernel, x, out):
     """Launch a kernel that computes one element a thread, after the checks."""
-    out = _check_forward(x, out)
+    out = checks.forward(DEVICE, x, out)
     _launch(kernel, x.size, x, out)
     return out
 
 
 def _backward(kernel, grad_output, out, grad_input):
     """Launch a kernel that computes one gradient a thread, after the checks."""
-    grad_input = _check_backward(grad_output, out, grad_input)
+    grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
     _launch(kernel, out.size, grad_output, out, grad_input)
     return grad_input
 
@@ -99,7 +88,7 @@ def relu_forward_vectorized_kernel(x, out):
 
 def relu_forward_vectorized(x, out=None):
     """Do what `relu_forward` does, four elements a thread; ValueError unless all arrays are aligned."""
-    out = _check_forward(x, out)
+    out = checks.forward(DEVICE, x, out)
     _insist_on_alignment("relu_forward_vectorized", x, out)
     _launch(relu_forward_vectorized_kernel, device.blocks(x.size, VECTOR), x, out)
     return out
@@ -120,7 +109,7 @@ def relu_forward(x, out=None):
     >>> device.to_host(relu_forward(x)).tolist()
     [0.0, 0.0, 3.0]
     """
-    out = _check_forward(x, out)
+    out = checks.forward(DEVICE, x, out)
     return (relu_forward_vectorized if _are_aligned(x, out) else relu_forward_naive)(x, out)
 
 
@@ -156,7 +145,7 @@ def relu_backward_vectorized_kernel(grad_output, out, grad_input):
 
 def relu_backward_vectorized(grad_output, out, grad_input=None):
     """Do what `relu_backward` does, four elements a thread; ValueError unless all arrays are aligned."""
-    grad_input = _check_backward(grad_output, out, grad_input)
+    grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
     _insist_on_alignment("relu_backward_vectorized", grad_output, out, grad_input)
     threads = device.blocks(out.size, VECTOR)
     _launch(relu_backward_vectorized_kernel, threads, grad_output, out, grad_input)
@@ -165,7 +154,7 @@ def relu_backward_vectorized(grad_output, out, grad_input=None):
 
 def relu_backward(grad_output, out, grad_input=None):
     """Let the gradient through where the output is positive; see `reference.relu_backward`."""
-    grad_input = _check_backward(grad_output, out, grad_input)
+    grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
     aligned = _are_aligned(grad_output, out, grad_input)
     return (relu_backward_vectorized if aligned else relu_backward_naive)(grad_output, out, grad_input)
 
@@ -181,11 +170,7 @@ def bias_relu_forward_kernel(x, bias, pixels, out):
 
 def bias_relu_forward(x, bias, out=None):
     """Add each channel's bias and apply ReLU, in one pass; see `reference.bias_relu_forward`."""
-    check_device_array("x", x, None)
-    if x.ndim < 2:
-        raise ValueError(f"x must have shape (N, C, ...), got {x.shape}")
-    check_device_array("bias", bias, (x.shape[1],))
-    out = device_output("out", out, x.shape, inputs={"x": x, "bias": bias}, may_be=["x"])
+    out = checks.bias_relu_forward(DEVICE, x, bias, out)
     _launch(bias_relu_forward_kernel, x.size, x, bias, math.prod(x.shape[2:]), out)
     return out
 

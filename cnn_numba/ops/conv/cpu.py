@@ -20,7 +20,8 @@ import numba
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops.shapes import check_array, check_scratch, conv2d_window, output_array, sizes
+from cnn_numba.ops.conv import checks
+from cnn_numba.ops.shapes import HOST, check_scratch, conv2d_window, sizes
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
@@ -234,14 +235,9 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
 
     `scratch` comes from `conv2d_scratch`; None allocates it, here and in the gradients.
     """
-    check_array("x", x, (None,) * 4)
-    check_array("weight", weight, (None,) * 4)
-    window = conv2d_window(x.shape, weight.shape, stride, padding)
+    window, out = checks.conv2d_forward(HOST, x, weight, bias, stride, padding, out)
     if bias is None:
         bias = np.zeros(weight.shape[0], np.float32)
-    check_array("bias", bias, weight.shape[:1])
-    out_shape = x.shape[0], weight.shape[0], window.out_h, window.out_w
-    out = output_array("out", out, out_shape, inputs={"x": x, "weight": weight, "bias": bias})
     scratch = _checked_scratch(scratch, x.shape, weight.shape, stride, padding, window)
     _pack_columns(weight, bias, scratch.columns)
     _forward(x, window, scratch, np.float32(0 if relu else -np.inf), out)
@@ -291,13 +287,10 @@ def conv2d_backward_input(
     grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
 ):
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
-    check_array("weight", weight, (None,) * 4)
-    input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
-    window = conv2d_window(input_shape, weight.shape, stride, padding)
-    check_array("grad_output", grad_output, (input_shape[0], weight.shape[0], window.out_h, window.out_w))
-    inputs = {"grad_output": grad_output, "weight": weight}
-    grad_input = output_array("grad_input", grad_input, input_shape, inputs=inputs)
-    scratch = _checked_scratch(scratch, input_shape, weight.shape, stride, padding, window)
+    window, grad_input = checks.conv2d_backward_input(
+        HOST, grad_output, weight, input_shape, stride, padding, grad_input
+    )
+    scratch = _checked_scratch(scratch, grad_input.shape, weight.shape, stride, padding, window)
     _pack_rows(weight, scratch.rows)
     _backward_input(grad_output, window, scratch, grad_input)
     return grad_input
@@ -398,13 +391,10 @@ def _backward_weight_planes(grad_output, x, window, scratch):
 
 def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None):
     """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`."""
-    check_array("x", x, (None,) * 4)
-    weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
-    window = conv2d_window(x.shape, weight_shape, stride, padding)
-    check_array("grad_output", grad_output, (x.shape[0], weight_shape[0], window.out_h, window.out_w))
-    inputs = {"grad_output": grad_output, "x": x}
-    grad_weight = output_array("grad_weight", grad_weight, weight_shape, inputs=inputs)
-    scratch = _checked_scratch(scratch, x.shape, weight_shape, stride, padding, window)
+    window, grad_weight = checks.conv2d_backward_weight(
+        HOST, grad_output, x, weight_shape, stride, padding, grad_weight
+    )
+    scratch = _checked_scratch(scratch, x.shape, grad_weight.shape, stride, padding, window)
     # Below half a ROW, most of each vector would be spent on padding.
     rows_are_short = x.shape[1] * window.kernel_w < ROW // 2
     backward = _backward_weight_planes if rows_are_short else _backward_weight_rows
@@ -430,8 +420,6 @@ def _backward_bias(grad_output, grad_bias):
 
 def conv2d_backward_bias(grad_output, grad_bias=None):
     """Gradient of `conv2d_forward` with respect to `bias`; see `reference.conv2d_backward_bias`."""
-    check_array("grad_output", grad_output, (None,) * 4)
-    inputs = {"grad_output": grad_output}
-    grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:2], inputs=inputs)
+    grad_bias = checks.conv2d_backward_bias(HOST, grad_output, grad_bias)
     _backward_bias(grad_output, grad_bias)
     return grad_bias

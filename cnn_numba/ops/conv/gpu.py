@@ -12,6 +12,7 @@ Not yet run on a GPU: correct in the simulator, fast by what the compiled code l
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
+from cnn_numba.ops.conv import checks
 from cnn_numba.ops.conv.gpu_constant import conv2d_forward_constant
 from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input_implicit, conv2d_forward_implicit
 from cnn_numba.ops.conv.gpu_naive import (
@@ -27,7 +28,7 @@ from cnn_numba.ops.conv.gpu_weight import (
     divide,
     reciprocal,
 )
-from cnn_numba.ops.shapes import check_device_array, device_output, pair
+from cnn_numba.ops.shapes import DEVICE, pair
 from cnn_numba.ops.shared.warps import block_sum
 
 __all__ = [
@@ -72,7 +73,7 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
     >>> device.to_host(conv2d_forward(x, weight))[0, 0].tolist()
     [[8.0, 12.0], [20.0, 24.0]]
     """
-    check_device_array("weight", weight, (None,) * 4)
+    DEVICE.check("weight", weight, (None,) * 4)
     _, channels, kernel_h, kernel_w = weight.shape
     # With one channel the sums are short, and the time goes into reading and writing. A matrix product would
     # be mostly preparation: its step alone is longer than the nine products of a 3 x 3 kernel.
@@ -120,10 +121,8 @@ def conv2d_backward_bias_kernel(grad_output, factor, shift, grad_bias):
 
 def conv2d_backward_bias(grad_output, grad_bias=None):
     """Gradient of `conv2d_forward` with respect to `bias`; see `reference.conv2d_backward_bias`."""
-    check_device_array("grad_output", grad_output, (None,) * 4)
+    grad_bias = checks.conv2d_backward_bias(DEVICE, grad_output, grad_bias)
     batch, out_channels, out_h, out_w = grad_output.shape
-    inputs = {"grad_output": grad_output}
-    grad_bias = device_output("grad_bias", grad_bias, (out_channels,), inputs=inputs)
     positions = out_h * out_w
     device.launch(
         conv2d_backward_bias_kernel,

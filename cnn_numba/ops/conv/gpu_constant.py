@@ -10,24 +10,15 @@ import numpy as np
 from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.conv.gpu_checks import forward_arguments
+from cnn_numba.ops.conv import checks
+from cnn_numba.ops.shapes import DEVICE
 
 THREADS = 256
 CONSTANT_LIMIT = 64 * 1024
 
 
 def constant_kernel(filters):
-    """Make a kernel that convolves with these filters; they become a part of its code.
-
-    Parameters
-    ----------
-    filters : ndarray, shape (C_out, C_in, K_h, K_w), float32
-        At most 64 KB.
-
-    Returns
-    -------
-    kernel
-    """
+    """Make a kernel that convolves with filters (C_out, C_in, K_h, K_w); they become a part of its code."""
     _, channels, kernel_h, kernel_w = filters.shape
 
     @cuda.jit
@@ -79,7 +70,7 @@ def conv2d_forward_constant(x, weight, bias=None, stride=1, padding=0, out=None,
     ValueError
         If `weight` is larger than constant memory, 64 KB.
     """
-    window, bias_array, out = forward_arguments(x, weight, bias, stride, padding, out)
+    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out)
     size = 4 * weight.size
     if size > CONSTANT_LIMIT:
         raise ValueError(
@@ -88,7 +79,9 @@ def conv2d_forward_constant(x, weight, bias=None, stride=1, padding=0, out=None,
     if out.size:
         kernel = _kernel(weight.shape, device.to_host(weight).tobytes())
         grid = device.blocks(out.size // out.shape[1], THREADS), out.shape[1]
-        device.launch(kernel, grid, THREADS, x, bias_array, bias is not None, *window.steps, relu, out)
+        device.launch(
+            kernel, grid, THREADS, x, *checks.bias_for_kernel(weight, bias), *window.steps, relu, out
+        )
     return out
 
 

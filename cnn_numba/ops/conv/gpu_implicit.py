@@ -17,7 +17,8 @@ from typing import NamedTuple
 from numba import boolean, cuda, float32, int32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.conv.gpu_checks import backward_input_arguments, forward_arguments
+from cnn_numba.ops.conv import checks
+from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (
     Operand,
     Tile,
@@ -181,16 +182,7 @@ def _pixels(tile):
 
 
 def implicit_kernel(tile):
-    """Make a kernel whose blocks compute such tiles.
-
-    Parameters
-    ----------
-    tile : Tile
-
-    Returns
-    -------
-    kernel
-    """
+    """Make a kernel whose blocks compute such tiles."""
     table_size, row_loads, results = 4 * TABLE, tile.row_loads, tile.results
     block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
     thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
@@ -268,18 +260,9 @@ def _blocks(tile, gather):
 
 
 def best_tile(gather):
-    """Return the tile with which this product is expected to run fastest.
+    """Return the tile, LARGE, SMALL or NARROW, with which this product is expected to run fastest.
 
     A large tile loads least for each product, but a GPU with idle multiprocessors is slower still.
-
-    Parameters
-    ----------
-    gather : Gather
-
-    Returns
-    -------
-    Tile
-        LARGE, SMALL or NARROW.
     """
     if gather.rows <= NARROW.rows:
         return NARROW
@@ -330,10 +313,10 @@ def conv2d_forward_implicit(
 
     `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose.
     """
-    window, bias_array, out = forward_arguments(x, weight, bias, stride, padding, out)
+    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out)
     if out.size:
         gather = _forward_gather(x, weight, window)
-        _launch(gather, x, weight, bias_array, bias is not None, relu, out, tile)
+        _launch(gather, x, weight, *checks.bias_for_kernel(weight, bias), relu, out, tile)
     return out
 
 
@@ -397,8 +380,8 @@ def conv2d_backward_input_implicit(
 
     `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose.
     """
-    window, grad_input = backward_input_arguments(
-        grad_output, weight, input_shape, stride, padding, grad_input
+    window, grad_input = checks.conv2d_backward_input(
+        DEVICE, grad_output, weight, input_shape, stride, padding, grad_input
     )
     if grad_input.size:
         for gather in _backward_gathers(weight, window, grad_input):

@@ -7,11 +7,8 @@ caches hide a part of it; the rungs above do not ask twice.
 from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.conv.gpu_checks import (
-    backward_input_arguments,
-    backward_weight_arguments,
-    forward_arguments,
-)
+from cnn_numba.ops.conv import checks
+from cnn_numba.ops.shapes import DEVICE
 
 THREADS = 256
 
@@ -50,14 +47,14 @@ def conv2d_forward_naive_kernel(
 
 def conv2d_forward_naive(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
     """`conv2d_forward` with one thread for each output; arguments and result are the same."""
-    window, bias_array, out = forward_arguments(x, weight, bias, stride, padding, out)
+    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out)
     if out.size:
         grid = device.blocks(out.size, THREADS)
         device.launch(
             conv2d_forward_naive_kernel,
             grid,
             THREADS,
-            *(x, weight, bias_array, bias is not None, *window.steps, relu, out),
+            *(x, weight, *checks.bias_for_kernel(weight, bias), *window.steps, relu, out),
         )
     return out
 
@@ -94,8 +91,8 @@ def conv2d_backward_input_naive(
     grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
 ):
     """`conv2d_backward_input` with one thread for each pixel; arguments and result are the same."""
-    window, grad_input = backward_input_arguments(
-        grad_output, weight, input_shape, stride, padding, grad_input
+    window, grad_input = checks.conv2d_backward_input(
+        DEVICE, grad_output, weight, input_shape, stride, padding, grad_input
     )
     if grad_input.size:
         grid = device.blocks(grad_input.size, THREADS)
@@ -129,8 +126,8 @@ def conv2d_backward_weight_naive(
     grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None
 ):
     """`conv2d_backward_weight` with one thread for each weight; arguments and result are the same."""
-    window, grad_weight = backward_weight_arguments(
-        grad_output, x, weight_shape, stride, padding, grad_weight
+    window, grad_weight = checks.conv2d_backward_weight(
+        DEVICE, grad_output, x, weight_shape, stride, padding, grad_weight
     )
     grid = device.blocks(grad_weight.size, THREADS)
     device.launch(

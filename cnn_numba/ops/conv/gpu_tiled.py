@@ -9,8 +9,8 @@ shared memory is used CHANNELS times as well.
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.conv.gpu_checks import forward_arguments
-from cnn_numba.ops.shapes import Window2d
+from cnn_numba.ops.conv import checks
+from cnn_numba.ops.shapes import DEVICE, Window2d
 from cnn_numba.ops.shared.products import at_least, lower_bound
 
 TILE_W, TILE_H = 32, 8
@@ -138,15 +138,7 @@ def conv2d_forward_tiled_kernel(x, weight, bias, has_bias, relu, window: Window2
 
 
 def shared_bytes(kernel_h, kernel_w, stride_h, stride_w):
-    """Return how much shared memory a block of the tiled kernel takes.
-
-    Parameters
-    ----------
-    kernel_h, kernel_w, stride_h, stride_w : int
-
-    Returns
-    -------
-    int
+    """Return how many bytes of shared memory a block of the tiled kernel takes.
 
     Examples
     --------
@@ -165,7 +157,7 @@ def conv2d_forward_tiled(x, weight, bias=None, stride=1, padding=0, out=None, sc
     ValueError
         If kernel and stride are so large that the pixels under a tile exceed a block's shared memory, 48 KB.
     """
-    window, bias_array, out = forward_arguments(x, weight, bias, stride, padding, out)
+    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out)
     needed = shared_bytes(*window[:4])
     if needed > device.SHARED_LIMIT:
         raise ValueError(
@@ -175,7 +167,7 @@ def conv2d_forward_tiled(x, weight, bias=None, stride=1, padding=0, out=None, sc
     if out.size:
         tiles = device.blocks(window.out_w, TILE_W) * device.blocks(window.out_h, TILE_H) * len(out)
         grid, block = (tiles, device.blocks(out.shape[1], CHANNELS)), (TILE_W, TILE_H)
-        arguments = x, weight, bias_array, bias is not None, relu, window, out.reshape(-1)
+        arguments = x, weight, *checks.bias_for_kernel(weight, bias), relu, window, out.reshape(-1)
         device.launch(conv2d_forward_tiled_kernel, grid, block, *arguments, shared=needed)
     return out
 

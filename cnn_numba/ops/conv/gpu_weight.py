@@ -12,9 +12,9 @@ from typing import NamedTuple
 from numba import cuda, float32, int32, uint32, uint64
 
 from cnn_numba import device
-from cnn_numba.ops.conv.gpu_checks import backward_weight_arguments
+from cnn_numba.ops.conv import checks
 from cnn_numba.ops.conv.gpu_naive import conv2d_backward_weight_naive
-from cnn_numba.ops.shapes import check_device_array, conv2d_window, sizes
+from cnn_numba.ops.shapes import DEVICE, conv2d_window, sizes
 from cnn_numba.ops.shared.products import (
     Operand,
     Tile,
@@ -26,19 +26,10 @@ from cnn_numba.ops.shared.products import (
 
 
 def reciprocal(divisor):
-    """Return what `divide` needs to know of a divisor, a factor and a shift.
+    """Return what `divide` needs to know of a divisor from 1 to 2**31: a factor and a shift.
 
     Dividing takes a GPU about 20 instructions, and multiplying one: Granlund and Montgomery, "Division by
     invariant integers using multiplication" (1994).
-
-    Parameters
-    ----------
-    divisor : int
-        From 1 to 2**31.
-
-    Returns
-    -------
-    tuple of (int, int)
 
     Examples
     --------
@@ -179,14 +170,7 @@ def _pixels(tile):
 def weight_kernel(tile):
     """Make a kernel whose blocks sum up a part of such tiles.
 
-    Parameters
-    ----------
-    tile : Tile
-        Its rows are output channels, its columns input channels and taps.
-
-    Returns
-    -------
-    kernel
+    Their rows are output channels, their columns input channels and taps.
     """
     row_loads, column_loads, results = tile.row_loads, tile.column_loads, tile.results
     block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
@@ -281,23 +265,7 @@ def _tile(weight_shape):
 
 
 def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
-    """Return `scratch` once checked, or a new one if it is None.
-
-    Parameters
-    ----------
-    scratch : Conv2dScratch or None
-    input_shape, weight_shape : tuple
-    stride, padding : int or pair of ints
-
-    Returns
-    -------
-    Conv2dScratch
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is something else, or was made for another weight.
-    """
+    """Return `scratch` once checked, or a new one if it is None."""
     input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
     weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     conv2d_window(input_shape, weight_shape, stride, padding)
@@ -309,7 +277,7 @@ def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
     if not isinstance(scratch, Conv2dScratch):
         raise TypeError(f"scratch must come from conv2d_scratch, got {type(scratch).__name__}")
     try:
-        check_device_array("scratch.parts", scratch.parts, shape)
+        DEVICE.check("scratch.parts", scratch.parts, shape)
     except ValueError as error:
         raise ValueError(f"{error}: make it with conv2d_scratch for these shapes") from None
     return scratch
@@ -319,8 +287,8 @@ def conv2d_backward_weight_implicit(
     grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None
 ):
     """`conv2d_backward_weight` as a matrix product with split sums; arguments and result are the same."""
-    window, grad_weight = backward_weight_arguments(
-        grad_output, x, weight_shape, stride, padding, grad_weight
+    window, grad_weight = checks.conv2d_backward_weight(
+        DEVICE, grad_output, x, weight_shape, stride, padding, grad_weight
     )
     scratch = checked_scratch(scratch, x.shape, weight_shape, stride, padding)
     batch, channels, height, width = x.shape

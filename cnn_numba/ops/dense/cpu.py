@@ -11,7 +11,8 @@ import numba
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops.shapes import check_array, check_scratch, output_array
+from cnn_numba.ops.dense import checks
+from cnn_numba.ops.shapes import HOST, check_scratch
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile
 
@@ -95,12 +96,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
 
     `scratch` comes from `linear_scratch`; None allocates it, here and in the gradients.
     """
-    check_array("x", x, (None, None))
-    check_array("weight", weight, (None, x.shape[1]))
-    if bias is not None:
-        check_array("bias", bias, weight.shape[:1])
-    inputs = {"x": x, "weight": weight, "bias": bias}
-    out = output_array("out", out, (x.shape[0], weight.shape[0]), inputs=inputs)
+    out = checks.linear_forward(HOST, x, weight, bias, out)
     scratch = _checked_scratch(scratch, *x.shape, weight.shape[0])
     _multiply(x.reshape(-1), x.shape[1], 1, weight.T, _NO_BIAS if bias is None else bias, scratch, out)
     if relu:
@@ -110,10 +106,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
 
 def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
-    check_array("grad_output", grad_output, (None, None))
-    check_array("weight", weight, (grad_output.shape[1], None))
-    shape, inputs = (grad_output.shape[0], weight.shape[1]), {"grad_output": grad_output, "weight": weight}
-    grad_input = output_array("grad_input", grad_input, shape, inputs=inputs)
+    grad_input = checks.linear_backward_input(HOST, grad_output, weight, grad_input)
     scratch = _checked_scratch(scratch, *grad_input.shape, weight.shape[0])
     _multiply(grad_output.reshape(-1), grad_output.shape[1], 1, weight, _NO_BIAS, scratch, grad_input)
     return grad_input
@@ -121,10 +114,7 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
 
 def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
-    check_array("grad_output", grad_output, (None, None))
-    check_array("x", x, (grad_output.shape[0], None))
-    shape, inputs = (grad_output.shape[1], x.shape[1]), {"grad_output": grad_output, "x": x}
-    grad_weight = output_array("grad_weight", grad_weight, shape, inputs=inputs)
+    grad_weight = checks.linear_backward_weight(HOST, grad_output, x, grad_weight)
     scratch = _checked_scratch(scratch, *x.shape, grad_output.shape[1])
     _multiply(grad_output.reshape(-1), 1, grad_output.shape[1], x, _NO_BIAS, scratch, grad_weight)
     return grad_weight
@@ -132,7 +122,5 @@ def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
 
 def linear_backward_bias(grad_output, grad_bias=None):
     """Gradient with respect to `bias`, the sum over the batch; see `reference.linear_backward_bias`."""
-    check_array("grad_output", grad_output, (None, None))
-    inputs = {"grad_output": grad_output}
-    grad_bias = output_array("grad_bias", grad_bias, grad_output.shape[1:], inputs=inputs)
+    grad_bias = checks.linear_backward_bias(HOST, grad_output, grad_bias)
     return np.sum(grad_output, axis=0, out=grad_bias)

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
+from cnn_numba.ops.dense import checks
 from cnn_numba.ops.dense.gpu_matmul import matmul_naive, matmul_register_tiled, matmul_tiled
 from cnn_numba.ops.dense.gpu_vectorised import matmul_split, matmul_vectorised, most_partial_sums, multiply
-from cnn_numba.ops.shapes import check_device_array, device_output
+from cnn_numba.ops.shapes import DEVICE
 
 __all__ = [
     "LinearScratch",
@@ -56,7 +57,7 @@ def _checked_partial(scratch, batch_size, in_features, out_features):
         return None
     if not isinstance(scratch, LinearScratch):
         raise TypeError(f"scratch must come from linear_scratch, got {type(scratch).__name__}")
-    check_device_array("scratch.partial", scratch.partial, (None,))
+    DEVICE.check("scratch.partial", scratch.partial, (None,))
     needed = _scratch_size(batch_size, in_features, out_features)
     if scratch.partial.size < needed:
         raise ValueError(
@@ -80,33 +81,22 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
     >>> device.to_host(linear_forward(x, weight, relu=True)).tolist()
     [[11.0, 0.0]]
     """
-    check_device_array("x", x, (None, None))
-    check_device_array("weight", weight, (None, x.shape[1]))
-    if bias is not None:
-        check_device_array("bias", bias, weight.shape[:1])
-    inputs = {"x": x, "weight": weight, "bias": bias}
-    out = device_output("out", out, (x.shape[0], weight.shape[0]), inputs=inputs)
+    out = checks.linear_forward(DEVICE, x, weight, bias, out)
     partial = _checked_partial(scratch, *x.shape, weight.shape[0])
     return multiply(x, weight, out, False, True, bias=bias, relu=relu, partial=partial)
 
 
 def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
-    check_device_array("grad_output", grad_output, (None, None))
-    check_device_array("weight", weight, (grad_output.shape[1], None))
-    shape, inputs = (grad_output.shape[0], weight.shape[1]), {"grad_output": grad_output, "weight": weight}
-    grad_input = device_output("grad_input", grad_input, shape, inputs=inputs)
-    partial = _checked_partial(scratch, *shape, weight.shape[0])
+    grad_input = checks.linear_backward_input(DEVICE, grad_output, weight, grad_input)
+    partial = _checked_partial(scratch, *grad_input.shape, weight.shape[0])
     return multiply(grad_output, weight, grad_input, False, False, partial=partial)
 
 
 def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
-    check_device_array("grad_output", grad_output, (None, None))
-    check_device_array("x", x, (grad_output.shape[0], None))
-    shape, inputs = (grad_output.shape[1], x.shape[1]), {"grad_output": grad_output, "x": x}
-    grad_weight = device_output("grad_weight", grad_weight, shape, inputs=inputs)
-    partial = _checked_partial(scratch, *x.shape, shape[0])
+    grad_weight = checks.linear_backward_weight(DEVICE, grad_output, x, grad_weight)
+    partial = _checked_partial(scratch, *x.shape, grad_output.shape[1])
     return multiply(grad_output, x, grad_weight, True, False, partial=partial)
 
 
@@ -136,9 +126,7 @@ def linear_backward_bias_kernel(grad_output, grad_bias):
 
 def linear_backward_bias(grad_output, grad_bias=None):
     """Gradient with respect to `bias`, the sum over the batch; see `reference.linear_backward_bias`."""
-    check_device_array("grad_output", grad_output, (None, None))
-    inputs = {"grad_output": grad_output}
-    grad_bias = device_output("grad_bias", grad_bias, grad_output.shape[1:], inputs=inputs)
+    grad_bias = checks.linear_backward_bias(DEVICE, grad_output, grad_bias)
     if grad_bias.size:
         grid = device.blocks(grad_bias.size, SUM_COLUMNS)
         block = SUM_COLUMNS, SUM_ROWS

@@ -12,7 +12,8 @@ The next rungs, `matmul_vectorised` and `matmul_split`, are in `gpu_vectorised`.
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.dense.gpu_checks import product_arguments
+from cnn_numba.ops.dense import checks
+from cnn_numba.ops.shapes import DEVICE
 
 NAIVE_BLOCK = 32, 8
 
@@ -65,7 +66,7 @@ def matmul_naive(a, b, out=None, transpose_a=False, transpose_b=False):
     >>> device.to_host(matmul_naive(a, a, transpose_b=True)).tolist()
     [[5.0, 11.0], [11.0, 25.0]]
     """
-    out = product_arguments(a, b, out, transpose_a, transpose_b)
+    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     if out.size:
         grid = device.blocks(out.shape[1], NAIVE_BLOCK[0]), device.blocks(out.shape[0], NAIVE_BLOCK[1])
         device.launch(matmul_naive_kernel, grid, NAIVE_BLOCK, a, b, out, transpose_a, transpose_b)
@@ -114,7 +115,7 @@ def matmul_tiled_kernel(a, b, out, transpose_a, transpose_b):
 
 def matmul_tiled(a, b, out=None, transpose_a=False, transpose_b=False):
     """Multiply two matrices through tiles in shared memory; arguments and result as for `matmul_naive`."""
-    out = product_arguments(a, b, out, transpose_a, transpose_b)
+    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     if out.size:
         grid = device.blocks(out.shape[1], TILE), device.blocks(out.shape[0], TILE)
         device.launch(matmul_tiled_kernel, grid, (TILE, TILE), a, b, out, transpose_a, transpose_b)
@@ -189,7 +190,7 @@ def matmul_register_tiled_kernel(a, b, out, transpose_a, transpose_b):
 
 def matmul_register_tiled(a, b, out=None, transpose_a=False, transpose_b=False):
     """Multiply two matrices with 8 x 8 results a thread; arguments and result as for `matmul_naive`."""
-    out = product_arguments(a, b, out, transpose_a, transpose_b)
+    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     if out.size:
         grid = device.blocks(out.shape[1], BLOCK_LINES), device.blocks(out.shape[0], BLOCK_LINES)
         device.launch(matmul_register_tiled_kernel, grid, SIDE**2, a, b, out, transpose_a, transpose_b)

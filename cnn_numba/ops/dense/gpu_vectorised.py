@@ -14,7 +14,8 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.dense.gpu_checks import aligned, product_arguments
+from cnn_numba.ops.dense import checks
+from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (
     Operand,
     Tile,
@@ -29,6 +30,13 @@ LARGE = Tile(128, 128, 8, thread_rows=8, thread_columns=8, part_depth=256, fewes
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
 # So many blocks are to share a multiprocessor: they have 128 and 72 registers a thread.
 _BLOCKS = {LARGE: 2, SMALL: 7}
+
+
+def aligned(matrix):
+    """Return whether each row of a matrix consists of whole vectors of four, in multiples of 16 bytes."""
+    # Where a simulated array lies says nothing about a GPU, which begins every allocation at such a multiple.
+    address = 0 if device.simulated() else matrix.__cuda_array_interface__["data"][0]
+    return matrix.shape[1] % 4 == 0 and address % 16 == 0
 
 
 def _operand(lines, depth, vectors):
@@ -214,34 +222,14 @@ _ENOUGH_LARGE_BLOCKS = 96
 
 
 def choose_tile(rows, columns, depth):
-    """Return LARGE if enough of its blocks have all of their results to compute, else SMALL.
-
-    Parameters
-    ----------
-    rows, columns, depth : int
-
-    Returns
-    -------
-    Tile
-    """
+    """Return LARGE if enough of its blocks have all of their results to compute, else SMALL."""
     full_tiles = (rows // LARGE.rows) * (columns // LARGE.columns)
     parts, _ = count_parts(LARGE, rows, columns, depth)
     return LARGE if full_tiles * parts >= _ENOUGH_LARGE_BLOCKS else SMALL
 
 
 def count_parts(tile, rows, columns, depth):
-    """Return over how many blocks each sum is to be split.
-
-    Parameters
-    ----------
-    tile : Tile
-    rows, columns, depth : int
-
-    Returns
-    -------
-    parts, part_depth : int
-        `part_depth` products each, the last perhaps fewer.
-    """
+    """Return over how many blocks each sum is to be split, and how many products of it a block adds up."""
     tiles = device.blocks(rows, tile.rows) * device.blocks(columns, tile.columns)
     parts = min(_ENOUGH_BLOCKS // tiles, depth // tile.part_depth)
     if parts < tile.fewest_parts:
@@ -252,16 +240,7 @@ def count_parts(tile, rows, columns, depth):
 
 
 def most_partial_sums(rows, columns, depth):
-    """Return how many elements `partial` needs at most; it never shrinks as the sizes grow.
-
-    Parameters
-    ----------
-    rows, columns, depth : int
-
-    Returns
-    -------
-    int
-    """
+    """Return how many elements `partial` needs at most; it never shrinks as the sizes grow."""
     return min(depth // SMALL.part_depth * rows * columns, _ENOUGH_BLOCKS * LARGE.rows * LARGE.columns)
 
 
@@ -319,7 +298,7 @@ def matmul_vectorised(a, b, out=None, transpose_a=False, transpose_b=False):
     Rows whose length is no multiple of four, or that do not begin at a multiple of 16 bytes, are read and
     written one element at a time. Where there are too few tiles for all of the GPU, sums are split.
     """
-    out = product_arguments(a, b, out, transpose_a, transpose_b)
+    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     return multiply(a, b, out, transpose_a, transpose_b, tile=LARGE)
 
 
@@ -328,7 +307,7 @@ def matmul_split(a, b, out=None, transpose_a=False, transpose_b=False):
 
     Arguments and result are those of `matmul_naive`.
     """
-    out = product_arguments(a, b, out, transpose_a, transpose_b)
+    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     return multiply(a, b, out, transpose_a, transpose_b, tile=SMALL)
 
 

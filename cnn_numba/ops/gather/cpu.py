@@ -3,11 +3,10 @@
 One core only: 64 images of MNIST take some microseconds, about as long as a second core takes to wake up.
 """
 
-import functools
-
 import numpy as np
 
-from cnn_numba.ops.shapes import check_array, output_array
+from cnn_numba.ops.gather import checks
+from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import serial_jit
 
 
@@ -22,11 +21,8 @@ def gather_batch(
 
     Computed as ``images * scale + shift`` in float32, with the two constants rounded once.
     """
-    check_array("images", images, (None, None, None, None), np.uint8)
-    check_array("indices", indices, (None,), np.int64)
-    inputs = {"images": images, "indices": indices}
-    out = output_array("out", out, (len(indices), *images.shape[1:]), inputs=inputs)
-    scale, shift = _scale_and_shift(_hashable(mean), _hashable(std), images.shape[1])
+    out = checks.gather_batch(HOST, images, indices, out)
+    scale, shift = checks.scale_and_shift(checks.hashable(mean), checks.hashable(std), images.shape[1])
     # Height and width are one long axis to the kernel; a view of a contiguous array copies nothing.
     count, channels, height, width = images.shape
     planes = images.reshape(count, channels, height * width)
@@ -37,9 +33,7 @@ def gather_batch(
 
 def gather_labels(labels: np.ndarray, indices: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Pick labels; see `reference.gather_labels`."""
-    check_array("labels", labels, (None,), np.int32)
-    check_array("indices", indices, (None,), np.int64)
-    out = output_array("out", out, (len(indices),), np.int32, inputs={"labels": labels, "indices": indices})
+    out = checks.gather_labels(HOST, labels, indices, out)
     _refuse(_gather_labels(labels, indices, out), indices, len(labels))
     return out
 
@@ -50,23 +44,6 @@ def _refuse(position, indices, count):
         raise IndexError(
             f"indices must lie in 0..{count - 1}, got {indices[position]} at position {position}"
         )
-
-
-def _hashable(value):
-    """Return one number or several as a key of a cache."""
-    return tuple(map(float, value)) if np.ndim(value) else float(value)
-
-
-@functools.lru_cache(maxsize=32)
-def _scale_and_shift(mean, std, channels):
-    """Return float32 arrays (C,) with ``x * scale + shift == (x / 255 - mean) / std``."""
-    for name, value in (("mean", mean), ("std", std)):
-        if np.ndim(value) and len(value) != channels:
-            raise ValueError(f"{name} must be one number or one for each of {channels} channels, got {value}")
-    if not np.min(std) > 0:
-        raise ValueError(f"std must be positive, got {std}")
-    mean, std = np.broadcast_to(mean, channels), np.broadcast_to(std, channels)
-    return (1 / (255 * std)).astype(np.float32), (-mean / std).astype(np.float32)
 
 
 @serial_jit

@@ -11,8 +11,8 @@ import numpy as np
 from numba import cuda, float32, int32, int64, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.gather.cpu import _hashable, _scale_and_shift
-from cnn_numba.ops.shapes import check_device_array, check_memory, device_output, integer
+from cnn_numba.ops.gather import checks
+from cnn_numba.ops.shapes import DEVICE, check_memory, integer
 
 THREADS = 256
 
@@ -58,11 +58,8 @@ def gather_batch(images, indices, mean, std, out=None):
     >>> device.to_host(batch).ravel().tolist()
     [1.0, -1.0, nan]
     """
-    check_device_array("images", images, (None, None, None, None), np.uint8)
-    check_device_array("indices", indices, (None,), np.int64)
-    scale, shift = _scale_and_shift_there(_hashable(mean), _hashable(std), images.shape[1])
-    inputs = {"images": images, "indices": indices}
-    out = device_output("out", out, (*indices.shape, *images.shape[1:]), inputs=inputs)
+    out = checks.gather_batch(DEVICE, images, indices, out)
+    scale, shift = _scale_and_shift_there(checks.hashable(mean), checks.hashable(std), images.shape[1])
     if out.size:
         arguments = _rows(images), indices, scale, shift, _plane(images), _rows(out)
         device.launch(gather_batch_kernel, device.blocks(out.size, THREADS), THREADS, *arguments)
@@ -82,9 +79,7 @@ def gather_labels(labels, indices, out=None):
 
     An index outside ``0 .. N - 1`` gives the label -1.
     """
-    check_device_array("labels", labels, (None,), np.int32)
-    check_device_array("indices", indices, (None,), np.int64)
-    out = device_output("out", out, indices.shape, np.int32, inputs={"labels": labels, "indices": indices})
+    out = checks.gather_labels(DEVICE, labels, indices, out)
     if out.size:
         grid = device.blocks(out.size, THREADS)
         device.launch(gather_labels_kernel, grid, THREADS, labels, indices, out)
@@ -155,12 +150,12 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     [2 1] [0.39 0.2 ]
     [ 0 -1] [ 0. nan]
     """
-    check_device_array("images", images, (None, None, None, None), np.uint8)
-    check_device_array("labels", labels, images.shape[:1], np.int32)
-    check_device_array("order", order, (None,), np.int64)
-    check_device_array("cursor", cursor, (1,), np.int32)
-    check_device_array("x", x, (None, *images.shape[1:]))
-    check_device_array("y", y, x.shape[:1], np.int32)
+    DEVICE.check("images", images, (None, None, None, None), np.uint8)
+    DEVICE.check("labels", labels, images.shape[:1], np.int32)
+    DEVICE.check("order", order, (None,), np.int64)
+    DEVICE.check("cursor", cursor, (1,), np.int32)
+    DEVICE.check("x", x, (None, *images.shape[1:]))
+    DEVICE.check("y", y, x.shape[:1], np.int32)
     read = {"images": images, "labels": labels, "order": order, "cursor": cursor}
     check_memory({"x": x, "y": y}, read)
     if 0 in images.shape[1:]:
@@ -168,7 +163,7 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     batch_size = integer(x.shape[0] if batch_size is None else batch_size, "batch_size")
     if batch_size < x.shape[0]:
         raise ValueError(f"batch_size must be at least the {x.shape[0]} samples of x, got {batch_size}")
-    scale, shift = _scale_and_shift_there(_hashable(mean), _hashable(std), images.shape[1])
+    scale, shift = _scale_and_shift_there(checks.hashable(mean), checks.hashable(std), images.shape[1])
     if x.size:
         where, how = (order, cursor, batch_size), (scale, shift, _plane(images))
         grid = device.blocks(x.size, THREADS)
@@ -207,7 +202,7 @@ def advance(cursor):
     >>> device.to_host(advance(device.to_device(np.array([6], np.int32)))).tolist()
     [7]
     """
-    check_device_array("cursor", cursor, (1,), np.int32)
+    DEVICE.check("cursor", cursor, (1,), np.int32)
     device.launch(advance_kernel, 1, 1, cursor)
     return cursor
 
@@ -216,7 +211,7 @@ def advance(cursor):
 @functools.cache
 def _scale_and_shift_there(mean, std, channels):
     """Return the two constants of each channel on the device, copied once."""
-    return tuple(map(device.to_device, _scale_and_shift(mean, std, channels)))
+    return tuple(map(device.to_device, checks.scale_and_shift(mean, std, channels)))
 
 
 def _rows(images):

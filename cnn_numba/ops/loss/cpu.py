@@ -7,83 +7,55 @@ import math
 
 import numpy as np
 
-from cnn_numba.ops.shapes import check_array, check_labels, check_memory, output_array
+from cnn_numba.ops.loss import checks
+from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import serial_jit
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     """Probabilities and losses of a batch of logits; see `reference.cross_entropy_forward`."""
-    batch_size = _check_scores("logits", logits, labels)
-    losses = output_array("losses", losses, (batch_size,))
-    probabilities = output_array("probabilities", probabilities, logits.shape)
-    check_memory({"losses": losses, "probabilities": probabilities}, {"logits": logits, "labels": labels})
+    losses, probabilities = checks.cross_entropy_forward(
+        HOST, logits, labels, losses, "probabilities", probabilities
+    )
     _cross_entropy_forward(logits, labels, losses, probabilities)
     return losses, probabilities
 
 
 def cross_entropy_backward(probabilities, labels, grad_logits=None):
     """Gradient of the mean cross-entropy; see `reference.cross_entropy_backward`."""
-    _check_scores("probabilities", probabilities, labels)
-    shape, inputs = probabilities.shape, {"probabilities": probabilities, "labels": labels}
-    grad_logits = output_array("grad_logits", grad_logits, shape, inputs=inputs, may_be=["probabilities"])
+    grad_logits = checks.cross_entropy_backward(HOST, probabilities, labels, grad_logits)
     _cross_entropy_backward(probabilities, labels, grad_logits)
     return grad_logits
 
 
 def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None):
     """Losses, and the gradient of their mean, at once; see `reference.cross_entropy_forward_backward`."""
-    batch_size = _check_scores("logits", logits, labels)
-    losses = output_array("losses", losses, (batch_size,))
-    grad_logits = output_array("grad_logits", grad_logits, logits.shape)
-    check_memory({"losses": losses, "grad_logits": grad_logits}, {"logits": logits, "labels": labels})
+    losses, grad_logits = checks.cross_entropy_forward(
+        HOST, logits, labels, losses, "grad_logits", grad_logits
+    )
     _cross_entropy_forward_backward(logits, labels, losses, grad_logits)
     return losses, grad_logits
 
 
 def mse_loss_forward(y, target, losses=None):
     """Mean squared error of each sample; see `reference.mse_loss_forward`."""
-    batch_size = _check_answers(y, target)
-    losses = output_array("losses", losses, (batch_size,), inputs={"y": y, "target": target})
-    _mse_loss_forward(y.reshape(batch_size, -1), target.reshape(batch_size, -1), losses)
+    losses = checks.mse_loss_forward(HOST, y, target, losses)
+    _mse_loss_forward(y.reshape(len(y), -1), target.reshape(len(y), -1), losses)
     return losses
 
 
 def mse_loss_backward(y, target, grad_y=None):
     """Gradient of the mean of the losses; see `reference.mse_loss_backward`."""
-    _check_answers(y, target)
-    inputs = {"y": y, "target": target}
-    grad_y = output_array("grad_y", grad_y, y.shape, inputs=inputs, may_be=inputs)
+    grad_y = checks.mse_loss_backward(HOST, y, target, grad_y)
     _mse_loss_backward(y.reshape(-1), target.reshape(-1), grad_y.reshape(-1))
     return grad_y
 
 
 def accumulate_metrics(losses, logits, labels, totals):
     """Add a batch's losses and right answers to running totals; see `reference.accumulate_metrics`."""
-    batch_size = _check_scores("logits", logits, labels)
-    check_array("losses", losses, (batch_size,))
-    check_array("totals", totals, (2,), np.float64, writeable=True)
-    check_memory({"totals": totals}, {"losses": losses, "logits": logits, "labels": labels})
+    checks.accumulate_metrics(HOST, losses, logits, labels, totals)
     _accumulate_metrics(losses, logits, labels, totals)
     return totals
-
-
-def _check_scores(name, scores, labels):
-    """Check scores (N, K) and their labels, and return N."""
-    check_array(name, scores, (None, None))
-    batch_size, classes = scores.shape
-    if scores.size == 0:
-        raise ValueError(f"{name} must not be empty, got shape {scores.shape}")
-    check_labels(labels, batch_size, classes)
-    return batch_size
-
-
-def _check_answers(y, target):
-    """Check answers (N, ...) and their targets, and return N."""
-    check_array("y", y, None)
-    check_array("target", target, y.shape)
-    if y.ndim == 0 or y.size == 0:
-        raise ValueError(f"y must have shape (N, ...) and not be empty, got {y.shape}")
-    return y.shape[0]
 
 
 @serial_jit

@@ -14,7 +14,8 @@ import numpy as np
 from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.shapes import check_device_array, check_memory, device_output
+from cnn_numba.ops.loss import checks
+from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import WARP, block_sum, warp_max, warp_sum
 
 ROWS = 4  # of a block, a warp each
@@ -83,10 +84,9 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     >>> device.to_host(losses), device.to_host(probabilities).tolist()
     (array([0.6931472,       nan], dtype=float32), [[0.5, 0.5], [0.5, 0.5]])
     """
-    _check_scores("logits", logits, labels)
-    losses = device_output("losses", losses, labels.shape)
-    probabilities = device_output("probabilities", probabilities, logits.shape)
-    check_memory({"losses": losses, "probabilities": probabilities}, {"logits": logits, "labels": labels})
+    losses, probabilities = checks.cross_entropy_forward(
+        DEVICE, logits, labels, losses, "probabilities", probabilities
+    )
     _launch_rows(cross_entropy_forward_kernel, logits, labels, losses, probabilities)
     return losses, probabilities
 
@@ -103,9 +103,7 @@ def cross_entropy_backward_kernel(probabilities, labels, scale, grad_logits):
 
 def cross_entropy_backward(probabilities, labels, grad_logits=None):
     """Gradient of the mean cross-entropy; see `reference.cross_entropy_backward`."""
-    _check_scores("probabilities", probabilities, labels)
-    shape, inputs = probabilities.shape, {"probabilities": probabilities, "labels": labels}
-    grad_logits = device_output("grad_logits", grad_logits, shape, inputs=inputs, may_be=["probabilities"])
+    grad_logits = checks.cross_entropy_backward(DEVICE, probabilities, labels, grad_logits)
     grid, scale = device.blocks(grad_logits.size, THREADS), np.float32(1 / labels.size)
     device.launch(cross_entropy_backward_kernel, grid, THREADS, probabilities, labels, scale, grad_logits)
     return grad_logits
@@ -132,10 +130,9 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
 
     The probabilities never leave the registers.
     """
-    _check_scores("logits", logits, labels)
-    losses = device_output("losses", losses, labels.shape)
-    grad_logits = device_output("grad_logits", grad_logits, logits.shape)
-    check_memory({"losses": losses, "grad_logits": grad_logits}, {"logits": logits, "labels": labels})
+    losses, grad_logits = checks.cross_entropy_forward(
+        DEVICE, logits, labels, losses, "grad_logits", grad_logits
+    )
     scale = np.float32(1 / labels.size)
     _launch_rows(cross_entropy_forward_backward_kernel, logits, labels, scale, losses, grad_logits)
     return losses, grad_logits
@@ -165,8 +162,7 @@ def mse_loss_forward_kernel(y, target, losses):
 
 def mse_loss_forward(y, target, losses=None):
     """Mean squared error of each sample; see `reference.mse_loss_forward`."""
-    _check_answers(y, target)
-    losses = device_output("losses", losses, y.shape[:1], inputs={"y": y, "target": target})
+    losses = checks.mse_loss_forward(DEVICE, y, target, losses)
     rows = y.shape[0], y.size // y.shape[0]
     arguments = y.reshape(rows), target.reshape(rows), losses
     device.launch(mse_loss_forward_kernel, rows[0], _whole_warps(rows[1]), *arguments)
@@ -183,9 +179,7 @@ def mse_loss_backward_kernel(y, target, scale, grad_y):
 
 def mse_loss_backward(y, target, grad_y=None):
     """Gradient of the mean of the losses; see `reference.mse_loss_backward`."""
-    _check_answers(y, target)
-    inputs = {"y": y, "target": target}
-    grad_y = device_output("grad_y", grad_y, y.shape, inputs=inputs, may_be=inputs)
+    grad_y = checks.mse_loss_backward(DEVICE, y, target, grad_y)
     arguments = y.reshape(y.size), target.reshape(y.size), np.float32(2 / y.size), grad_y.reshape(y.size)
     device.launch(mse_loss_backward_kernel, device.blocks(y.size, THREADS), THREADS, *arguments)
     return grad_y
@@ -228,10 +222,7 @@ def accumulate_metrics(losses, logits, labels, totals):
 
     One block adds up, in a fixed order: the losses of the batch in float32, answers as integers.
     """
-    _check_scores("logits", logits, labels)
-    check_device_array("losses", losses, labels.shape)
-    check_device_array("totals", totals, (2,), np.float64)
-    check_memory({"totals": totals}, {"losses": losses, "logits": logits, "labels": labels})
+    checks.accumulate_metrics(DEVICE, losses, logits, labels, totals)
     device.launch(accumulate_metrics_kernel, 1, _whole_warps(labels.size), losses, logits, labels, totals)
     return totals
 
@@ -244,22 +235,6 @@ def _launch_rows(kernel, logits, *arguments):
 def _whole_warps(size):
     """Return how many threads a block needs for `size` elements: whole warps, at most THREADS."""
     return min(THREADS, WARP * device.blocks(size, WARP))
-
-
-def _check_scores(name, scores, labels):
-    """Check scores (N, K) and their labels, as far as the host can."""
-    check_device_array(name, scores, (None, None))
-    if scores.size == 0:
-        raise ValueError(f"{name} must not be empty, got shape {scores.shape}")
-    check_device_array("labels", labels, scores.shape[:1], np.int32)
-
-
-def _check_answers(y, target):
-    """Check answers (N, ...) and their targets."""
-    check_device_array("y", y, None)
-    check_device_array("target", target, y.shape)
-    if y.ndim == 0 or y.size == 0:
-        raise ValueError(f"y must have shape (N, ...) and not be empty, got {y.shape}")
 
 
 SIGNATURES = {

@@ -11,7 +11,8 @@ import math
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops.shapes import check_array, check_memory, output_array
+from cnn_numba.ops.norm import checks
+from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 
 # So many features at a time add up over all samples: few enough that their sums stay in the first cache.
@@ -32,31 +33,11 @@ def batch_norm2d_forward(
     inv_std=None,
 ):
     """Normalise each channel of a batch of images; see `reference.batch_norm2d_forward`."""
-    channels = _check_images(x)
-    named = {"weight": weight, "bias": bias, "running_mean": running_mean, "running_var": running_var}
-    for name, array in named.items():
-        check_array(name, array, channels, writeable=training and name.startswith("running"))
-    if training and x.size == x.shape[1]:
-        raise ValueError(f"training needs more than 1 value per channel, got x with shape {x.shape}")
-    out = output_array("out", out, x.shape)
-    mean = output_array("mean", mean, channels)
-    inv_std = output_array("inv_std", inv_std, channels)
-    running = {"running_mean": running_mean, "running_var": running_var}
-    outputs = {"out": out, "mean": mean, "inv_std": inv_std} | (running if training else {})
-    check_memory(outputs, {"x": x, "weight": weight, "bias": bias} | running)
-    _batch_norm2d_forward(
-        _flat_planes(x),
-        weight,
-        bias,
-        running_mean,
-        running_var,
-        bool(training),
-        float(momentum),
-        float(eps),
-        _flat_planes(out),
-        mean,
-        inv_std,
-    )
+    statistics = running_mean, running_var, bool(training)
+    outputs = checks.batch_norm2d_forward(HOST, x, weight, bias, *statistics, out, mean, inv_std)
+    out, mean, inv_std = outputs
+    settings = *statistics, float(momentum), float(eps)
+    _batch_norm2d_forward(_flat_planes(x), weight, bias, *settings, _flat_planes(out), mean, inv_std)
     return out, mean, inv_std
 
 
@@ -64,49 +45,21 @@ def batch_norm2d_backward(
     grad_output, x, weight, mean, inv_std, training=True, grad_input=None, grad_weight=None, grad_bias=None
 ):
     """Send the gradient back through a batch normalisation; see `reference.batch_norm2d_backward`."""
-    channels = _check_images(x)
-    check_array("grad_output", grad_output, x.shape)
-    for name, array in (("weight", weight), ("mean", mean), ("inv_std", inv_std)):
-        check_array(name, array, channels)
-    grad_input = output_array("grad_input", grad_input, x.shape)
-    grad_weight = output_array("grad_weight", grad_weight, channels)
-    grad_bias = output_array("grad_bias", grad_bias, channels)
-    outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
-    inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
-    check_memory(outputs, inputs)
-    _batch_norm2d_backward(
-        _flat_planes(grad_output),
-        _flat_planes(x),
-        weight,
-        mean,
-        inv_std,
-        bool(training),
-        _flat_planes(grad_input),
-        grad_weight,
-        grad_bias,
-    )
+    inputs = grad_output, x, weight, mean, inv_std
+    outputs = checks.batch_norm2d_backward(HOST, *inputs, grad_input, grad_weight, grad_bias)
+    grad_input, grad_weight, grad_bias = outputs
+    statistics = weight, mean, inv_std, bool(training)
+    planes = map(_flat_planes, (grad_output, x))
+    _batch_norm2d_backward(*planes, *statistics, _flat_planes(grad_input), grad_weight, grad_bias)
     return grad_input, grad_weight, grad_bias
 
 
 def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=None):
     """Normalise the features of each sample; see `reference.layer_norm_forward`."""
-    leading = _check_samples(x, weight)
-    check_array("bias", bias, weight.shape)
-    out = output_array("out", out, x.shape)
-    mean = output_array("mean", mean, leading)
-    inv_std = output_array("inv_std", inv_std, leading)
-    outputs = {"out": out, "mean": mean, "inv_std": inv_std}
-    check_memory(outputs, {"x": x, "weight": weight, "bias": bias})
+    out, mean, inv_std = checks.layer_norm_forward(HOST, x, weight, bias, out, mean, inv_std)
     rows = (-1, weight.size)
-    _layer_norm_forward(
-        x.reshape(rows),
-        weight.reshape(-1),
-        bias.reshape(-1),
-        float(eps),
-        out.reshape(rows),
-        mean.reshape(-1),
-        inv_std.reshape(-1),
-    )
+    inputs = x.reshape(rows), weight.reshape(-1), bias.reshape(-1), float(eps)
+    _layer_norm_forward(*inputs, out.reshape(rows), mean.reshape(-1), inv_std.reshape(-1))
     return out, mean, inv_std
 
 
@@ -114,51 +67,20 @@ def layer_norm_backward(
     grad_output, x, weight, mean, inv_std, grad_input=None, grad_weight=None, grad_bias=None
 ):
     """Send the gradient back through a layer normalisation; see `reference.layer_norm_backward`."""
-    leading = _check_samples(x, weight)
-    check_array("grad_output", grad_output, x.shape)
-    check_array("mean", mean, leading)
-    check_array("inv_std", inv_std, leading)
-    grad_input = output_array("grad_input", grad_input, x.shape)
-    grad_weight = output_array("grad_weight", grad_weight, weight.shape)
-    grad_bias = output_array("grad_bias", grad_bias, weight.shape)
-    outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
-    inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
-    check_memory(outputs, inputs)
+    inputs = grad_output, x, weight, mean, inv_std
+    outputs = checks.layer_norm_backward(HOST, *inputs, grad_input, grad_weight, grad_bias)
+    grad_input, grad_weight, grad_bias = outputs
     rows = (-1, weight.size)
-    x, grad_output, mean, inv_std = (
-        x.reshape(rows),
-        grad_output.reshape(rows),
-        mean.reshape(-1),
-        inv_std.reshape(-1),
-    )
-    _layer_norm_backward_input(grad_output, x, weight.reshape(-1), mean, inv_std, grad_input.reshape(rows))
-    _layer_norm_backward_weight(grad_output, x, mean, inv_std, grad_weight.reshape(-1), grad_bias.reshape(-1))
+    samples = grad_output.reshape(rows), x.reshape(rows)
+    statistics = mean.reshape(-1), inv_std.reshape(-1)
+    _layer_norm_backward_input(*samples, weight.reshape(-1), *statistics, grad_input.reshape(rows))
+    _layer_norm_backward_weight(*samples, *statistics, grad_weight.reshape(-1), grad_bias.reshape(-1))
     return grad_input, grad_weight, grad_bias
-
-
-def _check_images(x):
-    """Check images (N, C, H, W), and return the shape (C,)."""
-    check_array("x", x, (None, None, None, None))
-    if x.size == 0:
-        raise ValueError(f"x must not be empty, got shape {x.shape}")
-    return (x.shape[1],)
 
 
 def _flat_planes(x):
     """View images (N, C, H, W) as (N, C, H * W)."""
     return x.reshape(x.shape[0], x.shape[1], -1)
-
-
-def _check_samples(x, weight):
-    """Check that the trailing axes of `x` are those of `weight`, and return the leading ones."""
-    check_array("x", x, None)
-    check_array("weight", weight, None)
-    first = x.ndim - weight.ndim
-    if weight.ndim == 0 or first < 0 or x.shape[first:] != weight.shape:
-        raise ValueError(f"x must end in the axes of weight, {weight.shape}, got {x.shape}")
-    if x.size == 0:
-        raise ValueError(f"x must not be empty, got shape {x.shape}")
-    return x.shape[:first]
 
 
 @parallel_jit

@@ -18,7 +18,8 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.shapes import check_device_array, check_memory, device_output
+from cnn_numba.ops.norm import checks
+from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import WARP, block_sum, warp_sum
 
 THREADS = 256
@@ -221,18 +222,9 @@ def batch_norm2d_normalise_kernel(x, pixels, weight, bias, mean, inv_std, out):
 
 def _forward(split, x, weight, bias, running_mean, running_var, training, momentum, eps, out, mean, inv_std):
     """Check the arguments of a forward pass and launch it, the channels `split` into parts or not."""
-    channels = _check_images(x)
-    named = {"weight": weight, "bias": bias, "running_mean": running_mean, "running_var": running_var}
-    for name, array in named.items():
-        check_device_array(name, array, channels)
-    if training and x.size == x.shape[1]:
-        raise ValueError(f"training needs more than 1 value per channel, got x with shape {x.shape}")
-    out = device_output("out", out, x.shape)
-    mean = device_output("mean", mean, channels)
-    inv_std = device_output("inv_std", inv_std, channels)
-    running = {"running_mean": running_mean, "running_var": running_var}
-    outputs = {"out": out, "mean": mean, "inv_std": inv_std} | (running if training else {})
-    check_memory(outputs, {"x": x, "weight": weight, "bias": bias} | running)
+    statistics = running_mean, running_var, training
+    outputs = checks.batch_norm2d_forward(DEVICE, x, weight, bias, *statistics, out, mean, inv_std)
+    out, mean, inv_std = outputs
     planes, count, eps = _flat_planes(x), x.size // x.shape[1], np.float32(eps)
     running = running_mean, running_var, np.float32(momentum), eps
     if training and not split:
@@ -281,16 +273,8 @@ batch_norm2d_forward_split = _rung(batch_norm2d_forward, _forward, split=True)
 
 def _is_long(x):
     """Return whether a channel has more elements than one block shall sum up."""
-    _check_images(x)
+    checks.images(DEVICE, x)
     return x.size > PART * x.shape[1]
-
-
-def _check_images(x):
-    """Check images (N, C, H, W), and return the shape (C,)."""
-    check_device_array("x", x, (None, None, None, None))
-    if x.size == 0:
-        raise ValueError(f"x must not be empty, got shape {x.shape}")
-    return (x.shape[1],)
 
 
 def _flat_planes(x):
@@ -375,16 +359,9 @@ def batch_norm2d_backward_input_kernel(
 
 def _backward(split, grad_output, x, weight, mean, inv_std, training, grad_input, grad_weight, grad_bias):
     """Check the arguments of a backward pass and launch it, the channels `split` into parts or not."""
-    channels = _check_images(x)
-    check_device_array("grad_output", grad_output, x.shape)
-    for name, array in (("weight", weight), ("mean", mean), ("inv_std", inv_std)):
-        check_device_array(name, array, channels)
-    grad_input = device_output("grad_input", grad_input, x.shape)
-    grad_weight = device_output("grad_weight", grad_weight, channels)
-    grad_bias = device_output("grad_bias", grad_bias, channels)
-    outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
-    inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
-    check_memory(outputs, inputs)
+    inputs = grad_output, x, weight, mean, inv_std
+    outputs = checks.batch_norm2d_backward(DEVICE, *inputs, grad_input, grad_weight, grad_bias)
+    grad_input, grad_weight, grad_bias = outputs
     gradient_planes, planes = _flat_planes(grad_output), _flat_planes(x)
     count = x.size // x.shape[1]
     share = np.float32(1 / count if training else 0)
@@ -442,13 +419,7 @@ def layer_norm_forward_kernel(x, weight, bias, eps, out, mean, inv_std):
 
 def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=None):
     """Normalise the features of each sample; see `reference.layer_norm_forward`."""
-    leading = _check_samples(x, weight)
-    check_device_array("bias", bias, weight.shape)
-    out = device_output("out", out, x.shape)
-    mean = device_output("mean", mean, leading)
-    inv_std = device_output("inv_std", inv_std, leading)
-    outputs = {"out": out, "mean": mean, "inv_std": inv_std}
-    check_memory(outputs, {"x": x, "weight": weight, "bias": bias})
+    out, mean, inv_std = checks.layer_norm_forward(DEVICE, x, weight, bias, out, mean, inv_std)
     samples = x.size // weight.size
     shape = (1, samples, weight.size)
     arguments = x.reshape(shape), weight.ravel(), bias.ravel(), np.float32(eps), out.reshape(shape)
@@ -514,16 +485,9 @@ def layer_norm_backward(
     grad_output, x, weight, mean, inv_std, grad_input=None, grad_weight=None, grad_bias=None
 ):
     """Send the gradient back through a layer normalisation; see `reference.layer_norm_backward`."""
-    leading = _check_samples(x, weight)
-    check_device_array("grad_output", grad_output, x.shape)
-    check_device_array("mean", mean, leading)
-    check_device_array("inv_std", inv_std, leading)
-    grad_input = device_output("grad_input", grad_input, x.shape)
-    grad_weight = device_output("grad_weight", grad_weight, weight.shape)
-    grad_bias = device_output("grad_bias", grad_bias, weight.shape)
-    outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
-    inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
-    check_memory(outputs, inputs)
+    inputs = grad_output, x, weight, mean, inv_std
+    outputs = checks.layer_norm_backward(DEVICE, *inputs, grad_input, grad_weight, grad_bias)
+    grad_input, grad_weight, grad_bias = outputs
     features, samples = weight.size, x.size // weight.size
     rows = grad_output.reshape(samples, features), x.reshape(samples, features)
     statistics = mean.ravel(), inv_std.ravel()
@@ -540,18 +504,6 @@ def layer_norm_backward(
     arguments = *rows, weight.ravel(), *statistics, grad_input.reshape(samples, features)
     device.launch(layer_norm_backward_input_kernel, samples, _block(features), *arguments)
     return grad_input, grad_weight, grad_bias
-
-
-def _check_samples(x, weight):
-    """Check that the trailing axes of `x` are those of `weight`, and return the leading ones."""
-    check_device_array("x", x, None)
-    check_device_array("weight", weight, None)
-    first = x.ndim - weight.ndim
-    if weight.ndim == 0 or first < 0 or x.shape[first:] != weight.shape:
-        raise ValueError(f"x must end in the axes of weight, {weight.shape}, got {x.shape}")
-    if x.size == 0:
-        raise ValueError(f"x must not be empty, got shape {x.shape}")
-    return x.shape[:first]
 
 
 _ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"

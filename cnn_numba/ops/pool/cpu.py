@@ -3,7 +3,8 @@
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops.shapes import check_array, check_memory, output_array, pool2d_window, sizes
+from cnn_numba.ops.pool import checks
+from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 
 
@@ -55,12 +56,7 @@ def _max_pool2d(x, window, out, argmax):
 
 def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """Largest value under each window; see `reference.max_pool2d_forward`."""
-    check_array("x", x, (None,) * 4)
-    window = pool2d_window(x.shape, kernel_size, stride, padding)
-    shape = (*x.shape[:2], window.out_h, window.out_w)
-    out = output_array("out", out, shape)
-    argmax = output_array("argmax", argmax, shape, np.int32)
-    check_memory({"out": out, "argmax": argmax}, {"x": x})
+    window, out, argmax = checks.max_pool2d_forward(HOST, x, kernel_size, stride, padding, out, argmax)
     if window[:6] == (2, 2, 2, 2, 0, 0):
         _max_pool2d_by_two(x, out, argmax)
     else:
@@ -78,22 +74,16 @@ def _max_pool2d_backward(grad_output, argmax, grad_input):
 
 def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`."""
-    batch, channels, height, width = input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
-    check_array("grad_output", grad_output, (batch, channels, None, None))
-    check_array("argmax", argmax, grad_output.shape, np.int32)
+    grad_input = checks.max_pool2d_backward(HOST, grad_output, argmax, input_shape, grad_input)
+    batch, channels, height, width = grad_input.shape
     if argmax.size and not (argmax.min() >= 0 and argmax.max() < height * width):
         raise ValueError(
             f"argmax must lie in 0..{height * width - 1}, got {argmax.min()}..{argmax.max()} "
-            f"for input_shape {input_shape}"
+            f"for input_shape {grad_input.shape}"
         )
-    inputs = {"grad_output": grad_output, "argmax": argmax}
-    grad_input = output_array("grad_input", grad_input, input_shape, inputs=inputs)
     planes, positions = batch * channels, grad_output.shape[2] * grad_output.shape[3]
-    _max_pool2d_backward(
-        grad_output.reshape(planes, positions),
-        argmax.reshape(planes, positions),
-        grad_input.reshape(planes, height * width),
-    )
+    outputs = grad_output.reshape(planes, positions), argmax.reshape(planes, positions)
+    _max_pool2d_backward(*outputs, grad_input.reshape(planes, height * width))
     return grad_input
 
 
@@ -116,9 +106,7 @@ def _avg_pool2d(x, window, out):
 
 def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`."""
-    check_array("x", x, (None,) * 4)
-    window = pool2d_window(x.shape, kernel_size, stride, padding)
-    out = output_array("out", out, (*x.shape[:2], window.out_h, window.out_w), inputs={"x": x})
+    window, out = checks.avg_pool2d_forward(HOST, x, kernel_size, stride, padding, out)
     _avg_pool2d(x, window, out)
     return out
 
@@ -142,9 +130,8 @@ def _avg_pool2d_backward(grad_output, window, grad_input):
 
 def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
     """Share each gradient out over its window; see `reference.avg_pool2d_backward`."""
-    input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
-    window = pool2d_window(input_shape, kernel_size, stride, padding)
-    check_array("grad_output", grad_output, (*input_shape[:2], window.out_h, window.out_w))
-    grad_input = output_array("grad_input", grad_input, input_shape, inputs={"grad_output": grad_output})
+    window, grad_input = checks.avg_pool2d_backward(
+        HOST, grad_output, input_shape, kernel_size, stride, padding, grad_input
+    )
     _avg_pool2d_backward(grad_output, window, grad_input)
     return grad_input

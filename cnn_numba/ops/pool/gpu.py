@@ -17,14 +17,8 @@ import numpy as np
 from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.shapes import (
-    Window2d,
-    check_device_array,
-    check_memory,
-    device_output,
-    pool2d_window,
-    sizes,
-)
+from cnn_numba.ops.pool import checks
+from cnn_numba.ops.shapes import DEVICE, Window2d, pool2d_window, sizes
 from cnn_numba.ops.shared.warps import ALL_LANES, WARP
 
 THREADS = 256
@@ -102,7 +96,7 @@ def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
 
 def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """Do what `max_pool2d_forward` does, for any window: one thread per output loops over it."""
-    window, out, argmax = _check_max_forward(x, kernel_size, stride, padding, out, argmax)
+    window, out, argmax = checks.max_pool2d_forward(DEVICE, x, kernel_size, stride, padding, out, argmax)
     arguments = _planes(x), window, out.ravel(), argmax.ravel()
     _launch(max_pool2d_forward_naive_kernel, out.size, *arguments)
     return out, argmax
@@ -130,7 +124,7 @@ def max_pool2d_forward_2x2_kernel(x, out, argmax):
 
 def max_pool2d_forward_2x2(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """Do what `max_pool2d_forward` does, for 2x2 windows side by side: no loop; ValueError for others."""
-    window, out, argmax = _check_max_forward(x, kernel_size, stride, padding, out, argmax)
+    window, out, argmax = checks.max_pool2d_forward(DEVICE, x, kernel_size, stride, padding, out, argmax)
     if not _tiles_2x2(window):
         raise ValueError(f"max_pool2d_forward_2x2 takes kernel 2, stride 2, no padding; got {window[:6]}")
     _launch(max_pool2d_forward_2x2_kernel, out.size, _planes(x), out.ravel(), argmax.ravel())
@@ -139,7 +133,7 @@ def max_pool2d_forward_2x2(x, kernel_size, stride=None, padding=0, out=None, arg
 
 def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """Largest value under each window; see `reference.max_pool2d_forward`."""
-    check_device_array("x", x, (None,) * 4)
+    DEVICE.check("x", x, (None,) * 4)
     simple = _tiles_2x2(pool2d_window(x.shape, kernel_size, stride, padding))
     rung = max_pool2d_forward_2x2 if simple else max_pool2d_forward_naive
     return rung(x, kernel_size, stride, padding, out, argmax)
@@ -147,16 +141,6 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
 
 def _tiles_2x2(window):
     return window[:6] == (2, 2, 2, 2, 0, 0)
-
-
-def _check_max_forward(x, kernel_size, stride, padding, out, argmax):
-    check_device_array("x", x, (None,) * 4)
-    window = pool2d_window(x.shape, kernel_size, stride, padding)
-    shape = (*x.shape[:2], window.out_h, window.out_w)
-    out = device_output("out", out, shape)
-    argmax = device_output("argmax", argmax, shape, np.int32)
-    check_memory({"out": out, "argmax": argmax}, {"x": x})
-    return window, out, argmax
 
 
 # --- Max pooling, backward ---------------------------------------------------------------------------------
@@ -179,7 +163,7 @@ def max_pool2d_backward_naive_kernel(grad_output, argmax, grad_input):
 
 def max_pool2d_backward_naive(grad_output, argmax, input_shape, grad_input=None):
     """Do what `max_pool2d_backward` does with one thread per plane, as a CPU would: hardly any threads."""
-    grad_input = _check_max_backward(grad_output, argmax, input_shape, grad_input)
+    grad_input = checks.max_pool2d_backward(DEVICE, grad_output, argmax, input_shape, grad_input)
     arguments = map(_flat_planes, (grad_output, argmax, grad_input))
     _launch(max_pool2d_backward_naive_kernel, grad_input.shape[0] * grad_input.shape[1], *arguments)
     return grad_input
@@ -218,7 +202,7 @@ def max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input=None):
     Which windows hold a pixel cannot be told from the arguments, so it cannot gather them. A warp goes
     through the outputs 32 at a time, and their gradients are added in the order of the outputs.
     """
-    grad_input = _check_max_backward(grad_output, argmax, input_shape, grad_input)
+    grad_input = checks.max_pool2d_backward(DEVICE, grad_output, argmax, input_shape, grad_input)
     planes = grad_input.shape[0] * grad_input.shape[1]
     arguments = map(_flat_planes, (grad_output, argmax, grad_input))
     _launch(max_pool2d_backward_warp_kernel, WARP * planes, *arguments)
@@ -232,14 +216,6 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     would have to wait for the GPU.
     """
     return max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input)
-
-
-def _check_max_backward(grad_output, argmax, input_shape, grad_input):
-    input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
-    check_device_array("grad_output", grad_output, (*input_shape[:2], None, None))
-    check_device_array("argmax", argmax, grad_output.shape, np.int32)
-    inputs = {"grad_output": grad_output, "argmax": argmax}
-    return device_output("grad_input", grad_input, input_shape, inputs=inputs)
 
 
 def _flat_planes(array):
@@ -269,9 +245,7 @@ def avg_pool2d_forward_naive_kernel(x, window: Window2d, share, out):
 
 def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`."""
-    check_device_array("x", x, (None,) * 4)
-    window = pool2d_window(x.shape, kernel_size, stride, padding)
-    out = device_output("out", out, (*x.shape[:2], window.out_h, window.out_w), inputs={"x": x})
+    window, out = checks.avg_pool2d_forward(DEVICE, x, kernel_size, stride, padding, out)
     arguments = _planes(x), window, _share(window), out.ravel()
     _launch(avg_pool2d_forward_naive_kernel, out.size, *arguments)
     return out
@@ -301,8 +275,8 @@ def avg_pool2d_backward_gather(
     The other way round, each window would add to its pixels, and windows that overlap would add to the same
     pixel at the same time.
     """
-    window, grad_input = _check_avg_backward(
-        grad_output, input_shape, kernel_size, stride, padding, grad_input
+    window, grad_input = checks.avg_pool2d_backward(
+        DEVICE, grad_output, input_shape, kernel_size, stride, padding, grad_input
     )
     arguments = _planes(grad_output), window, _share(window), _planes(grad_input)
     _launch(avg_pool2d_backward_gather_kernel, grad_input.size, *arguments)
@@ -332,8 +306,8 @@ def avg_pool2d_backward_disjoint(
     grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None
 ):
     """Do what `avg_pool2d_backward` does, for windows that do not overlap: no loop; ValueError for others."""
-    window, grad_input = _check_avg_backward(
-        grad_output, input_shape, kernel_size, stride, padding, grad_input
+    window, grad_input = checks.avg_pool2d_backward(
+        DEVICE, grad_output, input_shape, kernel_size, stride, padding, grad_input
     )
     if not _are_disjoint(window):
         raise ValueError(
@@ -359,14 +333,6 @@ def _are_disjoint(window):
 
 def _share(window):
     return np.float32(1 / (window.kernel_h * window.kernel_w))
-
-
-def _check_avg_backward(grad_output, input_shape, kernel_size, stride, padding, grad_input):
-    input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
-    window = pool2d_window(input_shape, kernel_size, stride, padding)
-    check_device_array("grad_output", grad_output, (*input_shape[:2], window.out_h, window.out_w))
-    inputs = {"grad_output": grad_output}
-    return window, device_output("grad_input", grad_input, input_shape, inputs=inputs)
 
 
 SIGNATURES = {

@@ -77,10 +77,6 @@ def thread_results(tile):
 
     They are groups of up to 4 x 4, and the next group begins where the warp's last one ends.
 
-    Parameters
-    ----------
-    tile : Tile
-
     Returns
     -------
     first : device function
@@ -158,11 +154,6 @@ def _multiplier(tile, row_pitch, column_pitch, steps):
 def product_engine(tile, left, right):
     """Make the main loop of a matrix product.
 
-    Parameters
-    ----------
-    tile : Tile
-    left, right : Operand
-
     Returns
     -------
     device function
@@ -229,23 +220,11 @@ def at_least(bound, value):
 
 
 def transposed_load(depth_step, threads):
-    """Make a device function that tells a thread which k and which line of a tile to load.
+    """Make a device function ``()`` that tells each of `threads` its k and its first line of a tile to load.
 
     Neighbouring lanes load neighbouring k, which lie side by side in global memory, and store them a pitch
     apart in shared memory. With a pitch of 4 more than a multiple of 32, 8 k of 4 lines lie in 32 different
     banks: so a warp takes 8 k, or more if there are too few warps for that.
-
-    Parameters
-    ----------
-    depth_step : int
-        How many k a tile has.
-    threads : int
-        How many threads load it, ``threads // depth_step`` lines at a time.
-
-    Returns
-    -------
-    device function
-        ``()``: the thread's k and its first line.
     """
     lanes = max(8, 32 * depth_step // threads)
     groups, warp_lines = depth_step // lanes, 32 // lanes
@@ -262,18 +241,7 @@ def transposed_load(depth_step, threads):
 
 
 def scattered_store(place, loads, jump, pitch):
-    """Make the `stash` of an operand whose threads each load numbers that are `jump` apart in the tile.
-
-    Parameters
-    ----------
-    place : device function
-        ``()``: the thread's k and line of the first.
-    loads, jump, pitch : int
-
-    Returns
-    -------
-    device function
-    """
+    """Make the `stash` of an operand whose threads load numbers that are `jump` apart in the tile."""
 
     @cuda.jit(device=True)
     def stash(source, values, tile, at):

@@ -9,25 +9,19 @@ import math
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops.shapes import check_array, check_memory, integer
+from cnn_numba.ops.shapes import HOST, integer
 from cnn_numba.ops.shared.jit import parallel_jit
+from cnn_numba.ops.update import checks
 
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
     """Take one step of stochastic gradient descent; see `reference.sgd_update`."""
-    check_array("parameters", parameters, (None,), writeable=True)
-    check_array("gradients", gradients, parameters.shape)
+    checks.sgd(HOST, parameters, gradients, velocity, momentum, nesterov)
+    lr, momentum, weight_decay = float(lr), float(momentum), float(weight_decay)
     if momentum == 0.0:
-        if nesterov:
-            raise ValueError(f"nesterov needs momentum, got momentum {momentum!r}")
-        check_memory({"parameters": parameters}, {"gradients": gradients})
-        _sgd(parameters, gradients, float(lr), float(weight_decay))
-        return parameters
-    check_array("velocity", velocity, parameters.shape, writeable=True)
-    check_memory({"parameters": parameters, "velocity": velocity}, {"gradients": gradients})
-    _sgd_momentum(
-        parameters, gradients, velocity, float(lr), float(momentum), float(weight_decay), bool(nesterov)
-    )
+        _sgd(parameters, gradients, lr, weight_decay)
+    else:
+        _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, bool(nesterov))
     return parameters
 
 
@@ -35,27 +29,12 @@ def adam_update(
     parameters, gradients, exp_avg, exp_avg_sq, step, lr, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
 ):
     """Take one step of Adam; see `reference.adam_update`."""
-    check_array("parameters", parameters, (None,), writeable=True)
-    for name, array in (("gradients", gradients), ("exp_avg", exp_avg), ("exp_avg_sq", exp_avg_sq)):
-        check_array(name, array, parameters.shape, writeable=name != "gradients")
-    written = {"parameters": parameters, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
-    check_memory(written, {"gradients": gradients})
+    checks.adam(HOST, parameters, gradients, exp_avg, exp_avg_sq)
     step = integer(step, "step", minimum=1)
     # In float64, once a step: 1 - 0.999**1 has only four good digits in float32.
-    step_size = lr / (1.0 - beta1**step)
-    inv_correction = 1.0 / math.sqrt(1.0 - beta2**step)
-    _adam(
-        parameters,
-        gradients,
-        exp_avg,
-        exp_avg_sq,
-        float(step_size),
-        float(inv_correction),
-        float(beta1),
-        float(beta2),
-        float(eps),
-        float(weight_decay),
-    )
+    rates = lr / (1.0 - beta1**step), 1.0 / math.sqrt(1.0 - beta2**step)
+    settings = map(float, (*rates, beta1, beta2, eps, weight_decay))
+    _adam(parameters, gradients, exp_avg, exp_avg_sq, *settings)
     return parameters
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.shapes import check_device_array, check_memory, integer
+from cnn_numba.ops.shapes import DEVICE, integer
+from cnn_numba.ops.update import checks
 
 THREADS = 256
 
@@ -79,7 +80,7 @@ def sgd_momentum_kernel(parameters, gradients, velocity, lr, momentum, weight_de
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
     """Take one step of stochastic gradient descent; see `reference.sgd_update`."""
-    _check_sgd(parameters, gradients, velocity, momentum, nesterov)
+    checks.sgd(DEVICE, parameters, gradients, velocity, momentum, nesterov)
     lr, weight_decay = np.float32(lr), np.float32(weight_decay)
     if momentum == 0.0:
         return _launch(sgd_kernel, parameters, gradients, lr, weight_decay)
@@ -140,7 +141,7 @@ def sgd_update_scheduled(
     [-1.25]
     [nan]
     """
-    _check_sgd(parameters, gradients, velocity, momentum, nesterov, rates=rates, cursor=cursor)
+    checks.sgd(DEVICE, parameters, gradients, velocity, momentum, nesterov, rates=rates, cursor=cursor)
     weight_decay = np.float32(weight_decay)
     if momentum == 0.0:
         return _launch(sgd_scheduled_kernel, parameters, gradients, rates, cursor, weight_decay)
@@ -181,7 +182,8 @@ def adam_update(
     parameters, gradients, exp_avg, exp_avg_sq, step, lr, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
 ):
     """Take one step of Adam; see `reference.adam_update`."""
-    arenas = _check_adam(parameters, gradients, exp_avg, exp_avg_sq)
+    checks.adam(DEVICE, parameters, gradients, exp_avg, exp_avg_sq)
+    arenas = parameters, gradients, exp_avg, exp_avg_sq
     rates = adam_rates([lr], step, beta1, beta2)[0]
     return _launch(adam_kernel, *arenas, *rates, *_adam_settings(beta1, beta2, eps, weight_decay))
 
@@ -237,7 +239,8 @@ def adam_update_scheduled(
     >>> device.to_host(adam_update_scheduled(*arguments)).round(4).tolist()
     [-0.5]
     """
-    arenas = _check_adam(parameters, gradients, exp_avg, exp_avg_sq, rates=rates, cursor=cursor)
+    checks.adam(DEVICE, parameters, gradients, exp_avg, exp_avg_sq, rates=rates, cursor=cursor)
+    arenas = parameters, gradients, exp_avg, exp_avg_sq
     settings = _adam_settings(beta1, beta2, eps, weight_decay)
     return _launch(adam_scheduled_kernel, *arenas, rates, cursor, *settings)
 
@@ -289,32 +292,6 @@ def _launch(kernel, parameters, *arguments):
 def _adam_settings(beta1, beta2, eps, weight_decay):
     """Return what does not change from step to step, as the kernels take it."""
     return tuple(map(np.float32, (1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay)))
-
-
-def _check_adam(parameters, gradients, exp_avg, exp_avg_sq, **schedule):
-    """Check the arenas and what they may be updated by, and return the arenas."""
-    written = {"parameters": parameters, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
-    _check_arenas(written, gradients, schedule)
-    return parameters, gradients, exp_avg, exp_avg_sq
-
-
-def _check_sgd(parameters, gradients, velocity, momentum, nesterov, **schedule):
-    """Check the arenas, the velocity only where there is momentum, and what they may be updated by."""
-    if nesterov and momentum == 0.0:
-        raise ValueError(f"nesterov needs momentum, got momentum {momentum!r}")
-    written = {"parameters": parameters} | ({"velocity": velocity} if momentum != 0.0 else {})
-    _check_arenas(written, gradients, schedule)
-
-
-def _check_arenas(written, gradients, schedule):
-    """Check arenas of one length, and the rates and the cursor that scheduled updates look up."""
-    check_device_array("parameters", written["parameters"], (None,))
-    for name, array in {"gradients": gradients, **written}.items():
-        check_device_array(name, array, written["parameters"].shape)
-    if schedule:
-        check_device_array("rates", schedule["rates"], (None, 2))
-        check_device_array("cursor", schedule["cursor"], (1,), np.int32)
-    check_memory(written, {"gradients": gradients, **schedule})
 
 
 _ARENA = "float32[::1]"
