@@ -76,14 +76,6 @@ class Dataset:
 def classes(name: str) -> tuple[str, ...]:
     """Return the names of a data set's labels.
 
-    Parameters
-    ----------
-    name : {"mnist", "fashion-mnist", "cifar10"}
-
-    Returns
-    -------
-    tuple of str
-
     Examples
     --------
     >>> classes("cifar10")[3]
@@ -95,14 +87,6 @@ def classes(name: str) -> tuple[str, ...]:
 def image_shape(name: str) -> tuple[int, ...]:
     """Return the shape (C, H, W) of a data set's images.
 
-    Parameters
-    ----------
-    name : {"mnist", "fashion-mnist", "cifar10"}
-
-    Returns
-    -------
-    tuple of int
-
     Examples
     --------
     >>> image_shape("cifar10")
@@ -112,15 +96,7 @@ def image_shape(name: str) -> tuple[int, ...]:
 
 
 def normalisation(name: str) -> tuple[float, float]:
-    """Return what a data set is normalised with by `ops.gather`.
-
-    Parameters
-    ----------
-    name : {"mnist", "fashion-mnist", "cifar10"}
-
-    Returns
-    -------
-    mean, std : float
+    """Return the mean and std that `ops.gather` normalises a data set with.
 
     Examples
     --------
@@ -151,10 +127,6 @@ def load(
         ``data/mnist`` for MNIST and torchvision's download for the others.
     log : callable, optional
         Called with one line of text before something slow, and about files that were recognised.
-
-    Returns
-    -------
-    Dataset
 
     Raises
     ------

@@ -34,14 +34,6 @@ Array = np.ndarray | DeviceArray
 def is_device_array(array: object) -> TypeGuard[DeviceArray]:
     """Return whether an array is in the memory of the GPU, or of the simulated one.
 
-    Parameters
-    ----------
-    array : object
-
-    Returns
-    -------
-    bool
-
     Examples
     --------
     >>> is_device_array(np.zeros(3)), is_device_array(zeros(3))
@@ -51,48 +43,18 @@ def is_device_array(array: object) -> TypeGuard[DeviceArray]:
 
 
 def empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> DeviceArray:
-    """Allocate an array on the device, uninitialised.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-    dtype : dtype
-
-    Returns
-    -------
-    device array
-    """
+    """Allocate an array on the device, uninitialised."""
     with _memory(shape, dtype):
         return numba_cuda().device_array(shape, dtype)
 
 
 def zeros(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> DeviceArray:
-    """Allocate an array on the device, full of zeros.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-    dtype : dtype
-
-    Returns
-    -------
-    device array
-    """
+    """Allocate an array on the device, full of zeros."""
     return to_device(np.zeros(shape, dtype))
 
 
 def to_device(array: ArrayLike) -> DeviceArray:
-    """Copy an array to the device.
-
-    Parameters
-    ----------
-    array : array_like
-        On the host, in any layout.
-
-    Returns
-    -------
-    device array
-        C-contiguous.
+    """Copy an array of any layout to the device, where it is C-contiguous.
 
     Examples
     --------
@@ -122,17 +84,7 @@ def _memory(shape, dtype):
 
 
 def to_host(array: Array) -> np.ndarray:
-    """Return the values of an array as a NumPy array, which the host may read at once.
-
-    Parameters
-    ----------
-    array : ndarray or device array
-
-    Returns
-    -------
-    ndarray
-        `array` itself if it is one.
-    """
+    """Return the values of an array as a NumPy array for the host to read at once: itself if it is one."""
     if not is_device_array(array):
         return array
     values = array.copy_to_host(stream=current_stream())
@@ -142,10 +94,6 @@ def to_host(array: Array) -> np.ndarray:
 
 def copy(target: Array, source: Array) -> None:
     """Copy the values of one array into another of the same shape and dtype, wherever the two are.
-
-    Parameters
-    ----------
-    target, source : ndarray or device array
 
     Examples
     --------
@@ -163,47 +111,17 @@ def copy(target: Array, source: Array) -> None:
 
 
 def pinned(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Allocate a host array that the GPU can copy from and to while the host goes on.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-    dtype : dtype
-
-    Returns
-    -------
-    ndarray
-        Page-locked, uninitialised.
-    """
+    """Allocate a page-locked array on the host, uninitialised, for copies while the host goes on."""
     return numba_cuda().pinned_array(shape, dtype)
 
 
 def address(array: DeviceArray) -> int:
-    """Return where an array on the device begins, in bytes.
-
-    Parameters
-    ----------
-    array : device array
-
-    Returns
-    -------
-    int
-    """
+    """Return where an array on the device begins, in bytes."""
     return array._ary.ctypes.data if simulated() else array.__cuda_array_interface__["data"][0]
 
 
 def extent(array: DeviceArray) -> tuple[int, int]:
-    """Return where an array on the device begins and ends, in bytes.
-
-    Parameters
-    ----------
-    array : device array
-        C-contiguous.
-
-    Returns
-    -------
-    tuple of (int, int)
-    """
+    """Return where a C-contiguous array on the device begins and ends, in bytes."""
     begin = address(array)
     return begin, begin + array.nbytes
 
@@ -211,14 +129,7 @@ def extent(array: DeviceArray) -> tuple[int, int]:
 def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
     """Return whether two extents have a byte in common; an empty one has none.
 
-    Parameters
-    ----------
-    a, b : tuple of (int, int)
-        From `extent`: looking up an address takes longer than this, so each array's is looked up once.
-
-    Returns
-    -------
-    bool
+    Looking up an address takes longer than this, so the `extent` of each array is looked up once.
 
     Examples
     --------
@@ -230,16 +141,7 @@ def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
 
 
 def elsewhere(array: DeviceArray) -> int | None:
-    """Return the number of the GPU that holds an array if it is not the current one, else None.
-
-    Parameters
-    ----------
-    array : device array
-
-    Returns
-    -------
-    int or None
-    """
+    """Return the number of the GPU that holds an array if it is not the current one, else None."""
     if simulated() or len(nvidia.driver().gpus) <= 1 or not array.size:
         return None
     number = array.gpu_data.context.device.id

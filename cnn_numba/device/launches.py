@@ -18,14 +18,6 @@ from gpuless import LaunchError, check_launch
 def blocks(size: int, threads: int) -> int:
     """Return how many blocks of `threads` threads cover `size` elements.
 
-    Parameters
-    ----------
-    size, threads : int
-
-    Returns
-    -------
-    int
-
     Examples
     --------
     >>> blocks(1000, 256)

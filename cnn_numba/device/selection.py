@@ -20,36 +20,19 @@ class UnusableGpu(RuntimeError):
 
 
 def simulated() -> bool:
-    """Return whether kernels run in the simulator.
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether kernels run in the simulator."""
     return SELECTION.simulated
 
 
 def hardware() -> bool:
-    """Return whether kernels run on a GPU, so that their times are a GPU's.
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether kernels run on a GPU, so that their times are a GPU's."""
     return SELECTION.gpu == "hardware"
 
 
 def choose(wish: str = "auto") -> str:
-    """Return the room to compute in, of those there are.
+    """Return the room to compute in, "cpu" or "gpu".
 
-    Parameters
-    ----------
-    wish : {"auto", "cpu", "gpu"}
-        "auto" takes the faster one: without a GPU the CPU room, which an emulated GPU does not outrun.
-
-    Returns
-    -------
-    {"cpu", "gpu"}
+    Of "auto" it is the faster one: without a GPU "cpu", which an emulated GPU does not outrun.
 
     Raises
     ------
@@ -67,16 +50,7 @@ def choose(wish: str = "auto") -> str:
 
 
 def place_of(room: str) -> str:
-    """Return what a room computes on, as text for people.
-
-    Parameters
-    ----------
-    room : {"cpu", "gpu"}
-
-    Returns
-    -------
-    str
-    """
+    """Return what a room computes on, as text for people."""
     if room == "cpu":
         return f"{threads()} CPU threads" + ("" if hardware() else f" (no GPU: {SELECTION.reason})")
     if SELECTION.emulated:
@@ -85,12 +59,7 @@ def place_of(room: str) -> str:
 
 
 def threads() -> int:
-    """Return how many threads the CPU room uses.
-
-    Returns
-    -------
-    int
-    """
+    """Return how many threads the CPU room uses."""
     import numba
 
     return numba.get_num_threads()
@@ -104,12 +73,7 @@ _WHERE = {
 
 
 def facts() -> dict[str, str]:
-    """Return what this machine gives the package to work with.
-
-    Returns
-    -------
-    dict of str to str
-        In the order `describe` prints.
+    """Return what this machine gives the package to work with, in the order `describe` prints.
 
     Examples
     --------
@@ -140,10 +104,6 @@ def _driver_text(found):
 
 def describe() -> str:
     """Return one short paragraph, a fact a line, on GPU or simulator, driver, threads and versions.
-
-    Returns
-    -------
-    str
 
     Examples
     --------

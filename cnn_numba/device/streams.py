@@ -16,33 +16,18 @@ _stream = ContextVar("stream", default=0)
 
 
 def stream() -> Any:
-    """Make a stream: what is launched on it runs in order, and beside what runs on others.
-
-    Returns
-    -------
-    stream
-        For `use_stream`.
-    """
+    """Make a stream for `use_stream`: its work runs in order, and beside that of other streams."""
     return numba_cuda().stream()
 
 
 def current_stream() -> Any:
-    """Return the stream that launches and copies go to; 0 is the default one.
-
-    Returns
-    -------
-    stream or 0
-    """
+    """Return the stream that launches and copies go to; 0 is the default one."""
     return _stream.get()
 
 
 @contextmanager
 def use_stream(stream: Any) -> Iterator[None]:
-    """Send launches and copies to a stream, or into the graph that a builder records.
-
-    Parameters
-    ----------
-    stream : stream, cuda.core.GraphBuilder or 0
+    """Send launches and copies to a stream, or into the graph that a `cuda.core.GraphBuilder` records.
 
     Examples
     --------

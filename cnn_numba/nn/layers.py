@@ -95,11 +95,6 @@ class Layer:
 class Conv2d(Layer):
     """2-D convolution (cross-correlation) with stride and zero padding.
 
-    Parameters
-    ----------
-    in_channels, out_channels : int
-    kernel_size, stride, padding : int or pair of ints
-
     Examples
     --------
     >>> Conv2d(1, 32, 3).output_shape((64, 1, 28, 28))
@@ -302,10 +297,6 @@ class Flatten(Layer):
 
 class Linear(Layer):
     """Dense layer, ``x @ weight.T + bias``.
-
-    Parameters
-    ----------
-    in_features, out_features : int
 
     Examples
     --------

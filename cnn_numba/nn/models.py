@@ -183,16 +183,12 @@ class Sequential:
             gradient = layer.backward(gradient)
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return the class probabilities of a batch, shape (n, classes).
+        """Return the class probabilities of a batch, shape (n, classes), float64.
 
         Parameters
         ----------
         x : ndarray, shape (n, C, H, W)
             As for `forward`, but always on the host.
-
-        Returns
-        -------
-        ndarray, shape (n, classes), float64
         """
         logits = to_host(self.forward(self.room.bring(x))).astype(np.float64)
         exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -200,10 +196,6 @@ class Sequential:
 
     def summary(self) -> str:
         """Describe the layers, their output shapes and their parameters, as text.
-
-        Returns
-        -------
-        str
 
         Examples
         --------
@@ -244,10 +236,6 @@ def mnist_cnn(batch_size: int = 64, device: str = "cpu", seed: int = 0) -> Seque
     batch_size : int
     device : {"cpu", "gpu", "reference"}
     seed : int
-
-    Returns
-    -------
-    Sequential
 
     Examples
     --------

@@ -114,14 +114,6 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
 def load_checkpoint(path: str | PathLike) -> Checkpoint:
     """Read a checkpoint file.
 
-    Parameters
-    ----------
-    path : path
-
-    Returns
-    -------
-    Checkpoint
-
     Raises
     ------
     FileNotFoundError
@@ -155,12 +147,7 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
 
 @contextmanager
 def naming(path: str | PathLike) -> Iterator[None]:
-    """Put a file's name before the message of a ValueError.
-
-    Parameters
-    ----------
-    path : path
-    """
+    """Put a file's name before the message of a ValueError."""
     try:
         yield
     except ValueError as error:
@@ -289,11 +276,6 @@ _PROGRESS = {
 def restore(checkpoint: Checkpoint, model: Sequential) -> None:
     """Copy a checkpoint's parameters and buffers into a model.
 
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-    model : Sequential
-
     Raises
     ------
     ValueError
@@ -312,17 +294,7 @@ def restore(checkpoint: Checkpoint, model: Sequential) -> None:
 
 
 def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") -> Sequential:
-    """Build the network that a checkpoint names and fill it.
-
-    Parameters
-    ----------
-    path : path
-    batch_size : int
-    device : {"cpu", "gpu", "reference"}
-
-    Returns
-    -------
-    Sequential
+    """Build the network that a checkpoint names, and fill it; `device` is as for `Sequential`.
 
     Raises
     ------

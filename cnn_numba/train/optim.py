@@ -60,15 +60,7 @@ class Optimizer:
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent with momentum and weight decay, as in PyTorch.
-
-    Parameters
-    ----------
-    model : Sequential
-    lr : float
-    momentum, weight_decay : float
-    nesterov : bool
-    """
+    """Stochastic gradient descent with momentum and weight decay, as in PyTorch."""
 
     def __init__(
         self,
@@ -103,15 +95,7 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam, as in PyTorch; weight decay is added to the gradient.
-
-    Parameters
-    ----------
-    model : Sequential
-    lr : float
-    betas : tuple of two floats
-    eps, weight_decay : float
-    """
+    """Adam, as in PyTorch; weight decay is added to the gradient."""
 
     def __init__(
         self,
@@ -171,27 +155,14 @@ def constant(peak: float, step: int, total_steps: int) -> float:
     peak : float
     step, total_steps : int
         Of the whole training; `step` counts from 0.
-
-    Returns
-    -------
-    float
     """
     return peak
 
 
 def cosine(peak: float, step: int, total_steps: int) -> float:
-    """Return a learning rate that falls from `peak` to 0 along half a cosine.
+    """Return a learning rate that falls from `peak` to 0 along half a cosine; arguments as for `constant`.
 
     Loshchilov and Hutter, "SGDR" (2017), equation 5 without restarts.
-
-    Parameters
-    ----------
-    peak : float
-    step, total_steps : int
-
-    Returns
-    -------
-    float
 
     Examples
     --------
@@ -222,10 +193,6 @@ def one_cycle(
     warm_up : float
         Share of the steps that climb.
     start_factor, end_factor : float
-
-    Returns
-    -------
-    float
 
     Examples
     --------

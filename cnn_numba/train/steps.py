@@ -75,10 +75,6 @@ def batches_of(model: Sequential, *data: Any) -> HostBatches | DeviceBatches:
     model : Sequential
     *data
         Images, labels, mean and std, as `HostBatches` takes them.
-
-    Returns
-    -------
-    HostBatches or DeviceBatches
     """
     return (DeviceBatches if model.room.on_device else HostBatches)(*data, model)
 
@@ -99,10 +95,6 @@ def steps_of(
         As `HostSteps` takes them.
     log, graph
         As `DeviceSteps` takes them.
-
-    Returns
-    -------
-    HostSteps or DeviceSteps
     """
     if model.room.on_device:
         return DeviceSteps(model, loss, optimizer, dataset, log, graph)
@@ -152,13 +144,6 @@ class HostBatches:
 class HostSteps:
     """The steps of a training on the CPU.
 
-    Parameters
-    ----------
-    model : Sequential
-    loss : CrossEntropyLoss
-    optimizer : Optimizer
-    dataset : data.Dataset
-
     Attributes
     ----------
     totals : ndarray, shape (2,), float64
@@ -197,14 +182,7 @@ class HostSteps:
 
 
 class DeviceBatches:
-    """Batches of a data set that lies on the device, gathered there; `HostBatches` on the GPU.
-
-    Parameters
-    ----------
-    images : ndarray, shape (N, C, H, W), uint8
-    labels : ndarray, shape (N,), int32
-    mean, std : float or tuple of C floats
-    model : Sequential
+    """Batches of a data set that lies on the device, gathered there; made as `HostBatches` are.
 
     Attributes
     ----------
