@@ -19,7 +19,7 @@ from cnn_numba.device.arrays import (
     to_host,
     zeros,
 )
-from cnn_numba.device.launches import Launch, blocks, launch, observe_launches
+from cnn_numba.device.launches import Launch, blocks, launch, launch_for_each, observe_launches
 from cnn_numba.device.selection import (
     SELECTION,
     NoGpu,
@@ -59,6 +59,7 @@ __all__ = [
     "hardware",
     "is_device_array",
     "launch",
+    "launch_for_each",
     "numba_cuda",
     "observe_launches",
     "overlap",

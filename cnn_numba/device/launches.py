@@ -137,6 +137,12 @@ def launch(
         ) from error
 
 
+def launch_for_each(kernel: Any, count: int, threads: int, *arguments: Any) -> None:
+    """Run a kernel with a thread for each of `count` elements, in blocks of `threads`; not for none."""
+    if count:
+        launch(kernel, blocks(count, threads), threads, *arguments)
+
+
 def _tell_observer(launch):
     *others, observer = _observers.get()
     token = _observers.set(tuple(others))

@@ -58,9 +58,9 @@ def filled(name, array, shape=None, ndim=None):
     return array
 
 
-def images(name, array, shape=None):
+def images(name, array):
     """Return what `real` does, of images (N, C, H, W), of which only the batch may be empty."""
-    array = real(name, array, shape)
+    array = real(name, array)
     image_shape(name, array.shape)
     return array
 

@@ -81,6 +81,8 @@ def _integers(entries, kind, value, name, minimum, maximum):
 def pair(value, name, minimum=1):
     """Return a number for both axes of the image, or a pair (vertical, horizontal), as a pair of int.
 
+    Otherwise as `integer`.
+
     Examples
     --------
     >>> pair(3, "kernel_size"), pair((1, 2), "stride")

@@ -190,6 +190,15 @@ def test_a_launch_covers_what_it_is_told_to():
     assert device.to_host(x).tolist() == [2.0] * 10
 
 
+@pytest.mark.parametrize(("count", "grids"), [(0, []), (1, [1]), (4, [1]), (5, [2])])
+def test_a_launch_for_each_element_has_whole_blocks_and_for_none_is_none(count, grids):
+    launched = []
+    with device.observe_launches(launched.append):
+        device.launch_for_each(add_kernel, count, 4, "x", 2)
+    assert [launch.grid for launch in launched] == grids
+    assert all(launch.block == 4 and launch.arguments == ("x", 2) for launch in launched)
+
+
 @pytest.mark.parametrize(("size", "threads", "expected"), [(0, 32, 0), (1, 32, 1), (32, 32, 1), (33, 32, 2)])
 def test_blocks(size, threads, expected):
     assert device.blocks(size, threads) == expected

@@ -227,13 +227,11 @@ def test_nothing_is_allocated_or_copied_where_the_arrays_are_given(monkeypatch):
 
 
 @pytest.fixture
-def launches(monkeypatch):
+def launches():
     """Note the kernel, the grid and the block of each launch instead of running it."""
     made = []
-    monkeypatch.setattr(
-        device, "launch", lambda kernel, grid, block, *_, shared=0: made.append((kernel, grid, block))
-    )
-    return made
+    with device.observe_launches(lambda launch: made.append((launch.kernel, launch.grid, launch.block))):
+        yield made
 
 
 COURSE = Case((64, 32, 13, 13), (64, 32, 3, 3))

@@ -8,7 +8,7 @@ from launches import only_launches, sanitized
 from torch.nn import functional
 
 from cnn_numba import device
-from cnn_numba.ops.norm import gpu, reference
+from cnn_numba.ops.norm import gpu, gpu_layer, reference
 
 # With parts of 40 elements: part of one, exactly one, two, one more than two, many; parts that begin within a
 # plane; and more parts than a warp has threads
@@ -22,8 +22,14 @@ rungs = pytest.mark.parametrize("rung", RUNGS, ids=["chosen", "block", "split"])
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     """Several blocks and parts for these small arrays, with tails."""
-    for name, value in {"THREADS": 64, "PART": 40, "PART_ROWS": 12}.items():
-        monkeypatch.setattr(gpu, name, value)
+    set_sizes(monkeypatch, threads=64, part=40, part_rows=12)
+
+
+def set_sizes(monkeypatch, threads, part, part_rows):
+    for module in (gpu, gpu_layer):
+        monkeypatch.setattr(module, "THREADS", threads)
+    monkeypatch.setattr(gpu, "PART", part)
+    monkeypatch.setattr(gpu_layer, "PART_ROWS", part_rows)
 
 
 def on_device(*arrays):
@@ -132,7 +138,7 @@ def test_sums_keep_their_digits(monkeypatch, rung):
 
 @pytest.mark.parametrize("part_rows", [1000, 2000])
 def test_column_sums_keep_their_digits(monkeypatch, part_rows):
-    monkeypatch.setattr(gpu, "PART_ROWS", part_rows)
+    monkeypatch.setattr(gpu_layer, "PART_ROWS", part_rows)
     rows = 1300
     x, inv_std = device.to_device(np.full((rows, 1), 0.1, np.float32)), np.ones(rows, np.float32)
     arguments = x, x, device.to_device(np.float32([1])), device.zeros(rows), device.to_device(inv_std)
@@ -206,7 +212,7 @@ def test_the_sanitizer_finds_nothing_in_layer_norm(rng, shape):
     with sanitized() as reports:
         _, mean, inv_std = gpu.layer_norm_forward(x, weight, bias)
         gpu.layer_norm_backward(grad_output, x, weight, mean, inv_std)
-    assert len(reports) == (3 if shape[0] <= gpu.PART_ROWS else 4)
+    assert len(reports) == (3 if shape[0] <= gpu_layer.PART_ROWS else 4)
     for report in reports:
         assert report.ok, str(report)
         assert not report.notes, str(report)
@@ -273,8 +279,7 @@ def test_outputs_may_not_overlap_inputs(name, output, source):
 
 @pytest.fixture
 def as_shipped(small_parts, monkeypatch):
-    for name, value in {"THREADS": 256, "PART": 8192, "PART_ROWS": 512}.items():
-        monkeypatch.setattr(gpu, name, value)
+    set_sizes(monkeypatch, threads=256, part=8192, part_rows=512)
 
 
 def assert_alike(received, expected):

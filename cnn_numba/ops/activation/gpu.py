@@ -20,10 +20,9 @@ VECTOR_BYTES = VECTOR * np.dtype(np.float32).itemsize
 
 
 def _launch(kernel, threads, *arguments):
-    """Launch `kernel` on that many threads, its arrays as one row each; an empty array needs no thread."""
-    if threads:
-        flat = (value.ravel() if device.is_device_array(value) else value for value in arguments)
-        device.launch(kernel, device.blocks(threads, THREADS), THREADS, *flat)
+    """Launch `kernel` on that many threads, its arrays as one row each."""
+    flat = (value.ravel() if device.is_device_array(value) else value for value in arguments)
+    device.launch_for_each(kernel, threads, THREADS, *flat)
 
 
 def _forward(kernel, x, out):

@@ -48,14 +48,8 @@ def conv2d_forward_naive_kernel(
 def conv2d_forward_naive(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
     """`conv2d_forward` with one thread for each output; arguments and result are the same."""
     window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out)
-    if out.size:
-        grid = device.blocks(out.size, THREADS)
-        device.launch(
-            conv2d_forward_naive_kernel,
-            grid,
-            THREADS,
-            *(x, weight, *checks.bias_for_kernel(weight, bias), *window.steps, relu, out),
-        )
+    arguments = x, weight, *checks.bias_for_kernel(weight, bias), *window.steps, relu, out
+    device.launch_for_each(conv2d_forward_naive_kernel, out.size, THREADS, *arguments)
     return out
 
 
@@ -94,11 +88,8 @@ def conv2d_backward_input_naive(
     window, grad_input = checks.conv2d_backward_input(
         DEVICE, grad_output, weight, input_shape, stride, padding, grad_input
     )
-    if grad_input.size:
-        grid = device.blocks(grad_input.size, THREADS)
-        device.launch(
-            conv2d_backward_input_naive_kernel, grid, THREADS, grad_output, weight, *window.steps, grad_input
-        )
+    arguments = grad_output, weight, *window.steps, grad_input
+    device.launch_for_each(conv2d_backward_input_naive_kernel, grad_input.size, THREADS, *arguments)
     return grad_input
 
 
@@ -129,10 +120,8 @@ def conv2d_backward_weight_naive(
     window, grad_weight = checks.conv2d_backward_weight(
         DEVICE, grad_output, x, weight_shape, stride, padding, grad_weight
     )
-    grid = device.blocks(grad_weight.size, THREADS)
-    device.launch(
-        conv2d_backward_weight_naive_kernel, grid, THREADS, grad_output, x, *window.steps, grad_weight
-    )
+    arguments = grad_output, x, *window.steps, grad_weight
+    device.launch_for_each(conv2d_backward_weight_naive_kernel, grad_weight.size, THREADS, *arguments)
     return grad_weight
 
 

@@ -286,9 +286,8 @@ def multiply(a, b, out, transpose_a, transpose_b, *, tile=None, bias=None, relu=
     flags = transpose_a, transpose_b, has_bias and whole, relu and whole
     device.launch(kernel, grid, tile.threads, left, right, bias, sums, *sizes, *flags)
     if not whole:
-        grid = device.blocks(out.size, SUM_THREADS)
         arguments = sums, np.uint32(parts), bias, np.uint32(columns), has_bias, relu, flat
-        device.launch(matmul_sum_parts_kernel, grid, SUM_THREADS, *arguments)
+        device.launch_for_each(matmul_sum_parts_kernel, out.size, SUM_THREADS, *arguments)
     return out
 
 

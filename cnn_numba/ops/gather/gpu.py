@@ -60,9 +60,8 @@ def gather_batch(images, indices, mean, std, out=None):
     """
     out = checks.gather_batch(DEVICE, images, indices, out)
     scale, shift = _scale_and_shift_there(checks.hashable(mean), checks.hashable(std), images.shape[1])
-    if out.size:
-        arguments = _rows(images), indices, scale, shift, _plane(images), _rows(out)
-        device.launch(gather_batch_kernel, device.blocks(out.size, THREADS), THREADS, *arguments)
+    arguments = _rows(images), indices, scale, shift, _plane(images), _rows(out)
+    device.launch_for_each(gather_batch_kernel, out.size, THREADS, *arguments)
     return out
 
 
@@ -80,9 +79,7 @@ def gather_labels(labels, indices, out=None):
     An index outside ``0 .. N - 1`` gives the label -1.
     """
     out = checks.gather_labels(DEVICE, labels, indices, out)
-    if out.size:
-        grid = device.blocks(out.size, THREADS)
-        device.launch(gather_labels_kernel, grid, THREADS, labels, indices, out)
+    device.launch_for_each(gather_labels_kernel, out.size, THREADS, labels, indices, out)
     return out
 
 
@@ -164,10 +161,9 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     if batch_size < x.shape[0]:
         raise ValueError(f"batch_size must be at least the {x.shape[0]} samples of x, got {batch_size}")
     scale, shift = _scale_and_shift_there(checks.hashable(mean), checks.hashable(std), images.shape[1])
-    if x.size:
-        where, how = (order, cursor, batch_size), (scale, shift, _plane(images))
-        grid = device.blocks(x.size, THREADS)
-        device.launch(gather_batch_at_kernel, grid, THREADS, _rows(images), labels, *where, *how, _rows(x), y)
+    where, how = (order, cursor, batch_size), (scale, shift, _plane(images))
+    arguments = _rows(images), labels, *where, *how, _rows(x), y
+    device.launch_for_each(gather_batch_at_kernel, x.size, THREADS, *arguments)
     return x, y
 
 

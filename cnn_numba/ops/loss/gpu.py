@@ -16,7 +16,7 @@ from numba import cuda, float32, int32, uint32
 from cnn_numba import device
 from cnn_numba.ops.loss import checks
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import WARP, block_sum, warp_max, warp_sum
+from cnn_numba.ops.shared.warps import WARP, block_sum, warp_max, warp_sum, whole_warps
 
 ROWS = 4  # of a block, a warp each
 THREADS = 256
@@ -104,8 +104,8 @@ def cross_entropy_backward_kernel(probabilities, labels, scale, grad_logits):
 def cross_entropy_backward(probabilities, labels, grad_logits=None):
     """Gradient of the mean cross-entropy; see `reference.cross_entropy_backward`."""
     grad_logits = checks.cross_entropy_backward(DEVICE, probabilities, labels, grad_logits)
-    grid, scale = device.blocks(grad_logits.size, THREADS), np.float32(1 / labels.size)
-    device.launch(cross_entropy_backward_kernel, grid, THREADS, probabilities, labels, scale, grad_logits)
+    arguments = probabilities, labels, np.float32(1 / labels.size), grad_logits
+    device.launch_for_each(cross_entropy_backward_kernel, grad_logits.size, THREADS, *arguments)
     return grad_logits
 
 
@@ -165,7 +165,7 @@ def mse_loss_forward(y, target, losses=None):
     losses = checks.mse_loss_forward(DEVICE, y, target, losses)
     rows = y.shape[0], y.size // y.shape[0]
     arguments = y.reshape(rows), target.reshape(rows), losses
-    device.launch(mse_loss_forward_kernel, rows[0], _whole_warps(rows[1]), *arguments)
+    device.launch(mse_loss_forward_kernel, rows[0], whole_warps(rows[1], THREADS), *arguments)
     return losses
 
 
@@ -181,7 +181,7 @@ def mse_loss_backward(y, target, grad_y=None):
     """Gradient of the mean of the losses; see `reference.mse_loss_backward`."""
     grad_y = checks.mse_loss_backward(DEVICE, y, target, grad_y)
     arguments = y.reshape(y.size), target.reshape(y.size), np.float32(2 / y.size), grad_y.reshape(y.size)
-    device.launch(mse_loss_backward_kernel, device.blocks(y.size, THREADS), THREADS, *arguments)
+    device.launch_for_each(mse_loss_backward_kernel, y.size, THREADS, *arguments)
     return grad_y
 
 
@@ -223,18 +223,14 @@ def accumulate_metrics(losses, logits, labels, totals):
     One block adds up, in a fixed order: the losses of the batch in float32, answers as integers.
     """
     checks.accumulate_metrics(DEVICE, losses, logits, labels, totals)
-    device.launch(accumulate_metrics_kernel, 1, _whole_warps(labels.size), losses, logits, labels, totals)
+    block = whole_warps(labels.size, THREADS)
+    device.launch(accumulate_metrics_kernel, 1, block, losses, logits, labels, totals)
     return totals
 
 
 def _launch_rows(kernel, logits, *arguments):
     """Launch a kernel with one warp for each row of the logits."""
     device.launch(kernel, device.blocks(logits.shape[0], ROWS), (WARP, ROWS), logits, *arguments)
-
-
-def _whole_warps(size):
-    """Return how many threads a block needs for `size` elements: whole warps, at most THREADS."""
-    return min(THREADS, WARP * device.blocks(size, WARP))
 
 
 SIGNATURES = {

@@ -59,12 +59,6 @@ def _planes(array):
     return array.reshape(batch * channels, height, width)
 
 
-def _launch(kernel, threads, *arguments):
-    """Launch `kernel` on that many threads; an empty batch needs none."""
-    if threads:
-        device.launch(kernel, device.blocks(threads, THREADS), THREADS, *arguments)
-
-
 # --- Max pooling, forward ----------------------------------------------------------------------------------
 
 
@@ -98,7 +92,7 @@ def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, a
     """Do what `max_pool2d_forward` does, for any window: one thread per output loops over it."""
     window, out, argmax = checks.max_pool2d_forward(DEVICE, x, kernel_size, stride, padding, out, argmax)
     arguments = _planes(x), window, out.ravel(), argmax.ravel()
-    _launch(max_pool2d_forward_naive_kernel, out.size, *arguments)
+    device.launch_for_each(max_pool2d_forward_naive_kernel, out.size, THREADS, *arguments)
     return out, argmax
 
 
@@ -127,7 +121,8 @@ def max_pool2d_forward_2x2(x, kernel_size, stride=None, padding=0, out=None, arg
     window, out, argmax = checks.max_pool2d_forward(DEVICE, x, kernel_size, stride, padding, out, argmax)
     if not _tiles_2x2(window):
         raise ValueError(f"max_pool2d_forward_2x2 takes kernel 2, stride 2, no padding; got {window[:6]}")
-    _launch(max_pool2d_forward_2x2_kernel, out.size, _planes(x), out.ravel(), argmax.ravel())
+    arguments = _planes(x), out.ravel(), argmax.ravel()
+    device.launch_for_each(max_pool2d_forward_2x2_kernel, out.size, THREADS, *arguments)
     return out, argmax
 
 
@@ -164,8 +159,9 @@ def max_pool2d_backward_naive_kernel(grad_output, argmax, grad_input):
 def max_pool2d_backward_naive(grad_output, argmax, input_shape, grad_input=None):
     """Do what `max_pool2d_backward` does with one thread per plane, as a CPU would: hardly any threads."""
     grad_input = checks.max_pool2d_backward(DEVICE, grad_output, argmax, input_shape, grad_input)
+    planes = grad_input.shape[0] * grad_input.shape[1]
     arguments = map(_flat_planes, (grad_output, argmax, grad_input))
-    _launch(max_pool2d_backward_naive_kernel, grad_input.shape[0] * grad_input.shape[1], *arguments)
+    device.launch_for_each(max_pool2d_backward_naive_kernel, planes, THREADS, *arguments)
     return grad_input
 
 
@@ -205,7 +201,7 @@ def max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input=None):
     grad_input = checks.max_pool2d_backward(DEVICE, grad_output, argmax, input_shape, grad_input)
     planes = grad_input.shape[0] * grad_input.shape[1]
     arguments = map(_flat_planes, (grad_output, argmax, grad_input))
-    _launch(max_pool2d_backward_warp_kernel, WARP * planes, *arguments)
+    device.launch_for_each(max_pool2d_backward_warp_kernel, WARP * planes, THREADS, *arguments)
     return grad_input
 
 
@@ -247,7 +243,7 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`."""
     window, out = checks.avg_pool2d_forward(DEVICE, x, kernel_size, stride, padding, out)
     arguments = _planes(x), window, _share(window), out.ravel()
-    _launch(avg_pool2d_forward_naive_kernel, out.size, *arguments)
+    device.launch_for_each(avg_pool2d_forward_naive_kernel, out.size, THREADS, *arguments)
     return out
 
 
@@ -279,7 +275,7 @@ def avg_pool2d_backward_gather(
         DEVICE, grad_output, input_shape, kernel_size, stride, padding, grad_input
     )
     arguments = _planes(grad_output), window, _share(window), _planes(grad_input)
-    _launch(avg_pool2d_backward_gather_kernel, grad_input.size, *arguments)
+    device.launch_for_each(avg_pool2d_backward_gather_kernel, grad_input.size, THREADS, *arguments)
     return grad_input
 
 
@@ -315,7 +311,7 @@ def avg_pool2d_backward_disjoint(
             f"got kernel_size {window[:2]} and stride {window[2:4]}"
         )
     arguments = _planes(grad_output), window, _share(window), _planes(grad_input)
-    _launch(avg_pool2d_backward_disjoint_kernel, grad_input.size, *arguments)
+    device.launch_for_each(avg_pool2d_backward_disjoint_kernel, grad_input.size, THREADS, *arguments)
     return grad_input
 
 

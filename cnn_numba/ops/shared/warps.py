@@ -1,7 +1,7 @@
 """What the gpu rooms share: sums over warps and blocks, and loads and stores of 128 bits.
 
-All are device functions, called from kernels. The sums add in an order that depends on nothing but the number
-of threads, so that the same input gives the same bits.
+The sums are device functions, called from kernels. They add in an order that depends on nothing but the
+number of threads, so that the same input gives the same bits.
 """
 
 from numba import cuda, float32, uint32
@@ -11,6 +11,11 @@ from cnn_numba import device
 #: Threads of a warp, and the mask of `cuda.shfl_xor_sync` that names them all.
 WARP = 32
 ALL_LANES = 0xFFFFFFFF
+
+
+def whole_warps(elements, most):
+    """Return how many threads a block needs to share so many elements: whole warps, `most` at the most."""
+    return min(most, WARP * device.blocks(elements, WARP))
 
 
 @cuda.jit(device=True)

@@ -283,9 +283,7 @@ def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
 
 def _launch(kernel, parameters, *arguments):
     """Launch a kernel with one thread for each parameter, and return the parameters."""
-    if parameters.size:
-        grid = device.blocks(parameters.size, THREADS)
-        device.launch(kernel, grid, THREADS, parameters, *arguments)
+    device.launch_for_each(kernel, parameters.size, THREADS, parameters, *arguments)
     return parameters
 
 
