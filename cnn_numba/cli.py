@@ -23,14 +23,18 @@ from cnn_numba.extras import MissingPackage
 from cnn_numba.ops.gather.cpu import gather_batch
 from gpuless.nvidia import installed
 
+
+def _choice(name, *values):
+    """Return what an option may be."""
+    return Enum(name, {value: value for value in values}, type=str)
+
+
 # Where a network can be trained; `_room` tells which of them there is.
-Device = Enum("Device", {name: name for name in ("auto", "cpu", "gpu")}, type=str)
-DatasetName = Enum("DatasetName", {name: name for name in DATASETS}, type=str)
-ModelName = Enum(
-    "ModelName", {name: name for name in ("mnist_cnn", "mnist_cnn_deep", "cifar_convnet")}, type=str
-)
-OptimizerName = Enum("OptimizerName", {name: name for name in ("adam", "sgd")}, type=str)
-ScheduleName = Enum("ScheduleName", {name: name for name in ("one-cycle", "cosine", "constant")}, type=str)
+Device = _choice("Device", "auto", "cpu", "gpu")
+DatasetName = _choice("DatasetName", *DATASETS)
+ModelName = _choice("ModelName", "mnist_cnn", "mnist_cnn_deep", "cifar_convnet")
+OptimizerName = _choice("OptimizerName", "adam", "sgd")
+ScheduleName = _choice("ScheduleName", "one-cycle", "cosine", "constant")
 
 # Typer brings its own copy of click, or in older versions click itself; this is the class of either.
 _UsageError = typer.BadParameter.__bases__[0]
@@ -132,13 +136,18 @@ def _room(device):
     from cnn_numba.device import NoGpu, choose
 
     try:
-        return choose(device)
+        return choose(device.value)
     except NoGpu as error:
         raise typer.BadParameter(
             f"gpu: the kernels would run in the simulator, where an epoch takes weeks ({error}); "
             "use --device cpu or auto.",
             param_hint="'--device'",
         ) from None
+
+
+def _count(what):
+    """Return an option for a number from 1 on."""
+    return typer.Option(min=1, metavar="N", help=what)
 
 
 # --- train -------------------------------------------------------------------------------------------------
@@ -159,8 +168,8 @@ def train(
         Path | None,
         typer.Option(metavar="FOLDER", help="Where the original files are (a torchvision root)."),
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Passes over the training set.")] = 3,
-    batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Images per step.")] = 64,
+    epochs: Annotated[int, _count("Passes over the training set.")] = 3,
+    batch_size: Annotated[int, _count("Images per step.")] = 64,
     optimizer: Annotated[OptimizerName, typer.Option(help="Adam, or SGD with momentum 0.9.")] = "adam",
     lr: Annotated[
         float, typer.Option(metavar="RATE", callback=_positive, help="The (highest) learning rate.")
@@ -223,7 +232,7 @@ def train(
 
 def _train(options, data_dir, out, resume):
     """Train with the options of `train`, given or held by a checkpoint."""
-    room = _room(options["device"].value)
+    room = _room(options["device"])
     from cnn_numba.device import place_of
     from cnn_numba.train.loop import Interrupted, TrainingDiverged, fit
 
@@ -470,7 +479,7 @@ JsonFile = Annotated[
 ]
 
 
-MeasuredDevice = Enum("MeasuredDevice", {name: name for name in ("cpu", "gpu")}, type=str)
+MeasuredDevice = _choice("MeasuredDevice", "cpu", "gpu")
 DeviceOption = Annotated[MeasuredDevice, typer.Option("--device", help="Where to measure.")]
 
 
@@ -565,13 +574,9 @@ def bench_epoch(
     model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
     batch_size: Annotated[
         list[int] | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Images per step; may be given more than once; else 64 and 256, on the GPU 1024 as well.",
-        ),
+        _count("Images per step; may be given more than once; else 64 and 256, on the GPU 1024 as well."),
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Epochs of each, taken alternately.")] = 3,
+    repeats: Annotated[int, _count("Epochs of each, taken alternately.")] = 3,
     device: DeviceOption = "cpu",
     json_file: JsonFile = None,
 ):
@@ -595,9 +600,7 @@ def bench_epoch(
 @bench.command("accuracy", short_help="Train from several seeds; print each accuracy.")
 def bench_accuracy(
     model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
-    seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many trainings, with seeds 0, 1, ...")
-    ] = 3,
+    seeds: Annotated[int, _count("How many trainings, with seeds 0, 1, ...")] = 3,
     plain: Annotated[
         bool, typer.Option("--plain", help="Constant 1e-3 for 5 epochs instead of the default recipe.")
     ] = False,
@@ -621,7 +624,7 @@ def bench_accuracy(
 
 @bench.command("startup", short_help="Time the start of training, the very first and later.")
 def bench_startup(
-    repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Starts with everything cached.")] = 3,
+    repeats: Annotated[int, _count("Starts with everything cached.")] = 3,
     json_file: JsonFile = None,
 ):
     """Time from the start of `cnn-numba train` to its first step, the very first time and later.

@@ -492,7 +492,7 @@ def test_resuming_what_train_did_not_write_gives_one_line(run, little, changes, 
 def test_a_training_on_the_cpu_stays_there(run, fit, monkeypatch, tmp_path):
     rooms = []
     monkeypatch.setattr(cli, "load", nothing_to_load)
-    monkeypatch.setattr(cli, "_room", lambda device: rooms.append(device) or "cpu")
+    monkeypatch.setattr(cli, "_room", lambda device: rooms.append(device.value) or "cpu")
     recipe = {"dataset": "mnist", "batch_size": 4, "optimizer": "Adam", "lr": 0.003, "seed": 0}
     recipe |= {"schedule": "one-cycle", "epochs": 3}
     fit([{"test_accuracy": 1.0}])

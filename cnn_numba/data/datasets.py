@@ -16,18 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from cnn_numba.data import files as data_files
-from cnn_numba.data.files import ARRAYS, SOURCES, DataError, source_of, working_folder
-
-__all__ = [
-    "DATASETS",
-    "DataError",
-    "Dataset",
-    "batches",
-    "classes",
-    "image_shape",
-    "load",
-    "normalisation",
-]
+from cnn_numba.data.files import ARRAYS, SOURCES, source_of, working_folder
 
 DATASETS = tuple(SOURCES)
 # A change of what the cached arrays hold changes this number, and they are made anew.

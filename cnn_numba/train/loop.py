@@ -268,11 +268,11 @@ class _Run:
         count = len(data.train_images)
         totals = self.steps.totals
         if not math.isfinite(totals[0]):
-            raise TrainingDiverged(_where_diverged(self, self.lr(-1)))
+            raise TrainingDiverged(_where_diverged(self))
         test = evaluate(self.model, data.test_images, data.test_labels, data.mean, data.std)
         if not math.isfinite(test[0]):
             # The last step ruined the model; its own loss was still that of the model before.
-            raise TrainingDiverged(_where_diverged(self, self.lr(-1)))
+            raise TrainingDiverged(_where_diverged(self))
         self.check_finite()
         values = self.epoch + 1, *(totals / count).tolist(), *test, self.seconds
         self.history.append(dict(zip(HISTORY_KEYS, values, strict=True)))
@@ -425,7 +425,7 @@ def _train_epoch(run, progress, interrupted, first_step_done, on_step):
             run.step += 1
             run.seconds = time.perf_counter() - begun
             if run.steps.cheap_totals and not math.isfinite(run.steps.totals[0]):
-                raise TrainingDiverged(_where_diverged(run, run.lr(-1)))
+                raise TrainingDiverged(_where_diverged(run))
             if run.epoch == 0 and run.step == 1:
                 run.first_loss = run.steps.last_loss()
             first_step_done()
@@ -455,14 +455,15 @@ def _leave(run):
     raise Interrupted(f"interrupted at {place}{kept}", run.history)
 
 
-def _where_diverged(run, lr):
+def _where_diverged(run):
     """Say when the loss became NaN or infinite, and in which layer it first shows."""
     if not run.steps.cheap_totals:
         return (
             f"the loss became NaN or infinite in epoch {run.epoch + 1}; on the GPU it is looked at once an "
             "epoch. Try a smaller learning rate, or train on the CPU to see in which step it begins."
         )
-    place = f"the loss became NaN or infinite at epoch {run.epoch + 1}, step {run.step}, learning rate {lr:g}"
+    where = f"epoch {run.epoch + 1}, step {run.step}, learning rate {run.lr(-1):g}"
+    place = f"the loss became NaN or infinite at {where}"
     for layer in run.model.layers:
         if not np.isfinite(to_host(layer.output)).all():
             return (

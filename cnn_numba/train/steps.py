@@ -87,15 +87,7 @@ def steps_of(
     log: Callable[[str], object],
     graph: bool,
 ) -> HostSteps | DeviceSteps:
-    """Return the steps of a training for where a model computes.
-
-    Parameters
-    ----------
-    model, loss, optimizer, dataset
-        As `HostSteps` takes them.
-    log, graph
-        As `DeviceSteps` takes them.
-    """
+    """Return the steps of a training for where a model computes; `log` and `graph` are for `DeviceSteps`."""
     if model.room.on_device:
         return DeviceSteps(model, loss, optimizer, dataset, log, graph)
     return HostSteps(model, loss, optimizer, dataset)
