@@ -17,7 +17,6 @@ from cnn_numba.course import notebooks
 from cnn_numba.course.checks.exercise import (
     CheckFailed,
     Exercise,
-    Mistake,
     Verdict,
     Wrong,
     avoids,
@@ -47,10 +46,10 @@ exercise = Exercise(
     "scaled_sum",
     reference=scaled_sum,
     cases=two_arrays,
-    mistakes=(
-        Mistake("added", "You add where `*` is meant.", lambda x, weights, scale=1.0: scale * (x + weights)),
-        Mistake("unscaled", "The scale is missing.", lambda x, weights, scale=1.0: x * weights),
-    ),
+    mistakes={
+        "added": ("You add where `*` is meant.", lambda x, weights, scale=1.0: scale * (x + weights)),
+        "unscaled": ("The scale is missing.", lambda x, weights, scale=1.0: x * weights),
+    },
 )
 
 

@@ -5,7 +5,7 @@ import pytest
 from numba import cuda, float32, int32
 
 from cnn_numba.course.checks import kernels as kernel_checks
-from cnn_numba.course.checks.exercise import CheckFailed, Mistake, avoids
+from cnn_numba.course.checks.exercise import CheckFailed, avoids
 from cnn_numba.course.checks.kernels import KernelExercise, examine, inout, launch, normal, output, uses
 
 TILE = 8
@@ -23,7 +23,7 @@ scale = KernelExercise(
     "scale",
     reference=lambda x, a: a * x,
     cases=vectors,
-    mistakes=(Mistake("added", "You add where `*` is meant.", lambda x, a: a + x),),
+    mistakes={"added": ("You add where `*` is meant.", lambda x, a: a + x)},
     float32=True,
 )
 
@@ -506,7 +506,7 @@ def test_work_may_be_repeated_unless_forbidden():
 
 def test_functions_stand_in_for_kernels():
     """The tests of all exercises check each mistake's own function this way."""
-    assert scale(scale.behaving_like(scale.mistakes[0].function)).mistake == "added"
+    assert scale(scale.behaving_like(scale.mistakes["added"][1])).mistake == "added"
     assert scale(scale.behaving_like(scale.reference)).status == "solved"
 
 

@@ -1,9 +1,9 @@
 """Checking a learner's attempt, and saying in words what is wrong with it.
 
-An `Exercise` is declared once: a reference, a generator of inputs, and the mistakes people make, each
-written as the wrong function itself. Calling it on an attempt runs both on the same inputs and returns
-a `Verdict`: solved, not solved yet, or not right yet with a diagnosis. An attempt whose outputs are those
-of a known mistake is told so by name; the rest is recognised for every exercise alike (`diagnosis`).
+An `Exercise` is declared once: a reference, a generator of inputs, and the mistakes people make: by name,
+what to say, and the wrong functions themselves. Calling it on an attempt runs all of them on the same inputs
+and returns a `Verdict`: solved, not solved yet, or not right yet with a diagnosis. An attempt whose outputs
+are those of a known mistake is told so by name; the rest is recognised for every exercise alike (`diagnose`).
 
 With the environment variable ``CNN_NUMBA_STRICT=1`` whatever is not solved raises `CheckFailed`.
 """
@@ -14,8 +14,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,19 +30,11 @@ from cnn_numba.course.checks.mistakes import (
 )
 from cnn_numba.course.checks.uninitialised import code_of, names_in
 
-__all__ = ["CheckFailed", "Exercise", "Mistake", "Verdict", "Wrong", "avoids", "case", "fills", "strict"]
+__all__ = ["CheckFailed", "Exercise", "Verdict", "Wrong", "avoids", "case", "fills", "strict"]
 
 
 class CheckFailed(AssertionError):
     """An exercise is not solved, and strict mode is on."""
-
-
-class Mistake(NamedTuple):
-    """A wrong implementation with a name, and what to tell somebody whose attempt behaves like it."""
-
-    name: str
-    message: str
-    function: Callable
 
 
 def case(*args, **kwargs):
@@ -120,8 +111,9 @@ class Exercise:
     cases : callable
         Takes a seeded generator, returns the inputs: each a tuple of arguments, or a `case`. Begin
         with the smallest; let shapes be neither square, nor alike, nor round numbers.
-    mistakes : tuple of Mistake
-        Called with the same arguments as `reference`.
+    mistakes : dict of str to tuple
+        For each mistake's name what to tell somebody whose attempt behaves like it, and one wrong function or
+        more, with the arguments of `reference`.
     properties : tuple of callable
         What must hold besides the numbers: each takes the attempt, and raises `Wrong` if it does not.
     starts_as : callable, optional
@@ -144,7 +136,7 @@ class Exercise:
     ...     "double",
     ...     reference=lambda x: 2 * x,
     ...     cases=lambda rng: [(rng.normal(size=(2, 3)),), (rng.normal(size=5),)],
-    ...     mistakes=(Mistake("squared", "You square `x`; doubling is meant.", lambda x: x * x),),
+    ...     mistakes={"squared": ("You square `x`; doubling is meant.", lambda x: x * x)},
     ... )
     >>> double(lambda x: x + x).status
     'solved'
@@ -155,7 +147,7 @@ class Exercise:
     name: str
     reference: Callable
     cases: Callable[[np.random.Generator], Iterable]
-    mistakes: tuple = ()
+    mistakes: dict = field(default_factory=dict)
     properties: tuple = ()
     starts_as: Callable | None = None
     run: Callable | None = None
@@ -246,10 +238,10 @@ class Exercise:
 
     def _refuse_known_mistakes(self, trials, failed):
         """Name the mistake that explains every failed case; of several, the one nearest in the others."""
-        explaining = [m for m in self.mistakes if all(self._like(m.function, trial) for trial in failed)]
+        known = [(Wrong(name, text), f) for name, (text, *wrong) in self.mistakes.items() for f in wrong]
+        explaining = [(mistake, f) for mistake, f in known if all(self._like(f, trial) for trial in failed)]
         if explaining:
-            best = max(explaining, key=lambda m: sum(self._like(m.function, trial) for trial in trials))
-            raise Wrong(best.name, best.message)
+            raise max(explaining, key=lambda pair: sum(self._like(pair[1], trial) for trial in trials))[0]
 
 
 def strict():

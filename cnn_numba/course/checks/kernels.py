@@ -11,7 +11,7 @@ marked `output`, what it has to change `inout`; all else is an input and must co
             launch(3, 32, normal(rng, 70), output(70)),  # relu_kernel[3, 32](x, out)
             launch((2, 3), (8, 4), normal(rng, (9, 13)), output((9, 13))),  # x comes first, as in CUDA
         ],
-        mistakes=(Mistake("absolute value", "You drop the sign instead.", lambda x: np.abs(x)),),
+        mistakes={"absolute value": ("You drop the sign instead.", lambda x: np.abs(x))},
     )
 
 - `reference` takes the arguments without the outputs (numbers and `inout` arrays included) and returns what
@@ -21,8 +21,9 @@ marked `output`, what it has to change `inout`; all else is an input and must co
   and grids that cover the output with threads to spare, or a missing guard goes unseen. About 20 us a
   simulated thread: keep all launches of a check together below some 5000 threads. Give numbers as
   ``np.float32(2)``: a Python float would make the kernel compute in float64.
-- `mistakes` are NumPy functions with the reference's arguments, as ever; NaN stands for what is not written.
-  They are asked before anything else, so they may also name what the sanitizer would call a mere index error.
+- `mistakes`, by name: what to say, and NumPy functions with the reference's arguments, as ever; NaN stands
+  for what is not written. They are asked before anything else, so they may also name what the sanitizer would
+  call a mere index error.
 - ``float32=True`` refuses a kernel that stores float64 values into float32 arrays (``acc = 0.0``), and
   ``once=True`` one of which several threads do the same, such as a loop over all elements in every thread.
 - `properties` take the kernel; `avoids` from `checks` works, and `uses` here is its opposite. `examine` runs

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cnn_numba.course.checks.exercise import Exercise, Mistake, Wrong, avoids, case
+from cnn_numba.course.checks.exercise import Exercise, Wrong, avoids, case
 from cnn_numba.course.checks.kernels import KernelExercise, launch, normal, output
 from cnn_numba.course.gradient_bugs import BUGS, PATIENTS
 from cnn_numba.ops.activation.reference import relu_backward
@@ -36,54 +36,46 @@ linear_backward = Exercise(
     reference=_linear_backward,
     cases=_dense_layers,
     properties=(avoids("linear_backward_input", "linear_backward_weight", "linear_backward_bias"),),
-    mistakes=(
-        Mistake(
-            "mean over the batch",
+    mistakes={
+        "mean over the batch": (
             "You divide by the number of samples. The mean over the batch is in the loss, and so it has been "
             "divided by already, in `grad_output`: here the samples are added up.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw / len(x), gb / len(x))),
         ),
-        Mistake(
-            "bias mean",
+        "bias mean": (
             "`grad_bias` is the mean over the samples; their sum is right.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw, gb / len(x))),
         ),
-        Mistake(
-            "bias not summed",
+        "bias not summed": (
             "`grad_bias` has a row for each sample. The bias is added to every one of them, so it gets the "
             "gradient of all: a sum over the batch.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw, g)),
         ),
-        Mistake(
-            "bias over the outputs",
+        "bias over the outputs": (
             "`grad_bias` has an entry for each sample: you sum over the outputs, and the sum is over `n`.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw, g.sum(axis=1))),
         ),
-        Mistake(
-            "weight gradient transposed",
+        "weight gradient transposed": (
             "`grad_weight` is transposed: it has the shape of `weight`, the outputs first.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw.T, gb)),
         ),
-        Mistake(
-            "weight transposed",
+        "weight transposed": (
             "For `grad_input` you multiply by `weight.T`, as the forward pass does. Going back, the sum is "
             "over the outputs `o`: `grad_output @ weight`.",
             _with(lambda g, x, w, gi, gw, gb: (g @ w.T, gw, gb)),
         ),
-        Mistake(
-            "other order",
+        "other order": (
             "The three are there, in another order: `grad_input`, `grad_weight`, `grad_bias` is asked for.",
             _with(lambda g, x, w, gi, gw, gb: (gw, gb, gi)),
         ),
-        Mistake(
-            "ones sent back",
+        "ones sent back": (
             "Your `grad_weight` and `grad_bias` are those of a loss that just adds up all outputs: what "
             "comes from above, `grad_output`, takes no part.",
             _with(
                 lambda g, x, w, gi, gw, gb: (gi, np.ones_like(g).T @ x, np.full(g.shape[1], float(len(g))))
             ),
         ),
-    ),
+    },
 )
 
 # --- conv_backward_weight ----------------------------------------------------------------------------------
@@ -136,59 +128,50 @@ conv_backward_weight = Exercise(
     reference=_backward_weight,
     cases=_convolutions,
     properties=(avoids("conv2d_backward_weight", "conv2d_weight"),),
-    mistakes=(
-        Mistake(
-            "stride ignored",
+    mistakes={
+        "stride ignored": (
             "Right for stride 1 alone. Output `oh` looks at pixel `stride * oh + kh`: the pixels that one "
             "weight meets are `stride` apart.",
             lambda g, x, kernel_size, stride, padding: _taps(g, x, kernel_size, 1, padding),
         ),
-        Mistake(
-            "padding left out",
+        "padding left out": (
             "Right without padding alone. The forward pass saw the images with zeros around them, and so "
             "must the backward pass: `np.pad` first.",
             lambda g, x, kernel_size, stride, padding: _taps(g, x, kernel_size, stride, 0),
         ),
-        Mistake(
-            "flipped",
+        "flipped": (
             "Your gradient is turned by 180 degrees: weight `(kh, kw)` meets the pixel that lies `kh` rows "
             "below and `kw` columns right of the window's corner. There is no flip in this one.",
             lambda *args: _backward_weight(*args)[:, :, ::-1, ::-1],
         ),
-        Mistake(
-            "mean over the batch",
+        "mean over the batch": (
             "You divide by the number of images. The loss has done so already: here they are added up.",
             lambda g, x, *rest: _backward_weight(g, x, *rest) / len(x),
         ),
-        Mistake(
-            "last image only",
+        "last image only": (
             "Only the last image counts: `=` overwrites the sum where `+=` adds to it.",
             lambda g, x, *rest: _backward_weight(g[-1:], x[-1:], *rest),
         ),
-        Mistake(
-            "channels exchanged",
+        "channels exchanged": (
             "The two channel axes are exchanged: a filter is `(out_channels, in_channels, kh, kw)`.",
             lambda *args: _backward_weight(*args).swapaxes(0, 1),
         ),
-        Mistake(
-            "averaged",
+        "averaged": (
             "You divide by the number of outputs of an image; the gradients are added up.",
             lambda g, x, *rest: _backward_weight(g, x, *rest) / (g.shape[2] * g.shape[3]),
         ),
-        Mistake(
-            "input channels summed",
+        "input channels summed": (
             "All input channels have got the same gradient, that of their sum. Each has weights of its own: "
             "keep the index `i`.",
             lambda g, x, *rest: _backward_weight(
                 g, np.broadcast_to(x.sum(axis=1, keepdims=True), x.shape), *rest
             ),
         ),
-        Mistake(
-            "sides exchanged",
+        "sides exchanged": (
             "You have exchanged `kh` and `kw`: the first counts rows and comes first in `grad_weight`.",
             _sides_exchanged,
         ),
-    ),
+    },
 )
 
 # --- cross_entropy_gradient --------------------------------------------------------------------------------
@@ -237,69 +220,59 @@ cross_entropy_gradient = Exercise(
     reference=_right,
     cases=_scores,
     properties=(avoids("cross_entropy_backward", "cross_entropy_forward_backward", "cross_entropy"),),
-    mistakes=(
-        Mistake(
-            "sum over the batch",
+    mistakes={
+        "sum over the batch": (
             "This is the gradient of the losses' sum. The loss is their mean over the batch: divide by the "
             "number of samples.",
             lambda logits, labels: _right(logits, labels) * len(labels),
         ),
-        Mistake(
-            "label left out",
+        "label left out": (
             "The softmax alone is what every class pays. The 1 of the right class has to be taken away.",
             lambda logits, labels: _right(logits, labels) + _one_hot(logits, labels) / len(labels),
         ),
-        Mistake(
-            "divided by all",
+        "divided by all": (
             "You divide by the number of all scores; the mean is over the samples alone.",
             lambda logits, labels: _right(logits, labels) / logits.shape[1],
         ),
-        Mistake(
-            "overflow",
+        "overflow": (
             "Right, until a score is large: `np.exp(800)` is infinite, and infinite divided by infinite is "
             "NaN. Take the row's largest score away from all of them first; the softmax stays the same.",
             lambda logits, labels: (_softmax(logits) - _one_hot(logits, labels)) / len(labels),
         ),
-        Mistake(
-            "largest of the batch",
+        "largest of the batch": (
             "Right, until one sample's scores lie far below another's: you take the largest score of the "
             "whole batch away, and then all exponentials of a row may be 0. Each row has a largest of its "
             "own: `max(axis=1, keepdims=True)`.",
             lambda logits, labels: (_softmax(logits - logits.max()) - _one_hot(logits, labels)) / len(labels),
         ),
-        Mistake(
-            "largest of each column",
+        "largest of each column": (
             "You take the largest of each column away, which is another number for each class, and changes "
             "the softmax. It is each row's largest that may go: `axis=1`.",
             lambda logits, labels: (
                 (_softmax(logits - logits.max(axis=0)) - _one_hot(logits, labels)) / len(labels)
             ),
         ),
-        Mistake(
-            "down the columns",
+        "down the columns": (
             "Your softmax runs down the columns, over the samples. A sample's probabilities add up to 1: "
             "`axis=1`.",
             lambda logits, labels: (_stable_softmax(logits, 0) - _one_hot(logits, labels)) / len(labels),
         ),
-        Mistake(
-            "over the whole array",
+        "over the whole array": (
             "You divide by the sum of all exponentials of the batch. Each sample has its own: `axis=1` and "
             "`keepdims=True`.",
             lambda logits, labels: (_stable_softmax(logits, None) - _one_hot(logits, labels)) / len(labels),
         ),
-        Mistake(
-            "whole columns",
+        "whole columns": (
             "`gradient[:, labels]` are whole columns, all samples of each label. One entry of each row is "
             "meant: `gradient[np.arange(n), labels]`.",
             _whole_columns,
         ),
-        Mistake(
-            "of the probability",
+        "of the probability": (
             "This is the derivative of -log(p) with respect to the probability p, -1/p at the label. The "
             "gradient is asked for one step further back, with respect to the logits.",
             _of_the_probability,
         ),
-    ),
+    },
 )
 
 # --- relu_backward_kernel ----------------------------------------------------------------------------------
@@ -318,45 +291,37 @@ relu_backward_kernel = KernelExercise(
     reference=relu_backward,
     cases=_rectified,
     float32=True,
-    mistakes=(
-        Mistake(
-            "open at zero",
+    mistakes={
+        "open at zero": (
             "You let the gradient through where the output is 0 as well, `>=` for `>`. Every input that was "
             "cut off has the output 0, so this lets all of them through.",
             lambda grad_output, out: np.where(out >= 0, grad_output, 0),
         ),
-        Mistake(
-            "slope only",
+        "slope only": (
             "You store the slope, 1 or 0. By the chain rule it is multiplied by what comes from above, "
             "`grad_output`.",
             lambda grad_output, out: (out > 0).astype(float),
         ),
-        Mistake(
-            "gradient rectified",
+        "gradient rectified": (
             "You cut off negative gradients. What decides is the sign of the output; a gradient of either "
             "sign goes through.",
             lambda grad_output, out: np.maximum(grad_output, 0),
         ),
-        Mistake(
-            "times the output",
+        "times the output": (
             "You multiply by the output. The slope is 1 wherever the output is positive, however large.",
             lambda grad_output, out: grad_output * out,
         ),
-        Mistake(
-            "inverted",
+        "inverted": (
             "The other way round: the gradient goes through where the output is positive.",
             lambda grad_output, out: np.where(out > 0, 0, grad_output),
         ),
-        Mistake(
-            "forward again", "You store the output itself, and no gradient.", lambda grad_output, out: out
-        ),
-        Mistake(
-            "nothing where it is cut off",
+        "forward again": ("You store the output itself, and no gradient.", lambda grad_output, out: out),
+        "nothing where it is cut off": (
             "Where the output is 0 you write nothing, and whatever was in memory before stays. A 0 has to be "
             "written there.",
             lambda grad_output, out: np.where(out > 0, grad_output, np.nan),
         ),
-    ),
+    },
 )
 
 # --- name_the_bug ------------------------------------------------------------------------------------------

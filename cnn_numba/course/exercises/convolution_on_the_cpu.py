@@ -6,7 +6,7 @@ import re
 import numpy as np
 from scipy import fft
 
-from cnn_numba.course.checks.exercise import Exercise, Mistake, Wrong, avoids, case
+from cnn_numba.course.checks.exercise import Exercise, Wrong, avoids, case
 from cnn_numba.course.checks.mistakes import call
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 
@@ -84,65 +84,55 @@ conv_by_hand = Exercise(
     reference=conv_cpu,
     cases=_images_and_kernels,
     properties=(avoids("conv_cpu", "correlate2d", "convolve2d", "fftconvolve", "correlate", "convolve"),),
-    mistakes=(
-        Mistake("flipped", _FLIPPED, lambda image, kernel: conv_cpu(image, kernel, flip=True)),
-        Mistake(
-            "same size",
+    mistakes={
+        "flipped": (_FLIPPED, lambda image, kernel: conv_cpu(image, kernel, flip=True)),
+        "same size": (
             "You return as many outputs as the image has pixels, which is what the article's docstring "
             "promises. Its loops give the valid region alone: the windows that lie wholly on the image.",
             lambda image, kernel: conv_cpu(image, kernel, mode="same"),
         ),
-        Mistake(
-            "zeros left over",
+        "zeros left over": (
             "The numbers are right, but they stand in the corner of an array of the image's size. The "
             "output is smaller: count the positions of the window along each axis.",
             _placed,
         ),
-        Mistake(
-            "full",
+        "full": (
             "You return the full region: also the windows that hang over the image's edge.",
             lambda image, kernel: conv_cpu(image, kernel, mode="full"),
         ),
-        Mistake(
-            "one short",
+        "one short": (
             "The last row and the last column are missing: a window of `kh` rows has `h - kh + 1` positions "
             "on `h` rows, not `h - kh`.",
             lambda image, kernel: conv_cpu(image, kernel)[:-1, :-1],
         ),
-        Mistake(
-            "last product only",
+        "last product only": (
             "Each output is its window's last product alone: `=` overwrites the sum where `+=` adds to it.",
             _only_last_product,
         ),
-        Mistake(
-            "kernel transposed",
+        "kernel transposed": (
             "You read `kernel[n, m]` where `kernel[m, n]` is meant: `m` counts rows, `n` columns.",
             _mirrored_indices,
         ),
-        Mistake("sides exchanged", _SIDES_EXCHANGED, _sides_exchanged),
-        Mistake(
-            "sides exchanged",
+        "sides exchanged": (
             _SIDES_EXCHANGED,
+            _sides_exchanged,
             lambda image, kernel: _sides_exchanged(image, kernel, size_too=False),
         ),
-        Mistake("image's dtype", _IMAGES_DTYPE, _summed_as_the_image),
-        Mistake(
-            "image's dtype",
+        "image's dtype": (
             _IMAGES_DTYPE,
+            _summed_as_the_image,
             lambda image, kernel: conv_cpu(image, kernel).astype(image.dtype),
         ),
-        Mistake(
-            "averaged",
+        "averaged": (
             "You divide by the number of entries in the kernel. That is an average; here the products are "
             "summed.",
             lambda image, kernel: conv_cpu(image, kernel) / kernel.size,
         ),
-        Mistake(
-            "window not moved",
+        "window not moved": (
             "Every output is that of the first window: `i` and `j` must take part in the index into `image`.",
             lambda image, kernel: np.full_like(conv_cpu(image, kernel), conv_cpu(image, kernel)[0, 0]),
         ),
-    ),
+    },
 )
 
 
@@ -166,59 +156,49 @@ conv_same = Exercise(
     properties=(
         avoids("'same'", "'full'", "correlate2d", "convolve2d", "fftconvolve", "correlate", "convolve"),
     ),
-    mistakes=(
-        Mistake(
-            "not padded", "You return the valid region: the image needs a border of zeros first.", conv_cpu
-        ),
-        Mistake(
-            "output padded",
+    mistakes={
+        "not padded": ("You return the valid region: the image needs a border of zeros first.", conv_cpu),
+        "output padded": (
             "The size is right, but you put the zeros around the result. Put them around the image: the "
             "outputs near the edge then see the pixels that are there.",
             _centred,
         ),
-        Mistake(
-            "zeros left over",
+        "zeros left over": (
             "The size is right, but the valid region stands in the corner and zeros fill the rest. Put the "
             "zeros around the image, before the kernel slides over it.",
             _placed,
         ),
-        Mistake(
-            "border too wide",
+        "border too wide": (
             "You add `k - 1` zeros on each side, which gives the full region. `k - 1` on both sides "
             "together keep the size.",
             _padded(lambda k: (k - 1, k - 1)),
         ),
-        Mistake(
-            "one too many",
+        "one too many": (
             "Right for odd kernels, one row or column too many for even ones: `k // 2` zeros on both sides "
             "make `k` in all, and `k - 1` are needed.",
             _padded(lambda k: (k // 2, k // 2)),
         ),
-        Mistake(
-            "one too few",
+        "one too few": (
             "Right for odd kernels, one row or column too few for even ones: `(k - 1) // 2` zeros on both "
             "sides make `k - 2` in all, and `k - 1` are needed.",
             _padded(lambda k: ((k - 1) // 2, (k - 1) // 2)),
         ),
-        Mistake(
-            "even kernels off by one",
+        "even kernels off by one": (
             "Right for odd kernels. For even ones the extra zero is on the wrong side: it belongs after the "
             "image, below and to the right.",
             _padded(lambda k: (k // 2, (k - 1) // 2)),
         ),
-        Mistake(
-            "axes exchanged",
+        "axes exchanged": (
             "The kernel's height must decide the zeros above and below, its width those left and right; you "
             "have exchanged the two.",
             lambda image, kernel: conv_cpu(np.pad(image, _same_borders(kernel.T)), kernel),
         ),
-        Mistake(
-            "edges repeated",
+        "edges repeated": (
             "You continue the image with its edge pixels. Here it is continued with zeros.",
             _padded(lambda k: ((k - 1) // 2, k // 2), mode="edge"),
         ),
-        Mistake("flipped", _FLIPPED, lambda image, kernel: conv_cpu(image, kernel, mode="same", flip=True)),
-    ),
+        "flipped": (_FLIPPED, lambda image, kernel: conv_cpu(image, kernel, mode="same", flip=True)),
+    },
 )
 
 
@@ -231,46 +211,39 @@ convolve = Exercise(
     reference=lambda image, kernel: conv_cpu(image, kernel, flip=True),
     cases=_images_and_kernels,
     properties=(avoids("flip=", "convolve2d", "correlate2d", "fftconvolve", "convolve"),),
-    mistakes=(
-        Mistake("not flipped", "The flip is missing: this is the cross-correlation still.", conv_cpu),
-        Mistake(
-            "upside down only",
+    mistakes={
+        "not flipped": ("The flip is missing: this is the cross-correlation still.", conv_cpu),
+        "upside down only": (
             "You turn the kernel upside down, but left and right stay: a convolution reverses both axes.",
             _with_kernel(np.flipud),
         ),
-        Mistake(
-            "left to right only",
+        "left to right only": (
             "You exchange left and right, but top and bottom stay: a convolution reverses both axes.",
             _with_kernel(np.fliplr),
         ),
-        Mistake(
-            "transposed",
+        "transposed": (
             "You transpose the kernel, which exchanges its axes. A convolution reverses each of them.",
             _with_kernel(np.transpose),
         ),
-        Mistake(
-            "quarter turn",
+        "quarter turn": (
             "You turn the kernel by 90 degrees. Reversing both axes is half a turn, 180 degrees.",
             _with_kernel(np.rot90),
         ),
-        Mistake(
-            "image flipped",
+        "image flipped": (
             "You flip the image. That leaves the numbers right and puts them in reverse order: flip the "
             "kernel.",
             lambda image, kernel: conv_cpu(image[::-1, ::-1], kernel),
         ),
-        Mistake(
-            "result flipped",
+        "result flipped": (
             "You flip the result, which only reverses its order: flip the kernel, before it slides.",
             lambda image, kernel: conv_cpu(image, kernel)[::-1, ::-1],
         ),
-        Mistake(
-            "full",
+        "full": (
             "The flip is right, but you return the full region; only windows wholly on the image are asked "
             "for.",
             lambda image, kernel: conv_cpu(image, kernel, mode="full", flip=True),
         ),
-    ),
+    },
 )
 
 
@@ -299,11 +272,12 @@ def _article(left):
 
 
 def _partly_repaired():
-    """Yield each way to have repaired some of the four mistakes and not all."""
-    for count in range(1, len(_REPAIRS)):
-        for left in itertools.combinations(_REPAIRS, count):
-            message = "Still to repair: " + "; ".join(_REPAIRS[name] for name in left) + "."
-            yield Mistake(" + ".join(left), message, _article(left))
+    """Return each way to have repaired some of the four mistakes and not all."""
+    some = (left for count in range(1, len(_REPAIRS)) for left in itertools.combinations(_REPAIRS, count))
+    return {
+        " + ".join(left): (f"Still to repair: {'; '.join(map(_REPAIRS.get, left))}.", _article(left))
+        for left in some
+    }
 
 
 def _signals(rng):
@@ -340,35 +314,30 @@ autocorrelation = Exercise(
     cases=_signals,
     starts_as=_article(tuple(_REPAIRS)),
     properties=(avoids("correlate_cpu"), _tells_the_delay),
-    mistakes=(
-        *_partly_repaired(),
-        Mistake(
-            "normalised",
+    mistakes={
+        **_partly_repaired(),
+        "normalised": (
             "You divide by the value at lag 0. That is a common convention; here r[0] is the signal's "
             "energy.",
             lambda signal, delay=None: correlate_cpu(signal, delay) / (signal @ signal),
         ),
-        Mistake(
-            "averaged",
+        "averaged": (
             "You divide by the number of samples; here the products are summed.",
             lambda signal, delay=None: correlate_cpu(signal, delay) / len(signal),
         ),
-        Mistake(
-            "circular",
+        "circular": (
             "The end of your signal meets its beginning again: outside its samples the signal is zero.",
             _circular,
         ),
-        Mistake(
-            "all lags",
+        "all lags": (
             "Without a delay you return the negative lags too; the result is to start at lag 0.",
             lambda signal, delay=None: correlate_cpu(signal, 1 - len(signal) if delay is None else delay),
         ),
-        Mistake(
-            "mean removed",
+        "mean removed": (
             "You subtract the mean first. Statisticians do; here the signal is taken as it is.",
             lambda signal, delay=None: correlate_cpu(signal - signal.mean(), delay),
         ),
-    ),
+    },
 )
 
 
@@ -398,49 +367,42 @@ conv_fft = Exercise(
     reference=conv_cpu,
     cases=_images_and_kernels,
     properties=(avoids("conv_cpu", "correlate2d", "convolve2d", "fftconvolve", "oaconvolve", "correlate"),),
-    mistakes=(
-        Mistake(
-            "flipped",
+    mistakes={
+        "flipped": (
             "Your filter is flipped: a plain product of spectra is the mathematician's convolution. The "
             "complex conjugate of the kernel's spectrum turns it round.",
             _by_fft(np.positive, corner=(1, 1)),
         ),
-        Mistake(
-            "wrapped round",
+        "wrapped round": (
             "A plain product of spectra flips the kernel and wraps it round the image's edge, so the first "
             "rows and columns are wrong too. Take the complex conjugate of the kernel's spectrum.",
             _by_fft(np.positive),
         ),
-        Mistake(
-            "not cropped",
+        "not cropped": (
             "You return an output for every pixel. In the last `kh - 1` rows and `kw - 1` columns the "
             "kernel wraps round to the other side of the image: keep the valid region only.",
             _by_fft(crop=False),
         ),
-        Mistake(
-            "wrong corner",
+        "wrong corner": (
             "You cut out the wrong part: with the conjugate, output (0, 0) is the first window's already, "
             "and the outputs that wrap round are the last ones.",
             _by_fft(corner=(1, 1)),
         ),
-        Mistake(
-            "size not given",
+        "size not given": (
             "Right for even widths, wrong for odd ones: from a half spectrum `irfft2` cannot tell whether "
             "the width was odd. Give it `s=image.shape`.",
             _without_size,
         ),
-        Mistake(
-            "image conjugated",
+        "image conjugated": (
             "You conjugate the image's spectrum, which flips the image instead of the kernel.",
             lambda image, kernel: _conjugated_image(image, kernel),
         ),
-        Mistake(
-            "magnitude",
+        "magnitude": (
             "You take the magnitude of the kernel's spectrum, which forgets where each entry stood; the "
             "complex conjugate is meant.",
             _by_fft(np.abs),
         ),
-    ),
+    },
 )
 
 

@@ -2,21 +2,17 @@
 
 import numpy as np
 
-from cnn_numba.course.checks.exercise import Mistake, Wrong
+from cnn_numba.course.checks.exercise import Wrong
 from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output
 from cnn_numba.ops.conv.reference import conv2d_forward, conv_cpu
 from cnn_numba.ops.shapes import output_size
 from gpuless import access_map
 from gpuless.access import WARP, WRITE
 
-
-def _flipped(function):
-    return Mistake(
-        "flipped",
-        "Your filter runs backwards: an output adds up `weight[i, j]` times the pixel `i` rows below the "
-        "window's first and `j` columns to its right. No flip, as in notebook 01.",
-        function,
-    )
+_FLIPPED = (
+    "Your filter runs backwards: an output adds up `weight[i, j]` times the pixel `i` rows below the "
+    "window's first and `j` columns to its right. No flip, as in notebook 01."
+)
 
 
 def _cover(sizes, block):
@@ -61,38 +57,33 @@ conv_valid_kernel = KernelExercise(
     cases=_images,
     float32=True,
     once=True,
-    mistakes=(
-        _flipped(lambda image, weight: conv_cpu(image, weight, flip=True)),
-        Mistake(
-            "last product only",
+    mistakes={
+        "flipped": (_FLIPPED, lambda image, weight: conv_cpu(image, weight, flip=True)),
+        "last product only": (
             "Each output is its last product alone: `=` overwrites the sum where `+=` adds to it.",
             _last_product,
         ),
-        Mistake(
-            "window does not slide",
+        "window does not slide": (
             "All outputs are the first one: the thread's row and column must take part in the image's index.",
             lambda image, weight: np.full_like(conv_cpu(image, weight), conv_cpu(image, weight)[0, 0]),
         ),
-        Mistake(
-            "one pixel only",
+        "one pixel only": (
             "Every weight of yours meets the same pixel, `image[row, column]`: weight `[i, j]` belongs to "
             "the pixel `i` rows below that one and `j` columns to its right.",
             lambda image, weight: (
                 weight.sum() * image[: 1 - weight.shape[0] or None, : 1 - weight.shape[1] or None]
             ),
         ),
-        Mistake(
-            "one weight short",
+        "one weight short": (
             "The last row and the last column of the weights are left out: `range(n)` ends before `n` by "
             "itself.",
             lambda image, weight: conv_cpu(image, _short(weight, 1, 1)),
         ),
-        Mistake(
-            "averaged",
+        "averaged": (
             "You divide by the number of weights; here the products are summed.",
             lambda image, weight: conv_cpu(image, weight) / weight.size,
         ),
-    ),
+    },
 )
 
 
@@ -133,39 +124,33 @@ conv_channels_kernel = KernelExercise(
     cases=_channels,
     float32=True,
     once=True,
-    mistakes=(
-        Mistake(
-            "bias left out",
+    mistakes={
+        "bias left out": (
             "The sums are right, and the bias is not added to them.",
             lambda x, weight, bias: _conv(x, weight, None),
         ),
-        Mistake(
-            "bias added too often",
+        "bias added too often": (
             "The bias is added once for every input channel; each output gets it once.",
             lambda x, weight, bias: _conv(x, weight, len(x) * bias),
         ),
-        Mistake(
-            "one bias for all",
+        "one bias for all": (
             "All your output channels get the bias of channel 0: it is `bias[oc]`.",
             lambda x, weight, bias: _conv(x, weight, np.full_like(bias, bias[0])),
         ),
-        Mistake(
-            "one filter for all",
+        "one filter for all": (
             "All your output channels use the filter of channel 0: the weight's first index is `oc`.",
             lambda x, weight, bias: _conv(x, np.repeat(weight[:1], len(weight), axis=0), bias),
         ),
-        Mistake(
-            "first input channel only",
+        "first input channel only": (
             "Only input channel 0 counts: an output adds up the products of all input channels.",
             _one_input_channel(0),
         ),
-        Mistake(
-            "last input channel only",
+        "last input channel only": (
             "Only the last input channel counts: is the sum set back to zero for each of them?",
             _one_input_channel(-1),
         ),
-        _flipped(lambda x, weight, bias: _conv(x, weight[..., ::-1, ::-1], bias)),
-    ),
+        "flipped": (_FLIPPED, lambda x, weight, bias: _conv(x, weight[..., ::-1, ::-1], bias)),
+    },
 )
 
 
@@ -236,60 +221,54 @@ conv2d_kernel = KernelExercise(
     cases=_batches,
     float32=True,
     once=True,
-    mistakes=(
-        Mistake(
-            "stride ignored",
+    mistakes={
+        "stride ignored": (
             "Your window moves on by one pixel whatever the stride: output `oh` begins at `oh * stride_h`.",
             _windows(lambda o, k, stride, padding: o + k - padding),
         ),
-        Mistake(
-            "padding ignored",
+        "padding ignored": (
             "Your windows begin on the image's first pixel: with padding, the first one begins `padding_h` "
             "rows above it and `padding_w` columns to its left.",
             _windows(lambda o, k, stride, padding: o * stride + k),
         ),
-        Mistake(
-            "padding added",
+        "padding added": (
             "You add the padding where it is to be subtracted: the first window begins outside of the image, "
             "above and to the left.",
             _windows(lambda o, k, stride, padding: o * stride + k + padding),
         ),
-        Mistake(
-            "padding times stride",
+        "padding times stride": (
             "You subtract the padding before you multiply by the stride: it counts pixels, so subtract it "
             "after.",
             _windows(lambda o, k, stride, padding: (o - padding) * stride + k),
         ),
-        Mistake(
-            "stride between weights",
+        "stride between weights": (
             "The stride spreads your weights out: it is the step from one *window* to the next, and belongs "
             "to `oh` and `ow`.",
             _windows(lambda o, k, stride, padding: o + k * stride - padding),
         ),
-        Mistake(
-            "edge repeated",
+        "edge repeated": (
             "Outside of the image you take the nearest pixel; there it counts as zero.",
             _windows(_right_place, outside="edge"),
         ),
-        Mistake(
-            "windows dropped",
+        "windows dropped": (
             "A window that hangs over the edge comes out without any product: leave out the pixels that lie "
             "outside, and add up the others.",
             _drop_windows,
         ),
-        Mistake(
-            "h and w exchanged",
+        "h and w exchanged": (
             "You have exchanged vertical and horizontal: `stride_h` and `padding_h` belong to rows, "
             "`stride_w` and `padding_w` to columns.",
             _windows(_right_place, exchanged=True),
         ),
-        Mistake(
-            "bias left out",
+        "bias left out": (
             "The sums are right, and the bias is not added to them.",
             lambda x, weight, bias, *steps: _full(x, weight, 0 * bias, *steps),
         ),
-        _flipped(lambda x, weight, bias, *steps: _full(x, weight[..., ::-1, ::-1], bias, *steps)),
-    ),
+        "flipped": (
+            _FLIPPED,
+            lambda x, weight, bias, *steps: _full(x, weight[..., ::-1, ::-1], bias, *steps),
+        ),
+    },
 )
 
 
@@ -390,28 +369,21 @@ bias_relu_kernel = KernelExercise(
     float32=True,
     once=True,
     properties=(_stays_coalesced(_epilogue, ("image by image", "channel by channel", "row by row")),),
-    mistakes=(
-        Mistake(
-            "bias left out",
-            "You apply ReLU, and no bias is added before.",
-            lambda x, bias: np.maximum(x, 0),
-        ),
-        Mistake(
-            "not rectified",
+    mistakes={
+        "bias left out": ("You apply ReLU, and no bias is added before.", lambda x, bias: np.maximum(x, 0)),
+        "not rectified": (
             "You add the bias, and what is negative stays so.",
             lambda x, bias: x + bias[:, None, None],
         ),
-        Mistake(
-            "rectified first",
+        "rectified first": (
             "You apply ReLU before the bias is added; it comes after.",
             lambda x, bias: np.maximum(x, 0) + bias[:, None, None],
         ),
-        Mistake(
-            "one bias for all",
+        "one bias for all": (
             "All your channels get the bias of channel 0: it is `bias[c]`.",
             lambda x, bias: np.maximum(x + bias[0], 0),
         ),
-    ),
+    },
 )
 
 
@@ -455,28 +427,24 @@ conv_nhwc_kernel = KernelExercise(
             ("image by image", "row by row", "column by column"),
         ),
     ),
-    mistakes=(
-        _flipped(lambda x, weight: _conv_last(x, weight[::-1, ::-1])),
-        Mistake(
-            "first input channel only",
+    mistakes={
+        "flipped": (_FLIPPED, lambda x, weight: _conv_last(x, weight[::-1, ::-1])),
+        "first input channel only": (
             "Only input channel 0 counts: an output adds up the products of all input channels.",
             lambda x, weight: _conv_last(x[..., :1], weight[:, :, :1]),
         ),
-        Mistake(
-            "last input channel only",
+        "last input channel only": (
             "Only the last input channel counts: is the sum set back to zero for each of them?",
             lambda x, weight: _conv_last(x[..., -1:], weight[:, :, -1:]),
         ),
-        Mistake(
-            "one filter for all",
+        "one filter for all": (
             "All your output channels use the filter of channel 0: the weight's last index is `oc`.",
             lambda x, weight: _conv_last(x, np.repeat(weight[..., :1], weight.shape[3], axis=3)),
         ),
-        Mistake(
-            "window does not slide",
+        "window does not slide": (
             "The outputs of an image are all the first one: `oh` and `ow` must take part in the index of "
             "`x`.",
             lambda x, weight: np.broadcast_to(_conv_last(x, weight)[:, :1, :1], _conv_last(x, weight).shape),
         ),
-    ),
+    },
 )

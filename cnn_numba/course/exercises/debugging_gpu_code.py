@@ -7,7 +7,7 @@ not solved yet.
 import numpy as np
 from numba import cuda, float32, int32
 
-from cnn_numba.course.checks.exercise import Mistake, Wrong
+from cnn_numba.course.checks.exercise import Wrong
 from cnn_numba.course.checks.kernels import (
     KernelExercise,
     global_updates,
@@ -76,37 +76,29 @@ edges_kernel = KernelExercise(
     cases=_images,
     broken=_broken_edges_kernel,
     float32=True,
-    mistakes=(
-        Mistake(
-            "zero outside",
+    mistakes={
+        "zero outside": (
             "You take a neighbour that does not exist for 0. Here the pixel itself stands in its place, or "
             "every bright border would count as an edge.",
             lambda image: _edges(image, "constant"),
         ),
-        Mistake(
-            "wraps round",
+        "wraps round": (
             "The left border still meets the right one. A neighbour that does not exist is replaced by the "
             "pixel itself.",
             lambda image: _edges(image, "wrap"),
         ),
-        Mistake(
-            "border set to zero",
+        "border set to zero": (
             "You set the first and the last column to 0. There, the pixel itself stands in for the neighbour "
             "that is missing: half the difference to the one neighbour that exists.",
             _without_border,
         ),
-        Mistake(
-            "border not halved",
+        "border not halved": (
             "In the first and the last column you take the whole difference to the one neighbour. Half of it "
             "is asked for, as everywhere.",
             _border_not_halved,
         ),
-        Mistake(
-            "sign kept",
-            "The differences have kept their sign: `abs` is gone.",
-            lambda image: _slopes(image),
-        ),
-    ),
+        "sign kept": ("The differences have kept their sign: `abs` is gone.", lambda image: _slopes(image)),
+    },
 )
 
 
@@ -159,31 +151,27 @@ block_max_kernel = KernelExercise(
     cases=_numbers,
     broken=_broken_block_max_kernel,
     properties=(uses("shared", "syncthreads"),),
-    mistakes=(
-        Mistake(
-            "zero in the tail",
+    mistakes={
+        "zero in the tail": (
             "Threads without an element put 0 into the race, and 0 wins where all elements are negative. "
             "They need a number that never wins: `float32(-math.inf)`.",
             lambda x: _rows_of_blocks(x, 0).max(axis=1),
         ),
-        Mistake(
-            "not small enough",
+        "not small enough": (
             "Threads without an element put -1 into the race, and -1 wins where all elements are smaller. "
             "Only `float32(-math.inf)` never wins.",
             lambda x: _rows_of_blocks(x, -1).max(axis=1),
         ),
-        Mistake(
-            "borrowed elements",
+        "borrowed elements": (
             "Threads without an element take one from the beginning of `x`, which another block has to look "
             "at. They need a number that never wins: `float32(-math.inf)`.",
             _wrapped_maxima,
         ),
-        Mistake(
-            "last round missing",
+        "last round missing": (
             "Elements at odd places are never looked at: the last round is the one with a stride of 1.",
             lambda x: _rows_of_blocks(x, -np.inf)[:, ::2].max(axis=1),
         ),
-    ),
+    },
 )
 
 
@@ -239,26 +227,23 @@ histogram_kernel = KernelExercise(
     cases=_levels,
     broken=_broken_histogram_kernel,
     properties=(uses("shared"), _counts_in_shared_memory),
-    mistakes=(
-        Mistake(
-            "old counts lost",
+    mistakes={
+        "old counts lost": (
             "What was in `bins` before is gone: the kernel is to add to it, so that it can be launched for "
             "one batch after the other.",
             lambda levels, bins: _counts(levels),
         ),
-        Mistake(
-            "bin 0 only",
+        "bin 0 only": (
             "Only bin 0 grows: each of the bins has to be carried over, by a thread of its own or in a loop.",
             lambda levels, bins: np.where(np.arange(LEVELS) > 0, bins, bins + _counts(levels)).astype(
                 np.int32
             ),
         ),
-        Mistake(
-            "one level up",
+        "one level up": (
             "Each level is counted in the bin of the next one.",
             lambda levels, bins: bins + np.roll(_counts(levels), 1),
         ),
-    ),
+    },
 )
 
 
@@ -315,57 +300,45 @@ softmax_kernel = KernelExercise(
     cases=_maps,
     broken=_broken_softmax_kernel,
     float32=True,
-    mistakes=(
-        Mistake(
-            "still multiplied",
+    mistakes={
+        "still multiplied": (
             "Each number still comes out times the number of channels: that is no softmax. Exponentials, "
             "divided by their sum.",
             lambda maps: maps * np.float32(len(maps)),
         ),
-        Mistake(
-            "not normalised",
-            "Your exponentials are right, and they are not divided by their sum.",
-            _powers,
-        ),
-        Mistake(
-            "no exponential",
+        "not normalised": ("Your exponentials are right, and they are not divided by their sum.", _powers),
+        "no exponential": (
             "You divide the numbers themselves by their sum. A softmax takes the exponential of each first.",
             lambda maps: maps / maps.sum(axis=0),
         ),
-        Mistake(
-            "over the image",
+        "over the image": (
             "For each channel, your numbers sum to 1 over the pixels. They are to do so at each pixel, over "
             "the channels.",
             lambda maps: _softmax(maps, axis=(1, 2)),
         ),
-        Mistake(
-            "sum not shifted",
+        "sum not shifted": (
             "The exponentials above the line are shifted by the largest number, those in the sum are not.",
             lambda maps: _powers(maps) / np.exp(maps).sum(axis=0),
         ),
-        Mistake(
-            "running sum",
+        "running sum": (
             "You divide while the sum is still growing: each channel by the sum up to itself. First the sum "
             "over all channels, then, in a loop of its own, the quotients.",
             lambda maps: _powers(maps) / np.cumsum(_powers(maps), axis=0),
         ),
-        Mistake(
-            "averaged",
+        "averaged": (
             "You divide by the number of channels in the place of the sum of the exponentials.",
             lambda maps: _powers(maps) / np.float32(len(maps)),
         ),
-        Mistake(
-            "overflows",
+        "overflows": (
             "Right for moderate numbers. From about 89 on, `exp` is infinite in float32, and infinity "
             "divided by infinity is NaN. Subtract the pixel's largest number first: the quotient stays the "
             "same.",
             _overflowing_softmax,
         ),
-        Mistake(
-            "maximum of at least 0",
+        "maximum of at least 0": (
             "Right, until all of a pixel's numbers are far below zero: your search for the largest starts at "
             "0, every exponential becomes 0, and 0 / 0 is NaN. Start from the first channel's number.",
             _softmax_from_zero,
         ),
-    ),
+    },
 )

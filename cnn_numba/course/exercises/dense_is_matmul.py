@@ -3,7 +3,7 @@
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.course.checks.exercise import Mistake, Wrong
+from cnn_numba.course.checks.exercise import Wrong
 from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output, uses
 from gpuless.access import READ
 
@@ -60,43 +60,37 @@ matmul_kernel = KernelExercise(
         rng, (4, 2), (4, 2), [(2, 3, 4), (3, 1, 5), (1, 6, 2), (5, 4, 7), (9, 5, 6), (7, 11, 3)]
     ),
     float32=True,
-    mistakes=(
-        Mistake(
-            "b transposed",
+    mistakes={
+        "b transposed": (
             "You walk along a row of `b`, which multiplies with its transpose: column `n` of the result "
             "takes column `n` of `b`, so it is `b[k, column]`.",
             lambda a, b: a @ _within(b, *[max(b.shape)] * 2)[: b.shape[1], : b.shape[0]].T,
         ),
-        Mistake(
-            "a transposed",
+        "a transposed": (
             "You walk down a column of `a`, which multiplies its transpose: row `m` of the result takes row "
             "`m` of `a`, so it is `a[row, k]`.",
             lambda a, b: _within(a, *[max(a.shape)] * 2)[: a.shape[1], : a.shape[0]].T @ b,
         ),
-        Mistake(
-            "wrong length",
+        "wrong length": (
             "Your sum has as many products as `a` has rows. It runs along a row of `a`, over `a.shape[1]`.",
             lambda a, b: (
                 _within(a, len(a), max(a.shape))[:, : len(a)]
                 @ _within(b, max(len(a), len(b)), b.shape[1])[: len(a)]
             ),
         ),
-        Mistake(
-            "one short",
+        "one short": (
             "The last product of each sum is missing: `range(n)` ends at `n - 1` by itself.",
             lambda a, b: _product(a[:, :-1], b[:-1]),
         ),
-        Mistake(
-            "last product only",
+        "last product only": (
             "Each result is its last product alone: `=` overwrites the sum where `+=` adds to it.",
             lambda a, b: _product(a[:, -1:], b[-1:]),
         ),
-        Mistake(
-            "added, not multiplied",
+        "added, not multiplied": (
             "You add the numbers of a pair; they are multiplied, and the products added up.",
             lambda a, b: a.sum(axis=1, keepdims=True) + b.sum(axis=0),
         ),
-    ),
+    },
 )
 
 
@@ -144,44 +138,38 @@ matmul_tiled_kernel = KernelExercise(
     ),
     float32=True,
     properties=(uses("shared"),),
-    mistakes=(
-        Mistake(
-            "tail not zeroed",
+    mistakes={
+        "tail not zeroed": (
             "Where a matrix ends within a tile, your tile keeps what was in it before: the numbers of the "
             "last step, or garbage in the first. A thread without a number to copy has to write a zero.",
             _with_stale_tail,
         ),
-        Mistake(
-            "copies for itself only",
+        "copies for itself only": (
             "A thread that has no result copies zeros. But others need what it should have copied: whether "
             "there is a number in `a` depends on `row` and `start + x`, in `b` on `start + y` and `column`.",
             _copied_by_threads_with_results,
         ),
-        Mistake(
-            "tail left out",
+        "tail left out": (
             "You leave out the last, narrower tiles along k. Round the number of steps up: "
             "`range(0, a.shape[1], TILE)` does.",
             _of_whole_tiles,
         ),
-        Mistake(
-            "first tile only",
+        "first tile only": (
             "Only the first pair of tiles is multiplied: each step has to copy the next, from `start` on.",
             _of_first_tile,
         ),
-        Mistake(
-            "tile turned",
+        "tile turned": (
             "Each tile of `b` is multiplied transposed: the tile is `[k, column]`, so a thread reads "
             "`b_tile[k, x]`.",
             _with_turned_tiles,
         ),
-        Mistake(
-            "last step only",
+        "last step only": (
             "The sum begins anew at each pair of tiles: set `total` to zero once, before the loop.",
             lambda a, b: _product(
                 a[:, (a.shape[1] - 1) // TILE * TILE :], b[(a.shape[1] - 1) // TILE * TILE :]
             ),
         ),
-    ),
+    },
 )
 
 
@@ -245,31 +233,27 @@ matmul_2x2_kernel = KernelExercise(
     ),
     float32=True,
     properties=(uses("shared"), _each_number_is_read_once),
-    mistakes=(
-        Mistake(
-            "sums exchanged",
+    mistakes={
+        "sums exchanged": (
             "Two of the four results change places: the one of the first row and second column, and the one "
             "of the second row and first column.",
             _exchanged,
         ),
-        Mistake(
-            "row repeated",
+        "row repeated": (
             "The thread's second row has the results of its first: they need a number of `a` of their own, "
             "from `a_tile[y + TILE, k]`.",
             _row_repeated,
         ),
-        Mistake(
-            "column repeated",
+        "column repeated": (
             "The thread's second column has the results of its first: they need a number of `b` of their "
             "own, from `b_tile[k, x + TILE]`.",
             _column_repeated,
         ),
-        Mistake(
-            "first tile only",
+        "first tile only": (
             "Only the first pair of tiles is multiplied: each step has to copy the next, from `start` on.",
             _of_first_tile,
         ),
-    ),
+    },
 )
 
 
@@ -306,59 +290,46 @@ dense_kernel = KernelExercise(
     reference=_dense,
     cases=_layers,
     float32=True,
-    mistakes=(
-        Mistake(
-            "bias per row",
+    mistakes={
+        "bias per row": (
             "You take an element of the bias for each row, which is an image. There is one for each output "
             "feature, that is, for each column: `bias[column]`.",
             lambda x, weight, bias: np.maximum(_product(x, weight.T) + bias[: len(x), None], 0),
         ),
-        Mistake(
-            "bias left out",
+        "bias left out": (
             "The bias is missing: `bias[column]` is added once, to the complete sum.",
             lambda x, weight, bias: np.maximum(_product(x, weight.T), 0),
         ),
-        Mistake(
-            "bias for each product",
+        "bias for each product": (
             "The bias is added once for each product: it belongs before or after the loop.",
             lambda x, weight, bias: np.maximum(_product(x, weight.T) + weight.shape[1] * bias, 0),
         ),
-        Mistake(
-            "bias after ReLU",
+        "bias after ReLU": (
             "You add the bias after ReLU, and so negative results come out: first the bias, then ReLU.",
             lambda x, weight, bias: np.maximum(_product(x, weight.T), 0) + bias,
         ),
-        Mistake(
-            "ReLU left out",
+        "ReLU left out": (
             "Negative results come out: store 0 in their place.",
             lambda x, weight, bias: _product(x, weight.T) + bias,
         ),
-        Mistake(
-            "ReLU of each product",
+        "ReLU of each product": (
             "You replace negative *products* by 0. ReLU is for the complete sum, with the bias.",
             lambda x, weight, bias: np.maximum(
                 np.maximum(np.float64(x)[:, None] * weight, 0).sum(axis=2) + bias, 0
             ),
         ),
-        Mistake(
-            "absolute value",
+        "absolute value": (
             "You store the absolute value; what is negative must become 0.",
             lambda x, weight, bias: np.abs(_product(x, weight.T) + bias),
         ),
-        Mistake(
-            "weight not transposed",
+        "weight not transposed": (
             "You read `weight[k, column]`, as if its rows were the inputs. They are the outputs: "
             "`weight[column, k]`.",
             lambda x, weight, bias: np.maximum(_unturned(x, weight, bias), 0),
-        ),
-        Mistake(
-            "weight not transposed",
-            "You read `weight[k, column]`, as if its rows were the inputs. They are the outputs: "
-            "`weight[column, k]`.",
             # `total if total > 0 else 0`, of garbage.
             lambda x, weight, bias: np.fmax(_unturned(x, weight, bias), 0),
         ),
-    ),
+    },
 )
 
 
@@ -406,50 +377,43 @@ im2col_kernel = KernelExercise(
     "im2col_kernel",
     reference=lambda image, kernel_size: _as_columns(_windows(image, kernel_size)),
     cases=_images,
-    mistakes=(
-        Mistake(
-            "channel last",
+    mistakes={
+        "channel last": (
             "Your rows count the channel fastest. A row of weights has the taps of channel 0 first, then "
             "those of channel 1: `row // kernel_size**2` is the channel.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (3, 4, 0, 1, 2)),
         ),
-        Mistake(
-            "taps exchanged",
+        "taps exchanged": (
             "Row and column of the tap change places: within a window, as in an image, the column counts "
             "fastest.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 4, 3, 1, 2)),
         ),
-        Mistake(
-            "positions exchanged",
+        "positions exchanged": (
             "You walk down the output's columns. Positions count along its rows: `column // out_width` is "
             "the row of the position.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 3, 4, 2, 1)),
         ),
-        Mistake(
-            "divided by the image's width",
+        "divided by the image's width": (
             "You divide the position by the width of the image. The output is narrower: it has "
             "`width - kernel_size + 1` positions in a row.",
             _divided_by_the_image,
         ),
-        Mistake(
-            "flipped",
+        "flipped": (
             "Your windows come out turned round, as for the mathematician's convolution: tap (0, 0) is the "
             "upper left pixel.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1]),
         ),
-        Mistake(
-            "first channel only",
+        "first channel only": (
             "All your rows come from channel 0: the channel is `row // kernel_size**2`.",
             lambda image, kernel_size: np.tile(
                 _as_columns(_windows(image[:1], kernel_size)), (len(image), 1)
             ),
         ),
-        Mistake(
-            "tap left out",
+        "tap left out": (
             "All rows of a channel are the same: the tap has to be added to the position.",
             lambda image, kernel_size: _as_columns(
                 np.broadcast_to(_windows(image, kernel_size)[..., :1, :1], _windows(image, kernel_size).shape)
             ),
         ),
-    ),
+    },
 )

@@ -5,7 +5,7 @@ from types import FunctionType
 
 import numpy as np
 
-from cnn_numba.course.checks.exercise import Exercise, Mistake, Wrong, avoids
+from cnn_numba.course.checks.exercise import Exercise, Wrong, avoids
 from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output
 from cnn_numba.ops.activation.gpu import relu_forward_naive_kernel
 from cnn_numba.ops.conv.reference import correlate_cpu
@@ -32,21 +32,19 @@ axpy_kernel = KernelExercise(
     cases=_two_vectors,
     float32=True,
     once=True,
-    mistakes=(
-        Mistake("y left out", "The product is right, and `y` is not added to it.", lambda a, x, y: a * x),
-        Mistake("a left out", "You add `x` and `y`, and `a` is missing.", lambda a, x, y: x + y),
-        Mistake(
-            "sum scaled",
+    mistakes={
+        "y left out": ("The product is right, and `y` is not added to it.", lambda a, x, y: a * x),
+        "a left out": ("You add `x` and `y`, and `a` is missing.", lambda a, x, y: x + y),
+        "sum scaled": (
             "You multiply the sum by `a`: only `x` is multiplied, before `y` is added.",
             lambda a, x, y: a * (x + y),
         ),
-        Mistake(
-            "exchanged",
+        "exchanged": (
             "You have exchanged `x` and `y`: it is `x` that is multiplied by `a`.",
             lambda a, x, y: a * y + x,
         ),
-        Mistake("multiplied", "You multiply `x` by `y`; the two are added.", lambda a, x, y: a * x * y),
-    ),
+        "multiplied": ("You multiply `x` by `y`; the two are added.", lambda a, x, y: a * x * y),
+    },
 )
 
 
@@ -118,19 +116,17 @@ relu_on_gpu = Exercise(
     run=_on_gpu,
     dtype=np.float32,
     properties=(avoids("maximum", "where", "clip", "relu_forward_naive"), _in_blocks_of_128),
-    mistakes=(
-        Mistake(
-            "input returned",
+    mistakes={
+        "input returned": (
             "You return what you were given: the kernel wrote its result into another array.",
             lambda x: x,
         ),
-        Mistake(
-            "zeros",
+        "zeros": (
             "You return zeros: the array that comes back is not the one that the kernel wrote into.",
             np.zeros_like,
         ),
-        Mistake("absolute value", "You return the absolute value; negative numbers become 0 here.", np.abs),
-    ),
+        "absolute value": ("You return the absolute value; negative numbers become 0 here.", np.abs),
+    },
 )
 
 
@@ -156,59 +152,51 @@ autocorrelation_kernel = KernelExercise(
     cases=_signals,
     float32=True,
     once=True,
-    mistakes=(
-        Mistake(
-            "delay ignored",
+    mistakes={
+        "delay ignored": (
             "Your first output is lag 0 whatever the delay: thread `i` of the grid computes lag `delay + i`.",
             lambda signal, delay: correlate_cpu(signal)[: len(signal) - delay],
         ),
-        Mistake(
-            "lag as index",
+        "lag as index": (
             "Your lag `d` goes to `out[d]`. But `out` begins with lag `delay`: that one belongs to `out[0]`, "
             "and the one of thread `i`, `delay + i`, to `out[i]`.",
             lambda signal, delay: np.where(
                 np.arange(len(signal) - delay) < delay, np.nan, correlate_cpu(signal)[: len(signal) - delay]
             ),
         ),
-        Mistake(
-            "one lag only",
+        "one lag only": (
             "All your outputs are the one at lag `delay`: the thread's index must take part in the lag.",
             lambda signal, delay: np.full(len(signal) - delay, correlate_cpu(signal, delay)[0]),
         ),
-        Mistake(
-            "last product only",
+        "last product only": (
             "Each output is its last product alone: `=` overwrites the sum where `+=` adds to it.",
             lambda signal, delay: np.array(
                 [signal[len(signal) - 1 - d] * signal[-1] for d in _lags(signal, delay)]
             ),
         ),
-        Mistake(
-            "reversed",
+        "reversed": (
             "The signal meets its reversed self: `signal[d - k]` where `signal[k + d]` is meant. That is the "
             "convolution x * x.",
             _convolved,
         ),
-        Mistake(
-            "circular",
+        "circular": (
             "The end of your signal meets its beginning again. Outside its samples it counts as zero: stop "
             "where `k + d` reaches the end.",
             lambda signal, delay: np.array([signal @ np.roll(signal, -d) for d in _lags(signal, delay)]),
         ),
-        Mistake(
-            "one short",
+        "one short": (
             "The last product of each sum is missing: `k + d` goes up to `n - 1`, so `k` counts to `n - d`.",
             lambda signal, delay: np.array(
                 [signal[: len(signal) - d - 1] @ signal[d:-1] for d in _lags(signal, delay)]
             ),
         ),
-        Mistake(
-            "averaged",
+        "averaged": (
             "You divide by the number of products; here they are summed.",
             lambda signal, delay: (
                 correlate_cpu(signal, delay) / (len(signal) - np.array(_lags(signal, delay)))
             ),
         ),
-    ),
+    },
 )
 
 
@@ -246,14 +234,13 @@ relu_stride_kernel = KernelExercise(
         for grid, block, n in [(1, 4, 3), (2, 4, 11), (2, 8, 45), (3, 4, 24), (2, 16, 20), (1, 32, 100)]
     ],
     properties=(_work_is_shared,),
-    mistakes=(
-        Mistake("not rectified", "You copy `x`; what is negative must become 0.", lambda x: x),
-        Mistake(
-            "absolute value",
+    mistakes={
+        "not rectified": ("You copy `x`; what is negative must become 0.", lambda x: x),
+        "absolute value": (
             "You store the absolute value; what is negative must become 0.",
             lambda x: np.abs(x),
         ),
-    ),
+    },
 )
 
 
@@ -271,23 +258,20 @@ mirror_kernel = KernelExercise(
         ]
     ],
     once=True,
-    mistakes=(
-        Mistake(
-            "upside down",
+    mistakes={
+        "upside down": (
             "You turn the image upside down: the rows are to stay, and the columns change sides.",
             lambda image: image[::-1],
         ),
-        Mistake(
-            "turned round",
+        "turned round": (
             "You change rows and columns, which turns the image by half a turn: the rows are to stay.",
             lambda image: image[::-1, ::-1],
         ),
-        Mistake("copied", "You copy the image as it is.", lambda image: image),
-        Mistake(
-            "one column off",
+        "copied": ("You copy the image as it is.", lambda image: image),
+        "one column off": (
             "You are one column off: of `width` columns the last is `width - 1`, and it goes to column 0. "
             "`image[row, width - column]` reads past the edge there.",
             lambda image: np.where(np.arange(image.shape[1]) > 0, np.roll(image[:, ::-1], 1, axis=1), np.nan),
         ),
-    ),
+    },
 )

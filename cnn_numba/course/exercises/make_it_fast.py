@@ -1,14 +1,14 @@
 """The checks of notebook 09, ``09_make_it_fast``."""
 
 import dis
-import functools
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.course.checks.exercise import Exercise, Mistake, Wrong
+from cnn_numba.course.checks.exercise import Exercise, Wrong
 from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output
 from cnn_numba.course.checks.uninitialised import code_of
 from cnn_numba.course.tape import CannotRecord, ToyTraining, record
@@ -54,74 +54,56 @@ bus_bytes = Exercise(
         for resident in (False, True)
     ],
     rtol=1e-12,
-    mistakes=tuple(
-        Mistake(name, message, functools.partial(_bus, **wrong))
-        for name, message, wrong in [
-            (
-                "one byte a pixel",
-                "You count a byte for a pixel. The host normalises before it sends: a pixel is a float32.",
-                {"pixel": 1},
-            ),
-            (
-                "elements counted",
-                "You count elements where bytes are asked for: a float32 and an int32 have 4 bytes each, an "
-                "int64 and a float64 have 8.",
-                {"pixel": 1, "label": 1, "loss": 1, "index": 1, "rate": 1, "few": 3},
-            ),
-            (
-                "label or loss left out",
-                "Beside the pixels two numbers travel for each image: its label goes there, and its loss "
-                "comes back, 4 bytes each. You count one of them.",
-                {"label": 0},
-            ),
-            ("pixels only", "Labels go there as well, and losses come back.", {"label": 0, "loss": 0}),
-            (
-                "steps rounded down",
-                "You round the number of steps down: the last batch, smaller than the others, is a step too.",
-                {"steps": lambda images, batch_size: images // batch_size},
-            ),
-            (
-                "whole batches",
-                "You count the last batch as a whole one. It has the images that are left over.",
-                {"whole_batches": True},
-            ),
-            (
-                "indices of four bytes",
-                "The order of the images consists of int64 numbers, of 8 bytes each.",
-                {"index": 4},
-            ),
-            (
-                "one rate a step",
-                "Each step has a row of two rates, of which plain SGD needs one. Both travel.",
-                {"rates": 1},
-            ),
-            (
-                "cursor and totals left out",
-                "A cursor of 4 bytes goes there, and two totals of 8 bytes each come back.",
-                {"few": 0},
-            ),
-            (
-                "totals of four bytes",
-                "The two totals are float64 numbers, of 8 bytes each.",
-                {"few": 12},
-            ),
-            (
-                "cursor at each step",
-                "The cursor goes there once an epoch. At each step a kernel moves it on, on the device.",
-                {"rates": 3, "few": 16},
-            ),
-            (
-                "images sent again",
-                "Resident means that the images are there already: no step and no epoch sends them again.",
-                {"moved": 4},
-            ),
-            (
-                "images sent again, as bytes",
-                "Resident means that the images are there already: no step and no epoch sends them again.",
-                {"moved": 1},
-            ),
-        ]
-    ),
+    mistakes={
+        "one byte a pixel": (
+            "You count a byte for a pixel. The host normalises before it sends: a pixel is a float32.",
+            partial(_bus, pixel=1),
+        ),
+        "elements counted": (
+            "You count elements where bytes are asked for: a float32 and an int32 have 4 bytes each, an "
+            "int64 and a float64 have 8.",
+            partial(_bus, pixel=1, label=1, loss=1, index=1, rate=1, few=3),
+        ),
+        "label or loss left out": (
+            "Beside the pixels two numbers travel for each image: its label goes there, and its loss "
+            "comes back, 4 bytes each. You count one of them.",
+            partial(_bus, label=0),
+        ),
+        "pixels only": ("Labels go there as well, and losses come back.", partial(_bus, label=0, loss=0)),
+        "steps rounded down": (
+            "You round the number of steps down: the last batch, smaller than the others, is a step too.",
+            partial(_bus, steps=lambda images, batch_size: images // batch_size),
+        ),
+        "whole batches": (
+            "You count the last batch as a whole one. It has the images that are left over.",
+            partial(_bus, whole_batches=True),
+        ),
+        "indices of four bytes": (
+            "The order of the images consists of int64 numbers, of 8 bytes each.",
+            partial(_bus, index=4),
+        ),
+        "one rate a step": (
+            "Each step has a row of two rates, of which plain SGD needs one. Both travel.",
+            partial(_bus, rates=1),
+        ),
+        "cursor and totals left out": (
+            "A cursor of 4 bytes goes there, and two totals of 8 bytes each come back.",
+            partial(_bus, few=0),
+        ),
+        "totals of four bytes": (
+            "The two totals are float64 numbers, of 8 bytes each.",
+            partial(_bus, few=12),
+        ),
+        "cursor at each step": (
+            "The cursor goes there once an epoch. At each step a kernel moves it on, on the device.",
+            partial(_bus, rates=3, few=16),
+        ),
+        "images sent again": (
+            "Resident means that the images are there already: no step and no epoch sends them again.",
+            partial(_bus, moved=4),
+            partial(_bus, moved=1),
+        ),
+    },
 )
 
 
@@ -164,62 +146,47 @@ blocks_per_sm = Exercise(
     reference=lambda threads, registers, shared: occupancy(CC, threads, registers, shared).blocks,
     cases=lambda rng: _SETTINGS,
     rtol=1e-12,
-    mistakes=(
-        *(
-            Mistake(name, message, functools.partial(_blocks, **wrong))
-            for name, message, wrong in [
-                (
-                    "largest limit",
-                    "You take the most generous of the four. A block needs all of its resources at once, so "
-                    "the scarcest one decides.",
-                    {"choose": max},
-                ),
-                (
-                    "registers left out",
-                    "You leave the registers out: an SM has 65536, and all warps of a block take some.",
-                    {"leave_out": ("registers",)},
-                ),
-                (
-                    "shared memory left out",
-                    "You leave the shared memory out: an SM has 228 KB for all of its blocks.",
-                    {"leave_out": ("shared",)},
-                ),
-                (
-                    "warps left out",
-                    "You leave the warps out: an SM has places for 64, however little else they need.",
-                    {"leave_out": ("warps",)},
-                ),
-                (
-                    "blocks left out",
-                    "You leave out that an SM takes 32 blocks at most. Small blocks run into that first.",
-                    {"leave_out": ("blocks",)},
-                ),
-                (
-                    "registers not rounded",
-                    "You count the registers of a thread as they are. They are handed out in eights: 33 "
-                    "cost as much as 40.",
-                    {"round_registers": lambda registers, unit: registers},
-                ),
-                (
-                    "registers rounded down",
-                    "You round the registers down. A thread that needs 33 gets 40, not 32.",
-                    {"round_registers": _down},
-                ),
-                (
-                    "warps rounded down",
-                    "You round the warps of a block down. Of 100 threads three warps are full, and the other "
-                    "4 threads are in a fourth, which takes its place like the others.",
-                    {"fill": _down},
-                ),
-                (
-                    "reserve forgotten",
-                    "You forget the 1024 bytes of shared memory that the system takes for each block.",
-                    {"reserved": 0},
-                ),
-            ]
+    mistakes={
+        "largest limit": (
+            "You take the most generous of the four. A block needs all of its resources at once, so "
+            "the scarcest one decides.",
+            partial(_blocks, choose=max),
         ),
-        Mistake(
-            "threads not in warps",
+        "registers left out": (
+            "You leave the registers out: an SM has 65536, and all warps of a block take some.",
+            partial(_blocks, leave_out=("registers",)),
+        ),
+        "shared memory left out": (
+            "You leave the shared memory out: an SM has 228 KB for all of its blocks.",
+            partial(_blocks, leave_out=("shared",)),
+        ),
+        "warps left out": (
+            "You leave the warps out: an SM has places for 64, however little else they need.",
+            partial(_blocks, leave_out=("warps",)),
+        ),
+        "blocks left out": (
+            "You leave out that an SM takes 32 blocks at most. Small blocks run into that first.",
+            partial(_blocks, leave_out=("blocks",)),
+        ),
+        "registers not rounded": (
+            "You count the registers of a thread as they are. They are handed out in eights: 33 "
+            "cost as much as 40.",
+            partial(_blocks, round_registers=lambda registers, unit: registers),
+        ),
+        "registers rounded down": (
+            "You round the registers down. A thread that needs 33 gets 40, not 32.",
+            partial(_blocks, round_registers=_down),
+        ),
+        "warps rounded down": (
+            "You round the warps of a block down. Of 100 threads three warps are full, and the other "
+            "4 threads are in a fourth, which takes its place like the others.",
+            partial(_blocks, fill=_down),
+        ),
+        "reserve forgotten": (
+            "You forget the 1024 bytes of shared memory that the system takes for each block.",
+            partial(_blocks, reserved=0),
+        ),
+        "threads not in warps": (
             "You count threads where warps count: a block of 100 threads has 4 warps, and takes what 128 "
             "threads take.",
             lambda threads, registers, shared: min(
@@ -229,19 +196,17 @@ blocks_per_sm = Exercise(
                 228 * 1024 // (shared + 1024),
             ),
         ),
-        Mistake(
-            "warps returned",
+        "warps returned": (
             "You return warps. The number of blocks is asked for.",
             lambda threads, registers, shared: (
                 occupancy(CC, threads, registers, shared).blocks * -(-threads // 32)
             ),
         ),
-        Mistake(
-            "fraction returned",
+        "fraction returned": (
             "You return the occupancy. The number of blocks is asked for.",
             lambda threads, registers, shared: occupancy(CC, threads, registers, shared).fraction,
         ),
-    ),
+    },
 )
 
 
@@ -330,53 +295,38 @@ scale_shift_relu_kernel = KernelExercise(
     cases=_feature_maps,
     float32=True,
     properties=(_one_read_one_write,),
-    mistakes=(
-        Mistake("not rectified", "Scale and shift are right, and the ReLU is missing.", _scaled),
-        Mistake(
-            "shift left out",
+    mistakes={
+        "not rectified": ("Scale and shift are right, and the ReLU is missing.", _scaled),
+        "shift left out": (
             "The shift is missing.",
             lambda x, scale, shift, pixels: np.maximum(x * scale[_channels(x, scale, pixels)], 0),
         ),
-        Mistake(
-            "scale left out",
+        "scale left out": (
             "The scale is missing.",
             lambda x, scale, shift, pixels: np.maximum(x + shift[_channels(x, scale, pixels)], 0),
         ),
-        Mistake(
-            "shift first",
-            "You shift first and scale the sum: the product comes before the sum.",
-            _shift_first,
-        ),
-        Mistake(
-            "ReLU first",
+        "shift first": ("You shift first and scale the sum: the product comes before the sum.", _shift_first),
+        "ReLU first": (
             "You rectify `x`, and then scale and shift. The ReLU comes last.",
             lambda x, scale, shift, pixels: _scaled(np.maximum(x, 0), scale, shift, pixels),
         ),
-        Mistake(
-            "channel of the neighbours",
+        "channel of the neighbours": (
             "Your channel changes from one element to the next. `pixels` neighbours have the same one: "
             "divide by `pixels` first.",
             _by_neighbour,
         ),
-        Mistake(
-            "channels never begin again",
+        "channels never begin again": (
             "You go past the last channel. After it comes the first channel of the next sample: what is left "
             "over when the channels are counted through is `% scale.size`.",
             _never_begins_again,
-        ),
-        Mistake(
-            "channels never begin again",
-            "You go past the last channel. After it comes the first channel of the next sample: what is left "
-            "over when the channels are counted through is `% scale.size`.",
             # `value if value > 0 else 0`, of garbage.
             lambda *given: np.nan_to_num(_never_begins_again(*given)),
         ),
-        Mistake(
-            "absolute value",
+        "absolute value": (
             "You drop the sign. What is negative must become 0.",
             lambda *given: np.abs(_scaled(*given)),
         ),
-    ),
+    },
 )
 
 
@@ -533,85 +483,69 @@ capturable_step = GraphExercise(
     cases=_trainings,
     run=_replayed,
     rtol=1e-4,
-    mistakes=tuple(
-        Mistake(name, message, functools.partial(_trained, **wrong))
-        for name, message, wrong in [
-            (
-                "batch frozen",
-                "Every replay uses the batch that was recorded: its number came from the host. Let the "
-                "device's cursor say which one it is, with `gather_batch_at`.",
-                {"batch": _second},
-            ),
-            (
-                "rate frozen",
-                "Every replay uses the learning rate that was recorded: a number among the arguments is "
-                "part of the graph. `scheduled_step` looks it up on the device.",
-                {"rate": _second},
-            ),
-            (
-                "batch frozen + rate frozen",
-                "Every replay uses the batch and the learning rate that were recorded: their number came "
-                "from the host. The device's cursor has it: `gather_batch_at`, `scheduled_step`.",
-                {"batch": _second, "rate": _second},
-            ),
-            (
-                "rate frozen",
-                "Every step uses the first learning rate; `scheduled_step` looks up the right one.",
-                {"rate": lambda k: 0},
-            ),
-            (
-                "advanced too early",
-                "The cursor moves at the beginning, and the first batch is never used. Everything else in "
-                "the step comes before `advance`.",
-                {"batch": lambda k: k + 1, "rate": lambda k: k + 1},
-            ),
-            (
-                "advanced too early",
-                "The cursor moves before the update, which then takes the rate of the next step. Everything "
-                "else in the step comes before `advance`.",
-                {"rate": lambda k: k + 1},
-            ),
-            (
-                "cursor stands still",
-                "The cursor never moves, and every step takes the first batch: `advance` it at the end.",
-                {"batch": lambda k: 0, "rate": lambda k: 0, "cursor": 0},
-            ),
-            (
-                "not trained",
-                "The parameters never change. The backward pass computes the gradients, and `scheduled_step` "
-                "moves the parameters: a step needs both.",
-                {"trains": False},
-            ),
-            (
-                "rate frozen + totals left out",
-                "Every replay uses the learning rate that was recorded, where `scheduled_step` looks it up "
-                "on the device. And nobody adds up losses and right answers: `accumulate_metrics`.",
-                {"rate": _second, "totals": False},
-            ),
-            (
-                "rate frozen + cursor stands still",
-                "Every replay uses the learning rate that was recorded, where `scheduled_step` looks it up "
-                "on the device. And the cursor never moves: `advance` it at the end.",
-                {"batch": lambda k: 0, "rate": _second, "cursor": 0},
-            ),
-            (
-                "batch frozen + rate frozen + cursor stands still",
-                "Every replay uses the batch and the learning rate that were recorded: their number came "
-                "from the host. The device's cursor has it, for `gather_batch_at` and `scheduled_step`; and "
-                "`advance` moves it at the end.",
-                {"batch": _second, "rate": _second, "cursor": 0},
-            ),
-            (
-                "cursor stands still + totals left out",
-                "The cursor never moves: `advance` it at the end. And nobody adds up losses and right "
-                "answers: `accumulate_metrics`.",
-                {"batch": lambda k: 0, "rate": lambda k: 0, "cursor": 0, "totals": False},
-            ),
-            (
-                "totals left out",
-                "The step trains, and nobody adds up its losses and right answers: `accumulate_metrics`.",
-                {"totals": False},
-            ),
-        ]
-    ),
+    mistakes={
+        "batch frozen": (
+            "Every replay uses the batch that was recorded: its number came from the host. Let the "
+            "device's cursor say which one it is, with `gather_batch_at`.",
+            partial(_trained, batch=_second),
+        ),
+        "rate frozen": (
+            "Every replay uses the learning rate that was recorded: a number among the arguments is "
+            "part of the graph. `scheduled_step` looks it up on the device.",
+            partial(_trained, rate=_second),
+        ),
+        "batch frozen + rate frozen": (
+            "Every replay uses the batch and the learning rate that were recorded: their number came "
+            "from the host. The device's cursor has it: `gather_batch_at`, `scheduled_step`.",
+            partial(_trained, batch=_second, rate=_second),
+        ),
+        "first rate only": (
+            "Every step uses the first learning rate; `scheduled_step` looks up the right one.",
+            partial(_trained, rate=lambda k: 0),
+        ),
+        "advanced too early": (
+            "The cursor moves at the beginning, and the first batch is never used. Everything else in "
+            "the step comes before `advance`.",
+            partial(_trained, batch=lambda k: k + 1, rate=lambda k: k + 1),
+        ),
+        "advanced before the update": (
+            "The cursor moves before the update, which then takes the rate of the next step. Everything "
+            "else in the step comes before `advance`.",
+            partial(_trained, rate=lambda k: k + 1),
+        ),
+        "cursor stands still": (
+            "The cursor never moves, and every step takes the first batch: `advance` it at the end.",
+            partial(_trained, batch=lambda k: 0, rate=lambda k: 0, cursor=0),
+        ),
+        "not trained": (
+            "The parameters never change. The backward pass computes the gradients, and `scheduled_step` "
+            "moves the parameters: a step needs both.",
+            partial(_trained, trains=False),
+        ),
+        "rate frozen + totals left out": (
+            "Every replay uses the learning rate that was recorded, where `scheduled_step` looks it up "
+            "on the device. And nobody adds up losses and right answers: `accumulate_metrics`.",
+            partial(_trained, rate=_second, totals=False),
+        ),
+        "rate frozen + cursor stands still": (
+            "Every replay uses the learning rate that was recorded, where `scheduled_step` looks it up "
+            "on the device. And the cursor never moves: `advance` it at the end.",
+            partial(_trained, batch=lambda k: 0, rate=_second, cursor=0),
+        ),
+        "batch frozen + rate frozen + cursor stands still": (
+            "Every replay uses the batch and the learning rate that were recorded: their number came "
+            "from the host. The device's cursor has it, for `gather_batch_at` and `scheduled_step`; and "
+            "`advance` moves it at the end.",
+            partial(_trained, batch=_second, rate=_second, cursor=0),
+        ),
+        "cursor stands still + totals left out": (
+            "The cursor never moves: `advance` it at the end. And nobody adds up losses and right "
+            "answers: `accumulate_metrics`.",
+            partial(_trained, batch=lambda k: 0, rate=lambda k: 0, cursor=0, totals=False),
+        ),
+        "totals left out": (
+            "The step trains, and nobody adds up its losses and right answers: `accumulate_metrics`.",
+            partial(_trained, totals=False),
+        ),
+    },
 )

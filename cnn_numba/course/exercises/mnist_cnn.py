@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from cnn_numba.course.checks.exercise import Exercise, Mistake, case
+from cnn_numba.course.checks.exercise import Exercise, case
 from cnn_numba.course.checks.kernels import KernelExercise, inout, launch, normal
 
 
@@ -58,72 +58,57 @@ receptive_field = Exercise(
     "receptive_field",
     reference=_receptive_field,
     cases=_stacks,
-    mistakes=(
-        Mistake(
-            "strides ignored",
+    mistakes={
+        "strides ignored": (
             "You count as if every stride were 1. After a pooling of stride 2, neighbouring numbers lie two "
             "pixels apart, and a window over them reaches twice as far.",
             lambda layers: 1 + sum(k - 1 for k, _ in layers),
         ),
-        Mistake(
-            "stride first",
+        "stride first": (
             "You take a layer's own stride into account before its window. The window lies on the layer's "
             "*input*; its stride moves the outputs apart, and so counts for the layers that follow.",
             _stride_first,
         ),
-        Mistake(
-            "last stride only",
+        "last stride only": (
             "Only the stride of the layer before counts in your answer. Strides multiply: two poolings of "
             "stride 2 put neighbouring numbers four pixels apart.",
             _last_stride_only,
         ),
-        Mistake(
-            "kernels added",
+        "kernels added": (
             "You add the kernel sizes. Neighbouring windows overlap: each layer adds `kernel_size - 1` "
             "steps, and the one pixel to begin with is counted once.",
             lambda layers: sum(k for k, _ in layers),
         ),
-        Mistake(
-            "kernels added",
+        "windows added": (
             "You add `kernel_size` steps for each layer. A window of 3 reaches 2 steps beyond the first "
             "number that it holds: add `kernel_size - 1`.",
             lambda layers: _windows_added(layers, 0),
-        ),
-        Mistake(
-            "kernels added",
-            "You add `kernel_size` steps for each layer. A window of 3 reaches 2 steps beyond the first "
-            "number that it holds: add `kernel_size - 1`.",
             lambda layers: _windows_added(layers, 1),
         ),
-        Mistake(
-            "kernels multiplied",
+        "kernels multiplied": (
             "You multiply the kernel sizes, as if the windows were laid side by side. They overlap.",
             lambda layers: math.prod(k for k, _ in layers),
         ),
-        Mistake(
-            "pixel forgotten",
+        "pixel forgotten": (
             "Your answer is one too small: without any layer a number sees one pixel, itself. Begin with 1.",
             lambda layers: _receptive_field(layers) - 1,
         ),
-        Mistake(
-            "backwards",
+        "backwards": (
             "Rule and direction do not fit together. From the image on, a layer adds `kernel_size - 1` times "
             "the product of the strides before it. `(field - 1) * stride + kernel_size` is the rule for "
             "going back, from the last layer to the first.",
             lambda layers: _receptive_field(layers[::-1]),
         ),
-        Mistake(
-            "distance returned",
+        "distance returned": (
             "You return how far apart neighbouring outputs lie, the product of the strides. What is asked is "
             "how many pixels one of them sees.",
             lambda layers: math.prod(s for _, s in layers),
         ),
-        Mistake(
-            "last layer only",
+        "last layer only": (
             "You return the last layer's own kernel size, what it sees of its input. Its input saw more.",
             lambda layers: layers[-1][0],
         ),
-    ),
+    },
 )
 
 
@@ -149,30 +134,25 @@ momentum_kernel = KernelExercise(
     reference=_momentum,
     cases=_arenas,
     float32=True,
-    mistakes=(
-        Mistake(
-            "velocity not stored",
+    mistakes={
+        "velocity not stored": (
             "The parameters are right after this step, but the new velocity is lost: store it in "
             "`velocity[i]`, or the next step begins without it.",
             lambda p, g, v, lr, momentum: (p - lr * (momentum * v + g), v),
         ),
-        Mistake(
-            "old velocity",
+        "old velocity": (
             "You move the parameters by the velocity of the step before. Update the velocity first.",
             lambda p, g, v, lr, momentum: (p - lr * v, momentum * v + g),
         ),
-        Mistake(
-            "gradient alone",
+        "gradient alone": (
             "The velocity is right, and the parameters move by the gradient alone, as without momentum.",
             lambda p, g, v, lr, momentum: (p - lr * g, momentum * v + g),
         ),
-        Mistake(
-            "never fades",
+        "never fades": (
             "The velocity is the sum of all gradients: it must fade by the factor `momentum` at each step.",
             lambda p, g, v, lr, momentum: (p - lr * (v + g), v + g),
         ),
-        Mistake(
-            "averaged",
+        "averaged": (
             "You weight the gradient by `1 - momentum`, which makes the velocity an average, as in Adam. "
             "Here the gradient is added as it is.",
             lambda p, g, v, lr, momentum: (
@@ -180,26 +160,23 @@ momentum_kernel = KernelExercise(
                 momentum * v + (1 - momentum) * g,
             ),
         ),
-        Mistake(
-            "rate in the velocity",
+        "rate in the velocity": (
             "You multiply the gradient by `lr` before it goes into the velocity. Some books do so; here the "
             "velocity holds gradients, and `lr` comes in when the parameters move.",
             lambda p, g, v, lr, momentum: (p - (momentum * v + lr * g), momentum * v + lr * g),
         ),
-        Mistake(
-            "nesterov",
+        "nesterov": (
             "You move by `g + momentum * v`, which is Nesterov's variant. Plain momentum moves by `v`.",
             lambda p, g, v, lr, momentum: (
                 p - lr * (g + momentum * (momentum * v + g)),
                 momentum * v + g,
             ),
         ),
-        Mistake(
-            "uphill",
+        "uphill": (
             "The gradient points uphill, and so do you: subtract.",
             lambda p, g, v, lr, momentum: (p + lr * (momentum * v + g), momentum * v + g),
         ),
-    ),
+    },
 )
 
 
@@ -265,47 +242,39 @@ adam_step = Exercise(
     reference=_reference_adam,
     cases=_moments,
     starts_as=_adam_with(hats=lambda m, v, *_: (m, v)),
-    mistakes=(
-        Mistake(
-            "v not corrected",
+    mistakes={
+        "v not corrected": (
             "`m` is corrected and `v` is not. It starts at 0 too, and creeps up even more slowly.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1**step), v)),
         ),
-        Mistake(
-            "m not corrected",
+        "m not corrected": (
             "`v` is corrected and `m` is not. It starts at 0 too.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m, v / (1 - b2**step))),
         ),
-        Mistake(
-            "power forgotten",
+        "power forgotten": (
             "You divide by `1 - beta` at every step. The part that is missing shrinks from step to step: it "
             "is `beta**step`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1), v / (1 - b2))),
         ),
-        Mistake(
-            "betas exchanged",
+        "betas exchanged": (
             "You correct `m` by `beta2` and `v` by `beta1`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b2**step), v / (1 - b1**step))),
         ),
-        Mistake(
-            "multiplied",
+        "multiplied": (
             "You multiply by `1 - beta**step`, which makes the means smaller still. Divide.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m * (1 - b1**step), v * (1 - b2**step))),
         ),
-        Mistake(
-            "weight of the start",
+        "weight of the start": (
             "You divide by `beta**step`, the share that the zeros of the start have. What the gradients have "
             "is the rest, `1 - beta**step`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / b1**step, v / b2**step)),
         ),
-        Mistake(
-            "times the step",
+        "times the step": (
             "You multiply beta by the number of the step. The weight of the start shrinks by the factor beta "
             "at each step, so it is a power: `beta1**step`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1 * step), v / (1 - b2 * step))),
         ),
-        Mistake(
-            "counted from 0",
+        "counted from 0": (
             "Your correction is that of the step before: the first step has number 1, and `step` says so.",
             _adam_with(
                 hats=lambda m, v, step, b1, b2: (
@@ -314,34 +283,26 @@ adam_step = Exercise(
                 )
             ),
         ),
-        Mistake(
-            "root taken first",
+        "root taken first": (
             "You correct the root of `v`. Correct `v`, then take the root.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1**step), v / (1 - b2**step) ** 2)),
         ),
-        Mistake(
-            "eps under the root",
+        "eps under the root": (
             "You add `eps` under the root; it is added to the root.",
             _adam_with(denominator=lambda v_hat, eps: np.sqrt(v_hat + eps)),
         ),
-        Mistake(
-            "eps not corrected",
+        "eps not corrected": (
             "You have moved the corrections into the learning rate. That is the paper's own shortcut, and "
             "nearly the same; but then `eps` is added to the root of `v`, and here to the root of `v_hat`.",
             _corrected_rate,
         ),
-        Mistake(
-            "old means",
-            "You correct the means that were handed in. Bring in the gradient first.",
-            _old_means,
-        ),
-        Mistake(
-            "correction kept",
+        "old means": ("You correct the means that were handed in. Bring in the gradient first.", _old_means),
+        "correction kept": (
             "The parameters are right, but you return the corrected means, and the next step would correct "
             "them again. Return `m` and `v` themselves.",
             _hats_kept,
         ),
-    ),
+    },
 )
 
 
@@ -379,50 +340,43 @@ confusion_matrix = Exercise(
     "confusion_matrix",
     reference=_confusion,
     cases=_answered,
-    mistakes=(
-        Mistake(
-            "counted once",
+    mistakes={
+        "counted once": (
             "Each pair counts once, however often it occurs. `matrix[labels, answers] += 1` does that: NumPy "
             "adds 1 to the values *before*, and writes the same result several times. Use a loop, or "
             "`np.add.at`.",
             _counted_once,
         ),
-        Mistake(
-            "exchanged",
+        "exchanged": (
             "Rows and columns are exchanged: the row says what the image is, the column what the network "
             "says.",
             lambda labels, answers, classes: _confusion(answers, labels, classes),
         ),
-        Mistake(
-            "right answers only",
+        "right answers only": (
             "You count the right answers only. The wrong ones are what the table is made for.",
             lambda labels, answers, classes: np.diag(np.diag(_confusion(labels, answers, classes))),
         ),
-        Mistake(
-            "mistakes only",
+        "mistakes only": (
             "You count the wrong answers only; the right ones belong on the diagonal.",
             lambda labels, answers, classes: (
                 _confusion(labels, answers, classes) - np.diag(np.diag(_confusion(labels, answers, classes)))
             ),
         ),
-        Mistake(
-            "shares",
+        "shares": (
             "You divide each row by its sum. The table holds whole numbers: how many images.",
             _shares,
         ),
-        Mistake(
-            "counted in a byte",
+        "counted in a byte": (
             "A cell with more than 255 images begins again at 0: your table has a type of 8 bits. "
             "`np.int64` has room for all.",
             lambda labels, answers, classes: _confusion(labels, answers, classes) % 256,
         ),
-        Mistake(
-            "classes seen only",
+        "classes seen only": (
             "Your table ends at the highest class that occurs. It has `classes` rows and columns, some of "
             "which may stay 0.",
             lambda labels, answers, classes: _confusion(labels, answers, classes)[
                 : max(labels.max(), answers.max()) + 1, : max(labels.max(), answers.max()) + 1
             ],
         ),
-    ),
+    },
 )

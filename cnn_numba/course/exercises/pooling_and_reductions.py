@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cnn_numba.course.checks.exercise import Mistake, Wrong, avoids
+from cnn_numba.course.checks.exercise import Wrong, avoids
 from cnn_numba.course.checks.kernels import (
     KernelExercise,
     examine,
@@ -118,33 +118,24 @@ max_pool_kernel = KernelExercise(
     "max_pool_kernel",
     reference=_pooled,
     cases=_images,
-    mistakes=(
-        Mistake(
-            "tie goes to the last",
+    mistakes={
+        "tie goes to the last": (
             "The maxima are right. Where several pixels of a window are equal, the first is to be "
             "remembered, and you keep the last: `>=` lets an equal one replace it, `>` does not.",
             _last_of_equals,
         ),
-        Mistake("starts from 0", _FROM_ZERO, _from_zero),
-        Mistake(
-            "starts from 0",
-            _FROM_ZERO,
-            lambda x, kernel, stride: _from_zero(x, kernel, stride, 0),
-        ),
-        Mistake(
-            "place starts from 0",
+        "starts from 0": (_FROM_ZERO, _from_zero, lambda x, kernel, stride: _from_zero(x, kernel, stride, 0)),
+        "place starts from 0": (
             "The maxima are right. Where the first pixel of a window is the largest, nothing beats it, and "
             "`argmax` is the 0 that you began with. Begin with that pixel's place.",
             _with_argmax(_from_place_zero),
         ),
-        Mistake(
-            "place of the output",
+        "place of the output": (
             "The maxima are right, and `argmax` has the number of the output. It is the place of the pixel "
             "in the image that is asked for: `row * x.shape[1] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: np.arange(h.size).reshape(h.shape)),
         ),
-        Mistake(
-            "position in the window",
+        "position in the window": (
             "Your positions count from the corner of the window. The backward pass wants the place in the "
             "image: `row * width + column`, with the image's row, column and width.",
             _with_argmax(
@@ -153,37 +144,32 @@ max_pool_kernel = KernelExercise(
                 )
             ),
         ),
-        Mistake(
-            "width of the output",
+        "width of the output": (
             "The maxima are right, and the positions use the width of the output. It is the width of `x` "
             "that counts: `row * x.shape[1] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: h * _pooled(x, kernel, stride)[0].shape[1] + w),
         ),
-        Mistake(
-            "height for width",
+        "height for width": (
             "The maxima are right, and the positions are `row * height + column`, or `column * height + "
             "row`. A row has as many pixels as the image is wide: `row * x.shape[1] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: h * x.shape[0] + w),
         ),
-        Mistake(
-            "height for width",
+        "down the columns": (
             "The maxima are right, and the positions count down the columns. An image is stored row by row: "
             "`row * x.shape[1] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: w * x.shape[0] + h),
         ),
-        Mistake(
-            "stride left out",
+        "stride left out": (
             "Your windows are one pixel apart: the window of output `(oh, ow)` begins at row `oh * stride` "
             "and column `ow * stride`.",
             _at_every_pixel,
         ),
-        Mistake(
-            "window one short",
+        "window one short": (
             "The last row and column of each window are left out: `range(kernel)` counts from 0 to "
             "`kernel - 1` already.",
             _short_windows,
         ),
-    ),
+    },
 )
 
 
@@ -244,40 +230,34 @@ block_sums_kernel = KernelExercise(
     cases=_vectors,
     float32=True,
     properties=(avoids("atomic", "block_sum", "warp_sum"), uses("shared", "syncthreads"), _adds_in_a_tree),
-    mistakes=(
-        Mistake(
-            "last step missing",
+    mistakes={
+        "last step missing": (
             "Half of the elements are missing in each sum: the tree ends one step too early. The last step "
             "has `half = 1`, so go on while `half > 0`.",
             lambda x: _in_blocks(x)[:, ::2].sum(axis=1),
         ),
-        Mistake(
-            "one step only",
+        "one step only": (
             "You add each element of the second half to one of the first, and then no more. Halve again, and "
             "again, until one is left.",
             lambda x: _in_blocks(x)[:, [0, THREADS // 2]].sum(axis=1),
         ),
-        Mistake(
-            "first quarter",
+        "first quarter": (
             "You start with `half` a quarter of the block: the elements behind `2 * half` are never added.",
             lambda x: _in_blocks(x)[:, : THREADS // 2].sum(axis=1),
         ),
-        Mistake(
-            "mean",
+        "mean": (
             "You divide by the number of threads; the sum is asked for.",
             lambda x: _in_blocks(x).mean(axis=1),
         ),
-        Mistake(
-            "first element",
+        "first element": (
             "Each block gives its first element, to which nothing has been added.",
             lambda x: _in_blocks(x)[:, 0],
         ),
-        Mistake(
-            "maximum",
+        "maximum": (
             "You keep the larger of two; here they are added.",
             lambda x: np.array([x[i : i + THREADS].max() for i in range(0, x.size, THREADS)]),
         ),
-    ),
+    },
 )
 
 
@@ -318,39 +298,34 @@ row_max_kernel = KernelExercise(
     cases=_rows,
     float32=True,
     properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle),
-    mistakes=(
-        Mistake(
-            "starts from 0",
+    mistakes={
+        "starts from 0": (
             "A row of negative numbers has the maximum 0 with you, which is not in it. What has no element "
             "must lose against every number: start from `float32(-math.inf)`.",
             lambda x: np.maximum(x.max(axis=1), 0),
         ),
-        Mistake(
-            "first warp only",
+        "first warp only": (
             "Your maximum is that of the first warp's columns. The shuffles end at the warp's edge: each "
             "warp has to leave its maximum in shared memory, for a thread that reads them all. Are they "
             "left there, and is there a barrier before they are read?",
             _first_warp,
         ),
-        Mistake(
-            "one element a thread",
+        "one element a thread": (
             f"Columns from {ROW_THREADS} on are never looked at: a thread goes on, in steps of "
             "`cuda.blockDim.x`, until the row is done.",
             lambda x: x[:, :ROW_THREADS].max(axis=1),
         ),
-        Mistake(
-            "first thread only",
+        "first thread only": (
             "Your maximum is that of thread 0's own columns: nobody has told it of the others.",
             lambda x: x[:, ::ROW_THREADS].max(axis=1),
         ),
-        Mistake("sum", "You add the elements; the largest is asked for.", lambda x: x.sum(axis=1)),
-        Mistake("minimum", "That is the smallest element of each row.", lambda x: x.min(axis=1)),
-        Mistake(
-            "absolute value",
+        "sum": ("You add the elements; the largest is asked for.", lambda x: x.sum(axis=1)),
+        "minimum": ("That is the smallest element of each row.", lambda x: x.min(axis=1)),
+        "absolute value": (
             "You compare absolute values: -3 is less than 2.",
             lambda x: np.abs(x).max(axis=1),
         ),
-    ),
+    },
 )
 
 
@@ -393,41 +368,35 @@ histogram_kernel = KernelExercise(
     reference=_counted,
     cases=_pixels,
     properties=(_counts_in_shared_memory,),
-    mistakes=(
-        Mistake(
-            "forgets what was there",
+    mistakes={
+        "forgets what was there": (
             "You put the counts of this image in the place of what `counts` held. It is to be added to them.",
             lambda x, counts: _counted(x, 0 * counts),
         ),
-        Mistake(
-            "remainder",
+        "remainder": (
             "Your bin is `x[i] % 16`: pixels that differ by 16 share it. Neighbouring values belong "
             "together: `x[i] // 16`.",
             lambda x, counts: _counted(x, counts, x % BINS),
         ),
-        Mistake(
-            "bins of 17",
+        "bins of 17": (
             "You divide by something larger than 16, and the last bin gets too little: 256 values in 16 bins "
             "are 16 values each.",
             lambda x, counts: _counted(x, counts, x // 17),
         ),
-        Mistake(
-            "added by every thread",
+        "added by every thread": (
             f"Each bin of a block is added {ROW_THREADS} times, once by each thread. Thread `t` adds bin "
             "`t`, and threads from 16 on add none.",
             lambda x, counts: counts + ROW_THREADS * _counted(x, 0 * counts),
         ),
-        Mistake(
-            "brightness added",
+        "brightness added": (
             "You add the pixel's value to its bin; a histogram counts, so add 1.",
             lambda x, counts: counts + np.bincount(x // 16, x, minlength=BINS).astype(np.int32),
         ),
-        Mistake(
-            "black left out",
+        "black left out": (
             "Black pixels are missing: the value 0 belongs to bin 0.",
             lambda x, counts: _counted(x[x > 0], counts),
         ),
-    ),
+    },
 )
 
 
@@ -509,76 +478,64 @@ softmax_kernel = KernelExercise(
     cases=_logits,
     float32=True,
     properties=(_shares_the_row,),
-    mistakes=(
-        Mistake(
-            "no shift",
+    mistakes={
+        "no shift": (
             "It is right for small logits. `exp` of a large one is infinite, and inf / inf is NaN; with "
             "large negative ones it is 0 / 0. Subtract the row's maximum from each logit first.",
             lambda x: _softmax(x, 0),
         ),
-        Mistake(
-            "shifted by at least 0",
+        "shifted by at least 0": (
             "In a row of large negative logits every `exp` is 0, and 0 / 0 is NaN: your maximum starts from "
             "0, so it never is negative. Start from `float32(-math.inf)`.",
             lambda x: _softmax(x, np.maximum(x.max(axis=1, keepdims=True), 0)),
         ),
-        Mistake(
-            "shifted by the first",
+        "shifted by the first": (
             "You subtract the first logit. Where another is larger by 90, `exp` still overflows: subtract "
             "the largest.",
             lambda x: _softmax(x, x[:, :1]),
         ),
-        Mistake(
-            "maximum of the lane",
+        "maximum of the lane": (
             "Each lane subtracts the maximum of its own columns. All must subtract the same: `warp_max` "
             "tells it to every lane.",
             lambda x: _softmax(x, _by_lane(x, np.max)),
         ),
-        Mistake(
-            "total of the lane",
+        "total of the lane": (
             "Each lane divides by the sum over its own columns. `warp_sum` tells the row's sum to every "
             "lane.",
             _own_total,
         ),
-        Mistake(
-            "lanes apart",
+        "lanes apart": (
             "Each lane has a maximum and a sum of its own columns only. `warp_max` and `warp_sum` change "
             "nothing by themselves: they *return* the warp's, as in `largest = warp_max(largest)`.",
             _lanes_apart,
         ),
-        Mistake(
-            "added 32 times",
+        "added 32 times": (
             "Your probabilities are 32 times too small: every lane adds up the whole row, and `warp_sum` "
             "adds up the lanes. A lane's share is the columns `lane`, `lane + 32`, and so on.",
             lambda x: _softmax(x) / WARP,
         ),
-        Mistake(
-            "sum not shifted",
+        "sum not shifted": (
             "The exponentials above the line are shifted by the maximum, those in the sum are not.",
             lambda x: np.exp(x - x.max(axis=1, keepdims=True)) / np.exp(x).sum(axis=1, keepdims=True),
         ),
-        Mistake(
-            "row from the grid",
+        "row from the grid": (
             "Only rows 0 to 3 are written. `cuda.grid(2)` takes the row from y, and here the blocks stand "
             "side by side in x: the row is `cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y`.",
             _row_from_the_grid,
         ),
-        Mistake(
-            "not divided",
+        "not divided": (
             "A row's probabilities do not add up to 1: divide by the sum.",
             lambda x: np.exp(x - x.max(axis=1, keepdims=True)),
         ),
-        Mistake(
-            "first columns only",
+        "first columns only": (
             "A lane handles one column, and those from 32 on are left out: go on in steps of 32.",
             lambda x: np.pad(
                 _softmax(x[:, :WARP]), ((0, 0), (0, max(0, x.shape[1] - WARP))), constant_values=np.nan
             ),
         ),
-        Mistake(
-            "logarithm",
+        "logarithm": (
             "You give the logarithms of the probabilities.",
             lambda x: np.log(_softmax(x.astype(np.float64))),
         ),
-    ),
+    },
 )

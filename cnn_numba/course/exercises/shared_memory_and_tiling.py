@@ -1,10 +1,10 @@
 """The checks of notebook 04, ``04_shared_memory_and_tiling``."""
 
-import functools
+from functools import partial
 
 import numpy as np
 
-from cnn_numba.course.checks.exercise import Mistake, Wrong
+from cnn_numba.course.checks.exercise import Wrong
 from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output, uses
 from cnn_numba.course.checks.uninitialised import code_of, names_in
 from cnn_numba.ops.conv.reference import conv2d_forward
@@ -92,12 +92,9 @@ def _refuse_one_loader(trace):
         )
 
 
-def _no_halo(name, message, **sides):
-    """Return the mistake of a halo that is short, with zeros and with garbage in the rest."""
-    return tuple(
-        Mistake(name, message, functools.partial(_smoothed_in_blocks, unknown=unknown, **sides))
-        for unknown in (0, np.nan)
-    )
+def _short_halo(**sides):
+    """Return what comes of a halo that is short, with zeros and with garbage in the rest."""
+    return [partial(_smoothed_in_blocks, unknown=unknown, **sides) for unknown in (0, np.nan)]
 
 
 smooth_kernel = _TileExercise(
@@ -110,58 +107,47 @@ smooth_kernel = _TileExercise(
     float32=True,
     once=True,
     properties=(uses("shared"), _loads_each_sample_once),
-    mistakes=(
-        Mistake(
-            "flipped",
+    mistakes={
+        "flipped": (
             "Your weights run backwards: `weights[k]` belongs to `signal[i + k - RADIUS]`.",
             lambda signal, weights: _smoothed(signal, weights[::-1]),
         ),
-        Mistake(
-            "shifted",
+        "shifted": (
             "Your window begins at element `i`, where it is to have it in its middle: it begins RADIUS "
             "samples before.",
             lambda signal, weights: _windows(weights, np.pad(signal, (0, 2 * RADIUS))),
         ),
-        Mistake(
-            "edge repeated",
+        "edge repeated": (
             "Outside, you repeat the signal's first and last sample; it counts as zero there.",
             lambda signal, weights: _smoothed(signal, weights, "edge"),
         ),
-        Mistake(
-            "tile not zeroed",
+        "tile not zeroed": (
             "The first and the last outputs are garbage. Where the halo lies outside of the signal, nobody "
             "writes into the tile: write a zero there.",
             lambda signal, weights: _windows(weights, np.pad(signal, RADIUS, constant_values=np.nan)),
         ),
-        *_no_halo(
-            "no halo",
+        "no halo": (
             "The outputs at the ends of each block are wrong: the tile has no halo. Besides its threads' own "
             f"samples, a block needs the {RADIUS} before the first and the {RADIUS} after the last.",
-            left=0,
-            right=0,
+            *_short_halo(left=0, right=0),
         ),
-        *_no_halo(
-            "left only",
+        "left only": (
             "The halo is loaded on the left only: the right end of each block lacks it.",
-            right=0,
+            *_short_halo(right=0),
         ),
-        *_no_halo(
-            "right only",
+        "right only": (
             "The halo is loaded on the right only: the left end of each block lacks it.",
-            left=0,
+            *_short_halo(left=0),
         ),
-        *_no_halo(
-            "halo one short",
+        "halo one short": (
             f"Your halo is one sample short on each side: a window reaches {RADIUS} samples to both.",
-            left=RADIUS - 1,
-            right=RADIUS - 1,
+            *_short_halo(left=RADIUS - 1, right=RADIUS - 1),
         ),
-        *_no_halo(
-            "halo one short",
+        "end of the halo missing": (
             "The last sample of the halo is missing: tile and halo have BLOCK + 2 * RADIUS samples.",
-            right=RADIUS - 1,
+            *_short_halo(right=RADIUS - 1),
         ),
-    ),
+    },
 )
 
 
@@ -256,18 +242,16 @@ conv_channels_kernel = _BarrierExercise(
     float32=True,
     once=True,
     properties=(_no_needless_barrier,),
-    mistakes=(
-        Mistake(
-            "last channel only",
+    mistakes={
+        "last channel only": (
             "Only the last channel is in your sums: `total = float32(0)` belongs before the loop over them.",
             lambda x, weight: _valid(x[-1:], weight[-1:]),
         ),
-        Mistake(
-            "first channel only",
+        "first channel only": (
             "Only the first channel is in your sums: the loop must go on to the others.",
             lambda x, weight: _valid(x[:1], weight[:1]),
         ),
-    ),
+    },
 )
 
 
@@ -351,52 +335,40 @@ conv_strided_kernel = _TileExercise(
     float32=True,
     once=True,
     properties=(uses("shared"), _loads_each_pixel_once),
-    mistakes=(
-        Mistake(
-            "corner without the stride",
+    mistakes={
+        "corner without the stride": (
             "Blocks after the first load from the wrong place: the patch of the next block begins TILE_W * "
             "STRIDE pixels further to the right, and TILE_H * STRIDE further down.",
             _through_patches(lambda image, i, j: _patch(image, i * TILE_H - 1, j * TILE_W - 1)),
         ),
-        Mistake(
-            "corner without the stride",
+        "padding before the stride": (
             "Blocks after the first load from the wrong place: the padding of one pixel comes off after the "
             "multiplication with the stride, `top = row * STRIDE - 1`.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - STRIDE, j * _STEP_W - STRIDE)),
         ),
-        Mistake(
-            "padding left out",
+        "padding left out": (
             "Your patch begins at the tile's own first pixel. With a padding of 1 it begins one row above "
             "and one column to the left of it.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H, j * _STEP_W)),
         ),
-        Mistake(
-            "block axes exchanged",
+        "block axes exchanged": (
             "Row and column of the block are exchanged: `blockIdx.x` counts tiles to the right, `blockIdx.y` "
             "tiles down.",
             _through_patches(lambda image, i, j: _patch(image, j * _STEP_H - 1, i * _STEP_W - 1)),
         ),
-        Mistake(
-            "edge repeated",
+        "edge repeated": (
             "Outside of the image you repeat its border; it counts as zero there.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - 1, j * _STEP_W - 1, "edge")),
         ),
-        Mistake(
-            "patch not zeroed",
+        "patch not zeroed": (
             "The outputs at the border are garbage. Where the patch lies outside of the image, nobody writes "
             "into it: write a zero there.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - 1, j * _STEP_W - 1, np.nan)),
         ),
-        Mistake(
-            "one pixel a thread",
+        "one pixel a thread": (
             f"Each thread loads one pixel at most, and the patch has {STRIDED_H * STRIDED_W} for "
             f"{TILE_W * TILE_H} threads: go on, in steps of the number of threads, until it is full.",
             _through_patches(_patch_without(STRIDED_H - TILE_H, STRIDED_W - TILE_W)),
-        ),
-        Mistake(
-            "one pixel a thread",
-            f"Each thread loads one pixel at most, and the patch has {STRIDED_H * STRIDED_W} for "
-            f"{TILE_W * TILE_H} threads: go on, in steps of the number of threads, until it is full.",
             _through_patches(
                 lambda image, i, j: np.where(
                     np.arange(STRIDED_H * STRIDED_W).reshape(STRIDED_H, STRIDED_W) < TILE_W * TILE_H,
@@ -405,16 +377,15 @@ conv_strided_kernel = _TileExercise(
                 )
             ),
         ),
-        *(
-            Mistake(
-                "halo one short",
-                "The last row or column of the patch is missing: it has (TILE - 1) * STRIDE + TAPS of them.",
-                _through_patches(_patch_without(rows, columns, unknown)),
-            )
-            for rows, columns in ((1, 0), (0, 1), (1, 1))
-            for unknown in (np.nan, 0)
+        "halo one short": (
+            "The last row or column of the patch is missing: it has (TILE - 1) * STRIDE + TAPS of them.",
+            *(
+                _through_patches(_patch_without(rows, columns, unknown))
+                for rows, columns in ((1, 0), (0, 1), (1, 1))
+                for unknown in (np.nan, 0)
+            ),
         ),
-    ),
+    },
 )
 
 
@@ -473,42 +444,36 @@ turn_kernel = _TileExercise(
     cases=lambda rng: [_turn_case(rng, *sizes) for sizes in [(2, 3), (9, 33), (40, 7), (32, 32), (35, 50)]],
     once=True,
     properties=(uses("shared"), _memory_is_used_well),
-    mistakes=(
-        Mistake(
-            "clockwise",
+    mistakes={
+        "clockwise": (
             "You turn the image clockwise; the quarter turn goes the other way, as `np.rot90` does it.",
             lambda image: np.rot90(image, -1),
         ),
-        Mistake(
-            "only transposed",
+        "only transposed": (
             "You transpose: rows become columns, and in a turn the rows of the result also change order.",
             np.transpose,
         ),
-        Mistake(
-            "one row off",
+        "one row off": (
             "You are one row off: the image's last column, `width - 1`, becomes row 0.",
             lambda image: np.vstack([np.full(image.shape[:1], np.nan), np.rot90(image)[:-1]]),
         ),
-        *(
-            Mistake(
-                "one row a thread",
-                f"A tile has {SIDE} rows and a block only {ROWS}: each thread does {SIDE // ROWS} of them, "
-                "both when it loads and when it stores.",
-                functools.partial(_turned_in_part, rows=rows, columns=columns),
-            )
-            for rows, columns in ((ROWS, ROWS), (ROWS, SIDE), (SIDE, ROWS))
+        "one row a thread": (
+            f"A tile has {SIDE} rows and a block only {ROWS}: each thread does {SIDE // ROWS} of them, "
+            "both when it loads and when it stores.",
+            *(
+                partial(_turned_in_part, rows=rows, columns=columns)
+                for rows, columns in ((ROWS, ROWS), (ROWS, SIDE), (SIDE, ROWS))
+            ),
         ),
-        Mistake(
-            "one row a thread",
+        "tile by the grid": (
             f"A block has {ROWS} rows of threads, and the grid has one for {SIDE} rows of the image: each "
             f"thread has {SIDE // ROWS} of them to do, `range(ty, SIDE, ROWS)`.",
             _turned_by_threads,
         ),
-        Mistake(
-            "turned within tiles",
+        "turned within tiles": (
             "Each tile is turned, and stays in its place or goes to a wrong one: the tile's corner has to be "
             "turned as well.",
             _turned_tile_by_tile,
         ),
-    ),
+    },
 )

@@ -34,7 +34,7 @@ bus_bytes = derive(
         ("return 8 * images", "return (8 + 4 * pixels) * images"),
     ),
     bus_sends_resident_bytes=(
-        "images sent again, as bytes",
+        "images sent again",
         ("return 8 * images", "return (8 + pixels) * images"),
     ),
     bus_divides_with_a_fraction=("type", ("device.blocks(images, batch_size)", "images / batch_size")),
@@ -178,7 +178,7 @@ capturable_step = derive(
         ),
     ),
     step_passes_the_first_rate=(
-        "rate frozen",
+        "first rate only",
         ("run.sgd.scheduled_step(run.rates, run.cursor)", "run.sgd.step(run.lrs[0])"),
     ),
     step_never_advances=("cursor stands still", ("advance(run.cursor)", "")),
@@ -188,7 +188,7 @@ capturable_step = derive(
         ("where =", "advance(run.cursor)\nwhere ="),
     ),
     step_advances_before_the_update=(
-        "advanced too early",
+        "advanced before the update",
         ("advance(run.cursor)", ""),
         ("run.sgd.scheduled_step", "advance(run.cursor)\nrun.sgd.scheduled_step"),
     ),

@@ -22,9 +22,9 @@ receptive_field = derive(
         ("field, distance = 1, 1", "field = 0"),
         ("(kernel_size - 1) * distance\ndistance *= stride", "kernel_size"),
     ),
-    receptive_field_of_whole_windows=("kernels added", ("(kernel_size - 1)", "kernel_size")),
+    receptive_field_of_whole_windows=("windows added", ("(kernel_size - 1)", "kernel_size")),
     receptive_field_of_windows_alone=(
-        "kernels added",
+        "windows added",
         ("field, distance = 1, 1", "field, distance = 0, 1"),
         ("(kernel_size - 1)", "kernel_size"),
     ),

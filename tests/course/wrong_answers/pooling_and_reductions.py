@@ -30,7 +30,7 @@ max_pool_kernel = derive(
     pool_takes_the_outputs_width=("width of the output", ("x.shape[1]", "out.shape[1]", 2)),
     pool_takes_the_height=("height for width", ("x.shape[1]", "x.shape[0]", 2)),
     pool_counts_down_the_columns=(
-        "height for width",
+        "down the columns",
         ("top * x.shape[1] + left", "left * x.shape[0] + top"),
         ("h * x.shape[1] + w", "w * x.shape[0] + h"),
     ),

@@ -85,7 +85,10 @@ smooth_kernel = derive(
             "    tile[t + RADIUS + BLOCK] = signal[after] if after < signal.size else float32(0)",
         ),
     ),
-    smooth_loads_one_too_few=("halo one short", ("range(t, SPAN, BLOCK)", "range(t, SPAN - 1, BLOCK)")),
+    smooth_loads_one_too_few=(
+        "end of the halo missing",
+        ("range(t, SPAN, BLOCK)", "range(t, SPAN - 1, BLOCK)"),
+    ),
     smooth_with_a_halo_of_one=(
         "halo one short",
         (
@@ -282,7 +285,7 @@ conv_strided_kernel = derive(
         ("TILE_W * STRIDE - 1", "TILE_W - 1"),
     ),
     strided_corner_pads_first=(
-        "corner without the stride",
+        "padding before the stride",
         ("TILE_H * STRIDE - 1", "TILE_H * STRIDE - STRIDE"),
         ("TILE_W * STRIDE - 1", "TILE_W * STRIDE - STRIDE"),
     ),
@@ -466,7 +469,7 @@ def turn_without_a_tile(image, out):
             out[width - 1 - left - tx, top + r] = image[top + r, left + tx]
 
 
-@wrong("turn_kernel", "one row a thread")
+@wrong("turn_kernel", "tile by the grid")
 @cuda.jit
 def turn_one_pixel_a_thread(image, out):
     column, row = cuda.grid(2)
