@@ -91,12 +91,10 @@ def _convolutions(rng):
         ((2, 2, 7, 9), 3, (3, 3), 2, 1),
         ((2, 2, 8, 7), 3, (2, 4), 3, 1),
     ]
-    cases = []
     for shape, filters, kernel, stride, padding in settings:
         size = [(n + 2 * padding - k) // stride + 1 for n, k in zip(shape[2:], kernel, strict=True)]
         grad_output = rng.normal(size=(shape[0], filters, *size))
-        cases.append(case(grad_output, rng.normal(size=shape), kernel, stride, padding))
-    return cases
+        yield case(grad_output, rng.normal(size=shape), kernel, stride, padding)
 
 
 def _backward_weight(grad_output, x, kernel_size, stride, padding):

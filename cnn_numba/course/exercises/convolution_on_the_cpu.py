@@ -341,12 +341,12 @@ autocorrelation = Exercise(
 )
 
 
-def _by_fft(spectrum=np.conj, crop=True, corner=(0, 0)):
+def _by_fft(spectrum=np.conj, of_image=np.positive, size_given=True, crop=True, corner=(0, 0)):
     """Return an FFT convolution that differs from the right one where told."""
 
     def conv(image, kernel):
-        product = fft.rfft2(image) * spectrum(fft.rfft2(kernel, s=image.shape))
-        out = fft.irfft2(product, s=image.shape)
+        product = of_image(fft.rfft2(image)) * spectrum(fft.rfft2(kernel, s=image.shape))
+        out = fft.irfft2(product, s=image.shape if size_given else None)
         if not crop:
             return out
         row, column = (c * (k - 1) for c, k in zip(corner, kernel.shape, strict=True))
@@ -354,12 +354,6 @@ def _by_fft(spectrum=np.conj, crop=True, corner=(0, 0)):
         return out[row : row + height, column : column + width]
 
     return conv
-
-
-def _without_size(image, kernel):
-    """Return what comes of ``irfft2`` when nobody tells it that the width was odd."""
-    out = fft.irfft2(fft.rfft2(image) * np.conj(fft.rfft2(kernel, s=image.shape)))
-    return out[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]
 
 
 conv_fft = Exercise(
@@ -391,11 +385,11 @@ conv_fft = Exercise(
         "size not given": (
             "Right for even widths, wrong for odd ones: from a half spectrum `irfft2` cannot tell whether "
             "the width was odd. Give it `s=image.shape`.",
-            _without_size,
+            _by_fft(size_given=False),
         ),
         "image conjugated": (
             "You conjugate the image's spectrum, which flips the image instead of the kernel.",
-            lambda image, kernel: _conjugated_image(image, kernel),
+            _by_fft(np.positive, of_image=np.conj),
         ),
         "magnitude": (
             "You take the magnitude of the kernel's spectrum, which forgets where each entry stood; the "
@@ -404,8 +398,3 @@ conv_fft = Exercise(
         ),
     },
 )
-
-
-def _conjugated_image(image, kernel):
-    out = fft.irfft2(np.conj(fft.rfft2(image)) * fft.rfft2(kernel, s=image.shape), s=image.shape)
-    return out[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]

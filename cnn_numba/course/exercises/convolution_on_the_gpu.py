@@ -24,7 +24,6 @@ def _cover(sizes, block):
 
 
 def _images(rng):
-    cases = []
     for image, weight, block in [
         ((3, 4), (2, 2), (4, 2)),
         ((7, 12), (3, 3), (4, 4)),
@@ -34,8 +33,7 @@ def _images(rng):
     ]:
         shape = image[0] - weight[0] + 1, image[1] - weight[1] + 1
         grid = _cover(shape, block)
-        cases.append(launch(grid, block, normal(rng, image), normal(rng, weight), output(shape)))
-    return cases
+        yield launch(grid, block, normal(rng, image), normal(rng, weight), output(shape))
 
 
 def _last_product(image, weight):
@@ -91,7 +89,6 @@ conv_valid_kernel = KernelExercise(
 
 
 def _channels(rng):
-    cases = []
     for x, filters, block in [
         ((1, 3, 5), (1, 2, 2), (4, 2, 1)),
         ((2, 6, 9), (3, 3, 3), (4, 2, 2)),
@@ -103,8 +100,7 @@ def _channels(rng):
         shape = count, x[1] - size[0] + 1, x[2] - size[1] + 1
         weight = normal(rng, (count, x[0], *size))
         grid = _cover(shape, block)
-        cases.append(launch(grid, block, normal(rng, x), weight, normal(rng, count), output(shape)))
-    return cases
+        yield launch(grid, block, normal(rng, x), weight, normal(rng, count), output(shape))
 
 
 def _conv(x, weight, bias):
@@ -158,7 +154,6 @@ conv_channels_kernel = KernelExercise(
 
 
 def _batches(rng):
-    cases = []
     for x, filters, stride, padding, block in [
         ((1, 1, 3, 4), (1, 2, 2), (1, 1), (0, 0), 8),
         ((2, 1, 5, 6), (2, 3, 3), (1, 1), (1, 1), 32),
@@ -173,8 +168,7 @@ def _batches(rng):
         weight = normal(rng, (count, x[1], *size))
         arrays = normal(rng, x), weight, normal(rng, count)
         grid = -(-int(np.prod(shape)) // block)
-        cases.append(launch(grid, block, *arrays, *steps, output(shape)))
-    return cases
+        yield launch(grid, block, *arrays, *steps, output(shape))
 
 
 def _full(x, weight, bias, stride_h, stride_w, padding_h, padding_w):
@@ -276,7 +270,6 @@ conv2d_kernel = KernelExercise(
 
 
 def _activations(rng):
-    cases = []
     for shape, block in [
         ((2, 3, 2, 4), 32),
         ((4, 2, 3, 7), 64),
@@ -285,8 +278,7 @@ def _activations(rng):
         ((5, 4, 6, 9), 128),
     ]:
         grid = -(-int(np.prod(shape)) // block) + 1
-        cases.append(launch(grid, block, normal(rng, shape), normal(rng, shape[1]), output(shape)))
-    return cases
+        yield launch(grid, block, normal(rng, shape), normal(rng, shape[1]), output(shape))
 
 
 def _bias_relu(x, bias):
@@ -391,7 +383,6 @@ bias_relu_kernel = KernelExercise(
 
 
 def _channels_last(rng):
-    cases = []
     for x, filters, block in [
         ((1, 3, 4, 1), (2, 2, 2), 8),
         ((2, 5, 4, 3), (3, 2, 2), 32),
@@ -399,8 +390,7 @@ def _channels_last(rng):
         ((3, 4, 5, 2), (1, 3, 4), 64),
         ((2, 6, 5, 4), (2, 3, 3), 32),
     ]:
-        cases.append(_last(rng, x, filters, block))
-    return cases
+        yield _last(rng, x, filters, block)
 
 
 def _last(rng, x, filters, block=WARP):

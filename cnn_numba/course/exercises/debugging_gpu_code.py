@@ -133,11 +133,9 @@ def _rows_of_blocks(x, filling):
 
 def _numbers(rng):
     """Draw numbers below zero nearly everywhere, so that a tail full of zeros shows; some far below."""
-    launches = []
     for n in (1, 37, 64, 85, 150, 250):
         x = (normal(rng, n) - np.float32(4)) * np.float32(1e6 if n == 85 else 1)
-        launches.append(launch(-(-n // THREADS), THREADS, x, output(-(-n // THREADS))))
-    return launches
+        yield launch(-(-n // THREADS), THREADS, x, output(-(-n // THREADS)))
 
 
 def _wrapped_maxima(x):

@@ -357,7 +357,6 @@ def _divided_by_the_image(image, kernel_size):
 
 
 def _images(rng):
-    cases = []
     for channels, height, width, kernel_size in [
         (1, 3, 4, 2),
         (2, 4, 6, 3),
@@ -369,8 +368,7 @@ def _images(rng):
         shape = channels * kernel_size**2, (height - kernel_size + 1) * (width - kernel_size + 1)
         grid = device.blocks(shape[1], 8), device.blocks(shape[0], 4)
         image = normal(rng, (channels, height, width))
-        cases.append(launch(grid, (8, 4), image, kernel_size, output(shape)))
-    return cases
+        yield launch(grid, (8, 4), image, kernel_size, output(shape))
 
 
 im2col_kernel = KernelExercise(

@@ -456,7 +456,6 @@ class GraphExercise(Exercise):
 
 
 def _trainings(rng):
-    cases = []
     for pixels, classes, batch_size, steps in [
         ((1, 2), 2, 1, 3),
         ((2, 3), 3, 2, 3),
@@ -468,8 +467,7 @@ def _trainings(rng):
         images = rng.integers(0, 256, (count, 1, *pixels)).astype(np.uint8)
         labels = (np.arange(count) % classes).astype(np.int32)
         lrs = [0.8 * 0.6**k for k in range(steps + 1)]
-        cases.append((images, labels, rng.permutation(count), lrs, batch_size))
-    return cases
+        yield images, labels, rng.permutation(count), lrs, batch_size
 
 
 def _second(k):

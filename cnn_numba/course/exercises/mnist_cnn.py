@@ -324,16 +324,14 @@ def _shares(labels, answers, classes):
 
 
 def _answered(rng):
-    cases = [(np.array([0, 1, 1, 1, 1]), np.array([0, 0, 0, 1, 1]), 2)]
+    yield np.array([0, 1, 1, 1, 1]), np.array([0, 0, 0, 1, 1]), 2
     for n, classes in ((20, 3), (150, 10), (31, 7), (64, 5), (90, 4)):
         labels = np.concatenate([np.arange(classes), rng.integers(0, classes, n - classes)])
         answers = np.where(rng.random(n) < 0.5, labels, rng.integers(0, classes, n))
-        cases.append((labels.astype(np.int32), answers.astype(np.int64), classes))
-    often = rng.integers(0, 2, (2, 1300))  # each pair more often than a byte can count
-    cases.append((*often, 2))
+        yield labels.astype(np.int32), answers.astype(np.int64), classes
+    yield *rng.integers(0, 2, (2, 1300)), 2  # each pair more often than a byte can count
     # Nothing is ever a 4 here, and nothing is taken for one.
-    cases.append((np.array([0, 2, 2, 3, 0, 2]), np.array([1, 2, 2, 0, 1, 3]), 5))
-    return cases
+    yield np.array([0, 2, 2, 3, 0, 2]), np.array([1, 2, 2, 0, 1, 3]), 5
 
 
 confusion_matrix = Exercise(

@@ -29,7 +29,6 @@ WARP = 32
 
 def _images(rng):
     """Draw images of few different values, so that there are ties, and one of numbers far below 0."""
-    launches = []
     for blocks, (h, w), kernel, stride in [
         (1, (2, 3), 2, 1),
         (1, (6, 4), 2, 2),
@@ -42,8 +41,7 @@ def _images(rng):
         if kernel == 4:
             x = 1e6 * (x - 5)
         shape = (h - kernel) // stride + 1, (w - kernel) // stride + 1
-        launches.append(launch(blocks, 16, x, kernel, stride, output(shape), output(shape, np.int32)))
-    return launches
+        yield launch(blocks, 16, x, kernel, stride, output(shape), output(shape, np.int32))
 
 
 def _pooled(x, kernel, stride):
@@ -266,15 +264,13 @@ block_sums_kernel = KernelExercise(
 
 def _rows(rng):
     """Draw rows shorter and longer than a block; some with negative numbers alone, one far below 0."""
-    launches = []
     for rows, columns in [(1, 1), (3, 20), (2, 64), (4, 150), (3, 201), (2, 83)]:
         x = normal(rng, (rows, columns))
         if columns in (20, 150, 83):
             x = -1 - np.abs(x)
         if columns == 83:
             x *= 1e6
-        launches.append(launch(rows, ROW_THREADS, x, output(rows)))
-    return launches
+        yield launch(rows, ROW_THREADS, x, output(rows))
 
 
 def _first_warp(x):
@@ -334,14 +330,12 @@ row_max_kernel = KernelExercise(
 
 def _pixels(rng):
     """Draw pixels, many of them black as in a digit, and counts of what was counted before."""
-    launches = []
     for blocks, n in [(1, 5), (1, 64), (2, 70), (3, 190), (4, 211)]:
         x = rng.integers(0, 256, n).astype(np.uint8)
         x[rng.random(n) < 0.4] = 0
         x[-1] = 255
         counts = rng.integers(1, 9, BINS).astype(np.int32)
-        launches.append(launch(blocks, ROW_THREADS, x, inout(counts)))
-    return launches
+        yield launch(blocks, ROW_THREADS, x, inout(counts))
 
 
 def _counted(x, counts, bins=None):
@@ -405,7 +399,6 @@ histogram_kernel = KernelExercise(
 
 def _logits(rng):
     """Draw rows of logits as they come, and some far from 0 or far apart."""
-    launches = []
     for rows, classes, scale, offset in [
         (1, 1, 1, 0),
         (3, 10, 3, 0),
@@ -415,8 +408,7 @@ def _logits(rng):
         (3, 70, 90, 0),
     ]:
         x = (scale * rng.normal(size=(rows, classes)) + offset).astype(np.float32)
-        launches.append(launch(-(-rows // 4), (WARP, 4), x, output((rows, classes))))
-    return launches
+        yield launch(-(-rows // 4), (WARP, 4), x, output((rows, classes)))
 
 
 def _softmax(x, shift=None, axis=1):
