@@ -6,6 +6,7 @@ array is read or written once. A kernel may do more of either; its share of the 
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cnn_numba import device
@@ -16,6 +17,7 @@ _FLOAT32_EPSILON = 2.0**-23
 _BYTES = 4  # of a float32, and of an int32
 
 
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """An operation on one shape.
 
@@ -24,8 +26,19 @@ class Case:
     size : str
         "course", "medium" or "large": as in the course's network, as in larger ones, enough to fill any GPU;
         and for convolutions "first layer", the course's with one channel.
-    operation : str
-        Name of the function in the gpu room.
+    room, operation : str
+        Folder and name of the function in the gpu room.
+    text : str
+        The shape in words.
+    inputs, outputs : tuple of shape
+    flops : int
+        Operations that the formula has.
+    terms : int
+        Numbers in a sum.
+    arguments : callable
+        Takes the inputs and the first output, returns what ours are called with.
+    theirs : callable
+        Takes the module torch and the inputs as tensors, returns PyTorch's result.
     rungs : tuple of str
         The ladder, the slowest first: `operation` with one of these behind it. Empty where only the function
         that chooses by itself is measured.
@@ -35,9 +48,19 @@ class Case:
         PyTorch's contenders.
     """
 
-    rungs = ()
-    measure = "GFLOP/s"
-    libraries = ("PyTorch", "PyTorch, TF32")
+    size: str
+    room: str
+    operation: str
+    text: str
+    inputs: tuple
+    outputs: tuple
+    flops: int
+    terms: int
+    arguments: Callable
+    theirs: Callable
+    rungs: tuple = ()
+    measure: str = "GFLOP/s"
+    libraries: tuple = ("PyTorch", "PyTorch, TF32")
 
     @property
     def contenders(self):
@@ -47,11 +70,14 @@ class Case:
             return {"ours": getattr(room, self.operation)}
         return {rung: getattr(room, f"{self.operation}_{rung}") for rung in self.rungs}
 
+    def ours(self, function, *arrays):
+        """Return a call of one of ours, without arguments."""
+        return functools.partial(function, *self.arguments(*arrays))
+
     @property
     def bytes(self):
         """Bytes moved at least: each input is read once and each output written once."""
-        shapes = [*self.inputs, *self.outputs]
-        return _BYTES * sum(map(math.prod, shapes))
+        return _BYTES * sum(map(math.prod, (*self.inputs, *self.outputs)))
 
     @property
     def tolerance(self):
@@ -65,273 +91,104 @@ class Case:
         return 4 * _FLOAT32_EPSILON * self.terms
 
 
-@dataclass(frozen=True)
-class Conv2dForward(Case):
-    """Convolution with a square kernel, stride 1 and no bias."""
+def convolutions(size, batch, in_channels, height, width, out_channels, kernel_size, padding):
+    """Return a convolution with a square kernel, stride 1 and no bias, and its gradients, as cases."""
+    x_shape = batch, in_channels, height, width
+    weight_shape = out_channels, in_channels, kernel_size, kernel_size
+    window = conv2d_window(x_shape, weight_shape, 1, padding)
+    out_shape = batch, out_channels, window.out_h, window.out_w
+    text = f"{_times(x_shape)} to {out_channels} channels, {kernel_size} x {kernel_size}"
+    text += f", padding {padding}" if padding else ""
+    # For every output, input channel and pixel of the window, in whatever direction.
+    flops = 2 * math.prod(out_shape) * math.prod(weight_shape[1:])
+    case = functools.partial(Case, size=size, room="conv", text=text, flops=flops)
 
-    size: str
-    batch: int
-    in_channels: int
-    height: int
-    width: int
-    out_channels: int
-    kernel_size: int
-    padding: int
-
-    room, operation = "conv", "conv2d_forward"
-    rungs = ("naive", "constant", "tiled", "implicit")
-
-    @property
-    def x_shape(self):
-        """(N, C_in, H, W)."""
-        return self.batch, self.in_channels, self.height, self.width
-
-    @property
-    def weight_shape(self):
-        """(C_out, C_in, K, K)."""
-        return self.out_channels, self.in_channels, self.kernel_size, self.kernel_size
-
-    @property
-    def out_shape(self):
-        """(N, C_out, H_out, W_out)."""
-        window = conv2d_window(self.x_shape, self.weight_shape, 1, self.padding)
-        return self.batch, self.out_channels, window.out_h, window.out_w
-
-    @property
-    def text(self):
-        """The shape in words."""
-        x = " x ".join(map(str, self.x_shape))
-        padding = f", padding {self.padding}" if self.padding else ""
-        return f"{x} to {self.out_channels} channels, {self.kernel_size} x {self.kernel_size}{padding}"
-
-    @property
-    def flops(self):
-        """A multiplication and an addition for every output, input channel and pixel of the window."""
-        return 2 * math.prod(self.out_shape) * math.prod(self.weight_shape[1:])
-
-    @property
-    def terms(self):
-        """Products in a sum."""
-        return math.prod(self.weight_shape[1:])
-
-    @property
-    def inputs(self):
-        """Shapes of the inputs."""
-        return self.x_shape, self.weight_shape
-
-    @property
-    def outputs(self):
-        """Shapes of the outputs."""
-        return (self.out_shape,)
-
-    def ours(self, function, x, weight, out):
-        """Return a call of one of ours, without arguments."""
-        scratch = self._scratch()
-        return functools.partial(function, x, weight, None, 1, self.padding, out, scratch)
-
-    def _scratch(self):
+    def scratch():
         from cnn_numba.ops.conv.gpu import conv2d_scratch
 
-        return conv2d_scratch(self.x_shape, self.weight_shape, 1, self.padding)
+        return conv2d_scratch(x_shape, weight_shape, 1, padding)
 
-    def theirs(self, torch, x, weight):
-        """Return PyTorch's result."""
-        return torch.nn.functional.conv2d(x, weight, padding=self.padding)
-
-
-class Conv2dBackwardInput(Conv2dForward):
-    """The convolution's gradient with respect to its input, by the kernel we choose for the shape."""
-
-    operation, rungs = "conv2d_backward_input", ()
-
-    @property
-    def terms(self):
-        """Products in a sum."""
-        return self.out_channels * self.kernel_size**2
-
-    @property
-    def inputs(self):
-        """Shapes of the inputs."""
-        return self.out_shape, self.weight_shape
-
-    @property
-    def outputs(self):
-        """Shapes of the outputs."""
-        return (self.x_shape,)
-
-    def ours(self, function, grad_output, weight, out):
-        """Return a call of one of ours, without arguments."""
-        return functools.partial(
-            function, grad_output, weight, self.x_shape, 1, self.padding, out, self._scratch()
-        )
-
-    def theirs(self, torch, grad_output, weight):
-        """Return PyTorch's result."""
-        return torch.nn.grad.conv2d_input(self.x_shape, weight, grad_output, padding=self.padding)
+    return (
+        case(
+            operation="conv2d_forward",
+            rungs=("naive", "constant", "tiled", "implicit"),
+            inputs=(x_shape, weight_shape),
+            outputs=(out_shape,),
+            terms=math.prod(weight_shape[1:]),
+            arguments=lambda x, weight, out: (x, weight, None, 1, padding, out, scratch()),
+            theirs=lambda torch, x, weight: torch.nn.functional.conv2d(x, weight, padding=padding),
+        ),
+        case(
+            operation="conv2d_backward_input",
+            inputs=(out_shape, weight_shape),
+            outputs=(x_shape,),
+            terms=out_channels * kernel_size**2,
+            arguments=lambda g, weight, out: (g, weight, x_shape, 1, padding, out, scratch()),
+            theirs=lambda torch, g, weight: torch.nn.grad.conv2d_input(x_shape, weight, g, padding=padding),
+        ),
+        case(
+            operation="conv2d_backward_weight",
+            inputs=(out_shape, x_shape),
+            outputs=(weight_shape,),
+            terms=batch * math.prod(out_shape[2:]),
+            arguments=lambda g, x, out: (g, x, weight_shape, 1, padding, out, scratch()),
+            theirs=lambda torch, g, x: torch.nn.grad.conv2d_weight(x, weight_shape, g, padding=padding),
+        ),
+    )
 
 
-class Conv2dBackwardWeight(Conv2dForward):
-    """The convolution's gradient with respect to its weight, by the kernel we choose for the shape."""
-
-    operation, rungs = "conv2d_backward_weight", ()
-
-    @property
-    def terms(self):
-        """Products in a sum."""
-        return self.batch * math.prod(self.out_shape[2:])
-
-    @property
-    def inputs(self):
-        """Shapes of the inputs."""
-        return self.out_shape, self.x_shape
-
-    @property
-    def outputs(self):
-        """Shapes of the outputs."""
-        return (self.weight_shape,)
-
-    def ours(self, function, grad_output, x, out):
-        """Return a call of one of ours, without arguments."""
-        return functools.partial(
-            function, grad_output, x, self.weight_shape, 1, self.padding, out, self._scratch()
-        )
-
-    def theirs(self, torch, grad_output, x):
-        """Return PyTorch's result."""
-        return torch.nn.grad.conv2d_weight(x, self.weight_shape, grad_output, padding=self.padding)
+def products(size, m, k, n):
+    """Return the product of two matrices, (m, k) by (k, n), as the one case of a tuple."""
+    return (
+        Case(
+            size=size,
+            room="dense",
+            operation="matmul",
+            text=f"({m}, {k}) by ({k}, {n})",
+            rungs=("naive", "tiled", "register_tiled", "vectorised", "split"),
+            inputs=((m, k), (k, n)),
+            outputs=((m, n),),
+            flops=2 * m * k * n,
+            terms=k,
+            arguments=lambda a, b, out: (a, b, out),
+            theirs=lambda torch, a, b: torch.mm(a, b),
+        ),
+    )
 
 
-@dataclass(frozen=True)
-class Matmul(Case):
-    """The product of two matrices, (m, k) by (k, n)."""
-
-    size: str
-    m: int
-    k: int
-    n: int
-
-    room, operation = "dense", "matmul"
-    rungs = ("naive", "tiled", "register_tiled", "vectorised", "split")
-
-    @property
-    def text(self):
-        """The shape in words."""
-        return f"({self.m}, {self.k}) by ({self.k}, {self.n})"
-
-    @property
-    def flops(self):
-        """A multiplication and an addition for every product."""
-        return 2 * self.m * self.k * self.n
-
-    @property
-    def terms(self):
-        """Products in a sum."""
-        return self.k
-
-    @property
-    def inputs(self):
-        """Shapes of the inputs."""
-        return (self.m, self.k), (self.k, self.n)
-
-    @property
-    def outputs(self):
-        """Shapes of the outputs."""
-        return ((self.m, self.n),)
-
-    def ours(self, function, a, b, out):
-        """Return a call of one of ours, without arguments."""
-        return functools.partial(function, a, b, out)
-
-    def theirs(self, torch, a, b):
-        """Return PyTorch's result."""
-        return torch.mm(a, b)
+def poolings(size, batch, channels, height, width, kernel_size=2):
+    """Return max and average pooling with windows side by side, as cases; nothing is multiplied."""
+    x_shape = batch, channels, height, width
+    window = pool2d_window(x_shape, kernel_size, None, 0)
+    out_shape = batch, channels, window.out_h, window.out_w
+    text, in_window = f"{_times(x_shape)}, {kernel_size} x {kernel_size}", kernel_size**2
+    case = functools.partial(
+        Case, size=size, room="pool", text=text, inputs=(x_shape,), measure="GB/s", libraries=("PyTorch",)
+    )
+    return (
+        case(
+            operation="max_pool2d_forward",
+            rungs=("naive", "2x2"),
+            outputs=(out_shape, out_shape),  # the positions of the maxima are one
+            flops=math.prod(out_shape) * (in_window - 1),  # comparisons
+            terms=0,  # whatever is compared stays exact
+            arguments=lambda x, out: (x, kernel_size, None, 0, out, device.empty(out_shape, "int32")),
+            # Its positions are int64, so that it has more to write.
+            theirs=lambda torch, x: torch.nn.functional.max_pool2d(x, kernel_size, return_indices=True)[0],
+        ),
+        case(
+            operation="avg_pool2d_forward",
+            outputs=(out_shape,),
+            flops=math.prod(out_shape) * in_window,  # additions, and a division
+            terms=in_window,
+            arguments=lambda x, out: (x, kernel_size, None, 0, out),
+            theirs=lambda torch, x: torch.nn.functional.avg_pool2d(x, kernel_size),
+        ),
+    )
 
 
-@dataclass(frozen=True)
-class MaxPool2d(Case):
-    """Max pooling with windows side by side."""
-
-    size: str
-    batch: int
-    channels: int
-    height: int
-    width: int
-    kernel_size: int = 2
-
-    room, operation = "pool", "max_pool2d_forward"
-    rungs = ("naive", "2x2")
-    measure = "GB/s"  # nothing is multiplied
-    libraries = ("PyTorch",)
-    terms = 0  # whatever is compared stays exact
-
-    @property
-    def x_shape(self):
-        """(N, C, H, W)."""
-        return self.batch, self.channels, self.height, self.width
-
-    @property
-    def out_shape(self):
-        """(N, C, H_out, W_out)."""
-        window = pool2d_window(self.x_shape, self.kernel_size, None, 0)
-        return self.batch, self.channels, window.out_h, window.out_w
-
-    @property
-    def text(self):
-        """The shape in words."""
-        return f"{' x '.join(map(str, self.x_shape))}, {self.kernel_size} x {self.kernel_size}"
-
-    @property
-    def flops(self):
-        """A comparison, or an addition, for each pixel of a window but the first."""
-        return math.prod(self.out_shape) * (self.kernel_size**2 - 1)
-
-    @property
-    def inputs(self):
-        """Shapes of the inputs."""
-        return (self.x_shape,)
-
-    @property
-    def outputs(self):
-        """Shapes of the outputs: the positions of the maxima are one."""
-        return self.out_shape, self.out_shape
-
-    def ours(self, function, x, out):
-        """Return a call of one of ours, without arguments."""
-        argmax = device.empty(self.out_shape, "int32")
-        return functools.partial(function, x, self.kernel_size, None, 0, out, argmax)
-
-    def theirs(self, torch, x):
-        """Return PyTorch's result; its positions are int64, so that it has more to write."""
-        return torch.nn.functional.max_pool2d(x, self.kernel_size, return_indices=True)[0]
-
-
-class AvgPool2d(MaxPool2d):
-    """Average pooling with windows side by side."""
-
-    operation, rungs = "avg_pool2d_forward", ()
-
-    @property
-    def terms(self):
-        """Numbers in a sum."""
-        return self.kernel_size**2
-
-    @property
-    def flops(self):
-        """An addition for each pixel of a window but the first, and a division."""
-        return math.prod(self.out_shape) * self.kernel_size**2
-
-    @property
-    def outputs(self):
-        """Shapes of the outputs."""
-        return (self.out_shape,)
-
-    def ours(self, function, x, out):
-        """Return a call of one of ours, without arguments."""
-        return functools.partial(function, x, self.kernel_size, None, 0, out)
-
-    def theirs(self, torch, x):
-        """Return PyTorch's result."""
-        return torch.nn.functional.avg_pool2d(x, self.kernel_size)
+def _times(shape):
+    return " x ".join(map(str, shape))
 
 
 _CONVOLUTIONS = (
@@ -343,14 +200,10 @@ _CONVOLUTIONS = (
 _PRODUCTS = ("course", 64, 1600, 128), ("medium", 1024, 1024, 1024), ("large", 4096, 4096, 4096)
 _POOLINGS = ("course", 64, 32, 26, 26), ("medium", 64, 64, 56, 56), ("large", 256, 64, 112, 112)
 
-#: Everything `cnn-numba bench ops` measures.
+#: Everything `cnn-numba bench ops` measures, operation by operation.
 CASES = tuple(
-    kind(*shape)
-    for kinds, shapes in (
-        ((Conv2dForward, Conv2dBackwardInput, Conv2dBackwardWeight), _CONVOLUTIONS),
-        ((Matmul,), _PRODUCTS),
-        ((MaxPool2d, AvgPool2d), _POOLINGS),
-    )
-    for kind in kinds
-    for shape in shapes
+    case
+    for make, shapes in ((convolutions, _CONVOLUTIONS), (products, _PRODUCTS), (poolings, _POOLINGS))
+    for operation in zip(*(make(*shape) for shape in shapes), strict=True)
+    for case in operation
 )

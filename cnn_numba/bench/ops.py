@@ -209,7 +209,7 @@ def bench_ops(cases=CASES):
 
     Parameters
     ----------
-    cases : sequence of bench_cases.Case
+    cases : sequence of cases.Case
 
     Returns
     -------
@@ -238,7 +238,7 @@ def bench_case(case, roof):
 
     Parameters
     ----------
-    case : bench_cases.Case
+    case : cases.Case
     roof : dict
 
     Returns
@@ -269,7 +269,7 @@ def rates(case, seconds, limit):
 
     Parameters
     ----------
-    case : bench_cases.Case
+    case : cases.Case
     seconds : float
     limit : float
         Operations a second, from `bound`.
@@ -405,7 +405,7 @@ def bench_ops_static(cases=CASES):
 
     Parameters
     ----------
-    cases : sequence of bench_cases.Case
+    cases : sequence of cases.Case
 
     Returns
     -------

@@ -1,3 +1,4 @@
+import dataclasses
 import importlib
 import inspect
 import json
@@ -12,15 +13,7 @@ from cnn_numba import cli, device
 from cnn_numba.bench import accuracy, epoch, epoch_gpu, pytorch, records
 from cnn_numba.bench import ops as bench_ops
 from cnn_numba.bench import plots as bench_plots
-from cnn_numba.bench.cases import (
-    CASES,
-    AvgPool2d,
-    Conv2dBackwardInput,
-    Conv2dBackwardWeight,
-    Conv2dForward,
-    Matmul,
-    MaxPool2d,
-)
+from cnn_numba.bench.cases import CASES, Case, convolutions, poolings, products
 from cnn_numba.bench.recipes import PLAIN_RECIPE
 from cnn_numba.data import batches, load
 from cnn_numba.nn.models import mnist_cnn
@@ -29,14 +22,10 @@ from gpuless import nvidia
 from gpuless.inspector import InspectionError, inspect_kernels
 from gpuless.nvidia import Driver, Gpu
 
-CONVOLUTION = ("tiny", 2, 3, 5, 4, 2, 3, 1)
 TINY = (
-    Conv2dForward(*CONVOLUTION),
-    Conv2dBackwardInput(*CONVOLUTION),
-    Conv2dBackwardWeight(*CONVOLUTION),
-    Matmul("tiny", 2, 3, 5),
-    MaxPool2d("tiny", 1, 2, 4, 6),
-    AvgPool2d("tiny", 1, 2, 4, 6),
+    *convolutions("tiny", 2, 3, 5, 4, 2, 3, 1),
+    *products("tiny", 2, 3, 5),
+    *poolings("tiny", 1, 2, 4, 6),
 )
 ROOF = {"flops_per_second": 1e12, "bytes_per_second": 1e11}
 
@@ -69,7 +58,7 @@ def test_cases_of_the_targets_are_measured():
     assert len(by_size) == len(CASES)
     assert by_size["matmul", "large"].flops == 2 * 4096**3
     assert by_size["conv2d_forward", "medium"].inputs == ((64, 64, 56, 56), (64, 64, 3, 3))
-    assert by_size["conv2d_forward", "medium"].out_shape == (64, 64, 56, 56)
+    assert by_size["conv2d_forward", "medium"].outputs == ((64, 64, 56, 56),)
 
 
 @of_each([case for case in TINY if case.rungs])
@@ -93,7 +82,7 @@ def test_contenders_compute_what_pytorch_computes(case, rng):
 
 
 def test_tolerance_holds_for_long_sums_and_is_below_one_product(rng):
-    case = Matmul("long", 8, 4096, 8)
+    (case,) = products("long", 8, 4096, 8)
     a, b = rng.standard_normal((8, 4096), np.float32), rng.standard_normal((4096, 8), np.float32)
     # One after the other, as a kernel adds: the least exact way there is.
     running = np.cumsum(a[:, :, None] * b[None], axis=1, dtype=np.float32)[:, -1]
@@ -129,7 +118,7 @@ def test_bound_is_the_lower_of_the_two_roofs():
 
 
 def test_rates():
-    matmul = Matmul("tiny", 2, 3, 5)  # 60 operations on 124 bytes
+    (matmul,) = products("tiny", 2, 3, 5)  # 60 operations on 124 bytes
     rates = bench_ops.rates(matmul, 1e-6, limit=1.2e8)
     assert rates == pytest.approx({"GFLOP/s": 0.06, "GB/s": 0.124, "share_of_roof": 0.5})
 
@@ -188,7 +177,7 @@ def test_roof_kernels_are_what_they_claim_in_machine_code():
 def test_launches_are_noted_and_can_be_made_again(rng):
     a, b = (device.to_device(rng.standard_normal(shape, np.float32)) for shape in ((3, 4), (4, 2)))
     out = device.to_device(np.full((3, 2), np.nan, np.float32))
-    case, launch = Matmul("tiny", 3, 4, 2), device.launch
+    (case,), launch = products("tiny", 3, 4, 2), device.launch
     call = case.ours(case.contenders["naive"], a, b, out)
     (noted,) = bench_ops.launches_of(call, run=False)
     assert np.isnan(device.to_host(out)).all()
@@ -252,7 +241,7 @@ def on_host(monkeypatch):
 
 
 def test_a_case_is_recorded_with_every_sample(clock, on_host, monkeypatch, capsys):
-    case = Matmul("tiny", 2, 3, 5)
+    case = dataclasses.replace(TINY[3], rungs=("naive", "register_tiled"))
 
     def launch_for_a_millisecond(launch):
         launch.run()
@@ -266,7 +255,6 @@ def test_a_case_is_recorded_with_every_sample(clock, on_host, monkeypatch, capsy
 
     monkeypatch.setattr(bench_ops, "_library_call", library_call)
     monkeypatch.setattr(bench_ops, "MOST_REPEATS", 4)
-    monkeypatch.setattr(Matmul, "rungs", ("naive", "register_tiled"))
     with device.observe_launches(launch_for_a_millisecond):
         result = bench_ops.bench_case(case, ROOF)
     assert json.loads(json.dumps(result)) == result
@@ -285,7 +273,7 @@ def test_a_case_is_recorded_with_every_sample(clock, on_host, monkeypatch, capsy
 
 
 def test_a_wrong_rung_is_not_timed_and_another_shape_is_passed_over(clock, on_host, monkeypatch):
-    case = MaxPool2d("tiny", 1, 2, 4, 6)
+    case = TINY[4]
 
     def refuses(*arguments):
         raise ValueError("not with 4 x 6")
@@ -299,7 +287,7 @@ def test_a_wrong_rung_is_not_timed_and_another_shape_is_passed_over(clock, on_ho
 
     right = case.contenders["naive"]
     contenders = {"refuses": refuses, "forgets": forgets, "wrong": wrong, "right": right}
-    monkeypatch.setattr(MaxPool2d, "contenders", contenders)
+    monkeypatch.setattr(Case, "contenders", contenders)
     calls, left_out = bench_ops._calls(case)
     assert list(calls) == ["right", "PyTorch"]
     assert left_out["refuses"] == {"refused": "not with 4 x 6"}
@@ -335,9 +323,10 @@ def test_without_a_gpu_the_compiler_is_asked_and_nothing_timed(monkeypatch, caps
         raise AssertionError("a time was taken")
 
     monkeypatch.setattr(device, "seconds", seconds)
-    monkeypatch.setattr(Matmul, "rungs", ("naive", "tiled"))
+    matmuls = [*products("tiny", 20, 30, 40), *products("large", 20, 30, 40)]
+    cases = [*(dataclasses.replace(case, rungs=("naive", "tiled")) for case in matmuls), TINY[4]]
     try:
-        record = bench_ops.bench_ops([Matmul("tiny", 20, 30, 40), Matmul("large", 20, 30, 40), TINY[4]])
+        record = bench_ops.bench_ops(cases)
     except InspectionError as error:
         pytest.skip(str(error))
     assert record["benchmark"] == "ops-static"
@@ -558,12 +547,12 @@ def test_ladder_has_a_bar_for_each_rung_and_lines_for_pytorch(synthetic):
     results = [result for result in synthetic["results"] if result["operation"] == "conv2d_forward"]
     assert len(figure.axes) == len(results) == 4
     for axes, result in zip(figure.axes, results, strict=True):
-        values = [result["contenders"][rung].get("GFLOP/s", 0) for rung in Conv2dForward.rungs]
+        values = [result["contenders"][rung].get("GFLOP/s", 0) for rung in TINY[0].rungs]
         assert [bar.get_width() for bar in axes.patches] == values
-        theirs = [result["contenders"][who]["GFLOP/s"] for who in Conv2dForward.libraries]
+        theirs = [result["contenders"][who]["GFLOP/s"] for who in TINY[0].libraries]
         assert [line.get_xdata()[0] for line in axes.lines] == theirs
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert names == list(Conv2dForward.rungs)
+    assert names == list(TINY[0].rungs)
     assert "wrong result" in texts(figure.axes[0])
     assert "not for this shape" in texts(figure.axes[1])
     pooling = bench_plots.plot_ladder(synthetic, "max_pool2d_forward")
@@ -676,9 +665,11 @@ def test_command_measures_epochs_where_it_is_told_to(monkeypatch, tmp_path):
 
 @pytest.mark.hardware
 def test_ops_on_a_gpu(tmp_path):
-    shape = ("small", 4, 3, 20, 20, 8, 3, 1)
-    cases = [kind(*shape) for kind in (Conv2dForward, Conv2dBackwardInput, Conv2dBackwardWeight)]
-    cases += [Matmul("small", 64, 64, 64), MaxPool2d("small", 4, 3, 20, 20), AvgPool2d("small", 4, 3, 20, 20)]
+    cases = [
+        *convolutions("small", 4, 3, 20, 20, 8, 3, 1),
+        *products("small", 64, 64, 64),
+        *poolings("small", 4, 3, 20, 20),
+    ]
     record = bench_ops.bench_ops(cases)
     assert record["machine"]["gpu"]["name"]
     assert record["roof"]["flops_per_second"] > 1e11
