@@ -12,13 +12,14 @@ host's pace has no part in it. All contenders for a case take their samples in t
 import functools
 import math
 import statistics
+from collections.abc import Sequence
 from contextlib import contextmanager
 
 import numpy as np
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.bench.cases import CASES
+from cnn_numba.bench.cases import CASES, Case
 from cnn_numba.bench.pytorch import need_pytorch
 from cnn_numba.bench.records import new_record
 from cnn_numba.ops.shared.warps import load4, store4
@@ -68,16 +69,8 @@ SIGNATURES = {
 }
 
 
-def peak_flops(blocks, iterations):
+def peak_flops(blocks: int, iterations: int) -> int:
     """Return how many operations a launch of `fma_peak_kernel` does.
-
-    Parameters
-    ----------
-    blocks, iterations : int
-
-    Returns
-    -------
-    int
 
     Examples
     --------
@@ -98,12 +91,8 @@ def _nothing():
     return device.zeros(1)
 
 
-def measure_roof(repeats=10):
+def measure_roof(repeats: int = 10):
     """Measure how fast this device multiplies and adds, and how fast it copies.
-
-    Parameters
-    ----------
-    repeats : int
 
     Returns
     -------
@@ -126,7 +115,7 @@ def measure_roof(repeats=10):
     return roof
 
 
-def bound(roof, flops, traffic):
+def bound(roof, flops, traffic) -> float:
     """Return the most operations a second that the roof allows for this work.
 
     The roofline model of Williams, Waterman and Patterson (2009):
@@ -138,10 +127,6 @@ def bound(roof, flops, traffic):
         As `measure_roof` returns it.
     flops, traffic : int
         Operations, and bytes moved.
-
-    Returns
-    -------
-    float
 
     Examples
     --------
@@ -168,7 +153,7 @@ def _type_text(argument):
     return numbers.get(type(argument)) or str(argument.dtype)
 
 
-def launches_of(call, run):
+def launches_of(call, run) -> list[device.Launch]:
     """Return what a call of ours launches.
 
     Parameters
@@ -177,10 +162,6 @@ def launches_of(call, run):
         Without arguments.
     run : bool
         Whether to launch it, too.
-
-    Returns
-    -------
-    list of device.Launch
     """
     launches = []
 
@@ -201,15 +182,11 @@ MOST_REPEATS, FEWEST_REPEATS, SECONDS_EACH = 20, 3, 0.5
 MOST_RUNS = 25  # that the host can make while the GPU is kept busy
 
 
-def bench_ops(cases=CASES):
+def bench_ops(cases: Sequence[Case] = CASES):
     """Time each rung of the ladders on this GPU, and PyTorch, in turn; without a GPU see `bench_ops_static`.
 
     A rung whose result is wrong is not timed, and one that does not take the shape is passed over; the record
     says why.
-
-    Parameters
-    ----------
-    cases : sequence of cases.Case
 
     Returns
     -------
@@ -233,18 +210,8 @@ _METHOD = (
 )
 
 
-def bench_case(case, roof):
-    """Time all contenders for one case.
-
-    Parameters
-    ----------
-    case : cases.Case
-    roof : dict
-
-    Returns
-    -------
-    dict
-    """
+def bench_case(case: Case, roof: dict) -> dict:
+    """Time all contenders for one case."""
     limit = bound(roof, case.flops, case.bytes)
     print(f"{case.operation}, {case.text}: at most {limit / 1e9:.0f} GFLOP/s")
     calls, contenders = _calls(case)
@@ -400,12 +367,8 @@ def _sample(call, runs):
 STATIC_CC = "9.0"
 
 
-def bench_ops_static(cases=CASES):
+def bench_ops_static(cases: Sequence[Case] = CASES):
     """Report what the compiler makes of each rung: no times, since there is no GPU to take them on.
-
-    Parameters
-    ----------
-    cases : sequence of cases.Case
 
     Returns
     -------

@@ -53,19 +53,8 @@ def _read(path):
         raise ValueError(f"{path}: {error}") from None
 
 
-def write(record, folder, name):
-    """Draw what a record holds into ``FOLDER/NAME-...png``.
-
-    Parameters
-    ----------
-    record : dict
-    folder : path
-    name : str
-
-    Returns
-    -------
-    list of Path
-    """
+def write(record: dict, folder: str | Path, name: str) -> list[Path]:
+    """Draw what a record holds into ``FOLDER/NAME-...png``."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -76,16 +65,8 @@ def write(record, folder, name):
     return written
 
 
-def figures(record):
+def figures(record: dict) -> dict:
     """Return what can be drawn of a record: functions without arguments, by name.
-
-    Parameters
-    ----------
-    record : dict
-
-    Returns
-    -------
-    dict of str to callable
 
     Raises
     ------

@@ -7,7 +7,7 @@ from cnn_numba.device import threads
 from gpuless import nvidia
 
 
-def new_record(benchmark, gpu=False, **figures):
+def new_record(benchmark, gpu=False, **figures) -> dict:
     """Return figures with what they were measured on.
 
     Parameters
@@ -17,10 +17,6 @@ def new_record(benchmark, gpu=False, **figures):
         Whether they were measured on the GPU: then it is named as well.
     **figures
         What JSON can hold.
-
-    Returns
-    -------
-    dict
     """
     machine = {"processor": _processor(), "threads": threads(), "system": platform.system()}
     return {

@@ -18,12 +18,8 @@ _PROTECTED = re.compile(
 _LINK = re.compile(r"\[([^\]]+)\]\(" + re.escape(PAGE) + r"#[\w-]+\)")
 
 
-def terms(folder):
+def terms(folder: str | Path):
     """Return the terms that the glossary of a folder of notebooks explains.
-
-    Parameters
-    ----------
-    folder : path
 
     Returns
     -------
@@ -34,16 +30,8 @@ def terms(folder):
     return _TERM.findall(page.read_text(encoding="utf-8")) if page.exists() else []
 
 
-def anchor(term):
+def anchor(term: str) -> str:
     """Return the part of a link behind the ``#`` that leads to a term's heading.
-
-    Parameters
-    ----------
-    term : str
-
-    Returns
-    -------
-    str
 
     Examples
     --------

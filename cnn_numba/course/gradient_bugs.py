@@ -31,7 +31,7 @@ class Batch(NamedTuple):
     padding: int
 
 
-def batch(images, labels, stride=2, padding=1, seed=0):
+def batch(images, labels, stride=2, padding=1, seed=0) -> Batch:
     """Draw a network for a batch of images.
 
     Parameters
@@ -43,10 +43,6 @@ def batch(images, labels, stride=2, padding=1, seed=0):
         Of the convolution.
     seed : int
         Draws the parameters.
-
-    Returns
-    -------
-    Batch
 
     Examples
     --------

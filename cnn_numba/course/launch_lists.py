@@ -51,7 +51,7 @@ class LaunchList:
         return _text([line[:columns] for line in table])
 
 
-def listed(work, run=True):
+def listed(work, run=True) -> LaunchList:
     """List what a piece of work launches.
 
     Parameters
@@ -61,10 +61,6 @@ def listed(work, run=True):
     run : bool
         Whether the kernels run, traced, so that their bytes can be counted: each element of an array that a
         launch reads, once, and each that it writes, once. Without it they are noted only.
-
-    Returns
-    -------
-    LaunchList
 
     Examples
     --------
@@ -166,15 +162,8 @@ def bus_traffic():
 
 
 @contextmanager
-def replaced(owner, name, value):
-    """Put something else in the place of an attribute, and put the old one back afterwards.
-
-    Parameters
-    ----------
-    owner : object
-    name : str
-    value : object
-    """
+def replaced(owner: object, name: str, value: object):
+    """Put something else in the place of an attribute, and put the old one back afterwards."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:

@@ -95,12 +95,8 @@ class Ledger:
         if not error <= 1e-4 * np.max(np.abs(first), initial=1e-30):  # a NaN must not pass
             raise ValueError(f"{name!r} and {first_name!r} differ by up to {error:.3g} ({work})")
 
-    def speedup(self, rung):
+    def speedup(self, rung: Rung):
         """Return how many times faster a rung is than the baseline on the same work.
-
-        Parameters
-        ----------
-        rung : Rung
 
         Returns
         -------
@@ -112,13 +108,8 @@ class Ledger:
                 return other.seconds / rung.seconds
         return None
 
-    def rows(self):
-        """Return the table as text: rung, work, time, speed-up.
-
-        Returns
-        -------
-        list of tuple of str
-        """
+    def rows(self) -> list[tuple]:
+        """Return the table as text: rung, work, time, speed-up."""
         rows = []
         for rung in self.rungs:
             factor = self.speedup(rung)
@@ -148,17 +139,8 @@ class Ledger:
             body += f"<tr>{cells}</tr>"
         return f"<table><caption>{html.escape(self.title)}</caption><tr>{header}</tr>{body}</table>"
 
-    def picture(self, work, caption):
+    def picture(self, work: str, caption: str) -> plots.Picture:
         """Draw the rungs that did the same work as bars of their speed-up.
-
-        Parameters
-        ----------
-        work : str
-        caption : str
-
-        Returns
-        -------
-        cnn_numba.course.pictures.plots.Picture
 
         Raises
         ------
@@ -183,16 +165,8 @@ class Ledger:
         return plots.picture(fig, caption, alt)
 
 
-def duration(seconds):
+def duration(seconds: float) -> str:
     """Write a duration with three digits and the unit that fits.
-
-    Parameters
-    ----------
-    seconds : float
-
-    Returns
-    -------
-    str
 
     Examples
     --------

@@ -60,17 +60,8 @@ class NotebookExercise(NamedTuple):
     solution: str
 
 
-def read(path):
-    """Read a notebook file.
-
-    Parameters
-    ----------
-    path : str or Path
-
-    Returns
-    -------
-    nbformat.NotebookNode
-    """
+def read(path: str | Path) -> nbformat.NotebookNode:
+    """Read a notebook file."""
     return nbformat.read(path, as_version=4)
 
 
@@ -105,7 +96,7 @@ def with_common_parts(notebook, path):
     return notebook
 
 
-def canonical(notebook):
+def canonical(notebook) -> str:
     """Write a notebook as text in its one form: sorted keys, one space, generic metadata, final newline.
 
     Parameters
@@ -113,10 +104,6 @@ def canonical(notebook):
     notebook : nbformat.NotebookNode
         Changed in place: metadata that differs from machine to machine goes, and widgets that have a
         picture in their place.
-
-    Returns
-    -------
-    str
 
     Examples
     --------
@@ -168,12 +155,8 @@ def execute(notebook, folder, timeout=300):
     return client.execute()
 
 
-def exercises(notebook):
+def exercises(notebook: nbformat.NotebookNode):
     """Collect a notebook's exercises, complete or not: the linter says what is missing.
-
-    Parameters
-    ----------
-    notebook : nbformat.NotebookNode
 
     Returns
     -------

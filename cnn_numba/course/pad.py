@@ -118,7 +118,7 @@ def example_drawing():
     return np.asarray(paper)
 
 
-def reading_picture(drawing, digit, chances):
+def reading_picture(drawing, digit, chances) -> plots.Picture:
     """Draw what was drawn, what the network gets to see, and what it answers.
 
     Parameters
@@ -126,10 +126,6 @@ def reading_picture(drawing, digit, chances):
     drawing : ndarray, shape (H, W)
     digit : ndarray, shape (1, 28, 28)
     chances : ndarray, shape (10,)
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     fig, axes = plots.figure(1, 3, size=(7.2, 2.4), width_ratios=[1, 1, 1.3])
     plots.show_image(axes[0], drawing, "the picture", limits=(0, 255))

@@ -83,7 +83,7 @@ class Tape:
             launch.run()
 
 
-def record(function, *arguments):
+def record(function, *arguments) -> Tape:
     """Note what a function launches, without running it.
 
     Parameters
@@ -91,10 +91,6 @@ def record(function, *arguments):
     function : callable
     *arguments
         What it is called with.
-
-    Returns
-    -------
-    Tape
 
     Raises
     ------

@@ -37,17 +37,13 @@ class CheckFailed(AssertionError):
     """An exercise is not solved, and strict mode is on."""
 
 
-def case(*args, **kwargs):
+def case(*args, **kwargs) -> Case:
     """Return the arguments of one call as a `Case`; needed only where there are keywords.
 
     Parameters
     ----------
     *args, **kwargs
         As the attempt is to receive them.
-
-    Returns
-    -------
-    Case
 
     Examples
     --------
@@ -244,17 +240,12 @@ class Exercise:
             raise max(explaining, key=lambda pair: sum(self._like(pair[1], trial) for trial in trials))[0]
 
 
-def strict():
-    """Tell whether strict mode is on: ``CNN_NUMBA_STRICT`` set to anything but 0.
-
-    Returns
-    -------
-    bool
-    """
+def strict() -> bool:
+    """Tell whether strict mode is on: ``CNN_NUMBA_STRICT`` set to anything but 0."""
     return os.environ.get("CNN_NUMBA_STRICT", "") not in ("", "0")
 
 
-def fills(shape, dtype=np.float32):
+def fills(shape, dtype=np.float32) -> Callable:
     """Return a `run` for attempts that write into an array instead of returning one.
 
     The array comes last in the call and is full of NaN, so that an element nobody writes shows.
@@ -265,10 +256,6 @@ def fills(shape, dtype=np.float32):
         Takes the case's arguments, returns the shape of the array.
     dtype : dtype
         A floating-point one.
-
-    Returns
-    -------
-    callable
 
     Examples
     --------
@@ -286,17 +273,13 @@ def fills(shape, dtype=np.float32):
     return run
 
 
-def avoids(*names):
+def avoids(*names) -> Callable:
     """Return a property: the attempt does not lean on somebody else's work.
 
     Parameters
     ----------
     *names : str
         Functions, such as ``"sorted"``; keyword arguments, ``"key="``; strings, ``"'same'"``.
-
-    Returns
-    -------
-    callable
 
     Examples
     --------
@@ -316,16 +299,8 @@ def avoids(*names):
     return holds
 
 
-def is_blank(attempt):
+def is_blank(attempt: object) -> bool:
     """Tell whether a function's body is empty: a docstring, ``...`` or ``pass``, and nothing else.
-
-    Parameters
-    ----------
-    attempt : object
-
-    Returns
-    -------
-    bool
 
     Examples
     --------

@@ -152,18 +152,8 @@ def inout(array):
     return _InOut(array)
 
 
-def normal(rng, shape):
-    """Draw a float32 array of normally distributed numbers.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    shape : int or tuple of int
-
-    Returns
-    -------
-    ndarray, float32
-    """
+def normal(rng: np.random.Generator, shape: int | tuple) -> np.ndarray:
+    """Draw a float32 array of normally distributed numbers."""
     return rng.normal(size=shape).astype(np.float32)
 
 
@@ -235,7 +225,7 @@ def _fresh(value):
     return copy.deepcopy(value.array if isinstance(value, _InOut) else value)
 
 
-def launch(grid, block, *arguments):
+def launch(grid, block, *arguments) -> LaunchCase:
     """Return a case: ``kernel[grid, block](*arguments)``.
 
     Parameters
@@ -244,10 +234,6 @@ def launch(grid, block, *arguments):
         As in the launch, x first.
     *arguments
         Arrays and numbers, `output` and `inout`, in the kernel's order.
-
-    Returns
-    -------
-    LaunchCase
 
     Examples
     --------
@@ -267,13 +253,8 @@ class Examination(NamedTuple):
     report: object
 
 
-def examine(kernel, case):
+def examine(kernel, case: LaunchCase):
     """Run a kernel on one launch, under the sanitizer.
-
-    Parameters
-    ----------
-    kernel : kernel
-    case : LaunchCase
 
     Returns
     -------
@@ -718,17 +699,8 @@ def _refuse_float64(exercise, attempt, trial):
             )
 
 
-def global_updates(kernel, case):
+def global_updates(kernel, case: LaunchCase) -> int:
     """Count the atomic updates that a kernel makes in global memory.
-
-    Parameters
-    ----------
-    kernel : kernel
-    case : LaunchCase
-
-    Returns
-    -------
-    int
 
     Examples
     --------

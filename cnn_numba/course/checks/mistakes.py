@@ -75,7 +75,7 @@ class Trial(NamedTuple):
     right: bool
 
 
-def call(function, case, run=None):
+def call(function, case, run=None) -> Outcome:
     """Call a function on copies of a case's arguments, so that nobody sees what another one wrote.
 
     Parameters
@@ -84,10 +84,6 @@ def call(function, case, run=None):
     case : Case
     run : callable, optional
         How to call it, ``run(function, *args, **kwargs)``; None calls it plainly.
-
-    Returns
-    -------
-    Outcome
 
     Raises
     ------
@@ -113,7 +109,7 @@ def call(function, case, run=None):
     return Outcome(value, error, after)
 
 
-def describe(case, function):
+def describe(case, function) -> str:
     """Say in words what a case is: the shapes of arrays, the values of everything else.
 
     Parameters
@@ -121,10 +117,6 @@ def describe(case, function):
     case : Case
     function : callable
         Its signature gives the names.
-
-    Returns
-    -------
-    str
 
     Examples
     --------
@@ -163,7 +155,7 @@ def close(got, expected, rtol):
     return np.isclose(got, expected, rtol=0, atol=rtol * scale, equal_nan=True)
 
 
-def same(got, expected, dtype, rtol):
+def same(got, expected, dtype, rtol) -> bool:
     """Tell whether a result is the expected one: type, shape and numbers, tuples part by part.
 
     Parameters
@@ -172,10 +164,6 @@ def same(got, expected, dtype, rtol):
     dtype : dtype or None
         The dtype `got` must have; None asks for the kind of `expected` only.
     rtol : float
-
-    Returns
-    -------
-    bool
 
     Examples
     --------

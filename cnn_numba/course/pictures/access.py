@@ -14,7 +14,7 @@ _NOBODY = np.array([0.90, 0.89, 0.87])
 _SECTORS = np.array([[0.90, 0.89, 0.87], [0.95, 0.78, 0.45], [0.0, 0.45, 0.70]])
 
 
-def footprint_picture(access, source, result):
+def footprint_picture(access, source, result) -> plots.Picture:
     """Draw which blocks read each element of one matrix, and how often, beside what they write.
 
     Parameters
@@ -22,10 +22,6 @@ def footprint_picture(access, source, result):
     access : AccessMap
     source, result : str
         Names of the two arrays, each with two axes.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
 
     Examples
     --------
@@ -108,7 +104,7 @@ def _gridlines(ax, rows, columns, every=1):
         spine.set_visible(False)
 
 
-def sector_picture(requests, columns, caption):
+def sector_picture(requests, columns, caption) -> plots.Picture:
     """Draw what one request of one warp moves: memory as lines of elements, in the order of addresses.
 
     Parameters
@@ -118,10 +114,6 @@ def sector_picture(requests, columns, caption):
     columns : int
         Elements in a line of the drawing: a multiple of the 8 float32 numbers of a sector.
     caption : str
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     lines = max(-(-_memory(*request).size // columns) for request in requests.values())
     # Panels lie side by side where lines are short.

@@ -7,7 +7,7 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from cnn_numba.course.pictures import plots
 
 
-def chain_picture(names, values, slopes, gradients):
+def chain_picture(names, values, slopes, gradients) -> plots.Picture:
     """Draw functions one after the other: values go to the right, gradients come back.
 
     Parameters
@@ -20,10 +20,6 @@ def chain_picture(names, values, slopes, gradients):
         The slope of each one but the first with respect to the one before it.
     gradients : list of float
         The derivative of the loss with respect to each one.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
 
     Examples
     --------
@@ -63,7 +59,7 @@ def _text(number):
     return f"{number:g}".replace("-", "\N{MINUS SIGN}")
 
 
-def matrix_picture(weights, size, stride=1, padding=0):
+def matrix_picture(weights, size, stride=1, padding=0) -> plots.Picture:
     """Draw a one-dimensional convolution as a matrix, and beside it the transposed one, which goes back.
 
     Parameters
@@ -73,10 +69,6 @@ def matrix_picture(weights, size, stride=1, padding=0):
     size : int
         How many pixels there are.
     stride, padding : int
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
 
     Examples
     --------
@@ -161,17 +153,13 @@ def error_maps(rows, caption):
     return plots.picture(fig, caption, f"Heatmaps of errors, white where there is none. {'; '.join(told)}.")
 
 
-def comparison_picture(report, caption):
+def comparison_picture(report, caption) -> plots.Picture:
     """Draw a gradient, the right one, and the error of each element.
 
     Parameters
     ----------
     report : cnn_numba.nn.gradcheck.GradientReport
     caption : str
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
 
     Examples
     --------

@@ -8,7 +8,7 @@ _NOTHING, _PALE, _DARK = (np.array(c) for c in ([0.93, 0.92, 0.90], [0.66, 0.82,
 _RESULT = np.array([0.95, 0.78, 0.45])
 
 
-def product_picture(shape, tile, step=None, depth=None):
+def product_picture(shape, tile, step=None, depth=None) -> plots.Picture:
     """Draw a matrix product: which numbers of `a` and `b` some results need, in all or in one step.
 
     Parameters
@@ -19,10 +19,6 @@ def product_picture(shape, tile, step=None, depth=None):
         Rows and columns of results, in the upper left corner.
     step, depth : int, optional
         Which step along k, counted from 0, and how much of k it is.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
 
     Examples
     --------
@@ -96,7 +92,7 @@ def _counted(number, noun):
 _CHANNELS = np.array([[0.66, 0.82, 0.92], [0.96, 0.85, 0.60], [0.76, 0.88, 0.72]])
 
 
-def im2col_picture(channels, height, width, kernel_size, position):
+def im2col_picture(channels, height, width, kernel_size, position) -> plots.Picture:
     """Draw the windows of an image as the columns of a matrix, one position marked in both.
 
     Parameters
@@ -107,10 +103,6 @@ def im2col_picture(channels, height, width, kernel_size, position):
         Of the square window; stride 1, no padding.
     position : int
         Which of the output's positions is marked.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
 
     Raises
     ------
@@ -166,7 +158,7 @@ def _numbered(ax, numbers, image, title):
     ax.set_title(title, fontsize=10, color=plots.INK, loc="left")
 
 
-def loads_picture(loads, caption):
+def loads_picture(loads, caption) -> plots.Picture:
     """Draw how many numbers are read for each multiply-add, from either memory, as bars.
 
     Parameters
@@ -174,10 +166,6 @@ def loads_picture(loads, caption):
     loads : dict of str to tuple of (float, float)
         For each rung what it reads from global and from shared memory.
     caption : str
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     fig, axes = plots.figure(1, 2, size=(7.2, 0.8 + 0.36 * len(loads)), sharey=True)
     memories = ("global memory", plots.BLUE), ("shared memory", plots.ORANGE)
@@ -197,17 +185,13 @@ def loads_picture(loads, caption):
     return plots.picture(fig, caption, alt)
 
 
-def ladder_picture(record):
+def ladder_picture(record) -> plots.Picture:
     """Draw how fast the rungs of the matrix product were on a GPU, with what share of the library that is.
 
     Parameters
     ----------
     record : dict
         Of the benchmark "ops".
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     from cnn_numba.bench.plots import plot_ladder
 

@@ -89,7 +89,7 @@ def figure(rows=1, columns=1, size=(7.2, 2.6), **subplots):
     return fig, axes
 
 
-def picture(fig, caption, alt, colours=128):
+def picture(fig, caption, alt, colours=128) -> Picture:
     """Draw a figure into a small PNG, with its caption and its description.
 
     Parameters
@@ -101,10 +101,6 @@ def picture(fig, caption, alt, colours=128):
         What the picture shows, for a reader who cannot see it.
     colours : int
         Size of the PNG's palette: fewer colours, smaller file.
-
-    Returns
-    -------
-    Picture
 
     Raises
     ------

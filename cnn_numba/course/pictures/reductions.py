@@ -11,13 +11,8 @@ from gpuless.access import WRITE
 _DONE, _IDLE = "#a9cfe6", "#efede8"
 
 
-def tree_picture():
-    """Draw how eight elements are added in three steps, neighbours first and halves first.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
-    """
+def tree_picture() -> plots.Picture:
+    """Draw how eight elements are added in three steps, neighbours first and halves first."""
     fig, axes = plots.figure(1, 2, size=(7.2, 3.0))
     ways = {
         "interleaved: distance 1, 2, 4": [(d, range(0, 8, 2 * d)) for d in (1, 2, 4)],
@@ -46,13 +41,8 @@ def tree_picture():
     )
 
 
-def shuffle_picture():
-    """Draw how eight lanes come to the sum of all by three exchanges.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
-    """
+def shuffle_picture() -> plots.Picture:
+    """Draw how eight lanes come to the sum of all by three exchanges."""
     fig, ax = plots.figure(size=(4.6, 2.9))
     _panel(ax, "", rows=4)
     for lane in range(8):
@@ -156,17 +146,13 @@ def steps(access):
     return found
 
 
-def step_table(accesses):
+def step_table(accesses) -> str:
     """Compare reductions step by step: warps at work, and deliveries of shared memory.
 
     Parameters
     ----------
     accesses : dict of str to AccessMap
         Each under the name it is to have.
-
-    Returns
-    -------
-    str
     """
     columns = max(len(steps(access)) for access in accesses.values())
     width = max(map(len, accesses)) + 2

@@ -34,7 +34,7 @@ class Timeline(NamedTuple):
         return sum(duration for _, duration in self.gpu) / self.end
 
 
-def step_timeline(launches, overhead, work, gap, graph):
+def step_timeline(launches, overhead, work, gap, graph) -> Timeline:
     """Work out when the kernels of a step run, if every launch costs the host the same.
 
     Parameters
@@ -48,10 +48,6 @@ def step_timeline(launches, overhead, work, gap, graph):
         Microseconds at least between the end of one kernel and the beginning of the next.
     graph : bool
         Whether all kernels are launched at once.
-
-    Returns
-    -------
-    Timeline
 
     Examples
     --------
@@ -69,17 +65,13 @@ def step_timeline(launches, overhead, work, gap, graph):
     return Timeline(host, gpu)
 
 
-def step_picture(launches, overhead, work, gap=1.0):
+def step_picture(launches, overhead, work, gap=1.0) -> plots.Picture:
     """Draw a step launch by launch, and as one graph.
 
     Parameters
     ----------
     launches, overhead, work, gap
         As in `step_timeline`.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
 
     Examples
     --------
@@ -156,17 +148,13 @@ def overlap_timeline(steps, fill, copy, kernels, streams):
     return rows
 
 
-def overlap_picture(steps=4, fill=1.0, copy=2.0, kernels=3.0):
+def overlap_picture(steps=4, fill=1.0, copy=2.0, kernels=3.0) -> plots.Picture:
     """Draw four batches on their way, with one stream and with two.
 
     Parameters
     ----------
     steps, fill, copy, kernels
         As in `overlap_timeline`.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     titles = {"one stream, one buffer": False, "two streams, two pinned buffers": True}
     fig, axes = plots.figure(2, 1, size=(7.2, 3.3), sharex=True)
@@ -198,7 +186,7 @@ def overlap_picture(steps=4, fill=1.0, copy=2.0, kernels=3.0):
     return plots.picture(fig, caption, alt)
 
 
-def occupancy_picture(cc, threads, registers, shared):
+def occupancy_picture(cc, threads, registers, shared) -> plots.Picture:
     """Draw the warps that an SM holds, and how many blocks each resource allows.
 
     Parameters
@@ -211,10 +199,6 @@ def occupancy_picture(cc, threads, registers, shared):
         Of a thread.
     shared : int
         Bytes of shared memory of a block.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
 
     Examples
     --------
@@ -272,7 +256,7 @@ def _square(column, row, colour):
     return Rectangle((column, row), 0.9, 0.9, facecolor=colour, edgecolor="none")
 
 
-def passes_picture(bytes_before, bytes_after, caption):
+def passes_picture(bytes_before, bytes_after, caption) -> plots.Picture:
     """Draw the bytes of operations before and after fusion, side by side.
 
     Parameters
@@ -280,10 +264,6 @@ def passes_picture(bytes_before, bytes_after, caption):
     bytes_before, bytes_after : dict of str to int
         For each operation.
     caption : str
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     names, height = list(bytes_before), 0.36
     fig, ax = plots.figure(size=(7.2, 0.9 + 0.62 * len(names)))
@@ -304,7 +284,7 @@ def passes_picture(bytes_before, bytes_after, caption):
     return plots.picture(fig, caption, f"Bars of the bytes moved, apart and fused: {listed}.")
 
 
-def profile_picture(seconds, caption):
+def profile_picture(seconds, caption) -> plots.Picture:
     """Draw how long each part of a step takes, forward and backward.
 
     Parameters
@@ -312,10 +292,6 @@ def profile_picture(seconds, caption):
     seconds : dict of str to sequence of two floats
         For each part, in the order of the step; an update counts as backward.
     caption : str
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     names = list(seconds)
     there, back = 1e3 * np.array(list(seconds.values())).T

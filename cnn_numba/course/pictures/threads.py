@@ -11,7 +11,7 @@ from gpuless.access import WRITE
 _MOST = 6000
 
 
-def grid_picture(height, width, block):
+def grid_picture(height, width, block) -> plots.Picture:
     """Draw the grid of threads that covers an image: blocks, the pixels under them, and idle threads.
 
     Parameters
@@ -20,10 +20,6 @@ def grid_picture(height, width, block):
         Of the image, in pixels.
     block : tuple of (int, int)
         Threads of a block, x first.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
 
     Raises
     ------
@@ -87,7 +83,7 @@ _PALE = 0.75 + 0.25 * _COLOURS
 _ROW = np.array([*_COLOURS, [0.89, 0.88, 0.86], [1.0, 1.0, 1.0]])
 
 
-def row_picture(launches, caption):
+def row_picture(launches, caption) -> plots.Picture:
     """Draw which thread writes each element of a vector, for several kernels, as their accesses show.
 
     Parameters
@@ -96,10 +92,6 @@ def row_picture(launches, caption):
         For each title ``(kernel, grid, block, arguments)``, the last argument being the vector written; or
         the number of the thread that writes each element.
     caption : str
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     fig, axes = plots.figure(len(launches), 1, size=(7.2, 0.35 + 0.95 * len(launches)), squeeze=False)
     told = []
@@ -126,13 +118,8 @@ def row_picture(launches, caption):
     return plots.picture(fig, caption, alt)
 
 
-def memories_picture():
-    """Draw the two memories, and what goes between them.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
-    """
+def memories_picture() -> plots.Picture:
+    """Draw the two memories, and what goes between them."""
     fig, ax = plots.figure(size=(7.2, 2.3))
     ax.set_xlim(0, 100)
     ax.set_ylim(0, 30)

@@ -55,7 +55,7 @@ class _InOrder:
         return lambda *arguments: launch.run(arguments, order=self._order)
 
 
-def tile_picture(tile, kernel_size):
+def tile_picture(tile, kernel_size) -> plots.Picture:
     """Draw the pixels that a block loads for a tile of a convolution, each with the thread that loads it.
 
     Parameters
@@ -64,10 +64,6 @@ def tile_picture(tile, kernel_size):
         Threads of the block, x first; one for each output.
     kernel_size : int
         Of a square window; odd.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
 
     Raises
     ------
@@ -123,7 +119,7 @@ def tile_picture(tile, kernel_size):
     return plots.picture(fig, caption, alt)
 
 
-def bank_picture(widths, rows=6, column=5):
+def bank_picture(widths, rows=6, column=5) -> plots.Picture:
     """Draw in which bank of shared memory each element of a tile lies; one column stands out.
 
     Parameters
@@ -134,10 +130,6 @@ def bank_picture(widths, rows=6, column=5):
         How many rows are drawn, of 32.
     column : int
         The one that is read.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     size = (7.2, 0.3 + len(widths) * (0.35 + 0.19 * rows))
     fig, axes = plots.figure(len(widths), 1, size=size, squeeze=False)
@@ -170,16 +162,8 @@ def bank_picture(widths, rows=6, column=5):
     )
 
 
-def conflict_degree(width):
+def conflict_degree(width: int) -> int:
     """Return how many of a column's 32 elements lie in one bank, at worst, if its rows are `width` long.
-
-    Parameters
-    ----------
-    width : int
-
-    Returns
-    -------
-    int
 
     Examples
     --------
@@ -189,7 +173,7 @@ def conflict_degree(width):
     return int(np.bincount(np.arange(BANKS) * width % BANKS).max())
 
 
-def roofline_picture(name, peak, bandwidth, intensities, caption):
+def roofline_picture(name, peak, bandwidth, intensities, caption) -> plots.Picture:
     """Draw the roof of a device, and how high each of several kernels could get under it.
 
     Parameters
@@ -201,10 +185,6 @@ def roofline_picture(name, peak, bandwidth, intensities, caption):
     intensities : dict of str to float
         Of each kernel, in operations a byte.
     caption : str
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     ridge = peak / bandwidth
     ends = min(*intensities.values(), ridge) / 2, max(*intensities.values(), ridge) * 3

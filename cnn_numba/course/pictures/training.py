@@ -76,13 +76,8 @@ class TrainingCurve:
                 self._show(self.picture())
                 self._shown = time.monotonic()
 
-    def picture(self):
-        """Draw what there is so far.
-
-        Returns
-        -------
-        cnn_numba.course.pictures.plots.Picture
-        """
+    def picture(self) -> plots.Picture:
+        """Draw what there is so far."""
         fig, axes = plots.figure(1, 2, size=(7.2, 2.7))
         steps = np.arange(1, len(self.losses) + 1)
         axes[0].plot(steps, self.losses, color=plots.SKY, linewidth=0.6, alpha=0.7, label="each batch")
@@ -130,7 +125,7 @@ def _plain_ticks(ax, values):
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 
-def receptive_picture(image, sizes, names):
+def receptive_picture(image, sizes, names) -> plots.Picture:
     """Draw how much of an image one output of each layer depends on.
 
     Parameters
@@ -139,10 +134,6 @@ def receptive_picture(image, sizes, names):
     sizes : list of int
         Edge of the receptive field after each layer.
     names : list of str
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     fig, axes = plots.figure(1, len(sizes), size=(7.2, 2.0))
     for ax, size, name in zip(axes, sizes, names, strict=True):
@@ -157,7 +148,7 @@ def receptive_picture(image, sizes, names):
     )
 
 
-def ravine_picture(loss, paths):
+def ravine_picture(loss, paths) -> plots.Picture:
     """Draw the ways that optimisers take down a narrow valley.
 
     Parameters
@@ -165,10 +156,6 @@ def ravine_picture(loss, paths):
     loss : callable
         Takes arrays x and y.
     paths : dict of str to ndarray, shape (steps, 2)
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     fig, axes = plots.figure(len(paths), 1, size=(7.2, 1.45 * len(paths)), sharex=True)
     x, y = np.meshgrid(np.linspace(-10.5, 1.5, 200), np.linspace(-2.2, 2.2, 80))
@@ -188,17 +175,13 @@ def ravine_picture(loss, paths):
     )
 
 
-def race_picture(runs, title="training loss"):
+def race_picture(runs, title="training loss") -> plots.Picture:
     """Draw the losses of several short trainings.
 
     Parameters
     ----------
     runs : dict of str to ndarray, shape (steps,)
     title : str
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     fig, ax = plots.figure(size=(7.2, 2.8))
     for name, losses in runs.items():
@@ -215,17 +198,13 @@ def race_picture(runs, title="training loss"):
     )
 
 
-def rates_picture(runs):
+def rates_picture(runs) -> plots.Picture:
     """Draw for each optimiser how its final loss depends on the learning rate.
 
     Parameters
     ----------
     runs : dict of (str, float) to ndarray, shape (steps,)
         The losses of a short training with this optimiser and this learning rate; NaN once it diverged.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     fig, ax = plots.figure(size=(7.2, 2.8))
     for row, name in enumerate(dict.fromkeys(name for name, _ in runs)):
@@ -245,7 +224,7 @@ def rates_picture(runs):
     )
 
 
-def rate_picture(runs, optimiser, rate):
+def rate_picture(runs, optimiser, rate) -> plots.Picture:
     """Draw one short training among those with other learning rates; for an explorer.
 
     Parameters
@@ -254,10 +233,6 @@ def rate_picture(runs, optimiser, rate):
         As for `rates_picture`.
     optimiser : str
     rate : float
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     fig, axes = plots.figure(1, 2, size=(7.2, 2.8), width_ratios=[1.5, 1])
     for (name, other), losses in runs.items():
@@ -298,16 +273,12 @@ def _rate_axis(ax):
     ax.set_ylim(0, 4)
 
 
-def filters_picture(before, after):
+def filters_picture(before, after) -> plots.Picture:
     """Draw the filters of the first layer before and after training.
 
     Parameters
     ----------
     before, after : ndarray, shape (C, 1, kH, kW)
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     count = len(after)
     columns = count // 2
@@ -329,7 +300,7 @@ def filters_picture(before, after):
     )
 
 
-def feature_maps_picture(image, layers, titles, count=7):
+def feature_maps_picture(image, layers, titles, count=7) -> plots.Picture:
     """Draw the maps of several layers that vary most, a row for each layer.
 
     Parameters
@@ -339,10 +310,6 @@ def feature_maps_picture(image, layers, titles, count=7):
     titles : list of str
     count : int
         Maps of each layer.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     fig, axes = plots.figure(len(layers), count + 1, size=(7.2, 1.05 * len(layers)), squeeze=False)
     for row, (maps, title) in enumerate(zip(layers, titles, strict=True)):
@@ -362,17 +329,13 @@ def feature_maps_picture(image, layers, titles, count=7):
     )
 
 
-def confusion_picture(matrix):
+def confusion_picture(matrix) -> plots.Picture:
     """Draw a confusion matrix, its right answers in grey so that the wrong ones stand out.
 
     Parameters
     ----------
     matrix : ndarray, shape (10, 10), int
         Row: what the image is; column: the answer.
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     fig, ax = plots.figure(size=(5.0, 4.2))
     wrong = np.where(np.eye(len(matrix), dtype=bool), np.nan, matrix)
@@ -395,7 +358,7 @@ def confusion_picture(matrix):
     )
 
 
-def mistakes_picture(images, labels, chances, count=12):
+def mistakes_picture(images, labels, chances, count=12) -> plots.Picture:
     """Draw the wrong answers that the network is surest of.
 
     Parameters
@@ -404,10 +367,6 @@ def mistakes_picture(images, labels, chances, count=12):
     labels : ndarray, shape (N,)
     chances : ndarray, shape (N, classes)
     count : int
-
-    Returns
-    -------
-    cnn_numba.course.pictures.plots.Picture
     """
     answers = chances.argmax(axis=1)
     wrong = np.flatnonzero(answers != labels)
