@@ -21,7 +21,7 @@ from numba import cuda, float32, uint32
 from cnn_numba import device
 from cnn_numba.bench.cases import CASES, Case
 from cnn_numba.bench.pytorch import need_pytorch
-from cnn_numba.bench.records import new_record
+from cnn_numba.bench.records import new_record, text_table
 from cnn_numba.ops.shared.warps import load4, store4
 
 # --- The roof ----------------------------------------------------------------------------------------------
@@ -446,8 +446,4 @@ def _print_table(rows):
         shares = [row["mix"].get(kind, 0) / row["instructions"] for kind in _SHOWN]
         table.append([*names, *map(str, figures), f"{row['occupancy']:.0%}", str(row["instructions"])])
         table[-1] += [f"{share:.0%}" for share in shares]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    aligns = [str.ljust] * 3 + [str.rjust] * (len(widths) - 3)  # names, then numbers
-    for line in table:
-        cells = [align(*cell) for align, *cell in zip(aligns, line, widths, strict=True)]
-        print("  ".join(cells).rstrip())
+    print(text_table(table, left=3))  # names, then numbers

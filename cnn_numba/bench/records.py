@@ -28,6 +28,14 @@ def new_record(benchmark, gpu=False, **figures) -> dict:
     }
 
 
+def text_table(rows, left: int = 1) -> str:
+    """Lay rows of text out as a table, its first columns to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligns = [str.ljust] * left + [str.rjust] * (len(widths) - left)
+    lines = ((align(*cell) for align, *cell in zip(aligns, row, widths, strict=True)) for row in rows)
+    return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
 def _gpu():
     """Return what the GPU is, and what it is driven by."""
     found, cuda = nvidia.driver(), nvidia.toolkit()

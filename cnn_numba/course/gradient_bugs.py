@@ -126,25 +126,17 @@ def _summed(probabilities, labels):
     return cross_entropy_backward(probabilities, labels) * len(labels)
 
 
-def _windows(grad_output, x):
-    """Yield each output's gradient, the window that it came from in `x`, and where that is."""
-    for n, c, oh, ow in np.ndindex(grad_output.shape):
-        place = n, c, slice(POOL * oh, POOL * (oh + 1)), slice(POOL * ow, POOL * (ow + 1))
-        yield grad_output[n, c, oh, ow], x[place], place
+def _shared_out(share):
+    """Return a step back through the pooling in which each pixel of a window gets its `share`."""
 
+    def backward(grad_output, argmax, x):
+        grad_input = np.zeros_like(x)
+        for n, c, oh, ow in np.ndindex(grad_output.shape):
+            window = n, c, slice(POOL * oh, POOL * (oh + 1)), slice(POOL * ow, POOL * (ow + 1))
+            grad_input[window] = grad_output[n, c, oh, ow] * share(x[window])
+        return grad_input
 
-def _to_all_maxima(grad_output, argmax, x):
-    grad_input = np.zeros_like(x)
-    for gradient, window, place in _windows(grad_output, x):
-        grad_input[place] = gradient * (window == window.max())
-    return grad_input
-
-
-def _averaged(grad_output, argmax, x):
-    grad_input = np.zeros_like(x)
-    for gradient, window, place in _windows(grad_output, x):
-        grad_input[place] = gradient / window.size
-    return grad_input
+    return backward
 
 
 def _last_image(grad_output, x, *window):
@@ -178,8 +170,8 @@ BUGS = {
     "stride ignored": {"input": _without_stride},
     "sum over the batch": {"loss": _summed},
     "last image only": {"weight": _last_image},
-    "tie sent twice": {"pool": _to_all_maxima},
-    "pooled as an average": {"pool": _averaged},
+    "tie sent twice": {"pool": _shared_out(lambda window: window == window.max())},
+    "pooled as an average": {"pool": _shared_out(lambda window: 1 / window.size)},
     "gate left open": {"relu": lambda grad_output, out: grad_output},
 }
 

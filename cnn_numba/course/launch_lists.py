@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
+from cnn_numba.bench.records import text_table
 from gpuless import access_map
 
 
@@ -48,7 +49,7 @@ class LaunchList:
         table += [(row.kernel, *(f"{value:,}" for value in row[1:])) for row in self.rows]
         threads = sum(row.threads for row in self.rows)
         table.append(("in all", f"{self.launches:,}", f"{threads:,}", f"{self.bytes or 0:,}"))
-        return _text([line[:columns] for line in table])
+        return text_table([line[:columns] for line in table])
 
 
 def listed(work, run=True) -> LaunchList:
@@ -111,7 +112,7 @@ class Crossings(list):
         table = [("direction", "shape", "dtype", "bytes")]
         table += [(c.direction, str(c.shape), c.dtype, f"{c.bytes:,}") for c in self]
         table.append(("in all", "", "", f"{self.bytes:,}"))
-        return _text(table, left=3)
+        return text_table(table, left=3)
 
 
 @contextmanager
@@ -170,14 +171,3 @@ def replaced(owner: object, name: str, value: object):
         yield
     finally:
         setattr(owner, name, before)
-
-
-def _text(table, left=1):
-    """Lay a table out as text, its first columns to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    aligns = [str.ljust] * left + [str.rjust] * (len(widths) - left)
-    lines = []
-    for row in table:
-        cells = (align(cell, width) for align, cell, width in zip(aligns, row, widths, strict=True))
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)

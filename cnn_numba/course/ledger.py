@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cnn_numba.bench.records import text_table
 from cnn_numba.course.pictures import plots
 
 
@@ -119,13 +120,7 @@ class Ledger:
 
     def __repr__(self):
         header = ("rung", "work", "time", f"against {self.baseline}")
-        table = [header, *self.rows()]
-        widths = [max(len(row[k]) for row in table) for k in range(4)]
-        lines = [
-            f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]:>{widths[3]}}"
-            for row in table
-        ]
-        return "\n".join([self.title, *lines])
+        return f"{self.title}\n{text_table([header, *self.rows()], left=2)}"
 
     def _repr_html_(self):
         columns = ("rung", "work", "time per call", f"against {self.baseline}")

@@ -78,7 +78,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.course.checks.exercise import Exercise, Verdict, is_blank
+from cnn_numba.course.checks.exercise import Exercise, StandIn, Verdict, is_blank
 from cnn_numba.course.checks.mistakes import (
     Outcome,
     Trial,
@@ -298,15 +298,6 @@ class _KernelTrial(NamedTuple):
     report: object
 
 
-class _StandIn(NamedTuple):
-    """In the place of a kernel, a function that has the reference's arguments."""
-
-    function: object
-
-    def __call__(self, *args):
-        return self.function(*args)
-
-
 @dataclass(frozen=True, repr=False)
 class KernelExercise(Exercise):
     """The check of an exercise in which a kernel is written; the module explains it.
@@ -360,12 +351,8 @@ class KernelExercise(Exercise):
         """Run the attempt on one launch; return the `Outcome`."""
         return self._examined(attempt, given).outcome
 
-    def behaving_like(self, function):
-        """Return an attempt that puts into the outputs what a function returns."""
-        return _StandIn(function)
-
     def _examined(self, attempt, given):
-        if isinstance(attempt, _StandIn):
+        if isinstance(attempt, StandIn):
             return Examination(call(attempt, given), None)
         return examine(attempt, given)
 
@@ -374,7 +361,7 @@ class KernelExercise(Exercise):
             return self._unsolved("Write your kernel into the cell above, run it, then run this check again.")
         if self.broken is not None and _is_same_code(attempt, self.broken):
             return self._unsolved("The kernel is still the broken one: find its mistakes, and mend them.")
-        problem = "" if isinstance(attempt, _StandIn) else _kernel_problem(attempt, self.name)
+        problem = "" if isinstance(attempt, StandIn) else _kernel_problem(attempt, self.name)
         if problem:
             return Verdict(self.name, "wrong", problem, mistake="not a kernel")
         return super()._verdict(attempt)
@@ -391,21 +378,18 @@ class KernelExercise(Exercise):
             if trial.got.error is not None:
                 _refuse_error(self, trial)
         refuse_changed_inputs(self, trials)
-        for trial in trials:
-            if trial.report is not None:
-                _refuse_patterns(self, attempt, trial)
-        for trial in trials:
-            if trial.report is not None:
-                _refuse_findings(self, attempt, trial)
+        traced = [trial for trial in trials if trial.report is not None]
+        for trial in traced:
+            _refuse_patterns(self, attempt, trial)
+        for trial in traced:
+            _refuse_findings(self, attempt, trial)
         if failed:
             diagnose(self, attempt, trials)
-        for trial in trials:
-            if self.once and trial.report is not None:
-                _refuse_repetition(self, attempt, trial)
-        if self.float32:
-            for trial in trials:
-                _refuse_float64(self, attempt, trial)
-        if not (device.simulated() or isinstance(attempt, _StandIn)):
+        for trial in traced if self.once else ():
+            _refuse_repetition(self, attempt, trial)
+        for trial in traced if self.float32 else ():
+            _refuse_float64(attempt, trial)
+        if not (device.simulated() or isinstance(attempt, StandIn)):
             self._refuse_on_gpu(attempt)
         for holds in self.properties:
             holds(attempt)
@@ -682,10 +666,8 @@ def _line(attempt, site):
     return f"{place}: `{site.text}`" if site.text else f"{place}."
 
 
-def _refuse_float64(exercise, attempt, trial):
+def _refuse_float64(attempt, trial):
     """Raise `Wrong` if a float64 value is stored into a float32 array."""
-    if trial.report is None:
-        return
     trace = trial.report.trace
     narrow = np.array([info.dtype == np.float32 for info in trace.arrays] + [False])[trace.array]
     for row in np.flatnonzero(narrow & (trace.kind == WRITE)):

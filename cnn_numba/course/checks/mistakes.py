@@ -206,20 +206,7 @@ def refuse_changed_inputs(exercise, trials):
 
 
 def diagnose(exercise, attempt, trials):
-    """Raise `Wrong` with the most telling thing that can be said of a failed attempt.
-
-    Parameters
-    ----------
-    exercise : Exercise
-    attempt : callable
-    trials : list of Trial
-        Not all of them right.
-
-    Raises
-    ------
-    Wrong
-        Always.
-    """
+    """Raise `Wrong` with the most telling thing that can be said of an attempt that failed."""
     failed = [trial for trial in trials if not trial.right]
     first = failed[0]
     where = f"Seen with {describe(first.case, exercise.reference)}."

@@ -1,6 +1,7 @@
 """The checks of notebook 08, ``08_mnist_cnn``."""
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -8,35 +9,12 @@ from cnn_numba.course.checks.exercise import Exercise, case
 from cnn_numba.course.checks.kernels import KernelExercise, inout, launch, normal
 
 
-def _receptive_field(layers):
-    field, step = 1, 1
-    for kernel_size, stride in layers:
-        field += (kernel_size - 1) * step
-        step *= stride
-    return field
-
-
-def _stride_first(layers):
-    field, step = 1, 1
-    for kernel_size, stride in layers:
-        step *= stride
-        field += (kernel_size - 1) * step
-    return field
-
-
-def _last_stride_only(layers):
-    field, step = 1, 1
-    for kernel_size, stride in layers:
-        field += (kernel_size - 1) * step
-        step = stride
-    return field
-
-
-def _windows_added(layers, start):
+def _receptive_field(layers, *, start=1, overlap=1, own_stride=False, last_stride=False):
+    """Count from the image on; every keyword is a way to go wrong."""
     field, step = start, 1
     for kernel_size, stride in layers:
-        field += kernel_size * step
-        step *= stride
+        before, step = step, stride if last_stride else stride * step
+        field += (kernel_size - overlap) * (step if own_stride else before)
     return field
 
 
@@ -67,12 +45,12 @@ receptive_field = Exercise(
         "stride first": (
             "You take a layer's own stride into account before its window. The window lies on the layer's "
             "*input*; its stride moves the outputs apart, and so counts for the layers that follow.",
-            _stride_first,
+            partial(_receptive_field, own_stride=True),
         ),
         "last stride only": (
             "Only the stride of the layer before counts in your answer. Strides multiply: two poolings of "
             "stride 2 put neighbouring numbers four pixels apart.",
-            _last_stride_only,
+            partial(_receptive_field, last_stride=True),
         ),
         "kernels added": (
             "You add the kernel sizes. Neighbouring windows overlap: each layer adds `kernel_size - 1` "
@@ -82,8 +60,8 @@ receptive_field = Exercise(
         "windows added": (
             "You add `kernel_size` steps for each layer. A window of 3 reaches 2 steps beyond the first "
             "number that it holds: add `kernel_size - 1`.",
-            lambda layers: _windows_added(layers, 0),
-            lambda layers: _windows_added(layers, 1),
+            partial(_receptive_field, start=0, overlap=0),
+            partial(_receptive_field, overlap=0),
         ),
         "kernels multiplied": (
             "You multiply the kernel sizes, as if the windows were laid side by side. They overlap.",

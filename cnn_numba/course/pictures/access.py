@@ -54,7 +54,7 @@ def footprint_picture(access, source, result) -> plots.Picture:
     blocks = int(np.prod(access.trace.grid))
     shared = int((readers.sum(axis=0) > 1).sum())
     caption = (
-        f"{blocks} block{'s' if blocks > 1 else ''} of {bx} x {by} threads read {read.size} elements of "
+        f"{plots.counted(blocks, 'block')} of {bx} x {by} threads read {read.size} elements of "
         f"{source} {read.sum()} times: {read.mean():.1f} times each, at most {_times(read.max())}; "
         f"{shared or 'none'} by two blocks or more."
     )
@@ -132,7 +132,7 @@ def sector_picture(requests, columns, caption) -> plots.Picture:
         for sector in range(0, columns + 1, 8):
             ax.axvline(sector - 0.5, color=plots.INK, linewidth=0.6)
         asked, moved = int((state == 2).sum()), int((state > 0).sum())
-        count = f"{moved // 8} sector{'s' if moved > 8 else ''}, {asked} of {moved} numbers used"
+        count = f"{plots.counted(moved // 8, 'sector')}, {asked} of {moved} numbers used"
         ax.set_title(
             f"{title}{chr(10) if side_by_side else ': '}{count}", fontsize=10, color=plots.INK, loc="left"
         )

@@ -53,8 +53,8 @@ def product_picture(shape, tile, step=None, depth=None) -> plots.Picture:
     per_product = f"{numbers / results:.3g}"
     if step is None:
         caption = (
-            f"{_counted(results, 'result')} of {length} products each: {results * length} multiply-adds. "
-            f"{_counted(tile_rows, 'row')} of a and {_counted(tile_columns, 'column')} of b are "
+            f"{plots.counted(results, 'result')} of {length} products each: {results * length} multiply-adds"
+            f". {plots.counted(tile_rows, 'row')} of a and {plots.counted(tile_columns, 'column')} of b are "
             f"{numbers * length} numbers (dark): {per_product} for each multiply-add."
         )
     else:
@@ -82,10 +82,6 @@ def _ruled(ax, rows, columns):
     ax.set_yticks([])
     for spine in ax.spines.values():
         spine.set_visible(False)
-
-
-def _counted(number, noun):
-    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 # A hue for each channel, light, so that the numbers stay readable.

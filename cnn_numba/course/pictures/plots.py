@@ -190,6 +190,11 @@ def outline(ax, row, column, height, width, colour=ORANGE):
     ax.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=colour, linewidth=2.5, clip_on=False))
 
 
+def counted(number: int, noun: str) -> str:
+    """Write so many of something: 1 block, 2 blocks."""
+    return f"{number} {noun}{'s' if number != 1 else ''}"
+
+
 def _style(ax):
     """Put the course's style on one pair of axes."""
     ax.set_facecolor(PAPER)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.patches import Rectangle
 
 from cnn_numba.bench import plots as bench_plots
 from cnn_numba.course.pictures import plots
@@ -221,10 +222,8 @@ def occupancy_picture(cc, threads, registers, shared) -> plots.Picture:
     axes[1].set_xlim(0, 1.25 * _LONGEST_BAR)
     axes[1].set_xlabel("blocks that each allows on an SM")
     if found.blocks:
-        filled = (
-            f"{_counted(found.blocks, 'block')} of {_counted(warps, 'warp')}, {found.warps} of {most} warps"
-        )
-        filled += f", occupancy {found.fraction:.0%}"
+        filled = f"{plots.counted(found.blocks, 'block')} of {plots.counted(warps, 'warp')}, "
+        filled += f"{found.warps} of {most} warps, occupancy {found.fraction:.0%}"
     else:
         filled = "no block fits, and the launch fails"
     caption = f"Compute capability {cc}: {filled}. Limited by {' and '.join(found.limited_by)}."
@@ -242,18 +241,12 @@ def _draw_slots(ax, most, blocks, warps):
         block = k // warps
         taken = block < blocks
         colour = (plots.BLUE, plots.SKY)[block % 2] if taken else _PALE
-        ax.add_patch(_square(k % 8, k // 8, colour))
+        ax.add_patch(Rectangle((k % 8, k // 8), 0.9, 0.9, facecolor=colour, edgecolor="none"))
     ax.set_xlim(-0.1, 8.0)
     ax.set_ylim(most // 8, -0.1)
     ax.set_aspect("equal")
     ax.set_axis_off()
     ax.set_title("places for warps", fontsize=10, color=plots.INK)
-
-
-def _square(column, row, colour):
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((column, row), 0.9, 0.9, facecolor=colour, edgecolor="none")
 
 
 def passes_picture(bytes_before, bytes_after, caption) -> plots.Picture:
@@ -356,7 +349,3 @@ def _recorded_picture(path, record, fig):
 
 def _bars(ax, place, bars, colour):
     ax.broken_barh(bars, (place - 0.36, 0.72), facecolor=colour, edgecolor=plots.PAPER, linewidth=0.6)
-
-
-def _counted(number, noun):
-    return f"{number} {noun}{'s' if number != 1 else ''}"

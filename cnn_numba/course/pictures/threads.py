@@ -62,19 +62,15 @@ def grid_picture(height, width, block) -> plots.Picture:
     threads, pixels = grid_w * grid_h, height * width
     idle = f"{threads - pixels} (pale) have none" if threads > pixels else "none is idle"
     caption = (
-        f"{_counted(columns * rows, 'block')} of {bx} x {by} threads over {height} x {width} pixels: of "
+        f"{plots.counted(columns * rows, 'block')} of {bx} x {by} threads over {height} x {width} pixels: of "
         f"{threads} threads {pixels} have a pixel, {idle}."
     )
     alt = (
-        f"A grid of blocks, {_counted(rows, 'row')} of {columns}, each marked with its number, x first. A "
-        f"thick frame around the image of {height} by {width} pixels; what lies outside of it, to the right "
-        "and below, is pale."
+        f"A grid of blocks, {plots.counted(rows, 'row')} of {columns}, each marked with its number, x first. "
+        f"A thick frame around the image of {height} by {width} pixels; what lies outside of it, to the "
+        "right and below, is pale."
     )
     return plots.picture(fig, caption, alt)
-
-
-def _counted(number, noun):
-    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 _COLOURS = np.array([[0.55, 0.76, 0.90], [0.95, 0.78, 0.45]])
