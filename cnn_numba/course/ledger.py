@@ -149,8 +149,7 @@ class Ledger:
         fig, ax = plots.figure(size=(7.2, 0.7 + 0.42 * len(rungs)))
         ax.barh([rung.name for rung in rungs], factors, color=plots.BLUE, height=0.6)
         ax.invert_yaxis()
-        ax.set_xscale("log")
-        ax.set_xlim(min(0.8, min(factors) / 1.5), max(factors) * 12)
+        ax.set(xscale="log", xlim=(min(0.8, min(factors) / 1.5), max(factors) * 12))
         ax.set_xlabel(f"times faster than {self.baseline}, logarithmic ({work})")
         for place, (rung, factor) in enumerate(zip(rungs, factors, strict=True)):
             text = f"  {_short(factor)}x, {duration(rung.seconds)}"

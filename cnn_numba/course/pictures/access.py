@@ -98,10 +98,8 @@ def _gridlines(ax, rows, columns, every=1):
     ax.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
     ax.grid(which="minor", color=plots.PAPER, linewidth=0.6)
     ax.tick_params(which="both", length=0)
-    ax.set_xticks([])
-    ax.set_yticks([])
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
 
 
 def sector_picture(requests, columns, caption) -> plots.Picture:

@@ -27,8 +27,7 @@ def chain_picture(names, values, slopes, gradients) -> plots.Picture:
     'Above, what the forward pass has'
     """
     fig, ax = plots.figure(size=(7.2, 1.7))
-    ax.set_xlim(-0.45, len(names) - 0.55)
-    ax.set_ylim(-1.15, 0.85)
+    ax.set(xlim=(-0.45, len(names) - 0.55), ylim=(-1.15, 0.85))
     ax.axis("off")
     text = {"ha": "center", "va": "center", "color": plots.INK}
     for place, (name, value, gradient) in enumerate(zip(names, values, gradients, strict=True)):
@@ -96,8 +95,7 @@ def matrix_picture(weights, size, stride=1, padding=0) -> plots.Picture:
             colour = plots.INK if k >= 0 else plots.FAINT
             ax.text(column, row, name, ha="center", va="center", fontsize=10, color=colour)
         ax.set_title(title, fontsize=10, color=plots.INK)
-        ax.set_xticks([])
-        ax.set_yticks([])
+        ax.set(xticks=[], yticks=[])
         ax.set_anchor("N")
     caption = (
         f"A filter of {len(weights)} weights on {size} pixels, stride {stride}, padding {padding}, as a "
@@ -186,8 +184,7 @@ def _show(ax, image, colours, limits):
     """Draw a heatmap that fills its place: its pixels need not be square."""
     plots.show_image(ax, image, cmap=colours, limits=limits)
     ax.set_aspect("auto")
-    for spine in ax.spines.values():
-        spine.set_color(plots.FAINT)
+    ax.spines[:].set_color(plots.FAINT)
 
 
 def _scale(report):

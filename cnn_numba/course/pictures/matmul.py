@@ -78,10 +78,8 @@ def _ruled(ax, rows, columns):
     lines = {"color": plots.PAPER, "linewidth": 1, "zorder": 0.5}
     ax.vlines(np.arange(1, columns) - 0.5, -0.5, rows - 0.5, **lines)
     ax.hlines(np.arange(1, rows) - 0.5, -0.5, columns - 0.5, **lines)
-    ax.set_xticks([])
-    ax.set_yticks([])
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
 
 
 # A hue for each channel, light, so that the numbers stay readable.
@@ -169,8 +167,7 @@ def loads_picture(loads, caption) -> plots.Picture:
         ax.barh(range(len(loads)), values, color=colour, height=0.62)
         for place, value in enumerate(values):
             ax.text(value + 0.04, place, f"{value:.3g}", va="center", fontsize=9, color=plots.INK)
-        ax.set_xlim(0, 2.5)
-        ax.set_yticks(range(len(loads)), loads)
+        ax.set(xlim=(0, 2.5), yticks=range(len(loads)), yticklabels=loads)
         ax.tick_params(axis="y", length=0)
         ax.set_xlabel(f"numbers from {memory}")
     axes[0].invert_yaxis()

@@ -154,10 +154,8 @@ def show_image(ax, image, title="", numbers=False, cmap="gray", limits=None):
         limits = (-largest, largest) if cmap == "RdBu" else (np.nanmin(image), np.nanmax(image))
     drawn = ax.imshow(image, cmap=cmap, vmin=limits[0], vmax=limits[1], interpolation="nearest")
     ax.set_title(title, fontsize=10, color=INK)
-    ax.set_xticks([])
-    ax.set_yticks([])
-    for spine in ax.spines.values():
-        spine.set_visible(True)
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(True)
     if not numbers:
         return
     for (i, j), value in np.ndenumerate(image):

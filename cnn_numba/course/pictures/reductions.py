@@ -65,8 +65,7 @@ def shuffle_picture() -> plots.Picture:
 
 def _panel(ax, title, rows):
     ax.axis("off")
-    ax.set_xlim(-0.6, 7.6)
-    ax.set_ylim(-rows + 0.6, 0.4)
+    ax.set(xlim=(-0.6, 7.6), ylim=(-rows + 0.6, 0.4))
     ax.set_title(title, fontsize=10, color=plots.INK)
 
 

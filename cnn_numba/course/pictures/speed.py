@@ -87,8 +87,7 @@ def step_picture(launches, overhead, work, gap=1.0) -> plots.Picture:
     for ax, (name, line) in zip(axes, lines.items(), strict=True):
         _bars(ax, 1, line.host, plots.ORANGE)
         _bars(ax, 0, line.gpu, plots.BLUE)
-        ax.set_yticks([0, 1], ["GPU: kernels", "host: launches"])
-        ax.set_ylim(-0.5, 1.5)
+        ax.set(yticks=[0, 1], yticklabels=["GPU: kernels", "host: launches"], ylim=(-0.5, 1.5))
         ax.set_title(name, fontsize=10, color=plots.INK, loc="left")
     axes[0].set_xlim(0, 1.02 * max(line.end for line in lines.values()))
     axes[1].set_xlabel("microseconds since the step began, in the model")
@@ -169,8 +168,7 @@ def overlap_picture(steps=4, fill=1.0, copy=2.0, kernels=3.0) -> plots.Picture:
                     begin + duration / 2, place, str(k), ha="center", va="center", color="white", fontsize=9
                 )
         ends.append(sum(rows["kernels"][-1]))
-        ax.set_yticks([2, 1, 0], ["host fills", "bus copies", "GPU computes"])
-        ax.set_ylim(-0.5, 2.5)
+        ax.set(yticks=[2, 1, 0], yticklabels=["host fills", "bus copies", "GPU computes"], ylim=(-0.5, 2.5))
         ax.set_title(title, fontsize=10, color=plots.INK, loc="left")
     axes[0].set_xlim(0, max(ends))
     axes[1].set_xlabel("time, in units of the model")
@@ -219,8 +217,7 @@ def occupancy_picture(cc, threads, registers, shared) -> plots.Picture:
         cut = "→ " if found.limits[name] > _LONGEST_BAR else ""
         axes[1].text(drawn[place], place, f" {cut}{found.limits[name]}", va="center", fontsize=9)
     axes[1].invert_yaxis()
-    axes[1].set_xlim(0, 1.25 * _LONGEST_BAR)
-    axes[1].set_xlabel("blocks that each allows on an SM")
+    axes[1].set(xlim=(0, 1.25 * _LONGEST_BAR), xlabel="blocks that each allows on an SM")
     if found.blocks:
         filled = f"{plots.counted(found.blocks, 'block')} of {plots.counted(warps, 'warp')}, "
         filled += f"{found.warps} of {most} warps, occupancy {found.fraction:.0%}"
@@ -242,9 +239,7 @@ def _draw_slots(ax, most, blocks, warps):
         taken = block < blocks
         colour = (plots.BLUE, plots.SKY)[block % 2] if taken else _PALE
         ax.add_patch(Rectangle((k % 8, k // 8), 0.9, 0.9, facecolor=colour, edgecolor="none"))
-    ax.set_xlim(-0.1, 8.0)
-    ax.set_ylim(most // 8, -0.1)
-    ax.set_aspect("equal")
+    ax.set(xlim=(-0.1, 8.0), ylim=(most // 8, -0.1), aspect="equal")
     ax.set_axis_off()
     ax.set_title("places for warps", fontsize=10, color=plots.INK)
 
@@ -270,8 +265,7 @@ def passes_picture(bytes_before, bytes_after, caption) -> plots.Picture:
             ax.text(values[name], place + shift, f" {values[name]:,}", va="center", fontsize=8)
     ax.set_yticks(places, names)
     ax.invert_yaxis()
-    ax.set_xlim(0, 1.18 * max(bytes_before.values()))
-    ax.set_xlabel("bytes that have to move")
+    ax.set(xlim=(0, 1.18 * max(bytes_before.values())), xlabel="bytes that have to move")
     ax.legend(frameon=False, fontsize=9, loc="lower right")
     listed = "; ".join(f"{name} {bytes_before[name]} and {bytes_after[name]}" for name in names)
     return plots.picture(fig, caption, f"Bars of the bytes moved, apart and fused: {listed}.")
@@ -295,8 +289,7 @@ def profile_picture(seconds, caption) -> plots.Picture:
     for place, value in enumerate(whole):
         ax.text(value, place, f" {value / whole.sum():.0%}", va="center", fontsize=8)
     ax.invert_yaxis()
-    ax.set_xlim(0, 1.12 * whole.max())
-    ax.set_xlabel("milliseconds")
+    ax.set(xlim=(0, 1.12 * whole.max()), xlabel="milliseconds")
     ax.legend(frameon=False, fontsize=9, loc="lower right")
     slowest = names[int(whole.argmax())]
     alt = f"Bars of the time of {', '.join(names)}, forward and backward. The longest is that of {slowest}."

@@ -57,8 +57,7 @@ def grid_picture(height, width, block) -> plots.Picture:
                 )
     frame = {"fill": False, "edgecolor": plots.RED, "linewidth": 2.5, "clip_on": False, "zorder": 4}
     ax.add_patch(Rectangle((-0.5, -0.5), width, height, **frame))
-    ax.set_xlabel("x: column")
-    ax.set_ylabel("y: row")
+    ax.set(xlabel="x: column", ylabel="y: row")
     threads, pixels = grid_w * grid_h, height * width
     idle = f"{threads - pixels} (pale) have none" if threads > pixels else "none is idle"
     caption = (
@@ -103,8 +102,7 @@ def row_picture(launches, caption) -> plots.Picture:
         ax.set_xticks(np.arange(writers.size + 1) - 0.5, minor=True)
         ax.grid(which="minor", axis="x", color=plots.PAPER, linewidth=1)
         ax.tick_params(which="both", length=0)
-        ax.set_yticks([])
-        ax.set_xticks([])
+        ax.set(yticks=[], xticks=[])
         ax.set_title(title, fontsize=10, color=plots.INK, loc="left")
         told.append(f"{title}: {', '.join(map(str, writers[:10]))} and so on")
     axes[-1, 0].set_xticks(np.arange(0, writers.size, 4))
@@ -117,8 +115,7 @@ def row_picture(launches, caption) -> plots.Picture:
 def memories_picture() -> plots.Picture:
     """Draw the two memories, and what goes between them."""
     fig, ax = plots.figure(size=(7.2, 2.3))
-    ax.set_xlim(0, 100)
-    ax.set_ylim(0, 30)
+    ax.set(xlim=(0, 100), ylim=(0, 30))
     ax.axis("off")
     sides = {"host: NumPy, Python, your notebook": (1, _COLOURS[0]), "device: the GPU": (63, _COLOURS[1])}
     for title, (left, colour) in sides.items():

@@ -145,10 +145,8 @@ def bank_picture(widths, rows=6, column=5) -> plots.Picture:
             weight = "bold" if j == column else "normal"
             pale = plots.FAINT if j >= BANKS else plots.INK
             ax.text(j, i, str(bank), ha="center", va="center", fontsize=6.5, color=pale, fontweight=weight)
-        ax.set_xticks([])
-        ax.set_yticks([])
-        for spine in ax.spines.values():
-            spine.set_visible(False)
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_visible(False)
         degree = conflict_degree(width)
         what = "no conflict" if degree == 1 else f"{degree}-way conflict"
         ax.set_title(f"rows of {width}: {what}", fontsize=10, color=plots.INK, loc="left")
@@ -205,8 +203,7 @@ def roofline_picture(name, peak, bandwidth, intensities, caption) -> plots.Pictu
     middle = (x[0] * ridge) ** 0.5
     slope = f"{bandwidth / 1e9:,.0f} GB/s"
     ax.annotate(slope, (middle, middle * bandwidth / 1e9), (-8, 8), ha="right", **note)
-    ax.set_xlabel("arithmetic intensity: operations for each byte moved")
-    ax.set_ylabel("GFLOP/s, at most")
+    ax.set(xlabel="arithmetic intensity: operations for each byte moved", ylabel="GFLOP/s, at most")
     ax.set_title(name, fontsize=10, color=plots.INK, loc="left")
     alt = (
         "Both axes logarithmic. A line rises from the left with the memory's bandwidth and bends into a "

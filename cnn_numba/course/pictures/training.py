@@ -84,8 +84,7 @@ class TrainingCurve:
         axes[0].plot(steps, smoothed(self.losses, 50), color=plots.BLUE, label="mean of the last 50")
         axes[0].set_yscale("log")
         _plain_ticks(axes[0], [0.01, 0.03, 0.1, 0.3, 1, 3])
-        axes[0].set_ylim(0.005, 4)
-        axes[0].set_ylabel("training loss")
+        axes[0].set(ylim=(0.005, 4), ylabel="training loss")
         axes[0].legend(frameon=False, fontsize=8, labelcolor=plots.INK)
         if self.measured:
             axes[1].plot(*zip(*self.measured, strict=True), "o-", color=plots.ORANGE, markersize=3)
@@ -93,8 +92,7 @@ class TrainingCurve:
         axes[1].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axes[1].set_ylabel("accuracy on unseen images")
         for ax in axes:
-            ax.set_xlim(0, self.steps)
-            ax.set_xlabel("step")
+            ax.set(xlim=(0, self.steps), xlabel="step")
         return plots.picture(
             fig,
             "Left: the loss of each batch, on a logarithmic axis. Right: the share of right answers on "
@@ -186,9 +184,7 @@ def race_picture(runs, title="training loss") -> plots.Picture:
     fig, ax = plots.figure(size=(7.2, 2.8))
     for name, losses in runs.items():
         ax.plot(np.arange(1, len(losses) + 1), smoothed(losses, 10), label=name)
-    ax.set_xlabel("step")
-    ax.set_ylabel(f"{title}, mean of 10")
-    ax.set_ylim(0, 4)
+    ax.set(xlabel="step", ylabel=f"{title}, mean of 10", ylim=(0, 4))
     ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK)
     return plots.picture(
         fig,
@@ -240,9 +236,7 @@ def rate_picture(runs, optimiser, rate) -> plots.Picture:
             axes[0].plot(smoothed(losses, 5), color=plots.FAINT, linewidth=1)
     losses = runs[optimiser, rate]
     axes[0].plot(smoothed(losses, 5), color=plots.BLUE)
-    axes[0].set_xlabel("step")
-    axes[0].set_ylabel("training loss")
-    axes[0].set_ylim(0, 4)
+    axes[0].set(xlabel="step", ylabel="training loss", ylim=(0, 4))
     rates, finals = _finals(runs, optimiser)
     axes[1].plot(rates, finals, "o-", color=plots.FAINT, markersize=4)
     axes[1].plot(rate, np.nan_to_num(_final(losses), nan=3.75, posinf=3.75), "o", color=plots.BLUE)
@@ -267,10 +261,7 @@ def _finals(runs, optimiser):
 
 
 def _rate_axis(ax):
-    ax.set_xscale("log")
-    ax.set_xlabel("learning rate")
-    ax.set_ylabel("loss at the end")
-    ax.set_ylim(0, 4)
+    ax.set(xscale="log", xlabel="learning rate", ylabel="loss at the end", ylim=(0, 4))
 
 
 def filters_picture(before, after) -> plots.Picture:
@@ -345,10 +336,8 @@ def confusion_picture(matrix) -> plots.Picture:
             dark = row != column and count > 0.6 * np.nanmax(wrong)
             colour = "white" if dark else plots.INK
             ax.text(column, row, count, ha="center", va="center", fontsize=8, color=colour)
-    ax.set_xticks(range(len(matrix)))
-    ax.set_yticks(range(len(matrix)))
-    ax.set_xlabel("what the network says")
-    ax.set_ylabel("what it is")
+    ax.set(xticks=range(len(matrix)), yticks=range(len(matrix)))
+    ax.set(xlabel="what the network says", ylabel="what it is")
     return plots.picture(
         fig,
         "All test images, counted by what they are and by what the network says. The deeper the orange, the "
