@@ -154,15 +154,7 @@ def _type_text(argument):
 
 
 def launches_of(call, run) -> list[device.Launch]:
-    """Return what a call of ours launches.
-
-    Parameters
-    ----------
-    call : callable
-        Without arguments.
-    run : bool
-        Whether to launch it, too.
-    """
+    """Return what a call of ours, without arguments, launches; `run` it as well, or only note it."""
     launches = []
 
     def note(launch):
@@ -232,20 +224,7 @@ def bench_case(case: Case, roof: dict) -> dict:
 
 
 def rates(case, seconds, limit):
-    """Return what a time means for a case.
-
-    Parameters
-    ----------
-    case : cases.Case
-    seconds : float
-    limit : float
-        Operations a second, from `bound`.
-
-    Returns
-    -------
-    dict
-        In 10^9 operations or bytes a second, and the share of the roof.
-    """
+    """Return what a time means: 10^9 operations and bytes a second, and the share of the `limit`."""
     return {
         "GFLOP/s": case.flops / seconds / 1e9,
         "GB/s": case.bytes / seconds / 1e9,

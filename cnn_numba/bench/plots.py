@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 PAPER, INK, FAINT = "#fbfaf7", "#2b2d33", "#c9c7c1"
-# Okabe and Ito's colours, told apart with any colour vision.
+# Okabe and Ito's colours, told apart with any colour vision, in the order they are used.
 COLOURS = ("#0072b2", "#e08a00", "#009e73", "#d55e00", "#b3669e", "#56b4e9")
 OURS, THEIRS = COLOURS[0], COLOURS[1]
 # In the order of the legend; a mark for each size of case.
@@ -240,14 +240,19 @@ def _figure(title, rows, columns, size, **subplots):
     panels = figure.subplots(rows, columns, squeeze=False, **subplots)
     figure.suptitle(title, fontsize=10, color=INK)
     for axes in panels.flat:
-        axes.set_facecolor(PAPER)
-        axes.tick_params(colors=INK, labelsize=8)
-        for name, spine in axes.spines.items():
-            spine.set_visible(name in ("left", "bottom"))
-            spine.set_color(FAINT)
-        for label in (axes.xaxis.label, axes.yaxis.label, axes.title):
-            label.set(color=INK, fontsize=8)
+        style(axes, 8, labelsize=8)
     return figure, panels
+
+
+def style(axes, fontsize, **ticks):
+    """Put ink and paper on a pair of axes, and letters of this size on all but the ticks."""
+    axes.set_facecolor(PAPER)
+    axes.tick_params(colors=INK, **ticks)
+    for name, spine in axes.spines.items():
+        spine.set_visible(name in ("left", "bottom"))
+        spine.set_color(FAINT)
+    for label in (axes.xaxis.label, axes.yaxis.label, axes.title):
+        label.set(color=INK, fontsize=fontsize)
 
 
 def _device(record):

@@ -66,20 +66,7 @@ def read(path: str | Path) -> nbformat.NotebookNode:
 
 
 def with_common_parts(notebook, path):
-    """Give a notebook what all of them share: badge and first cell for Colab, links to the glossary.
-
-    Parameters
-    ----------
-    notebook : nbformat.NotebookNode
-        Changed in place.
-    path : Path
-        Its file.
-
-    Returns
-    -------
-    nbformat.NotebookNode
-        `notebook`.
-    """
+    """Give a notebook what all share, badge and first cell for Colab, links to the glossary; return it."""
     head, badge = notebook.cells[0], _BADGE % path.name
     title, _, text = head.source.partition("\n")
     text = re.sub(r"\A\n*\[!\[Open in Colab\].*\n", "", text)
@@ -122,7 +109,7 @@ def canonical(notebook) -> str:
 
 
 def execute(notebook, folder, timeout=300):
-    """Run every cell in a fresh kernel, keeping the outputs in the notebook.
+    """Run every cell in a fresh kernel, keeping the outputs in the notebook; return it.
 
     Parameters
     ----------
@@ -132,11 +119,6 @@ def execute(notebook, folder, timeout=300):
         Where the kernel works: the notebook's own folder.
     timeout : int
         Seconds for one cell.
-
-    Returns
-    -------
-    nbformat.NotebookNode
-        `notebook`.
 
     Raises
     ------
@@ -177,18 +159,7 @@ def exercises(notebook: nbformat.NotebookNode):
 
 
 def solved(notebook):
-    """Put each exercise's collapsed solution into its stub cell.
-
-    Parameters
-    ----------
-    notebook : nbformat.NotebookNode
-        Changed in place.
-
-    Returns
-    -------
-    nbformat.NotebookNode
-        `notebook`.
-    """
+    """Put each exercise's collapsed solution into its stub cell; return the notebook."""
     solutions = {f"{ex.name.replace('_', '-')}-stub": ex.solution for ex in exercises(notebook)}
     for cell in notebook.cells:
         cell.source = solutions.get(cell.id, cell.source)
@@ -196,13 +167,7 @@ def solved(notebook):
 
 
 def main(arguments=None):
-    """Run the command line; see the module's docstring.
-
-    Parameters
-    ----------
-    arguments : list of str, optional
-        None takes the process's own.
-    """
+    """Run the command line; see the module's docstring."""
     parser = argparse.ArgumentParser(
         prog="python -m cnn_numba.course.notebooks", description="Store outputs."
     )

@@ -121,34 +121,12 @@ class _InOut(NamedTuple):
 
 
 def output(shape, dtype=np.float32):
-    """Mark an argument that the kernel is to fill; it gets an array of poison, NaN for floats.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-    dtype : dtype
-
-    Returns
-    -------
-    object
-        For `launch`.
-    """
+    """Mark an argument that the kernel is to fill; it gets an array of poison, NaN for floats."""
     return _Output(shape if isinstance(shape, tuple) else (shape,), dtype)
 
 
 def inout(array):
-    """Mark an argument that the kernel is to change, such as a total that it adds to.
-
-    Parameters
-    ----------
-    array : ndarray
-        What it holds before.
-
-    Returns
-    -------
-    object
-        For `launch`. The reference gets the array, and returns what it is to hold after.
-    """
+    """Mark an argument that the kernel is to change; the reference returns what it is to hold after."""
     return _InOut(array)
 
 

@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-PAPER, INK, FAINT = "#fbfaf7", "#2b2d33", "#c9c7c1"
-# Okabe and Ito's colours, told apart with any colour vision, in the order they are used.
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072b2", "#e08a00", "#009e73", "#d55e00", "#b3669e", "#56b4e9"
-COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY)
+from cnn_numba.bench.plots import COLOURS, INK, PAPER, style
+from cnn_numba.bench.plots import FAINT as FAINT  # for those who draw
+
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY = COLOURS
 
 DPI = 144
 # Matplotlib promises nothing to two threads that draw at once.
@@ -85,7 +85,8 @@ def figure(rows=1, columns=1, size=(7.2, 2.6), **subplots):
     fig = Figure(figsize=size, facecolor=PAPER, layout="constrained")
     axes = fig.subplots(rows, columns, **subplots)
     for ax in np.ravel(axes):
-        _style(ax)
+        style(ax, 10, labelsize=9, length=3)
+        ax.set_prop_cycle(color=COLOURS)
     return fig, axes
 
 
@@ -191,16 +192,3 @@ def outline(ax, row, column, height, width, colour=ORANGE):
 def counted(number: int, noun: str) -> str:
     """Write so many of something: 1 block, 2 blocks."""
     return f"{number} {noun}{'s' if number != 1 else ''}"
-
-
-def _style(ax):
-    """Put the course's style on one pair of axes."""
-    ax.set_facecolor(PAPER)
-    ax.set_prop_cycle(color=COLOURS)
-    ax.tick_params(colors=INK, labelsize=9, length=3)
-    for name, spine in ax.spines.items():
-        spine.set_visible(name in ("left", "bottom"))
-        spine.set_color(FAINT)
-    for label in (ax.xaxis.label, ax.yaxis.label, ax.title):
-        label.set_color(INK)
-        label.set_fontsize(10)
