@@ -131,18 +131,14 @@ def _positive(value):
     return value
 
 
-def _room(device):
-    """Return the room to train in, of those there are."""
+def _room(device, without_gpu, timed=False):
+    """Return the room to compute in; `without_gpu` says what is wrong with the GPU where there is none."""
     from cnn_numba.device import NoGpu, choose
 
     try:
-        return choose(device.value)
+        return choose(device.value, timed)
     except NoGpu as error:
-        raise typer.BadParameter(
-            f"gpu: the kernels would run in the simulator, where an epoch takes weeks ({error}); "
-            "use --device cpu or auto.",
-            param_hint="'--device'",
-        ) from None
+        raise typer.BadParameter(f"gpu: {without_gpu.format(error)}.", param_hint="'--device'") from None
 
 
 def _count(what):
@@ -232,7 +228,8 @@ def train(
 
 def _train(options, data_dir, out, resume):
     """Train with the options of `train`, given or held by a checkpoint."""
-    room = _room(options["device"])
+    in_simulator = "the kernels would run in the simulator, where an epoch takes weeks"
+    room = _room(options["device"], in_simulator + " ({}); use --device cpu or auto")
     from cnn_numba.device import place_of
     from cnn_numba.train.loop import Interrupted, TrainingDiverged, fit
 
@@ -496,13 +493,7 @@ def _record(path, function, **options):
 
 def _measured(device):
     """Return the room to measure; to ask for the GPU where there is none is a wrong argument."""
-    from cnn_numba.device import SELECTION, hardware
-
-    if device.value == "gpu" and not hardware():
-        raise typer.BadParameter(
-            f"gpu: there is none to measure ({SELECTION.reason}).", param_hint="'--device'"
-        )
-    return device.value
+    return _room(device, "there is none to measure ({})", timed=True)
 
 
 @bench.command("ops", short_help="Time every kernel on the GPU, beside PyTorch and the roofline.")

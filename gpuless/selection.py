@@ -13,8 +13,7 @@ import sys
 import warnings
 from typing import NamedTuple
 
-from gpuless import emulator, simulator
-from gpuless.nvidia import driver
+from gpuless import emulator, nvidia, simulator
 
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 _WISH, _WISHES = "GPULESS", ("hardware", "emulator", "simulator")
@@ -88,7 +87,7 @@ def _wanted():
         return Selection(asked, f"the environment variable {_WISH} is {asked}")
     numbas = os.environ.get(_SIMULATOR, "").strip()
     numbas_reason = f"the environment variable {_SIMULATOR} is {numbas}"
-    problem = driver().problem
+    problem = nvidia.driver().problem
     lack = problem and emulator.problem()
     if numbas == "0" and (lack or not problem):
         return Selection("hardware", numbas_reason)

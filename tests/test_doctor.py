@@ -19,12 +19,12 @@ def machine(monkeypatch):
     """Make the machine another one: its GPUs, driver, toolkit and the selection."""
 
     def become(
-        gpus=(TOY,), cuda=(13, 0), toolkit=(13, 2), problem=None, simulator=False, reason="a GPU was found"
+        gpus=(TOY,), cuda=(13, 0), toolkit=(13, 2), problem=None, gpu="hardware", reason="a GPU was found"
     ):
         found = Driver(tuple(gpus), cuda, "580.65.06" if cuda else None, problem)
         monkeypatch.setattr(nvidia, "driver", lambda: found)
         monkeypatch.setattr(nvidia, "toolkit", lambda: toolkit)
-        monkeypatch.setattr(selection, "SELECTION", Selection(simulator, reason))
+        monkeypatch.setattr(selection, "SELECTION", Selection(gpu, reason))
 
     return become
 
@@ -44,11 +44,15 @@ def test_this_installation_is_healthy():
 
 
 def test_a_machine_without_a_gpu_is_healthy(machine):
-    machine(gpus=(), cuda=None, problem="no NVIDIA driver is installed", simulator=True, reason="no driver")
+    machine(gpus=(), cuda=None, problem="no NVIDIA driver is installed", gpu="simulator", reason="no driver")
     for topic in ("GPU", "kernels", "driver"):
         assert by_topic(topic).healthy
     assert "every notebook works without one" in by_topic("GPU").text
     assert "in the simulator" in by_topic("kernels").text
+    machine(gpus=(), cuda=None, problem="no NVIDIA driver is installed", gpu="emulator", reason="no driver")
+    assert by_topic("kernels").healthy
+    assert by_topic("kernels").text.startswith("run on the emulated GPU")
+    assert by_topic("kernels").text.endswith("(no driver)")
 
 
 def test_a_machine_with_a_fitting_gpu_is_healthy(machine):
@@ -89,29 +93,29 @@ def test_conda_s_toolkit_will_do(machine, monkeypatch, tmp_path):
     assert by_topic("driver").healthy
 
 
-def test_an_old_gpu_gets_the_older_toolkit_or_the_simulator(machine):
+def test_an_old_gpu_gets_the_older_toolkit_or_the_emulated_one(machine):
     machine(gpus=[Gpu("Old GPU", (6, 1))])
     assert by_topic("GPU").fix == "pip install --editable '.[cu12]'"
     machine(gpus=[Gpu("Ancient GPU", (3, 5))], toolkit=(12, 9))
-    assert "NUMBA_ENABLE_CUDASIM=1" in by_topic("GPU").fix
+    assert by_topic("GPU").fix == "export GPULESS=emulator"
 
 
 def test_a_broken_driver_is_named(machine):
-    machine(gpus=(), problem="the NVIDIA driver answers CUDA_ERROR_UNKNOWN (999)", simulator=True)
+    machine(gpus=(), problem="the NVIDIA driver answers CUDA_ERROR_UNKNOWN (999)", gpu="simulator")
     finding = by_topic("GPU")
     assert not finding.healthy
     assert "nvidia-smi" in finding.fix
 
 
 def test_a_hidden_gpu_is_no_fault(machine):
-    machine(gpus=(), problem="the NVIDIA driver answers CUDA_ERROR_NO_DEVICE (100)", simulator=True)
+    machine(gpus=(), problem="the NVIDIA driver answers CUDA_ERROR_NO_DEVICE (100)", gpu="simulator")
     assert by_topic("GPU").healthy
 
 
 def test_a_wish_against_the_machine_is_named(machine):
-    machine(simulator=True, reason="the environment variable NUMBA_ENABLE_CUDASIM is 1")
+    machine(gpu="simulator", reason="the environment variable NUMBA_ENABLE_CUDASIM is 1")
     assert not by_topic("kernels").healthy
-    assert by_topic("kernels").fix == "unset NUMBA_ENABLE_CUDASIM"
+    assert by_topic("kernels").fix == "unset GPULESS NUMBA_ENABLE_CUDASIM"
     machine(gpus=(), problem="none", reason="the environment variable NUMBA_ENABLE_CUDASIM is 0")
     assert by_topic("kernels").text.startswith("cannot run")
 

@@ -103,7 +103,7 @@ def test_cifar10_in_a_folder_needs_torchvision_as_well(no_torch, monkeypatch, tm
     ids=["accuracy", "epoch", "epoch on the GPU", "ops on the GPU"],
 )
 def test_a_comparison_with_pytorch_asks_for_it_first(no_torch, monkeypatch, measure):
-    monkeypatch.setattr(ops.device, "simulated", lambda: False)
+    monkeypatch.setattr(ops.device, "hardware", lambda: True)
     with pytest.raises(MissingPackage, match="A comparison with PyTorch needs torch, which is not installed"):
         measure()
 

@@ -71,7 +71,7 @@ def _gpu():
     if toolkit[0] in _NEEDS and capability < _NEEDS[toolkit[0]][1]:
         wrong = f"{text}: too old for the CUDA {nvidia.dotted(toolkit)} toolkit"
         if best == toolkit[0]:
-            return Finding("GPU", False, wrong, "export NUMBA_ENABLE_CUDASIM=1 (the simulator)")
+            return Finding("GPU", False, wrong, "export GPULESS=emulator")
         return Finding("GPU", False, wrong, f"pip install {extra(best)}")
     return Finding("GPU", True, text)
 

@@ -29,22 +29,23 @@ def hardware() -> bool:
     return SELECTION.gpu == "hardware"
 
 
-def choose(wish: str = "auto") -> str:
+def choose(wish: str = "auto", timed: bool = False) -> str:
     """Return the room to compute in, "cpu" or "gpu".
 
-    Of "auto" it is the faster one: without a GPU "cpu", which an emulated GPU does not outrun.
+    Of "auto" it is the faster one: without a GPU "cpu", which an emulated GPU does not outrun. Where times are
+    to be taken, "gpu" has to be a real one.
 
     Raises
     ------
     NoGpu
-        If the wish is for a GPU, and kernels are stepped in the simulator.
+        If the wish is for a GPU, and there is none that will do.
 
     Examples
     --------
     >>> choose("cpu")
     'cpu'
     """
-    if wish == "gpu" and simulated():
+    if wish == "gpu" and (simulated() or (timed and not hardware())):
         raise NoGpu(SELECTION.reason)
     return wish if wish != "auto" else "gpu" if hardware() else "cpu"
 

@@ -145,7 +145,7 @@ def _compile(job, nvdisasm, disassembler):
     result = {name: int((re.findall(pattern, log) or ["0"])[-1]) for name, pattern in _USAGE.items()}
     if result["shared"] > SHARED_LIMIT:  # from Hopper on the assembler does not mind
         raise _too_much_shared(result["shared"])
-    result["arguments"] = [str(argument) for argument in arguments]
+    result["arguments"] = [_as_written(argument) for argument in arguments]
     result["launch_bounds"] = options["launch_bounds"]
     if job["sass"] and nvdisasm:
         result["sass"] = disassembler.submit(_disassemble, nvdisasm, cubin)
@@ -166,6 +166,16 @@ def _kernel(job):
 
 
 _unpickled = functools.cache(pickle.loads)  # the same kernel for all GPUs
+
+
+def _as_written(argument):
+    """Return a type as signatures have it, which Numba prints as ``array(float32, 1d, C)``."""
+    if not hasattr(argument, "layout"):
+        return str(argument)
+    axes = [":"] * argument.ndim
+    if argument.layout in "CF":
+        axes[-1 if argument.layout == "C" else 0] = "::1"
+    return f"{argument.dtype}[{', '.join(axes)}]"
 
 
 def _arguments(kernel, signature):

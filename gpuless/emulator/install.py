@@ -19,12 +19,14 @@ def _replace(cuda):
     """Let Numba hand over PTX, where it would make machine code of it, and look for the driver again."""
     _load_driver(cuda)
     from numba.cuda import codegen
+    from numba.cuda.core import config
     from numba.cuda.cudadrv.driver import _Linker, driver
 
     if _Linker.complete is _link_to_ptx:
         return
     _Linker.complete = _link_to_ptx
     codegen.CUDACodeLibrary.get_cubin = _without_machine_code(codegen.CUDACodeLibrary.get_cubin)
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # there is no GPU that a small grid leaves idle
     if driver.initialization_error:  # whoever imported it before found none
         driver.is_initialized, driver.initialization_error = False, None
 

@@ -421,7 +421,7 @@ def _reshapes(report):
 
 
 def _layouts(report):
-    strided = [name for name, kind in report.arguments.items() if ", A)" in kind]
+    strided = [name for name, kind in report.arguments.items() if "[:" in kind and "::1" not in kind]
     if strided:
         yield Advice(
             "layout",

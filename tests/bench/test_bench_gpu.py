@@ -299,7 +299,7 @@ def test_records_of_the_gpu_name_it(monkeypatch):
     found = Driver((Gpu("Some GPU", (9, 0)),), (13, 2), "595.1", None)
     monkeypatch.setattr(nvidia, "driver", lambda: found)
     monkeypatch.setattr(nvidia, "toolkit", lambda: (13, 1))
-    monkeypatch.setattr(device, "simulated", lambda: False)
+    monkeypatch.setattr(device, "hardware", lambda: True)
     monkeypatch.setattr(bench_ops, "measure_roof", lambda: ROOF)
     monkeypatch.setattr(bench_ops, "bench_case", lambda case, roof: {"operation": case.operation})
     record = bench_ops.bench_ops(TINY[:2])
@@ -650,7 +650,7 @@ def test_commands_that_need_a_gpu_say_why_there_is_none(arguments, message, caps
 
 def test_command_measures_epochs_where_it_is_told_to(monkeypatch, tmp_path):
     calls = []
-    monkeypatch.setattr(device, "hardware", lambda: True)
+    monkeypatch.setattr(device, "choose", lambda wish, timed: wish)
     monkeypatch.setattr(epoch_gpu, "bench_epoch", lambda **options: calls.append(("gpu", options)) or {})
     monkeypatch.setattr(epoch, "bench_epoch", lambda **options: calls.append(("cpu", options)) or {})
     for arguments in (["--device", "gpu"], ["--device", "gpu", "--batch-size", "32"], []):

@@ -174,11 +174,11 @@ def test_launches_and_copies_go_to_the_current_stream(monkeypatch):
     assert seen == [((2, 1, 1), (8, 4, 1), on, 64), (1.5,)]
 
 
-def test_time_is_refused_in_the_simulator():
-    if not device.simulated():
-        pytest.skip("there is a GPU")
-    with pytest.raises(RuntimeError, match="a simulated GPU cannot be timed"):
-        device.seconds(lambda: None)
+def test_time_is_refused_without_a_gpu(monkeypatch):
+    for gpu in ("emulator", "simulator"):
+        monkeypatch.setattr(selection, "SELECTION", Selection(gpu, "no driver"))
+        with pytest.raises(RuntimeError, match=r"there is no GPU to be timed \(no driver\)"):
+            device.seconds(lambda: None)
 
 
 # --- Launches ----------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_too_many_registers_are_named():
 
 def test_a_gpu_that_does_not_fit_is_named_at_first_use(monkeypatch):
     wrong = Finding("driver", False, "supports CUDA 12.4, but the toolkit is CUDA 13.2", "update the driver")
-    monkeypatch.setattr(selection, "SELECTION", Selection(False, "a GPU was found"))
+    monkeypatch.setattr(selection, "SELECTION", Selection("hardware", "a GPU was found"))
     monkeypatch.setattr(health, "gpu_findings", lambda: [Finding("GPU", True, "Toy GPU"), wrong])
     device.numba_cuda.cache_clear()
     with pytest.raises(

@@ -1,6 +1,7 @@
 """What is here - driver, GPUs, toolkit - and what is selected for it; the driver is a pretended one."""
 
 import ctypes
+import functools
 import os
 import sys
 
@@ -8,7 +9,7 @@ import numba
 import pytest
 from fresh_python import python
 
-from gpuless import emulator, nvidia, select
+from gpuless import emulator, nvidia, select, simulator
 
 
 class FakeCuda:
@@ -68,40 +69,94 @@ def libraries(monkeypatch):
             "_open_library",
             lambda names: nvml if any("nvidia-ml" in name for name in names) else cuda,
         )
-        nvidia.driver.cache_clear()
+        # What this process has been told stays with it.
+        monkeypatch.setattr(nvidia, "driver", functools.cache(nvidia.driver.__wrapped__))
 
-    yield choose
-    nvidia.driver.cache_clear()
+    return choose
 
 
 # --- Selecting in a new interpreter ------------------------------------------------------------------------
 
 
-def test_selecting_imports_neither_numba_cuda_nor_matplotlib():
+emulated = pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
+KERNEL = """
+import numpy as np
+from numba import cuda
+@cuda.jit
+def fill(x):
+    x[cuda.grid(1)] = cuda.grid(1)
+x = np.zeros(64)
+fill[2, 32](x)
+print(type(fill).__name__, x.sum())"""
+
+
+@pytest.mark.parametrize(("gpu", "kernel"), [("emulator", "CUDADispatcher"), ("simulator", "FakeCUDAKernel")])
+def test_selecting_imports_neither_numba_cuda_nor_matplotlib(gpu, kernel):
+    if gpu == "emulator" and emulator.problem():
+        pytest.skip(emulator.problem())
     printed = python(
-        "import os, sys, gpuless",
-        "print(gpuless.select().simulator, os.environ['NUMBA_ENABLE_CUDASIM'])",
-        "print([name for name in ('numba.cuda', 'matplotlib') if name in sys.modules])",
-        "from numba import cuda",
-        "print(type(cuda.jit(lambda x: None)).__name__)",
+        "import sys, gpuless",
+        "print(gpuless.select().gpu, gpuless.select() == gpuless.select())",
+        "print([name for name in ('numba.cuda', 'cuda.core', 'matplotlib') if name in sys.modules])",
+        KERNEL,
+        GPULESS=gpu,
     )
-    assert printed.splitlines() == ["True 1", "[]", "FakeCUDAKernel"]
+    assert printed.splitlines() == [f"{gpu} True", "[]", f"{kernel} 2016.0"]
 
 
-def test_numba_cuda_imported_first_is_left_alone_and_told():
+@emulated
+def test_without_a_gpu_there_is_an_emulated_one():
+    printed = python("import gpuless", "print(*gpuless.select(), sep='|')", KERNEL)
+    first, kernel = printed.splitlines()
+    assert (
+        first == "emulator|" + python("from gpuless import nvidia", "print(nvidia.driver().problem)").strip()
+    )
+    assert kernel == "CUDADispatcher 2016.0"
+
+
+@emulated
+@pytest.mark.parametrize("first", ["", "cuda.is_available()"])
+def test_numba_cuda_imported_first_gets_the_emulated_gpu_all_the_same(first):
+    lines = ("from numba import cuda", first, "import gpuless", "print(gpuless.select().gpu)", KERNEL)
+    assert python(*lines) == "emulator\nCUDADispatcher 2016.0\n"
+
+
+def test_numba_cuda_imported_first_cannot_become_the_simulator_and_tells():
     lines = (
         "from numba import cuda",
         "import warnings, gpuless",
         "with warnings.catch_warnings(record=True) as caught:",
         "    warnings.simplefilter('always')",
         "    selection = gpuless.select()",
-        "print(selection.reason, *(str(warning.message) for warning in caught), sep='\\n')",
+        "print(*selection, *(str(warning.message) for warning in caught), sep='\\n')",
     )
-    reason, warning = python(*lines).splitlines()
-    assert "no kernel can run; import gpuless first" in reason
-    assert warning == reason
+    gpu, reason, warning = python(*lines, GPULESS="simulator").splitlines()
+    assert gpu == "hardware"
+    assert reason == warning
+    assert "GPULESS is simulator: import gpuless first" in reason
     printed = python(*lines, NUMBA_ENABLE_CUDASIM="1")
-    assert printed == "numba.cuda was imported before gpuless, as the simulator\n"
+    assert printed == "simulator\nnumba.cuda was imported before gpuless, as the simulator\n"
+
+
+@emulated
+@pytest.mark.parametrize(("wish", "gpu"), [("0", "emulator"), ("1", "simulator")])
+def test_numbas_own_variable_asks_for_the_simulator_or_for_none(wish, gpu):
+    printed = python("import gpuless", "print(gpuless.select().gpu)", KERNEL, NUMBA_ENABLE_CUDASIM=wish)
+    kernel = {"emulator": "CUDADispatcher", "simulator": "FakeCUDAKernel"}[gpu]
+    assert printed == f"{gpu}\n{kernel} 2016.0\n"
+
+
+@emulated
+def test_who_speaks_to_the_driver_without_numba_finds_the_emulated_gpu():
+    lines = ("import gpuless", "gpuless.select()", "from cuda.core import Device", "print(Device(0).name)")
+    assert python(*lines).startswith("Emulated GPU")
+    lines = (
+        "import gpuless",
+        "gpuless.select()",
+        "from cuda.bindings import driver",
+        "print(driver.cuInit(0)[0].name, driver.cuDeviceGetCount()[1])",
+    )
+    assert python(*lines) == "CUDA_SUCCESS 1\n"
 
 
 # --- Asking the driver -------------------------------------------------------------------------------------
@@ -114,7 +169,7 @@ def test_a_gpu_is_found(libraries, monkeypatch):
     assert (found.cuda, found.version, found.problem) == ((13, 2), "580.65.06", None)
     monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
     monkeypatch.delitem(sys.modules, "numba.cuda", raising=False)
-    assert select() == (False, "a GPU was found", False)
+    assert select() == ("hardware", "a GPU was found")
     assert "NUMBA_ENABLE_CUDASIM" not in os.environ
 
 
@@ -127,21 +182,40 @@ def test_a_gpu_is_found(libraries, monkeypatch):
         (FakeCuda(init=999), "the NVIDIA driver answers error 999"),
     ],
 )
-def test_no_gpu_selects_the_simulator(libraries, monkeypatch, cuda, problem):
+@pytest.mark.parametrize("lack", ["", "no compiler"])
+def test_no_gpu_selects_the_emulator_else_the_simulator(libraries, monkeypatch, cuda, problem, lack):
     libraries(cuda)
+    monkeypatch.setattr(emulator, "problem", lambda: lack)
+    for module in (emulator, simulator):
+        monkeypatch.setattr(module, "install", lambda: None)
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "")
     monkeypatch.setattr(numba.config, "ENABLE_CUDASIM", 0)
     monkeypatch.delitem(sys.modules, "numba.cuda", raising=False)
-    assert select() == (True, problem, False)
-    assert os.environ["NUMBA_ENABLE_CUDASIM"] == "1"
-    assert numba.config.ENABLE_CUDASIM == 1
+    if lack:
+        assert select() == ("simulator", f"{problem}, and no GPU can be emulated: no compiler")
+        assert os.environ["NUMBA_ENABLE_CUDASIM"] == "1"
+        assert numba.config.ENABLE_CUDASIM == 1
+        # A process that this one starts is told the same.
+    else:
+        assert select() == ("emulator", problem)
+        assert not os.environ["NUMBA_ENABLE_CUDASIM"]
+        assert numba.config.ENABLE_CUDASIM == 0
+    assert select().reason.startswith(problem)
 
 
 def test_a_wish_is_granted():
     """The environment says what shall run the kernels, whatever there is."""
     line = "import gpuless; print(*gpuless.select())"
-    assert python(line, GPULESS="simulator") == "True the environment variable GPULESS is simulator False\n"
-    assert python(line, GPULESS="hardware") == "False the environment variable GPULESS is hardware False\n"
+    assert python(line, GPULESS="simulator") == "simulator the environment variable GPULESS is simulator\n"
+    assert python(line, GPULESS="hardware") == "hardware the environment variable GPULESS is hardware\n"
+
+
+@emulated
+def test_a_wish_for_the_emulator_is_granted():
+    lines = ("import gpuless; print(*gpuless.select())", KERNEL)
+    first, second = python(*lines, GPULESS="emulator", NUMBA_ENABLE_CUDASIM="1").splitlines()
+    assert first == "emulator the environment variable GPULESS is emulator"
+    assert second == "CUDADispatcher 2016.0"
 
 
 def test_an_unknown_wish_is_refused():
@@ -150,12 +224,11 @@ def test_an_unknown_wish_is_refused():
     assert python(line, GPULESS="emulated") == wanted
 
 
-@pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
-def test_the_emulator_has_to_be_asked_for():
-    lines = ["import gpuless; print(*gpuless.select())", "from numba import cuda"]
-    first, name = python(*lines, "print(cuda.get_current_device().name)", GPULESS="emulator").splitlines()
-    assert first == "False the environment variable GPULESS is emulator True"
-    assert name.startswith("Emulated GPU")
+def test_a_wish_for_an_emulator_that_cannot_be_is_refused(monkeypatch):
+    monkeypatch.setenv("GPULESS", "emulator")
+    monkeypatch.setattr(emulator, "problem", lambda: "no compiler")
+    with pytest.raises(RuntimeError, match="there can be no emulated GPU: no compiler"):
+        select()
 
 
 def test_without_a_compiler_there_is_no_emulated_gpu(monkeypatch):
