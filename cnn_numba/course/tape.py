@@ -5,7 +5,7 @@ same arguments, and whatever a graph cannot hold is refused with the reason. It 
 made by `cnn_numba.train.graphs`. `ToyTraining` is something small to record.
 """
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 from numba import cuda
@@ -125,7 +125,7 @@ def record(function, *arguments) -> Tape:
         },
         type(advance_kernel): {"__getitem__": "launched apart"},
     }
-    with ExitStack() as stack:
+    with arithmetic_refused(), ExitStack() as stack:
         for owner, names in forbidden.items():
             for name in names.keys() & set(dir(owner)):  # a GPU's arrays cannot be added
                 what = names[name]
@@ -133,6 +133,18 @@ def record(function, *arguments) -> Tape:
         stack.enter_context(device.observe_launches(launches.append))
         function(*arguments)
     return Tape(launches)
+
+
+@contextmanager
+def arithmetic_refused():
+    """Say of device arrays that they cannot be computed with; where there is a GPU, Python speaks of types."""
+    array_type = type(device.empty(1))
+    try:
+        yield
+    except TypeError as error:
+        if array_type.__name__ not in str(error):
+            raise
+        raise CannotRecord("computes apart", _SHOWN["__add__"]) from None
 
 
 def _refusal(name, what):

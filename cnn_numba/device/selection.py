@@ -32,8 +32,8 @@ def hardware() -> bool:
 def choose(wish: str = "auto", timed: bool = False) -> str:
     """Return the room to compute in, "cpu" or "gpu".
 
-    Of "auto" it is the faster one: without a GPU "cpu", which an emulated GPU does not outrun. Where times are
-    to be taken, "gpu" has to be a real one.
+    Of "auto" it is the faster one: without a GPU "cpu", which an emulated GPU does not outrun. Where times
+    are to be taken, "gpu" has to be a real one.
 
     Raises
     ------

@@ -15,11 +15,14 @@ from gpuless.emulator.layout import ARENA_SPAN, PRIVATE_SPAN
 PAGE = mmap.PAGESIZE
 #: An array begins at a multiple of this, as NVIDIA's allocator has it.
 ALIGN = 512
+#: What nobody has written holds this: NaN for floats of every width, near the largest number for integers.
+POISON = 0x7FFF7FFF
 _NONE, _READ_WRITE = 0, 3
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t) + (ctypes.c_int,) * 3 + (ctypes.c_long,)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.wmemset.argtypes = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
@@ -71,7 +74,7 @@ class Arena:
         _libc.mprotect(address, PAGE, _NONE)
 
     def allocate(self, size):
-        """Return the address of so many bytes that nobody else uses.
+        """Return the address of so many bytes that nobody else uses; they hold `POISON`.
 
         Raises
         ------
@@ -96,7 +99,8 @@ class Arena:
             self.used += length
             self._sizes[address] = size
             bisect.insort(self._starts, address)
-            return address
+        _libc.wmemset(address, POISON, length // 4)
+        return address
 
     def _reuse(self, length, exactly=True):
         for i, (free, address) in enumerate(self._free):

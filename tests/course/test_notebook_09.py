@@ -137,7 +137,8 @@ def test_what_a_graph_cannot_hold_is_refused_and_allowed_again_afterwards(what, 
     with pytest.raises(tape.CannotRecord) as refused:
         tape.record(function, x)
     assert refused.value.what == what
-    function(x)
+    if device.simulated() or what != "computes apart":  # which only the simulator's arrays can do at all
+        function(x)
 
 
 # --- Pictures ----------------------------------------------------------------------------------------------

@@ -767,7 +767,9 @@ def test_the_first_hundred_losses_on_mnist_equal_pytorchs(place):
     model, loss = mnist_cnn(batch_size=64, device=place, seed=0), CrossEntropyLoss(64, 10, place)
     twin, optimizer = pytorch_twin(model), Adam(model, lr=1e-3)
     twin_optimizer = torch.optim.Adam(twin.parameters(), lr=1e-3)
-    order = np.random.default_rng(0).permutation(60_000)[:6400].reshape(100, 64)
+    # In this order no rounding decides which pixel of a window is the largest. In most others a change of
+    # the weights by 6e-8 moves PyTorch's own losses by per cents within these steps, in float64 as well.
+    order = np.random.default_rng(7).permutation(60_000)[:6400].reshape(100, 64)
     for indices in order:
         x, labels = gather_batch(data.train_images, indices, data.mean, data.std), data.train_labels[indices]
         moved = (device.to_device(x), device.to_device(labels)) if place == "gpu" else (x, labels)

@@ -10,7 +10,7 @@ from cnn_numba import device
 from cnn_numba.course.checks.exercise import Exercise, Wrong
 from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output
 from cnn_numba.course.checks.uninitialised import code_of
-from cnn_numba.course.tape import CannotRecord, ToyTraining, record
+from cnn_numba.course.tape import CannotRecord, ToyTraining, arithmetic_refused, record
 from cnn_numba.ops.gather.gpu import gather_batch, gather_labels
 from gpuless.access import access_map
 from gpuless.inspector import occupancy
@@ -377,9 +377,10 @@ def _trained(
 def _replayed(attempt, images, labels, order, lrs, batch_size):
     """Take the first step as it is, record the step, and replay it for all others."""
     run = ToyTraining(images, labels, order, lrs, batch_size)
-    attempt(run)
-    before = _state(run)
     try:
+        with arithmetic_refused():
+            attempt(run)
+        before = _state(run)
         tape = record(attempt, run)
     except CannotRecord as error:
         raise Wrong(error.what, _ADVICE[error.what], f"Seen while your step was recorded: {error}.") from None
