@@ -1,13 +1,13 @@
 """Numba-CUDA kernels without a GPU: run them, find what is wrong with them, see what they become.
 
-- `select` puts a fast simulator in the place of `numba.cuda` where there is no GPU. Kernels are launched as
-  ever, and are held to the limits of real hardware.
+- `select` gives `numba.cuda` an emulated GPU where there is no other: kernels are compiled as ever, and the CPU
+  runs them. Where that cannot be, a simulator steps their Python code. ``GPULESS`` in the environment overrides.
+- `simulate` steps one launch in Python, and tells of a mistake where it is made.
 - `sanitize` finds races, divergence, bad indices, garbage that is read, and results that are not there.
 - `record` returns every access to memory as columns of numbers, to compute and to draw from.
 - `set_limits` says when a launch that does not end is stopped.
 - `access_map` counts what the accesses cost: sectors, bank conflicts, reuse. `plot_access` draws them, and
   `explore_access` puts sliders around it.
-- ``GPULESS=emulator`` in the environment asks `select` for an emulated GPU: compiled kernels, run by the CPU.
 - `gpuless.inspector` compiles for real GPUs, none needed, and tells what comes out.
 """
 
@@ -15,7 +15,7 @@ from gpuless.access import AccessMap, Trace, access_map, explore_access, plot_ac
 from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch
 from gpuless.sanitizer import Finding, Report, sanitize
 from gpuless.selection import Selection, select
-from gpuless.simulator import DivergenceError, LaunchStopped, UnsupportedPython, set_limits
+from gpuless.simulator import DivergenceError, LaunchStopped, UnsupportedPython, set_limits, simulate
 
 __all__ = [
     "SHARED_LIMIT",
@@ -36,4 +36,5 @@ __all__ = [
     "sanitize",
     "select",
     "set_limits",
+    "simulate",
 ]

@@ -27,7 +27,7 @@ if "COLAB_RELEASE_TAG" in os.environ and not os.path.exists("colab.py"):  # fetc
     !git clone --quiet --depth 1 https://github.com/{REPOSITORY}
     %run cnn-numba/notebooks/colab.py
 
-import cnn_numba  # noqa: F401  (before numba.cuda: where there is no GPU, this selects the simulator)"""
+import cnn_numba  # noqa: F401  (before numba.cuda: this selects what kernels run on)"""
 _BADGE = (
     "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
     f"(https://colab.research.google.com/github/{REPOSITORY}/blob/main/notebooks/%s)"

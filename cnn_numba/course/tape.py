@@ -137,7 +137,7 @@ def record(function, *arguments) -> Tape:
 
 @contextmanager
 def arithmetic_refused():
-    """Say of device arrays that they cannot be computed with; where there is a GPU, Python speaks of types."""
+    """Say that device arrays cannot be computed with; where there is a GPU, Python speaks of types."""
     array_type = type(device.empty(1))
     try:
         yield

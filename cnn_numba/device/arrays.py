@@ -65,6 +65,8 @@ def to_device(array: ArrayLike) -> DeviceArray:
         raise TypeError(f"a masked array, shape {array.shape}, would lose its mask: copy its filled()")
     # asarray with an order, not ascontiguousarray: that would make a scalar an array of one element.
     array = np.asarray(array, order="C")
+    # An axis of length 1, as x[None] has, may have any stride in NumPy; Numba takes it at its word.
+    array = array.reshape(-1).reshape(array.shape)
     with _memory(array.shape, array.dtype):
         there = numba_cuda().to_device(array, stream=current_stream())
     if current_stream():

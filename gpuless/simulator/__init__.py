@@ -3,7 +3,7 @@
 from gpuless.simulator.arguments import argument_names
 from gpuless.simulator.errors import DivergenceError, LaunchStopped, UnsupportedPython
 from gpuless.simulator.install import install
-from gpuless.simulator.kernel import Launch
+from gpuless.simulator.kernel import Launch, simulate
 from gpuless.simulator.memory import poisoned
 from gpuless.simulator.watchdog import set_limits
 
@@ -16,4 +16,5 @@ __all__ = [
     "install",
     "poisoned",
     "set_limits",
+    "simulate",
 ]

@@ -118,3 +118,34 @@ class Observed(Generic[_Result]):
                 return self._run(launch, on_device)
 
         return run
+
+
+def simulate(kernel: Any, order: str = "forwards") -> Observed:
+    """Return a kernel that is stepped in Python, thread by thread, whatever kernels run on otherwise.
+
+    Parameters
+    ----------
+    kernel : kernel or function
+    order : {"forwards", "reversed", "shuffled"}
+        Of the blocks, and of the threads between two barriers.
+
+    Returns
+    -------
+    object
+        To be launched as the kernel is: ``simulate(kernel)[grid, block](*arguments)``. A mistake is an
+        exception that names kernel, line, block and thread.
+
+    Examples
+    --------
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def fill(x):
+    ...     x[cuda.grid(1)] = 1
+    >>> simulate(fill)[1, 4](cuda.to_device(np.zeros(3)))
+    Traceback (most recent call last):
+        ...
+    IndexError: index 3 is out of bounds for axis 0 with size 3
+      in kernel fill, line 3: x[cuda.grid(1)] = 1
+      block 0, thread 3
+    """
+    return Observed(kernel, lambda launch, arguments: launch.run(arguments, order=order))

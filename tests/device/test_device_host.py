@@ -34,7 +34,7 @@ def test_arrays_go_there_and_back(rng):
 
 def test_any_layout_becomes_contiguous(rng):
     x = rng.standard_normal((4, 3))
-    for view in (x.T, x[:, ::2], x[::-1], np.float32(3)):
+    for view in (x.T, x[:, ::2], x[::-1], np.float32(3), x[None, None], x[:0]):
         there = device.to_device(view)
         assert there.is_c_contiguous()
         np.testing.assert_array_equal(device.to_host(there), view)
