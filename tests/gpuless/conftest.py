@@ -5,7 +5,10 @@ import pytest
 
 import gpuless
 
-gpuless.select()  # before a test imports numba.cuda: where there is no GPU, this is the simulator
+SELECTION = gpuless.select()  # before a test imports numba.cuda
+
+# Where kernels run on something else, `test_simulator` gives these a process with the simulator.
+collect_ignore_glob = [] if SELECTION.simulated else ["test_simulator_*.py"]
 
 
 def pytest_configure(config):

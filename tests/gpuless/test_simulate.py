@@ -1,0 +1,57 @@
+"""One launch stepped in Python, whatever kernels run on otherwise."""
+
+import numpy as np
+import pytest
+from numba import cuda
+
+from gpuless import DivergenceError, LaunchError, simulate
+
+
+@cuda.jit
+def last_kernel(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[0] = x[i]
+
+
+@cuda.jit
+def unguarded_kernel(out):
+    out[cuda.grid(1)] = 1
+
+
+@cuda.jit
+def parting_kernel(out):
+    if cuda.threadIdx.x < 2:
+        cuda.syncthreads()
+    out[cuda.threadIdx.x] = 1
+
+
+@pytest.mark.parametrize(("order", "last"), [("forwards", 6), ("reversed", 0)])
+def test_threads_run_in_the_order_asked_for_and_results_reach_the_device(order, last):
+    x, out = cuda.to_device(np.arange(7.0)), cuda.to_device(np.zeros(1))
+    simulate(last_kernel, order)[2, 4](x, out)
+    assert out.copy_to_host().tolist() == [last]
+
+
+def test_a_mistake_names_line_block_and_thread():
+    with pytest.raises(IndexError) as caught:
+        simulate(unguarded_kernel)[2, 4](cuda.device_array(7))
+    assert str(caught.value).splitlines() == [
+        "index 7 is out of bounds for axis 0 with size 7",
+        "  in kernel unguarded_kernel, line 3: out[cuda.grid(1)] = 1",
+        "  block 1, thread 3",
+    ]
+
+
+def test_a_barrier_that_some_miss_and_a_grid_for_no_gpu_are_refused():
+    with pytest.raises(DivergenceError):
+        simulate(parting_kernel)[1, 4](cuda.device_array(4))
+    with pytest.raises(LaunchError, match="2048"):
+        simulate(last_kernel)[1, 2048]
+
+
+def test_arrays_on_the_host_come_back():
+    x, out = np.arange(3.0), np.zeros(1)
+    with pytest.warns(match="Host array used in CUDA kernel"):
+        simulate(last_kernel)[1, 4](x, out)
+    assert out.tolist() == [2]
