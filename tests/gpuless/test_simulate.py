@@ -38,7 +38,7 @@ def test_a_mistake_names_line_block_and_thread():
         simulate(unguarded_kernel)[2, 4](cuda.device_array(7))
     assert str(caught.value).splitlines() == [
         "index 7 is out of bounds for axis 0 with size 7",
-        "  in kernel unguarded_kernel, line 3: out[cuda.grid(1)] = 1",
+        "  in kernel unguarded_kernel, line 19: out[cuda.grid(1)] = 1",
         "  block 1, thread 3",
     ]
 
