@@ -1,14 +1,14 @@
 # make TARGET [CUDA=13|12|none] [PYTHON=python3.12] [ARGS="--port 9999"]
 #
 # Every target makes .venv and installs what it needs into it: the first time, and whenever pyproject.toml has
-# changed. After that it does only what it is called for. Training needs a seventh of what the rest does.
+# changed. After that it does only what it is called for. Training needs a fifth of the disk that the rest does.
 
 # The first Python of 3.11 or newer that answers.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
 # The CUDA toolkit to install: the one there is, at first 13; 12 is for drivers older than 580. Apple has none:
-# the simulator runs the kernels.
+# kernels run in the simulator there, on Linux on the emulated GPU.
 CUDA ?= $(or $(lastword $(subst -, ,$(firstword $(wildcard .venv/.installed-*)))),13)
 ifeq ($(shell uname -s),Darwin)
 override CUDA := none

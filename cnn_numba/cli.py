@@ -630,9 +630,9 @@ def bench_startup(
     _record(json_file, benchmarks.bench_startup, repeats=repeats)
 
 
-@bench.command("simulator", short_help="Time kernels without a GPU.")
+@bench.command("simulator", short_help="Time kernels in the simulators.")
 def bench_simulator(json_file: JsonFile = None):
-    """Time kernels without a GPU, in Numba's simulator and in ours, and under the sanitizer.
+    """Time kernels in Numba's simulator and in ours, and under the sanitizer.
 
     \b
     Examples:
@@ -710,7 +710,7 @@ def inspect(
 
 @app.command(short_help="Look at this machine; say how to repair what is wrong.")
 def doctor():
-    """Look at Python, packages, GPU or simulator, driver, threads and data; say how to repair what is wrong.
+    """Look at Python, packages, what kernels run on, driver, threads and data; say how to mend what is wrong.
 
     The exit code is 0 if all is well and 1 if not.
 

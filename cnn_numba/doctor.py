@@ -14,7 +14,7 @@ _COLUMNS = 96
 
 
 def examine():
-    """Look at Python, the packages, the GPU or simulator, the CPU and the data.
+    """Look at Python, the packages, what kernels run on, the CPU and the data.
 
     Returns
     -------

@@ -1,7 +1,8 @@
 """Numba-CUDA kernels without a GPU: run them, find what is wrong with them, see what they become.
 
-- `select` gives `numba.cuda` an emulated GPU where there is no other: kernels are compiled as ever, and the CPU
-  runs them. Where that cannot be, a simulator steps their Python code. ``GPULESS`` in the environment overrides.
+- `select` gives `numba.cuda` an emulated GPU where there is no other: kernels are compiled as ever, and the
+  CPU runs them. Where that cannot be, a simulator steps their Python code. ``GPULESS`` in the environment
+  overrides.
 - `simulate` steps one launch in Python, and tells of a mistake where it is made.
 - `sanitize` finds races, divergence, bad indices, garbage that is read, and results that are not there.
 - `record` returns every access to memory as columns of numbers, to compute and to draw from.

@@ -12,7 +12,7 @@ from gpuless import nvidia
 
 
 class DeviceArray(Protocol):
-    """An array in the memory of the GPU, or of the simulated one, as `numba.cuda` makes it."""
+    """An array in the memory of the GPU, be it a real one or not, as `numba.cuda` makes it."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -32,7 +32,7 @@ Array = np.ndarray | DeviceArray
 
 
 def is_device_array(array: object) -> TypeGuard[DeviceArray]:
-    """Return whether an array is in the memory of the GPU, or of the simulated one.
+    """Return whether an array is in the memory of the GPU, be it a real one or not.
 
     Examples
     --------

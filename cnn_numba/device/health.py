@@ -22,7 +22,7 @@ class Finding(NamedTuple):
 
 
 def gpu_findings():
-    """Hold GPU, driver, toolkit and the choice of the simulator against each other.
+    """Hold GPU, driver, toolkit and what kernels run on against each other.
 
     Returns
     -------

@@ -7,7 +7,7 @@ from types import ModuleType
 from gpuless import nvidia
 from gpuless.selection import select
 
-# Once: whoever imports numba.cuda after this gets the one or the other.
+# Once: whoever imports numba.cuda after this gets what is selected.
 SELECTION = select("cnn_numba")
 
 
@@ -104,7 +104,7 @@ def _driver_text(found):
 
 
 def describe() -> str:
-    """Return one short paragraph, a fact a line, on GPU or simulator, driver, threads and versions.
+    """Return one short paragraph, a fact a line, on what kernels run on, driver, threads and versions.
 
     Examples
     --------

@@ -72,7 +72,7 @@ def seconds(function: Callable[[], object], repeats: int = 10, warm_up: int = 3)
     Raises
     ------
     RuntimeError
-        Without a GPU: what its kernels take elsewhere says nothing about it.
+        Without a real GPU: what its kernels take elsewhere says nothing about it.
     """
     if not hardware():
         raise RuntimeError(f"there is no GPU to be timed ({selection.SELECTION.reason})")

@@ -1,7 +1,7 @@
 """Compile kernels for real GPUs where there is none: send them to a process that has the compiler.
 
-`numba.cuda` is the simulator in a process without a GPU, and the simulator cannot compile. The kernels are
-pickled, those of a module by its name, those of a notebook with the globals they use, and sent to
+`numba.cuda` may be the simulator in this process, and the simulator cannot compile. The kernels
+are pickled, those of a module by its name, those of a notebook with the globals they use, and sent to
 `gpuless.compiler.worker`.
 """
 

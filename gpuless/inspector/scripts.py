@@ -1,6 +1,6 @@
 """Import a module for its kernels, and leave out the launches that stand beside them.
 
-A script that launches its kernels where it defines them would have to be simulated to the end first. Here its
+A script that launches its kernels where it defines them would have to run to its end first. Here its
 launches do nothing; and what fails for want of their results, an `assert` say, or of a GPU is passed over.
 """
 

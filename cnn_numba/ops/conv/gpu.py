@@ -6,7 +6,7 @@
 - `gpu_implicit`: forward and the gradient of the images, as a matrix product in registers.
 - `gpu_weight`: the gradient of the weights, as a matrix product whose sums are split over blocks.
 
-Not yet run on a GPU: correct in the simulator, fast by what the compiled code looks like.
+Not yet run on a real GPU: correct on the emulated one, fast by what the compiled code looks like.
 """
 
 from numba import cuda, float32, uint32
