@@ -35,9 +35,10 @@ marked `output`, what it has to change `inout`; all else is an input and must co
 - Where a kernel is to be repaired, ``broken=`` is the one that the stub holds: the same code, whatever its
   comments and line breaks, is *not solved yet*.
 
-Each launch runs under `gpuless.sanitize`, on a GPU too, where the kernel is also run for real
-once all else is right. Every exercise can answer, besides its own mistakes and what `diagnosis` says of wrong
-numbers, with these names (`Verdict.mistake`, what tests/course/wrong_answers asks for):
+Each launch runs under `gpuless.sanitize`, whatever kernels run on; on a GPU, be it emulated, the kernel is
+also run compiled once all else is right. Every exercise can answer, besides its own mistakes and what
+`diagnosis` says of wrong numbers, with these names (`Verdict.mistake`, what tests/course/wrong_answers asks
+for):
 
 ========================  ====================================================================================
 not a kernel              ``@cuda.jit`` is missing, or it has ``device=True``
