@@ -180,7 +180,7 @@ def explain(number, record, kernel, block, arena):
     if number == STUCK:
         message = (
             f"kernel {kernel}, block {place}: all its warps wait at barriers that others will not reach: "
-            "every thread of a block must come to the same syncthreads"
+            f"every thread of a block must come to the same syncthreads; {_ADVICE}"
         )
         return Fault("barrier", message)
     if number == STOP:
@@ -189,7 +189,11 @@ def explain(number, record, kernel, block, arena):
         return Fault("arithmetic", f"arithmetic that cannot be done: {where}")
     if number == signal.SIGILL:
         return Fault("trap", f"a trap: {where}")
-    return Fault("address", f"{_address(_read(record, 'fault', ctypes.c_uint64), arena)}: {where}")
+    address = _address(_read(record, "fault", ctypes.c_uint64), arena)
+    return Fault("address", f"{address}: {where}; {_ADVICE}")
+
+
+_ADVICE = "gpuless.sanitize(kernel)[grid, block](...) tells the thread and the line"
 
 
 def _readable(name):

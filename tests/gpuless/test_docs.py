@@ -9,7 +9,6 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-import gpuless
 from gpuless.inspector import InspectionError, inspect_kernel
 
 PAGE = Path(__file__).parents[2] / "docs" / "gpuless.md"
@@ -48,8 +47,7 @@ def compiled(ask):
         pytest.skip(str(error))
 
 
-@pytest.mark.skipif(not gpuless.select().simulator, reason="the page is about the simulator")
-def test_the_page_of_the_simulator_does_what_it_says():
+def test_the_page_does_what_it_says():
     matplotlib.use("agg")
     scope, compared = {"__name__": "__main__"}, 0
     for number, (source, expected) in enumerate(snippets(), 1):
