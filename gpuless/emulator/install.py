@@ -1,5 +1,10 @@
 """Put the emulated GPU in the place of the hardware."""
 
+import ctypes
+import weakref
+
+import numpy as np
+
 from gpuless.importing import after_import
 
 
@@ -20,15 +25,43 @@ def _replace(cuda):
     _load_driver(cuda)
     from numba.cuda import codegen
     from numba.cuda.core import config
+    from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
     from numba.cuda.cudadrv.driver import _Linker, driver
 
     if _Linker.complete is _link_to_ptx:
         return
     _Linker.complete = _link_to_ptx
+    DeviceNDArrayBase._ary = property(_as_ndarray)
     codegen.CUDACodeLibrary.get_cubin = _without_machine_code(codegen.CUDACodeLibrary.get_cubin)
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # there is no GPU that a small grid leaves idle
     if driver.initialization_error:  # whoever imported it before found none
         driver.is_initialized, driver.initialization_error = False, None
+
+
+def _as_ndarray(array):
+    """Return the elements of a device array where they are, for tools that step a kernel in Python."""
+    if array.size == 0:
+        return np.empty(array.shape, array.dtype)
+    address = array.device_ctypes_pointer.value
+    memory = _memory_around(address, array)
+    return np.ndarray(array.shape, array.dtype, memory, address - memory.ctypes.data, array.strides)
+
+
+#: By address: views of an array are to be views of one ndarray.
+_memories = weakref.WeakValueDictionary()
+
+
+def _memory_around(address, array):
+    """Return the bytes of the allocation that an array lies in."""
+    from gpuless.emulator.driver.device import device
+
+    start, size = device().arena.find(address)
+    memory = _memories.get(start)
+    if memory is None:
+        buffer = (ctypes.c_char * size).from_address(start)
+        buffer.owner = array  # whose memory must not go
+        memory = _memories[start] = np.frombuffer(buffer, np.uint8)
+    return memory
 
 
 def _without_machine_code(get_cubin):

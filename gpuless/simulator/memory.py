@@ -15,6 +15,7 @@ from gpuless.source.instructions import assigned_name, instruction_start, site
 
 # Values nobody computes: a NaN with a payload, and integers near the extreme, which crash as an index.
 _DISTANCES = {1: 2, 2: 0xDE, 4: 0xDEAD, 8: 0xDEAD}
+_EMULATED = b"\xff\x7f"  # again and again, in the memory of the emulated GPU
 _NAN_BITS = {2: 0x7EAD, 4: 0x7FC0DEAD, 8: 0x7FF8DEADDEADDEAD}
 
 
@@ -63,7 +64,10 @@ def is_poison(array):
     dtype = array.dtype
     if dtype.kind not in "fiu" or array.size == 0:
         return np.zeros(array.shape, bool)
-    same = array.view(f"u{dtype.itemsize}") == np.array(poison(dtype)).view(f"u{dtype.itemsize}")
+    bits = array.view(f"u{dtype.itemsize}")
+    same = bits == np.array(poison(dtype)).view(bits.dtype)
+    if dtype.itemsize > 1:
+        same |= bits == np.frombuffer(_EMULATED * (dtype.itemsize // 2), bits.dtype)
     return same if dtype.kind == "f" or dtype.itemsize >= 4 else np.full(array.shape, same.all())
 
 

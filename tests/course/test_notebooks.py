@@ -17,8 +17,9 @@ from cnn_numba.ops.conv.reference import conv_cpu
 
 ROOT = Path(__file__).parents[2]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-# Seconds for one notebook. Counted as processor time, which a busy machine does not stretch.
-LIMIT = 90
+# Seconds for one notebook. Counted as processor time, which a busy machine stretches less than the clock's. The
+# longest, 08, trains for some 60 of them, and has its kernels compiled and run on the emulated GPU.
+LIMIT = 150
 
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
 
@@ -86,15 +87,15 @@ print(type(cuda.jit(lambda: None)).__name__)
 
 
 @each_notebook
-def test_the_first_cells_select_the_simulator_where_there_is_no_gpu(path):
-    """A reader's kernel is a fresh process: nothing has imported the package before its notebook does."""
+def test_the_first_cells_select_what_kernels_run_on(path):
+    """A reader's kernel is a new process, and only before `numba.cuda` can the simulator be had."""
     code = [cell for cell in notebooks.read(path).cells if cell.cell_type == "code"]
     first = next(number for number, cell in enumerate(code) if "setup" in cell.metadata.get("tags", ()))
     script = _FIRST_CELLS.format(sources=[cell.source for cell in code[: first + 1]])
     environment = {key: value for key, value in os.environ.items() if key != "NUMBA_ENABLE_CUDASIM"}
     run = subprocess.run(
         [sys.executable, "-W", "error::RuntimeWarning", "-c", script],
-        env=environment | {"CUDA_VISIBLE_DEVICES": ""},
+        env=environment | {"GPULESS": "simulator"},
         cwd=path.parent,
         capture_output=True,
         text=True,

@@ -182,7 +182,8 @@ def test_lanes_that_leave_a_loop_early():
 def test_transposed_arrays_and_views():
     matrix = cuda.to_device(np.zeros((32, 32), np.float32))
     access = access_map(transpose_kernel)[1, (32, 32)](matrix.T, zeros(32, 32))
-    assert access.total("x").sectors_per_request == 32
+    # On a GPU, be it emulated, Numba's transpose is a copy.
+    assert access.total("x").sectors_per_request == (32 if gpuless.select().simulated else 4)
     arena = zeros(33)
     access = access_map(increment_kernel)[1, 32](arena[1:])
     assert access.total("x", "read").sectors == 5

@@ -27,6 +27,8 @@ from gpuless.wrapping import WIDTH, wrapped
 
 gpuless.select()
 pytestmark = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
+#: `test_simulator` gives these a process in which launches are stepped.
+stepped = pytest.mark.skipif(not gpuless.select().simulated, reason="compares with a launch that is stepped")
 
 
 def on_device(values):
@@ -50,6 +52,7 @@ def test_no_false_alarm(case):
     assert "no findings" in str(report)
 
 
+@stepped
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_arguments_hold_the_result_afterwards(case):
     before = case.arguments(np.random.default_rng(0))
@@ -244,6 +247,7 @@ def add_to_arena(arena, part):
         part[i] = 2
 
 
+@stepped
 def test_parts_of_one_arena_that_overlap_race():
     arena = cuda.to_device(np.zeros(12, np.float32))
     finding = finding_of(add_to_arena, arena, arena[::-1][4:], block=8)
@@ -601,6 +605,7 @@ def test_no_atomic_is_advised_where_none_helps(name, advice):
     assert "use cuda.atomic" not in str(finding)
 
 
+@stepped
 def test_a_barrier_in_different_rounds_names_both():
     (finding,) = bug_report("barrier_in_a_round_of_its_own").findings
     assert (finding.thread, finding.other_thread) == ((0, 0, 0), (1, 0, 0))
@@ -791,6 +796,7 @@ def halved_range(x, y):
         y[i] = x[i]
 
 
+@stepped
 @pytest.mark.parametrize("launch", [lambda kernel: kernel, sanitize], ids=["plain", "sanitized"])
 def test_a_float_for_an_integer_is_explained(launch):
     x, y = cuda.to_device(np.zeros(4)), cuda.to_device(np.zeros(4))
@@ -812,6 +818,7 @@ def kernel(x, flag):
 """
 
 
+@stepped
 def test_a_kernel_without_source_is_told_without_lines_of_text():
     scope = {"cuda": cuda}
     exec(WITHOUT_SOURCE, scope)
@@ -1171,7 +1178,7 @@ def test_kernels_for_a_real_gpu_are_sanitized_by_their_python_function():
         "    for position, value in expected.items():",
         "        np.testing.assert_allclose(given[position], value, rtol=2e-5, atol=1e-5)",
         "print(type(kernels.scale).__name__)",
-        NUMBA_ENABLE_CUDASIM="0",
+        GPULESS="hardware",
     )
     # Only what is known from `device_array` cannot be known there.
     assert printed.splitlines() == ["bins_not_zeroed", "CUDADispatcher"]
@@ -1191,6 +1198,7 @@ def best_of(count, *runs):
     return map(min, times)
 
 
+@stepped
 @pytest.mark.parametrize("name", ["tiled_matmul", "tree_reduction", "scale", "naive_conv2d"])
 def test_the_cost_is_bounded(name):
     case = next(case for case in CASES if case.name == name)

@@ -9,7 +9,8 @@ import pytest
 
 import gpuless
 
-FILES = sorted(Path(__file__).parent.glob("test_simulator_*.py"))
+HERE = Path(__file__).parent
+FILES = [*sorted(HERE.glob("test_simulator_*.py")), HERE / "test_sanitizer.py", HERE / "test_access.py"]
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def of_each_kernel(test):
 
 
 def is_kernel(value):
-    return hasattr(value, "py_func") and not value.targetoptions.get("device")
+    return hasattr(value, "targetoptions") and not value.targetoptions.get("device")
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
