@@ -17,8 +17,8 @@ from cnn_numba.ops.conv.reference import conv_cpu
 
 ROOT = Path(__file__).parents[2]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-# Seconds for one notebook. Counted as processor time, which a busy machine stretches less than the clock's. The
-# longest, 08, trains for some 60 of them, and has its kernels compiled and run on the emulated GPU.
+# Seconds for one notebook. Counted as processor time, which a busy machine hardly stretches. The longest,
+# 08, trains for most of them; its kernels for the GPU are compiled, and run on the emulated one.
 LIMIT = 150
 
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
