@@ -547,9 +547,12 @@ def test_pytorch_stays_on_the_cpu(first):
             assert (x.copy_to_host() == np.arange(64)).all()
         def torch():
             import torch
-            assert not torch.cuda.is_available()
-            x = torch.ones(3, requires_grad=True)
-            (x * 2).sum().backward()
+            import warnings
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # nor does it complain of a driver
+                assert not torch.cuda.is_available()
+                x = torch.ones(3, requires_grad=True)
+                (x * 2).sum().backward()
             assert x.grad.tolist() == [2, 2, 2]
         for step in [torch, kernel]["{first}" == "kernel":] + [torch]:
             step()

@@ -315,6 +315,7 @@ def _version(name):
 @driver_function("cuGetExportTable", types="pp")
 def _export_table(found, number):
     # NVRTC asks for functions that are not documented, and dies of a driver that exports no such question.
+    # PyTorch's runtime asks as well; told that there is no device, it looks no further, and says nothing.
     put_handle(found, 0)
     raise DriverError(NO_DEVICE)
 
