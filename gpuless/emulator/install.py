@@ -55,7 +55,7 @@ def _memory_around(address, array):
     """Return the bytes of the allocation that an array lies in."""
     from gpuless.emulator.driver.device import device
 
-    start, size = device().arena.find(address)
+    start, size = device().arena.find(address) or (address, array.nbytes)  # else somebody else's
     memory = _memories.get(start)
     if memory is None:
         buffer = (ctypes.c_char * size).from_address(start)

@@ -7,6 +7,7 @@ What no GPU could take is refused.
 import sys
 import warnings
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -96,6 +97,9 @@ def _on_device(value, name, launch, finish):
     if cuda is not None and isinstance(value, (cuda.In, cuda.Out, cuda.InOut)):
         copy_in, copy_back = not isinstance(value, cuda.Out), not isinstance(value, cuda.In)
         value = value.value
+    if isinstance(value, np.ndarray) and getattr(value, "__cuda_ndarray__", False):
+        # Mapped or managed: the host's memory as well, and `owner` keeps it.
+        return np.asarray(SimpleNamespace(__array_interface__=value.__array_interface__, owner=value))
     if isinstance(value, np.ndarray) and value.ndim > 0:
         if copy_in:
             _warn_of_copy(name, launch.name)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from gpuless import DivergenceError, LaunchError, simulate
+from gpuless import DivergenceError, LaunchError, sanitize, simulate
 
 
 @cuda.jit
@@ -48,6 +48,18 @@ def test_a_barrier_that_some_miss_and_a_grid_for_no_gpu_are_refused():
         simulate(parting_kernel)[1, 4](cuda.device_array(4))
     with pytest.raises(LaunchError, match="2048"):
         simulate(last_kernel)[1, 2048]
+
+
+@pytest.mark.parametrize("make", ["mapped_array", "managed_array", "pinned_array"])
+@pytest.mark.filterwarnings("ignore:Host array used in CUDA kernel")
+def test_memory_that_host_and_device_share_is_written(make):
+    if not hasattr(cuda, make):
+        pytest.skip("Numba's simulator has no such memory")
+    x, out = cuda.to_device(np.arange(3.0)), getattr(cuda, make)(1)
+    simulate(last_kernel)[1, 4](x, out)
+    assert out[0] == 2
+    assert sanitize(last_kernel)[1, 3](x[:1], out).ok
+    assert out[0] == 0
 
 
 def test_arrays_on_the_host_come_back():
