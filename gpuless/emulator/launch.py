@@ -2,14 +2,35 @@
 
 import contextlib
 import ctypes
+import math
 import os
 import threading
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import NamedTuple
 
-from gpuless.emulator import faults, host, layout, machine
+from gpuless.emulator import cache, faults, host, layout, machine
+from gpuless.emulator.lanes import WARP
 from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places
 
 _SMALL = 1 << 14  # threads of a grid that one worker is enough for
+
+
+class Compiled(NamedTuple):
+    """Machine code of a kernel for one shape of a block, and the bytes of local memory of a lane."""
+
+    code: machine.Code
+    block: tuple
+    lane_stack: int
+
+    @property
+    def threads(self):
+        """Threads of a block."""
+        return math.prod(self.block)
+
+    @property
+    def warps(self):
+        """Warps of a block."""
+        return -(-self.threads // WARP)
 
 
 class Kernel:
@@ -33,13 +54,21 @@ class Kernel:
         self.local_size = lay_out(variables, ("local",))[1]
 
     def code(self, block):
-        """Return (machine code, translation) for a shape of a block."""
+        """Return the `Compiled` for a shape of a block."""
         with self._lock:
             if block not in self._codes:
-                translator = ModuleTranslator(self.source, self.name, block)
-                text = translator.translate()
-                self._codes[block] = machine.Code(machine.compile_object(text)), translator
+                self._codes[block] = self._compiled(block)
             return self._codes[block]
+
+    def _compiled(self, block):
+        name = cache.key(self.source.text, self.name, block, *machine.processor())
+        kept = cache.read(name)
+        if kept is None:
+            translator = ModuleTranslator(self.source, self.name, block)
+            object_file = machine.compile_object(translator.translate())
+            kept = translator.lane_stack.to_bytes(8, "little") + object_file
+            cache.write(name, kept)
+        return Compiled(machine.Code(kept[8:]), block, int.from_bytes(kept[:8], "little"))
 
 
 class Workers:
@@ -76,11 +105,11 @@ class Workers:
         ------
         Fault
         """
-        code, translator = kernel.code(block)
+        compiled = kernel.code(block)
         blocks = grid[0] * grid[1] * grid[2]
         buffer = ctypes.create_string_buffer(bytes(arguments) + bytes(64))
         launch = ctypes.create_string_buffer(layout.LAUNCH_SIZE)
-        wanted = 1 if blocks * translator.threads <= _SMALL else min(self.count, blocks)
+        wanted = 1 if blocks * compiled.threads <= _SMALL else min(self.count, blocks)
         if together:
             wanted = blocks
         fields = {"params": ctypes.addressof(buffer), "globals": kernel.globals_address, "blocks": blocks}
@@ -89,7 +118,7 @@ class Workers:
         for name, value in fields.items():
             _put(launch, layout.LAUNCH[name], value, name in ("params", "globals", "blocks", "chunk"))
         with self._threads(together, ctypes.addressof(buffer), blocks) as pool:
-            workers = [pool.submit(self._work, kernel, code, translator, launch) for _ in range(wanted)]
+            workers = [pool.submit(self._work, kernel, compiled, launch) for _ in range(wanted)]
             try:
                 # Where a block has failed, the others would wait for it at the barrier of the grid.
                 wait(workers, return_when=FIRST_EXCEPTION)
@@ -120,19 +149,19 @@ class Workers:
             if record.launch == address:
                 faults.stop(record.address)
 
-    def _work(self, kernel, code, translator, launch):
+    def _work(self, kernel, compiled, launch):
         with self._lock:
             record = self._idle.pop() if self._idle else self._new_record()
-        size = 32 * translator.lane_stack
+        size = WARP * compiled.lane_stack
         _put(record.buffer, layout.OFFSET["local.size"], size, True)
-        record.reserve_local(size * translator.warps)
+        record.reserve_local(size * compiled.warps)
         faults.prepare_thread()
         try:
             record.launch = ctypes.addressof(launch)
-            outcome = code.run(record.launch, record.address)
+            outcome = compiled.code.run(record.launch, record.address)
             if outcome:
                 ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
-                raise faults.explain(outcome, record.address, kernel.name, translator.block, self.arena)
+                raise faults.explain(outcome, record.address, kernel.name, compiled.block, self.arena)
         finally:
             record.launch = None
             with self._lock:

@@ -1,4 +1,4 @@
-"""Compile IR to machine code in this process, and keep it on disk."""
+"""Compile IR to machine code, and run that in this process."""
 
 import ctypes
 import functools
@@ -13,6 +13,12 @@ def _target():
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()
     return llvm.Target.from_default_triple()
+
+
+def processor():
+    """Return what machine code is made for, and by which compiler."""
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.get_host_cpu_name(), features, llvm.get_process_triple(), llvm.llvm_version_info
 
 
 def _target_machine():

@@ -100,6 +100,7 @@ class Function:
 class Module:
     """A translation unit."""
 
+    text: str
     functions: dict = field(default_factory=dict)
     variables: dict = field(default_factory=dict)
     files: dict = field(default_factory=dict)
@@ -143,7 +144,7 @@ def parse(text):
 
 class _Parser:
     def __init__(self, text):
-        self.text, self.at, self.module = text, 0, Module()
+        self.text, self.at, self.module = text, 0, Module(text)
         while self._skip_space():
             self._top()
 

@@ -8,7 +8,7 @@ import pytest
 from ptx_programs import results, run
 from random_programs import COUNTERS, ROW, Program, expected
 
-from gpuless.emulator import machine
+from gpuless.emulator import cache, machine
 
 SHAPES = [(32, 1, 1), (33, 1, 1), (1, 1, 1), (64, 1, 1), (256, 1, 1), (16, 16, 1), (8, 4, 2), (24, 1, 1)]
 PROGRAMS = 40  # for each shape
@@ -30,6 +30,8 @@ def compile_plainly(text):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_random_programs(shape, monkeypatch):
+    monkeypatch.setattr(cache, "read", lambda name: None)
+    monkeypatch.setattr(cache, "write", lambda name, content: None)
     real = machine.compile_object
     for i in range(PROGRAMS):
         # Most are compiled quickly; some as kernels are, which shows what the optimiser makes of it.

@@ -1,0 +1,101 @@
+"""Machine code on disk: what one process has compiled is there for all later ones.
+
+A file is named after all that its content follows from: the PTX, the shape of a block, the processor, LLVM,
+and the emulator's own sources. It begins with a digest of its content, so that a damaged one is compiled
+anew, and it is put in its place whole, so that several processes may use the folder at once.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+
+import platformdirs
+
+#: Bytes that the folder may hold; above it the files that nobody has used for longest go.
+LIMIT = 1 << 29
+_DIGEST = hashlib.sha256().digest_size
+_DAY = 86400
+
+# Numba numbers its functions and arrays as they come, which differs from process to process.
+_NUMBERED = re.compile(r"\b_(?:Z|cudapy_)[\w$]*")
+_NO_CODE = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*", re.M)
+
+
+def folder():
+    """Return where machine code is kept: ``GPULESS_CACHE``, or the user's folder for caches."""
+    return Path(os.environ.get("GPULESS_CACHE") or platformdirs.user_cache_dir("gpuless", False)).expanduser()
+
+
+def key(ptx, *rest):
+    """Return the name of what follows from PTX and the rest.
+
+    Parameters
+    ----------
+    ptx : str
+        Names in it count in the order in which they appear, and where its source stands does not count.
+    *rest : object
+        Names among them count as they do in the PTX.
+    """
+    names = {}
+    texts = (_NO_CODE.sub("", ptx), *map(str, rest))
+    plain = [_NUMBERED.sub(lambda name: names.setdefault(name[0], f"_Z{len(names)}"), text) for text in texts]
+    return hashlib.sha256("\0".join([_sources(), *plain]).encode()).hexdigest()
+
+
+@functools.cache
+def _sources():
+    """Return a digest of the sources of the emulator, which is another compiler once they change."""
+    whole = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        whole.update(path.read_bytes())
+    return whole.hexdigest()
+
+
+def read(name):
+    """Return what is kept under a name; None where there is nothing, or nothing sound."""
+    path = folder() / name
+    try:
+        content = path.read_bytes()
+        if time.time() - path.stat().st_mtime > _DAY:
+            os.utime(path)  # it is in use
+    except OSError:
+        return None
+    digest, content = content[:_DIGEST], content[_DIGEST:]
+    return content if hashlib.sha256(content).digest() == digest else None
+
+
+def write(name, content):
+    """Keep bytes under a name, where that can be done."""
+    with contextlib.suppress(OSError):
+        folder().mkdir(0o700, parents=True, exist_ok=True)
+        _make_room()
+        handle, partial = tempfile.mkstemp(dir=folder(), prefix=".partial-")
+        try:
+            with open(handle, "wb") as file:
+                file.write(hashlib.sha256(content).digest() + content)
+            os.replace(partial, folder() / name)
+        except OSError:
+            os.unlink(partial)
+            raise
+
+
+@functools.cache
+def _make_room():
+    """Once in a process: let go what nobody has used for longest, and what was left half-written."""
+    found = []
+    for entry in os.scandir(folder()):
+        state = entry.stat()
+        left = entry.name.startswith(".partial-") and time.time() - state.st_mtime > _DAY
+        found.append((0.0 if left else state.st_mtime, state.st_size, entry.path))
+    total = sum(size for _, size, _ in found)
+    for used, size, path in sorted(found):
+        if used and total <= LIMIT:
+            break
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        total -= size

@@ -1,0 +1,146 @@
+"""Machine code on disk: used again, told apart, and never in the way."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fresh_python import PATH
+from ptx_programs import run
+
+from gpuless.emulator import cache, machine
+
+TEXT = """
+.visible .entry f(.param .u64 _ZN1aB2v1E, .param .u64 _ZN1bB2v2E) {
+    .reg .b64 %rd<6>; .reg .b32 %r<4>;
+    .loc 1 7 0
+    ld.param.u64 %rd1, [_ZN1aB2v1E]; ld.param.u64 %rd2, [_ZN1bB2v2E];
+    mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4;
+    add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+    ld.global.u32 %r2, [%rd4]; add.s32 %r3, %r2, 5; st.global.u32 [%rd5], %r3;
+    ret;
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Give a folder of machine code with nothing in it."""
+    monkeypatch.setenv("GPULESS_CACHE", str(tmp_path / "kept"))
+    cache._make_room.cache_clear()
+    yield tmp_path / "kept"
+    cache._make_room.cache_clear()
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Return a list that grows by one whenever something is compiled."""
+    found, compile_object = [], machine.compile_object
+    monkeypatch.setattr(machine, "compile_object", lambda text: found.append(text) or compile_object(text))
+    return found
+
+
+def check(text=TEXT, block=(32, 1, 1)):
+    """Run the kernel, and see that it adds 5."""
+    given = np.arange(64, dtype=np.uint32)
+    _, result = run(text, [given, np.zeros(64, np.uint32)], block=block)
+    threads = block[0] * block[1]
+    assert result.tolist() == [*(given[:threads] + 5), *[0] * (64 - threads)]
+
+
+def test_what_is_kept_is_not_compiled_again(folder, compiled):
+    check()
+    before = len(compiled)
+    check()
+    assert before >= 1
+    assert len(compiled) == before
+    assert [path.name[0] != "." for path in folder.iterdir()] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "block"),
+    [
+        (TEXT.replace("5;", "6;"), (32, 1, 1)),
+        (TEXT, (64, 1, 1)),
+        (TEXT, (8, 4, 1)),
+        # The same names, one of them elsewhere.
+        (TEXT.replace("%rd1, [_ZN1aB2v1E]", "%rd1, [_ZN1bB2v2E]"), (32, 1, 1)),
+    ],
+    ids=["code", "more threads", "shape", "names"],
+)  # fmt: skip
+def test_what_differs_is_told_apart(text, block):
+    assert cache.key(text, "f", block) != cache.key(TEXT, "f", (32, 1, 1))
+
+
+def test_numbers_in_names_and_lines_of_source_do_not_count():
+    other = TEXT.replace("v1E", "v31E").replace("v2E", "v4E").replace(".loc 1 7 0", ".loc 1 9 3")
+    assert cache.key(other, "f") == cache.key(TEXT, "f")
+
+
+def test_another_emulator_or_processor_compiles_anew(folder, compiled, monkeypatch):
+    check()
+    for target, name, value in [
+        (cache, "_sources", "other"),
+        (machine, "processor", ("another processor",)),
+    ]:
+        before = len(compiled)
+        with monkeypatch.context() as patch:
+            patch.setattr(target, name, lambda value=value: value)
+            check()
+        assert len(compiled) == before + 1, name
+
+
+@pytest.mark.parametrize("damage", [lambda c: c[:-1], lambda c: b"", lambda c: c[:50] + b"\1" + c[51:]])
+def test_a_damaged_file_is_compiled_anew(folder, compiled, damage):
+    check()
+    (path,) = folder.iterdir()
+    sound = path.read_bytes()
+    path.write_bytes(damage(sound))
+    before = len(compiled)
+    check()
+    assert len(compiled) == before + 1
+    assert path.read_bytes() == sound
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GPULESS_CACHE", str(tmp_path / "file" / "kept"))
+    check()
+
+
+def test_what_is_not_used_goes_first(folder, monkeypatch):
+    folder.mkdir()
+    now = time.time()
+    for name, age in [
+        ("used", 0),
+        ("older", 3e5),
+        ("oldest", 4e5),
+        (".partial-dead", 2e5),
+        (".partial-live", 10),
+    ]:
+        (folder / name).write_bytes(bytes(1000))
+        os.utime(folder / name, (now - age, now - age))
+    monkeypatch.setattr(cache, "LIMIT", 3000)
+    cache.write("new", b"x")
+    assert sorted(path.name for path in folder.iterdir()) == [".partial-live", "new", "older", "used"]
+
+
+def test_what_is_used_counts_as_new(folder):
+    cache.write("one", b"content")
+    os.utime(folder / "one", (1e9, 1e9))
+    assert cache.read("one") == b"content"
+    assert time.time() - (folder / "one").stat().st_mtime < 100
+
+
+def test_processes_share_a_folder(folder):
+    lines = (
+        "import test_emulator_cache as t",
+        "for n in range(8): t.check(t.TEXT.replace('add.s32 %r3', f'mov.u32 %r3, {n}; add.s32 %r3'))",
+    )
+    env = os.environ | {"PYTHONPATH": PATH + os.pathsep + str(Path(__file__).parent)}
+    processes = [subprocess.Popen([sys.executable, "-c", "\n".join(lines)], env=env) for _ in range(4)]
+    assert [process.wait(120) for process in processes] == [0] * 4
+    assert len(list(folder.iterdir())) == 8
