@@ -27,15 +27,29 @@ def _replace(cuda):
     from numba.cuda.core import config
     from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
     from numba.cuda.cudadrv.driver import _Linker, driver
+    from numba.cuda.dispatcher import CUDADispatcher
 
     if _Linker.complete is _link_to_ptx:
         return
     _Linker.complete = _link_to_ptx
     DeviceNDArrayBase._ary = property(_as_ndarray)
+    CUDADispatcher.__init__ = _with_overloads(CUDADispatcher.__init__)
     codegen.CUDACodeLibrary.get_cubin = _without_machine_code(codegen.CUDACodeLibrary.get_cubin)
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # there is no GPU that a small grid leaves idle
     if driver.initialization_error:  # whoever imported it before found none
         driver.is_initialized, driver.initialization_error = False, None
+
+
+def _with_overloads(init):
+    """Let a dispatcher look for its kernels on disk."""
+
+    def __init__(dispatcher, *args, **options):
+        from gpuless.emulator.overloads import Overloads
+
+        init(dispatcher, *args, **options)
+        dispatcher._cache = Overloads(dispatcher)
+
+    return __init__
 
 
 def _as_ndarray(array):

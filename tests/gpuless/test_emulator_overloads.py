@@ -1,0 +1,191 @@
+"""What Numba has compiled, on disk: found again, and never taken for what is something else."""
+
+import textwrap
+
+import numpy as np
+import pytest
+
+import gpuless
+
+if not gpuless.select().emulated:
+    pytest.skip("without the emulated GPU nothing is kept", allow_module_level=True)
+
+from numba import cuda
+
+from gpuless.emulator import cache, overloads
+
+SOURCE = """
+import math
+import numpy as np
+from llvmlite import ir
+from numba import cuda, float32
+from numba.cuda import types
+from numba.cuda.extending import intrinsic, overload
+
+FACTOR = 3
+TABLE = np.array([1.0, 2.0], np.float32)
+
+@intrinsic
+def four(typingctx):
+    def code(context, builder, signature, arguments):
+        return ir.Constant(ir.FloatType(), WRITTEN)
+    return types.float32(), code
+
+WRITTEN = 4.0
+
+@cuda.jit(device=True)
+def helper(x):
+    return x * 2
+
+def replaced(x):
+    pass
+
+@overload(replaced)
+def _replaced(x):
+    return lambda x: x + 6
+
+def make(closed):
+    @cuda.jit
+    def kernel(x):
+        x[0] = helper(x[0]) * FACTOR + TABLE[1] + four() + closed + math.sqrt(float32(25))
+    return kernel
+
+kernel = make(1)
+
+@cuda.jit
+def overloaded(x):
+    x[0] = replaced(x[0])
+"""
+#: What is changed in it, and what kernel and overloaded make of 10 then.
+CHANGES = {
+    "nothing": ("", "", 72, 16),
+    "a constant": ("float32(25)", "float32(36)", 73, 16),
+    "a global": ("FACTOR = 3", "FACTOR = 4", 92, 16),
+    "an array": ("1.0, 2.0", "1.0, 3.0", 73, 16),
+    "a closure": ("make(1)", "make(2)", 73, 16),
+    "a device function": ("x * 2", "x * 3", 102, 16),
+    "what an intrinsic reads": ("WRITTEN = 4.0", "WRITTEN = 5.0", 73, 16),
+    "an intrinsic": (", WRITTEN", ", WRITTEN + 2", 74, 16),
+    "an overload": ("x + 6", "x + 7", 72, 17),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Give a folder with nothing in it."""
+    monkeypatch.setenv("GPULESS_CACHE", str(tmp_path / "kept"))
+    cache._make_room.cache_clear()
+    yield
+    cache._make_room.cache_clear()
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """Return a list that tells of each kernel asked for whether it was there."""
+    told, load = [], overloads.Overloads.load_overload
+
+    def asked(self, *arguments):
+        kernel = load(self, *arguments)
+        told.append(kernel is not None)
+        return kernel
+
+    monkeypatch.setattr(overloads.Overloads, "load_overload", asked)
+    return told
+
+
+def program(source, path="/tmp/ipykernel_1/5.py"):
+    """Run a program; return what it has."""
+    names = {"__name__": "program"}
+    exec(compile(textwrap.dedent(source), path, "exec"), names)
+    return names
+
+
+def result(kernel, dtype=np.float32):
+    """Return what a kernel makes of 10."""
+    x = np.array([10], dtype)
+    kernel[1, 1](x)
+    return x[0]
+
+
+def test_what_was_compiled_is_found_again(found):
+    assert result(program(SOURCE)["kernel"]) == 72
+    # In another process a notebook's cell has another path.
+    assert result(program(SOURCE, "/tmp/ipykernel_2/5.py")["kernel"]) == 72
+    assert found == [False, True]
+
+
+def test_whatever_changes_is_compiled_anew(found):
+    for old, new, first, second in CHANGES.values():
+        # An overload stays where it was given: each time the function that it is for is another.
+        names = program(SOURCE.replace(old, new) if old else SOURCE)
+        assert (result(names["kernel"]), result(names["overloaded"])) == (first, second), new
+    assert found[:2] == [False, False]
+
+
+@pytest.mark.parametrize("change", [change for change in CHANGES if change != "nothing"])
+def test_another_name_follows_from_a_change(change):
+    old, new, *_ = CHANGES[change]
+    names = [program(source) for source in (SOURCE, SOURCE.replace(old, new), SOURCE)]
+    looked_at = "_replaced" if change == "an overload" else "kernel"
+    made_of = [overloads.fingerprint(each[looked_at]) for each in names]
+    assert made_of[0] == made_of[2]
+    assert made_of[0] != made_of[1]
+
+
+def test_types_and_options_count(found):
+    source = "from numba import cuda\n@cuda.jit{}\ndef kernel(x):\n    x[0] = x[0] / 3\n"
+    for options, dtype in [("", "f4"), ("", "f8"), ("(fastmath=True)", "f4"), ("(max_registers=32)", "f4")]:
+        result(program(source.format(options))["kernel"], dtype)
+    assert found == [False] * 4
+
+
+@pytest.mark.parametrize(
+    "value", ["object()", "__import__('textwrap')", "np.zeros(10**6)", "type('Own', (), {'a': 1})", "[set()]"]
+)
+def test_what_cannot_be_told_has_no_name(value):
+    names = program(f"import numpy as np\nfrom numba import cuda\nown = {value}\n@cuda.jit\ndef f(x): own\n")
+    with pytest.raises(overloads._Unknown):
+        overloads.fingerprint(names["f"])
+
+
+def test_functions_that_call_each_other_end():
+    source = """
+    from numba import cuda
+    @cuda.jit(device=True)
+    def one(n): return other(n - 1) if n > 0 else 0
+    @cuda.jit(device=True)
+    def other(n): return one(n - 1) if n > 0 else 1
+    """
+    assert overloads.fingerprint(program(source)["one"]) == overloads.fingerprint(program(source)["one"])
+
+
+def test_a_kernel_with_arrays_of_the_gpu_is_not_kept(found):
+    source = """
+    import numpy as np
+    from numba import cuda
+    given = cuda.to_device(np.array([{}], np.float32))
+    @cuda.jit
+    def kernel(x):
+        x[0] = given[0]
+    """
+    assert result(program(source.format(7))["kernel"]) == 7
+    assert result(program(source.format(8))["kernel"]) == 8
+    assert found == [False, False]
+
+
+def test_a_damaged_file_is_compiled_anew(found):
+    result(program(SOURCE)["kernel"])
+    for path in cache.folder().iterdir():
+        path.write_bytes(path.read_bytes()[:-3])
+    assert result(program(SOURCE)["kernel"]) == 72
+    assert found == [False, False]
+
+
+def test_a_kernel_from_disk_is_like_any_other():
+    for _ in range(2):
+        kernel = program(SOURCE)["kernel"]
+        assert result(kernel) == 72
+        (text,) = kernel.inspect_asm().values()
+        assert ".visible .entry" in text
+        assert min(kernel.get_regs_per_thread().values()) > 0
+        assert result(cuda.jit(kernel.py_func)) == 72
