@@ -153,9 +153,10 @@ def _shift_left(bits, x, y):
 def _shift_right(bits, x, y):
     if x.constant and y.constant:
         return _fold(lambda a, b: a >> b if b < bits else 0, bits, x, y)
-    if y.constant and y.uniform and y.offsets[0] <= x.align and (x.uniform or _within(bits, x)):
+    if y.constant and y.uniform and (x.uniform or _within(bits, x)):
+        # Where all bits go in which lanes differ, the offsets are zero.
         amount = y.offsets[0]
-        return Lanes(_map(lambda a: a >> amount, x.offsets), x.align - amount)
+        return Lanes(_map(lambda a: a >> amount, x.offsets), max(x.align - amount, 0))
     return UNIFORM if x.uniform and y.uniform else VARYING
 
 
