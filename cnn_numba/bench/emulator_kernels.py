@@ -1,0 +1,94 @@
+"""Kernels timed on the emulated GPU: the course's, and a convolution as a learner writes it."""
+
+import time
+
+import numpy as np
+from numba import cuda, float32
+
+from cnn_numba.ops.activation import gpu as activation
+from cnn_numba.ops.conv import gpu_implicit
+from cnn_numba.ops.dense import gpu as dense
+
+ELEMENTS = 1 << 22
+SIDE = 512  # of the matrices
+# Images, channels, height = width, kernels, of 3 x 3, without padding.
+LAYER = (32, 32, 26, 64)
+NAIVE_LAYER = (2, 32, 30, 64)
+
+
+@cuda.jit
+def naive_conv2d_kernel(x, weight, out):
+    """Convolve one pixel a thread, over all channels and taps."""
+    kernels = weight.shape[0]
+    image, k = cuda.blockIdx.z // kernels, cuda.blockIdx.z % kernels
+    j, i = cuda.grid(2)
+    if i < out.shape[2] and j < out.shape[3]:
+        acc = float32(0)
+        for c in range(weight.shape[1]):
+            for a in range(weight.shape[2]):
+                for b in range(weight.shape[3]):
+                    acc += x[image, c, i + a, j + b] * weight[k, c, a, b]
+        out[image, k, i, j] = acc
+
+
+def _floats(*shape):
+    return cuda.to_device(np.random.default_rng(0).standard_normal(shape, np.float32))
+
+
+def _layer(images, channels, side, kernels):
+    """Return images, kernels, results, and what computing these takes: two operations a product."""
+    out = images, kernels, side - 2, side - 2
+    work = 2 * np.prod(out, dtype=float) * channels * 9
+    return _floats(images, channels, side, side), _floats(kernels, channels, 3, 3), _floats(*out), work
+
+
+def launches():
+    """Return for each measure what is launched, how much work that is, and in what unit that is told."""
+    x, y = _floats(ELEMENTS), _floats(ELEMENTS)
+    a, b, c = (_floats(SIDE, SIDE) for _ in range(3))
+    images, weight, out, work = _layer(*LAYER)
+    few, few_weight, few_out, few_work = _layer(*NAIVE_LAYER)
+    # Every second column of a wider image: its elements are not next to each other.
+    columns, rows = few.shape[3], few.shape[2]
+    strided = cuda.device_array((*few.shape[:2], rows, 2 * columns), np.float32)[:, :, :, ::2]
+    grid = -(-columns // 16), -(-rows // 16), few_out.shape[0] * few_out.shape[1]
+    naive = naive_conv2d_kernel[grid, (16, 16)]
+    return {
+        "relu": (lambda: activation.relu_forward(x, y), ELEMENTS, "ns an element"),
+        "sigmoid": (lambda: activation.sigmoid_forward(x, y), ELEMENTS, "ns an element"),
+        "product, 64 x 64 tiles": (
+            lambda: dense.matmul_register_tiled(a, b, c),
+            2 * SIDE**3,
+            "GFLOP/s a core",
+        ),
+        "product, 128 x 128": (lambda: dense.matmul_vectorised(a, b, c), 2 * SIDE**3, "GFLOP/s a core"),
+        "implicit convolution": (
+            lambda: gpu_implicit.conv2d_forward_implicit(images, weight, out=out),
+            work,
+            "GFLOP/s a core",
+        ),
+        "naive convolution": (lambda: naive(few, few_weight, few_out), few_work, "GFLOP/s a core"),
+        "the same, strided": (lambda: naive(strided, few_weight, few_out), few_work, "GFLOP/s a core"),
+    }
+
+
+def measure(repeats=5):
+    """Time the launches, one after the other, again and again.
+
+    Returns
+    -------
+    dict of str to (list of float, str)
+        For each measure its samples, of processor time, and their unit.
+    """
+    found = launches()
+    samples = {name: [] for name in found}
+    for launch, _, _ in found.values():
+        launch()  # compiled
+    for _ in range(repeats):
+        for name, (launch, work, unit) in found.items():
+            begun = time.process_time()
+            launch()
+            cuda.synchronize()
+            seconds = time.process_time() - begun
+            samples[name].append(work / seconds / 1e9 if "GFLOP" in unit else 1e9 * seconds / work)
+    return {name: (taken, found[name][2]) for name, taken in samples.items()}
