@@ -55,14 +55,27 @@ def place(t, address, space):
             inside = _inside(t, scalar, span, max(distances) if space == "shared" else 0)
             pointer = t.new(f"getelementptr i8, ptr {root}, i64 {inside}")
             return Place(pointer, distances, None, space == "shared")
+    return Place(None, None, _anywhere(t, value, bits, f"splat (i64 {address.offset})", root, span), False)
+
+
+def spread(t, address, space, offsets):
+    """Return a vector of pointers that lie so many bytes behind an address, other ones in each lane."""
+    root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
+    if address.offset:
+        offsets = t.new(f"add {ALL.int(64)} {offsets}, splat (i64 {address.offset})")
+    bits = t.function.registers.get(address.base, 64)
+    return _anywhere(t, t.operand(address.base), bits, offsets, root, span)
+
+
+def _anywhere(t, value, bits, offsets, root, span):
+    """Return a vector of pointers into a space."""
     vector = t.vector(value, bits)
     if bits != 64:
         vector = t.new(f"zext {ALL.int(bits)} {vector} to {ALL.int(64)}")
-    if address.offset:
-        vector = t.new(f"add {ALL.int(64)} {vector}, splat (i64 {address.offset})")
+    if offsets != "splat (i64 0)":
+        vector = t.new(f"add {ALL.int(64)} {vector}, {offsets}")
     inside = t.new(f"and {ALL.int(64)} {vector}, splat (i64 {span - 1})")
-    pointers = t.new(f"getelementptr i8, ptr {root}, {ALL.int(64)} {inside}")
-    return Place(None, None, pointers, False)
+    return t.new(f"getelementptr i8, ptr {root}, {ALL.int(64)} {inside}")
 
 
 def _inside(t, scalar, span, ahead):
@@ -126,14 +139,18 @@ def _load_next(t, pointer, bits):
 
 
 def _gather(t, where, bits, offset):
+    return gather(t, pointers_of(t, where, offset), bits)
+
+
+def gather(t, pointers, bits, mask=None, otherwise="poison"):
+    """Return what lies at the address of each lane that is on, or that a mask tells."""
     type_ = ALL.int(bits)
     name = f"llvm.masked.gather.v{WARP}i{bits}.v{WARP}p0"
     t.module.declare(f"{type_} @{name}(<{WARP} x ptr>, <{WARP} x i1>, {type_})")
-    pointers = pointers_of(t, where, offset)
-    arguments = (
-        f"<{WARP} x ptr> align {bits // 8} {pointers}, <{WARP} x i1> {t.mask_vector()}, {type_} poison"
+    where = f"<{WARP} x ptr> align {bits // 8} {pointers}"
+    return t.new(
+        f"call {type_} @{name}({where}, <{WARP} x i1> {mask or t.mask_vector()}, {type_} {otherwise})"
     )
-    return t.new(f"call {type_} @{name}({arguments})")
 
 
 def _load_window(t, where, bits, count):
@@ -274,14 +291,18 @@ def store(t, where, bits, values):
     if where.pointers is None and where.distances == step and (count == 1 or not t.masked):
         _store_next(t, where.pointer, bits, [t.vector(value, bits) for value in values])
         return
+    for i, value in enumerate(values):
+        scatter(t, pointers_of(t, where, i * size), bits, t.vector(value, bits))
+
+
+def scatter(t, pointers, bits, vector):
+    """Store each lane's number at its address."""
     name = f"llvm.masked.scatter.v{WARP}i{bits}.v{WARP}p0"
     t.module.declare(f"void @{name}({ALL.int(bits)}, <{WARP} x ptr>, <{WARP} x i1>)")
-    for i, value in enumerate(values):
-        pointers = pointers_of(t, where, i * size)
-        t.line(
-            f"call void @{name}({ALL.int(bits)} {t.vector(value, bits)}, "
-            f"<{WARP} x ptr> align {size} {pointers}, <{WARP} x i1> {t.mask_vector()})"
-        )
+    t.line(
+        f"call void @{name}({ALL.int(bits)} {vector}, "
+        f"<{WARP} x ptr> align {bits // 8} {pointers}, <{WARP} x i1> {t.mask_vector()})"
+    )
 
 
 def _last(t, value, bits):

@@ -341,6 +341,8 @@ def transfer(instruction, kinds, assumptions, analysis):
         return _varying(instruction)
     if rule is not None:
         return rule(instruction, kinds, assumptions, analysis)
+    if any(isinstance(operand, Address) for operand in instruction.operands[1:]):
+        return _varying(instruction)
     if isinstance(instruction.operands[0], tuple):
         return _all_alike(instruction, kinds, type_)
     kind = lanes.combine(name, BITS.get(type_, 64), *kinds([type_] * 8))
@@ -529,6 +531,7 @@ _TRANSFERS |= {name: _arithmetic(name) for name in ("min", "max", "div", "rem")}
 _TRANSFERS |= {"mul": _mul, "mad": _mad, "cvt": _convert, "mov": _move, "selp": _select, "setp": _compare}
 _TRANSFERS |= {"ld": _load, "ldu": _load, "cvta": _cvta, "vote": _of_members, "activemask": _uniform}
 _TRANSFERS |= {
-    name: _varying for name in ("shfl", "atom", "match", "mma", "wmma", "ldmatrix", "elect", "call")
+    name: _varying
+    for name in ("shfl", "atom", "match", "mma", "wmma", "ldmatrix", "movmatrix", "elect", "call", "fns")
 }
 _TRANSFERS |= {"bar": _uniform, "barrier": _uniform, "redux": _of_members}

@@ -1,7 +1,18 @@
 """Put the translation of a kernel together: its functions, its variables, and what runs it."""
 
 # Some are imported because they register what they translate.
-from gpuless.emulator import access, comparisons, conversions, floats, host, integers, runtime, warps  # noqa: F401
+from gpuless.emulator import (  # noqa: F401
+    access,
+    asynchronous,
+    comparisons,
+    conversions,
+    floats,
+    host,
+    integers,
+    matrices,
+    runtime,
+    warps,
+)
 from gpuless.emulator.access import Place, load
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, ZERO
 from gpuless.emulator.layout import OFFSET, PRIVATE_SPAN
