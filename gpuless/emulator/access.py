@@ -14,7 +14,8 @@ from gpuless.emulator import lanes
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, ZERO
 from gpuless.emulator.layout import ARENA_SPAN, SHARED_SPAN
 from gpuless.emulator.ptx import BITS, Address
-from gpuless.emulator.translate import ALL, Value, translates
+from gpuless.emulator.translate import ALL, ONE, Value, translates
+from gpuless.emulator.typed import Typed
 
 SPACES = ("global", "shared", "local", "const", "param")
 NEAR = 1 << 20  # lanes that are further apart are taken one by one; the arena has as much room at its ends
@@ -255,7 +256,9 @@ def _extended(t, value, have, want, signed):
 def _st(t, instruction):
     space, type_ = space_of(instruction), instruction.opcode[-1]
     bits = BITS[type_]
-    address, given = instruction.operands
+    address, given, *_ = instruction.operands  # and perhaps a hint to a cache
+    if "async" in instruction.opcode or "bulk" in instruction.opcode:
+        t.refuse()
     names = given if isinstance(given, tuple) else (given,)
     values = [
         _narrowed(t, t.operand(name, type_), t.function.registers.get(name, bits), bits) for name in names
@@ -399,23 +402,37 @@ _ATOMIC = {"and": "and", "or": "or", "xor": "xor", "exch": "xchg", "inc": "uinc_
 @translates("atom", "red")
 def _atom(t, instruction):
     opcode = instruction.opcode
-    space, type_ = space_of(instruction), opcode[-1]
+    if "async" in opcode:
+        t.refuse()
+    type_ = next(part for part in reversed(opcode) if part in BITS)
     operation = next(part for part in opcode[1:] if part in _ATOMIC or part in ("add", "min", "max", "cas"))
-    bits = BITS[type_]
     operands = instruction.operands if opcode[0] == "red" else instruction.operands[1:]
-    where = place(t, operands[0], space)
+    if any("cache_hint" in part for part in opcode):
+        operands = operands[:-1]
+    where = place(t, operands[0], space_of(instruction))
+    targets = _several(instruction.operands[0]) if opcode[0] == "atom" else ()
+    # Of several numbers next to each other each is changed by itself.
+    for i, given in enumerate(zip(*map(_several, operands[1:]), strict=True)):
+        old = _change(t, operation, type_, pointers_of(t, where, i * BITS[type_] // 8), given)
+        if targets:
+            t.write(targets[i], Value(VARYING, None, old))
+
+
+def _several(operand):
+    return operand if isinstance(operand, tuple) else (operand,)
+
+
+def _change(t, operation, type_, pointers, given):
+    """Write an atomic operation on what lies at the address of each lane; return what was there before."""
+    bits = BITS[type_]
     values = [
         t.vector(_narrowed(t, t.operand(name, type_), t.function.registers.get(name, bits), bits), bits)
-        for name in operands[1:]
+        for name in given
     ]
     name = _atomic_function(t, operation, type_, bits, len(values))
     arguments = ", ".join(f"{ALL.int(bits)} {value}" for value in values)
     mask = t.mask if t.masked else "-1"
-    old = t.new(
-        f"call {ALL.int(bits)} @{name}(<{WARP} x ptr> {pointers_of(t, where)}, {arguments}, i32 {mask})"
-    )
-    if opcode[0] == "atom":
-        t.write(instruction.operands[0], Value(VARYING, None, old))
+    return t.new(f"call {ALL.int(bits)} @{name}(<{WARP} x ptr> {pointers}, {arguments}, i32 {mask})")
 
 
 def _atomic_function(t, operation, type_, bits, count):
@@ -429,10 +446,10 @@ def _atomic_function(t, operation, type_, bits, count):
             f"  %pair = cmpxchg ptr %p, {int_} %a, {int_} %b seq_cst seq_cst\n"
             f"  %old = extractvalue {{ {int_}, i1 }} %pair, 0\n"
         )
-    elif type_.endswith("x2"):
-        step = _packed_add(type_, vector)
+    elif type_.startswith("bf") or type_.endswith("x2"):
+        step = _exchanging(t, operation, type_, vector)
     elif type_.startswith(("f", "bf")):
-        kind = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}[type_]
+        kind = {"f16": "half", "f32": "float", "f64": "double"}[type_]
         step = (
             f"  %bits = extractelement {vector} %v0, i32 %lane\n  %x = bitcast {int_} %bits to {kind}\n"
             f"  %before = atomicrmw f{operation} ptr %p, {kind} %x seq_cst\n"
@@ -464,9 +481,28 @@ def _atomic_function(t, operation, type_, bits, count):
     return name
 
 
-def _packed_add(type_, vector):
-    kind = "<2 x half>" if type_ == "f16x2" else "<2 x bfloat>"
+def _exchanging(t, operation, type_, vector):
+    """Return a step for numbers that no instruction changes in memory: try until nobody has come between."""
+    f = Typed(t, ONE, type_)
+    outside, t.lines = t.lines, []
+    x, y = f.to_float("%seen"), f.to_float("%given")
+    if operation == "add":
+        found = t.new(f"fadd {f.float} {x}, {y}")
+    else:
+        found = f.call(operation + "num", x, y)
+    new = f.to_int(found)
+    body, t.lines = "\n".join(t.lines), outside
+    name = f"change.{operation}.{type_}"
+    t.module.define(
+        name,
+        f"define internal {f.int} @{name}(ptr %p, {f.int} %given) {{\nentry:\n"
+        f"  %first = load atomic {f.int}, ptr %p monotonic, align {f.bits // 8}\n  br label %try\ntry:\n"
+        f"  %seen = phi {f.int} [ %first, %entry ], [ %there, %try ]\n{body}\n"
+        f"  %pair = cmpxchg ptr %p, {f.int} %seen, {f.int} {new} seq_cst seq_cst\n"
+        f"  %there = extractvalue {{ {f.int}, i1 }} %pair, 0\n"
+        f"  %done = extractvalue {{ {f.int}, i1 }} %pair, 1\n"
+        f"  br i1 %done, label %end, label %try\nend:\n  ret {f.int} %there\n}}\n",
+    )
     return (
-        f"  %bits = extractelement {vector} %v0, i32 %lane\n  %x = bitcast i32 %bits to {kind}\n"
-        f"  %before = atomicrmw fadd ptr %p, {kind} %x seq_cst\n  %old = bitcast {kind} %before to i32\n"
+        f"  %x = extractelement {vector} %v0, i32 %lane\n  %old = call {f.int} @{name}(ptr %p, {f.int} %x)\n"
     )

@@ -349,6 +349,9 @@ def transfer(instruction, kinds, assumptions, analysis):
     return [(_plain(kind), None)]
 
 
+_NOT_PLAIN = {"sat", "hi", "relu"}
+
+
 def _plain(kind):
     return kind if kind is VARYING or kind.constant or kind.uniform else VARYING
 
@@ -359,13 +362,13 @@ def _all_alike(instruction, kinds, type_):
     return [(UNIFORM if same else VARYING, None)] * count
 
 
-def _arithmetic(rule_name, types=None):
+def _arithmetic(rule_name):
     """Return the transfer of an integer operation that has a rule of its own."""
 
     def rule(instruction, kinds, assumptions, _):
         opcode = instruction.opcode
         type_ = opcode[-1]
-        if (type_[0] in "fb" and (type_.startswith(("f", "bf")))) or "sat" in opcode or "hi" in opcode:
+        if type_.startswith(("f", "bf")) or type_.endswith("x2") or _NOT_PLAIN.intersection(opcode):
             found = kinds([type_] * 4)
             return [(UNIFORM if all(map(lanes.uniform, found)) else VARYING, None)]
         bits = BITS[type_]
@@ -480,7 +483,7 @@ def _compare(instruction, kinds, _, analysis):
     opcode = instruction.opcode
     found = kinds([opcode[-1]] * 2)
     if opcode[-1] in ("f16x2", "bf16x2"):
-        return [(VARYING, None)] * 2
+        return _varying(instruction)
     kind = VARYING
     if VARYING not in found:
         kind = lanes.compare(opcode[1] in _COMPARISONS_OF_EQUALITY, *found)

@@ -33,15 +33,15 @@ def _comparison(t, s, instruction, a, b):
 @translates("setp", "set")
 def _setp(t, instruction):
     opcode, type_ = instruction.opcode, instruction.opcode[-1]
-    if type_.endswith("x2"):
-        _setp_packed(t, instruction)
-        return
     if opcode[0] == "set":
         _set(t, instruction)
         return
+    if type_.endswith("x2"):
+        _setp_packed(t, instruction)
+        return
     first = instruction.operands[0]
     names = first if isinstance(first, tuple) else (first,)
-    combine = next((part for part in opcode[2:-1] if part in ("and", "or", "xor")), None)
+    combine = _combination(instruction)
     values = operands_of(t, instruction, type_, type_)
     kinds = list(t.analysis.results(instruction))
     found = t.compute(lambda s, a, b: _comparison(t, s, instruction, a, b), values, 1, kinds[0][0])
@@ -70,20 +70,44 @@ def _setp_packed(t, instruction):
     both = t.new(f"fcmp {_ORDERED[instruction.opcode[1]]} {f.float} {a}, {b}")
     for i, name in enumerate(instruction.operands[0]):
         one = t.shuffle(both, None, "i1", 2 * WARP, range(i, 2 * WARP, 2))
+        combine = _combination(instruction)
+        if combine:
+            one = t.new(
+                f"{combine} {ALL.int(1)} {one}, {t.vector(t.operand(instruction.operands[3], 'pred'), 1)}"
+            )
         t.write(name, Value(VARYING, None, one))
+
+
+def _combination(instruction):
+    """Return how a comparison is joined with a predicate."""
+    return next((part for part in instruction.opcode[2:-1] if part in ("and", "or", "xor")), None)
 
 
 def _set(t, instruction):
     want, type_ = instruction.opcode[-2], instruction.opcode[-1]
+    combine, packed = _combination(instruction), type_.endswith("x2")
 
-    def make(s, a, b):
+    def make(s, a, b, other=None):
         flag = _comparison(t, s, instruction, a, b)
+        width = 2 * s.lanes if packed else s.lanes
+        flags = "i1" if width == 1 else f"<{width} x i1>"
+        if combine:
+            if packed:  # both halves are joined with it
+                other = t.new(f"sext {s.int(1)} {other} to {s.int(2)}")
+                other = t.new(f"bitcast {s.int(2)} {other} to {flags}")
+            flag = t.new(f"{combine} {flags} {flag}, {other}")
         if is_float(want):
             f = Typed(t, s, want)
-            return f.to_int(t.new(f"uitofp {s.int(1)} {flag} to {f.float}"))
+            return f.to_int(t.new(f"uitofp {flags} {flag} to {f.float}"))
+        if packed:
+            halves = t.new(f"sext {flags} {flag} to <{width} x i16>")
+            return t.new(f"bitcast <{width} x i16> {halves} to {s.int(32)}")
         return t.new(f"sext {s.int(1)} {flag} to {s.int(BITS[want])}")
 
-    t.set(make, *operands_of(t, instruction, type_, type_))
+    values = operands_of(t, instruction, type_, type_)
+    if combine:
+        values.append((t.operand(instruction.operands[3], "pred"), 1))
+    t.set(make, *values)
 
 
 @translates("selp")

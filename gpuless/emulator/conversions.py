@@ -1,11 +1,13 @@
 """Moves and conversions, in IR."""
 
 from gpuless.emulator import lanes
+from gpuless.emulator.bitfields import pack_saturated
 from gpuless.emulator.floats import toward
 from gpuless.emulator.lanes import VARYING
 from gpuless.emulator.ptx import BITS
+from gpuless.emulator.small_floats import convert_eights
 from gpuless.emulator.translate import translates
-from gpuless.emulator.typed import Typed, call_int, flush, is_float, relu, resize, saturate, widen
+from gpuless.emulator.typed import Typed, call_int, change, flush, is_float, relu, resize, saturate, widen
 
 
 @translates("mov")
@@ -54,7 +56,10 @@ def _unpack(t, targets, name, instruction):
 def _cvt(t, instruction):
     want, have = instruction.opcode[-2:]
     if instruction.opcode[1] == "pack":
-        t.refuse()
+        pack_saturated(t, instruction)
+        return
+    if want[:2] in ("e4", "e5") or have[:2] in ("e4", "e5"):
+        convert_eights(t, instruction)
         return
     if want.endswith("x2"):
         _cvt_packed(t, instruction)
@@ -128,29 +133,48 @@ def _from_float(t, s, instruction, want, have, a):
 def _between_floats(t, s, instruction, f, want, x):
     opcode = instruction.opcode
     if want == "tf32":
-        bits = f.to_int(x)
-        half = t.new(f"add {f.int} {bits}, {s.literal(0x1000, 'i32')}")
-        return t.new(f"and {f.int} {half}, {s.literal(-0x2000, 'i32')}")
+        return _to_tf32(t, s, opcode, f, x)
     g = Typed(t, s, want)
     rounding = next((part for part in opcode if part in ("rz", "rm", "rp")), None)
-    if g.bits < f.bits or (g.bits == f.bits and g.bfloat != f.bfloat):
-        y = t.new(f"fptrunc {f.float} {x} to {g.float}")
-        if rounding:
-            back = t.new(f"fpext {g.float} {y} to {f.float}")
-            error = t.new(f"fsub {f.float} {x}, {back}")
-            y = _toward_narrow(t, g, f, rounding, y, error)
-    elif g.bits > f.bits:
-        y = t.new(f"fpext {f.float} {x} to {g.float}")
-    else:
-        y = x
+    y = change(t, f, g, x)
+    if rounding and g.bits < f.bits:
+        error = t.new(f"fsub {f.float} {x}, {change(t, g, f, y)}")
+        y = _toward_narrow(t, g, f, rounding, y, error)
     if "sat" in opcode:
         y = saturate(t, g, y)
     if "relu" in opcode:
         y = relu(t, g, y)
     bits = g.to_int(y)
+    if "satfinite" in opcode:
+        bits = _made_finite(t, s, bits, g.bits, 0x7F80 if g.bfloat else 0x7C00)
     if "ftz" in opcode:
         bits = flush(t, g, instruction, bits)
     return bits
+
+
+def _to_tf32(t, s, opcode, f, x):
+    """Return the bits of float32 numbers rounded to ten bits behind the point."""
+    unordered = t.new(f"fcmp uno {f.float} {x}, {x}")
+    bits = f.to_int(relu(t, f, x) if "relu" in opcode else x)
+    half = s.literal(0x1000 if "rna" in opcode else 0, "i32")  # away from zero in the middle, or cut off
+    if "rn" in opcode:
+        last = t.new(f"lshr {f.int} {bits}, {s.literal(13, 'i32')}")
+        odd = t.new(f"and {f.int} {last}, {s.literal(1, 'i32')}")
+        half = t.new(f"add {f.int} {odd}, {s.literal(0xFFF, 'i32')}")
+    near = t.new(f"add {f.int} {bits}, {half}")
+    found = t.new(f"and {f.int} {near}, {s.literal(-0x2000, 'i32')}")
+    if "satfinite" in opcode:
+        found = _made_finite(t, s, found, 32, 0x7F800000, 0x2000)
+    return t.new(f"select {s.int(1)} {unordered}, {f.int} {s.literal(0x7FFFFFFF, 'i32')}, {f.int} {found}")
+
+
+def _made_finite(t, s, found, bits, infinite, step=1):
+    """Return the bits of numbers of which those that are infinite are the largest."""
+    int_, one = s.int(bits), f"i{bits}"
+    size = t.new(f"and {int_} {found}, {s.literal((1 << (bits - 1)) - 1, one)}")
+    flag = t.new(f"icmp eq {int_} {size}, {s.literal(infinite, one)}")
+    below = t.new(f"sub {int_} {found}, {s.literal(step, one)}")
+    return t.new(f"select {s.int(1)} {flag}, {int_} {below}, {int_} {found}")
 
 
 def _toward_narrow(t, g, f, rounding, near, error):
@@ -169,13 +193,26 @@ def _to_float(t, s, instruction, want, have, a):
     a = resize(t, s, a, width, BITS[have])
     g = Typed(t, s, want)
     signed = have[0] == "s"
-    y = t.new(f"{'s' if signed else 'u'}itofp {s.int(BITS[have])} {a} to {g.float}")
+    word = f"{'s' if signed else 'u'}itofp {s.int(BITS[have])} {a} to"
+    if want == "bf16":
+        return _to_bfloat(t, s, g, a, BITS[have], signed, word)
+    y = t.new(f"{word} {g.float}")
     rounding = next((part for part in opcode if part in ("rz", "rm", "rp")), None)
     if rounding and BITS[have] > {16: 11, 32: 24, 64: 53}[g.bits]:
         y = _rounded_integer(t, s, g, rounding, a, BITS[have], signed, y)
     if "sat" in opcode:
         y = saturate(t, g, y)
     return g.to_int(y)
+
+
+def _to_bfloat(t, s, g, a, bits, signed, word):
+    """Return the bits of integers rounded to bfloat16 once: to the odd one of two neighbours first."""
+    h = Typed(t, s, "f32")
+    near = t.new(f"{word} {h.float}")
+    down, up = (_rounded_integer(t, s, h, way, a, bits, signed, near) for way in ("rm", "rp"))
+    last = t.new(f"and {h.int} {h.to_int(down)}, {s.literal(1, 'i32')}")
+    is_odd = t.new(f"icmp ne {h.int} {last}, {s.literal(0, 'i32')}")
+    return g.to_int(t.new(f"select {s.int(1)} {is_odd}, {h.float} {down}, {h.float} {up}"))
 
 
 def _rounded_integer(t, s, g, rounding, a, bits, signed, near):

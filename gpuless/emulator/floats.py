@@ -4,8 +4,8 @@ Where PTX promises IEEE 754 that is what is computed; approximate instructions a
 """
 
 from gpuless.emulator.ptx import BITS
-from gpuless.emulator.translate import translates
-from gpuless.emulator.typed import Typed, flush, operands_of, relu, saturate
+from gpuless.emulator.translate import Shape, translates
+from gpuless.emulator.typed import Typed, change, flush, odd, operands_of, relu, saturate
 
 
 def set_float(t, instruction, compute, type_=None, count=2):
@@ -30,7 +30,7 @@ _WORDS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 
 def float_arithmetic(t, instruction, name):
     """Write a sum, a difference or a product, rounded as asked for."""
-    rounding = next((part for part in instruction.opcode if part in ("rz", "rm", "rp")), None)
+    rounding = _direction(instruction)
 
     def compute(f, a, b):
         if rounding:
@@ -108,7 +108,8 @@ def toward(t, f, rounding, near, error):
     zero, flag = f.number(0.0), s.int(1)
     below = t.new(f"fcmp olt {f.float} {error}, {zero}")  # the true result is below
     above = t.new(f"fcmp ogt {f.float} {error}, {zero}")
-    negative = t.new(f"fcmp olt {f.float} {near}, {zero}")
+    bits = f.to_int(near)
+    negative = t.new(f"icmp slt {f.int} {bits}, {s.literal(0, one)}")  # a zero has a side as well
     if rounding == "rm":
         wrong, away = below, negative
     elif rounding == "rp":
@@ -116,7 +117,6 @@ def toward(t, f, rounding, near, error):
     else:
         wrong = t.new(f"select {flag} {negative}, {flag} {above}, {flag} {below}")
         away = s.literal("false", "i1")
-    bits = f.to_int(near)
     step = t.new(f"select {flag} {away}, {f.int} {s.literal(1, one)}, {f.int} {s.literal(-1, one)}")
     moved = t.new(f"add {f.int} {bits}, {step}")
     chosen = t.new(f"select {flag} {wrong}, {f.int} {moved}, {f.int} {bits}")
@@ -126,31 +126,65 @@ def toward(t, f, rounding, near, error):
 @translates("fma")
 def fma(t, instruction):
     """Write a product and a sum, rounded once."""
-    rounding = next((part for part in instruction.opcode if part in ("rz", "rm", "rp")), None)
+    rounding = _direction(instruction)
 
     def compute(f, a, b, c):
         if rounding:
             return rounded(t, f, "fma", rounding, a, b, c)
-        return f.call("fma", a, b, c)
+        return _fused_narrow(t, f, a, b, c) if f.packed or f.bits == 16 else f.call("fma", a, b, c)
+
+    if "oob" in instruction.opcode:
+        t.refuse()
 
     set_float(t, instruction, compute, count=3)
 
 
+def _fused_narrow(t, f, a, b, c):
+    """Return a product and a sum of numbers of 16 bits, rounded once: by way of float32, made odd."""
+    g = Typed(t, Shape(f.count), "f32")
+    if f.element == "half":
+        a, b, c = (t.new(f"fpext {f.float} {x} to {g.float}") for x in (a, b, c))
+    near = g.call("fma", a, b, c)
+    found = odd(t, g, near, _error_of_fma(t, g, a, b, c, near))
+    return found if f.bfloat else t.new(f"fptrunc {g.float} {found} to {f.float}")
+
+
 def float_divide(t, instruction):
     """Write a division."""
-    set_float(t, instruction, lambda f, a, b: t.new(f"fdiv {f.float} {a}, {b}"))
+    set_float(t, instruction, lambda f, a, b: _quotient(t, f, instruction, a, b))
+
+
+def _quotient(t, f, instruction, a, b):
+    near = t.new(f"fdiv {f.float} {a}, {b}")
+    rounding = _direction(instruction)
+    if not rounding:
+        return near
+    # What is left over has the sign of the error where what is divided by is positive.
+    rest = _error_of_fma(t, f, t.new(f"fneg {f.float} {near}"), b, a, f.number(0.0))
+    sign = f.call("copysign", f.number(1.0), b)
+    return toward(t, f, rounding, near, t.new(f"fmul {f.float} {rest}, {sign}"))
+
+
+def _direction(instruction):
+    return next((part for part in instruction.opcode if part in ("rz", "rm", "rp")), None)
 
 
 @translates("rcp")
 def _rcp(t, instruction):
-    set_float(t, instruction, lambda f, a: t.new(f"fdiv {f.float} {f.number(1.0)}, {a}"), count=1)
+    set_float(t, instruction, lambda f, a: _quotient(t, f, instruction, f.number(1.0), a), count=1)
 
 
 @translates("sqrt", "rsqrt")
 def _sqrt(t, instruction):
     def compute(f, a):
         root = f.call("sqrt", a)
-        return root if instruction.opcode[0] == "sqrt" else t.new(f"fdiv {f.float} {f.number(1.0)}, {root}")
+        if instruction.opcode[0] == "rsqrt":
+            return t.new(f"fdiv {f.float} {f.number(1.0)}, {root}")
+        rounding = _direction(instruction)
+        if not rounding:
+            return root
+        rest = _error_of_fma(t, f, t.new(f"fneg {f.float} {root}"), root, a, f.number(0.0))
+        return toward(t, f, rounding, root, rest)
 
     set_float(t, instruction, compute, count=1)
 
@@ -276,12 +310,7 @@ def _in_double(t, instruction, function):
     """Compute a rare function by the processor's mathematics, lane by lane, in double precision."""
 
     def compute(f, a):
-        double = "double" if f.count == 1 else f"<{f.count} x double>"
-        suffix = "f64" if f.count == 1 else f"v{f.count}f64"
-        if f.element != "double":
-            a = t.new(f"fpext {f.float} {a} to {double}")
-        t.module.declare(f"{double} @llvm.{function}.{suffix}({double})")
-        found = t.new(f"call {double} @llvm.{function}.{suffix}({double} {a})")
-        return found if f.element == "double" else t.new(f"fptrunc {double} {found} to {f.float}")
+        g = Typed(t, Shape(f.count), "f64")
+        return change(t, g, f, g.call(function, change(t, f, g, a)))
 
     set_float(t, instruction, compute, count=1)

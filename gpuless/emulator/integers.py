@@ -3,6 +3,7 @@
 Nothing traps: not a division by zero, nor a shift by more than there are bits.
 """
 
+from gpuless.emulator.bitfields import packed_halves
 from gpuless.emulator.floats import float_arithmetic, float_divide, float_minimum, fma
 from gpuless.emulator.lanes import VARYING
 from gpuless.emulator.ptx import BITS
@@ -50,6 +51,9 @@ def _add(t, instruction):
     if is_float(type_):
         float_arithmetic(t, instruction, name)
         return
+    if type_.endswith("x2"):
+        packed_halves(t, instruction)
+        return
     bits, modifiers = BITS[type_], parts_of(instruction)
     values = operands_of(t, instruction, type_, type_)
     if "wide" in modifiers:
@@ -60,8 +64,6 @@ def _add(t, instruction):
         t.set(lambda s, a, b: call_int(t, s, f"s{name}.sat", bits, a, b), *values)
     elif "cc" in modifiers:
         _with_carry(t, instruction, name, False)
-    elif type_ in ("u16x2", "s16x2"):
-        t.refuse()
     else:
         t.set(lambda s, a, b: t.new(f"{name} {s.int(bits)} {a}, {b}"), *values)
 
@@ -122,7 +124,11 @@ def _product24(t, s, opcode, a, b, c=None):
     if "hi" in opcode:
         product = t.new(f"lshr {s.int(64)} {product}, {s.literal(16, 'i64')}")
     product = t.new(f"trunc {s.int(64)} {product} to {s.int(32)}")
-    return product if c is None else t.new(f"add {s.int(32)} {product}, {c}")
+    if c is None:
+        return product
+    if "sat" in opcode:
+        return call_int(t, s, "sadd.sat", 32, product, c)
+    return t.new(f"add {s.int(32)} {product}, {c}")
 
 
 @translates("addc", "subc")
@@ -216,8 +222,17 @@ def _min(t, instruction):
     if is_float(type_):
         float_minimum(t, instruction)
         return
-    word = ("s" if type_[0] == "s" else "u") + name
-    t.set(lambda s, a, b: call_int(t, s, word, BITS[type_], a, b), *operands_of(t, instruction, type_, type_))
+    if type_.endswith("x2"):
+        packed_halves(t, instruction)
+        return
+    word, bits = ("s" if type_[0] == "s" else "u") + name, BITS[type_]
+
+    def make(s, a, b):
+        found = call_int(t, s, word, bits, a, b)
+        return call_int(t, s, "smax", bits, found, s.literal(0, "i32")) if "relu" in opcode else found
+
+    opcode = instruction.opcode
+    t.set(make, *operands_of(t, instruction, type_, type_))
 
 
 @translates("neg", "abs")
@@ -367,12 +382,23 @@ def _bfi(t, instruction):
     t.set(make, *operands_of(t, instruction, type_, type_, "u32", "u32"))
 
 
+#: Which bytes the modes of `prmt` pick, by the lowest bits of its last operand: PTX ISA 9.7.9.7.
+_ORDERS = {"f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123)}
+_ORDERS |= {"rc8": (0x0000, 0x1111, 0x2222, 0x3333), "rc16": (0x1010, 0x3232, 0x1010, 0x3232)}
+_ORDERS |= {"ecl": (0x3210, 0x3211, 0x3222, 0x3333), "ecr": (0x0000, 0x1110, 0x2210, 0x3210)}
+
+
 @translates("prmt")
 def _prmt(t, instruction):
-    if len(instruction.opcode) > 2:
-        t.refuse()  # the modes f4e and so on: nothing that was seen emits them
+    orders = _ORDERS.get(instruction.opcode[-1])
 
     def make(s, a, b, c):
+        if orders:
+            which = t.new(f"and {s.int(32)} {c}, {s.literal(3, 'i32')}")
+            c = s.literal(orders[0], "i32")
+            for i, order in enumerate(orders[1:], 1):
+                this = t.new(f"icmp eq {s.int(32)} {which}, {s.literal(i, 'i32')}")
+                c = t.new(f"select {s.int(1)} {this}, {s.int(32)} {s.literal(order, 'i32')}, {s.int(32)} {c}")
         wide = s.int(64)
         both = t.new(f"shl {wide} {resize(t, s, b, 32, 64)}, {s.literal(32, 'i64')}")
         both = t.new(f"or {wide} {both}, {resize(t, s, a, 32, 64)}")
@@ -394,6 +420,8 @@ def _prmt(t, instruction):
 
 @translates("lop3")
 def _lop3(t, instruction):
+    if len(instruction.opcode) > 2:
+        t.refuse()  # the form that also gives a predicate
     table = int(instruction.operands[4], 0)
 
     def make(s, a, b, c):

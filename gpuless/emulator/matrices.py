@@ -17,10 +17,23 @@ from typing import NamedTuple
 from gpuless.emulator.access import gather, place, pointers_of, scatter, space_of, spread
 from gpuless.emulator.lanes import VARYING, WARP
 from gpuless.emulator.ptx import BITS, Address
+from gpuless.emulator.small_floats import from_eight
 from gpuless.emulator.translate import ALL, Value, translates
 from gpuless.emulator.typed import Typed
 
-_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
+_BITS = {
+    "e4m3": 8,
+    "e5m2": 8,
+    "f16": 16,
+    "bf16": 16,
+    "tf32": 32,
+    "f64": 64,
+    "s8": 8,
+    "u8": 8,
+    "s4": 4,
+    "u4": 4,
+    "b1": 1,
+}
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)$")
 _INT, _LONG, _FLOAT = ALL.int(32), ALL.int(64), ALL.float(32)
 
@@ -71,19 +84,16 @@ _SHAPES = {
     "s4": ("m8n8k32", "m16n8k32", "m16n8k64"),
     "b1": ("m8n8k128", "m16n8k128", "m16n8k256"),
 }
-_SHAPES |= {"u8": _SHAPES["s8"], "u4": _SHAPES["s4"]}
+_SHAPES |= {"u8": _SHAPES["s8"], "u4": _SHAPES["s4"], "e4m3": ("m16n8k32",), "e5m2": ("m16n8k32",)}
 
 
 @translates("mma")
 def _mma(t, instruction):
     opcode = instruction.opcode
-    if "sync" not in opcode or not any(part in _SHAPES and _known(opcode, part) for part in opcode):
+    types = [part for part in opcode if part in _BITS or part in ("f32", "s32")]
+    if opcode[1] != "sync" or not set(_SHAPES.get(types[1], ())).intersection(opcode):
         t.refuse()
     _multiply(t, instruction)
-
-
-def _known(opcode, type_):
-    return any(shape in opcode for shape in _SHAPES[type_])
 
 
 def _multiply(t, instruction):
@@ -173,6 +183,9 @@ def _elements(t, register, type_):
         high = t.new(f"and {_INT} {register}, splat (i32 {-(1 << 16)})")
         return [t.new(f"bitcast {_INT} {half} to {_FLOAT}") for half in (low, high)]
     bits, signed = _BITS[type_], type_[0] == "s"
+    if type_[0] == "e":
+        bytes_ = [t.new(f"lshr {_INT} {register}, splat (i32 {8 * i})") for i in range(4)]
+        return [from_eight(t, ALL, type_, byte) for byte in bytes_]
     found = []
     for i in range(32 // bits):
         up = t.new(f"shl {_INT} {register}, splat (i32 {32 - bits * (i + 1)})")

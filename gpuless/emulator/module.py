@@ -298,6 +298,10 @@ class ModuleTranslator:
         if name in ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"):
             return self._clock(t, name)
         plain = {"%warpid": "%warp", "%nwarpid": str(self.warps), "%nsmid": "128", "%gridid": "0"}
+        plain |= {"%cluster_ctarank": "0", "%cluster_nctarank": "1", "%is_explicit_cluster": "false"}
+        for axis in "xyz":  # each block is a cluster by itself
+            plain |= {f"%cluster_ctaid.{axis}": "0", f"%cluster_nctaid.{axis}": "1"}
+            plain |= {f"%clusterid.{axis}": f"%ctaid.{axis}", f"%nclusterid.{axis}": f"%nctaid.{axis}"}
         plain |= {"%total_smem_size": str(self.static_shared), "%ctaid": "0"}
         if name in plain:
             return Value(UNIFORM, plain[name])

@@ -50,9 +50,9 @@ class Shape(NamedTuple):
         """Return the type of integers."""
         return f"i{bits}" if self.lanes == 1 else f"<{self.lanes} x i{bits}>"
 
-    def float(self, bits, bfloat=False):
+    def float(self, bits):
         """Return the type of floating point numbers."""
-        name = "bfloat" if bfloat else FLOATS[bits]
+        name = FLOATS[bits]
         return name if self.lanes == 1 else f"<{self.lanes} x {name}>"
 
     def literal(self, value, type_):
@@ -61,7 +61,7 @@ class Shape(NamedTuple):
 
     def suffix(self, type_):
         """Return how an intrinsic function names its type."""
-        short = {"half": "f16", "float": "f32", "double": "f64", "bfloat": "bf16"}.get(type_, type_)
+        short = {"half": "f16", "float": "f32", "double": "f64"}.get(type_, type_)
         return short if self.lanes == 1 else f"v{self.lanes}{short}"
 
 
@@ -82,10 +82,19 @@ class Translator:
     def __init__(self, module, function, name):
         self.module, self.function, self.name = module, function, name
         self.frame = self._lay_out_frame()
+        self._look_through()
         self.analysis = Analysis(function, module.block, self._space_of, self._local_kind)
         self.lines, self.slots, self.fixed, self.count = [], {}, [], 0
         self.values, self.instruction = {}, None
         self.mask, self.mask_vectors = None, {}
+
+    def _look_through(self):
+        """Refuse an instruction that nobody translates before anything is made of it."""
+        known = {*INSTRUCTIONS, "bra", "brx", "ret", "exit"}
+        for item in self.function.body:
+            if not isinstance(item, str) and item.opcode[0] not in known:
+                self.instruction = item
+                self.refuse()
 
     # --- Where variables live --------------------------------------------------------------------------
 
@@ -432,10 +441,12 @@ class Translator:
         self._leave(at, end.targets)
 
     def _instruction(self, instruction):
-        translate = INSTRUCTIONS.get(instruction.opcode[0])
-        if translate is None:
-            self.refuse()
-        translate(self, instruction)
+        try:
+            INSTRUCTIONS[instruction.opcode[0]](self, instruction)
+        except (AttributeError, KeyError, StopIteration, TypeError, ValueError) as error:
+            if isinstance(error, PtxError):
+                raise
+            self.refuse(f"the emulator does not know this form of the instruction ({error!r})")
 
     def refuse(self, why="the emulator does not know this instruction"):
         """Raise an error that names the instruction and its line."""

@@ -281,6 +281,23 @@ def _nothing(t, instruction):
     """Do nothing: it says something to hardware that is not here."""
 
 
+@translates("mapa", "getctarank")
+def _mapa(t, instruction):
+    """Find the place of shared memory in a block of the cluster: each block is a cluster by itself."""
+    target, source = instruction.operands[:2]
+    bits = t.function.registers[target]
+    own = instruction.opcode[0] == "mapa"
+    t.set(
+        lambda s, a: a if own else s.literal(0, "i32"), (t.operand(source if own else "0", f"u{bits}"), bits)
+    )
+
+
+@translates("createpolicy")
+def _createpolicy(t, instruction):
+    """Make what tells a cache how to keep something: there is none."""
+    t.set(lambda s: s.literal(0, "i64"))
+
+
 @translates("trap")
 def _trap(t, instruction):
     t.module.declare("void @llvm.trap()")

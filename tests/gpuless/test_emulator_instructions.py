@@ -314,6 +314,27 @@ def test_division_and_roots_are_rounded_to_nearest(type_):
         check(f"sqrt.rn.{type_} %d, %a", [type_], type_, ieee(np.sqrt, dtype, type_))
 
 
+@pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
+@pytest.mark.parametrize("type_", ["f32", "f64"])
+def test_division_and_roots_are_rounded_as_asked_for(type_, mode):
+    check(f"div.{mode}.{type_} %d, %a, %b", [type_] * 2, type_, float_oracle(lambda a, b: a / b, type_, mode))
+    check(f"rcp.{mode}.{type_} %d, %a", [type_], type_, float_oracle(lambda a: 1 / a, type_, mode))
+
+    def root(bits):
+        x = number(bits, type_)
+        if not 0 < x < math.inf or x < 1e-290:
+            return None
+        dtype = {"f32": np.float32, "f64": np.float64}[type_]
+        near = dtype(math.sqrt(x))
+        around = [np.nextafter(near, dtype(-math.inf)), near, np.nextafter(near, dtype(math.inf))]
+        squares = [(y, Fraction(float(y)) ** 2) for y in around]
+        if mode == "rp":
+            return bits_of(float(min(y for y, square in squares if square >= Fraction(x))), type_)
+        return bits_of(float(max(y for y, square in squares if square <= Fraction(x))), type_)
+
+    check(f"sqrt.{mode}.{type_} %d, %a", [type_], type_, root)
+
+
 def ieee(function, dtype, type_):
     """Return an oracle that lets NumPy compute; a NaN is any NaN."""
 
