@@ -233,7 +233,9 @@ def _wait(t, instruction):
 
     def look():
         state = access.load(t, where, 64, 1, "volatile ")[0]
-        now = t.new(f"icmp slt {s.int(64)} {state.scalar if alike else state.vector}, {s.literal(0, 'i64')}")
+        now = t.new(
+            f"icmp slt {s.int(64)} {state.scalar if alike else t.vector(state, 64)}, {s.literal(0, 'i64')}"
+        )
         done = t.new(f"xor {s.int(1)} {now}, {phase}")
         if alike:
             return done, done

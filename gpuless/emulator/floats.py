@@ -160,9 +160,25 @@ def _quotient(t, f, instruction, a, b):
     if not rounding:
         return near
     # What is left over has the sign of the error where what is divided by is positive.
-    rest = _error_of_fma(t, f, t.new(f"fneg {f.float} {near}"), b, a, f.number(0.0))
+    over, minus, under = a, t.new(f"fneg {f.float} {near}"), b
+    if f.bits == 64:
+        over, minus, under = _enlarged(t, f, over, minus, under)
+    rest = _error_of_fma(t, f, minus, under, over, f.number(0.0))
     sign = f.call("copysign", f.number(1.0), b)
     return toward(t, f, rounding, near, t.new(f"fmul {f.float} {rest}, {sign}"))
+
+
+def _enlarged(t, f, a, near, b):
+    """Return a number, and two whose product is near it, larger where what is left over would be lost."""
+    flag, size, one = f.shape.int(1), f.number(2.0**600), f.number(1.0)
+
+    def factor(of, end, small, large):
+        less = t.new(f"fcmp olt {f.float} {f.call('fabs', of)}, {f.number(end)}")
+        return t.new(f"select {flag} {less}, {f.float} {small}, {f.float} {large}")
+
+    by = factor(a, 2.0**-400, size, one)
+    scales = by, factor(b, 1.0, one, by), factor(b, 1.0, by, one)
+    return [t.new(f"fmul {f.float} {x}, {scale}") for x, scale in zip((a, near, b), scales, strict=True)]
 
 
 def _direction(instruction):

@@ -301,3 +301,133 @@ def test_products_of_bits(shape, logic):
         for j in range(n):
             count = sum(pair(a[i][at], b[at][j]) for at in range(k))
             assert found[i][j] == count + c[i][j] & 0xFFFFFFFF, (i, j)
+
+
+# --- Eight by eight: to and from shared memory ------------------------------------------------------------
+
+
+def pieces(matrix, lane):
+    """Return the 32 bits that a thread has of a matrix of 16-bit numbers: two neighbours of a row."""
+    row, column = lane >> 2, 2 * (lane % 4)
+    return int(matrix[row][column]) | int(matrix[row][column + 1]) << 16
+
+
+FILL = """
+.shared .align 16 .b8 buffer[4096];
+.visible .entry f(.param .u64 p0, .param .u64 p1, .param .u64 p2)
+{ .reg .b32 %r<20>, %t, %s; .reg .b64 %a<9>, %y; .reg .pred %p;
+ld.param.u64 %a0, [p0]; ld.param.u64 %a1, [p1]; ld.param.u64 %a2, [p2];
+mov.u32 %t, %tid.x; mul.wide.u32 %y, %t, 4; add.s64 %a1, %a1, %y; ld.global.u32 %s, [%a1];
+mul.wide.u32 %y, %t, 16; add.s64 %a0, %a0, %y; add.s64 %a2, %a2, %y;
+mov.u32 %r9, buffer; add.u32 %r10, %r9, %s;
+"""
+
+
+def exchange(body, matrices, offsets):
+    """Return what threads leave, four words each: their row of the matrices lies at an offset."""
+    rows = np.concatenate(matrices)
+    given = np.zeros((32, 8), np.uint16)
+    given[: len(rows)] = rows
+    out = np.zeros((32, 4), np.uint32)
+    return run(FILL + body + "\nret; }", [given, np.array(offsets, np.uint32), out])[-1]
+
+
+@pytest.mark.parametrize("transposed", ["", ".trans"])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_ldmatrix_and_stmatrix(count, transposed):
+    rng = np.random.default_rng(count)
+    matrices = [rng.integers(0, 1 << 16, (8, 8), np.uint16) for _ in range(count)]
+    wanted = [matrix.T if transposed else matrix for matrix in matrices]
+    order = rng.permutation(64)[:32] * 16  # rows lie anywhere
+    registers = ["%r1", "%r2", "%r3", "%r4"][:count]
+    listed = "{" + ", ".join(registers) + "}"
+    body = (
+        "ld.global.v4.u32 {%r11, %r12, %r13, %r14}, [%a0]; st.shared.v4.u32 [%r10], {%r11, %r12, %r13, %r14};"
+    )
+    body += f" ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {listed}, [%r10];"
+    body += "".join(f" st.global.u32 [%a2+{4 * i}], {one};" for i, one in enumerate(registers))
+    found = exchange(body, matrices, order)
+    for lane in range(32):
+        assert found[lane, :count].tolist() == [pieces(matrix, lane) for matrix in wanted], lane
+    # And back, each thread giving four numbers of its own.
+    given = "".join(f" ld.global.u32 {one}, [%a0+{4 * i}];" for i, one in enumerate(registers))
+    body = given + f" stmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 [%r10], {listed};"
+    words = "{%r11, %r12, %r13, %r14}"
+    body += f" ld.shared.v4.u32 {words}, [%r10]; st.global.v4.u32 [%a2], {words};"
+    held = rng.integers(0, 1 << 32, (32, 4), np.uint32)
+    found = exchange(body, [held.view(np.uint16).reshape(32, 8)], order).view(np.uint16).reshape(32, 8)
+    for i in range(count):
+        matrix = found[8 * i : 8 * i + 8]
+        matrix = matrix.T if transposed else matrix
+        assert [pieces(matrix, lane) for lane in range(32)] == held[:, i].tolist()
+
+
+def test_movmatrix():
+    matrix = np.random.default_rng(1).integers(0, 1 << 16, (8, 8), np.uint16)
+    out = np.zeros(32, np.uint32)
+    text = ".visible .entry f(.param .u64 p0) { .reg .b32 %r<3>, %t; .reg .b64 %a, %y; ld.param.u64 %a, [p0];"
+    text += "mov.u32 %t, %tid.x; mul.wide.u32 %y, %t, 4; add.s64 %a, %a, %y; ld.global.u32 %r1, [%a];"
+    text += "movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1; st.global.u32 [%a], %r2; ret; }"
+    (out,) = run(text, [np.array([pieces(matrix, lane) for lane in range(32)], np.uint32)])
+    assert out.tolist() == [pieces(matrix.T, lane) for lane in range(32)]
+
+
+# --- Whole matrices: wmma ---------------------------------------------------------------------------------
+
+DTYPES = {"f16": np.float16, "f32": np.float32, "tf32": np.float32, "f64": np.float64, "s32": np.int32}
+DTYPES |= {"s8": np.int8, "u8": np.uint8, "bf16": np.uint16}
+WHOLE = [
+    (shape, "f16", result) for shape in ("m16n16k16", "m32n8k16", "m8n32k16") for result in ("f16", "f32")
+]
+WHOLE += [(shape, "bf16", "f32") for shape in ("m16n16k16", "m32n8k16", "m8n32k16")]
+WHOLE += [(shape, kind, "s32") for shape in ("m16n16k16", "m32n8k16", "m8n32k16") for kind in ("s8", "u8")]
+WHOLE += [("m16n16k8", "tf32", "f32"), ("m8n8k4", "f64", "f64")]
+COUNTS = {"f16": lambda elements: 8, "bf16": lambda elements: elements // 64, "tf32": lambda elements: 4}
+COUNTS |= {
+    "f64": lambda elements: 1,
+    "s8": lambda elements: elements // 128,
+    "u8": lambda elements: elements // 128,
+}
+
+
+def stored(matrix, layout, stride, dtype):
+    """Return a matrix as it lies in memory, its rows or columns a stride apart, and nines between them."""
+    lines = matrix if layout == "row" else matrix.T
+    memory = np.full((len(lines), stride), 9, dtype)
+    memory[:, : lines.shape[1]] = lines
+    return memory.ravel()
+
+
+@pytest.mark.parametrize(("shape", "kind", "result"), WHOLE)
+def test_whole_matrices(shape, kind, result):
+    (m, n, k), rng = sizes(shape), np.random.default_rng(len(shape + kind))
+    for la, lb, lc in (("row", "col", "col"), ("col", "row", "row")):
+        low = 0 if kind == "u8" else -4
+        a, b, c = (rng.integers(low, 5, size).astype(np.float64) for size in ((m, k), (k, n), (m, n)))
+        right = a @ b + c
+        strides = {"a": 48, "b": 40, "c": 56}
+        as_stored = (lambda x: x.astype(np.float32).view(np.uint32) >> 16) if kind == "bf16" else lambda x: x
+        arrays = [
+            stored(as_stored(a), la, strides["a"], DTYPES[kind]),
+            stored(as_stored(b), lb, strides["b"], DTYPES[kind]),
+            stored(c, lc, strides["c"], DTYPES[result]),
+        ]
+        width = "b64" if kind == "f64" else "b32"
+        counts = [COUNTS[kind](m * k), COUNTS[kind](k * n), m * n // (64 if result == "f16" else 32)]
+        names = [
+            "{" + ", ".join(f"%{one}{i}" for i in range(count)) + "}"
+            for one, count in zip("xyz", counts, strict=True)
+        ]
+        text = ".visible .entry f(.param .u64 p0, .param .u64 p1, .param .u64 p2) {\n"
+        text += f".reg .{width} %x<9>, %y<9>, %z<9>; .reg .b32 %s; .reg .b64 %a<3>;\n"
+        for i, (one, layout, type_) in enumerate((("a", la, kind), ("b", lb, kind), ("c", lc, result))):
+            text += f"ld.param.u64 %a{i}, [p{i}]; mov.u32 %s, {strides[one]};\n"
+            text += f"wmma.load.{one}.sync.aligned.{layout}.{shape}.global.{type_} "
+            text += f"{names[i]}, [%a{i}], %s;\n"
+        types = f"{result}.{result}" if kind == "f16" else f"{result}.{kind}.{kind}.{result}"
+        text += f"wmma.mma.sync.aligned.{la}.{lb}.{shape}.{types} "
+        text += f"{names[2]}, {names[0]}, {names[1]}, {names[2]};\n"
+        text += f"wmma.store.d.sync.aligned.{lc}.{shape}.global.{result} "
+        text += f"[%a2], {names[2]}, {strides['c']}; ret; }}"
+        found = run(text, arrays)[-1]
+        assert np.array_equal(found, stored(right, lc, strides["c"], DTYPES[result])), (la, lb, lc)

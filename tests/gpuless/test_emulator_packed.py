@@ -449,8 +449,8 @@ def test_comparisons_of_pairs(type_):
             "and",
         ),
         (
-            f".reg .pred %p, %q; .reg .b32 %u, %v; setp.lt.{type_}x2 %p|%q, %a, %b; selp.b32 %u, 65535, 0, %p;"
-            "selp.b32 %v, 0xffff0000, 0, %q; or.b32 %d, %u, %v",
+            f".reg .pred %p, %q; .reg .b32 %u, %v; setp.lt.{type_}x2 %p|%q, %a, %b; "
+            "selp.b32 %u, 65535, 0, %p; selp.b32 %v, 0xffff0000, 0, %q; or.b32 %d, %u, %v",
             0xFFFF,
             None,
         ),
