@@ -10,6 +10,8 @@
 - `access_map` counts what the accesses cost: sectors, bank conflicts, reuse. `plot_access` draws them, and
   `explore_access` puts sliders around it.
 - `gpuless.inspector` compiles for real GPUs, none needed, and tells what comes out.
+
+``python -m gpuless script.py`` and ``pytest -p gpuless`` run programs and tests that know nothing of it.
 """
 
 from gpuless.access import AccessMap, Trace, access_map, explore_access, plot_access, record
@@ -39,3 +41,6 @@ __all__ = [
     "set_limits",
     "simulate",
 ]
+
+#: ``pytest -p gpuless`` takes what it adds from here.
+pytest_plugins = ("gpuless.testing",)

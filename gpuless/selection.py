@@ -26,6 +26,10 @@ class Selection(NamedTuple):
     """"hardware", "emulator" or "simulator"."""
     reason: str
 
+    def __str__(self):
+        place = {"hardware": "on the GPU", "emulator": "on the emulated GPU", "simulator": "in the simulator"}
+        return f"kernels run {place[self.gpu]}: {self.reason}"
+
     @property
     def simulated(self) -> bool:
         """Whether kernels are Python functions, stepped by the simulator."""

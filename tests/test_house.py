@@ -11,6 +11,10 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("cli", "doctor", "course", "bench", "train", "nn", "data", "ops", "device", "extras")
 # The rooms of gpuless, from the top down, and which it imports besides itself: none that stands above it.
 GPULESS = {
+    "__main__": "running",
+    "testing": "running",
+    "running": "selection",
+    "startup": "selection",
     "sanitizer": "access simulator source positions wrapping limits",
     "access": "simulator source positions limits",
     "inspector": "compiler source wrapping limits",

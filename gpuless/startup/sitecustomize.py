@@ -1,0 +1,44 @@
+"""Let every process that a program starts have the GPU that the program has.
+
+Python imports the module `sitecustomize` when it starts, and this folder is first on the ``PYTHONPATH`` that
+`gpuless.running.inherit` leaves to them. Nothing is loaded until a process asks for `numba.cuda` or for the
+driver. Another `sitecustomize`, which this one hides, is run as well.
+"""
+
+import importlib.util
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+class Selecting:
+    """Finds what speaks to a GPU as it would have been found, once it is selected which one that is."""
+
+    def find_spec(self, name, path=None, target=None):
+        """Return how to load a module, None to leave that to others."""
+        if name not in ("numba.cuda", "cuda.bindings"):
+            return None
+        sys.meta_path.remove(self)
+        if importlib.util.find_spec("gpuless") is None:  # it is not installed
+            sys.path.append(str(HERE.parents[1]))
+        from gpuless.selection import select
+
+        select()
+        # Afresh: others have been put before it by now.
+        return importlib.util.find_spec(name)
+
+
+def run_the_hidden_one():
+    """Run the `sitecustomize` that would have been found without this one."""
+    elsewhere = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
+    spec = PathFinder.find_spec("sitecustomize", elsewhere)
+    if spec is not None:
+        sys.modules["sitecustomize"] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+if __name__ == "sitecustomize":
+    sys.meta_path.insert(0, Selecting())
+    run_the_hidden_one()

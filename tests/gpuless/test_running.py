@@ -1,0 +1,235 @@
+"""Programs and test suites that know nothing of gpuless: `python -m gpuless`, `pytest -p gpuless`."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+from fresh_python import PATH
+
+from gpuless import emulator
+
+emulated = pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
+PLAIN = ["-W", "ignore"]
+GPULESS = [*PLAIN, "-m", "gpuless"]
+
+
+def call(*arguments, cwd=None, **environment):
+    """Run Python; return its exit status and what it printed on both streams."""
+    env = {key: value for key, value in os.environ.items() if key not in ("NUMBA_ENABLE_CUDASIM", "GPULESS")}
+    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH, "PYTHONDONTWRITEBYTECODE": "1"} | environment
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=120
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+# --- Programs ----------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import atexit, pickle, sys, threading
+class Thing: pass
+def inner():
+    raise KeyError("why")
+print(sys.argv, sys.path[0], __name__, globals().get("__file__"))
+print(sys.modules["__main__"].__dict__ is globals())
+atexit.register(lambda: print(len(pickle.dumps(Thing()))))
+if "exit" in sys.argv: sys.exit(7)
+if "words" in sys.argv: sys.exit("words")
+if "interrupt" in sys.argv: raise KeyboardInterrupt
+if "raise" in sys.argv: inner()
+"""
+
+
+@pytest.mark.parametrize("what", ["end", "exit", "words", "interrupt", "raise"])
+def test_a_script_runs_as_python_runs_it(tmp_path, what):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "program.py").write_text(PROGRAM)
+    arguments = ["sub/program.py", what, "--gpu", "-m"]
+    assert call(*GPULESS, *arguments, cwd=tmp_path) == call(*PLAIN, *arguments, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-c", PROGRAM, "raise", "-c"],
+        ["-c", "x = = 1"],
+        ["wrong.py"],
+        ["-m", "json.tool", "--no-such-option"],
+        ["-m", "no_such_module"],
+        ["-m", "no_such.module"],
+    ],
+)
+def test_code_and_modules_run_as_python_runs_them(tmp_path, arguments):
+    (tmp_path / "wrong.py").write_text("def f():\nreturn")
+    ours, pythons = (call(*first, *arguments, cwd=tmp_path) for first in (GPULESS, PLAIN))
+    if "no_such.module" in arguments:  # Python tells what it tried
+        assert "No module named 'no_such'" in pythons[2]
+        assert "No module named no_such.module" in ours[2]
+        ours, pythons = ours[:2], pythons[:2]
+    assert ours == pythons
+
+
+def test_modules_and_folders_are_programs(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__main__.py").write_text("import sys; print(sys.argv[1:], __name__); 1 / 0")
+    for arguments in (["package", "-x"], ["-m", "package", "-x"]):
+        status, printed, error = call(*GPULESS, *arguments, cwd=tmp_path)
+        assert (status, printed) == (1, "['-x'] __main__\n")
+        assert error.startswith(
+            f'Traceback (most recent call last):\n  File "{tmp_path}/package/__main__.py"'
+        )
+
+
+def test_a_missing_file_is_named(tmp_path):
+    status, _, error = call(*GPULESS, "none.py", cwd=tmp_path)
+    assert (status, error) == (
+        2,
+        f"python -m gpuless: can't open file '{tmp_path}/none.py': [Errno 2] No such file or directory\n",
+    )
+
+
+# --- What they run on --------------------------------------------------------------------------------------
+
+KERNEL = """
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+import numpy as np
+from numba import cuda
+@cuda.jit
+def fill(x):
+    x[cuda.grid(1)] = cuda.grid(1)
+def work(i):
+    x = np.zeros(64)
+    fill[2, 32](x)
+    return int(x.sum()) + i
+if __name__ == "__main__":
+    print(type(fill).__name__, work(0))
+    if sys.argv[1:] == ["spawn"]:
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            print(*pool.map(work, [1]))
+"""
+
+
+@emulated
+def test_a_program_and_its_processes_have_the_emulated_gpu(tmp_path):
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    assert call(*GPULESS, "kernel.py", "spawn", cwd=tmp_path)[1] == "CUDADispatcher 2016\n2017\n"
+
+
+def test_a_program_can_be_given_the_simulator(tmp_path):
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    arguments = ["--gpu", "simulator", "kernel.py"]
+    assert call(*GPULESS, *arguments, cwd=tmp_path)[1] == "FakeCUDAKernel 2016\n"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "told"),
+    [
+        (
+            "emulator",
+            "kernels run on the emulated GPU: the environment variable GPULESS is emulator\nEmulated",
+        ),
+        ("simulator", "kernels run in the simulator: the environment variable GPULESS is simulator\n"),
+        ("hardware", "kernels run on the GPU: the environment variable GPULESS is hardware\n"),
+    ],
+)
+def test_alone_it_says_what_kernels_run_on(gpu, told):
+    if gpu == "emulator" and emulator.problem():
+        pytest.skip(emulator.problem())
+    status, printed, _ = call(*GPULESS, "--gpu", gpu)
+    assert status == 0
+    assert printed.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wish", "told"),
+    [
+        (["--gpu", "fast"], "", "invalid choice: 'fast'"),
+        ([], "fast", "GPULESS must be hardware, emulator or simulator, got 'fast'"),
+        (["-c"], "", "-m and -c want an argument"),
+    ],
+)
+def test_wrong_options_are_refused(arguments, wish, told):
+    status, _, error = call(*GPULESS, *arguments, GPULESS=wish)
+    assert status == 2
+    assert told in error
+
+
+def test_a_site_customisation_of_the_users_own_runs_as_well(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.mine = 5")
+    code = "import subprocess, sys\nprint(mine, flush=True)\nsubprocess.run([sys.executable, '-c', 'print(mine)'])"
+    printed = call(*GPULESS, "-c", code, PYTHONPATH=f"{PATH}{os.pathsep}{tmp_path}")[1]
+    assert printed == "5\n5\n"
+
+
+# --- Test suites -------------------------------------------------------------------------------------------
+
+CONFTEST = """
+from numba import cuda
+GPU = cuda.is_available()
+"""
+SUITE = """
+import numpy as np
+import pytest
+from conftest import GPU
+from numba import cuda
+@cuda.jit
+def store(x, i):
+    x[i + cuda.grid(1)] = 1
+def ones():
+    x = cuda.device_array(32)
+    store[1, 32](x, 0)
+    return x.copy_to_host().sum()
+def test_there_is_a_gpu():
+    assert GPU and ones() == 32
+@pytest.mark.parametrize("stream", [False, True])
+def test_that_fails(stream):
+    store[1, 32, cuda.stream() if stream else 0](cuda.device_array(32), 10**9)
+def test_after_it():
+    assert ones() == 32
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    return tmp_path
+
+
+PYTEST = ["-m", "pytest", "-p", "gpuless", "-p", "no:cacheprovider", "-p", "no:nbval"]
+
+
+@emulated
+def test_a_suite_finds_the_emulated_gpu_and_each_test_starts_afresh(suite):
+    spread = ["-n", "1"] if importlib.util.find_spec("xdist") else []
+    status, printed, _ = call(*PYTEST, *spread, cwd=suite)
+    assert status == 1
+    assert "\ngpuless: kernels run on the emulated GPU: no" in printed
+    assert "2 failed, 2 passed" in printed
+    assert printed.count("\nFAILED test_suite.py::test_that_fails[") == 2
+
+
+def test_a_conftest_can_ask_for_it(tmp_path):
+    (tmp_path / "conftest.py").write_text("pytest_plugins = ['gpuless']")
+    (tmp_path / "test_nothing.py").write_text("def test_nothing(): pass")
+    status, printed, _ = call(*PYTEST[:2], *PYTEST[4:], cwd=tmp_path)
+    assert status == 0
+    assert "\ngpuless: kernels run " in printed
+
+
+def test_a_suite_can_be_given_the_simulator(suite):
+    # The simulator tells that the index is out of bounds.
+    printed = call(*PYTEST, "--gpuless", "simulator", cwd=suite)[1]
+    assert "kernels run in the simulator: the environment variable GPULESS is simulator" in printed
+    assert "2 failed, 2 passed" in printed
+    assert "IndexError" in printed
+
+
+def test_a_wrong_wish_ends_the_run(suite):
+    status, _, error = call(*PYTEST, cwd=suite, GPULESS="fast")
+    assert status == 4
+    assert "GPULESS must be hardware, emulator or simulator, got 'fast'" in error
