@@ -1,4 +1,4 @@
-"""gpuless could leave: a copy of it, its tests and its page is complete where nothing else is."""
+"""gpuless could leave: a copy of it, its tests, examples and pages is complete where nothing else is."""
 
 import os
 import shutil
@@ -25,10 +25,8 @@ FAST = "test_here or test_access or gpuless/access or gpuless/simulator"
 
 @pytest.mark.slow
 def test_gpuless_passes_its_tests_where_the_course_is_not(tmp_path):
-    for folder in ("gpuless", "tests/gpuless"):
+    for folder in ("gpuless", "tests/gpuless", "examples", "docs"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "docs").mkdir()
-    shutil.copy(ROOT / "docs" / "gpuless.md", tmp_path / "docs")
     (tmp_path / "tests" / "gpuless" / "test_here.py").write_text(HERE)
     # First on the path: an installed one is not found either.
     (tmp_path / "cnn_numba.py").write_text("raise ModuleNotFoundError('left behind')")

@@ -16,7 +16,7 @@ GPULESS = [*PLAIN, "-m", "gpuless"]
 
 
 def call(*arguments, cwd=None, **environment):
-    """Run Python; return its exit status and what it printed on both streams."""
+    """Run Python where there is no GPU; return its exit status and what it printed on both streams."""
     env = {key: value for key, value in os.environ.items() if key not in ("NUMBA_ENABLE_CUDASIM", "GPULESS")}
     env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH, "PYTHONDONTWRITEBYTECODE": "1"} | environment
     done = subprocess.run(
@@ -47,7 +47,9 @@ def test_a_script_runs_as_python_runs_it(tmp_path, what):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "program.py").write_text(PROGRAM)
     arguments = ["sub/program.py", what, "--gpu", "-m"]
-    assert call(*GPULESS, *arguments, cwd=tmp_path) == call(*PLAIN, *arguments, cwd=tmp_path)
+    assert call(*GPULESS, *arguments, cwd=tmp_path, GPULESS="hardware") == call(
+        *PLAIN, *arguments, cwd=tmp_path
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def test_a_script_runs_as_python_runs_it(tmp_path, what):
 )
 def test_code_and_modules_run_as_python_runs_them(tmp_path, arguments):
     (tmp_path / "wrong.py").write_text("def f():\nreturn")
-    ours, pythons = (call(*first, *arguments, cwd=tmp_path) for first in (GPULESS, PLAIN))
+    ours, pythons = (call(*first, *arguments, cwd=tmp_path, GPULESS="hardware") for first in (GPULESS, PLAIN))
     if "no_such.module" in arguments:  # Python tells what it tried
         assert "No module named 'no_such'" in pythons[2]
         assert "No module named no_such.module" in ours[2]
@@ -75,7 +77,7 @@ def test_modules_and_folders_are_programs(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__main__.py").write_text("import sys; print(sys.argv[1:], __name__); 1 / 0")
     for arguments in (["package", "-x"], ["-m", "package", "-x"]):
-        status, printed, error = call(*GPULESS, *arguments, cwd=tmp_path)
+        status, printed, error = call(*GPULESS, *arguments, cwd=tmp_path, GPULESS="hardware")
         assert (status, printed) == (1, "['-x'] __main__\n")
         assert error.startswith(
             f'Traceback (most recent call last):\n  File "{tmp_path}/package/__main__.py"'
@@ -83,7 +85,7 @@ def test_modules_and_folders_are_programs(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    status, _, error = call(*GPULESS, "none.py", cwd=tmp_path)
+    status, _, error = call(*GPULESS, "none.py", cwd=tmp_path, GPULESS="hardware")
     assert (status, error) == (
         2,
         f"python -m gpuless: can't open file '{tmp_path}/none.py': [Errno 2] No such file or directory\n",
@@ -160,7 +162,8 @@ def test_wrong_options_are_refused(arguments, wish, told):
 
 def test_a_site_customisation_of_the_users_own_runs_as_well(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.mine = 5")
-    code = "import subprocess, sys\nprint(mine, flush=True)\nsubprocess.run([sys.executable, '-c', 'print(mine)'])"
+    child = "subprocess.run([sys.executable, '-c', 'print(mine)'])"
+    code = f"import subprocess, sys; print(mine, flush=True); {child}"
     printed = call(*GPULESS, "-c", code, PYTHONPATH=f"{PATH}{os.pathsep}{tmp_path}")[1]
     assert printed == "5\n5\n"
 
