@@ -24,7 +24,7 @@ $(BASE): WHAT := what training needs, a download of some 400 MB
 $(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA)),test]
 $(ALL): WHAT := everything, a download of up to 4 GB, most of it PyTorch with its CUDA libraries
 
-.PHONY: help train test sanitize lint format lab notebooks bench install
+.PHONY: help train test conformance sanitize lint format lab notebooks bench install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -36,6 +36,9 @@ train: $(BASE) ## train the course's network on MNIST (under a minute)
 
 test: $(ALL) ## run all tests, those in docstrings and notebooks included
 	$(BIN)/python -m pytest
+
+conformance: $(ALL) ## run numba-cuda's own tests on the emulated GPU (half an hour on two cores)
+	$(BIN)/python tests/gpuless/conformance.py $(ARGS)
 
 sanitize: $(ALL) ## check every kernel with NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
 	@command -v compute-sanitizer >/dev/null || { echo 'make: compute-sanitizer, of the CUDA toolkit, is not in PATH' >&2; exit 1; }

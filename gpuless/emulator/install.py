@@ -1,6 +1,7 @@
 """Put the emulated GPU in the place of the hardware."""
 
 import ctypes
+import re
 import weakref
 
 import numpy as np
@@ -116,4 +117,9 @@ def _link_to_ptx(linker):
     else:
         linker.linker = codes
     linker._complete = True
-    return ObjectCode.from_ptx(join(pieces).encode() + b"\0")
+    return ObjectCode.from_ptx(_limited(join(pieces), linker.max_registers).encode() + b"\0")
+
+
+def _limited(text, registers):
+    """Return PTX whose kernels say how many registers they may take, which Numba tells the linker."""
+    return re.sub(r"(\.entry\s[^()]*\([^()]*\))", rf"\1\n.maxnreg {registers}", text) if registers else text

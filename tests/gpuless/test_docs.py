@@ -47,6 +47,25 @@ def compiled(ask):
         pytest.skip(str(error))
 
 
+@pytest.mark.parametrize("page", sorted(PAGE.parent.glob("*.md")), ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for path, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", text):
+        target = page.parent / path if path else page
+        assert target.exists() or path.startswith("../benchmarks/"), path  # which a copy may leave behind
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads]
+
+
+def test_the_programs_that_a_page_names_are_there():
+    text = (PAGE.parent / "emulated-gpu.md").read_text(encoding="utf-8")
+    programs = re.findall(r"examples/\w+\.py", text)
+    assert len(programs) == 3
+    for program in programs:
+        assert (PAGE.parents[1] / program).is_file()
+
+
 def test_the_page_does_what_it_says():
     matplotlib.use("agg")
     scope, compared = {"__name__": "__main__"}, 0

@@ -21,6 +21,7 @@ from gpuless.emulator.driver.table import (
 )
 from gpuless.emulator.launch import Kernel
 from gpuless.emulator.module import lay_out
+from gpuless.emulator.registers import estimate
 
 MAX_THREADS, MAX_SHARED = 1024, 101376
 _libraries, _kernels = Handles(), Handles()
@@ -153,7 +154,7 @@ def _attribute(kernel, attribute):
         1: shared,
         2: constants,
         3: kernel.local_size,
-        4: 32,
+        4: estimate(kernel.function) if attribute == 4 else 0,
         5: 80,
         6: 80,
         8: MAX_SHARED - shared,
