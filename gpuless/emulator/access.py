@@ -41,13 +41,13 @@ def space_of(instruction):
     return "generic"
 
 
-def place(t, address, space):
-    """Return the `Place` of a memory operand."""
+def place(t, address, space, checked=False):
+    """Return the `Place` of a memory operand; `checked` if what is assumed of it has been found true."""
     value = t.operand(address.base)
     bits = t.function.registers.get(address.base, 64)
     root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
     near = value.kind if value.kind is not VARYING else value.assumed
-    if near is not None:
+    if near is not None and (checked or value.check is None):
         distances = lanes.nearest(lanes.relative(near)[0], bits)
         if max(distances) - min(distances) < NEAR:
             scalar = _wide(t, value.scalar, bits)
@@ -126,6 +126,21 @@ def load(t, where, bits, count, note=""):
         if found:
             return [Value(VARYING, None, vector) for vector in found]
     return [Value(VARYING, None, _gather(t, where, bits, i * size)) for i in range(count)]
+
+
+def _load_checked(t, address, space, bits, count, note):
+    """Load; where what is assumed of the address is to be checked, in one of two ways."""
+    check = t.operand(address.base).check
+    if check is None:
+        return load(t, place(t, address, space), bits, count, note)
+    t.mask_vector()
+
+    def piece(checked):
+        found = load(t, place(t, address, space, checked), bits, count, note)
+        return [t.vector(value, bits) for value in found]
+
+    pieces = [lambda: piece(False), lambda: piece(True)]
+    return [Value(VARYING, None, vector) for vector in _either(t, check, pieces, ALL.int(bits), count)]
 
 
 def _load_next(t, pointer, bits):
@@ -235,7 +250,7 @@ def _ld(t, instruction):
         note = "volatile " if "volatile" in instruction.opcode or "relaxed" in instruction.opcode else ""
         if "acquire" in instruction.opcode:
             note = "volatile "
-        values = load(t, place(t, address, space), bits, len(targets), note)
+        values = _load_checked(t, address, space, bits, len(targets), note)
     for target, value in zip(targets, values, strict=True):
         t.write(target, _extended(t, value, bits, t.function.registers.get(target, bits), type_[0] == "s"))
 
@@ -266,7 +281,16 @@ def _st(t, instruction):
     if space == "param":
         t.module.set_parameter(t, address, bits, values)
         return
-    store(t, place(t, address, space), bits, values)
+    check = t.operand(address.base).check
+    if check is None:
+        store(t, place(t, address, space), bits, values)
+        return
+    t.mask_vector()
+    pieces = [
+        lambda: store(t, place(t, address, space), bits, values) or (),
+        lambda: store(t, place(t, address, space, True), bits, values) or (),
+    ]
+    _either(t, check, pieces, None, 0)
 
 
 def _narrowed(t, value, have, bits):
@@ -277,9 +301,8 @@ def _narrowed(t, value, have, bits):
     scalar = t.new(f"trunc i{have} {value.scalar} to i{bits}") if value.scalar is not None else None
     if value.kind is not VARYING:
         return Value(value.kind, scalar)
-    return Value(
-        VARYING, scalar, t.new(f"trunc {ALL.int(have)} {value.vector} to {ALL.int(bits)}"), value.assumed
-    )
+    vector = t.new(f"trunc {ALL.int(have)} {value.vector} to {ALL.int(bits)}")
+    return Value(VARYING, scalar, vector, value.assumed, value.check)
 
 
 def store(t, where, bits, values):

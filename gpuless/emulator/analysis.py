@@ -82,6 +82,8 @@ class Analysis:
         Blocks that may run with some of the warp's lanes only.
     blended : set of str
         Registers of which lanes that are off keep what they have.
+    doubted : set of str
+        Registers of which what is assumed is to be checked when the kernel runs.
     crossing : set of str
         Registers that live longer than a block.
     """
@@ -105,6 +107,7 @@ class Analysis:
             parted |= new
             for at in new:
                 self._part(at)
+        self.doubted = self._doubted()
 
     # --- Registers that live from block to block -------------------------------------------------------
 
@@ -240,6 +243,16 @@ class Analysis:
             changed |= name not in self.assumed or weaker != self.assumed[name]
             self.assumed[name] = weaker
         return changed
+
+    def _doubted(self):
+        """Return the registers whose assumed kind follows from a sign that all lanes are to have."""
+        found, before = set(), None
+        while len(found) != before:
+            before = len(found)
+            for instruction, written in self.instructions:
+                if is_sign(instruction) or not found.isdisjoint(sources(instruction)):
+                    found |= {name for name in written if self.assumed.get(name)}
+        return found
 
     def kind(self, operand, type_="u64"):
         """Return the kind of an operand: a register's, a special register's, or an immediate's."""
@@ -382,19 +395,29 @@ def _arithmetic(rule_name):
         assumed = None
         if exact is VARYING and name in lanes.ADDRESSING:
             assumed = lanes.combine(name, bits, *assumptions(types_))
-        elif exact is VARYING and name == "and" and bits == 64:
-            assumed = _low_half(instruction, assumptions)
+        elif exact is VARYING and name == "and":
+            assumed = _assumed_bits(instruction, bits, assumptions)
+        elif exact is VARYING and is_sign(instruction) and assumptions(types_)[0] is not VARYING:
+            assumed = UNIFORM
         return [(exact, assumed)]
 
     return rule
 
 
-def _low_half(instruction, assumptions):
-    """Return what may be assumed of a number of which the lower 32 bits are taken, which widens them."""
-    x, mask = assumptions(["u64", "u64"])
-    if x is not VARYING and mask is not VARYING and mask.constant and mask.offsets[0] == 0xFFFFFFFF:
+def is_sign(instruction):
+    """Return whether an instruction spreads a number's sign over all bits, as negative indices need it."""
+    name, *_, type_ = instruction.opcode
+    return name == "shr" and type_[0] == "s" and instruction.operands[2] == str(BITS[type_] - 1)
+
+
+def _assumed_bits(instruction, bits, assumptions):
+    """Return what may be assumed of a number of which some bits are taken."""
+    x, mask = assumptions([instruction.opcode[-1]] * 2)
+    if VARYING in (x, mask):
+        return None
+    if bits == 64 and mask.constant and mask.offsets[0] == 0xFFFFFFFF:
         return lanes.widen(32, 64, False, x, True) if not x.constant else None
-    return None
+    return UNIFORM if x.uniform and mask.uniform else None
 
 
 def _mul(instruction, kinds, assumptions, analysis):

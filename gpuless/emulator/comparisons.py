@@ -126,7 +126,8 @@ def _selp(t, instruction):
         scalar = None
         if assumed is not None:
             scalar = t.new(f"select i1 {flag}, i{bits} {a.scalar}, i{bits} {b.scalar}")
-        t.write(instruction.operands[0], Value(VARYING, scalar, vector, assumed))
+        check = t.all_of(a.check, b.check)
+        t.write(instruction.operands[0], Value(VARYING, scalar, vector, assumed, check))
         return
     t.set(
         lambda s, x, y, flag: t.new(f"select {s.int(1)} {flag}, {s.int(bits)} {x}, {s.int(bits)} {y}"),

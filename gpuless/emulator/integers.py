@@ -3,6 +3,8 @@
 Nothing traps: not a division by zero, nor a shift by more than there are bits.
 """
 
+from gpuless.emulator import lanes
+from gpuless.emulator.analysis import is_sign
 from gpuless.emulator.bitfields import packed_halves
 from gpuless.emulator.floats import float_arithmetic, float_divide, float_minimum, fma
 from gpuless.emulator.lanes import VARYING
@@ -15,9 +17,10 @@ from gpuless.emulator.typed import Typed, call_int, flush, is_float, operands_of
 def _logic(t, instruction):
     type_ = instruction.opcode[-1]
     word = instruction.opcode[0]
+    _, assumed = next(iter(t.analysis.results(instruction)))
 
     def make(s, a, b):
-        if s.ahead:  # the lower half of an address
+        if s.ahead and not assumed.uniform:  # the lower half of an address
             return widen(t, s, resize(t, s, a, 64, 32), 32, 64)
         return t.new(f"{word} {s.int(BITS[type_])} {a}, {b}")
 
@@ -276,7 +279,21 @@ def _shift(t, instruction):
         inside = t.new(f"icmp ult {s.int(32)} {b}, {s.literal(bits, 'i32')}")
         return t.new(f"select {s.int(1)} {inside}, {int_} {shifted}, {int_} {s.literal(0, f'i{bits}')}")
 
-    t.set(make, *operands_of(t, instruction, type_, "u32"))
+    operands = operands_of(t, instruction, type_, "u32")
+    t.set(make, *operands, check=_one_sign(t, *operands[0]) if is_sign(instruction) else None)
+
+
+def _one_sign(t, value, bits):
+    """Return the condition that all lanes, which are near each other, are below zero or none is."""
+    near = value.kind if value.kind is not VARYING else value.assumed
+    if near is VARYING or near.constant or near.uniform:
+        return None
+    distances = lanes.nearest(near.offsets, bits)
+    low, high = min(distances), max(distances)
+    if high - low >= 1 << (bits - 1):
+        return "false"
+    ends = [t.new(f"add i{bits} {value.scalar}, {distance}") for distance in (low, high)]
+    return t.new(f"icmp sge i{bits} {t.new(f'xor i{bits} {ends[0]}, {ends[1]}')}, 0")
 
 
 @translates("shf")

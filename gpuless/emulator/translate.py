@@ -28,12 +28,17 @@ def translates(*names):
 
 
 class Value(NamedTuple):
-    """What an operand is in the IR: lane 0's number if a kind says what follows from it, else a vector."""
+    """What an operand is in the IR: lane 0's number if a kind says what follows from it, else a vector.
+
+    Of a vector that makes up an address, lane 0's number may stand beside it, with the kind that is assumed,
+    and the condition under which that is true, if it is one.
+    """
 
     kind: object
     scalar: str | None
     vector: str | None = None
     assumed: object = None
+    check: str | None = None
 
 
 class Shape(NamedTuple):
@@ -162,7 +167,10 @@ class Translator:
                 scalar = self.new(f"load {self._type(name, False)}, ptr {self._slot(name, False)}")
             if kind is VARYING:
                 vector = self.new(f"load {self._type(name, True)}, ptr {self._slot(name, True)}")
-                found = Value(kind, scalar, vector, assumed)
+                check = None
+                if name in self.analysis.doubted:
+                    check = self.new(f"load i1, ptr {self._check_slot(name)}")
+                found = Value(kind, scalar, vector, assumed, check)
             else:
                 found = Value(kind, scalar)
             self.values[name] = found
@@ -188,10 +196,17 @@ class Translator:
             old = self.read(name).vector
             vector = self.new(f"select <{WARP} x i1> {self.mask_vector()}, {type_} {vector}, {type_} {old}")
         scalar = value.scalar if assumed is not None else None
-        self.values[name] = Value(VARYING, scalar, vector, assumed)
+        self.values[name] = Value(VARYING, scalar, vector, assumed, value.check)
         self._store(name, True, vector)
         if scalar is not None:
             self._store(name, False, scalar)
+        if name in self.analysis.doubted & self.analysis.crossing:
+            self.line(f"store i1 {value.check or 'true'}, ptr {self._check_slot(name)}")
+
+    def _check_slot(self, name):
+        key = f"%{name.replace('%', 'r.')}.c"
+        self.slots[key] = "i1"
+        return key
 
     def _store(self, name, vector, value):
         if name in self.analysis.crossing:
@@ -457,7 +472,7 @@ class Translator:
 
     # --- Results ---------------------------------------------------------------------------------------
 
-    def set(self, make, *operands):
+    def set(self, make, *operands, check=None):
         """Compute the instruction's result, once for all lanes or for each, and write it.
 
         Parameters
@@ -466,13 +481,15 @@ class Translator:
             Takes a `Shape` and the operands' names, writes the IR, returns the result's name.
         *operands : (Value, int)
             With their widths.
+        check : str, optional
+            The condition under which the result is what is assumed of it.
         """
         for name in destinations(self.instruction)[:1]:
             kind, assumed = next(iter(self.analysis.results(self.instruction)))
             bits = self.function.registers.get(name, 1)
-            self.write(name, self.compute(make, operands, bits, kind, assumed))
+            self.write(name, self.compute(make, operands, bits, kind, assumed, check))
 
-    def compute(self, make, operands, bits, kind, assumed=None):
+    def compute(self, make, operands, bits, kind, assumed=None, check=None):
         """Return a result of a known kind."""
         if kind is not VARYING:
             if kind.constant:
@@ -483,7 +500,16 @@ class Translator:
         if assumed is not None:
             ahead = tuple(_ahead(value, bits) for value, bits in operands)
             scalar = make(Shape(1, ahead), *(value.scalar for value, _ in operands))
-        return Value(VARYING, scalar, vector, assumed)
+            check = self.all_of(check, *(value.check for value, _ in operands))
+        return Value(VARYING, scalar, vector, assumed, check)
+
+    def all_of(self, *checks):
+        """Return the condition that all of some hold, None if there are none."""
+        found = None
+        for check in checks:
+            if check is not None:
+                found = check if found in (None, check) else self.new(f"and i1 {found}, {check}")
+        return found
 
 
 def _ahead(value, bits):

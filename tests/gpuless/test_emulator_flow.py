@@ -67,6 +67,43 @@ def test_an_unsigned_index_wraps_around_in_lanes_that_are_off(wide, shift):
 
 
 NUMBERS = np.arange(100, 164, dtype=np.uint32)
+# From the index %y1, which may be negative, to the address %y5 of the element, as Python counts them.
+_WRAPPED = {
+    "plain": "shr.s64 %y2, %y1, 63; and.b64 %y3, %y2, 64; add.s64 %y4, %y1, %y3;"
+    "shl.b64 %y6, %y4, 2; add.s64 %y5, %a0, %y6;",
+    "the mask first": "shr.s64 %y2, %y1, 63; and.b64 %y3, 64, %y2; add.s64 %y4, %y3, %y1;"
+    "mul.lo.s64 %y6, %y4, 4; add.s64 %y5, %y6, %a0;",
+    "mad": "shr.s64 %y2, %y1, 63; and.b64 %y3, %y2, 64; add.s64 %y4, %y1, %y3; mad.lo.s64 %y5, %y4, 4, %a0;",
+    "32 bits": "cvt.u32.u64 %x1, %y1; shr.s32 %x2, %x1, 31; and.b32 %x3, %x2, 64; add.s32 %x4, %x1, %x3;"
+    "cvt.s64.s32 %y4, %x4; shl.b64 %y6, %y4, 2; add.s64 %y5, %a0, %y6;",
+    "chosen": "shr.s64 %y2, %y1, 63; and.b64 %y3, %y2, 64; add.s64 %y4, %y1, %y3; shl.b64 %y6, %y4, 2;"
+    "setp.lt.u64 %p2, %a0, 8; selp.b64 %y7, %y6, %y6, %p2; mov.b64 %y8, %y7; add.s64 %y5, %a0, %y8;",
+    "another block": "shr.s64 %y2, %y1, 63; and.b64 %y3, %y2, 64; add.s64 %y4, %y1, %y3; shl.b64 %y6, %y4, 2;"
+    "mov.u32 %x5, 3;\nAGAIN: add.s64 %y5, %a0, %y6; sub.s32 %x5, %x5, 1; setp.ne.u32 %p2, %x5, 0;"
+    "\n@%p2 bra AGAIN;\n",
+}
+
+
+@pytest.mark.parametrize("wrapped", _WRAPPED.values(), ids=_WRAPPED)
+@pytest.mark.parametrize("shift", [-5, -40, -64, 0])
+@pytest.mark.parametrize("stored", [False, True])
+def test_negative_indices_count_from_the_end(wrapped, shift, stored):
+    # Warps are of one sign, of the other, and of both.
+    body = f"cvt.s64.s32 %y1, %i; add.s64 %y1, %y1, {shift};{wrapped}"
+    if stored:
+        body += "add.s32 %x6, %i, 1000; st.global.u32 [%y5], %x6; st.global.u32 [%out], %x6;"
+        _, (found,) = results(body, [NUMBERS], 64)
+        assert found == [1000 + (i - shift) % 64 for i in range(64)]
+    else:
+        found, _ = results(body + "ld.global.u32 %x6, [%y5]; st.global.u32 [%out], %x6;", [NUMBERS], 64)
+        assert found == [100 + (i + shift) % 64 for i in range(64)]
+
+
+@pytest.mark.parametrize("shift", [-5, -40])
+def test_negative_indices_of_lanes_that_are_off(shift):
+    body = f"cvt.s64.s32 %y1, %i; add.s64 %y1, %y1, {shift}; mov.u32 %x6, 7; setp.lt.s64 %p1, %y1, 0;\n"
+    body += f"@%p1 bra OFF;\n{_WRAPPED['plain']} ld.global.u32 %x6, [%y5];\nOFF: st.global.u32 [%out], %x6;"
+    assert results(body, [NUMBERS], 64)[0] == [100 + i + shift if i + shift >= 0 else 7 for i in range(64)]
 
 
 @pytest.mark.parametrize("shift", [-1, -40, 1])
