@@ -14,6 +14,7 @@ from gpuless.emulator import lanes
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, ZERO
 from gpuless.emulator.layout import ARENA_SPAN, SHARED_SPAN
 from gpuless.emulator.ptx import BITS, Address
+from gpuless.emulator.rows import load_rows, rows_of, store_rows
 from gpuless.emulator.translate import ALL, ONE, Value, translates
 from gpuless.emulator.typed import Typed
 
@@ -47,7 +48,7 @@ def place(t, address, space, checked=False):
     bits = t.function.registers.get(address.base, 64)
     root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
     near = value.kind if value.kind is not VARYING else value.assumed
-    if near is not None and (checked or value.check is None):
+    if near is not VARYING and near.rows == 1 and (checked or value.check is None):
         distances = lanes.nearest(lanes.relative(near)[0], bits)
         if max(distances) - min(distances) < NEAR:
             scalar = _wide(t, value.scalar, bits)
@@ -130,17 +131,22 @@ def load(t, where, bits, count, note=""):
 
 def _load_checked(t, address, space, bits, count, note):
     """Load; where what is assumed of the address is to be checked, in one of two ways."""
-    check = t.operand(address.base).check
-    if check is None:
+    value = t.operand(address.base)
+    rows = count == 1 and rows_of(t, address, bits)
+    if value.check is None and not rows:
         return load(t, place(t, address, space), bits, count, note)
     t.mask_vector()
 
     def piece(checked):
+        if checked and rows:
+            return [load_rows(t, address, space, bits)]
         found = load(t, place(t, address, space, checked), bits, count, note)
         return [t.vector(value, bits) for value in found]
 
+    if value.check is None:
+        return [Value(VARYING, None, vector) for vector in piece(True)]
     pieces = [lambda: piece(False), lambda: piece(True)]
-    return [Value(VARYING, None, vector) for vector in _either(t, check, pieces, ALL.int(bits), count)]
+    return [Value(VARYING, None, vector) for vector in _either(t, value.check, pieces, ALL.int(bits), count)]
 
 
 def _load_next(t, pointer, bits):
@@ -281,16 +287,29 @@ def _st(t, instruction):
     if space == "param":
         t.module.set_parameter(t, address, bits, values)
         return
-    check = t.operand(address.base).check
-    if check is None:
+    _store_checked(t, address, space, bits, values)
+
+
+def _store_checked(t, address, space, bits, values):
+    """Store; where what is assumed of the address is to be checked, in one of two ways."""
+    to = t.operand(address.base)
+    rows = len(values) == 1 and rows_of(t, address, bits) and not to.assumed.uniform
+    if to.check is None and not rows:
         store(t, place(t, address, space), bits, values)
         return
     t.mask_vector()
-    pieces = [
-        lambda: store(t, place(t, address, space), bits, values) or (),
-        lambda: store(t, place(t, address, space, True), bits, values) or (),
-    ]
-    _either(t, check, pieces, None, 0)
+
+    def piece(checked):
+        if checked and rows:
+            store_rows(t, address, space, bits, t.vector(values[0], bits))
+        else:
+            store(t, place(t, address, space, checked), bits, values)
+        return ()
+
+    if to.check is None:
+        piece(True)
+    else:
+        _either(t, to.check, [lambda: piece(False), lambda: piece(True)], None, 0)
 
 
 def _narrowed(t, value, have, bits):
@@ -298,11 +317,9 @@ def _narrowed(t, value, have, bits):
         return value
     if value.kind is not VARYING and value.kind.constant and value.kind.uniform:
         return value._replace(scalar=str(int(value.scalar) & ((1 << bits) - 1)))
-    scalar = t.new(f"trunc i{have} {value.scalar} to i{bits}") if value.scalar is not None else None
     if value.kind is not VARYING:
-        return Value(value.kind, scalar)
-    vector = t.new(f"trunc {ALL.int(have)} {value.vector} to {ALL.int(bits)}")
-    return Value(VARYING, scalar, vector, value.assumed, value.check)
+        return Value(value.kind, t.new(f"trunc i{have} {value.scalar} to i{bits}"))
+    return Value(VARYING, None, t.new(f"trunc {ALL.int(have)} {value.vector} to {ALL.int(bits)}"))
 
 
 def store(t, where, bits, values):

@@ -93,6 +93,8 @@ class Analysis:
         self.flow = Flow(function)
         self.kinds, self.assumed, self.masked, self.blended = {"%cc": VARYING}, {}, set(), set()
         self.special = special_registers(block)
+        # Of so many rows of a block is a warp, where it has whole ones.
+        self.rows = WARP // block[0] if block[0] in (4, 8, 16) else 1
         self._depth = Counter()
         self.instructions = [
             (instruction, destinations(instruction)) for part in self.flow.blocks for instruction in part.body
@@ -378,7 +380,7 @@ def _all_alike(instruction, kinds, type_):
 def _arithmetic(rule_name):
     """Return the transfer of an integer operation that has a rule of its own."""
 
-    def rule(instruction, kinds, assumptions, _):
+    def rule(instruction, kinds, assumptions, analysis):
         opcode = instruction.opcode
         type_ = opcode[-1]
         if type_.startswith(("f", "bf")) or type_.endswith("x2") or _NOT_PLAIN.intersection(opcode):
@@ -394,11 +396,11 @@ def _arithmetic(rule_name):
         exact = lanes.combine(name, bits, *kinds(types_))
         assumed = None
         if exact is VARYING and name in lanes.ADDRESSING:
-            assumed = lanes.combine(name, bits, *assumptions(types_))
+            assumed = lanes.near(name, bits, analysis.rows, *assumptions(types_))
         elif exact is VARYING and name == "and":
             assumed = _assumed_bits(instruction, bits, assumptions)
-        elif exact is VARYING and is_sign(instruction) and assumptions(types_)[0] is not VARYING:
-            assumed = UNIFORM
+        elif exact is VARYING and is_sign(instruction):
+            assumed = _sign(assumptions(types_)[0])
         return [(exact, assumed)]
 
     return rule
@@ -410,6 +412,11 @@ def is_sign(instruction):
     return name == "shr" and type_[0] == "s" and instruction.operands[2] == str(BITS[type_] - 1)
 
 
+def _sign(x):
+    """Return what may be assumed of the sign of a number: that it is the same in all lanes."""
+    return VARYING if x is VARYING else UNIFORM._replace(rows=x.rows)
+
+
 def _assumed_bits(instruction, bits, assumptions):
     """Return what may be assumed of a number of which some bits are taken."""
     x, mask = assumptions([instruction.opcode[-1]] * 2)
@@ -417,24 +424,24 @@ def _assumed_bits(instruction, bits, assumptions):
         return None
     if bits == 64 and mask.constant and mask.offsets[0] == 0xFFFFFFFF:
         return lanes.widen(32, 64, False, x, True) if not x.constant else None
-    return UNIFORM if x.uniform and mask.uniform else None
+    return UNIFORM._replace(rows=max(x.rows, mask.rows)) if x.uniform and mask.uniform else None
 
 
 def _mul(instruction, kinds, assumptions, analysis):
     opcode = instruction.opcode
     if "wide" not in opcode:
         return _arithmetic("mul")(instruction, kinds, assumptions, analysis)
-    return [_wide(opcode[-1], kinds([opcode[-1]] * 2), assumptions([opcode[-1]] * 2))]
+    return [_wide(opcode[-1], kinds([opcode[-1]] * 2), assumptions([opcode[-1]] * 2), analysis)]
 
 
-def _wide(type_, exact, assumed):
+def _wide(type_, exact, assumed, analysis):
     bits, signed = BITS[type_], type_[0] == "s"
 
     def product(factors, assume):
         if VARYING in factors:
             return VARYING
         wide = [lanes.widen(bits, 2 * bits, signed, factor, assume) for factor in factors]
-        return lanes.combine("mul", 2 * bits, *wide)
+        return lanes.near("mul", 2 * bits, analysis.rows if assume else 1, *wide)
 
     kind = product(exact, False)
     return kind, (product(assumed, True) if kind is VARYING else None)
@@ -452,15 +459,15 @@ def _mad(instruction, kinds, assumptions, analysis):
     *factors, added = kinds(types)
     *near, near_added = assumptions(types)
     if wide:
-        product, assumed = _wide(type_, factors, near)
+        product, assumed = _wide(type_, factors, near, analysis)
     else:
         product = lanes.combine("mul", bits, *factors)
-        assumed = lanes.combine("mul", bits, *near) if product is VARYING else product
+        assumed = lanes.near("mul", bits, analysis.rows, *near) if product is VARYING else product
     exact = lanes.combine("add", bits, product, added)
     if exact is not VARYING:
         return [(exact, None)]
     assumed = product if product is not VARYING else assumed
-    return [(VARYING, lanes.combine("add", bits, assumed, near_added))]
+    return [(VARYING, lanes.near("add", bits, analysis.rows, assumed, near_added))]
 
 
 def _convert(instruction, kinds, assumptions, _):

@@ -3,7 +3,7 @@
 from gpuless.emulator import lanes
 from gpuless.emulator.lanes import VARYING, WARP
 from gpuless.emulator.ptx import BITS
-from gpuless.emulator.translate import ALL, Value, translates
+from gpuless.emulator.translate import ALL, Shape, Value, translates
 from gpuless.emulator.typed import Typed, flush, is_float, operands_of
 
 _INTEGER = {"eq": "eq", "ne": "ne", "lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge"}
@@ -125,7 +125,9 @@ def _selp(t, instruction):
         vector = t.new(f"select i1 {flag}, {ALL.int(bits)} {x}, {ALL.int(bits)} {y}")
         scalar = None
         if assumed is not None:
-            scalar = t.new(f"select i1 {flag}, i{bits} {a.scalar}, i{bits} {b.scalar}")
+            type_ = Shape(assumed.rows).int(bits)
+            x, y = t.firsts(a, bits, assumed.rows), t.firsts(b, bits, assumed.rows)
+            scalar = t.new(f"select i1 {flag}, {type_} {x}, {type_} {y}")
         check = t.all_of(a.check, b.check)
         t.write(instruction.operands[0], Value(VARYING, scalar, vector, assumed, check))
         return

@@ -9,7 +9,7 @@ from gpuless.emulator.bitfields import packed_halves
 from gpuless.emulator.floats import float_arithmetic, float_divide, float_minimum, fma
 from gpuless.emulator.lanes import VARYING
 from gpuless.emulator.ptx import BITS
-from gpuless.emulator.translate import ALL, Value, translates
+from gpuless.emulator.translate import ALL, Shape, Value, translates
 from gpuless.emulator.typed import Typed, call_int, flush, is_float, operands_of, parts_of, resize, widen
 
 
@@ -292,8 +292,14 @@ def _one_sign(t, value, bits):
     low, high = min(distances), max(distances)
     if high - low >= 1 << (bits - 1):
         return "false"
-    ends = [t.new(f"add i{bits} {value.scalar}, {distance}") for distance in (low, high)]
-    return t.new(f"icmp sge i{bits} {t.new(f'xor i{bits} {ends[0]}, {ends[1]}')}, 0")
+    s = Shape(near.rows)
+    int_ = s.int(bits)
+    ends = [t.new(f"add {int_} {value.scalar}, {s.literal(end, f'i{bits}')}") for end in (low, high)]
+    same = t.new(f"icmp sge {int_} {t.new(f'xor {int_} {ends[0]}, {ends[1]}')}, {s.literal(0, f'i{bits}')}")
+    if near.rows == 1:
+        return same
+    t.module.declare(f"i1 @llvm.vector.reduce.and.v{near.rows}i1(<{near.rows} x i1>)")
+    return t.new(f"call i1 @llvm.vector.reduce.and.v{near.rows}i1(<{near.rows} x i1> {same})")
 
 
 @translates("shf")

@@ -26,11 +26,15 @@ class Lanes(NamedTuple):
     align : int
         The number of lane 0 is a multiple of ``2 ** align``.
     constant : bool
+    rows : int
+        Of a block whose rows are shorter than a warp, a warp has several; if it is told of each by itself,
+        the distances are from a row's first lane, and what these hold is not known.
     """
 
     offsets: tuple
     align: int = 0
     constant: bool = False
+    rows: int = 1
 
     @property
     def uniform(self):
@@ -102,8 +106,26 @@ def join(x, y):
         return x
     if x is VARYING or y is VARYING:
         return VARYING
+    rows = max(x.rows, y.rows)
+    if x.rows != y.rows:
+        x, y = in_rows(x, rows), in_rows(y, rows)
+        return join(x, y)
     (a, align_a), (b, align_b) = relative(x), relative(y)
-    return Lanes(a, min(align_a, align_b)) if a == b else VARYING
+    return Lanes(a, min(align_a, align_b), rows=rows) if a == b else VARYING
+
+
+@functools.lru_cache(maxsize=8192)
+def in_rows(kind, rows):
+    """Return what is known of each row of a warp by itself."""
+    if kind is VARYING or kind.rows == rows:
+        return kind
+    width = WARP // rows
+    starts = kind.offsets[::width]
+    distances = tuple(offset - starts[lane // width] for lane, offset in enumerate(kind.offsets))
+    if kind.rows > 1 or any(distances[lane] != distances[lane % width] for lane in range(WARP)):
+        return VARYING
+    align = min(kind.align, *map(trailing_zeros, starts))
+    return Lanes(distances if any(distances) else ZERO, align, rows=rows)
 
 
 def _signed(number, bits):
@@ -229,7 +251,7 @@ def widen(have, want, signed, x, assume=False):
     if want <= have:
         return _apart(want, x.offsets, x.align)
     if x.uniform or (_within(have, x) and x.align < have) or assume:
-        return Lanes(nearest(x.offsets, have), min(x.align, have - 1))
+        return Lanes(nearest(x.offsets, have), min(x.align, have - 1), rows=x.rows)
     return VARYING
 
 
@@ -273,3 +295,23 @@ def combine(rule, bits, *kinds):
     if VARYING in kinds:
         return VARYING
     return RULES[rule](bits, *kinds) if rule in RULES else _elementwise(*kinds)
+
+
+@functools.lru_cache(maxsize=8192)
+def near(rule, bits, rows, *kinds):
+    """Return what an operation of `RULES` makes of addresses, told row by row where it must be.
+
+    A row times the length of a row is the same in all lanes of a row, and how far from that of the next one
+    nobody knows before the kernel runs.
+    """
+    if VARYING in kinds:
+        return VARYING
+    if all(kind.rows == 1 for kind in kinds):
+        whole = combine(rule, bits, *kinds)
+        if whole is not VARYING or rows == 1:
+            return whole
+    each = [kind if kind.constant and kind.uniform else in_rows(kind, rows) for kind in kinds]
+    if VARYING in each:
+        return VARYING
+    found = combine(rule, bits, *(kind._replace(rows=1) for kind in each))
+    return VARYING if found is VARYING or found.constant else found._replace(rows=rows)

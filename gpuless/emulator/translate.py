@@ -30,8 +30,8 @@ def translates(*names):
 class Value(NamedTuple):
     """What an operand is in the IR: lane 0's number if a kind says what follows from it, else a vector.
 
-    Of a vector that makes up an address, lane 0's number may stand beside it, with the kind that is assumed,
-    and the condition under which that is true, if it is one.
+    Of a vector that makes up an address, lane 0's number may stand beside it, or those of the first lanes of
+    a warp's rows, with the kind that is assumed, and the condition under which that is true, if it is one.
     """
 
     kind: object
@@ -144,8 +144,8 @@ class Translator:
     # --- Registers -------------------------------------------------------------------------------------
 
     def _type(self, name, vector):
-        bits = self.function.registers.get(name, 1)
-        return f"<{WARP} x i{bits}>" if vector else f"i{bits}"
+        bits, near = self.function.registers.get(name, 1), self.analysis.assumed.get(name)
+        return Shape(WARP if vector else near.rows if near else 1).int(bits)
 
     def _slot(self, name, vector):
         key = f"%{name.replace('%', 'r.')}.{'v' if vector else 's'}"
@@ -195,7 +195,7 @@ class Translator:
             type_ = f"<{WARP} x i{bits}>"
             old = self.read(name).vector
             vector = self.new(f"select <{WARP} x i1> {self.mask_vector()}, {type_} {vector}, {type_} {old}")
-        scalar = value.scalar if assumed is not None else None
+        scalar = self.firsts(value, bits, assumed.rows) if assumed is not None else None
         self.values[name] = Value(VARYING, scalar, vector, assumed, value.check)
         self._store(name, True, vector)
         if scalar is not None:
@@ -259,6 +259,16 @@ class Translator:
             return vector
         distances = ", ".join(f"i{bits} {offset % (1 << bits)}" for offset in value.kind.offsets)
         return self.new(f"add <{WARP} x i{bits}> {vector}, <{distances}>")
+
+    def firsts(self, value, bits, rows):
+        """Return lane 0's number of a value near which all lanes are, or those of the first of each row."""
+        near = value.kind if value.kind is not VARYING else value.assumed
+        if near.rows == rows:
+            return value.scalar
+        starts = ", ".join(f"i{bits} {offset % (1 << bits)}" for offset in near.offsets[:: WARP // rows])
+        if near.constant:
+            return f"<{starts}>"
+        return self.new(f"add <{rows} x i{bits}> {self.splat(value.scalar, f'i{bits}', rows)}, <{starts}>")
 
     def splat(self, scalar, type_, count=WARP):
         """Return a vector of the same number in all lanes."""
@@ -499,7 +509,8 @@ class Translator:
         scalar = None
         if assumed is not None:
             ahead = tuple(_ahead(value, bits) for value, bits in operands)
-            scalar = make(Shape(1, ahead), *(value.scalar for value, _ in operands))
+            firsts = (self.firsts(value, width, assumed.rows) for value, width in operands)
+            scalar = make(Shape(assumed.rows, ahead), *firsts)
             check = self.all_of(check, *(value.check for value, _ in operands))
         return Value(VARYING, scalar, vector, assumed, check)
 

@@ -79,6 +79,10 @@ def describes(kind, numbers, bits):
         return True
     if kind.constant:
         return list(kind.offsets) == numbers
+    if kind.rows > 1:
+        width = 32 // kind.rows
+        rows = [numbers[at : at + width] * kind.rows for at in range(0, 32, width)]
+        return all(describes(kind._replace(rows=1), row, bits) for row in rows)
     near = all((n - numbers[0] - o) % (1 << bits) == 0 for n, o in zip(numbers, kind.offsets, strict=True))
     return near and kind.offsets[0] == 0 and numbers[0] % (1 << kind.align) == 0
 
@@ -102,6 +106,55 @@ def test_rules_describe_what_lanes_compute(name, rng):
         ]
         kind = lanes.combine(name, bits, *(kind for kind, _ in operands))
         assert describes(kind, numbers, bits), (kind, numbers)
+
+
+def held_in_rows(rng, bits, rows):
+    """Return a kind and its numbers, which is about each of some rows by itself."""
+    width, align = 32 // rows, rng.choice([0, 2, 5, 8])
+    pattern = distances(rng, bits)[:width]
+    starts = [number(rng, bits) << align for _ in range(rows)]
+    offsets = pattern * rows if any(pattern) else lanes.ZERO
+    numbers = [start + offset & ((1 << bits) - 1) for start in starts for offset in pattern]
+    return Lanes(offsets, align, rows=rows), numbers
+
+
+@pytest.mark.parametrize("name", [*sorted(lanes.ADDRESSING), "and", "shr.s"])
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(rng=RNG)
+def test_rules_describe_rows_by_themselves(name, rng):
+    operation = OPERATIONS[name]
+    for _ in range(12):
+        bits, rows = rng.choice(BITS), rng.choice((2, 4, 8))
+        count = operation.__code__.co_argcount - 1
+        operands = [
+            held_in_rows(rng, bits, rows) if rng.random() < 0.5 else held(rng, bits) for _ in range(count)
+        ]
+        if name.startswith("sh") and rng.random() < 0.8:
+            amount = rng.randrange(bits + 3)
+            operands[1] = constant(amount), [amount] * 32
+        mask = (1 << bits) - 1
+        numbers = [operation(bits, *lane) & mask for lane in zip(*(n for _, n in operands), strict=True)]
+        kind = lanes.near(name, bits, rows, *(kind for kind, _ in operands))
+        assert describes(kind, numbers, bits), (kind, numbers)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(rng=RNG)
+def test_what_is_known_of_a_warp_is_known_of_its_rows(rng):
+    bits, rows = rng.choice(BITS), rng.choice((2, 4, 8))
+    kind, numbers = held(rng, bits)
+    assert describes(lanes.in_rows(kind, rows), numbers, bits)
+
+
+def test_a_row_times_the_length_of_a_row():
+    row, length = Lanes((0,) * 16 + (1,) * 16), UNIFORM
+    start = lanes.near("mul", 64, 2, row, length)
+    assert start == Lanes(lanes.ZERO, 0, rows=2)
+    assert lanes.near("mul", 64, 1, row, length) is VARYING
+    element = lanes.near("add", 64, 2, start, Lanes(tuple(range(16)) * 2))
+    assert element == Lanes(tuple(range(16)) * 2, 0, rows=2)
+    assert lanes.near("shl", 64, 2, element, constant(2)) == Lanes(tuple(range(0, 64, 4)) * 2, 2, rows=2)
+    assert lanes.join(element, Lanes(tuple(range(16)) * 2, 3)) == element
 
 
 @settings(max_examples=400, deadline=None, derandomize=True, database=None)

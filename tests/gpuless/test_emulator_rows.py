@@ -1,0 +1,137 @@
+"""Blocks whose rows are shorter than a warp, and arrays with rows of lengths that only the launch knows."""
+
+import numpy as np
+import pytest
+
+import gpuless
+
+if not gpuless.select().emulated:
+    pytest.skip("about how the emulated GPU reads and writes", allow_module_level=True)
+
+from numba import cuda, float32
+
+BLOCKS = [(16, 2), (16, 16), (8, 4), (8, 8), (4, 8, 2), (16, 3), (4, 16), (32, 4), (2, 16), (5, 7)]
+of_each_block = pytest.mark.parametrize("block", BLOCKS, ids=str)
+
+
+def launch(kernel, shape, block, *arrays):
+    """Launch a kernel whose threads have a column, a row, and perhaps a plane."""
+    sizes = shape[::-1] + (1,) * (3 - len(shape))
+    block = block + (1,) * (3 - len(block))
+    grid = tuple(-(-size // threads) for size, threads in zip(sizes, block, strict=True))
+    kernel[grid, block](*arrays)
+
+
+@of_each_block
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "i2"])
+def test_elements_of_rows(block, dtype, rng):
+    @cuda.jit
+    def double(x, out):
+        j, i = cuda.grid(2)
+        if i < out.shape[0] and j < out.shape[1]:
+            out[i, j] = x[i, j] + x[i, j]
+
+    x = rng.integers(0, 100, (37, 45)).astype(dtype)
+    out = np.zeros_like(x)
+    launch(double, (*x.shape,), block, x, out)
+    np.testing.assert_array_equal(out, x + x)
+
+
+@of_each_block
+def test_neighbours_around_the_edge(block, rng):
+    # Negative indices: rows of a warp are of different signs, and lanes of a row as well.
+    @cuda.jit
+    def shift(x, out):
+        j, i = cuda.grid(2)
+        if i < out.shape[0] and j < out.shape[1]:
+            out[i, j] = x[i - 3, j - 5] - x[i - 1, j]
+
+    x = rng.random((33, 40)).astype(np.float32)
+    out = np.zeros_like(x)
+    launch(shift, (*x.shape,), block, x, out)
+    np.testing.assert_array_equal(out, np.roll(x, (3, 5), (0, 1)) - np.roll(x, 1, 0))
+
+
+@of_each_block
+def test_one_number_for_a_row(block, rng):
+    @cuda.jit
+    def add(rows, steps, columns, out):
+        j, i = cuda.grid(2)
+        if i < out.shape[0] and j < out.shape[1]:
+            out[i, j] = rows[i, 1] + columns[j] + steps[i // 2, 0]
+
+    rows, columns = rng.random((37, 3)).astype(np.float32), rng.random(29).astype(np.float32)
+    out = np.zeros((37, 29), np.float32)
+    launch(add, (*out.shape,), block, rows, rows, columns, out)
+    steps = rows[np.arange(37) // 2, 0]
+    np.testing.assert_array_equal(out, rows[:, 1:2] + columns + steps[:, None])
+
+
+@of_each_block
+def test_planes_strides_and_transposes(block, rng):
+    @cuda.jit
+    def turn(x, y, out):
+        j, i, n = cuda.grid(3)
+        if n < out.shape[0] and i < out.shape[1] and j < out.shape[2]:
+            out[n, i, j] = x[n, j, i] + y[n, i, j]
+
+    x, wide = rng.random((3, 22, 19)).astype(np.float32), rng.random((3, 19, 44)).astype(np.float32)
+    out = np.zeros((3, 19, 22), np.float32)
+    given = cuda.to_device(wide)[:, :, ::2]
+    launch(turn, (*out.shape,), block, x, given, out)
+    np.testing.assert_array_equal(out, x.transpose(0, 2, 1) + wide[:, :, ::2])
+
+
+@pytest.mark.parametrize("block", [(16, 2), (16, 16), (8, 8), (4, 16)], ids=str)
+def test_rows_of_shared_memory_with_a_pitch_of_the_launch(block, rng):
+    @cuda.jit
+    def turn(x, pitch, out):
+        tile = cuda.shared.array(0, float32)
+        j, i = cuda.threadIdx.x, cuda.threadIdx.y
+        tile[i * pitch + j] = x[i, j]
+        cuda.syncthreads()
+        out[i, j] = tile[(cuda.blockDim.y - 1 - i) * pitch + j]
+
+    x = rng.random(block[::-1]).astype(np.float32)
+    out = np.zeros_like(x)
+    turn[1, block, 0, 4 * block[1] * (block[0] + 3)](x, block[0] + 3, out)
+    np.testing.assert_array_equal(out, x[::-1])
+
+
+@of_each_block
+def test_a_loop_over_a_window(block, rng):
+    @cuda.jit
+    def convolve(x, weight, out):
+        j, i = cuda.grid(2)
+        if i < out.shape[0] and j < out.shape[1]:
+            total = float32(0)
+            for a in range(weight.shape[0]):
+                for b in range(weight.shape[1]):
+                    total += x[i + a, j + b] * weight[a, b]
+            out[i, j] = total
+
+    x, weight = rng.integers(0, 9, (30, 41)).astype("f4"), rng.integers(0, 9, (3, 5)).astype("f4")
+    out = np.zeros((28, 37), np.float32)
+    launch(convolve, (*out.shape,), block, x, weight, out)
+    windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape)
+    np.testing.assert_array_equal(out, np.einsum("ijab,ab->ij", windows, weight))
+
+
+@of_each_block
+def test_rows_where_lanes_part(block, rng):
+    # Some rows are off as a whole, some lanes of others; what they would read is not there.
+    @cuda.jit
+    def some(x, out, first):
+        j, i = cuda.grid(2)
+        if first <= i < out.shape[0] and j < out.shape[1]:
+            value = float32(1)
+            if (i + j) % 3 != 0:
+                value = x[i - first, j]
+            out[i, j] = value
+
+    out = np.zeros((35, 21), np.float32)
+    x = rng.random((33, 21)).astype(np.float32)
+    launch(some, (*out.shape,), block, x, out, 2)
+    i, j = np.indices(x.shape)
+    np.testing.assert_array_equal(out[2:], np.where((i + 2 + j) % 3 != 0, x, np.float32(1)))
+    assert not out[:2].any()
