@@ -644,6 +644,23 @@ def bench_simulator(json_file: JsonFile = None):
     _record(json_file, benchmark.bench_simulator)
 
 
+@bench.command("emulator", short_help="Time kernels on the emulated GPU.")
+def bench_emulator(
+    epoch: Annotated[bool, typer.Option(help="Train for an epoch too, which takes a minute or two.")] = True,
+    json_file: JsonFile = None,
+):
+    """Time kernels on the emulated GPU, beside our simulator and Numba's. The times are this CPU's.
+
+    \b
+    Examples:
+      cnn-numba bench emulator
+      cnn-numba bench emulator --no-epoch --json emulator.json
+    """
+    from cnn_numba.bench import emulator as benchmark
+
+    _record(json_file, benchmark.bench_emulator, epoch=epoch)
+
+
 # --- inspect -----------------------------------------------------------------------------------------------
 
 

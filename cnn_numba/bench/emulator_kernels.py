@@ -1,15 +1,21 @@
 """Kernels timed on the emulated GPU: the course's, and a convolution as a learner writes it."""
 
+import dataclasses
+import functools
 import time
 
 import numpy as np
 from numba import cuda, float32
 
+from cnn_numba.data import load
+from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.ops.activation import gpu as activation
 from cnn_numba.ops.conv import gpu_implicit
 from cnn_numba.ops.dense import gpu as dense
+from cnn_numba.train.loop import fit
+from cnn_numba.train.optim import Adam
 
-ELEMENTS = 1 << 22
+ELEMENTS = 1 << 20
 SIDE = 512  # of the matrices
 # Images, channels, height = width, kernels, of 3 x 3, without padding.
 LAYER = (32, 32, 26, 64)
@@ -92,3 +98,57 @@ def measure(repeats=5):
             seconds = time.process_time() - begun
             samples[name].append(work / seconds / 1e9 if "GFLOP" in unit else 1e9 * seconds / work)
     return {name: (taken, found[name][2]) for name, taken in samples.items()}
+
+
+def _train(images):
+    """Train `mnist_cnn` on some images for an epoch; return its seconds."""
+    network, mnist = mnist_cnn(batch_size=64, device="gpu"), load("mnist")
+    head = dataclasses.replace(
+        mnist, train_images=mnist.train_images[:images], train_labels=mnist.train_labels[:images]
+    )
+    (epoch,) = fit(network, head, Adam(network), epochs=1, schedule="constant", progress=False)
+    return epoch["seconds"]
+
+
+def epoch():
+    """Return the seconds of an epoch of `mnist_cnn`, all kernels compiled.
+
+    Returns
+    -------
+    dict
+        "wall", of training; "processor", of all cores, with the test that follows.
+    """
+    _train(64 * 3)
+    begun = time.process_time()
+    return {"wall": _train(60_000), "processor": time.process_time() - begun}
+
+
+def compilation():
+    """Return how many kernels a training compiles, and the seconds that takes.
+
+    Returns
+    -------
+    dict
+        "kernels"; and processor time: "numba", from Python to PTX, and "own", from PTX to machine code.
+    """
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    from gpuless.emulator.launch import Kernel
+
+    spent = {"numba": [], "own": []}
+    for owner, name, kind in ((CUDADispatcher, "compile", "numba"), (Kernel, "_compiled", "own")):
+        setattr(owner, name, _timed(getattr(owner, name), spent[kind]))
+    _train(64 * 3)
+    return {"kernels": len(spent["numba"])} | {kind: sum(seconds) for kind, seconds in spent.items()}
+
+
+def _timed(function, spent):
+    @functools.wraps(function)
+    def timed(*arguments):
+        begun = time.process_time()
+        try:
+            return function(*arguments)
+        finally:
+            spent.append(time.process_time() - begun)
+
+    return timed

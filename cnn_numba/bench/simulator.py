@@ -9,7 +9,8 @@ from pathlib import Path
 
 from cnn_numba.bench.records import new_record
 
-_SCRIPT = Path(__file__).with_name("simulator_kernels.py")
+#: The kernels, for a process that has nothing of ours.
+SCRIPT = Path(__file__).with_name("simulator_kernels.py")
 _OURS = """
 import json
 import gpuless
@@ -33,7 +34,7 @@ def bench_simulator():
         times faster than Numba's, and how many times slower with the sanitizer.
     """
     # -P: the script's folder has modules whose names are those of Python's own.
-    stock = _run(["-P", str(_SCRIPT)])
+    stock = _run(["-P", str(SCRIPT)])
     ours = _run(["-c", _OURS])
     samples = {"stock": stock, "ours": ours["plain"], "sanitized": ours["sanitized"]}
     results = []

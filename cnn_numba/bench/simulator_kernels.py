@@ -77,26 +77,26 @@ def matmul_kernel(a, b, c):
     c[y, x] = acc
 
 
-def _launches():
+def _launches(blocks):
     """Return each kernel with grid, block and arguments; the same number of threads for all."""
     rng = np.random.default_rng(0)
-    x = cuda.to_device(rng.random(BLOCKS * THREADS, dtype=np.float32))
-    out = cuda.to_device(np.zeros(BLOCKS * THREADS, np.float32))
+    x = cuda.to_device(rng.random(blocks * THREADS, dtype=np.float32))
+    out = cuda.to_device(np.zeros(blocks * THREADS, np.float32))
     a = cuda.to_device(rng.random((TILE, 2 * TILE), dtype=np.float32))
-    b = cuda.to_device(rng.random((2 * TILE, BLOCKS * TILE), dtype=np.float32))
-    c = cuda.to_device(np.zeros((TILE, BLOCKS * TILE), np.float32))
+    b = cuda.to_device(rng.random((2 * TILE, blocks * TILE), dtype=np.float32))
+    c = cuda.to_device(np.zeros((TILE, blocks * TILE), np.float32))
     flat = {
         "elementwise": elementwise_kernel,
         "atomic": atomic_kernel,
         "1 barrier": barrier_kernel,
         "8 barriers": reduction_kernel,
     }
-    launches = {name: (kernel, BLOCKS, THREADS, (x, out)) for name, kernel in flat.items()}
-    launches["tiled matmul"] = matmul_kernel, (BLOCKS, 1), (TILE, TILE), (a, b, c)
+    launches = {name: (kernel, blocks, THREADS, (x, out)) for name, kernel in flat.items()}
+    launches["tiled matmul"] = matmul_kernel, (blocks, 1), (TILE, TILE), (a, b, c)
     return launches
 
 
-def measure(repeats=5, wrap=None):
+def measure(repeats=5, wrap=None, blocks=BLOCKS):
     """Time the launches.
 
     Parameters
@@ -104,6 +104,8 @@ def measure(repeats=5, wrap=None):
     repeats : int
     wrap : callable, optional
         From a kernel to what is launched in its place, such as `sanitize`.
+    blocks : int
+        Of 64 threads each.
 
     Returns
     -------
@@ -112,14 +114,15 @@ def measure(repeats=5, wrap=None):
         the launch before of each kernel: most tests launch a kernel once.
     """
     samples = {"first launch": []}
-    for name, (kernel, grid, block, arguments) in _launches().items():
+    for name, (kernel, grid, block, arguments) in _launches(blocks).items():
         launch = (wrap or (lambda kernel: kernel))(kernel)[grid, block]
         samples[name] = []
         for kind in ["first launch"] + repeats * [name]:
             begun = time.process_time()  # of a busy machine it counts what is ours
             launch(*arguments)
+            cuda.synchronize()
             seconds = time.process_time() - begun
-            samples[kind].append(1e6 * seconds / (BLOCKS * THREADS))
+            samples[kind].append(1e6 * seconds / (blocks * THREADS))
     return samples
 
 

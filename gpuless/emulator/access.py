@@ -330,12 +330,24 @@ def store(t, where, bits, values):
             pointer = _shifted(t, where.pointer, i * size)
             t.line(f"store i{bits} {_last(t, value, bits)}, ptr {pointer}, align {size}")
         return
+    vectors = [t.vector(value, bits) for value in values]
+
+    def one_by_one():
+        for i, vector in enumerate(vectors):
+            scatter(t, pointers_of(t, where, i * size), bits, vector)
+        return ()
+
     step = tuple(size * count * lane for lane in range(WARP))
-    if where.pointers is None and where.distances == step and (count == 1 or not t.masked):
-        _store_next(t, where.pointer, bits, [t.vector(value, bits) for value in values])
-        return
-    for i, value in enumerate(values):
-        scatter(t, pointers_of(t, where, i * size), bits, t.vector(value, bits))
+    if where.pointers is not None or where.distances != step:
+        one_by_one()
+    elif count == 1:
+        _store_next(t, where.pointer, bits, vectors[0])
+    elif not t.masked:
+        _store_groups(t, where.pointer, bits, vectors)
+    else:
+        t.mask_vector()
+        pieces = [one_by_one, lambda: _store_groups(t, where.pointer, bits, vectors)]
+        _either(t, t.new(f"icmp eq i32 {t.mask}, -1"), pieces, None, 0)
 
 
 def scatter(t, pointers, bits, vector):
@@ -360,28 +372,30 @@ def _last(t, value, bits):
     return t.new(f"extractelement {ALL.int(bits)} {vector}, i32 {lane}")
 
 
-def _store_next(t, pointer, bits, vectors):
-    """Store to neighbouring addresses, the numbers of a lane next to each other."""
-    count = len(vectors)
-    type_, width = ALL.int(bits), WARP * count
-    if t.masked:
-        name = f"llvm.masked.store.v{WARP}i{bits}.p0"
-        t.module.declare(f"void @{name}({type_}, ptr, <{WARP} x i1>)")
-        t.line(
-            f"call void @{name}({type_} {vectors[0]}, ptr align {bits // 8} {pointer}, "
-            f"<{WARP} x i1> {t.mask_vector()})"
-        )
+def _store_next(t, pointer, bits, vector):
+    """Store to neighbouring addresses, lane by lane."""
+    type_ = ALL.int(bits)
+    if not t.masked:
+        t.line(f"store {type_} {vector}, ptr {pointer}, align {bits // 8}")
         return
-    whole = vectors[0]
-    if count > 1:
-        # Joined two by two, then put in order.
-        while len(vectors) > 1:
-            wide = width // len(vectors)
-            pairs = zip(vectors[::2], vectors[1::2], strict=True)
-            vectors = [t.shuffle(one, other, f"i{bits}", wide, range(2 * wide)) for one, other in pairs]
-        order = [i % count * WARP + i // count for i in range(width)]
-        whole = t.shuffle(vectors[0], None, f"i{bits}", width, order)
+    name = f"llvm.masked.store.v{WARP}i{bits}.p0"
+    t.module.declare(f"void @{name}({type_}, ptr, <{WARP} x i1>)")
+    given = f"{type_} {vector}, ptr align {bits // 8} {pointer}, <{WARP} x i1> {t.mask_vector()}"
+    t.line(f"call void @{name}({given})")
+
+
+def _store_groups(t, pointer, bits, vectors):
+    """Store to neighbouring addresses, of all lanes, the numbers of each next to each other."""
+    count, width = len(vectors), WARP * len(vectors)
+    # Joined two by two, then put in order.
+    while len(vectors) > 1:
+        wide = width // len(vectors)
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [t.shuffle(one, other, f"i{bits}", wide, range(2 * wide)) for one, other in pairs]
+    order = [i % count * WARP + i // count for i in range(width)]
+    whole = t.shuffle(vectors[0], None, f"i{bits}", width, order)
     t.line(f"store <{width} x i{bits}> {whole}, ptr {pointer}, align {bits // 8}")
+    return ()
 
 
 # --- Addresses ----------------------------------------------------------------------------------------------

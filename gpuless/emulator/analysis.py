@@ -9,55 +9,14 @@ import functools
 from collections import Counter
 
 from gpuless.emulator import lanes
+from gpuless.emulator.definitions import separate
 from gpuless.emulator.flow import Flow
+from gpuless.emulator.instructions import WITH_CARRY, destinations, sources
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, constant
 from gpuless.emulator.ptx import BITS, Address, number
 
-#: Instructions that write no register.
-SILENT = {
-    "st",
-    "red",
-    "bar",
-    "barrier",
-    "membar",
-    "fence",
-    "call",
-    "prefetch",
-    "prefetchu",
-    "nanosleep",
-    "trap",
-    "brkpt",
-}
-SILENT |= {"cp", "discard", "applypriority", "griddepcontrol", "setmaxnreg", "pmevent"}
 _SHIFTS = {"shl", "shr"}
-_WITH_CARRY = {"addc", "subc", "madc"}
 _COMPARISONS_OF_EQUALITY = {"eq", "ne"}
-
-
-def destinations(instruction):
-    """Return the names of the registers that an instruction writes."""
-    if not instruction.operands or (instruction.opcode[0] in SILENT and "red" not in instruction.opcode[1:]):
-        return ()
-    first = instruction.operands[0]
-    if isinstance(first, Address):
-        return ()
-    found = first if isinstance(first, tuple) else (first,)
-    found += ("%cc",) if "cc" in instruction.opcode else ()
-    return tuple(name for name in found if name != "_")
-
-
-def sources(instruction):
-    """Return the names that an instruction reads, registers and others."""
-    rest = instruction.operands[1:] if destinations(instruction) else instruction.operands
-    if instruction.operands and isinstance(instruction.operands[0], Address):
-        rest = instruction.operands
-    found = ["%cc"] if instruction.opcode[0] in _WITH_CARRY else []
-    for operand in rest:
-        for name in (
-            operand if isinstance(operand, tuple) and not isinstance(operand, Address) else (operand,)
-        ):
-            found.append(name.base if isinstance(name, Address) else name)
-    return [name[1:] if name.startswith("!") else name for name in found]
 
 
 class Analysis:
@@ -91,6 +50,7 @@ class Analysis:
     def __init__(self, function, block, space_of, local_kind):
         self.function, self.block, self.space_of, self.local_kind = function, block, space_of, local_kind
         self.flow = Flow(function)
+        separate(self.flow, function.registers)
         self.kinds, self.assumed, self.masked, self.blended = {"%cc": VARYING}, {}, set(), set()
         self.special = special_registers(block)
         # Of so many rows of a block is a warp, where it has whole ones.
@@ -352,7 +312,7 @@ def transfer(instruction, kinds, assumptions, analysis):
     if "cc" in opcode or name in ("addc", "subc", "madc"):
         return [(VARYING, None)]  # the carry is kept for each lane
     rule = _TRANSFERS.get(name)
-    if "cc" in opcode or name in _WITH_CARRY:
+    if "cc" in opcode or name in WITH_CARRY:
         return _varying(instruction)
     if rule is not None:
         return rule(instruction, kinds, assumptions, analysis)
@@ -408,7 +368,7 @@ def _arithmetic(rule_name):
 
 def is_sign(instruction):
     """Return whether an instruction spreads a number's sign over all bits, as negative indices need it."""
-    name, *_, type_ = instruction.opcode
+    name, type_ = instruction.opcode[0], instruction.opcode[-1]
     return name == "shr" and type_[0] == "s" and instruction.operands[2] == str(BITS[type_] - 1)
 
 

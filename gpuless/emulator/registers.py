@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import accumulate
 
-from gpuless.emulator.analysis import destinations, sources
+from gpuless.emulator.instructions import destinations, sources
 
 #: What machine code needs besides, for addresses and the like; and the most there can be.
 _EXTRA, _MOST = 8, 255

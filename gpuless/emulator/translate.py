@@ -9,7 +9,8 @@ order of the blocks. What each instruction becomes stands in `integers`, `floats
 from typing import NamedTuple
 
 from gpuless.emulator import lanes
-from gpuless.emulator.analysis import Analysis, destinations
+from gpuless.emulator.analysis import Analysis
+from gpuless.emulator.instructions import destinations
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.ptx import BITS, PtxError, number
 

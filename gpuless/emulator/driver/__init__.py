@@ -1,5 +1,6 @@
 """CUDA's driver, played by this process: what programs that speak to a GPU find in its place."""
 
+from gpuless import nvidia
 from gpuless.emulator.driver import allocations, device, graphs, linking, modules, streams, table  # noqa: F401 (they register)
 from gpuless.emulator.driver.table import last_detail
 
@@ -8,4 +9,5 @@ __all__ = ["install", "last_detail"]
 
 def install():
     """Put the emulated GPU in the place of a driver, for this process; before anything asks for one."""
+    nvidia.driver_is_played("the emulated GPU")
     table.load()
