@@ -254,7 +254,8 @@ def special_registers(block):
     threads = x * y * z
 
     def thread(i):
-        return i % x, i // x % y, i // (x * y)
+        # Behind the last thread of a block go on as before: nobody asks there.
+        return i % x if y * z > 1 else i, i // x % y if z > 1 else i // x * (y > 1), i // (x * y) * (z > 1)
 
     found = {
         "%ntid.x": constant(x),

@@ -1,5 +1,7 @@
 """Put the translation of a kernel together: its functions, its variables, and what runs it."""
 
+import math
+
 # Some are imported because they register what they translate.
 from gpuless.emulator import (  # noqa: F401
     access,
@@ -16,8 +18,9 @@ from gpuless.emulator import (  # noqa: F401
 from gpuless.emulator.access import Place, load
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, ZERO
 from gpuless.emulator.layout import OFFSET, PRIVATE_SPAN
-from gpuless.emulator.ptx import PtxError, Variable
+from gpuless.emulator.ptx import BITS, Address, Variable
 from gpuless.emulator.translate import ALL, Translator, Value
+from gpuless.emulator.warps import split_call
 
 #: Bytes of local memory that a lane has at least, for its own frame and those of functions it calls.
 LANE_STACK = 1 << 14
@@ -45,6 +48,48 @@ def lay_out(variables, space):
     return places, at
 
 
+def parameter_units(source):
+    """Return the bytes of the pieces that parameters of functions are to be held in.
+
+    A parameter may be stored in one width and loaded in another. Its pieces are what all these consist of.
+
+    Parameters
+    ----------
+    source : Module
+
+    Returns
+    -------
+    dict of (str, str) to int
+        By the names of a function and of a variable in it: its own parameter, or what it passes on.
+    """
+    roles, units = {}, {}
+    calls = [
+        (function, item)
+        for function in source.functions.values()
+        for item in function.body
+        if not isinstance(item, str) and item.opcode[0] == "call"
+    ]
+    split = [(function, *split_call(item)) for function, item in calls]
+    unknown = any(name in function.registers for function, _, name, _ in split)
+    for function in source.functions.values():
+        for side, listed in enumerate((function.results, function.parameters)):
+            for i, variable in enumerate(listed if not function.kernel else ()):
+                roles[function.name, variable.name] = None if unknown else function.name, side, i
+    for function, results, name, given in split:
+        for side, listed in enumerate((results, given)):
+            for i, variable in enumerate(listed if name in source.functions or unknown else ()):
+                roles[function.name, variable] = None if unknown else name, side, i
+    for function in source.functions.values():
+        for item in function.body:
+            if isinstance(item, str) or item.opcode[0] not in ("ld", "st") or "param" not in item.opcode:
+                continue
+            address = next(operand for operand in item.operands if isinstance(operand, Address))
+            role = roles.get((function.name, address.base))
+            if role:
+                units[role] = math.gcd(units.get(role, 0), address.offset, BITS[item.opcode[-1]] // 8)
+    return {key: units[role] for key, role in roles.items() if role in units}
+
+
 class ModuleTranslator:
     """Translate a kernel and the functions it calls, for one shape of a block.
 
@@ -68,6 +113,7 @@ class ModuleTranslator:
         self.shared, self.static_shared = lay_out(self._shared_variables(), ("shared",))
         self.static_shared = -(-self.static_shared // 16) * 16
         self.waiting, self.done = [self.kernel], []
+        self.units = parameter_units(source)
 
     def _shared_variables(self):
         found = list(self.source.variables.values())
@@ -146,21 +192,9 @@ class ModuleTranslator:
                 head.append(
                     f"  %last = icmp eq i32 %warp, {last}\n  %full = select i1 %last, i32 {rest}, i32 -1"
                 )
-        else:
-            head += [
-                line
-                for i, variable in enumerate([*t.function.parameters])
-                if variable.space == "reg"
-                for line in self._take_register(t, variable, f"%par{i}")
-            ]
         if 0 in t.analysis.masked:
             head.append(f"  store i32 {t.full}, ptr %mask0")
         return "\n".join([*head, "  br label %block0", *lines, "}"])
-
-    def _take_register(self, t, variable, pointer):
-        raise PtxError(
-            f"{t.function.name} takes {variable.name} in a register, which the emulator does not know"
-        )
 
     def call(self, t, name, results, given):
         """Write a call: of a function of the module, or of one that CUDA provides."""
@@ -229,27 +263,49 @@ class ModuleTranslator:
         place = self._kernel_parameter(t, address)
         if place is not None:
             return load(t, place, bits, count)
-        found = []
-        for i in range(count):
-            at = (address.offset + i * bits // 8) * WARP
-            pointer = t.new(f"getelementptr i8, ptr {self._blob(t, address.base)}, i64 {at}")
-            found.append(
-                Value(VARYING, None, t.new(f"load {ALL.int(bits)}, ptr {pointer}, align {bits // 8}"))
-            )
+        unit, found = self._unit(t, address.base, bits), []
+        type_, piece = ALL.int(bits), ALL.int(unit)
+        for at in range(8 * address.offset, 8 * address.offset + count * bits, bits):
+            total = "zeroinitializer"
+            for low in range(0, bits, unit):
+                pointer = self._piece(t, address.base, at + low)
+                one = t.new(f"load {piece}, ptr {pointer}, align {unit // 8}")
+                if unit < bits:
+                    one = t.new(f"zext {piece} {one} to {type_}")
+                    one = t.new(f"shl {type_} {one}, splat (i{bits} {low})")
+                    one = t.new(f"or {type_} {total}, {one}")
+                total = one
+            found.append(Value(VARYING, None, total))
         return found
+
+    def _piece(self, t, name, at):
+        """Return a pointer to what all lanes have at a bit of a parameter, one behind the other."""
+        return t.new(f"getelementptr i8, ptr {self._blob(t, name)}, i64 {at // 8 * WARP}")
+
+    def _unit(self, t, name, bits):
+        """Return the bits of the pieces that a parameter is held in, by whoever stores and loads it."""
+        return 8 * self.units.get((t.function.name, name), bits // 8)
 
     def set_parameter(self, t, address, bits, values):
         """Store to a parameter that is being passed."""
+        unit = self._unit(t, address.base, bits)
         for i, value in enumerate(values):
-            at = (address.offset + i * bits // 8) * WARP
-            pointer = t.new(f"getelementptr i8, ptr {self._blob(t, address.base)}, i64 {at}")
-            vector = t.vector(value, bits)
-            if t.masked and address.base in {result.name for result in t.function.results}:
-                old = t.new(f"load {ALL.int(bits)}, ptr {pointer}, align {bits // 8}")
-                vector = t.new(
-                    f"select <{WARP} x i1> {t.mask_vector()}, {ALL.int(bits)} {vector}, {ALL.int(bits)} {old}"
-                )
-            t.line(f"store {ALL.int(bits)} {vector}, ptr {pointer}, align {bits // 8}")
+            whole = t.vector(value, bits)
+            for low in range(0, bits, unit):
+                piece = whole
+                if unit < bits:
+                    piece = t.new(f"lshr {ALL.int(bits)} {whole}, splat (i{bits} {low})")
+                    piece = t.new(f"trunc {ALL.int(bits)} {piece} to {ALL.int(unit)}")
+                self._set_piece(t, address.base, 8 * address.offset + i * bits + low, unit, piece)
+
+    def _set_piece(self, t, name, at, bits, vector):
+        pointer = self._piece(t, name, at)
+        if t.masked and name in {result.name for result in t.function.results}:
+            old = t.new(f"load {ALL.int(bits)}, ptr {pointer}, align {bits // 8}")
+            vector = t.new(
+                f"select <{WARP} x i1> {t.mask_vector()}, {ALL.int(bits)} {vector}, {ALL.int(bits)} {old}"
+            )
+        t.line(f"store {ALL.int(bits)} {vector}, ptr {pointer}, align {bits // 8}")
 
     def _kernel_parameter(self, t, address):
         if not t.function.kernel:

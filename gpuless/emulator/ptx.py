@@ -7,7 +7,7 @@ version 9.
 
 import re
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 BITS = {"pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16}
@@ -140,7 +140,59 @@ def parse(text):
     >>> [instruction.text for instruction in module.functions["f"].body]
     ['mov.u32 %r1, 7', 'ret ']
     """
-    return _Parser(_COMMENT.sub("", text.rstrip("\0 \n"))).module
+    module = _Parser(_COMMENT.sub("", text.rstrip("\0 \n"))).module
+    for function in module.functions.values():
+        _pass_in_memory(function, module)
+    return module
+
+
+def _pass_in_memory(function, module):
+    """Make parameters, results and arguments that are registers ones in memory, as all others are."""
+    loads, stores = [], []
+    for moves, listed in ((loads, function.parameters), (stores, function.results)):
+        for i, variable in enumerate(listed):
+            if variable.space == "reg":
+                listed[i] = Variable(f"{variable.name}.passed", "param", variable.size, variable.size)
+                function.registers[variable.name] = 8 * variable.size
+                moves.append((variable.name, listed[i]))
+    body = [_move("ld", None, *move) for move in loads]
+    for item in function.body:
+        if isinstance(item, str) or item.opcode[0] not in ("ret", "call"):
+            body.append(item)
+        elif item.opcode[0] == "ret":
+            body += [*(_move("st", item, *move) for move in stores), item]
+        else:
+            body += _call(function, module, item, len(body))
+    function.body = [*body, *(_move("st", None, *move) for move in stores)]
+
+
+def _move(name, like, register, variable):
+    """Return an instruction that loads or stores a parameter, under the same guard as another."""
+    operands = [register, Address(variable.name, 0)]
+    guard, location = (like.guard, like.location) if like else (None, None)
+    opcode = (name, "param", f"b{8 * variable.size}")
+    return Instruction(opcode, operands if name == "ld" else operands[::-1], guard, location)
+
+
+def _call(function, module, call, number):
+    """Return a call, and before and behind it the moves of what it passes in registers."""
+    at = 1 if isinstance(call.operands[0], tuple) else 0
+    called = module.functions.get(call.operands[at])
+    if called is None:
+        return [call]
+    before, behind, operands = [], [], list(call.operands)
+    for place, listed, moves in ((0, called.results, behind), (at + 1, called.parameters, before)):
+        if place < len(operands) and place != at and isinstance(operands[place], tuple):
+            names = list(operands[place])
+            for i, variable in enumerate(listed):
+                if names[i] not in function.variables:
+                    passed = Variable(f"passed.{number}.{place}.{i}", "param", variable.size, variable.size)
+                    function.variables[passed.name] = passed
+                    if names[i] != "_":
+                        moves.append(_move("ld" if moves is behind else "st", call, names[i], passed))
+                    names[i] = passed.name
+            operands[place] = tuple(names)
+    return [*before, replace(call, operands=operands), *behind]
 
 
 class _Parser:

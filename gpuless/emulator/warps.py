@@ -309,8 +309,13 @@ def _trap(t, instruction):
 
 @translates("call")
 def _call(t, instruction):
+    results, name, given = split_call(instruction)
+    t.module.call(t, name, results, given)
+
+
+def split_call(instruction):
+    """Return (results, function, arguments) of a call."""
     operands = list(instruction.operands)
     results = operands.pop(0) if isinstance(operands[0], tuple) else ()
     name = operands.pop(0)
-    given = operands.pop(0) if operands and isinstance(operands[0], tuple) else ()
-    t.module.call(t, name, results, given)
+    return results, name, operands.pop(0) if operands and isinstance(operands[0], tuple) else ()

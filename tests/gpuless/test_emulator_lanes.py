@@ -5,6 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpuless.emulator import lanes
+from gpuless.emulator.analysis import special_registers
 from gpuless.emulator.lanes import UNIFORM, VARYING, Lanes, constant
 
 BITS = (16, 32, 64)
@@ -256,3 +257,37 @@ THREAD = Lanes(tuple(range(32)), 5)  # %tid.x of a block of 64
 )
 def test_places_of_threads_stay_known(found, offsets):
     assert list(found().offsets) == offsets
+
+
+@pytest.mark.parametrize(
+    ("block", "varying"),
+    [
+        ((8, 1, 1), ""),
+        ((40, 1, 1), ""),
+        ((1000, 1, 1), ""),
+        ((16, 3, 1), ""),
+        ((4, 4, 1), ""),
+        ((8, 2, 3), ""),
+        ((64, 3, 2), ""),
+        ((10, 10, 1), "xy"),
+        ((1, 40, 1), ""),
+        ((1, 1, 20), ""),
+        ((3, 5, 7), "xyz"),
+    ],
+)
+def test_places_of_threads(block, varying):
+    """A block need not fill its last warp: what is said of the lanes holds for those that are there."""
+    x, y, z = block
+    kinds = special_registers(block)
+    for axis, name in enumerate("xyz"):
+        kind = kinds[f"%tid.{name}"]
+        assert (kind is VARYING) == (name in varying), name
+        if kind is VARYING:
+            continue
+        for warp in range(-(-x * y * z // 32)):
+            threads = range(32 * warp, min(32 * warp + 32, x * y * z))
+            places = [(i % x, i // x % y, i // (x * y))[axis] for i in threads]
+            offsets = kind.offsets[: len(places)]
+            first = 0 if kind.constant else places[0]
+            assert places == [first + offset for offset in offsets]
+            assert kind.constant or places[0] % (1 << kind.align) == 0

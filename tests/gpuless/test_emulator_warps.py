@@ -432,3 +432,55 @@ def test_a_function_has_local_memory_of_its_own(size):
     body = ".local .align 8 .b8 mine[16]; mov.u64 %y1, mine; st.local.u32 [%y1], %i; " + called("%i", "%x2")
     body += f"ld.local.u32 %x3, [%y1]; bar.sync 0; mad.lo.s32 %x9, %x3, 1000, %x2; {STORE}"
     assert results(body, block=96, before=function)[0] == [i * 1000 + i + 1 for i in range(96)]
+
+
+def test_parameters_that_are_registers():
+    """The function takes and gives registers; a call passes registers, numbers, and throws a result away."""
+    function = """.func (.reg .b32 sum, .reg .b64 wide) g(.reg .b32 n, .reg .b64 m, .reg .b16 h) {
+    .reg .b32 %r<5>; .reg .b64 %rd<3>; .reg .pred %p<3>; cvt.u32.u16 %r1, h; add.s32 %r1, %r1, n;
+    cvt.u64.u32 %rd1, n; shl.b64 %rd2, m, 32; setp.gt.u32 %p1, n, 20; mov.u32 sum, 7;
+    add.s64 wide, %rd1, %rd2;
+    @%p1 bra MORE;
+    mov.u32 sum, %r1;
+    ret;
+    MORE: add.s32 n, n, 1; add.s32 sum, n, %r1; }"""
+    body = (
+        "cvt.u64.u32 %y1, %t; add.s64 %y1, %y1, 3; mov.u32 %x9, 999; setp.eq.u32 %p1, %t, 4;\n@%p1 bra OFF;\n"
+    )
+    body += "call (%x1, %y2), g, (%t, %y1, 5); shr.u64 %y3, %y2, 32; cvt.u32.u64 %x2, %y3;"
+    body += "call (%x3, _), g, (2, %y1, 60000); setp.lt.u32 %p2, %t, 9;\n"
+    body += "@%p2 call (%x1, %y2), g, (100, %y1, 0);\n"
+    body += f"mad.lo.s32 %x9, %x1, 1000, %x2; add.s32 %x9, %x9, %x3;\nOFF: {STORE}"
+
+    def wanted(i):
+        first = 201 if i < 9 else (i + 5 if i <= 20 else 2 * i + 6)
+        return 999 if i == 4 else first * 1000 + i + 3 + 60002
+
+    assert results(body, before=function)[0] == [wanted(i) for i in range(32)]
+
+
+@pytest.mark.parametrize("through", ["", "register"])
+def test_parameters_stored_in_one_width_and_loaded_in_another(through):
+    """Structures are passed so: bytes that are loaded as words, and words of which the halves are taken."""
+    function = """.func (.param .align 8 .b8 out[8]) g(.param .align 8 .b8 given[16]) {
+    .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %rd<9>;
+    ld.param.b32 %r1, [given]; ld.param.b64 %rd1, [given+8]; ld.param.u8 %h1, [given+5]; cvt.u32.u16 %r2, %h1;
+    cvt.u32.u64 %r3, %rd1; add.s32 %r3, %r3, %r2; st.param.v2.b32 [out], {%r1, %r3}; ret; }"""
+    call = "call.uni (got), g, (given)" if not through else "call (got), %y9, (given), proto"
+    body = f"""mov.u64 %y9, g; shl.b32 %x1, %t, 8; add.u32 %x1, %x1, 1; mov.u32 %x9, 1; .reg .b16 %h<9>;
+    setp.eq.u32 %p1, %t, 3;
+    @%p1 bra OFF;
+    {{ .param .align 8 .b8 given[16]; .param .align 8 .b8 got[8];
+    cvt.u16.u32 %h1, %t; st.param.b8 [given], %h1; st.param.b8 [given+1], 2;
+    st.param.v2.b8 [given+2], {{3, 4}};
+    st.param.b32 [given+4], %x1; st.param.b16 [given+8], 9; st.param.b16 [given+10], %h1;
+    st.param.b32 [given+12], 0;
+    proto: .callprototype (.param .align 8 .b8 _[8]) _ (.param .align 8 .b8 _[16]);
+    {call}; ld.param.b64 %y1, [got]; }}
+    cvt.u32.u64 %x2, %y1; shr.u64 %y2, %y1, 32; cvt.u32.u64 %x3, %y2; xor.b32 %x9, %x2, %x3;
+    OFF: {STORE}"""
+
+    def wanted(i):
+        return 1 if i == 3 else (i | 0x04030200) ^ ((i << 16 | 9) + (i & 255))
+
+    assert results(body, before=function)[0] == [wanted(i) for i in range(32)]
