@@ -296,9 +296,12 @@ class _Body:
             text = text[guard.end() :]
         opcode, rest = [*text.split(None, 1), ""][:2]
         operands = [self._operand(piece) for piece in self._split(rest)]
+        parts = opcode.strip().replace("::", "_").split(".")
+        if parts[-1] == "relu":  # of integers it is written behind the type, of others before it
+            parts[-2:] = parts[:-3:-1]
         self.function.body.append(
             Instruction(
-                tuple(opcode.strip().replace("::", "_").split(".")),
+                tuple(parts),
                 operands,
                 (self._name(guard[2]), bool(guard[1])) if guard else None,
                 self.location,

@@ -151,17 +151,21 @@ def integer_cases():
     for sign in "su":
         for name, function in (("add", lambda a, b: a + b), ("min", min), ("max", max)):
             yield f"{name}.{sign}16x2 %d, %a, %b", halves(function, sign == "s")
-    yield (
-        "max.s16x2.relu %d, %a, %b".replace(".s16x2.relu", ".relu.s16x2"),
-        halves(lambda a, b: max(a, b, 0), True),
-    )
-    yield "min.relu.s32 %d, %a, %b", lambda a, b: max(min(signed(a, 32), signed(b, 32)), 0)
+    yield "max.s16x2.relu %d, %a, %b", halves(lambda a, b: max(a, b, 0), True)
+    yield "min.s32.relu %d, %a, %b", lambda a, b: max(min(signed(a, 32), signed(b, 32)), 0)
     for sign in "su":
         values = (lambda x, bits: [signed(y, bits) for y in split(x, bits)]) if sign == "s" else split
 
         def distances(a, b, values=values):
             return [abs(x - y) for x, y in zip(values(a, 8), values(b, 8), strict=True)]
 
+        values2 = (
+            (lambda x: [signed(y, 16) for y in split(x, 16)]) if sign == "s" else (lambda x: split(x, 16))
+        )
+        yield (
+            f"vabsdiff2.u32.{sign}32.{sign}32 %d, %a, %b, %c",
+            lambda a, b, c, f=values2: join([abs(x - y) for x, y in zip(f(a), f(b), strict=True)], 16),
+        )
         yield f"vabsdiff4.u32.{sign}32.{sign}32 %d, %a, %b, %c", lambda a, b, c, f=distances: join(f(a, b), 8)
         yield (
             f"vabsdiff4.u32.{sign}32.{sign}32.add %d, %a, %b, %c",
@@ -567,6 +571,41 @@ def test_conversions_between_the_two_formats_of_sixteen_bits():
         for found in apply(f"cvt.rn.{want}.{have} %d, %a", [have], want, given):
             for bits, one in zip(given, found, strict=True):
                 assert matches(one, encode(value(bits, have), want)), (have, hex(bits), hex(one))
+
+
+@pytest.mark.parametrize("have", ["s32", "u32", "s64", "u64", "f64"])
+@pytest.mark.parametrize("want", ["f16", "bf16"])
+def test_conversions_to_sixteen_bits_round_once(want, have):
+    bits = int(have[1:])
+    given = [
+        0,
+        1,
+        257,
+        2049,
+        65519,
+        65520,
+        0x8081,
+        (1 << 24) + (1 << 16),
+        (1 << 24) + (1 << 16) + 1,
+        0x1017FFF,
+    ]
+    given += [(1 << 31) - 1, (1 << 32) - 1, 0x80800001, 0x80800000, 0x80000000, 0x0101_8000, 0x0101_8001]
+    if bits == 64:
+        given += [(1 << 63) + (1 << 55) + 1, (1 << 64) - 1, (1 << 62) + (1 << 54), (1 << 62) + (1 << 54) - 1]
+    numbers = [signed(x, bits) if have[0] == "s" else x for x in given]
+    if have == "f64":  # nearly in the middle of two numbers, nearer than float32 can tell
+        numbers = [
+            1 + 2.0**-8,
+            1 + 2.0**-8 + 2.0**-40,
+            1 + 2.0**-11 + 2.0**-50,
+            1 + 2.0**-11 - 2.0**-50,
+            1e300,
+        ]
+        numbers += [-1e-300, 2.0**-25, 2.0**-25 + 2.0**-70, 2.0**-134, -(2.0**-134) - 2.0**-180, math.inf]
+        given = [int(x) for x in np.array(numbers).view(np.uint64)]
+    for found in apply(f"cvt.rn.{want}.{have} %d, %a", [f"b{bits}"], want, given):
+        for x, one in zip(numbers, found, strict=True):
+            assert matches(one, encode(x if x in (0, math.inf) else Fraction(x), want)), (x, hex(one))
 
 
 @pytest.mark.parametrize("type_", ["f16", "bf16"])
