@@ -203,19 +203,19 @@ EDGES = {
 EDGES["tf32"] = [*EDGES["f32"][:3], 0x00002000, 0x80002000, 0x7F7FE000, 0xFF7FFFFF, 1 << 31]
 
 
-def filled(rows, columns, type_, rng, edges=False):
-    """Return a matrix of random bits: plain numbers about one, with some that are at the edge."""
+def filled(rows, columns, type_, rng, at_edge):
+    """Return a matrix of random bits: plain numbers about one, and at some places some at the edge."""
     exponent_bits, fraction_bits = FORMATS[type_]
     bias = (1 << (exponent_bits - 1)) - 1
 
-    def one():
-        if edges and rng.random() < 0.04:
+    def one(row, column):
+        if at_edge(row, column) and rng.random() < 0.15:
             return rng.choice(EDGES[type_])
         exponent = bias + rng.randrange(-3, 4)
         sign = rng.randrange(2) << (exponent_bits + fraction_bits)
         return sign | exponent << fraction_bits | rng.randrange(1 << fraction_bits)
 
-    return [[one() for _ in range(columns)] for _ in range(rows)]
+    return [[one(row, column) for column in range(columns)] for row in range(rows)]
 
 
 FLOATS = [
@@ -229,12 +229,12 @@ FLOATS += [("m16n8k4", "f32.tf32.tf32.f32"), ("m16n8k8", "f32.tf32.tf32.f32")]
 FLOATS += [(shape, "f64.f64.f64.f64") for shape in ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16")]
 
 
-@pytest.mark.parametrize("edges", [False, True])
 @pytest.mark.parametrize(("shape", "types"), FLOATS)
-def test_products_of_floating_point_matrices(shape, types, edges):
+def test_products_of_floating_point_matrices(shape, types):
     rng, (m, n, k), names = random.Random(f"{shape} {types}"), sizes(shape), types.split(".")
-    a, b = filled(m, k, names[1], rng, edges), filled(k, n, names[2], rng, edges)
-    c = filled(m, n, names[3], rng, edges)
+    a = filled(m, k, names[1], rng, lambda row, _: row % 4 == 1)
+    b = filled(k, n, names[2], rng, lambda _, column: column == 3)
+    c = filled(m, n, names[3], rng, lambda row, _: row % 4 == 2)
     bits = BITS[names[1]]
     given = [registers(a, A[shape, bits], bits), registers(b, B[shape, bits], bits)]
     given.append(registers(c, result_layout, BITS[names[3]]))
@@ -262,8 +262,9 @@ INTEGERS = [
 ]
 
 
-@pytest.mark.parametrize("saturated", ["", ".satfinite"])
-@pytest.mark.parametrize("signs", ["ss", "su", "us", "uu"])
+@pytest.mark.parametrize(
+    ("signs", "saturated"), [("ss", ""), ("su", ".satfinite"), ("us", ""), ("uu", ".satfinite")]
+)
 @pytest.mark.parametrize(("shape", "bits"), INTEGERS)
 def test_products_of_integer_matrices(shape, bits, signs, saturated):
     rng, (m, n, k) = random.Random(f"{shape} {signs}"), sizes(shape)
@@ -401,7 +402,8 @@ def stored(matrix, layout, stride, dtype):
 @pytest.mark.parametrize(("shape", "kind", "result"), WHOLE)
 def test_whole_matrices(shape, kind, result):
     (m, n, k), rng = sizes(shape), np.random.default_rng(len(shape + kind))
-    for la, lb, lc in (("row", "col", "col"), ("col", "row", "row")):
+    layouts = [("row", "col", "col"), ("col", "row", "row")]
+    for la, lb, lc in layouts if shape == "m16n16k16" else layouts[m > n :][:1]:
         low = 0 if kind == "u8" else -4
         a, b, c = (rng.integers(low, 5, size).astype(np.float64) for size in ((m, k), (k, n), (m, n)))
         right = a @ b + c

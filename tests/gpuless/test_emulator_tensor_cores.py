@@ -31,11 +31,8 @@ for code in codes:
 """
 
 
-def test_tiled_products_in_cuda_c():
+def test_products_in_cuda_c_and_in_numba():
     """The error that is allowed is that of sums of float32."""
-    program = f"SOURCE = {str(SOURCE)!r}\n" + CUDA_CORE
-    assert run(program) == ["double_buffered True", "specialised True"] * 2
-
-
-def test_a_product_in_numba():
-    assert run(Path(__file__).with_name("tensor_cores_in_numba.py").read_text()) == ["True"]
+    numba = Path(__file__).with_name("tensor_cores_in_numba.py").read_text()
+    found = run(f"SOURCE = {str(SOURCE)!r}\n{CUDA_CORE}\n{numba}")
+    assert found == ["double_buffered True", "specialised True"] * 2 + ["True"]
