@@ -7,7 +7,7 @@ SHARED_SPAN = 1 << 18
 #: At the beginning of the arena lie shared and local memory; isspacep tells by it what is global.
 PRIVATE_SPAN = 1 << 36
 MAX_WARPS = 32
-BARRIERS = 16
+BARRIERS = 17  # those of a block, and that of its cluster
 
 #: The fields of the record of a block, with their widths in bytes.
 _FIELDS = (

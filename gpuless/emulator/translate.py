@@ -469,7 +469,7 @@ class Translator:
     def _instruction(self, instruction):
         try:
             INSTRUCTIONS[instruction.opcode[0]](self, instruction)
-        except (AttributeError, KeyError, StopIteration, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
             if isinstance(error, PtxError):
                 raise
             self.refuse(f"the emulator does not know this form of the instruction ({error!r})")

@@ -2,6 +2,7 @@
 
 from gpuless.emulator import lanes
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
+from gpuless.emulator.layout import BARRIERS
 from gpuless.emulator.ptx import BITS
 from gpuless.emulator.translate import ALL, ONE, Value, translates
 
@@ -229,8 +230,13 @@ def _match(t, instruction):
 @translates("bar", "barrier")
 def _bar(t, instruction):
     opcode = instruction.opcode
-    if "warp" in opcode or "cluster" in opcode:
+    if "warp" in opcode:
         return  # the lanes of a warp run in step
+    if "cluster" in opcode:
+        if "wait" in opcode:  # a block is a cluster by itself, and waits for all its threads here
+            t.module.uses_barriers = True
+            t.line(f"call void @barrier(ptr %ctx, i32 %warp, i32 {BARRIERS - 1}, i32 0)")
+        return
     reduction = "red" in opcode
     operands = instruction.operands[1:] if reduction else instruction.operands
     predicate = operands[-1] if reduction else None

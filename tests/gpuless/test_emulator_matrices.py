@@ -71,7 +71,7 @@ def result_layout(g, t, i):
 
 
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "s32": 32}
-BITS |= {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
+BITS |= {"e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
 
 
 def sizes(shape):
@@ -129,6 +129,7 @@ def multiply(instruction, given, results, bits):
 # --- Numbers ------------------------------------------------------------------------------------------------
 
 FORMATS = {"f16": (5, 10), "bf16": (8, 7), "tf32": (8, 23), "f32": (8, 23), "f64": (11, 52)}
+FORMATS |= {"e4m3": (4, 3), "e5m2": (5, 2)}
 
 
 def value(bits, type_):
@@ -140,7 +141,10 @@ def value(bits, type_):
     exponent = bits >> fraction_bits & ((1 << exponent_bits) - 1)
     fraction = bits & ((1 << fraction_bits) - 1)
     bias = (1 << (exponent_bits - 1)) - 1
-    if exponent == (1 << exponent_bits) - 1:
+    if type_ == "e4m3":  # has no infinity, and one NaN
+        if bits & 0x7F == 0x7F:
+            return math.nan
+    elif exponent == (1 << exponent_bits) - 1:
         return math.nan if fraction else sign * math.inf
     if exponent:
         fraction |= 1 << fraction_bits
@@ -200,6 +204,8 @@ EDGES = {
     "f32": [0x7F800000, 0xFF800000, 0x7FC00001, 1, 0x807FFFFF, 0x7F7FFFFF, 0xFF7FFFFF, 1 << 31],
     "f64": [0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48 | 1, 1, 1 << 63 | 5, (0x7FF << 52) - 1, 1 << 63],
 }
+EDGES |= {"e4m3": [0x7F, 0x7E, 0xFE, 1, 0x87, 0x80, 0x78, 0x08]}
+EDGES |= {"e5m2": [0x7C, 0xFC, 0x7D, 0x7B, 0xFB, 1, 0x83, 0x80]}
 EDGES["tf32"] = [*EDGES["f32"][:3], 0x00002000, 0x80002000, 0x7F7FE000, 0xFF7FFFFF, 1 << 31]
 
 
@@ -225,6 +231,7 @@ FLOATS = [
 ]
 FLOATS += [("m16n8k8", "f32.bf16.bf16.f32"), ("m16n8k16", "f32.bf16.bf16.f32")]
 FLOATS += [("m16n8k16", "f32.f16.f16.f16"), ("m16n8k8", "f16.f16.f16.f32")]
+FLOATS += [("m16n8k32", "f32.e4m3.e5m2.f32"), ("m16n8k32", "f16.e5m2.e4m3.f16")]
 FLOATS += [("m16n8k4", "f32.tf32.tf32.f32"), ("m16n8k8", "f32.tf32.tf32.f32")]
 FLOATS += [(shape, "f64.f64.f64.f64") for shape in ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16")]
 

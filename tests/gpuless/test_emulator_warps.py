@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from ptx_programs import results
 
+from gpuless.emulator.ptx import PtxError
+
 MASK = 0xFFFFFFFF
 STORE = "st.global.u32 [%out], %x9;"
 
@@ -484,3 +486,31 @@ def test_parameters_stored_in_one_width_and_loaded_in_another(through):
         return 1 if i == 3 else (i | 0x04030200) ^ ((i << 16 | 9) + (i & 255))
 
     assert results(body, before=function)[0] == [wanted(i) for i in range(32)]
+
+
+def test_a_block_is_a_cluster_by_itself():
+    body = """mov.u32 %x1, %cluster_ctarank; mov.u32 %x2, %cluster_nctarank; mov.u32 %x3, %clusterid.x;
+    mov.u32 %x4, %nclusterid.x; mov.pred %p1, %is_explicit_cluster; selp.u32 %x8, 1, 0, %p1;
+    mov.u32 %x5, own; mad.lo.u32 %x5, %t, 4, %x5; st.shared.u32 [%x5], %t; xor.b32 %x10, %t, 33;
+    mov.u32 %x5, own; mad.lo.u32 %x5, %x10, 4, %x5; mapa.shared::cluster.u32 %x6, %x5, 0;
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ld.shared::cluster.u32 %x7, [%x6];
+    mad.lo.s32 %x9, %x2, 1000, %x7; mad.lo.s32 %x9, %x4, 10000, %x9; add.s32 %x9, %x9, %x1;
+    mad.lo.s32 %x9, %x3, 100, %x9; add.s32 %x9, %x9, %x8;"""
+    found, _ = results(body + STORE, grid=3, block=64, variables=".shared .align 4 .b32 own[64];")
+    assert found == [31000 + i // 64 * 100 + (i % 64 ^ 33) for i in range(192)]
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "wgmma.fence.sync.aligned",
+        "tcgen05.fence",
+        "cvt.rn.e9m9.f32 %x1, %x2",
+        "mma.sync.aligned.m3n3k3.f16 %x1, %x2",
+    ],
+)
+def test_what_is_not_known_is_one_error_with_its_text(instruction):
+    """Even where no thread comes to it."""
+    name = instruction.split()[0]
+    with pytest.raises(PtxError, match=name.replace(".", r"\.")):
+        results(f"setp.lt.u32 %p1, %t, 99;\n@%p1 bra END;\n{instruction};\nEND: {STORE}")
