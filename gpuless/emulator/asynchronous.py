@@ -7,6 +7,7 @@ found out. An `mbarrier` is 64 bits of shared memory whose meaning PTX leaves op
 
 from gpuless.emulator import access, lanes
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
+from gpuless.emulator.layout import SHARED_SPAN
 from gpuless.emulator.ptx import Address
 from gpuless.emulator.translate import ALL, ONE, Value, translates
 from gpuless.emulator.typed import call_int
@@ -84,11 +85,21 @@ def _copy_bulk(t, instruction):
             t.new(f"extractelement <{WARP} x ptr> {pointers}, i32 {lane}") for pointers in (target, source)
         )
         size = t.new(f"extractelement {_INT} {sizes}, i32 {lane}")
+        for pointer, space in zip((to, origin), spaces, strict=True):
+            if space.startswith("shared"):
+                size = _within_shared(t, pointer, size)
         t.line(f"call void @llvm.memcpy.p0.p0.i32(ptr {to}, ptr {origin}, i32 {size}, i1 false)")
 
     _for_each_lane(t, copy)
     if len(operands) > 3 and isinstance(operands[3], Address):
         _update(t, instruction, operands[3], _numbers(t, 0), _negative(t, sizes), "false")
+
+
+def _within_shared(t, pointer, size):
+    """Return a size that does not reach beyond the room for shared memory, where others have theirs."""
+    root, at = t.new("ptrtoint ptr %shared to i64"), t.new(f"ptrtoint ptr {pointer} to i64")
+    room = t.new(f"sub i64 {SHARED_SPAN}, {t.new(f'sub i64 {at}, {root}')}")
+    return call_int(t, ONE, "umin", 32, size, t.new(f"trunc i64 {room} to i32"))
 
 
 def _for_each_lane(t, write):
