@@ -278,6 +278,8 @@ def encode(number, type_, finite=False, ties="even"):
     if math.isinf(number):
         return sign | (most if finite else infinite)
     size, bias = abs(Fraction(number)), (1 << (exponent_bits - 1)) - 1
+    if not size:
+        return sign
     at = size.numerator.bit_length() - size.denominator.bit_length() - fraction_bits - 1
     at = max(1 - bias - fraction_bits, at)
     while size / Fraction(2) ** at >= 1 << (fraction_bits + 1):
