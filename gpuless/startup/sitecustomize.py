@@ -23,8 +23,10 @@ class Selecting:
         sys.meta_path.remove(self)
         if importlib.util.find_spec("gpuless") is None:  # it is not installed
             sys.path.append(str(HERE.parents[1]))
-        from gpuless.selection import select
-
+        try:
+            from gpuless.selection import select
+        except ImportError:  # another Python, which has not what gpuless needs
+            return None
         select()
         # Afresh: others have been put before it by now.
         return importlib.util.find_spec(name)

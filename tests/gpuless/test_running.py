@@ -36,13 +36,12 @@ print(sys.argv, sys.path[0], __name__, globals().get("__file__"))
 print(sys.modules["__main__"].__dict__ is globals())
 atexit.register(lambda: print(len(pickle.dumps(Thing()))))
 if "exit" in sys.argv: sys.exit(7)
-if "words" in sys.argv: sys.exit("words")
 if "interrupt" in sys.argv: raise KeyboardInterrupt
 if "raise" in sys.argv: inner()
 """
 
 
-@pytest.mark.parametrize("what", ["end", "exit", "words", "interrupt", "raise"])
+@pytest.mark.parametrize("what", ["exit", "interrupt", "raise"])
 def test_a_script_runs_as_python_runs_it(tmp_path, what):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "program.py").write_text(PROGRAM)
