@@ -164,9 +164,9 @@ def checkout(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("cuda", "base", "everything"),
     [
-        ((), "[cu13]", "[torch-cu13,test]"),
-        (("CUDA=12",), "[cu12]", "[torch-cu12,test]"),
-        (("CUDA=none",), "", "[torch,test]"),
+        ((), "[cu13]", "[torch-cu13,test,conformance]"),
+        (("CUDA=12",), "[cu12]", "[torch-cu12,test,conformance]"),
+        (("CUDA=none",), "", "[torch,test,conformance]"),
     ],
 )
 def test_make_installs_in_two_stages_in_any_order(checkout, cuda, base, everything):
@@ -180,16 +180,16 @@ def test_make_installs_in_two_stages_in_any_order(checkout, cuda, base, everythi
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
 def test_make_installs_everything_at_once_where_everything_is_needed(checkout):
-    assert checkout("test") == ["[torch-cu13,test]"]
+    assert checkout("test") == ["[torch-cu13,test,conformance]"]
     assert checkout("train") == []
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
 def test_another_cuda_is_installed_anew(checkout):
-    assert checkout("CUDA=12", "test") == ["[torch-cu12,test]"]
+    assert checkout("CUDA=12", "test") == ["[torch-cu12,test,conformance]"]
     assert checkout("CUDA=13", "train") == ["[cu13]"]
     assert checkout("train") == []
-    assert checkout("test") == ["[torch-cu13,test]"]
+    assert checkout("test") == ["[torch-cu13,test,conformance]"]
 
 
 def test_what_make_installed_is_out_of_date_when_the_project_changes(checkout, tmp_path):

@@ -33,7 +33,7 @@ PACKAGES = {
 }
 OUTCOMES = ("passed", "failed", "skipped")
 _TESTS = "numba.cuda.tests"
-_LIMIT = 600  # seconds that a module may take
+_LIMIT = 1200  # seconds that a module may take
 
 
 # --- As a plugin of pytest, in the process of a module -----------------------------------------------------
