@@ -37,7 +37,7 @@ def _replace(cuda):
     CUDADispatcher.__init__ = _with_overloads(CUDADispatcher.__init__)
     codegen.CUDACodeLibrary.get_cubin = _without_machine_code(codegen.CUDACodeLibrary.get_cubin)
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # there is no GPU that a small grid leaves idle
-    if driver.initialization_error:  # whoever imported it before found none
+    if driver.initialization_error and not config.DISABLE_CUDA:  # whoever imported it before found none
         driver.is_initialized, driver.initialization_error = False, None
 
 

@@ -121,6 +121,13 @@ def test_numba_cuda_imported_first_gets_the_emulated_gpu_all_the_same(first):
     assert python(*lines) == "emulator\nCUDADispatcher 2016.0\n"
 
 
+@emulated
+def test_numbas_variable_that_disables_cuda_disables_the_emulated_gpu():
+    lines = ("import gpuless", "gpuless.select()", "from numba import cuda", "print(cuda.is_available())")
+    assert python(*lines) == "True\n"
+    assert python(*lines, NUMBA_DISABLE_CUDA="1") == "False\n"
+
+
 def test_numba_cuda_imported_first_cannot_become_the_simulator_and_tells():
     lines = (
         "from numba import cuda",
