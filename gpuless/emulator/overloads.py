@@ -8,6 +8,7 @@ kernel with anything else in it is compiled as ever.
 
 import builtins
 import dis
+import functools
 import os
 import pickle
 import sys
@@ -53,14 +54,22 @@ class Overloads(NullCache):
     def load_overload(self, sig, target_context):
         """Return the kernel of these types, None if there is none."""
         try:
-            given = sorted({repr(fingerprint(function)) for function in _overloads()})
+            given = sorted({repr(fingerprint(overload)) for overload in _overloads()})
             made_of = fingerprint(self._dispatcher)
             self._name = cache.key("", _versions(), self._arguments(sig), made_of, given)
         except _Unknown:
             self._name = None
             return None
         kept = cache.read(self._name)
-        return _Kernel._rebuild(**pickle.loads(zlib.decompress(kept))) if kept else None
+        return self._rebuilt(kept, sig) if kept else None
+
+    def _rebuilt(self, kept, sig):
+        """Return a kernel, with what Numba's own cache leaves out."""
+        kernel = _Kernel._rebuild(**pickle.loads(zlib.decompress(kept)))
+        kernel.objectmode, kernel.py_func = False, self._dispatcher.py_func
+        kernel.argtypes = sigutils.normalize_signature(sig)[0]
+        kernel._type_annotation = _TypedLater(kernel, self._dispatcher.targetoptions)
+        return kernel
 
     def save_overload(self, sig, kernel):
         """Keep a kernel, where that can be done."""
@@ -75,6 +84,23 @@ class Overloads(NullCache):
     def _arguments(self, sig):
         given, _ = sigutils.normalize_signature(sig)
         return [_type(one) for one in given]
+
+
+class _TypedLater:
+    """The types in a kernel from disk, for whoever asks: it is compiled once more."""
+
+    def __init__(self, kernel, options):
+        self._kernel, self._options = kernel, options
+
+    @functools.cached_property
+    def _annotation(self):
+        return _Kernel(self._kernel.py_func, self._kernel.argtypes, **self._options)._type_annotation
+
+    def __getattr__(self, name):
+        return getattr(self._annotation, name)
+
+    def __str__(self):
+        return str(self._annotation)
 
 
 def _versions():
@@ -94,14 +120,18 @@ def _versions():
 
 
 def _overloads():
-    """Return the functions that a program has given to Numba, to compile instead of others."""
+    """Return the functions that a program has given to Numba, to compile instead of others, and how."""
     registries = cuda_templates.builtin_registry, templates.builtin_registry
-    found = [
-        getattr(template, "_overload_func", None)
-        for registry in registries
-        for template in (*registry.functions, *registry.attributes)
-    ]
-    return [function for function in found if function is not None and not _is_library(function)]
+    found = []
+    for registry in registries:
+        for template in (*registry.functions, *registry.attributes):
+            function = getattr(template, "_overload_func", None)
+            if function is not None and not _is_library(function):
+                options = [
+                    getattr(template, name, None) for name in ("_strict", "_jit_options", "prefer_literal")
+                ]
+                found.append([function, *options, template.metadata])
+    return found
 
 
 def fingerprint(value):

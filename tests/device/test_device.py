@@ -48,6 +48,19 @@ def test_importing_the_package_leaves_numba_cuda_torch_and_matplotlib_alone():
     assert printed == "[]\n"
 
 
+@pytest.mark.skipif(not device.SELECTION.emulated, reason="no GPU is emulated here")
+def test_the_emulated_gpu_is_not_taken_for_one_that_was_to_be_used():
+    printed = python(
+        "import gpuless",
+        "gpuless.select()",
+        "from numba import cuda",
+        "from cnn_numba import device",
+        "print(device.hardware(), device.empty(3).shape)",
+        GPULESS="emulator",
+    )
+    assert printed == "False (3,)\n"
+
+
 def test_a_kernel_runs_after_the_import():
     printed = python(
         "import numpy as np, cnn_numba",

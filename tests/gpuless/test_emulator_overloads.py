@@ -1,5 +1,6 @@
 """What Numba has compiled, on disk: found again, and never taken for what is something else."""
 
+import io
 import textwrap
 
 import numpy as np
@@ -11,6 +12,7 @@ if not gpuless.select().emulated:
     pytest.skip("without the emulated GPU nothing is kept", allow_module_level=True)
 
 from numba import cuda
+from numba.core.errors import TypingError
 
 from gpuless.emulator import cache, overloads
 
@@ -139,6 +141,22 @@ def test_types_and_options_count(found):
     assert found == [False] * 4
 
 
+def test_how_an_overload_is_given_counts():
+    source = """
+    from numba import cuda
+    from numba.cuda.extending import overload
+    def replaced(x, n=1): pass
+    @overload(replaced, strict={})
+    def _replaced(x, **named): return lambda x, n=1: x + n
+    @cuda.jit
+    def kernel(x):
+        x[0] = replaced(x[0], n=2)
+    """
+    assert result(program(source.format(False))["kernel"]) == 12
+    with pytest.raises(TypingError, match="VAR_KEYWORD"):
+        result(program(source.format(True))["kernel"])
+
+
 @pytest.mark.parametrize(
     "value", ["object()", "__import__('textwrap')", "np.zeros(10**6)", "type('Own', (), {'a': 1})", "[set()]"]
 )
@@ -188,4 +206,8 @@ def test_a_kernel_from_disk_is_like_any_other():
         (text,) = kernel.inspect_asm().values()
         assert ".visible .entry" in text
         assert min(kernel.get_regs_per_thread().values()) > 0
+        assert kernel.nopython_signatures
+        told = io.StringIO()
+        kernel.inspect_types(told)
+        assert "float32" in told.getvalue()
         assert result(cuda.jit(kernel.py_func)) == 72
