@@ -10,8 +10,11 @@ import ctypes
 import re
 import signal
 import threading
+from typing import NamedTuple
 
 from gpuless.emulator import layout, machine
+from gpuless.emulator.layout import MAX_WARPS, PRIVATE_GAP, STACK
+from gpuless.positions import coordinates
 
 #: The signal that stops a kernel; nobody misses it, since by default it does nothing.
 STOP = signal.SIGURG
@@ -78,7 +81,7 @@ class Fault(RuntimeError):
 
     Attributes
     ----------
-    kind : {"address", "barrier", "stopped", "arithmetic", "trap"}
+    kind : {"address", "barrier", "stopped", "arithmetic", "trap", "stack", "misaligned", "limit"}
     """
 
     def __init__(self, kind, message):
@@ -158,42 +161,157 @@ def _read(record, field, kind):
     return kind.from_address(record + layout.OFFSET[field]).value
 
 
-def explain(number, record, kernel, block, arena):
-    """Return the `Fault` that a run has ended with.
+class Failure(NamedTuple):
+    """How a run of blocks has ended, if not well.
+
+    Attributes
+    ----------
+    outcome : int
+        What the run returned.
+    place : (int, int, int)
+        The block.
+    warp, address : int
+        The warp that ran, and what it accessed, if that was it.
+    local, stacks : range
+        Of addresses, where local memory and the stacks of warps are.
+    steps : list of Step
+        What its warps had come to, if that was noted.
+    """
+
+    outcome: int
+    place: tuple
+    warp: int
+    address: int
+    record: int
+    steps: list
+
+
+def failure(outcome, record, steps):
+    """Return the `Failure` of a run that used a record.
 
     Parameters
     ----------
-    number : int
-        What the run returned.
+    outcome : int
     record : int
-        The address of the worker's record.
-    kernel : str
-    block : (int, int, int)
-        The shape of a block.
-    arena : Arena
+        Its address.
+    steps : list of Step
     """
     place = tuple(_read(record, f"ctaid.{axis}", ctypes.c_uint32) for axis in "xyz")
-    first = 32 * _read(record, "warp", ctypes.c_uint32)
-    last = min(first + 31, block[0] * block[1] * block[2] - 1)
-    kernel = _readable(kernel)
-    where = f"kernel {kernel}, block {place}, among threads {first} to {last} of it"
-    if number == STUCK:
-        message = (
-            f"kernel {kernel}, block {place}: all its warps wait at barriers that others will not reach: "
-            f"every thread of a block must come to the same syncthreads; {_ADVICE}"
+    warp, address = _read(record, "warp", ctypes.c_uint32), _read(record, "fault", ctypes.c_uint64)
+    return Failure(outcome, place, warp, address, record, steps)
+
+
+class Launched(NamedTuple):
+    """A launch, as far as messages tell of it."""
+
+    kernel: object
+    grid: tuple
+    block: tuple
+    arguments: bytes
+    arena: object
+
+    @property
+    def name(self):
+        """The kernel's name as its author writes it."""
+        return _readable(self.kernel.name)
+
+    def given(self, step=None):
+        """Return the arrays that the kernel was given, by the number of the parameter.
+
+        Of a step, the one it accesses, if that can be told.
+        """
+        found = {}
+        for i, variable in enumerate(self.kernel.function.parameters):
+            at = self.kernel.places[variable.name]
+            if variable.size == 8:
+                found[i] = self.arena.find(int.from_bytes(self.arguments[at : at + 8], "little"))
+        found = {i: array for i, array in found.items() if array is not None}
+        accessed = {i: found[i] for i in step.parameters() if i in found} if step is not None else {}
+        return accessed or found
+
+    def nearest(self, address, step):
+        """Return the array that is nearest to an address, or one that was given; None if there is none."""
+        given = self.given(step if step is not None and step.site.size else None).values()
+        return min(given, key=lambda array: array.away(address), default=self.arena.nearest(address))
+
+
+def explain(failed, launched):
+    """Return the `Fault` that a launch has ended with.
+
+    Parameters
+    ----------
+    failed : Failure
+        With its steps, if the block has been run again.
+    launched : Launched
+    """
+    if failed.outcome == STUCK:
+        return Fault("barrier", _explain_barriers(failed, launched))
+    step = next((step for step in failed.steps if step.warp == failed.warp), None)
+    lane = None
+    if step is not None:
+        lane = (
+            step.lane_at(failed.address, launched.arena)
+            if step.site.size
+            else step.lanes[0]
+            if step.lanes
+            else None
         )
-        return Fault("barrier", message)
-    if number == STOP:
+    where = _where(failed, launched, lane) + _on_line(step)
+    if step is None and failed.outcome != STOP:
+        where += f"; {_ADVICE}"
+    if failed.outcome == STOP:
         return Fault("stopped", f"stopped: {where}")
-    if number == signal.SIGFPE:
+    if failed.outcome == signal.SIGFPE:
         return Fault("arithmetic", f"arithmetic that cannot be done: {where}")
-    if number == signal.SIGILL:
+    if failed.outcome == signal.SIGILL:
         return Fault("trap", f"a trap: {where}")
-    address = _address(_read(record, "fault", ctypes.c_uint64), arena)
-    return Fault("address", f"{address}: {where}; {_ADVICE}")
+    if _is_stack(failed, launched.arena):
+        return Fault("stack", f"a stack overflow (is a recursion endless?): {where}")
+    return Fault("address", f"{_address(failed, launched, step, lane)}: {where}")
+
+
+def _where(failed, launched, lane):
+    """Return the kernel, the block, and the thread or those that it is one of."""
+    first = 32 * failed.warp
+    size = launched.block[0] * launched.block[1] * launched.block[2]
+    threads = f"among threads {first} to {min(first + 31, size - 1)} of it"
+    if lane is not None:
+        threads = f"thread {coordinates(first + lane, launched.block)}"
+    return f"kernel {launched.name}, block {failed.place}, {threads}"
+
+
+def _on_line(step):
+    return f"\n  {step.line}" if step is not None and step.line else ""
+
+
+def _explain_barriers(failed, launched):
+    message = (
+        f"kernel {launched.name}, block {failed.place}: all its warps wait at barriers that others will not "
+        "reach: every thread of a block must come to the same syncthreads"
+    )
+    waiting = {}
+    for step in failed.steps:
+        waiting.setdefault(step.line, []).append(str(step.warp))
+    if not any(waiting):
+        return f"{message}; {_ADVICE}"
+    for line, warps in waiting.items():
+        message += f"\n  warp{'s' if len(warps) > 1 else ''} {', '.join(warps)}: {line}"
+    return message
 
 
 _ADVICE = "gpuless.sanitize(kernel)[grid, block](...) tells the thread and the line"
+
+
+def _is_stack(failed, arena):
+    """Return whether what could not be accessed is behind the end of a stack.
+
+    A kernel's addresses all are in the arena, so any other is one of this thread's own stack.
+    """
+    if not arena.base <= failed.address < arena.end:
+        return True
+    local = _read(failed.record, "local", ctypes.c_uint64)
+    stacks = _read(failed.record, "stack.area", ctypes.c_uint64)
+    return local <= failed.address < local + PRIVATE_GAP or 0 <= failed.address - stacks < STACK * MAX_WARPS
 
 
 def _readable(name):
@@ -206,12 +324,29 @@ def _readable(name):
     return found
 
 
-def _address(address, arena):
-    nearest = arena.nearest(address)
-    text = f"an illegal memory access at {address:#x}"
-    if nearest is None:
+def _address(failed, launched, step, lane):
+    """Return what address was accessed, and which array is nearest to it."""
+    address = shown = failed.address
+    what = "an illegal memory access"
+    if lane is not None:
+        address, shown = step.real(lane), step.addresses[lane]
+        what = f"an illegal memory access, {step.site.verb} {step.site.size} bytes"
+    nearest = launched.nearest(address, step)
+    text = f"{what} at {shown:#x}"
+    if nearest is None or (shown != address and lane is not None):
         return text
+    array = f"an array of {nearest.size} bytes{_argument(nearest, launched, step)}"
     behind = address - nearest.address - nearest.size
     if behind >= 0:
-        return f"{text}, {behind} bytes behind the end of an array of {nearest.size} bytes"
-    return f"{text}, {nearest.address - address} bytes before an array of {nearest.size} bytes"
+        return f"{text}, {behind} bytes behind the end of {array}"
+    return f"{text}, {max(nearest.address - address, 0)} bytes before {array}"
+
+
+def _argument(allocation, launched, step):
+    """Return which argument of the kernel an array is, if it is one, in brackets."""
+    names = step.traced.origin.names if step is not None else []
+    found = [i for i, array in launched.given().items() if array == allocation]
+    named = dict.fromkeys(names[i] for i in found if i < len(names))
+    if named:
+        return f" ({', '.join(named)})"
+    return f" (parameter {found[0]} of the kernel)" if found else ""

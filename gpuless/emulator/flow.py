@@ -28,10 +28,12 @@ class Block:
     end : Branch
     index : int
         Its place in the order.
+    location : Location or None
+        Where it ends.
     """
 
     def __init__(self):
-        self.body, self.end, self.index = [], None, None
+        self.body, self.end, self.index, self.location = [], None, None, None
 
 
 class Flow:
@@ -147,6 +149,7 @@ def _split(function):
 
 def _finish(blocks, item, function):
     block, following = blocks[-1], len(blocks)
+    block.location = item.location
     name = item.opcode[0]
     if name == "brx":
         block.end = Branch(item.operands[0], False, tuple(function.tables[item.operands[1]]))

@@ -4,12 +4,13 @@ import contextlib
 import ctypes
 import os
 import threading
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 
-from gpuless.emulator import faults, host, layout, machine
+from gpuless.emulator import faults, host, layout, machine, trace
 from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places
 
 _SMALL = 1 << 14  # threads of a grid that one worker is enough for
+_FAILED, _STOPPED = 30, 1  # seconds that a block is run again to see why it has failed, or where it hangs
 
 
 class Kernel:
@@ -89,19 +90,42 @@ class Workers:
         for name, value in fields.items():
             _put(launch, layout.LAUNCH[name], value, name in ("params", "globals", "blocks", "chunk"))
         with self._threads(together, ctypes.addressof(buffer), blocks) as pool:
-            workers = [pool.submit(self._work, kernel, code, translator, launch) for _ in range(wanted)]
-            try:
-                # Where a block has failed, the others would wait for it at the barrier of the grid.
-                wait(workers, return_when=FIRST_EXCEPTION)
-                host.give_up(ctypes.addressof(buffer))
-                wait(workers)
-            except KeyboardInterrupt:
-                host.give_up(ctypes.addressof(buffer))
-                while wait(workers, timeout=0.1).not_done:
-                    self._stop(launch)
-                raise
-        for worker in workers:
-            worker.result()
+            workers = [pool.submit(self._work, code, translator, launch) for _ in range(wanted)]
+            self._wait(workers, launch)
+        failures = [worker.result() for worker in workers if worker.result()]
+        if failures:
+            failed = min(failures, key=lambda failed: failed.place[::-1])
+            launched = faults.Launched(kernel, grid, block, bytes(arguments), self.arena)
+            raise faults.explain(self._trace(failed, launched, launch, together), launched)
+
+    def _wait(self, workers, launch):
+        """Wait until a launch is over."""
+        try:
+            wait(workers)
+        except KeyboardInterrupt:
+            self._stop(launch, workers)
+            raise
+
+    def _trace(self, failed, launched, launch, together):
+        """Run the block that has failed once more, to see what it does; return how it fails then.
+
+        What it returns is what was given, if the block does not fail in the same way again.
+        """
+        x, y, z = failed.place
+        number = x + launched.grid[0] * (y + launched.grid[1] * z)
+        again = ctypes.create_string_buffer(launch.raw)
+        for name, value in (("next", number), ("blocks", number + 1), ("chunk", 1)):
+            _put(again, layout.LAUNCH[name], value, True)
+        _put(again, layout.LAUNCH["stop"], 0, False)
+        with contextlib.suppress(Exception):  # it is only about the words
+            traced = trace.Traced(launched.kernel, launched.block)
+            with self._threads(together, _parameters(again), 1) as pool, host.silence():
+                worker = pool.submit(self._work, traced.code, traced.translator, again, traced)
+                if wait([worker], _STOPPED if failed.outcome == faults.STOP else _FAILED).not_done:
+                    self._stop(again, [worker])
+            found = worker.result()
+            return found if found and found.outcome == failed.outcome else failed
+        return failed
 
     @contextlib.contextmanager
     def _threads(self, together, parameters, blocks):
@@ -112,27 +136,38 @@ class Workers:
         with host.gathered(parameters, blocks), ThreadPoolExecutor(blocks, "gpuless-block") as pool:
             yield pool
 
-    def _stop(self, launch):
+    def _stop(self, launch, workers):
         """Stop a launch: those of its blocks that run, and the others before they do."""
         address = ctypes.addressof(launch)
         ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
-        for record in self._records:
-            if record.launch == address:
-                faults.stop(record.address)
+        host.give_up(_parameters(launch))
+        while True:
+            for record in self._records:
+                if record.launch == address:
+                    faults.stop(record.address)
+            if not wait(workers, timeout=0.05).not_done:
+                return
 
-    def _work(self, kernel, code, translator, launch):
+    def _work(self, code, translator, launch, traced=None):
+        """Run blocks of a launch until none is left; return how that fails, None if it does not."""
         with self._lock:
             record = self._idle.pop() if self._idle else self._new_record()
         size = 32 * translator.lane_stack
         _put(record.buffer, layout.OFFSET["local.size"], size, True)
         record.reserve_local(size * translator.warps)
         faults.prepare_thread()
+        host.begin(record.address)
+        if traced:
+            traced.clear(record.address)
         try:
             record.launch = ctypes.addressof(launch)
             outcome = code.run(record.launch, record.address)
-            if outcome:
-                ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
-                raise faults.explain(outcome, record.address, kernel.name, translator.block, self.arena)
+            if not outcome:
+                return None
+            ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
+            host.give_up(_parameters(launch))  # the others would wait for this block
+            steps = traced.look(record.address, self.arena) if traced else []
+            return faults.failure(outcome, record.address, steps)
         finally:
             record.launch = None
             with self._lock:
@@ -169,3 +204,8 @@ class _Record:
 def _put(buffer, offset, value, wide):
     kind = ctypes.c_uint64 if wide else ctypes.c_uint32
     kind.from_buffer(buffer, offset).value = value
+
+
+def _parameters(launch):
+    """Return the address of a launch's parameters, which tells it from others."""
+    return ctypes.c_uint64.from_buffer(launch, layout.LAUNCH["params"]).value

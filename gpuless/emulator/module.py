@@ -45,6 +45,7 @@ class ModuleTranslator:
     """
 
     private_span = PRIVATE_SPAN
+    translator = Translator
 
     def __init__(self, source, kernel, block):
         self.source, self.kernel, self.block = source, source.functions[kernel], block
@@ -70,7 +71,7 @@ class ModuleTranslator:
         bodies = []
         while self.waiting:
             function = self.waiting.pop()
-            translator = Translator(self, function, self.names[function.name])
+            translator = self.translator(self, function, self.names[function.name])
             bodies.append(self._assemble(translator, *translator.translate()))
             self.frames += translator.frame
         pieces = [runtime.text(self.warps, self.uses_barriers)]

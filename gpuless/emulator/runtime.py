@@ -109,6 +109,7 @@ def text(warps, barriers):
             **{f"at_{name.replace('.', '_')}": value for name, value in LAUNCH.items()},
             ctaid=OFFSET["ctaid.x"],
             thread=OFFSET["thread"],
+            ended=OFFSET["ended"],
             jump=OFFSET["jump"],
         )
     )
@@ -157,11 +158,13 @@ define i32 @run(ptr %launch, ptr %ctx) {{
 entry:
   %at.thread = getelementptr i8, ptr %ctx, i64 {thread}
   %at.jump = getelementptr i8, ptr %ctx, i64 {jump}
+  %at.ended = getelementptr i8, ptr %ctx, i64 {ended}
   %fault = call i32 @__sigsetjmp(ptr %at.jump, i32 0) returns_twice
   %landed = icmp ne i32 %fault, 0
   br i1 %landed, label %end, label %begin
 begin:
   %self = call i64 @pthread_self()
+  store i64 0, ptr %at.ended
   store volatile i64 %self, ptr %at.thread
 {copies}
   %at.blocks = getelementptr i8, ptr %launch, i64 {at_blocks}
@@ -186,7 +189,7 @@ some.left:
   %last = select i1 %fewer, i64 %after, i64 %blocks
   br label %each
 each:
-  %number = phi i64 [ %first, %some.left ], [ %following, %each.end ]
+  %number = phi i64 [ %first, %some.left ], [ %following, %go.on ]
   %x = urem i64 %number, %wide.x
   %rest = udiv i64 %number, %wide.x
   %y = urem i64 %rest, %wide.y
@@ -198,16 +201,21 @@ each:
   store i32 %y32, ptr %y.at
   store i32 %z32, ptr %z.at
   %stuck = call i32 @block(ptr %ctx)
-  %stop = load volatile i32, ptr %at.stop
-  %reason = or i32 %stop, %stuck
-  %stopped = icmp ne i32 %reason, 0
-  br i1 %stopped, label %end, label %each.end
+  %failed = icmp ne i32 %stuck, 0
+  br i1 %failed, label %end, label %each.end
 each.end:
+  %ended = load i64, ptr %at.ended
+  %ended.more = add i64 %ended, 1
+  store volatile i64 %ended.more, ptr %at.ended
   %following = add i64 %number, 1
+  %stop = load volatile i32, ptr %at.stop
+  %stopped = icmp ne i32 %stop, 0
+  br i1 %stopped, label %end, label %go.on
+go.on:
   %more = icmp ult i64 %following, %last
   br i1 %more, label %each, label %take
 end:
-  %outcome = phi i32 [ %fault, %entry ], [ 0, %take ], [ %stuck, %each ]
+  %outcome = phi i32 [ %fault, %entry ], [ 0, %take ], [ %stuck, %each ], [ 0, %each.end ]
   store volatile i64 0, ptr %at.thread
   ret i32 %outcome
 }}

@@ -1,5 +1,9 @@
 """What a kernel must not do: it ends with an error that says where, and the next one runs."""
 
+import json
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from fresh_python import python
@@ -64,7 +68,7 @@ def test_an_illegal_address(body, words, barrier, goes_on):
 
 def test_the_block_is_the_one_that_did_it(goes_on):
     body = "setp.eq.u32 %p1, %r2, 3; @%p1 st.global.u32 [%rd3+1048576], %r1;"
-    with pytest.raises(Fault, match=r"block \(3, 0, 0\), among threads 0 to 31"):
+    with pytest.raises(Fault, match=r"block \(3, 0, 0\), thread \(0, 0, 0\)"):
         run(STORE.replace("BODY", body), [np.zeros(32, np.uint32)], grid=(5, 1, 1))
 
 
@@ -80,6 +84,59 @@ def test_warps_that_wait_for_nobody(goes_on):
     with pytest.raises(Fault, match="wait at barriers that others will not reach") as caught:
         run(STORE.replace("BODY", body), [np.zeros(64, np.uint32)], block=(64, 1, 1))
     assert caught.value.kind == "barrier"
+
+
+LINES = {
+    "inlined": (
+        r"reading 4 bytes at .*, 11999744 bytes behind the end of an array of 256 bytes \(x\)",
+        "(0, 6, 0)",
+    ),
+    "written": (r"writing 4 bytes at .*, 155999744 bytes behind the end .* \(y\)", "(39, 0, 0)"),
+    "added": (r"updating 4 bytes at .*, 399999744 bytes behind the end .* \(x\)", "(7, 0, 0)"),
+    "recursive": (r"a stack overflow", "(0, 0, 0)"),
+    "debugged": (r"writing 4 bytes at .* \(x\)", "(0, 0, 0)"),
+    "cell": (r"writing 4 bytes at .* \(x\)", "(0, 0, 0)"),
+}
+
+
+@pytest.fixture(scope="module")
+def told():
+    """What Numba's users are told of the kernels in `faulty_kernels`."""
+    path = Path(__file__).with_name("faulty_kernels.py")
+    return json.loads(
+        python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')", GPULESS="emulator")
+    )
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_fault_tells_the_line_and_the_thread(told, name):
+    words, thread = LINES[name]
+    first, *places = told[name].splitlines()
+    block = 2 if name == "written" else 0
+    assert re.match(r"CUDAError CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED): ", first)
+    assert re.search(words, first), first
+    assert first.endswith(f"kernel {name}, block ({block}, 0, 0), thread {thread}")
+    shown = {
+        "inlined": [
+            "return x[i * 3_000_000] + 1  # read in a function",
+            "y[i, j] = far(x, i + j - 5)  # call",
+        ],
+        "written": ["y[cuda.threadIdx.x * 1_000_000] = 1  # write"],
+        "added": ["cuda.atomic.add(x, cuda.threadIdx.x // 7 * 100_000_000, 1)  # atomic"],
+        "recursive": ["def deeper(n):"],
+        "debugged": ["x[cuda.threadIdx.x + 1_000_000] = 1  # with debug"],
+        "cell": ["x[cuda.grid(1) + 500_000] = 1  # a cell"],
+    }[name]
+    assert len(places) == len(shown)
+    for place, text in zip(places, shown, strict=True):
+        number = 3 if name == "cell" else next(i for i, line in enumerate(told["lines"], 1) if text in line)
+        file = "<ipython-input-7-abc>" if name == "cell" else r".*faulty_kernels.py"
+        assert re.fullmatch(rf"  (called from )?line {number} of {file}: {re.escape(text)}", place)
+
+
+def test_a_fault_that_does_not_come_again_tells_what_is_known(told):
+    assert "block (0, 0, 0), among threads 0 to 0 of it" in told["once"]
+    assert "line " not in told["once"]
 
 
 NUMBA = """
@@ -106,7 +163,7 @@ x = cuda.to_device(np.zeros(64, np.float32))
 try:
     wild[2, 64](x)
 except Exception as error:
-    print(error)
+    print(str(error).partition(":")[0])
 good[1, 64](x)
 print(x.copy_to_host().sum())
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()

@@ -10,8 +10,10 @@ import ctypes
 import itertools
 import os
 import sys
+import threading
 import time
 import traceback
+from types import SimpleNamespace
 
 from gpuless.emulator.driver import stub
 from gpuless.emulator.faults import Fault
@@ -110,25 +112,38 @@ _FAULTS = {
     "stopped": LAUNCH_TIMEOUT,
     "arithmetic": LAUNCH_FAILED,
     "trap": LAUNCH_FAILED,
+    "stack": LAUNCH_FAILED,
+    "limit": LAUNCH_TIMEOUT,
+    "misaligned": MISALIGNED,
 }
 
 
-class _Details:
-    text, forked = "", False
+class _Details(threading.local):
+    code, text = SUCCESS, ""
+
+
+_details = _Details()
+_process = SimpleNamespace(forked=False)
 
 
 def refuse_after_fork():
     """Let a child of this process have no GPU, as CUDA has it: the threads that run blocks are not there."""
 
     def forked():
-        _Details.forked = True
+        _process.forked = True
 
     os.register_at_fork(after_in_child=forked)
 
 
-def last_detail():
-    """Return what went wrong last, in more words than a code."""
-    return _Details.text
+def last_detail(code=None):
+    """Return what went wrong last in this thread, in more words than a code; "" if it was of another code."""
+    return _details.text if code in (None, _details.code) else ""
+
+
+def _note(code, text):
+    """Keep what went wrong; return its code."""
+    _details.code, _details.text = code, text
+    return code
 
 
 def _interrupt_again():
@@ -146,27 +161,22 @@ def driver_function(*names, types=""):
     def register(function):
         def call(*arguments):
             try:
-                if _Details.forked:
+                if _process.forked:
                     raise DriverError(NOT_INITIALIZED, "CUDA was in use before the process forked")
                 function(*arguments)
             except DriverError as error:
-                _Details.text = error.detail
-                return error.code
+                return _note(error.code, error.detail)
             except Fault as fault:
-                _Details.text = str(fault)
-                print(f"gpuless: {fault}", file=sys.stderr, flush=True)
-                return _FAULTS[fault.kind]
+                return _note(_FAULTS[fault.kind], str(fault))
             except KeyboardInterrupt:
                 _thread.start_new_thread(_interrupt_again, ())
                 return LAUNCH_TIMEOUT
             except MemoryError as error:
-                _Details.text = str(error)
-                return OUT_OF_MEMORY
+                return _note(OUT_OF_MEMORY, str(error))
             except Exception:
-                _Details.text = traceback.format_exc()
                 if not sys.is_finalizing():
                     traceback.print_exc()
-                return UNKNOWN
+                return _note(UNKNOWN, traceback.format_exc())
             return SUCCESS
 
         callback = ctypes.CFUNCTYPE(ctypes.c_int, *(_TYPES[letter] for letter in types))(call)
@@ -251,8 +261,7 @@ def _not_supported(name):
     """Return a function that answers that there is no such thing."""
 
     def answer():
-        _Details.text = f"{name} is not supported by the emulated GPU"
-        return NOT_SUPPORTED
+        return _note(NOT_SUPPORTED, f"{name} is not supported by the emulated GPU")
 
     return ctypes.CFUNCTYPE(ctypes.c_int)(answer)
 
@@ -327,7 +336,7 @@ def _error_name(code, found):
 
 @driver_function("cuGetErrorString", types="ip")
 def _error_string(code, found):
-    put_handle(found, _text(ERRORS.get(code, ERRORS[UNKNOWN])[1]))
+    put_handle(found, _text(last_detail(code) or ERRORS.get(code, ERRORS[UNKNOWN])[1]))
 
 
 _texts = {}
