@@ -40,10 +40,11 @@ def space_of(instruction):
     return "generic"
 
 
-def place(t, address, space):
-    """Return the `Place` of a memory operand."""
+def place(t, address, space, size=1):
+    """Return the `Place` of a memory operand; what is accessed there is of so many bytes in each lane."""
     value = t.operand(address.base)
     bits = t.function.registers.get(address.base, 64)
+    _check_alignment(t, value, bits, address, size)
     root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
     near = value.kind if value.kind is not VARYING else value.assumed
     if near is not None:
@@ -63,6 +64,30 @@ def place(t, address, space):
     inside = t.new(f"and {ALL.int(64)} {vector}, splat (i64 {span - 1})")
     pointers = t.new(f"getelementptr i8, ptr {root}, {ALL.int(64)} {inside}")
     return Place(None, None, pointers, False)
+
+
+def _check_alignment(t, value, bits, address, size):
+    """End the kernel where an address is not a multiple of the size of what is accessed, as a GPU does."""
+    powers = t.multiples.power(address.base), lanes.trailing_zeros(address.offset)
+    if 1 << min(powers) >= size:
+        return
+    near = value.kind if value.kind is not VARYING else value.assumed
+    wanted = -address.offset % size
+    if near is not None and all(distance % size == 0 for distance in lanes.relative(near)[0]):
+        low = t.new(f"and i{bits} {value.scalar}, {size - 1}")
+        _misaligned_if(t, t.new(f"icmp ne i{bits} {low}, {wanted}"))
+        return
+    low = t.new(f"and {ALL.int(bits)} {t.vector(value, bits)}, splat (i{bits} {size - 1})")
+    wrong = t.mask_of(t.new(f"icmp ne {ALL.int(bits)} {low}, splat (i{bits} {wanted})"))
+    here = t.new(f"and i32 {wrong}, {t.mask}")
+    _misaligned_if(t, t.new(f"icmp ne i32 {here}, 0"))
+
+
+def _misaligned_if(t, wrong):
+    right = t.fresh("aligned")
+    t.misaligned = True
+    t.line(f"br i1 {wrong}, label %misaligned, label %{right}, !prof !1")
+    t.label(right)
 
 
 def _inside(t, scalar, span, ahead):
@@ -217,7 +242,8 @@ def _ld(t, instruction):
         note = "volatile " if "volatile" in instruction.opcode or "relaxed" in instruction.opcode else ""
         if "acquire" in instruction.opcode:
             note = "volatile "
-        values = load(t, place(t, address, space), bits, len(targets), note)
+        where = place(t, address, space, len(targets) * bits // 8)
+        values = load(t, where, bits, len(targets), note)
     for target, value in zip(targets, values, strict=True):
         t.write(target, _extended(t, value, bits, t.function.registers.get(target, bits), type_[0] == "s"))
 
@@ -246,7 +272,7 @@ def _st(t, instruction):
     if space == "param":
         t.module.set_parameter(t, address, bits, values)
         return
-    store(t, place(t, address, space), bits, values)
+    store(t, place(t, address, space, len(values) * bits // 8), bits, values)
 
 
 def _narrowed(t, value, have, bits):
@@ -382,7 +408,7 @@ def _atom(t, instruction):
     operation = next(part for part in opcode[1:] if part in _ATOMIC or part in ("add", "min", "max", "cas"))
     bits = BITS[type_]
     operands = instruction.operands if opcode[0] == "red" else instruction.operands[1:]
-    where = place(t, operands[0], space)
+    where = place(t, operands[0], space, bits // 8)
     values = [
         t.vector(_narrowed(t, t.operand(name, type_), t.function.registers.get(name, bits), bits), bits)
         for name in operands[1:]

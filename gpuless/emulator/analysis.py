@@ -251,9 +251,9 @@ class Analysis:
             return constant(number(operand, type_ if type_ in BITS else "u64"))
         if operand.startswith("!"):
             return self.kind(operand[1:])
-        if operand.startswith("%") or self.space_of(operand) not in ("local", "shared"):
-            return UNIFORM
-        return UNIFORM if self.space_of(operand) == "shared" else VARYING
+        if self.space_of(operand) == "local":
+            return VARYING
+        return UNIFORM
 
     def assumption(self, operand, type_="u64"):
         """Return the kind of an operand that makes up an address."""

@@ -172,8 +172,10 @@ class Failure(NamedTuple):
         The block.
     warp, address : int
         The warp that ran, and what it accessed, if that was it.
-    local, stacks : range
-        Of addresses, where local memory and the stacks of warps are.
+    misaligned : bool
+        Whether it was an address that is not aligned.
+    record : int
+        The address of the record.
     steps : list of Step
         What its warps had come to, if that was noted.
     """
@@ -182,6 +184,7 @@ class Failure(NamedTuple):
     place: tuple
     warp: int
     address: int
+    misaligned: bool
     record: int
     steps: list
 
@@ -198,7 +201,8 @@ def failure(outcome, record, steps):
     """
     place = tuple(_read(record, f"ctaid.{axis}", ctypes.c_uint32) for axis in "xyz")
     warp, address = _read(record, "warp", ctypes.c_uint32), _read(record, "fault", ctypes.c_uint64)
-    return Failure(outcome, place, warp, address, record, steps)
+    misaligned = outcome == signal.SIGILL and _read(record, "misaligned", ctypes.c_uint32) > 0
+    return Failure(outcome, place, warp, address, misaligned, record, steps)
 
 
 class Launched(NamedTuple):
@@ -247,15 +251,7 @@ def explain(failed, launched):
     if failed.outcome == STUCK:
         return Fault("barrier", _explain_barriers(failed, launched))
     step = next((step for step in failed.steps if step.warp == failed.warp), None)
-    lane = None
-    if step is not None:
-        lane = (
-            step.lane_at(failed.address, launched.arena)
-            if step.site.size
-            else step.lanes[0]
-            if step.lanes
-            else None
-        )
+    lane = _lane(failed, step, launched.arena)
     where = _where(failed, launched, lane) + _on_line(step)
     if step is None and failed.outcome != STOP:
         where += f"; {_ADVICE}"
@@ -263,11 +259,29 @@ def explain(failed, launched):
         return Fault("stopped", f"stopped: {where}")
     if failed.outcome == signal.SIGFPE:
         return Fault("arithmetic", f"arithmetic that cannot be done: {where}")
+    if failed.misaligned:
+        return Fault("misaligned", f"{_misaligned(step, lane)}: {where}")
     if failed.outcome == signal.SIGILL:
         return Fault("trap", f"a trap: {where}")
     if _is_stack(failed, launched.arena):
         return Fault("stack", f"a stack overflow (is a recursion endless?): {where}")
     return Fault("address", f"{_address(failed, launched, step, lane)}: {where}")
+
+
+def _lane(failed, step, arena):
+    """Return the lane whose fault it is, None if that is not known."""
+    if step is None or not step.lanes:
+        return None
+    if not step.site.size:
+        return step.lanes[0]
+    return step.misaligned_lane() if failed.misaligned else step.lane_at(failed.address, arena)
+
+
+def _misaligned(step, lane):
+    if lane is None:
+        return "a misaligned address"
+    size, address = step.site.size, step.addresses[lane]
+    return f"a misaligned address, {step.site.verb} {size} bytes at {address:#x}, no multiple of {size}"
 
 
 def _where(failed, launched, lane):

@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from gpuless.emulator import faults, host, layout, machine, trace
+from gpuless.emulator.alignment import needed_alignments
 from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places
 
 _SMALL = 1 << 14  # threads of a grid that one worker is enough for
@@ -29,18 +30,26 @@ class Kernel:
         self.function = source.functions[name]
         self.places, self.parameter_size = parameter_places(self.function)
         self._codes, self._lock = {}, threading.Lock()
+        self.alignments = needed_alignments(self.function)
         variables = [*source.variables.values(), *self.function.variables.values()]
         self.static_shared = lay_out(variables, ("shared",))[1]
         self.local_size = lay_out(variables, ("local",))[1]
 
-    def code(self, block):
-        """Return (machine code, translation) for a shape of a block."""
+    def code(self, block, arguments):
+        """Return (machine code, translation) for a shape of a block.
+
+        Arrays begin where their elements want it, so addresses need not be looked at one by one. For
+        arguments that are of another kind there is other code.
+        """
+        aligned = all(arguments[self.places[name]] % size == 0 for name, size in self.alignments.items())
         with self._lock:
-            if block not in self._codes:
-                translator = ModuleTranslator(self.source, self.name, block)
+            key = block, aligned
+            if key not in self._codes:
+                known = self.alignments if aligned else {}
+                translator = ModuleTranslator(self.source, self.name, block, known)
                 text = translator.translate()
-                self._codes[block] = machine.Code(machine.compile_object(text)), translator
-            return self._codes[block]
+                self._codes[key] = machine.Code(machine.compile_object(text)), translator
+            return self._codes[key]
 
 
 class Workers:
@@ -77,7 +86,7 @@ class Workers:
         ------
         Fault
         """
-        code, translator = kernel.code(block)
+        code, translator = kernel.code(block, arguments)
         blocks = grid[0] * grid[1] * grid[2]
         buffer = ctypes.create_string_buffer(bytes(arguments) + bytes(64))
         launch = ctypes.create_string_buffer(layout.LAUNCH_SIZE)
@@ -157,6 +166,7 @@ class Workers:
         record.reserve_local(size * translator.warps)
         faults.prepare_thread()
         host.begin(record.address)
+        _put(record.buffer, layout.OFFSET["misaligned"], 0, False)
         if traced:
             traced.clear(record.address)
         try:

@@ -34,7 +34,7 @@ _FIELDS = (
     ("fault", 8),  # the address that could not be used
     ("ended", 8),  # blocks of the launch that have been run with it to their end
     ("warp", 4),  # the one that is running
-    ("unused", 4),
+    ("misaligned", 4),  # whether an address was not a multiple of what was accessed there
     ("jump", 512),  # where a fault is left for: a ``sigjmp_buf``
     ("alive", 4),  # warps that have not come to their end
     ("progress", 4),  # grows with whatever a warp has waited for

@@ -42,13 +42,16 @@ class ModuleTranslator:
     source : Module
     kernel : str
     block : (int, int, int)
+    alignments : dict of str to int, optional
+        What parameters of the kernel are known to be multiples of.
     """
 
     private_span = PRIVATE_SPAN
     translator = Translator
 
-    def __init__(self, source, kernel, block):
+    def __init__(self, source, kernel, block, alignments=None):
         self.source, self.kernel, self.block = source, source.functions[kernel], block
+        self.alignments = alignments or {}
         self.threads = block[0] * block[1] * block[2]
         self.warps = -(-self.threads // WARP)
         self.declarations, self.definitions, self.names = {}, {}, {}
@@ -108,6 +111,14 @@ class ModuleTranslator:
     def end(self, t):
         """Write the end of a function."""
         t.line("ret void")
+
+    def misaligned(self, t):
+        """Write what is done where an address is not aligned."""
+        at = t.new(f"getelementptr i8, ptr %ctx, i64 {OFFSET['misaligned']}")
+        t.line(f"store volatile i32 1, ptr {at}")
+        self.declare("void @llvm.trap()")
+        t.line("call void @llvm.trap()")
+        t.line("unreachable")
 
     def signature(self, t):
         """Return how a function begins in the IR."""

@@ -101,6 +101,7 @@ def text(warps, barriers):
     """
     copies = "\n".join(_copy(name, type_) for name, type_ in _COPIED)
     head = "attributes #0 = { nounwind }\nattributes #1 = { nounwind noinline }\n!0 = !{}\n"
+    head += '!1 = !{!"branch_weights", i32 1, i32 1000000}\n'
     return (
         head
         + (_fibres(warps) if barriers else _NO_BARRIERS.format(warps=warps, at_warp=OFFSET["warp"]))

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from gpuless.emulator import layout, lines, machine
 from gpuless.emulator.access import space_of
+from gpuless.emulator.alignment import access_size
 from gpuless.emulator.analysis import destinations, sources
 from gpuless.emulator.lanes import WARP
 from gpuless.emulator.module import ModuleTranslator
-from gpuless.emulator.ptx import BITS, Address, Instruction
+from gpuless.emulator.ptx import Address, Instruction
 from gpuless.emulator.translate import ALL, Translator
 
-_ACCESSES = {"ld", "ldu", "st", "atom", "red"}
 _NOTED = {"trap", "call", "bar", "barrier", "div", "rem", "nanosleep"}
 
 
@@ -29,12 +29,7 @@ class Site(NamedTuple):
     @property
     def size(self):
         """Bytes that a lane accesses."""
-        if self.instruction is None or self.instruction.opcode[0] not in _ACCESSES:
-            return 0
-        opcode, first = self.instruction.opcode, self.instruction.operands[0]
-        given = self.instruction.operands[1] if opcode[0] == "st" else first
-        count = len(given) if isinstance(given, tuple) and not isinstance(given, Address) else 1
-        return count * BITS[opcode[-1]] // 8
+        return access_size(self.instruction) if self.instruction is not None else 0
 
     @property
     def verb(self):
@@ -53,7 +48,7 @@ class _Tracer(Translator):
 
     def _instruction(self, instruction):
         name, location = instruction.opcode[0], instruction.location
-        accesses = name in _ACCESSES and space_of(instruction) != "param"
+        accesses = access_size(instruction) > 0
         if accesses or name in _NOTED or location != self.noted:
             self.noted = location
             if accesses:
@@ -190,6 +185,10 @@ class Step(NamedTuple):
         if space_of(self.site.instruction) == "shared":
             return shared + (self.addresses[lane] & (layout.SHARED_SPAN - 1))
         return arena + (self.addresses[lane] & (layout.ARENA_SPAN - 1))
+
+    def misaligned_lane(self):
+        """Return the first lane whose address is not a multiple of what it accesses, or None."""
+        return next((lane for lane in self.lanes if self.addresses[lane] % self.site.size), None)
 
     def lane_at(self, address, arena):
         """Return the first lane that accesses what it may not, or an address of this process, or None."""

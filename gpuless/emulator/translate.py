@@ -9,6 +9,7 @@ order of the blocks. What each instruction becomes stands in `integers`, `floats
 from typing import NamedTuple
 
 from gpuless.emulator import lanes
+from gpuless.emulator.alignment import Multiples
 from gpuless.emulator.analysis import Analysis, destinations
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.ptx import BITS, PtxError, number
@@ -83,9 +84,12 @@ class Translator:
         self.module, self.function, self.name = module, function, name
         self.frame = self._lay_out_frame()
         self.analysis = Analysis(function, module.block, self._space_of, self._local_kind)
+        known = {variable.name: min(variable.align, 16) for variable in self._variables()} | module.alignments
+        self.multiples = Multiples(self.analysis, known)
         self.lines, self.slots, self.fixed, self.count = [], {}, [], 0
         self.values, self.instruction = {}, None
         self.mask, self.mask_vectors = None, {}
+        self.misaligned = False  # whether an access may be to an address that is not aligned
 
     # --- Where variables live --------------------------------------------------------------------------
 
@@ -98,6 +102,9 @@ class Translator:
                 self.places[variable.name] = at
                 at += variable.size
         return -(-at // 16) * 16
+
+    def _variables(self):
+        return [*self.module.source.variables.values(), *self.function.variables.values()]
 
     def _space_of(self, name):
         variable = self.function.variables.get(name) or self.module.source.variables.get(name)
@@ -286,6 +293,9 @@ class Translator:
             self._block(block)
         self.label("finish")
         self.module.end(self)
+        if self.misaligned:
+            self.label("misaligned")
+            self.module.misaligned(self)
         return self.module.signature(self), self.lines
 
     def _chains(self):

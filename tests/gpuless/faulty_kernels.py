@@ -57,6 +57,19 @@ def once(x):
         x[5_000_000] = 1
 
 
+@cuda.jit
+def misaligned(x, y):
+    x[cuda.grid(1)] = y[cuda.grid(1)]  # odd
+
+
+class View:
+    """Some numbers of an array that begin at any byte of it."""
+
+    def __init__(self, array, offset):
+        data = array.__cuda_array_interface__["data"][0] + offset, False
+        self.__cuda_array_interface__ = {"shape": (32,), "typestr": "<f4", "data": data, "version": 3}
+
+
 def in_a_cell():
     """Return a kernel as a notebook has it: in no file."""
     name, text = (
@@ -89,6 +102,8 @@ def main():
         "recursive": told(lambda: recursive[1, 64](x)),
         "debugged": told(lambda: debugged[1, 64](x)),
         "cell": told(lambda: in_a_cell()[1, 64](x)),
+        "aligned": told(lambda: misaligned[1, 32](x, cuda.as_cuda_array(View(y, 4)))),
+        "misaligned": told(lambda: misaligned[1, 32](x, cuda.as_cuda_array(View(y, 2)))),
         "once": told(lambda: once[1, 1](numbers)),
         "lines": [line for line in open(__file__, encoding="utf-8")],
     }

@@ -47,7 +47,7 @@ def goes_on():
             "bytes before an array of 256 bytes",
         ),
         ("mov.u64 %rd4, 0; st.global.u32 [%rd4], %r1;", "illegal memory access"),
-        ("mov.u64 %rd4, 12345678; st.u32 [%rd4], %r1;", "illegal memory access"),
+        ("mov.u64 %rd4, 12345680; st.u32 [%rd4], %r1;", "illegal memory access"),
         (
             "mul.lo.s64 %rd4, %rd3, 77777; ld.u32 %r3, [%rd4]; st.global.u32 [%rd3], %r3;",
             "illegal memory access",
@@ -86,7 +86,45 @@ def test_warps_that_wait_for_nobody(goes_on):
     assert caught.value.kind == "barrier"
 
 
+MISALIGNED = {
+    "of all lanes": "add.s64 %rd4, %rd1, 2; ld.global.u32 %r3, [%rd4]; st.global.u32 [%rd3], %r3;",
+    "of each lane": "st.global.u32 [%rd3+2], %r1;",
+    "in one lane": "setp.eq.u32 %p1, %r1, 37; selp.b64 %rd4, 6, 0, %p1; add.s64 %rd4, %rd4, %rd1;"
+    " ld.global.u32 %r3, [%rd4]; st.global.u32 [%rd3], %r3;",
+    "where few are": "setp.eq.u32 %p1, %r1, 37; add.s64 %rd4, %rd3, 1; @%p1 st.global.u16 [%rd4], %r1;",
+    "of vectors": "and.b64 %rd4, %rd3, -17; ld.global.v2.u32 {%r3, %r2}, [%rd4+4];"
+    " st.global.u32 [%rd3], %r3;",
+    "shared": "mov.u32 %r3, s; add.u32 %r3, %r3, 6; st.shared.u64 [%r3], %rd1;",
+    "atomic": "add.s64 %rd4, %rd3, 3; red.global.add.u32 [%rd4], 1;",
+    "generic": "mad.wide.u32 %rd4, %r1, 3, %rd1; st.u16 [%rd4], %r1;",
+}
+
+
+@pytest.mark.parametrize("name", MISALIGNED)
+def test_a_misaligned_address(name, goes_on):
+    text = STORE.replace("BODY", MISALIGNED[name]).replace("{\n", "{ .shared .align 8 .b8 s[64];\n", 1)
+    thread = {"in one lane": 37, "where few are": 37, "generic": 1}.get(name, 0)
+    with pytest.raises(Fault, match=rf"misaligned address, .* thread \({thread}, 0, 0\)") as caught:
+        run(text, [np.zeros(128, np.uint32)], block=(64, 1, 1))
+    assert caught.value.kind == "misaligned"
+
+
+ALIGNED = {
+    "what is off": "setp.eq.u32 %p1, %r2, 7; add.s64 %rd4, %rd3, 1; @%p1 st.global.u16 [%rd4], %r1;",
+    "by the offset": "add.s64 %rd4, %rd3, 2; st.global.u32 [%rd4+2], %r1;",
+    "lanes that are off": "and.b32 %r3, %r1, 1; setp.eq.u32 %p1, %r3, 0; mad.wide.u32 %rd4, %r1, 2, %rd1;"
+    " @%p1 st.global.u32 [%rd4], %r1;",
+    "a byte": "add.s64 %rd4, %rd3, 3; st.global.u8 [%rd4], %r1;",
+}
+
+
+@pytest.mark.parametrize("name", ALIGNED)
+def test_an_aligned_address(name):
+    run(STORE.replace("BODY", ALIGNED[name]), [np.zeros(128, np.uint32)], block=(64, 1, 1))
+
+
 LINES = {
+    "misaligned": (r"a misaligned address, reading 4 bytes at 0x.*2, no multiple of 4", "(0, 0, 0)"),
     "inlined": (
         r"reading 4 bytes at .*, 11999744 bytes behind the end of an array of 256 bytes \(x\)",
         "(0, 6, 0)",
@@ -113,7 +151,7 @@ def test_a_fault_tells_the_line_and_the_thread(told, name):
     words, thread = LINES[name]
     first, *places = told[name].splitlines()
     block = 2 if name == "written" else 0
-    assert re.match(r"CUDAError CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED): ", first)
+    assert re.match(r"CUDAError CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED|MISALIGNED_ADDRESS): ", first)
     assert re.search(words, first), first
     assert first.endswith(f"kernel {name}, block ({block}, 0, 0), thread {thread}")
     shown = {
@@ -126,6 +164,7 @@ def test_a_fault_tells_the_line_and_the_thread(told, name):
         "recursive": ["def deeper(n):"],
         "debugged": ["x[cuda.threadIdx.x + 1_000_000] = 1  # with debug"],
         "cell": ["x[cuda.grid(1) + 500_000] = 1  # a cell"],
+        "misaligned": ["x[cuda.grid(1)] = y[cuda.grid(1)]  # odd"],
     }[name]
     assert len(places) == len(shown)
     for place, text in zip(places, shown, strict=True):
@@ -137,6 +176,7 @@ def test_a_fault_tells_the_line_and_the_thread(told, name):
 def test_a_fault_that_does_not_come_again_tells_what_is_known(told):
     assert "block (0, 0, 0), among threads 0 to 0 of it" in told["once"]
     assert "line " not in told["once"]
+    assert told["aligned"] == ""
 
 
 NUMBA = """

@@ -257,7 +257,7 @@ def launch(handle, grid, block, shared, stream, pointers, extra, cooperative=Fal
             raise DriverError(COOPERATIVE_LAUNCH_TOO_LARGE)
     arguments = _arguments(kernel, pointers, extra)
     try:
-        kernel.code(block)
+        kernel.code(block, arguments)
     except ptx.PtxError as error:
         raise DriverError(INVALID_PTX, str(error)) from None
     enqueue(
