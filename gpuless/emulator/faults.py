@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from gpuless.emulator import layout, machine
 from gpuless.emulator.layout import MAX_WARPS, PRIVATE_GAP, STACK
+from gpuless.limits import RUNNING
 from gpuless.positions import coordinates
 
 #: The signal that stops a kernel; nobody misses it, since by default it does nothing.
@@ -239,6 +240,65 @@ class Launched(NamedTuple):
         return min(given, key=lambda array: array.away(address), default=self.arena.nearest(address))
 
 
+class Stopped(NamedTuple):
+    """How a launch was stopped that did not end.
+
+    Attributes
+    ----------
+    blocks : int
+    waiting : list of int
+        The records of blocks that wait for the others at the barrier of the grid.
+    alone : bool
+        Whether those that they wait for have ended.
+    ended, running : int
+        How many blocks had, and were when it was stopped.
+    """
+
+    blocks: int
+    waiting: list
+    alone: bool
+    ended: int
+    running: int
+
+
+def ended(record):
+    """Return how many blocks a worker has run to their end."""
+    return _read(record, "ended", ctypes.c_uint64)
+
+
+def explain_stop(stopped, failed, launched):
+    """Return the `Fault` of a launch that was stopped.
+
+    Parameters
+    ----------
+    stopped : Stopped
+    failed : Failure or None
+        The block that did not end, or come to the barrier.
+    launched : Launched
+    """
+    waiting = f"{len(stopped.waiting)} blocks wait at grid.sync()"
+    if stopped.alone:
+        return Fault(
+            "limit", f"kernel {launched.name}: {waiting}, to which others have not come before they ended"
+        )
+    message = f"no block of kernel {launched.name} has ended for {RUNNING.kernel_seconds:g} s"
+    if failed is not None:
+        step = next((step for step in failed.steps if step.warp == failed.warp), None)
+        where = _where(failed, launched, _lane(failed, step, launched.arena))
+        message += f": {where}{' does not come there' if stopped.waiting else ''}{_on_line(step)}\n  "
+    else:
+        message += "; "
+    late = stopped.blocks - stopped.ended - stopped.running
+    message += f"{stopped.ended} of {stopped.blocks} blocks had ended, {late} had not started. "
+    if stopped.waiting:
+        message += f"{waiting}. "
+    elif late:
+        message += "Does it wait for what a block that has not started would write? "
+    return Fault(
+        "limit", f"{message}Is a loop without end? gpuless.set_limits(kernel_seconds=...) allows more"
+    )
+
+
 def explain(failed, launched):
     """Return the `Fault` that a launch has ended with.
 
@@ -272,7 +332,7 @@ def _lane(failed, step, arena):
     """Return the lane whose fault it is, None if that is not known."""
     if step is None or not step.lanes:
         return None
-    if not step.site.size:
+    if not step.site.size or failed.outcome == STOP:
         return step.lanes[0]
     return step.misaligned_lane() if failed.misaligned else step.lane_at(failed.address, arena)
 

@@ -68,6 +68,9 @@ class Flow:
         count = len(self.blocks)
         followers = [set(found) or {count} for found in self.successors]
         order = _depth_first(count + 1, count, _reverse(followers, count + 1))
+        while endless := set(range(count)) - set(order):
+            followers[max(endless)].add(count)  # a loop without a way out: as if it had one
+            order = _depth_first(count + 1, count, _reverse(followers, count + 1))
         number = {block: i for i, block in enumerate(order)}  # the end has the largest
         meeting = {count: count}
 
@@ -89,8 +92,7 @@ class Flow:
                         found = follower if found is None else meet(found, follower)
                 if meeting.get(block) != found:
                     meeting[block], changed = found, True
-        # A loop without a way out meets nobody.
-        return [meeting.get(block, count) for block in range(count)]
+        return [meeting[block] for block in range(count)]
 
     def meeting(self, block):
         """Return where lanes that part at the end of a block meet again."""
@@ -114,6 +116,37 @@ class Flow:
                     waiting += [follower for follower in self.successors[at] if follower != end]
             ways.append(way)
         return ways
+
+
+def spinning_loops(flow, destinations, sources):
+    """Return the first blocks of loops that may wait for what other threads write to memory.
+
+    Such a loop reads memory in a way that tells so, and where it goes on depends on what it has read.
+    """
+    found = set()
+    for first, last in flow.loop_ends.items():
+        blocks = flow.blocks[first : last + 1]
+        instructions = [instruction for block in blocks for instruction in block.body]
+        fenced = any(
+            instruction.opcode[0] in ("membar", "fence", "nanosleep") for instruction in instructions
+        )
+        read = {name for one in instructions if _reads_anew(one, fenced) for name in destinations(one)}
+        before = -1
+        while before != len(read):
+            before = len(read)
+            for instruction in instructions:
+                if not read.isdisjoint(sources(instruction)):
+                    read.update(destinations(instruction))
+        if any(block.end.condition in read for block in blocks):
+            found.add(first)
+    return found
+
+
+def _reads_anew(instruction, fenced):
+    opcode = instruction.opcode
+    if opcode[0] == "ld" and "param" not in opcode:
+        return fenced or not {"volatile", "relaxed", "acquire"}.isdisjoint(opcode)
+    return opcode[0] == "atom"
 
 
 def _split(function):

@@ -405,6 +405,11 @@ def gathered(parameters, blocks):
         del _gathered[parameters]
 
 
+def waiting(records):
+    """Return which of the blocks that run, by their records, wait for the others."""
+    return [record for record in records if _passed.get(record)]
+
+
 def give_up(parameters):
     """Let no block of a launch wait for the others any more."""
     if parameters in _gathered:

@@ -5,13 +5,17 @@ import ctypes
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 
 from gpuless.emulator import faults, host, layout, machine, trace
 from gpuless.emulator.alignment import needed_alignments
 from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places
+from gpuless.limits import RUNNING
 
 _SMALL = 1 << 14  # threads of a grid that one worker is enough for
-_FAILED, _STOPPED = 30, 1  # seconds that a block is run again to see why it has failed, or where it hangs
+_RESIDENT = 64  # blocks that may wait for each other
+_PERIOD = 0.25  # seconds between two looks at whether a launch goes on
+_FAILED, _STOPPED = 30, 0.5  # seconds that a block is run again to see why it has failed, or where it hangs
 
 
 class Kernel:
@@ -66,6 +70,7 @@ class Workers:
         self.arena = arena
         self.count = count or len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(self.count, "gpuless")
+        self._more = ThreadPoolExecutor(_RESIDENT, "gpuless-more")
         self._idle, self._records, self._lock = [], [], threading.Lock()
 
     def launch(self, kernel, grid, block, arguments, shared=0, together=False):
@@ -95,25 +100,54 @@ class Workers:
             wanted = blocks
         fields = {"params": ctypes.addressof(buffer), "globals": kernel.globals_address, "blocks": blocks}
         fields |= {"nctaid.x": grid[0], "nctaid.y": grid[1], "nctaid.z": grid[2], "dynamic_smem_size": shared}
-        fields |= {"chunk": max(1, min(64, blocks // (8 * wanted)))}
+        fields |= {"chunk": 1 if translator.spins else max(1, min(64, blocks // (8 * wanted)))}
         for name, value in fields.items():
             _put(launch, layout.LAUNCH[name], value, name in ("params", "globals", "blocks", "chunk"))
         with self._threads(together, ctypes.addressof(buffer), blocks) as pool:
             workers = [pool.submit(self._work, code, translator, launch) for _ in range(wanted)]
-            self._wait(workers, launch)
-        failures = [worker.result() for worker in workers if worker.result()]
-        if failures:
-            failed = min(failures, key=lambda failed: failed.place[::-1])
-            launched = faults.Launched(kernel, grid, block, bytes(arguments), self.arena)
-            raise faults.explain(self._trace(failed, launched, launch, together), launched)
+            more = (
+                partial(self._more.submit, self._work, code, translator, launch) if translator.spins else None
+            )
+            stopped = self._wait(workers, launch, blocks, more)
+        failures = [worker.result()[1] for worker in workers]
+        failures = sorted(filter(None, failures), key=lambda failed: failed.place[::-1])
+        if stopped is None and not failures:
+            return
+        launched = faults.Launched(kernel, grid, block, bytes(arguments), self.arena)
+        if stopped is not None:
+            absent = [failed for failed in failures if failed.record not in stopped.waiting]
+            failed = self._trace(absent[0], launched, launch, together) if absent else None
+            raise faults.explain_stop(stopped, failed, launched)
+        raise faults.explain(self._trace(failures[0], launched, launch, together), launched)
 
-    def _wait(self, workers, launch):
-        """Wait until a launch is over."""
+    def _wait(self, workers, launch, blocks, more):
+        """Wait until a launch is over; return how it was `faults.Stopped`, None if it was not.
+
+        Where blocks may wait for others that have not started, `more` starts another worker.
+        """
+        ended, idle = 0, 0.0
         try:
-            wait(workers)
+            while wait(workers, timeout=_PERIOD).not_done:
+                running = self._running(launch)
+                now = sum(map(faults.ended, running)) + sum(w.result()[0] for w in workers if w.done())
+                # Not the clock: a process that was suspended has not run for all that time.
+                ended, idle = now, 0.0 if now != ended else idle + _PERIOD
+                if more and idle:
+                    workers += [more() for _ in range(min(blocks - now, _RESIDENT) - len(running))]
+                waiting = host.waiting(running)
+                alone = waiting and len(waiting) + now == blocks
+                if alone or idle >= RUNNING.kernel_seconds:
+                    self._stop(launch, workers)
+                    return faults.Stopped(blocks, waiting, alone, now, len(running))
         except KeyboardInterrupt:
             self._stop(launch, workers)
             raise
+        return None
+
+    def _running(self, launch):
+        """Return the addresses of the records that a launch uses."""
+        address = ctypes.addressof(launch)
+        return [record.address for record in self._records if record.launch == address]
 
     def _trace(self, failed, launched, launch, together):
         """Run the block that has failed once more, to see what it does; return how it fails then.
@@ -132,7 +166,7 @@ class Workers:
                 worker = pool.submit(self._work, traced.code, traced.translator, again, traced)
                 if wait([worker], _STOPPED if failed.outcome == faults.STOP else _FAILED).not_done:
                     self._stop(again, [worker])
-            found = worker.result()
+            found = worker.result()[1]
             return found if found and found.outcome == failed.outcome else failed
         return failed
 
@@ -147,18 +181,16 @@ class Workers:
 
     def _stop(self, launch, workers):
         """Stop a launch: those of its blocks that run, and the others before they do."""
-        address = ctypes.addressof(launch)
         ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
         host.give_up(_parameters(launch))
         while True:
-            for record in self._records:
-                if record.launch == address:
-                    faults.stop(record.address)
+            for record in self._running(launch):
+                faults.stop(record)
             if not wait(workers, timeout=0.05).not_done:
                 return
 
     def _work(self, code, translator, launch, traced=None):
-        """Run blocks of a launch until none is left; return how that fails, None if it does not."""
+        """Run blocks of a launch until none is left; return how many were, and how one fails, or None."""
         with self._lock:
             record = self._idle.pop() if self._idle else self._new_record()
         size = 32 * translator.lane_stack
@@ -172,12 +204,13 @@ class Workers:
         try:
             record.launch = ctypes.addressof(launch)
             outcome = code.run(record.launch, record.address)
+            ended = faults.ended(record.address)
             if not outcome:
-                return None
+                return ended, None
             ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
             host.give_up(_parameters(launch))  # the others would wait for this block
             steps = traced.look(record.address, self.arena) if traced else []
-            return faults.failure(outcome, record.address, steps)
+            return ended, faults.failure(outcome, record.address, steps)
         finally:
             record.launch = None
             with self._lock:

@@ -55,7 +55,7 @@ class ModuleTranslator:
         self.threads = block[0] * block[1] * block[2]
         self.warps = -(-self.threads // WARP)
         self.declarations, self.definitions, self.names = {}, {}, {}
-        self.uses_barriers = self.uses_host = False
+        self.uses_barriers = self.uses_host = self.spins = False
         self.frames = 0
         self.globals, _ = lay_out(source.variables.values(), ("global", "const"))
         self.shared, self.static_shared = lay_out(self._shared_variables(), ("shared",))
@@ -132,7 +132,7 @@ class ModuleTranslator:
     def _assemble(self, t, signature, lines):
         head = [signature + " #0 {", "entry:"]
         head += [f"  {name} = alloca {type_}, align 64" for name, type_ in t.slots.items()]
-        head += [f"  store i32 0, ptr {name}" for name in t.slots if name.startswith("%mask")]
+        head += [f"  store i32 0, ptr {name}" for name in t.slots if name.startswith(("%mask", "%rounds"))]
         # Whose address somebody may know stays memory.
         head += [f'  call void asm sideeffect "", "r"(ptr {name})' for name in t.fixed]
         for name, type_ in _FIELDS.items():

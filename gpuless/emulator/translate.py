@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 from gpuless.emulator import lanes
 from gpuless.emulator.alignment import Multiples
-from gpuless.emulator.analysis import Analysis, destinations
+from gpuless.emulator.analysis import Analysis, destinations, sources
+from gpuless.emulator.flow import spinning_loops
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.ptx import BITS, PtxError, number
 
+_ROUNDS = 64  # of a loop that waits, before the next warp runs
 FLOATS = {16: "half", 32: "float", 64: "double"}
 INSTRUCTIONS = {}
 
@@ -89,6 +91,7 @@ class Translator:
         self.lines, self.slots, self.fixed, self.count = [], {}, [], 0
         self.values, self.instruction = {}, None
         self.mask, self.mask_vectors = None, {}
+        self.spinning = spinning_loops(self.analysis.flow, destinations, sources)
         self.misaligned = False  # whether an access may be to an address that is not aligned
 
     # --- Where variables live --------------------------------------------------------------------------
@@ -356,8 +359,10 @@ class Translator:
         for first in sorted(self.loops_ending.get(at, ()), reverse=True):
             waiting = self.new(f"load i32, ptr {self._mask_slot(first)}")
             some = self.new(f"icmp ne i32 {waiting}, 0")
-            out = self.fresh("out")
-            self.line(f"br i1 {some}, label %block{first}, label %{out}")
+            again, out = self.fresh("again"), self.fresh("out")
+            self.line(f"br i1 {some}, label %{again}, label %{out}")
+            self.label(again)
+            self._back_to(first)
             self.label(out)
         self.line(f"br label %{self.after[at]}")
 
@@ -406,7 +411,24 @@ class Translator:
             self.line("br label %finish")
         else:
             self._wait(targets[0], self.mask)
-            self.line(f"br label %block{targets[0]}")
+            if targets[0] <= at:
+                self._back_to(targets[0])
+            else:
+                self.line(f"br label %block{targets[0]}")
+
+    def _back_to(self, first):
+        """Go back to the first block of a loop; now and then let other warps run that it may wait for."""
+        if first in self.spinning:
+            self.module.uses_barriers = self.module.spins = True
+            self.slots["%rounds"] = "i32"
+            rounds = self.new(f"add i32 {self.new('load i32, ptr %rounds')}, 1")
+            self.line(f"store i32 {rounds}, ptr %rounds")
+            few = self.new(f"icmp ne i32 {self.new(f'and i32 {rounds}, {_ROUNDS - 1}')}, 0")
+            wait = self.fresh("wait")
+            self.line(f"br i1 {few}, label %block{first}, label %{wait}")
+            self.label(wait)
+            self.line("call void @yield(ptr %ctx, i32 %warp)")
+        self.line(f"br label %block{first}")
 
     def _leave(self, at, targets):
         """Go on after lanes have parted: with the first block of the region that some may wait for."""

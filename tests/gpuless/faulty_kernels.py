@@ -2,6 +2,7 @@
 
 import json
 import linecache
+from concurrent.futures import ThreadPoolExecutor
 
 import gpuless
 
@@ -70,6 +71,114 @@ class View:
         self.__cuda_array_interface__ = {"shape": (32,), "typestr": "<f4", "data": data, "version": 3}
 
 
+@cuda.jit
+def endless(x):
+    if cuda.blockIdx.x == 3 and cuda.threadIdx.x > 40:
+        while x[0] == 0:  # spin
+            x[1] += 1
+
+
+@cuda.jit
+def absent(x):
+    grid = cuda.cg.this_grid()
+    if cuda.blockIdx.x == 1:
+        while x[0] == 0:  # absent
+            x[1] += 1
+    grid.sync()
+    x[2] = 1
+
+
+@cuda.jit
+def early(x):
+    grid = cuda.cg.this_grid()
+    if cuda.blockIdx.x < 2:
+        grid.sync()
+        x[2] = 1
+
+
+@cuda.jit
+def fenced(x, flag):
+    i = cuda.threadIdx.x
+    if i == 0:
+        while flag[0] == 0:
+            cuda.threadfence()
+        x[0] = x[1] + 1
+    if i == cuda.blockDim.x - 1:
+        x[1] = 41
+        cuda.threadfence()
+        flag[0] = 1
+
+
+@cuda.jit
+def locked(x, lock):
+    if cuda.threadIdx.x % 32 == 0:
+        while cuda.atomic.cas(lock, 0, 0, 1) != 0:
+            pass
+        cuda.threadfence()
+        x[0] += 1
+        cuda.threadfence()
+        cuda.atomic.exch(lock, 0, 0)
+
+
+@cuda.jit
+def all_blocks(x, count):
+    block, blocks = cuda.blockIdx.x, cuda.gridDim.x
+    if cuda.threadIdx.x == 0:
+        x[block] = block
+        cuda.threadfence()
+        cuda.atomic.add(count, 0, 1)
+        while cuda.atomic.add(count, 0, 0) < blocks:
+            pass
+        x[64 + block] = x[blocks - 1 - block]
+
+
+@cuda.jit
+def in_order(x, done):
+    block = cuda.blockIdx.x
+    if cuda.threadIdx.x == 0:
+        if block > 0:
+            while cuda.atomic.add(done, block - 1, 0) == 0:
+                pass
+            x[block] = x[block - 1] + 1
+        cuda.threadfence()
+        cuda.atomic.exch(done, block, 1)
+
+
+def waits():
+    """Return what kernels make whose threads wait for each other."""
+
+    def results(kernel, grid, block):
+        x, y = (cuda.to_device(np.zeros(1024, np.int32)) for _ in range(2))
+        kernel[grid, block](x, y)
+        return x.copy_to_host().tolist()
+
+    return {
+        "fenced": results(fenced, 1, 256)[0],
+        "locked": results(locked, 20, 256)[0],
+        "all blocks": results(all_blocks, 40, 64)[103:63:-1],
+        "in order": results(in_order, 501, 64)[500],
+    }
+
+
+def in_a_graph(x):
+    """Launch a kernel from a graph."""
+    from cuda.core import Device
+
+    device = Device(0)
+    device.set_current()
+    builder = device.create_graph_builder()
+    builder.begin_building()
+    endless[4, 64, builder](x)
+    graph = builder.end_building().complete()
+    graph.launch(device.create_stream())
+
+
+def in_a_thread(launch):
+    """Launch a kernel in another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(launch).result()
+
+
 def in_a_cell():
     """Return a kernel as a notebook has it: in no file."""
     name, text = (
@@ -93,6 +202,7 @@ def told(launch):
 
 def main():
     """Run all."""
+    gpuless.set_limits(kernel_seconds=0.3)
     x, y = cuda.to_device(np.zeros(64, np.float32)), cuda.to_device(np.zeros((64, 64), np.float32))
     numbers = cuda.to_device(np.zeros(64, np.int64))
     found = {
@@ -105,6 +215,12 @@ def main():
         "aligned": told(lambda: misaligned[1, 32](x, cuda.as_cuda_array(View(y, 4)))),
         "misaligned": told(lambda: misaligned[1, 32](x, cuda.as_cuda_array(View(y, 2)))),
         "once": told(lambda: once[1, 1](numbers)),
+        "endless": told(lambda: endless[3000, 64](x)),
+        "in a thread": told(lambda: in_a_thread(lambda: endless[4, 64](x))),
+        "in a graph": told(lambda: in_a_graph(x)),
+        "absent": told(lambda: absent[8, 64](x)),
+        "early": told(lambda: early[8, 64](x)),
+        "waits": waits(),
         "lines": [line for line in open(__file__, encoding="utf-8")],
     }
     print(json.dumps(found))

@@ -215,8 +215,8 @@ try:
     finally:
         stopped = time.monotonic() - begun
         time.sleep(0.5)
-except KeyboardInterrupt:
-    print("interrupted", stopped < 5)
+except KeyboardInterrupt as error:
+    print("interrupted", stopped < 1.5, error.__context__)
 good[1, 64](x)
 print(x.copy_to_host()[2:].sum())
 """
@@ -252,8 +252,33 @@ def test_a_block_that_fails_lets_those_go_that_wait_for_it():
     assert python(COOPERATIVE, GPULESS="emulator") == wanted
 
 
+SPIN = r"\n  line LINE of .*: while x\[0\] == 0:  # spin\n"
+ENDLESS = {
+    "endless": r"no block of kernel endless has ended for 0.3 s: kernel endless, block \(3, 0, 0\), "
+    rf"thread \(41, 0, 0\){SPIN}  \d+ of 3000 blocks had ended, \d+ had not started\.",
+    "in a thread": SPIN + r"  3 of 4 blocks had ended, 0 had not started\.",
+    "in a graph": SPIN + r"  3 of 4 blocks had ended, 0 had not started\.",
+    "absent": r"kernel absent, block \(1, 0, 0\), thread \(0, 0, 0\) does not come there\n  line LINE of .*"
+    r": while x\[0\] == 0:  # absent\n .* 7 blocks wait at grid.sync\(\)",
+    "early": r"kernel early: 2 blocks wait at grid.sync\(\), to which others have not come before they ended",
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_kernel_without_end_is_stopped(told, name):
+    mark = "# absent" if name == "absent" else "# spin"
+    line = next(i for i, text in enumerate(told["lines"], 1) if mark in text)
+    assert told[name].startswith("CUDAError CUDA_ERROR_LAUNCH_TIMEOUT: ")
+    assert re.search(ENDLESS[name].replace("LINE", str(line)), told[name]), told[name]
+
+
+def test_threads_wait_for_each_other(told):
+    """Warps of a block, for a flag and for a lock; blocks, even for a later one."""
+    assert told["waits"] == {"fenced": 42, "locked": 160, "all blocks": list(range(40)), "in order": 500}
+
+
 def test_numba_survives_faults_and_ctrl_c():
     """A launch that fails is an error of CUDA's; one that never ends is stopped; the process goes on."""
     failed, *rest = python(NUMBA, GPULESS="emulator").splitlines()
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in failed
-    assert rest == ["65.0", "interrupted True", "62.0"]
+    assert rest == ["65.0", "interrupted True None", "62.0"]
