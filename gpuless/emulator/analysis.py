@@ -9,7 +9,7 @@ import functools
 from collections import Counter
 
 from gpuless.emulator import lanes
-from gpuless.emulator.flow import Flow
+from gpuless.emulator.flow import Flow, part_for_long, spinning_loops
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, constant
 from gpuless.emulator.ptx import BITS, Address, number
 
@@ -89,6 +89,8 @@ class Analysis:
     def __init__(self, function, block, space_of, local_kind):
         self.function, self.block, self.space_of, self.local_kind = function, block, space_of, local_kind
         self.flow = Flow(function)
+        self.spinning = spinning_loops(self.flow, destinations, sources)
+        part_for_long(self.flow, self.spinning)
         self.kinds, self.assumed, self.masked, self.blended = {"%cc": VARYING}, {}, set(), set()
         self.special = special_registers(block)
         self._depth = Counter()
@@ -155,7 +157,7 @@ class Analysis:
     def _part(self, at):
         """Note what follows from lanes parting at the end of a block."""
         flow = self.flow
-        ways, meeting = flow.region(at), flow.meeting(at)
+        ways, meeting = flow.region(at), flow.parted_until(at)
         targets = flow.blocks[at].end.targets
         apart = set().union(*ways)
         self.masked |= apart

@@ -60,7 +60,7 @@ class Flow:
         self.loop_ends = {place[first]: place[last] for first, last in self.loop_ends.items()}
         self.successors = [set(block.end.targets) for block in self.blocks]
         self.exit = len(self.blocks)
-        self._meeting = self._post_dominators()
+        self._meeting, self.late = self._post_dominators(), {}
 
     def _post_dominators(self):
         """Return for each block the first one that all ways from it come to, `exit` if that is the end."""
@@ -98,6 +98,10 @@ class Flow:
         """Return where lanes that part at the end of a block meet again."""
         return self._meeting[block]
 
+    def parted_until(self, block):
+        """Return where the region ends in which lanes are apart that part at the end of a block."""
+        return self.late.get(block, self._meeting[block])
+
     def region(self, block):
         """Return the blocks where lanes are apart that part at the end of a block, by the way they took.
 
@@ -106,7 +110,7 @@ class Flow:
         list of set of int
             One set for each target.
         """
-        end, ways = self.meeting(block), []
+        end, ways = self.parted_until(block), []
         for target in self.blocks[block].end.targets:
             way, waiting = set(), [target] if target != end else []
             while waiting:
@@ -116,6 +120,39 @@ class Flow:
                     waiting += [follower for follower in self.successors[at] if follower != end]
             ways.append(way)
         return ways
+
+
+#: Instructions for which all lanes of a warp, or all warps of a block, come together.
+_MEETINGS = {"bar", "barrier", "shfl", "vote", "match", "redux", "activemask", "elect"}
+_MEETINGS |= {"mma", "wmma", "ldmatrix"}
+
+
+def part_for_long(flow, loops):
+    """Let lanes that leave a loop in which others wait for them go on as far as they can, before they meet.
+
+    So a lock that a lane holds is given back, though other lanes of its warp wait for it.
+    """
+
+    def behind(block, end):
+        """Return the blocks between two."""
+        found, waiting = set(), [block]
+        while waiting:
+            at = waiting.pop()
+            if at != end and at not in found:
+                found.add(at)
+                waiting += flow.successors[at]
+        return found
+
+    def together(blocks):
+        return any(one.opcode[0] in _MEETINGS for at in blocks for one in flow.blocks[at].body)
+
+    for first in loops:
+        loop = range(first, flow.loop_ends[first] + 1)
+        for block in loop:
+            end = flow.meeting(block)
+            while end not in loop and end != flow.exit and not together(behind(end, flow.meeting(end))):
+                end = flow.meeting(end)
+            flow.late[block] = end
 
 
 def spinning_loops(flow, destinations, sources):
@@ -142,6 +179,10 @@ def spinning_loops(flow, destinations, sources):
     return found
 
 
+def _instructions(function):
+    return [item for item in function.body if not isinstance(item, str)]
+
+
 def _reads_anew(instruction, fenced):
     opcode = instruction.opcode
     if opcode[0] == "ld" and "param" not in opcode:
@@ -152,6 +193,8 @@ def _reads_anew(instruction, fenced):
 def _split(function):
     """Return the blocks of a function, targets as numbers of blocks."""
     starts, blocks = {}, [Block()]
+    # Where lanes may wait for each other they part until a block that begins with such an instruction.
+    meetings = _MEETINGS if any(_reads_anew(one, False) for one in _instructions(function)) else ()
 
     def fresh():
         if blocks[-1].body or blocks[-1].end:
@@ -171,6 +214,8 @@ def _split(function):
             blocks += [Block(), Block()]
             blocks[-2].body.append(replace(item, guard=None))
         else:
+            if item.opcode[0] in meetings:
+                fresh()
             blocks[-1].body.append(item)
     for number, block in enumerate(blocks):
         if block.end is None:

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from gpuless.emulator import lanes
 from gpuless.emulator.alignment import Multiples
-from gpuless.emulator.analysis import Analysis, destinations, sources
-from gpuless.emulator.flow import spinning_loops
+from gpuless.emulator.analysis import Analysis, destinations
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.ptx import BITS, PtxError, number
 
@@ -91,7 +90,6 @@ class Translator:
         self.lines, self.slots, self.fixed, self.count = [], {}, [], 0
         self.values, self.instruction = {}, None
         self.mask, self.mask_vectors = None, {}
-        self.spinning = spinning_loops(self.analysis.flow, destinations, sources)
         self.misaligned = False  # whether an access may be to an address that is not aligned
 
     # --- Where variables live --------------------------------------------------------------------------
@@ -322,7 +320,9 @@ class Translator:
         for first, last in flow.loop_ends.items():
             if first in masked:
                 inside = [at for at in range(first, last + 1) if at in masked and leave[at] == leave[first]]
-                self.loops_ending.setdefault(inside[-1], []).append(first)
+                if first in self.analysis.spinning:  # but those that may wait for them do so last
+                    inside = [at for at in masked if leave[at] == leave[first]]
+                self.loops_ending.setdefault(max(inside), []).append(first)
 
     def _mask_slot(self, at):
         self.slots[f"%mask{at}"] = "i32"
@@ -418,7 +418,7 @@ class Translator:
 
     def _back_to(self, first):
         """Go back to the first block of a loop; now and then let other warps run that it may wait for."""
-        if first in self.spinning:
+        if first in self.analysis.spinning:
             self.module.uses_barriers = self.module.spins = True
             self.slots["%rounds"] = "i32"
             rounds = self.new(f"add i32 {self.new('load i32, ptr %rounds')}, 1")

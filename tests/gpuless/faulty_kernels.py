@@ -144,6 +144,33 @@ def in_order(x, done):
         cuda.atomic.exch(done, block, 1)
 
 
+@cuda.jit
+def lanes_locked(x, lock):
+    while cuda.atomic.cas(lock, 0, 0, 1) != 0:
+        pass
+    cuda.threadfence()
+    x[0] += 1
+    cuda.threadfence()
+    cuda.atomic.exch(lock, 0, 0)
+    cuda.syncthreads()
+    if cuda.threadIdx.x % 2 == 0:
+        cuda.atomic.add(x, 1, x[0])
+
+
+@cuda.jit
+def lanes_until_done(x, lock):
+    done = False
+    while not done:
+        if cuda.atomic.cas(lock, 0, 0, 1) == 0:
+            x[0] = x[0] * 3 + cuda.threadIdx.x % 2
+            for i in range(cuda.threadIdx.x % 5):
+                x[1] += i
+            cuda.threadfence()
+            cuda.atomic.exch(lock, 0, 0)
+            done = True
+    cuda.atomic.add(x, 2, cuda.shfl_down_sync(0xFFFFFFFF, cuda.threadIdx.x, 1))
+
+
 def waits():
     """Return what kernels make whose threads wait for each other."""
 
@@ -153,6 +180,8 @@ def waits():
         return x.copy_to_host().tolist()
 
     return {
+        "lanes": results(lanes_locked, 1, 64)[:2],
+        "lanes until done": results(lanes_until_done, 1, 64)[1:3],
         "fenced": results(fenced, 1, 256)[0],
         "locked": results(locked, 20, 256)[0],
         "all blocks": results(all_blocks, 40, 64)[103:63:-1],

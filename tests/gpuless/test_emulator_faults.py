@@ -273,8 +273,16 @@ def test_a_kernel_without_end_is_stopped(told, name):
 
 
 def test_threads_wait_for_each_other(told):
-    """Warps of a block, for a flag and for a lock; blocks, even for a later one."""
-    assert told["waits"] == {"fenced": 42, "locked": 160, "all blocks": list(range(40)), "in order": 500}
+    """Lanes and warps, for a flag and for a lock; blocks, even for a later one."""
+    added = sum(i for thread in range(64) for i in range(thread % 5))
+    shifted = sum(range(64)) - 0 - 32 + 31 + 63
+    wanted = {"lanes": [64, 32 * 64], "lanes until done": [added, shifted]}
+    assert told["waits"] == wanted | {
+        "fenced": 42,
+        "locked": 160,
+        "all blocks": list(range(40)),
+        "in order": 500,
+    }
 
 
 def test_numba_survives_faults_and_ctrl_c():
