@@ -174,7 +174,13 @@ def spinning_loops(flow, destinations, sources):
             for instruction in instructions:
                 if not read.isdisjoint(sources(instruction)):
                     read.update(destinations(instruction))
-        if any(block.end.condition in read for block in blocks):
+        # To try again with what was found there is not to wait: somebody has got on.
+        waits = [
+            one
+            for one in instructions
+            if _reads_anew(one, fenced) and not ("cas" in one.opcode and one.operands[2] in read)
+        ]
+        if waits and any(block.end.condition in read for block in blocks):
             found.add(first)
     return found
 

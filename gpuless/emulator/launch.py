@@ -1,15 +1,18 @@
 """Launch kernels: choose their machine code, share the blocks of a grid out among threads."""
 
+import atexit
 import contextlib
 import ctypes
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+import time
+from concurrent.futures import wait
 from functools import partial
 
 from gpuless.emulator import faults, host, layout, machine, trace
 from gpuless.emulator.alignment import needed_alignments
 from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places
+from gpuless.emulator.threads import Pool
 from gpuless.limits import RUNNING
 
 _SMALL = 1 << 14  # threads of a grid that one worker is enough for
@@ -69,8 +72,8 @@ class Workers:
     def __init__(self, arena, count=None):
         self.arena = arena
         self.count = count or len(os.sched_getaffinity(0))
-        self._pool = ThreadPoolExecutor(self.count, "gpuless")
-        self._more = ThreadPoolExecutor(_RESIDENT, "gpuless-more")
+        self._pool, self._more = Pool(self.count, "gpuless"), Pool(1 << 16, "gpuless-more")
+        atexit.register(self._close)
         self._idle, self._records, self._lock = [], [], threading.Lock()
 
     def launch(self, kernel, grid, block, arguments, shared=0, together=False):
@@ -176,8 +179,8 @@ class Workers:
         if not together:
             yield self._pool
             return
-        with host.gathered(parameters, blocks), ThreadPoolExecutor(blocks, "gpuless-block") as pool:
-            yield pool
+        with host.gathered(parameters, blocks):
+            yield self._more
 
     def _stop(self, launch, workers):
         """Stop a launch: those of its blocks that run, and the others before they do."""
@@ -188,6 +191,16 @@ class Workers:
                 faults.stop(record)
             if not wait(workers, timeout=0.05).not_done:
                 return
+
+    def _close(self):
+        """Stop whatever runs when the process ends."""
+        self._pool.closed = self._more.closed = True
+        end = time.monotonic() + 1
+        while (running := [record for record in self._records if record.launch]) and time.monotonic() < end:
+            for record in running:
+                ctypes.c_uint32.from_address(record.launch + layout.LAUNCH["stop"]).value = 1
+                faults.stop(record.address)
+            time.sleep(0.01)
 
     def _work(self, code, translator, launch, traced=None):
         """Run blocks of a launch until none is left; return how many were, and how one fails, or None."""

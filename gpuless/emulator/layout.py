@@ -8,6 +8,8 @@ SHARED_SPAN = 1 << 18
 PRIVATE_SPAN = 1 << 36
 #: What lies between parts of it: lanes may be some way apart.
 PRIVATE_GAP = 64 << 20
+#: What nobody has written holds this: NaN for floats of every width, near the largest number for integers.
+POISON = 0x7FFF7FFF
 MAX_WARPS = 32
 BARRIERS = 16
 

@@ -10,13 +10,11 @@ import mmap
 import threading
 from typing import NamedTuple
 
-from gpuless.emulator.layout import ARENA_SPAN, PRIVATE_GAP, PRIVATE_SPAN
+from gpuless.emulator.layout import ARENA_SPAN, POISON, PRIVATE_GAP, PRIVATE_SPAN
 
 PAGE = mmap.PAGESIZE
 #: An array begins at a multiple of this, as NVIDIA's allocator has it.
 ALIGN = 512
-#: What nobody has written holds this: NaN for floats of every width, near the largest number for integers.
-POISON = 0x7FFF7FFF
 _NONE, _READ_WRITE = 0, 3
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p

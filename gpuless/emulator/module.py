@@ -77,7 +77,7 @@ class ModuleTranslator:
             translator = self.translator(self, function, self.names[function.name])
             bodies.append(self._assemble(translator, *translator.translate()))
             self.frames += translator.frame
-        pieces = [runtime.text(self.warps, self.uses_barriers)]
+        pieces = [runtime.text(self.warps, self.uses_barriers, self.static_shared)]
         if self.uses_host:
             pieces.append(host.text(self.uses_barriers))
         known = pieces[0]

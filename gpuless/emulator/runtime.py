@@ -7,7 +7,7 @@ way to the next one, and goes on when all have arrived. To change fibres takes a
 
 import platform
 
-from gpuless.emulator.layout import BARRIERS, LAUNCH, OFFSET, STACK
+from gpuless.emulator.layout import BARRIERS, LAUNCH, OFFSET, POISON, STACK
 
 # Save what a function has to preserve on its stack, take the other stack, and return into it. A new fibre's
 # stack is made such that it "returns" to `begin`, with the block in rbx (x19) and the warp in r12 (x20).
@@ -86,7 +86,7 @@ def _field(name, variable="ctx", table=OFFSET):
     return f"getelementptr i8, ptr %{variable}, i64 {table[name]}"
 
 
-def text(warps, barriers):
+def text(warps, barriers, shared):
     """Return the IR that runs a kernel whose blocks have so many warps.
 
     Parameters
@@ -94,6 +94,8 @@ def text(warps, barriers):
     warps : int
     barriers : bool
         Whether warps wait for each other.
+    shared : int
+        Bytes of shared memory that a block has at least.
 
     Returns
     -------
@@ -105,6 +107,9 @@ def text(warps, barriers):
     return (
         head
         + (_fibres(warps) if barriers else _NO_BARRIERS.format(warps=warps, at_warp=OFFSET["warp"]))
+        + _POISON.format(
+            static=shared, poison=POISON, dynamic=OFFSET["dynamic_smem_size"], shared=OFFSET["shared"]
+        )
         + _RUN.format(
             copies=copies,
             **{f"at_{name.replace('.', '_')}": value for name, value in LAUNCH.items()},
@@ -148,6 +153,30 @@ next:
   br i1 %done, label %end, label %next
 end:
   ret i32 0
+}}
+"""
+
+# What a block has not written to its shared memory is to be seen.
+_POISON = """
+define internal void @poison(ptr %ctx) {{
+entry:
+  %at.dynamic = getelementptr i8, ptr %ctx, i64 {dynamic}
+  %dynamic = load i32, ptr %at.dynamic
+  %more = zext i32 %dynamic to i64
+  %size = add i64 %more, {static}
+  %at.shared = getelementptr i8, ptr %ctx, i64 {shared}
+  %shared = load ptr, ptr %at.shared
+  %none = icmp eq i64 %size, 0
+  br i1 %none, label %end, label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %following, %next ]
+  %at = getelementptr i8, ptr %shared, i64 %i
+  store <16 x i32> splat (i32 {poison}), ptr %at, align 64
+  %following = add i64 %i, 64
+  %left = icmp ult i64 %following, %size
+  br i1 %left, label %next, label %end
+end:
+  ret void
 }}
 """
 
@@ -201,6 +230,7 @@ each:
   store i32 %x32, ptr %x.at
   store i32 %y32, ptr %y.at
   store i32 %z32, ptr %z.at
+  call void @poison(ptr %ctx)
   %stuck = call i32 @block(ptr %ctx)
   %failed = icmp ne i32 %stuck, 0
   br i1 %failed, label %end, label %each.end

@@ -171,6 +171,26 @@ def lanes_until_done(x, lock):
     cuda.atomic.add(x, 2, cuda.shfl_down_sync(0xFFFFFFFF, cuda.threadIdx.x, 1))
 
 
+@cuda.jit
+def counted(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] += 1
+
+
+@cuda.jit
+def forever(x):
+    while True:
+        pass
+
+
+def count_once():
+    """Run a kernel in a process of its own."""
+    x = cuda.to_device(np.zeros(64, np.float32))
+    counted[1, 64](x)
+    return float(x.copy_to_host().sum())
+
+
 def waits():
     """Return what kernels make whose threads wait for each other."""
 

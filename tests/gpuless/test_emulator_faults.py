@@ -2,6 +2,8 @@
 
 import json
 import re
+import textwrap
+import time
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +86,31 @@ def test_warps_that_wait_for_nobody(goes_on):
     with pytest.raises(Fault, match="wait at barriers that others will not reach") as caught:
         run(STORE.replace("BODY", body), [np.zeros(64, np.uint32)], block=(64, 1, 1))
     assert caught.value.kind == "barrier"
+
+
+SHARED = """
+.extern .shared .align 16 .b8 more[];
+.visible .entry f(.param .u64 p0)
+{
+    .shared .align 4 .b8 s[128];
+    .reg .b32 %r<9>; .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [p0];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
+    mad.lo.u32 %r3, %r2, 64, %r1;
+    mul.wide.u32 %rd2, %r3, 4; add.s64 %rd3, %rd1, %rd2;
+    mov.u32 %r4, s; mad.lo.u32 %r4, %r1, 4, %r4;
+    mov.u32 %r5, more; mad.lo.u32 %r5, %r1, 4, %r5;
+    ld.shared.u32 %r6, [%r4]; ld.shared.u32 %r7, [%r5];
+    st.global.u32 [%rd3], %r6; st.global.u32 [%rd3+128], %r7;
+    st.shared.u32 [%r4], %r1; st.shared.u32 [%r5], %r1;
+    ret;
+}
+"""
+
+
+def test_shared_memory_holds_nothing_of_the_block_before():
+    (found,) = run(SHARED, [np.zeros(64 * 20, np.uint32)], grid=(20, 1, 1), shared=128)
+    assert set(found.tolist()) == {0x7FFF7FFF}
 
 
 MISALIGNED = {
@@ -283,6 +310,77 @@ def test_threads_wait_for_each_other(told):
         "all blocks": list(range(40)),
         "in order": 500,
     }
+
+
+BEGINNING = """
+import os, signal, sys, threading, time
+from multiprocessing import get_context
+import numpy as np
+import faulty_kernels
+from faulty_kernels import counted, forever
+from numba import cuda
+x = cuda.to_device(np.zeros(64, np.float32))
+"""
+
+
+def test_threads_streams_processes_and_grids():
+    """Sixteen Python threads with a stream each; a child, forked and spawned; the largest grid there is."""
+    lines = """
+        def work():
+            stream = cuda.stream()
+            y = cuda.to_device(np.zeros(1000, np.float32), stream=stream)
+            for _ in range(20):
+                counted[4, 256, stream](y)
+            stream.synchronize()
+            sums.append(y.copy_to_host().sum())
+
+        def fork():
+            try:
+                counted[1, 64](x)
+            except Exception as error:
+                return str(error)
+
+        sums, threads = [], [threading.Thread(target=work) for _ in range(16)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        print(set(sums) == {20_000})
+        if os.fork() == 0:
+            print("forked:", fork(), flush=True)
+            os._exit(0)
+        os.wait()
+        print("spawned:", get_context("spawn").Pool(1).apply(faulty_kernels.count_once))
+        counted[1, 32](cuda.to_device(np.zeros(0, np.float32)))
+        try:
+            counted[(1, 65536), 1](x)
+        except Exception as error:
+            print(str(error).partition(":")[0])
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        begun = time.monotonic()
+        try:
+            counted[(2**31 - 1, 65535, 65535), 1](x)
+        except KeyboardInterrupt:
+            print("stopped", time.monotonic() - begun < 1.3)
+    """
+    found = python(BEGINNING, textwrap.dedent(lines), GPULESS="emulator").splitlines()
+    assert found[:3] == ["True", "forked: CUDA initialized before forking", "spawned: 64.0"]
+    assert found[3:] == ["CUDA_ERROR_INVALID_VALUE", "stopped True"]
+
+
+def test_the_process_ends_while_kernels_run():
+    """One in a daemon thread is stopped; a thread that the interpreter waits for may still launch some."""
+    lines = """
+        def late():
+            time.sleep(0.5)
+            counted[1, 64](x)
+            print(x.copy_to_host().sum(), flush=True)
+
+        threading.Thread(target=lambda: forever[4, 64](x), daemon=True).start()
+        time.sleep(1)
+        threading.Thread(target=late).start()
+    """
+    begun = time.monotonic()
+    assert python(BEGINNING, textwrap.dedent(lines), GPULESS="emulator") == "64.0\n"
+    assert time.monotonic() - begun < 60
 
 
 def test_numba_survives_faults_and_ctrl_c():
