@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fresh_python import python
-from ptx_programs import run
+from ptx_programs import apply, run
 
 from gpuless.emulator.faults import Fault
 
@@ -86,6 +86,15 @@ def test_warps_that_wait_for_nobody(goes_on):
     with pytest.raises(Fault, match="wait at barriers that others will not reach") as caught:
         run(STORE.replace("BODY", body), [np.zeros(64, np.uint32)], block=(64, 1, 1))
     assert caught.value.kind == "barrier"
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_no_division_ends_the_process(bits):
+    """The least number by -1 is out of range, and by 0 is anything."""
+    least, most, kind = 1 << (bits - 1), (1 << bits) - 1, f"s{bits}"
+    for name, wanted in (("div", least), ("rem", 0)):
+        found = apply(f"{name}.{kind} %d, %a, %b", [kind, kind], kind, [least, least, 7], [most, 0, 0])
+        assert [one[0] for one in found] == [wanted, wanted]
 
 
 SHARED = """
