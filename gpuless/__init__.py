@@ -15,10 +15,10 @@
 """
 
 from gpuless.access import AccessMap, Trace, access_map, explore_access, plot_access, record
-from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch
+from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch, set_limits
 from gpuless.sanitizer import Finding, Report, sanitize
 from gpuless.selection import Selection, select
-from gpuless.simulator import DivergenceError, LaunchStopped, UnsupportedPython, set_limits, simulate
+from gpuless.simulator import DivergenceError, LaunchStopped, UnsupportedPython, simulate
 
 __all__ = [
     "SHARED_LIMIT",

@@ -1,7 +1,9 @@
-"""What every GPU that numba-cuda supports allows, and what is refused before it is launched."""
+"""What every GPU that numba-cuda supports allows and refuses, and what stops a launch that runs."""
 
 import operator
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 WARP = 32
 #: Threads of a block, and each axis of a block and of a grid.
@@ -72,3 +74,57 @@ def _check_dimensions(sizes, name, limits):
         if size > limit:
             raise LaunchError(f"{name} {given}: {axis} is {size}, and a GPU allows {limit}")
     return given + (1,) * (3 - len(given))
+
+
+@dataclass
+class _Limits:
+    seconds: float = 60.0
+    log_entries: int = 5_000_000
+    kernel_seconds: float = float(os.environ.get("GPULESS_KERNEL_SECONDS") or 120.0)
+
+
+#: What stops a launch that runs.
+RUNNING = _Limits()
+
+
+def set_limits(
+    seconds: float | None = None, log_entries: int | None = None, kernel_seconds: float | None = None
+) -> dict[str, float]:
+    """Set when a launch is stopped; what is left out stays as it is.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        In the simulator: of processor time in which no thread of the launch finishes, 60 at first. `math.inf`
+        is no limit.
+    log_entries : int, optional
+        How many accesses and barriers of one launch `sanitize`, `record` and `access_map` log: 5 million at
+        first, for which they need about 2 GB of memory.
+    kernel_seconds : float, optional
+        On the emulated GPU: in which no block of the launch comes to its end, 120 at first, or what the
+        environment variable ``GPULESS_KERNEL_SECONDS`` says.
+
+    Returns
+    -------
+    dict
+        The limits that held before: ``set_limits(**before)`` brings them back.
+
+    Raises
+    ------
+    ValueError
+        If a limit is not a positive number.
+
+    Examples
+    --------
+    >>> before = set_limits(seconds=600)
+    >>> set_limits(**before)["seconds"]
+    600
+    """
+    before = dict(vars(RUNNING))
+    new = {"seconds": seconds, "log_entries": log_entries, "kernel_seconds": kernel_seconds}
+    new = {name: value for name, value in new.items() if value is not None}
+    for name, value in new.items():
+        if isinstance(value, (bool, str)) or not value > 0:
+            raise ValueError(f"{name} must be a positive number, got {value!r}")
+    vars(RUNNING).update(new)
+    return before

@@ -20,7 +20,7 @@ GPULESS = {
     "inspector": "compiler source wrapping limits",
     "selection": "simulator emulator nvidia",
     "simulator": "compiler source positions limits importing",
-    "emulator": "importing",
+    "emulator": "positions importing limits nvidia",
     "compiler": "limits",
     "source": "",
     "positions": "",

@@ -42,13 +42,25 @@ def space_of(instruction):
     return "generic"
 
 
-def place(t, address, space, checked=False):
-    """Return the `Place` of a memory operand; `checked` if what is assumed of it has been found true."""
+def place(t, address, space, size=1, checked=False):
+    """Return the `Place` of a memory operand.
+
+    Parameters
+    ----------
+    t : Translator
+    address : Address
+    space : str
+    size : int
+        The bytes that each lane accesses there.
+    checked : bool
+        Whether what is assumed of the address has been found true.
+    """
     value = t.operand(address.base)
     bits = t.function.registers.get(address.base, 64)
+    _check_alignment(t, value, bits, address, size)
     root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
-    near = value.kind if value.kind is not VARYING else value.assumed
-    if near is not VARYING and near.rows == 1 and (checked or value.check is None):
+    near = _near(value, checked)
+    if near is not VARYING:
         distances = lanes.nearest(lanes.relative(near)[0], bits)
         if max(distances) - min(distances) < NEAR:
             scalar = _wide(t, value.scalar, bits)
@@ -78,6 +90,35 @@ def _anywhere(t, value, bits, offsets, root, span):
         vector = t.new(f"add {ALL.int(64)} {vector}, {offsets}")
     inside = t.new(f"and {ALL.int(64)} {vector}, splat (i64 {span - 1})")
     return t.new(f"getelementptr i8, ptr {root}, {ALL.int(64)} {inside}")
+
+
+def _near(value, checked=False):
+    """Return how the lanes of an address lie about the first one, where that is certain, else VARYING."""
+    near = value.kind if value.kind is not VARYING else value.assumed
+    return near if near is not VARYING and near.rows == 1 and (checked or value.check is None) else VARYING
+
+
+def _check_alignment(t, value, bits, address, size):
+    """End the kernel where an address is not a multiple of the size of what is accessed, as a GPU does."""
+    powers = t.multiples.power(address.base), lanes.trailing_zeros(address.offset)
+    if 1 << min(powers) >= size:
+        return
+    near, wanted = _near(value), -address.offset % size
+    if near is not VARYING and all(distance % size == 0 for distance in lanes.relative(near)[0]):
+        low = t.new(f"and i{bits} {value.scalar}, {size - 1}")
+        _misaligned_if(t, t.new(f"icmp ne i{bits} {low}, {wanted}"))
+        return
+    low = t.new(f"and {ALL.int(bits)} {t.vector(value, bits)}, splat (i{bits} {size - 1})")
+    wrong = t.mask_of(t.new(f"icmp ne {ALL.int(bits)} {low}, splat (i{bits} {wanted})"))
+    here = t.new(f"and i32 {wrong}, {t.mask}")
+    _misaligned_if(t, t.new(f"icmp ne i32 {here}, 0"))
+
+
+def _misaligned_if(t, wrong):
+    right = t.fresh("aligned")
+    t.misaligned = True
+    t.line(f"br i1 {wrong}, label %misaligned, label %{right}, !prof !1")
+    t.label(right)
 
 
 def _inside(t, scalar, span, ahead):
@@ -132,15 +173,16 @@ def load(t, where, bits, count, note=""):
 def _load_checked(t, address, space, bits, count, note):
     """Load; where what is assumed of the address is to be checked, in one of two ways."""
     value = t.operand(address.base)
-    rows = count == 1 and rows_of(t, address, bits)
+    rows, size = count == 1 and rows_of(t, address, bits), count * bits // 8
     if value.check is None and not rows:
-        return load(t, place(t, address, space), bits, count, note)
+        return load(t, place(t, address, space, size), bits, count, note)
     t.mask_vector()
+    _check_alignment(t, value, t.function.registers.get(address.base, 64), address, size)
 
     def piece(checked):
         if checked and rows:
             return [load_rows(t, address, space, bits)]
-        found = load(t, place(t, address, space, checked), bits, count, note)
+        found = load(t, place(t, address, space, checked=checked), bits, count, note)
         return [t.vector(value, bits) for value in found]
 
     if value.check is None:
@@ -294,16 +336,18 @@ def _store_checked(t, address, space, bits, values):
     """Store; where what is assumed of the address is to be checked, in one of two ways."""
     to = t.operand(address.base)
     rows = len(values) == 1 and rows_of(t, address, bits) and not to.assumed.uniform
+    size = len(values) * bits // 8
     if to.check is None and not rows:
-        store(t, place(t, address, space), bits, values)
+        store(t, place(t, address, space, size), bits, values)
         return
     t.mask_vector()
+    _check_alignment(t, to, t.function.registers.get(address.base, 64), address, size)
 
     def piece(checked):
         if checked and rows:
             store_rows(t, address, space, bits, t.vector(values[0], bits))
         else:
-            store(t, place(t, address, space, checked), bits, values)
+            store(t, place(t, address, space, checked=checked), bits, values)
         return ()
 
     if to.check is None:
@@ -463,7 +507,7 @@ def _atom(t, instruction):
     operands = instruction.operands if opcode[0] == "red" else instruction.operands[1:]
     if any("cache_hint" in part for part in opcode):
         operands = operands[:-1]
-    where = place(t, operands[0], space_of(instruction))
+    where = place(t, operands[0], space_of(instruction), BITS[type_] // 8)
     targets = _several(instruction.operands[0]) if opcode[0] == "atom" else ()
     # Of several numbers next to each other each is changed by itself.
     for i, given in enumerate(zip(*map(_several, operands[1:]), strict=True)):

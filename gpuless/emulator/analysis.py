@@ -10,7 +10,7 @@ from collections import Counter
 
 from gpuless.emulator import lanes
 from gpuless.emulator.definitions import separate
-from gpuless.emulator.flow import Flow
+from gpuless.emulator.flow import Flow, part_for_long, spinning_loops
 from gpuless.emulator.instructions import WITH_CARRY, destinations, sources
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, constant
 from gpuless.emulator.ptx import BITS, Address, number
@@ -51,6 +51,8 @@ class Analysis:
         self.function, self.block, self.space_of, self.local_kind = function, block, space_of, local_kind
         self.flow = Flow(function)
         separate(self.flow, function.registers)
+        self.spinning = spinning_loops(self.flow)
+        part_for_long(self.flow, self.spinning)
         self.kinds, self.assumed, self.masked, self.blended = {"%cc": VARYING}, {}, set(), set()
         self.special = special_registers(block)
         # Of so many rows of a block is a warp, where it has whole ones.
@@ -120,7 +122,7 @@ class Analysis:
     def _part(self, at):
         """Note what follows from lanes parting at the end of a block."""
         flow = self.flow
-        ways, meeting = flow.region(at), flow.meeting(at)
+        ways, meeting = flow.region(at), flow.parted_until(at)
         targets = flow.blocks[at].end.targets
         apart = set().union(*ways)
         self.masked |= apart
@@ -226,9 +228,9 @@ class Analysis:
             return constant(number(operand, type_ if type_ in BITS else "u64"))
         if operand.startswith("!"):
             return self.kind(operand[1:])
-        if operand.startswith("%") or self.space_of(operand) not in ("local", "shared"):
-            return UNIFORM
-        return UNIFORM if self.space_of(operand) == "shared" else VARYING
+        if self.space_of(operand) == "local":
+            return VARYING
+        return UNIFORM
 
     def assumption(self, operand, type_="u64"):
         """Return the kind of an operand that makes up an address."""

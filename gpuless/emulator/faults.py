@@ -10,8 +10,12 @@ import ctypes
 import re
 import signal
 import threading
+from typing import NamedTuple
 
 from gpuless.emulator import layout, machine
+from gpuless.emulator.layout import MAX_WARPS, PRIVATE_GAP, STACK
+from gpuless.limits import RUNNING
+from gpuless.positions import coordinates
 
 #: The signal that stops a kernel; nobody misses it, since by default it does nothing.
 STOP = signal.SIGURG
@@ -78,7 +82,7 @@ class Fault(RuntimeError):
 
     Attributes
     ----------
-    kind : {"address", "barrier", "stopped", "arithmetic", "trap"}
+    kind : {"address", "barrier", "stopped", "arithmetic", "trap", "stack", "misaligned", "limit"}
     """
 
     def __init__(self, kind, message):
@@ -158,42 +162,230 @@ def _read(record, field, kind):
     return kind.from_address(record + layout.OFFSET[field]).value
 
 
-def explain(number, record, kernel, block, arena):
-    """Return the `Fault` that a run has ended with.
+class Failure(NamedTuple):
+    """How a run of blocks has ended, if not well.
+
+    Attributes
+    ----------
+    outcome : int
+        What the run returned.
+    place : (int, int, int)
+        The block.
+    warp, address : int
+        The warp that ran, and what it accessed, if that was it.
+    misaligned : bool
+        Whether it was an address that is not aligned.
+    record : int
+        The address of the record.
+    steps : list of Step
+        What its warps had come to, if that was noted.
+    """
+
+    outcome: int
+    place: tuple
+    warp: int
+    address: int
+    misaligned: bool
+    record: int
+    steps: list
+
+
+def failure(outcome, record, steps):
+    """Return the `Failure` of a run that used a record.
 
     Parameters
     ----------
-    number : int
-        What the run returned.
+    outcome : int
     record : int
-        The address of the worker's record.
-    kernel : str
-    block : (int, int, int)
-        The shape of a block.
-    arena : Arena
+        Its address.
+    steps : list of Step
     """
     place = tuple(_read(record, f"ctaid.{axis}", ctypes.c_uint32) for axis in "xyz")
-    first = 32 * _read(record, "warp", ctypes.c_uint32)
-    last = min(first + 31, block[0] * block[1] * block[2] - 1)
-    kernel = _readable(kernel)
-    where = f"kernel {kernel}, block {place}, among threads {first} to {last} of it"
-    if number == STUCK:
-        message = (
-            f"kernel {kernel}, block {place}: all its warps wait at barriers that others will not reach: "
-            f"every thread of a block must come to the same syncthreads; {_ADVICE}"
+    warp, address = _read(record, "warp", ctypes.c_uint32), _read(record, "fault", ctypes.c_uint64)
+    misaligned = outcome == signal.SIGILL and _read(record, "misaligned", ctypes.c_uint32) > 0
+    return Failure(outcome, place, warp, address, misaligned, record, steps)
+
+
+class Launched(NamedTuple):
+    """A launch, as far as messages tell of it."""
+
+    kernel: object
+    grid: tuple
+    block: tuple
+    arguments: bytes
+    arena: object
+
+    @property
+    def name(self):
+        """The kernel's name as its author writes it."""
+        return _readable(self.kernel.name)
+
+    def given(self, step=None):
+        """Return the arrays that the kernel was given, by the number of the parameter.
+
+        Of a step, the one it accesses, if that can be told.
+        """
+        found = {}
+        for i, variable in enumerate(self.kernel.function.parameters):
+            at = self.kernel.places[variable.name]
+            if variable.size == 8:
+                found[i] = self.arena.find(int.from_bytes(self.arguments[at : at + 8], "little"))
+        found = {i: array for i, array in found.items() if array is not None}
+        accessed = {i: found[i] for i in step.parameters() if i in found} if step is not None else {}
+        return accessed or found
+
+    def nearest(self, address, step):
+        """Return the array that is nearest to an address, or one that was given; None if there is none."""
+        given = self.given(step if step is not None and step.site.size else None).values()
+        return min(given, key=lambda array: array.away(address), default=self.arena.nearest(address))
+
+
+class Stopped(NamedTuple):
+    """How a launch was stopped that did not end.
+
+    Attributes
+    ----------
+    blocks : int
+    waiting : list of int
+        The records of blocks that wait for the others at the barrier of the grid.
+    alone : bool
+        Whether those that they wait for have ended.
+    ended, running : int
+        How many blocks had, and were when it was stopped.
+    """
+
+    blocks: int
+    waiting: list
+    alone: bool
+    ended: int
+    running: int
+
+
+def ended(record):
+    """Return how many blocks a worker has run to their end."""
+    return _read(record, "ended", ctypes.c_uint64)
+
+
+def explain_stop(stopped, failed, launched):
+    """Return the `Fault` of a launch that was stopped.
+
+    Parameters
+    ----------
+    stopped : Stopped
+    failed : Failure or None
+        The block that did not end, or come to the barrier.
+    launched : Launched
+    """
+    waiting = f"{len(stopped.waiting)} blocks wait at grid.sync()"
+    if stopped.alone:
+        return Fault(
+            "limit", f"kernel {launched.name}: {waiting}, to which others have not come before they ended"
         )
-        return Fault("barrier", message)
-    if number == STOP:
+    message = f"no block of kernel {launched.name} has ended for {RUNNING.kernel_seconds:g} s"
+    if failed is not None:
+        step = next((step for step in failed.steps if step.warp == failed.warp), None)
+        where = _where(failed, launched, _lane(failed, step, launched.arena))
+        message += f": {where}{' does not come there' if stopped.waiting else ''}{_on_line(step)}\n  "
+    else:
+        message += "; "
+    late = stopped.blocks - stopped.ended - stopped.running
+    message += f"{stopped.ended} of {stopped.blocks} blocks had ended, {late} had not started. "
+    if stopped.waiting:
+        message += f"{waiting}. "
+    elif late:
+        message += "Does it wait for what a block that has not started would write? "
+    return Fault(
+        "limit", f"{message}Is a loop without end? gpuless.set_limits(kernel_seconds=...) allows more"
+    )
+
+
+def explain(failed, launched):
+    """Return the `Fault` that a launch has ended with.
+
+    Parameters
+    ----------
+    failed : Failure
+        With its steps, if the block has been run again.
+    launched : Launched
+    """
+    if failed.outcome == STUCK:
+        return Fault("barrier", _explain_barriers(failed, launched))
+    step = next((step for step in failed.steps if step.warp == failed.warp), None)
+    lane = _lane(failed, step, launched.arena)
+    where = _where(failed, launched, lane) + _on_line(step)
+    if step is None and failed.outcome != STOP:
+        where += f"; {_ADVICE}"
+    if failed.outcome == STOP:
         return Fault("stopped", f"stopped: {where}")
-    if number == signal.SIGFPE:
+    if failed.outcome == signal.SIGFPE:
         return Fault("arithmetic", f"arithmetic that cannot be done: {where}")
-    if number == signal.SIGILL:
+    if failed.misaligned:
+        return Fault("misaligned", f"{_misaligned(step, lane)}: {where}")
+    if failed.outcome == signal.SIGILL:
         return Fault("trap", f"a trap: {where}")
-    address = _address(_read(record, "fault", ctypes.c_uint64), arena)
-    return Fault("address", f"{address}: {where}; {_ADVICE}")
+    if _is_stack(failed, launched.arena):
+        return Fault("stack", f"a stack overflow (is a recursion endless?): {where}")
+    return Fault("address", f"{_address(failed, launched, step, lane)}: {where}")
+
+
+def _lane(failed, step, arena):
+    """Return the lane whose fault it is, None if that is not known."""
+    if step is None or not step.lanes:
+        return None
+    if not step.site.size or failed.outcome == STOP:
+        return step.lanes[0]
+    return step.misaligned_lane() if failed.misaligned else step.lane_at(failed.address, arena)
+
+
+def _misaligned(step, lane):
+    if lane is None:
+        return "a misaligned address"
+    size, address = step.site.size, step.addresses[lane]
+    return f"a misaligned address, {step.site.verb} {size} bytes at {address:#x}, no multiple of {size}"
+
+
+def _where(failed, launched, lane):
+    """Return the kernel, the block, and the thread or those that it is one of."""
+    first = 32 * failed.warp
+    size = launched.block[0] * launched.block[1] * launched.block[2]
+    threads = f"among threads {first} to {min(first + 31, size - 1)} of it"
+    if lane is not None:
+        threads = f"thread {coordinates(first + lane, launched.block)}"
+    return f"kernel {launched.name}, block {failed.place}, {threads}"
+
+
+def _on_line(step):
+    return f"\n  {step.line}" if step is not None and step.line else ""
+
+
+def _explain_barriers(failed, launched):
+    message = (
+        f"kernel {launched.name}, block {failed.place}: all its warps wait at barriers that others will not "
+        "reach: every thread of a block must come to the same syncthreads"
+    )
+    waiting = {}
+    for step in failed.steps:
+        waiting.setdefault(step.line, []).append(str(step.warp))
+    if not any(waiting):
+        return f"{message}; {_ADVICE}"
+    for line, warps in waiting.items():
+        message += f"\n  warp{'s' if len(warps) > 1 else ''} {', '.join(warps)}: {line}"
+    return message
 
 
 _ADVICE = "gpuless.sanitize(kernel)[grid, block](...) tells the thread and the line"
+
+
+def _is_stack(failed, arena):
+    """Return whether what could not be accessed is behind the end of a stack.
+
+    A kernel's addresses all are in the arena, so any other is one of this thread's own stack.
+    """
+    if not arena.base <= failed.address < arena.end:
+        return True
+    local = _read(failed.record, "local", ctypes.c_uint64)
+    stacks = _read(failed.record, "stack.area", ctypes.c_uint64)
+    return local <= failed.address < local + PRIVATE_GAP or 0 <= failed.address - stacks < STACK * MAX_WARPS
 
 
 def _readable(name):
@@ -206,12 +398,29 @@ def _readable(name):
     return found
 
 
-def _address(address, arena):
-    nearest = arena.nearest(address)
-    text = f"an illegal memory access at {address:#x}"
-    if nearest is None:
+def _address(failed, launched, step, lane):
+    """Return what address was accessed, and which array is nearest to it."""
+    address = shown = failed.address
+    what = "an illegal memory access"
+    if lane is not None:
+        address, shown = step.real(lane), step.addresses[lane]
+        what = f"an illegal memory access, {step.site.verb} {step.site.size} bytes"
+    nearest = launched.nearest(address, step)
+    text = f"{what} at {shown:#x}"
+    if nearest is None or (shown != address and lane is not None):
         return text
+    array = f"an array of {nearest.size} bytes{_argument(nearest, launched, step)}"
     behind = address - nearest.address - nearest.size
     if behind >= 0:
-        return f"{text}, {behind} bytes behind the end of an array of {nearest.size} bytes"
-    return f"{text}, {nearest.address - address} bytes before an array of {nearest.size} bytes"
+        return f"{text}, {behind} bytes behind the end of {array}"
+    return f"{text}, {max(nearest.address - address, 0)} bytes before {array}"
+
+
+def _argument(allocation, launched, step):
+    """Return which argument of the kernel an array is, if it is one, in brackets."""
+    names = step.traced.origin.names if step is not None else []
+    found = [i for i, array in launched.given().items() if array == allocation]
+    named = dict.fromkeys(names[i] for i in found if i < len(names))
+    if named:
+        return f" ({', '.join(named)})"
+    return f" (parameter {found[0]} of the kernel)" if found else ""

@@ -8,6 +8,7 @@ order, in which every loop is contiguous, so that no lane waits for one that wai
 from dataclasses import replace
 from typing import NamedTuple
 
+from gpuless.emulator.instructions import destinations, sources
 from gpuless.emulator.ptx import Instruction, PtxError
 
 
@@ -28,10 +29,12 @@ class Block:
     end : Branch
     index : int
         Its place in the order.
+    location : Location or None
+        Where it ends.
     """
 
     def __init__(self):
-        self.body, self.end, self.index = [], None, None
+        self.body, self.end, self.index, self.location = [], None, None, None
 
 
 class Flow:
@@ -58,7 +61,7 @@ class Flow:
         self.loop_ends = {place[first]: place[last] for first, last in self.loop_ends.items()}
         self.successors = [set(block.end.targets) for block in self.blocks]
         self.exit = len(self.blocks)
-        self._meeting = self._post_dominators()
+        self._meeting, self.late = self._post_dominators(), {}
 
     def _post_dominators(self):
         """Return for each block the first one that all ways from it come to, `exit` if that is the end."""
@@ -66,6 +69,9 @@ class Flow:
         count = len(self.blocks)
         followers = [set(found) or {count} for found in self.successors]
         order = _depth_first(count + 1, count, _reverse(followers, count + 1))
+        while endless := set(range(count)) - set(order):
+            followers[max(endless)].add(count)  # a loop without a way out: as if it had one
+            order = _depth_first(count + 1, count, _reverse(followers, count + 1))
         number = {block: i for i, block in enumerate(order)}  # the end has the largest
         meeting = {count: count}
 
@@ -87,12 +93,15 @@ class Flow:
                         found = follower if found is None else meet(found, follower)
                 if meeting.get(block) != found:
                     meeting[block], changed = found, True
-        # A loop without a way out meets nobody.
-        return [meeting.get(block, count) for block in range(count)]
+        return [meeting[block] for block in range(count)]
 
     def meeting(self, block):
         """Return where lanes that part at the end of a block meet again."""
         return self._meeting[block]
+
+    def parted_until(self, block):
+        """Return where the region ends in which lanes are apart that part at the end of a block."""
+        return self.late.get(block, self._meeting[block])
 
     def region(self, block):
         """Return the blocks where lanes are apart that part at the end of a block, by the way they took.
@@ -102,7 +111,7 @@ class Flow:
         list of set of int
             One set for each target.
         """
-        end, ways = self.meeting(block), []
+        end, ways = self.parted_until(block), []
         for target in self.blocks[block].end.targets:
             way, waiting = set(), [target] if target != end else []
             while waiting:
@@ -114,9 +123,85 @@ class Flow:
         return ways
 
 
+#: Instructions for which all lanes of a warp, or all warps of a block, come together.
+_MEETINGS = {"bar", "barrier", "shfl", "vote", "match", "redux", "activemask", "elect"}
+_MEETINGS |= {"mma", "wmma", "ldmatrix"}
+
+
+def part_for_long(flow, loops):
+    """Let lanes that leave a loop in which others wait for them go on as far as they can, before they meet.
+
+    So a lock that a lane holds is given back, though other lanes of its warp wait for it.
+    """
+
+    def behind(block, end):
+        """Return the blocks between two."""
+        found, waiting = set(), [block]
+        while waiting:
+            at = waiting.pop()
+            if at != end and at not in found:
+                found.add(at)
+                waiting += flow.successors[at]
+        return found
+
+    def together(blocks):
+        return any(one.opcode[0] in _MEETINGS for at in blocks for one in flow.blocks[at].body)
+
+    for first in loops:
+        loop = range(first, flow.loop_ends[first] + 1)
+        for block in loop:
+            end = flow.meeting(block)
+            while end not in loop and end != flow.exit and not together(behind(end, flow.meeting(end))):
+                end = flow.meeting(end)
+            flow.late[block] = end
+
+
+def spinning_loops(flow):
+    """Return the first blocks of loops that may wait for what other threads write to memory.
+
+    Such a loop reads memory in a way that tells so, and where it goes on depends on what it has read.
+    """
+    found = set()
+    for first, last in flow.loop_ends.items():
+        blocks = flow.blocks[first : last + 1]
+        instructions = [instruction for block in blocks for instruction in block.body]
+        fenced = any(
+            instruction.opcode[0] in ("membar", "fence", "nanosleep") for instruction in instructions
+        )
+        read = {name for one in instructions if _reads_anew(one, fenced) for name in destinations(one)}
+        before = -1
+        while before != len(read):
+            before = len(read)
+            for instruction in instructions:
+                if not read.isdisjoint(sources(instruction)):
+                    read.update(destinations(instruction))
+        # To try again with what was found there is not to wait: somebody has got on.
+        waits = [
+            one
+            for one in instructions
+            if _reads_anew(one, fenced) and not ("cas" in one.opcode and one.operands[2] in read)
+        ]
+        if waits and any(block.end.condition in read for block in blocks):
+            found.add(first)
+    return found
+
+
+def _instructions(function):
+    return [item for item in function.body if not isinstance(item, str)]
+
+
+def _reads_anew(instruction, fenced):
+    opcode = instruction.opcode
+    if opcode[0] == "ld" and "param" not in opcode:
+        return fenced or not {"volatile", "relaxed", "acquire"}.isdisjoint(opcode)
+    return opcode[0] == "atom"
+
+
 def _split(function):
     """Return the blocks of a function, targets as numbers of blocks."""
     starts, blocks = {}, [Block()]
+    # Where lanes may wait for each other they part until a block that begins with such an instruction.
+    meetings = _MEETINGS if any(_reads_anew(one, False) for one in _instructions(function)) else ()
 
     def fresh():
         if blocks[-1].body or blocks[-1].end:
@@ -136,6 +221,8 @@ def _split(function):
             blocks += [Block(), Block()]
             blocks[-2].body.append(replace(item, guard=None))
         else:
+            if item.opcode[0] in meetings:
+                fresh()
             blocks[-1].body.append(item)
     for number, block in enumerate(blocks):
         if block.end is None:
@@ -147,6 +234,7 @@ def _split(function):
 
 def _finish(blocks, item, function):
     block, following = blocks[-1], len(blocks)
+    block.location = item.location
     name = item.opcode[0]
     if name == "brx":
         block.end = Branch(item.operands[0], False, tuple(function.tables[item.operands[1]]))

@@ -265,9 +265,24 @@ def _convert(head, kind, length, given):
 @_serves("vprintf", 4, (8, 8))
 def _printf(request, lane, form, at):
     line, count = format_text(ctypes.string_at(form), at)
-    with _lock:
-        _lines.append(line)
+    if not _Silence.count:
+        with _lock:
+            _lines.append(line)
     return count
+
+
+class _Silence:
+    count = 0
+
+
+@contextlib.contextmanager
+def silence():
+    """Let no kernel print, while one is run again to see what it does."""
+    _Silence.count += 1
+    try:
+        yield
+    finally:
+        _Silence.count -= 1
 
 
 def flush():
@@ -289,6 +304,8 @@ def _assert_fail(request, lane, message, file, line, function, size):
     message, file, function = (
         ctypes.string_at(one).decode(errors="replace") if one else "?" for one in (message, file, function)
     )
+    if _Silence.count:
+        return
     block, thread = request.thread(lane)
     where = f"{file}:{line}: {function}: block: {list(block)}, thread: {list(thread)}"
     _failures.append(f"{where} Assertion `{message}` failed.")
@@ -388,6 +405,11 @@ def gathered(parameters, blocks):
         del _gathered[parameters]
 
 
+def waiting(records):
+    """Return which of the blocks that run, by their records, wait for the others."""
+    return [record for record in records if _passed.get(record)]
+
+
 def give_up(parameters):
     """Let no block of a launch wait for the others any more."""
     if parameters in _gathered:
@@ -395,6 +417,11 @@ def give_up(parameters):
 
 
 _passed = {}
+
+
+def begin(record):
+    """Forget what a block that did not come to its end has left."""
+    _passed.pop(record, None)
 
 
 @_serves("cudaCGGetIntrinsicHandle", 8, (4,))

@@ -6,12 +6,14 @@ import weakref
 
 import numpy as np
 
+from gpuless.emulator import lines
 from gpuless.importing import after_import
 
 
 def install():
     """Let this process have an emulated GPU, from when it first asks for one."""
     after_import("cuda.bindings.driver", _load_driver)
+    after_import("cuda.core._utils.cuda_utils", _explain_errors)
     after_import("numba.cuda", _replace)
 
 
@@ -21,10 +23,24 @@ def _load_driver(module):
     driver.install()
 
 
+def _explain_errors(module):
+    """Let errors say what went wrong here, and not what it means for a GPU."""
+    from gpuless.emulator.driver import last_detail
+
+    class Explanations:
+        known = module.DRIVER_CU_RESULT_EXPLANATIONS
+
+        def get(self, code, default=None):
+            return last_detail(code) or self.known.get(code, default)
+
+    if not hasattr(module.DRIVER_CU_RESULT_EXPLANATIONS, "known"):
+        module.DRIVER_CU_RESULT_EXPLANATIONS = Explanations()
+
+
 def _replace(cuda):
     """Let Numba hand over PTX, where it would make machine code of it, and look for the driver again."""
     _load_driver(cuda)
-    from numba.cuda import codegen
+    from numba.cuda import codegen, dispatcher
     from numba.cuda.core import config
     from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
     from numba.cuda.cudadrv.driver import _Linker, driver
@@ -36,6 +52,7 @@ def _replace(cuda):
     DeviceNDArrayBase._ary = property(_as_ndarray)
     CUDADispatcher.__init__ = _with_overloads(CUDADispatcher.__init__)
     codegen.CUDACodeLibrary.get_cubin = _without_machine_code(codegen.CUDACodeLibrary.get_cubin)
+    dispatcher.CUDADispatcher.add_overload = _remembered(dispatcher.CUDADispatcher.add_overload)
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # there is no GPU that a small grid leaves idle
     if driver.initialization_error and not config.DISABLE_CUDA:  # whoever imported it before found none
         driver.is_initialized, driver.initialization_error = False, None
@@ -87,9 +104,21 @@ def _without_machine_code(get_cubin):
         known = library._cubin_cache.get(cc)
         if known is not None and known.code_type != "ptx":
             del library._cubin_cache[cc]
-        return get_cubin(library, cc)
+        code = get_cubin(library, cc)
+        lines.remember_code(library, code.code.decode())
+        return code
 
     return get_code
+
+
+def _remembered(add_overload):
+    """Let it be known from what a kernel was compiled."""
+
+    def add(dispatcher, kernel, types):
+        lines.remember_types(kernel._codelibrary, dispatcher.py_func, dispatcher.targetoptions, types)
+        return add_overload(dispatcher, kernel, types)
+
+    return add
 
 
 #: Its functions are the emulator's own.

@@ -1,36 +1,29 @@
 """Launch kernels: choose their machine code, share the blocks of a grid out among threads."""
 
+import atexit
 import contextlib
 import ctypes
-import math
 import os
+import struct
 import threading
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import NamedTuple
+import time
+from concurrent.futures import wait
+from functools import partial
 
-from gpuless.emulator import cache, faults, host, layout, machine
+from gpuless.emulator import cache, faults, host, layout, machine, trace
+from gpuless.emulator.alignment import needed_alignments
 from gpuless.emulator.lanes import WARP
 from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places
+from gpuless.emulator.threads import Pool
+from gpuless.limits import RUNNING
 
+_KEPT = struct.Struct(
+    "<Q?"
+)  # before machine code on disk: bytes of a lane's local memory, and whether it spins
 _SMALL = 1 << 14  # threads of a grid that one worker is enough for
-
-
-class Compiled(NamedTuple):
-    """Machine code of a kernel for one shape of a block, and the bytes of local memory of a lane."""
-
-    code: machine.Code
-    block: tuple
-    lane_stack: int
-
-    @property
-    def threads(self):
-        """Threads of a block."""
-        return math.prod(self.block)
-
-    @property
-    def warps(self):
-        """Warps of a block."""
-        return -(-self.threads // WARP)
+_RESIDENT = 64  # blocks that may wait for each other
+_PERIOD = 0.25  # seconds between two looks at whether a launch goes on
+_FAILED, _STOPPED = 30, 0.5  # seconds that a block is run again to see why it has failed, or where it hangs
 
 
 class Kernel:
@@ -49,26 +42,35 @@ class Kernel:
         self.function = source.functions[name]
         self.places, self.parameter_size = parameter_places(self.function)
         self._codes, self._lock = {}, threading.Lock()
+        self.alignments = needed_alignments(self.function)
         variables = [*source.variables.values(), *self.function.variables.values()]
         self.static_shared = lay_out(variables, ("shared",))[1]
         self.local_size = lay_out(variables, ("local",))[1]
 
-    def code(self, block):
-        """Return the `Compiled` for a shape of a block."""
-        with self._lock:
-            if block not in self._codes:
-                self._codes[block] = self._compiled(block)
-            return self._codes[block]
+    def code(self, block, arguments):
+        """Return the `Compiled` for a shape of a block.
 
-    def _compiled(self, block):
-        name = cache.key(self.source.text, self.name, block, *machine.processor())
+        Arrays begin where their elements want it, so addresses need not be looked at one by one. For
+        arguments that are of another kind there is other code.
+        """
+        aligned = all(arguments[self.places[name]] % size == 0 for name, size in self.alignments.items())
+        with self._lock:
+            key = block, aligned
+            if key not in self._codes:
+                self._codes[key] = self._compiled(block, self.alignments if aligned else {})
+            return self._codes[key]
+
+    def _compiled(self, block, alignments):
+        """Return machine code, from disk if it is there."""
+        name = cache.key(self.source.text, self.name, block, alignments, *machine.processor())
         kept = cache.read(name)
         if kept is None:
-            translator = ModuleTranslator(self.source, self.name, block)
+            translator = ModuleTranslator(self.source, self.name, block, alignments)
             object_file = machine.compile_object(translator.translate())
-            kept = translator.lane_stack.to_bytes(8, "little") + object_file
+            kept = _KEPT.pack(translator.lane_stack, translator.spins) + object_file
             cache.write(name, kept)
-        return Compiled(machine.Code(kept[8:]), block, int.from_bytes(kept[:8], "little"))
+        code = machine.Code(kept[_KEPT.size :])
+        return machine.Compiled(code, block, *_KEPT.unpack_from(kept))
 
 
 class Workers:
@@ -84,7 +86,8 @@ class Workers:
     def __init__(self, arena, count=None):
         self.arena = arena
         self.count = count or len(os.sched_getaffinity(0))
-        self._pool = ThreadPoolExecutor(self.count, "gpuless")
+        self._pool, self._more = Pool(self.count, "gpuless"), Pool(1 << 16, "gpuless-more")
+        atexit.register(self._close)
         self._idle, self._records, self._lock = [], [], threading.Lock()
 
     def launch(self, kernel, grid, block, arguments, shared=0, together=False):
@@ -105,7 +108,7 @@ class Workers:
         ------
         Fault
         """
-        compiled = kernel.code(block)
+        compiled = kernel.code(block, arguments)
         blocks = grid[0] * grid[1] * grid[2]
         buffer = ctypes.create_string_buffer(bytes(arguments) + bytes(64))
         launch = ctypes.create_string_buffer(layout.LAUNCH_SIZE)
@@ -114,23 +117,73 @@ class Workers:
             wanted = blocks
         fields = {"params": ctypes.addressof(buffer), "globals": kernel.globals_address, "blocks": blocks}
         fields |= {"nctaid.x": grid[0], "nctaid.y": grid[1], "nctaid.z": grid[2], "dynamic_smem_size": shared}
-        fields |= {"chunk": max(1, min(64, blocks // (8 * wanted)))}
+        fields |= {"chunk": 1 if compiled.spins else max(1, min(64, blocks // (8 * wanted)))}
         for name, value in fields.items():
             _put(launch, layout.LAUNCH[name], value, name in ("params", "globals", "blocks", "chunk"))
         with self._threads(together, ctypes.addressof(buffer), blocks) as pool:
-            workers = [pool.submit(self._work, kernel, compiled, launch) for _ in range(wanted)]
-            try:
-                # Where a block has failed, the others would wait for it at the barrier of the grid.
-                wait(workers, return_when=FIRST_EXCEPTION)
-                host.give_up(ctypes.addressof(buffer))
-                wait(workers)
-            except KeyboardInterrupt:
-                host.give_up(ctypes.addressof(buffer))
-                while wait(workers, timeout=0.1).not_done:
-                    self._stop(launch)
-                raise
-        for worker in workers:
-            worker.result()
+            workers = [pool.submit(self._work, compiled, launch) for _ in range(wanted)]
+            more = partial(self._more.submit, self._work, compiled, launch) if compiled.spins else None
+            stopped = self._wait(workers, launch, blocks, more)
+        failures = [worker.result()[1] for worker in workers]
+        failures = sorted(filter(None, failures), key=lambda failed: failed.place[::-1])
+        if stopped is None and not failures:
+            return
+        launched = faults.Launched(kernel, grid, block, bytes(arguments), self.arena)
+        if stopped is not None:
+            absent = [failed for failed in failures if failed.record not in stopped.waiting]
+            failed = self._trace(absent[0], launched, launch, together) if absent else None
+            raise faults.explain_stop(stopped, failed, launched)
+        raise faults.explain(self._trace(failures[0], launched, launch, together), launched)
+
+    def _wait(self, workers, launch, blocks, more):
+        """Wait until a launch is over; return how it was `faults.Stopped`, None if it was not.
+
+        Where blocks may wait for others that have not started, `more` starts another worker.
+        """
+        ended, idle = 0, 0.0
+        try:
+            while wait(workers, timeout=_PERIOD).not_done:
+                running = self._running(launch)
+                now = sum(map(faults.ended, running)) + sum(w.result()[0] for w in workers if w.done())
+                # Not the clock: a process that was suspended has not run for all that time.
+                ended, idle = now, 0.0 if now != ended else idle + _PERIOD
+                if more and idle:
+                    workers += [more() for _ in range(min(blocks - now, _RESIDENT) - len(running))]
+                waiting = host.waiting(running)
+                alone = waiting and len(waiting) + now == blocks
+                if alone or idle >= RUNNING.kernel_seconds:
+                    self._stop(launch, workers)
+                    return faults.Stopped(blocks, waiting, alone, now, len(running))
+        except KeyboardInterrupt:
+            self._stop(launch, workers)
+            raise
+        return None
+
+    def _running(self, launch):
+        """Return the addresses of the records that a launch uses."""
+        address = ctypes.addressof(launch)
+        return [record.address for record in self._records if record.launch == address]
+
+    def _trace(self, failed, launched, launch, together):
+        """Run the block that has failed once more, to see what it does; return how it fails then.
+
+        What it returns is what was given, if the block does not fail in the same way again.
+        """
+        x, y, z = failed.place
+        number = x + launched.grid[0] * (y + launched.grid[1] * z)
+        again = ctypes.create_string_buffer(launch.raw)
+        for name, value in (("next", number), ("blocks", number + 1), ("chunk", 1)):
+            _put(again, layout.LAUNCH[name], value, True)
+        _put(again, layout.LAUNCH["stop"], 0, False)
+        with contextlib.suppress(Exception):  # it is only about the words
+            traced = trace.Traced(launched.kernel, launched.block)
+            with self._threads(together, _parameters(again), 1) as pool, host.silence():
+                worker = pool.submit(self._work, traced.compiled, again, traced)
+                if wait([worker], _STOPPED if failed.outcome == faults.STOP else _FAILED).not_done:
+                    self._stop(again, [worker])
+            found = worker.result()[1]
+            return found if found and found.outcome == failed.outcome else failed
+        return failed
 
     @contextlib.contextmanager
     def _threads(self, together, parameters, blocks):
@@ -138,30 +191,51 @@ class Workers:
         if not together:
             yield self._pool
             return
-        with host.gathered(parameters, blocks), ThreadPoolExecutor(blocks, "gpuless-block") as pool:
-            yield pool
+        with host.gathered(parameters, blocks):
+            yield self._more
 
-    def _stop(self, launch):
+    def _stop(self, launch, workers):
         """Stop a launch: those of its blocks that run, and the others before they do."""
-        address = ctypes.addressof(launch)
         ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
-        for record in self._records:
-            if record.launch == address:
-                faults.stop(record.address)
+        host.give_up(_parameters(launch))
+        while True:
+            for record in self._running(launch):
+                faults.stop(record)
+            if not wait(workers, timeout=0.05).not_done:
+                return
 
-    def _work(self, kernel, compiled, launch):
+    def _close(self):
+        """Stop whatever runs when the process ends."""
+        self._pool.closed = self._more.closed = True
+        end = time.monotonic() + 1
+        while (running := [record for record in self._records if record.launch]) and time.monotonic() < end:
+            for record in running:
+                ctypes.c_uint32.from_address(record.launch + layout.LAUNCH["stop"]).value = 1
+                faults.stop(record.address)
+            time.sleep(0.01)
+
+    def _work(self, compiled, launch, traced=None):
+        """Run blocks of a launch until none is left; return how many were, and how one fails, or None."""
         with self._lock:
             record = self._idle.pop() if self._idle else self._new_record()
         size = WARP * compiled.lane_stack
         _put(record.buffer, layout.OFFSET["local.size"], size, True)
         record.reserve_local(size * compiled.warps)
         faults.prepare_thread()
+        host.begin(record.address)
+        _put(record.buffer, layout.OFFSET["misaligned"], 0, False)
+        if traced:
+            traced.clear(record.address)
         try:
             record.launch = ctypes.addressof(launch)
             outcome = compiled.code.run(record.launch, record.address)
-            if outcome:
-                ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
-                raise faults.explain(outcome, record.address, kernel.name, compiled.block, self.arena)
+            ended = faults.ended(record.address)
+            if not outcome:
+                return ended, None
+            ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
+            host.give_up(_parameters(launch))  # the others would wait for this block
+            steps = traced.look(record.address, self.arena) if traced else []
+            return ended, faults.failure(outcome, record.address, steps)
         finally:
             record.launch = None
             with self._lock:
@@ -198,3 +272,8 @@ class _Record:
 def _put(buffer, offset, value, wide):
     kind = ctypes.c_uint64 if wide else ctypes.c_uint32
     kind.from_buffer(buffer, offset).value = value
+
+
+def _parameters(launch):
+    """Return the address of a launch's parameters, which tells it from others."""
+    return ctypes.c_uint64.from_buffer(launch, layout.LAUNCH["params"]).value

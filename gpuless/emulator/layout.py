@@ -6,6 +6,10 @@ ARENA_SPAN = 1 << 40
 SHARED_SPAN = 1 << 18
 #: At the beginning of the arena lie shared and local memory; isspacep tells by it what is global.
 PRIVATE_SPAN = 1 << 36
+#: What lies between parts of it: lanes may be some way apart.
+PRIVATE_GAP = 64 << 20
+#: What nobody has written holds this: NaN for floats of every width, near the largest number for integers.
+POISON = 0x7FFF7FFF
 MAX_WARPS = 32
 BARRIERS = 17  # those of a block, and that of its cluster
 
@@ -30,8 +34,9 @@ _FIELDS = (
     ("host", 8),  # a function of the host's, for what cannot be done here
     ("thread", 8),  # which thread runs a kernel with it, 0 if none does
     ("fault", 8),  # the address that could not be used
+    ("ended", 8),  # blocks of the launch that have been run with it to their end
     ("warp", 4),  # the one that is running
-    ("unused", 4),
+    ("misaligned", 4),  # whether an address was not a multiple of what was accessed there
     ("jump", 512),  # where a fault is left for: a ``sigjmp_buf``
     ("alive", 4),  # warps that have not come to their end
     ("progress", 4),  # grows with whatever a warp has waited for
@@ -40,6 +45,10 @@ _FIELDS = (
     ("generation", 4 * BARRIERS),  # how often each has been passed
     ("tally", 4 * BARRIERS),  # what `bar.red` adds up
     ("outcome", 4 * BARRIERS),
+    # Only where a block is run once more to see what it does:
+    ("at", 4 * MAX_WARPS),  # the number of the instruction that a warp has come to
+    ("mask", 4 * MAX_WARPS),  # the lanes that are there
+    ("addresses", 8 * 32),  # what they are about to access
 )
 #: The fields of a launch, which all workers share.
 _LAUNCH_FIELDS = (

@@ -3,8 +3,12 @@
 import ctypes
 import functools
 import itertools
+import math
+from typing import NamedTuple
 
 import llvmlite.binding as llvm
+
+from gpuless.emulator.lanes import WARP
 
 
 @functools.cache
@@ -69,3 +73,32 @@ class Code:
         library = llvm.JITLibraryBuilder().add_object_img(object_file).add_current_process()
         self._library = library.export_symbol("run").link(_linker(), f"kernel{next(_numbers)}")
         self.run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(self._library["run"])
+
+
+class Compiled(NamedTuple):
+    """The machine code of a kernel for one shape of a block.
+
+    Attributes
+    ----------
+    code : Code
+    block : (int, int, int)
+    lane_stack : int
+        Bytes of local memory of a lane.
+    spins : bool
+        Whether blocks may wait for others.
+    """
+
+    code: Code
+    block: tuple
+    lane_stack: int
+    spins: bool
+
+    @property
+    def threads(self):
+        """Threads of a block."""
+        return math.prod(self.block)
+
+    @property
+    def warps(self):
+        """Warps of a block."""
+        return -(-self.threads // WARP)

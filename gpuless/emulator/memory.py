@@ -10,13 +10,11 @@ import mmap
 import threading
 from typing import NamedTuple
 
-from gpuless.emulator.layout import ARENA_SPAN, PRIVATE_SPAN
+from gpuless.emulator.layout import ARENA_SPAN, POISON, PRIVATE_GAP, PRIVATE_SPAN
 
 PAGE = mmap.PAGESIZE
 #: An array begins at a multiple of this, as NVIDIA's allocator has it.
 ALIGN = 512
-#: What nobody has written holds this: NaN for floats of every width, near the largest number for integers.
-POISON = 0x7FFF7FFF
 _NONE, _READ_WRITE = 0, 3
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -31,6 +29,10 @@ class Allocation(NamedTuple):
 
     address: int
     size: int
+
+    def away(self, address):
+        """Return how far an address is away, in bytes."""
+        return max(self.address - address, address - self.address - self.size + 1, 0)
 
 
 class OutOfMemory(MemoryError):
@@ -65,7 +67,7 @@ class Arena:
         with self._lock:
             address = self._private
             length = -(-size // PAGE) * PAGE
-            self._private += length + (64 << 20)  # lanes may be some way apart
+            self._private += length + PRIVATE_GAP
             _libc.mprotect(address, length, _READ_WRITE)
             return address
 
@@ -142,13 +144,19 @@ class Arena:
                 return Allocation(self._starts[i], self._sizes[self._starts[i]])
             return None
 
+    def usable(self, address):
+        """Return whether a kernel may access an address; one of the emulator's own memory counts as such."""
+        if self.base + (1 << 30) <= address < self.base + 2 * PRIVATE_SPAN:
+            return True
+        with self._lock:
+            i = bisect.bisect_right(self._starts, address) - 1
+            return (
+                i >= 0 and address - self._starts[i] < -(-max(self._sizes[self._starts[i]], 1) // PAGE) * PAGE
+            )
+
     def nearest(self, address):
         """Return the `Allocation` that is nearest to an address, or None if there is none."""
         with self._lock:
             i = bisect.bisect_right(self._starts, address)
             around = [Allocation(at, self._sizes[at]) for at in self._starts[max(i - 1, 0) : i + 1]]
-        return min(
-            around,
-            key=lambda a: min(abs(address - a.address), abs(address - a.address - a.size)),
-            default=None,
-        )
+        return min(around, key=lambda allocation: allocation.away(address), default=None)

@@ -98,16 +98,20 @@ class ModuleTranslator:
     source : Module
     kernel : str
     block : (int, int, int)
+    alignments : dict of str to int, optional
+        What parameters of the kernel are known to be multiples of.
     """
 
     private_span = PRIVATE_SPAN
+    translator = Translator
 
-    def __init__(self, source, kernel, block):
+    def __init__(self, source, kernel, block, alignments=None):
         self.source, self.kernel, self.block = source, source.functions[kernel], block
+        self.alignments = alignments or {}
         self.threads = block[0] * block[1] * block[2]
         self.warps = -(-self.threads // WARP)
         self.declarations, self.definitions, self.names = {}, {}, {}
-        self.uses_barriers = self.uses_host = False
+        self.uses_barriers = self.uses_host = self.spins = False
         self.frames = 0
         self.globals, _ = lay_out(source.variables.values(), ("global", "const"))
         self.shared, self.static_shared = lay_out(self._shared_variables(), ("shared",))
@@ -127,10 +131,10 @@ class ModuleTranslator:
         bodies = []
         while self.waiting:
             function = self.waiting.pop()
-            translator = Translator(self, function, self.names[function.name])
+            translator = self.translator(self, function, self.names[function.name])
             bodies.append(self._assemble(translator, *translator.translate()))
             self.frames += translator.frame
-        pieces = [runtime.text(self.warps, self.uses_barriers)]
+        pieces = [runtime.text(self.warps, self.uses_barriers, self.static_shared)]
         if self.uses_host:
             pieces.append(host.text(self.uses_barriers))
         known = pieces[0]
@@ -165,6 +169,14 @@ class ModuleTranslator:
         """Write the end of a function."""
         t.line("ret void")
 
+    def misaligned(self, t):
+        """Write what is done where an address is not aligned."""
+        at = t.new(f"getelementptr i8, ptr %ctx, i64 {OFFSET['misaligned']}")
+        t.line(f"store volatile i32 1, ptr {at}")
+        self.declare("void @llvm.trap()")
+        t.line("call void @llvm.trap()")
+        t.line("unreachable")
+
     def signature(self, t):
         """Return how a function begins in the IR."""
         if t.function.kernel:
@@ -177,7 +189,7 @@ class ModuleTranslator:
     def _assemble(self, t, signature, lines):
         head = [signature + " #0 {", "entry:"]
         head += [f"  {name} = alloca {type_}, align 64" for name, type_ in t.slots.items()]
-        head += [f"  store i32 0, ptr {name}" for name in t.slots if name.startswith("%mask")]
+        head += [f"  store i32 0, ptr {name}" for name in t.slots if name.startswith(("%mask", "%rounds"))]
         # Whose address somebody may know stays memory.
         head += [f'  call void asm sideeffect "", "r"(ptr {name})' for name in t.fixed]
         for name, type_ in _FIELDS.items():

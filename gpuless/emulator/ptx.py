@@ -28,10 +28,11 @@ class Address(NamedTuple):
 
 
 class Location(NamedTuple):
-    """A line of the source: the number of its file and its own."""
+    """A line of the source: the number of its file and its own, and where the call is if it is inlined."""
 
     file: int
     line: int
+    caller: tuple | None = None
 
 
 @dataclass(slots=True)
@@ -106,6 +107,7 @@ class Module:
     variables: dict = field(default_factory=dict)
     files: dict = field(default_factory=dict)
     target: str = ""
+    identity: int = 0  # of its text
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -143,7 +145,13 @@ def parse(text):
     module = _Parser(_COMMENT.sub("", text.rstrip("\0 \n"))).module
     for function in module.functions.values():
         _pass_in_memory(function, module)
+    module.identity = identity(text)
     return module
+
+
+def identity(text):
+    """Return a number that tells the PTX of one module from that of others."""
+    return hash(text.rstrip("\0 \n"))
 
 
 def _pass_in_memory(function, module):
@@ -283,9 +291,12 @@ class _Body:
             self.scopes.pop()
 
     def _loc(self, text):
-        # What was inlined is told as being in its own file, which is where a reader looks.
-        _, file, line, *_ = text.replace(",", " ").split()
-        self.location = Location(int(file), int(line)) if int(line) else self.location
+        _, file, line, *rest = text.replace(",", " ").split()
+        caller = None
+        if "inlined_at" in rest:
+            at = rest.index("inlined_at")
+            caller = int(rest[at + 1]), int(rest[at + 2])
+        self.location = Location(int(file), int(line), caller) if int(line) else self.location
 
     def _statement(self, text):
         if text.startswith("."):

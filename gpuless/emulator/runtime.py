@@ -7,7 +7,7 @@ way to the next one, and goes on when all have arrived. To change fibres takes a
 
 import platform
 
-from gpuless.emulator.layout import BARRIERS, LAUNCH, OFFSET, STACK
+from gpuless.emulator.layout import BARRIERS, LAUNCH, OFFSET, POISON, STACK
 
 # Save what a function has to preserve on its stack, take the other stack, and return into it. A new fibre's
 # stack is made such that it "returns" to `begin`, with the block in rbx (x19) and the warp in r12 (x20).
@@ -86,7 +86,7 @@ def _field(name, variable="ctx", table=OFFSET):
     return f"getelementptr i8, ptr %{variable}, i64 {table[name]}"
 
 
-def text(warps, barriers):
+def text(warps, barriers, shared):
     """Return the IR that runs a kernel whose blocks have so many warps.
 
     Parameters
@@ -94,6 +94,8 @@ def text(warps, barriers):
     warps : int
     barriers : bool
         Whether warps wait for each other.
+    shared : int
+        Bytes of shared memory that a block has at least.
 
     Returns
     -------
@@ -101,14 +103,19 @@ def text(warps, barriers):
     """
     copies = "\n".join(_copy(name, type_) for name, type_ in _COPIED)
     head = "attributes #0 = { nounwind }\nattributes #1 = { nounwind noinline }\n!0 = !{}\n"
+    head += '!1 = !{!"branch_weights", i32 1, i32 1000000}\n'
     return (
         head
         + (_fibres(warps) if barriers else _NO_BARRIERS.format(warps=warps, at_warp=OFFSET["warp"]))
+        + _POISON.format(
+            static=shared, poison=POISON, dynamic=OFFSET["dynamic_smem_size"], shared=OFFSET["shared"]
+        )
         + _RUN.format(
             copies=copies,
             **{f"at_{name.replace('.', '_')}": value for name, value in LAUNCH.items()},
             ctaid=OFFSET["ctaid.x"],
             thread=OFFSET["thread"],
+            ended=OFFSET["ended"],
             jump=OFFSET["jump"],
         )
     )
@@ -149,6 +156,30 @@ end:
 }}
 """
 
+# What a block has not written to its shared memory is to be seen.
+_POISON = """
+define internal void @poison(ptr %ctx) {{
+entry:
+  %at.dynamic = getelementptr i8, ptr %ctx, i64 {dynamic}
+  %dynamic = load i32, ptr %at.dynamic
+  %more = zext i32 %dynamic to i64
+  %size = add i64 %more, {static}
+  %at.shared = getelementptr i8, ptr %ctx, i64 {shared}
+  %shared = load ptr, ptr %at.shared
+  %none = icmp eq i64 %size, 0
+  br i1 %none, label %end, label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %following, %next ]
+  %at = getelementptr i8, ptr %shared, i64 %i
+  store <16 x i32> splat (i32 {poison}), ptr %at, align 64
+  %following = add i64 %i, 64
+  %left = icmp ult i64 %following, %size
+  br i1 %left, label %next, label %end
+end:
+  ret void
+}}
+"""
+
 _RUN = """
 declare i32 @__sigsetjmp(ptr, i32) returns_twice
 declare i64 @pthread_self()
@@ -157,11 +188,13 @@ define i32 @run(ptr %launch, ptr %ctx) {{
 entry:
   %at.thread = getelementptr i8, ptr %ctx, i64 {thread}
   %at.jump = getelementptr i8, ptr %ctx, i64 {jump}
+  %at.ended = getelementptr i8, ptr %ctx, i64 {ended}
   %fault = call i32 @__sigsetjmp(ptr %at.jump, i32 0) returns_twice
   %landed = icmp ne i32 %fault, 0
   br i1 %landed, label %end, label %begin
 begin:
   %self = call i64 @pthread_self()
+  store i64 0, ptr %at.ended
   store volatile i64 %self, ptr %at.thread
 {copies}
   %at.blocks = getelementptr i8, ptr %launch, i64 {at_blocks}
@@ -186,7 +219,7 @@ some.left:
   %last = select i1 %fewer, i64 %after, i64 %blocks
   br label %each
 each:
-  %number = phi i64 [ %first, %some.left ], [ %following, %each.end ]
+  %number = phi i64 [ %first, %some.left ], [ %following, %go.on ]
   %x = urem i64 %number, %wide.x
   %rest = udiv i64 %number, %wide.x
   %y = urem i64 %rest, %wide.y
@@ -197,17 +230,23 @@ each:
   store i32 %x32, ptr %x.at
   store i32 %y32, ptr %y.at
   store i32 %z32, ptr %z.at
+  call void @poison(ptr %ctx)
   %stuck = call i32 @block(ptr %ctx)
-  %stop = load volatile i32, ptr %at.stop
-  %reason = or i32 %stop, %stuck
-  %stopped = icmp ne i32 %reason, 0
-  br i1 %stopped, label %end, label %each.end
+  %failed = icmp ne i32 %stuck, 0
+  br i1 %failed, label %end, label %each.end
 each.end:
+  %ended = load i64, ptr %at.ended
+  %ended.more = add i64 %ended, 1
+  store volatile i64 %ended.more, ptr %at.ended
   %following = add i64 %number, 1
+  %stop = load volatile i32, ptr %at.stop
+  %stopped = icmp ne i32 %stop, 0
+  br i1 %stopped, label %end, label %go.on
+go.on:
   %more = icmp ult i64 %following, %last
   br i1 %more, label %each, label %take
 end:
-  %outcome = phi i32 [ %fault, %entry ], [ 0, %take ], [ %stuck, %each ]
+  %outcome = phi i32 [ %fault, %entry ], [ 0, %take ], [ %stuck, %each ], [ 0, %each.end ]
   store volatile i64 0, ptr %at.thread
   ret i32 %outcome
 }}
@@ -260,7 +299,10 @@ define internal void @made_progress(ptr %ctx) {{
   ret void
 }}
 
+declare i32 @sched_yield()
+
 define internal void @yield(ptr %ctx, i32 %warp) #1 {{
+  %unused = call i32 @sched_yield()
   call void @made_progress(ptr %ctx)
   call void @give_way(ptr %ctx, i32 %warp)
   ret void

@@ -9,11 +9,13 @@ order of the blocks. What each instruction becomes stands in `integers`, `bitfie
 from typing import NamedTuple
 
 from gpuless.emulator import lanes
+from gpuless.emulator.alignment import Multiples
 from gpuless.emulator.analysis import Analysis
 from gpuless.emulator.instructions import destinations
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.ptx import BITS, PtxError, number
 
+_ROUNDS = 64  # of a loop that waits, before the next warp runs
 FLOATS = {16: "half", 32: "float", 64: "double"}
 INSTRUCTIONS = {}
 
@@ -90,9 +92,12 @@ class Translator:
         self.frame = self._lay_out_frame()
         self._look_through()
         self.analysis = Analysis(function, module.block, self._space_of, self._local_kind)
+        known = {variable.name: min(variable.align, 16) for variable in self._variables()} | module.alignments
+        self.multiples = Multiples(self.analysis, known)
         self.lines, self.slots, self.fixed, self.count = [], {}, [], 0
         self.values, self.instruction = {}, None
         self.mask, self.mask_vectors = None, {}
+        self.misaligned = False  # whether an access may be to an address that is not aligned
 
     def _look_through(self):
         """Refuse an instruction that nobody translates before anything is made of it."""
@@ -113,6 +118,9 @@ class Translator:
                 self.places[variable.name] = at
                 at += variable.size
         return -(-at // 16) * 16
+
+    def _variables(self):
+        return [*self.module.source.variables.values(), *self.function.variables.values()]
 
     def _space_of(self, name):
         variable = self.function.variables.get(name) or self.module.source.variables.get(name)
@@ -321,6 +329,9 @@ class Translator:
             self._block(block)
         self.label("finish")
         self.module.end(self)
+        if self.misaligned:
+            self.label("misaligned")
+            self.module.misaligned(self)
         return self.module.signature(self), self.lines
 
     def _chains(self):
@@ -344,7 +355,9 @@ class Translator:
         for first, last in flow.loop_ends.items():
             if first in masked:
                 inside = [at for at in range(first, last + 1) if at in masked and leave[at] == leave[first]]
-                self.loops_ending.setdefault(inside[-1], []).append(first)
+                if first in self.analysis.spinning:  # but those that may wait for them do so last
+                    inside = [at for at in masked if leave[at] == leave[first]]
+                self.loops_ending.setdefault(max(inside), []).append(first)
 
     def _mask_slot(self, at):
         self.slots[f"%mask{at}"] = "i32"
@@ -381,8 +394,10 @@ class Translator:
         for first in sorted(self.loops_ending.get(at, ()), reverse=True):
             waiting = self.new(f"load i32, ptr {self._mask_slot(first)}")
             some = self.new(f"icmp ne i32 {waiting}, 0")
-            out = self.fresh("out")
-            self.line(f"br i1 {some}, label %block{first}, label %{out}")
+            again, out = self.fresh("again"), self.fresh("out")
+            self.line(f"br i1 {some}, label %{again}, label %{out}")
+            self.label(again)
+            self._back_to(first)
             self.label(out)
         self.line(f"br label %{self.after[at]}")
 
@@ -431,7 +446,24 @@ class Translator:
             self.line("br label %finish")
         else:
             self._wait(targets[0], self.mask)
-            self.line(f"br label %block{targets[0]}")
+            if targets[0] <= at:
+                self._back_to(targets[0])
+            else:
+                self.line(f"br label %block{targets[0]}")
+
+    def _back_to(self, first):
+        """Go back to the first block of a loop; now and then let other warps run that it may wait for."""
+        if first in self.analysis.spinning:
+            self.module.uses_barriers = self.module.spins = True
+            self.slots["%rounds"] = "i32"
+            rounds = self.new(f"add i32 {self.new('load i32, ptr %rounds')}, 1")
+            self.line(f"store i32 {rounds}, ptr %rounds")
+            few = self.new(f"icmp ne i32 {self.new(f'and i32 {rounds}, {_ROUNDS - 1}')}, 0")
+            wait = self.fresh("wait")
+            self.line(f"br i1 {few}, label %block{first}, label %{wait}")
+            self.label(wait)
+            self.line("call void @yield(ptr %ctx, i32 %warp)")
+        self.line(f"br label %block{first}")
 
     def _leave(self, at, targets):
         """Go on after lanes have parted: with the first block of the region that some may wait for."""

@@ -5,7 +5,6 @@ from gpuless.simulator.errors import DivergenceError, LaunchStopped, Unsupported
 from gpuless.simulator.install import install
 from gpuless.simulator.kernel import Launch, simulate
 from gpuless.simulator.memory import poisoned
-from gpuless.simulator.watchdog import set_limits
 
 __all__ = [
     "DivergenceError",
@@ -15,6 +14,5 @@ __all__ = [
     "argument_names",
     "install",
     "poisoned",
-    "set_limits",
     "simulate",
 ]

@@ -15,59 +15,14 @@ import functools
 import os
 import threading
 import time
-from dataclasses import dataclass
+
+from gpuless.limits import RUNNING
 
 _PERIOD = 0.25  # seconds between two looks
 _WHY = (
     "is a loop without end? One that waits for what another thread writes is, as a thread here runs to its "
     "next barrier before others go on."
 )
-
-
-@dataclass
-class _Limits:
-    seconds: float = 60.0
-    log_entries: int = 5_000_000
-
-
-_limits = _Limits()
-
-
-def set_limits(seconds: float | None = None, log_entries: int | None = None) -> dict[str, float]:
-    """Set when a launch in the simulator is stopped; what is left out stays as it is.
-
-    Parameters
-    ----------
-    seconds : float, optional
-        Of processor time in which no thread of the launch finishes: 60 at first. `math.inf` is no limit.
-    log_entries : int, optional
-        How many accesses and barriers of one launch `sanitize`, `record` and `access_map` log: 5 million at
-        first, for which they need about 2 GB of memory.
-
-    Returns
-    -------
-    dict
-        The limits that held before: ``set_limits(**before)`` brings them back.
-
-    Raises
-    ------
-    ValueError
-        If a limit is not a positive number.
-
-    Examples
-    --------
-    >>> before = set_limits(seconds=600)
-    >>> set_limits(**before)
-    {'seconds': 600, 'log_entries': 5000000}
-    """
-    before = dict(vars(_limits))
-    new = {"seconds": seconds, "log_entries": log_entries}
-    new = {name: value for name, value in new.items() if value is not None}
-    for name, value in new.items():
-        if isinstance(value, (bool, str)) or not value > 0:
-            raise ValueError(f"{name} must be a positive number, got {value!r}")
-    vars(_limits).update(new)
-    return before
 
 
 class Stop(BaseException):
@@ -108,17 +63,17 @@ class Watch:
         now, progress = self._clock(), self._scheduler.progress
         if progress != self._progress:
             self._progress, self._since = progress, now
-        if now - self._since > _limits.seconds:
+        if now - self._since > RUNNING.seconds:
             return (
-                f"no thread has finished in {_limits.seconds:g} s of processor time: {_WHY} "
+                f"no thread has finished in {RUNNING.seconds:g} s of processor time: {_WHY} "
                 "gpuless.set_limits(seconds=...) allows more"
             )
         return None
 
     def _too_much(self):
-        if self._scheduler.memory.log_entries > _limits.log_entries:
+        if self._scheduler.memory.log_entries > RUNNING.log_entries:
             return (
-                f"the log of this launch has more than {_limits.log_entries:,} entries: {_WHY} Else take a "
+                f"the log of this launch has more than {RUNNING.log_entries:,} entries: {_WHY} Else take a "
                 "smaller launch; gpuless.set_limits(log_entries=...) allows more"
             )
         return None

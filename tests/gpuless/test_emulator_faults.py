@@ -1,9 +1,15 @@
 """What a kernel must not do: it ends with an error that says where, and the next one runs."""
 
+import json
+import re
+import textwrap
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
 from fresh_python import python
-from ptx_programs import run
+from ptx_programs import apply, run
 
 from gpuless.emulator.faults import Fault
 
@@ -43,7 +49,7 @@ def goes_on():
             "bytes before an array of 256 bytes",
         ),
         ("mov.u64 %rd4, 0; st.global.u32 [%rd4], %r1;", "illegal memory access"),
-        ("mov.u64 %rd4, 12345678; st.u32 [%rd4], %r1;", "illegal memory access"),
+        ("mov.u64 %rd4, 12345680; st.u32 [%rd4], %r1;", "illegal memory access"),
         (
             "mul.lo.s64 %rd4, %rd3, 77777; ld.u32 %r3, [%rd4]; st.global.u32 [%rd3], %r3;",
             "illegal memory access",
@@ -64,7 +70,7 @@ def test_an_illegal_address(body, words, barrier, goes_on):
 
 def test_the_block_is_the_one_that_did_it(goes_on):
     body = "setp.eq.u32 %p1, %r2, 3; @%p1 st.global.u32 [%rd3+1048576], %r1;"
-    with pytest.raises(Fault, match=r"block \(3, 0, 0\), among threads 0 to 31"):
+    with pytest.raises(Fault, match=r"block \(3, 0, 0\), thread \(0, 0, 0\)"):
         run(STORE.replace("BODY", body), [np.zeros(32, np.uint32)], grid=(5, 1, 1))
 
 
@@ -80,6 +86,133 @@ def test_warps_that_wait_for_nobody(goes_on):
     with pytest.raises(Fault, match="wait at barriers that others will not reach") as caught:
         run(STORE.replace("BODY", body), [np.zeros(64, np.uint32)], block=(64, 1, 1))
     assert caught.value.kind == "barrier"
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_no_division_ends_the_process(bits):
+    """The least number by -1 is out of range, and by 0 is anything."""
+    least, most, kind = 1 << (bits - 1), (1 << bits) - 1, f"s{bits}"
+    for name, wanted in (("div", least), ("rem", 0)):
+        found = apply(f"{name}.{kind} %d, %a, %b", [kind, kind], kind, [least, least, 7], [most, 0, 0])
+        assert [one[0] for one in found] == [wanted, wanted]
+
+
+SHARED = """
+.extern .shared .align 16 .b8 more[];
+.visible .entry f(.param .u64 p0)
+{
+    .shared .align 4 .b8 s[128];
+    .reg .b32 %r<9>; .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [p0];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
+    mad.lo.u32 %r3, %r2, 64, %r1;
+    mul.wide.u32 %rd2, %r3, 4; add.s64 %rd3, %rd1, %rd2;
+    mov.u32 %r4, s; mad.lo.u32 %r4, %r1, 4, %r4;
+    mov.u32 %r5, more; mad.lo.u32 %r5, %r1, 4, %r5;
+    ld.shared.u32 %r6, [%r4]; ld.shared.u32 %r7, [%r5];
+    st.global.u32 [%rd3], %r6; st.global.u32 [%rd3+128], %r7;
+    st.shared.u32 [%r4], %r1; st.shared.u32 [%r5], %r1;
+    ret;
+}
+"""
+
+
+def test_shared_memory_holds_nothing_of_the_block_before():
+    (found,) = run(SHARED, [np.zeros(64 * 20, np.uint32)], grid=(20, 1, 1), shared=128)
+    assert set(found.tolist()) == {0x7FFF7FFF}
+
+
+MISALIGNED = {
+    "of all lanes": "add.s64 %rd4, %rd1, 2; ld.global.u32 %r3, [%rd4]; st.global.u32 [%rd3], %r3;",
+    "of each lane": "st.global.u32 [%rd3+2], %r1;",
+    "in one lane": "setp.eq.u32 %p1, %r1, 37; selp.b64 %rd4, 6, 0, %p1; add.s64 %rd4, %rd4, %rd1;"
+    " ld.global.u32 %r3, [%rd4]; st.global.u32 [%rd3], %r3;",
+    "where few are": "setp.eq.u32 %p1, %r1, 37; add.s64 %rd4, %rd3, 1; @%p1 st.global.u16 [%rd4], %r1;",
+    "of vectors": "and.b64 %rd4, %rd3, -17; ld.global.v2.u32 {%r3, %r2}, [%rd4+4];"
+    " st.global.u32 [%rd3], %r3;",
+    "shared": "mov.u32 %r3, s; add.u32 %r3, %r3, 6; st.shared.u64 [%r3], %rd1;",
+    "atomic": "add.s64 %rd4, %rd3, 3; red.global.add.u32 [%rd4], 1;",
+    "generic": "mad.wide.u32 %rd4, %r1, 3, %rd1; st.u16 [%rd4], %r1;",
+}
+
+
+@pytest.mark.parametrize("name", MISALIGNED)
+def test_a_misaligned_address(name, goes_on):
+    text = STORE.replace("BODY", MISALIGNED[name]).replace("{\n", "{ .shared .align 8 .b8 s[64];\n", 1)
+    thread = {"in one lane": 37, "where few are": 37, "generic": 1}.get(name, 0)
+    with pytest.raises(Fault, match=rf"misaligned address, .* thread \({thread}, 0, 0\)") as caught:
+        run(text, [np.zeros(128, np.uint32)], block=(64, 1, 1))
+    assert caught.value.kind == "misaligned"
+
+
+ALIGNED = {
+    "what is off": "setp.eq.u32 %p1, %r2, 7; add.s64 %rd4, %rd3, 1; @%p1 st.global.u16 [%rd4], %r1;",
+    "by the offset": "add.s64 %rd4, %rd3, 2; st.global.u32 [%rd4+2], %r1;",
+    "lanes that are off": "and.b32 %r3, %r1, 1; setp.eq.u32 %p1, %r3, 0; mad.wide.u32 %rd4, %r1, 2, %rd1;"
+    " @%p1 st.global.u32 [%rd4], %r1;",
+    "a byte": "add.s64 %rd4, %rd3, 3; st.global.u8 [%rd4], %r1;",
+}
+
+
+@pytest.mark.parametrize("name", ALIGNED)
+def test_an_aligned_address(name):
+    run(STORE.replace("BODY", ALIGNED[name]), [np.zeros(128, np.uint32)], block=(64, 1, 1))
+
+
+LINES = {
+    "misaligned": (r"a misaligned address, reading 4 bytes at 0x.*2, no multiple of 4", "(0, 0, 0)"),
+    "inlined": (
+        r"reading 4 bytes at .*, 11999744 bytes behind the end of an array of 256 bytes \(x\)",
+        "(0, 6, 0)",
+    ),
+    "written": (r"writing 4 bytes at .*, 155999744 bytes behind the end .* \(y\)", "(39, 0, 0)"),
+    "added": (r"updating 4 bytes at .*, 399999744 bytes behind the end .* \(x\)", "(7, 0, 0)"),
+    "recursive": (r"a stack overflow", "(0, 0, 0)"),
+    "debugged": (r"writing 4 bytes at .* \(x\)", "(0, 0, 0)"),
+    "cell": (r"writing 4 bytes at .* \(x\)", "(0, 0, 0)"),
+}
+
+
+@pytest.fixture(scope="module")
+def told():
+    """What Numba's users are told of the kernels in `faulty_kernels`."""
+    path = Path(__file__).with_name("faulty_kernels.py")
+    return json.loads(
+        python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')", GPULESS="emulator")
+    )
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_fault_tells_the_line_and_the_thread(told, name):
+    words, thread = LINES[name]
+    first, *places = told[name].splitlines()
+    block = 2 if name == "written" else 0
+    assert re.match(r"CUDAError CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED|MISALIGNED_ADDRESS): ", first)
+    assert re.search(words, first), first
+    assert first.endswith(f"kernel {name}, block ({block}, 0, 0), thread {thread}")
+    shown = {
+        "inlined": [
+            "return x[i * 3_000_000] + 1  # read in a function",
+            "y[i, j] = far(x, i + j - 5)  # call",
+        ],
+        "written": ["y[cuda.threadIdx.x * 1_000_000] = 1  # write"],
+        "added": ["cuda.atomic.add(x, cuda.threadIdx.x // 7 * 100_000_000, 1)  # atomic"],
+        "recursive": ["def deeper(n):"],
+        "debugged": ["x[cuda.threadIdx.x + 1_000_000] = 1  # with debug"],
+        "cell": ["x[cuda.grid(1) + 500_000] = 1  # a cell"],
+        "misaligned": ["x[cuda.grid(1)] = y[cuda.grid(1)]  # odd"],
+    }[name]
+    assert len(places) == len(shown)
+    for place, text in zip(places, shown, strict=True):
+        number = 3 if name == "cell" else next(i for i, line in enumerate(told["lines"], 1) if text in line)
+        file = "<ipython-input-7-abc>" if name == "cell" else r".*faulty_kernels.py"
+        assert re.fullmatch(rf"  (called from )?line {number} of {file}: {re.escape(text)}", place)
+
+
+def test_a_fault_that_does_not_come_again_tells_what_is_known(told):
+    assert "block (0, 0, 0), among threads 0 to 0 of it" in told["once"]
+    assert "line " not in told["once"]
+    assert told["aligned"] == ""
 
 
 NUMBA = """
@@ -106,7 +239,7 @@ x = cuda.to_device(np.zeros(64, np.float32))
 try:
     wild[2, 64](x)
 except Exception as error:
-    print(error)
+    print(str(error).partition(":")[0])
 good[1, 64](x)
 print(x.copy_to_host().sum())
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
@@ -118,8 +251,8 @@ try:
     finally:
         stopped = time.monotonic() - begun
         time.sleep(0.5)
-except KeyboardInterrupt:
-    print("interrupted", stopped < 5)
+except KeyboardInterrupt as error:
+    print("interrupted", stopped < 1.5, error.__context__)
 good[1, 64](x)
 print(x.copy_to_host()[2:].sum())
 """
@@ -155,8 +288,112 @@ def test_a_block_that_fails_lets_those_go_that_wait_for_it():
     assert python(COOPERATIVE, GPULESS="emulator") == wanted
 
 
+SPIN = r"\n  line LINE of .*: while x\[0\] == 0:  # spin\n"
+ENDLESS = {
+    "endless": r"no block of kernel endless has ended for 0.3 s: kernel endless, block \(3, 0, 0\), "
+    rf"thread \(41, 0, 0\){SPIN}  \d+ of 3000 blocks had ended, \d+ had not started\.",
+    "in a thread": SPIN + r"  3 of 4 blocks had ended, 0 had not started\.",
+    "in a graph": SPIN + r"  3 of 4 blocks had ended, 0 had not started\.",
+    "absent": r"kernel absent, block \(1, 0, 0\), thread \(0, 0, 0\) does not come there\n  line LINE of .*"
+    r": while x\[0\] == 0:  # absent\n .* 7 blocks wait at grid.sync\(\)",
+    "early": r"kernel early: 2 blocks wait at grid.sync\(\), to which others have not come before they ended",
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_kernel_without_end_is_stopped(told, name):
+    mark = "# absent" if name == "absent" else "# spin"
+    line = next(i for i, text in enumerate(told["lines"], 1) if mark in text)
+    assert told[name].startswith("CUDAError CUDA_ERROR_LAUNCH_TIMEOUT: ")
+    assert re.search(ENDLESS[name].replace("LINE", str(line)), told[name]), told[name]
+
+
+def test_threads_wait_for_each_other(told):
+    """Lanes and warps, for a flag and for a lock; blocks, even for a later one."""
+    added = sum(i for thread in range(64) for i in range(thread % 5))
+    shifted = sum(range(64)) - 0 - 32 + 31 + 63
+    wanted = {"lanes": [64, 32 * 64], "lanes until done": [added, shifted]}
+    assert told["waits"] == wanted | {
+        "fenced": 42,
+        "locked": 160,
+        "all blocks": list(range(40)),
+        "in order": 500,
+    }
+
+
+BEGINNING = """
+import os, signal, sys, threading, time
+from multiprocessing import get_context
+import numpy as np
+import faulty_kernels
+from faulty_kernels import counted, forever
+from numba import cuda
+x = cuda.to_device(np.zeros(64, np.float32))
+"""
+
+
+def test_threads_streams_processes_and_grids():
+    """Sixteen Python threads with a stream each; a child, forked and spawned; the largest grid there is."""
+    lines = """
+        def work():
+            stream = cuda.stream()
+            y = cuda.to_device(np.zeros(1000, np.float32), stream=stream)
+            for _ in range(20):
+                counted[4, 256, stream](y)
+            stream.synchronize()
+            sums.append(y.copy_to_host().sum())
+
+        def fork():
+            try:
+                counted[1, 64](x)
+            except Exception as error:
+                return str(error)
+
+        sums, threads = [], [threading.Thread(target=work) for _ in range(16)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        print(set(sums) == {20_000})
+        if os.fork() == 0:
+            print("forked:", fork(), flush=True)
+            os._exit(0)
+        os.wait()
+        print("spawned:", get_context("spawn").Pool(1).apply(faulty_kernels.count_once))
+        counted[1, 32](cuda.to_device(np.zeros(0, np.float32)))
+        try:
+            counted[(1, 65536), 1](x)
+        except Exception as error:
+            print(str(error).partition(":")[0])
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        begun = time.monotonic()
+        try:
+            counted[(2**31 - 1, 65535, 65535), 1](x)
+        except KeyboardInterrupt:
+            print("stopped", time.monotonic() - begun < 1.3)
+    """
+    found = python(BEGINNING, textwrap.dedent(lines), GPULESS="emulator").splitlines()
+    assert found[:3] == ["True", "forked: CUDA initialized before forking", "spawned: 64.0"]
+    assert found[3:] == ["CUDA_ERROR_INVALID_VALUE", "stopped True"]
+
+
+def test_the_process_ends_while_kernels_run():
+    """One in a daemon thread is stopped; a thread that the interpreter waits for may still launch some."""
+    lines = """
+        def late():
+            time.sleep(0.5)
+            counted[1, 64](x)
+            print(x.copy_to_host().sum(), flush=True)
+
+        threading.Thread(target=lambda: forever[4, 64](x), daemon=True).start()
+        time.sleep(1)
+        threading.Thread(target=late).start()
+    """
+    begun = time.monotonic()
+    assert python(BEGINNING, textwrap.dedent(lines), GPULESS="emulator") == "64.0\n"
+    assert time.monotonic() - begun < 60
+
+
 def test_numba_survives_faults_and_ctrl_c():
     """A launch that fails is an error of CUDA's; one that never ends is stopped; the process goes on."""
     failed, *rest = python(NUMBA, GPULESS="emulator").splitlines()
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in failed
-    assert rest == ["65.0", "interrupted True", "62.0"]
+    assert rest == ["65.0", "interrupted True None", "62.0"]

@@ -756,7 +756,7 @@ def test_an_order_in_which_a_launch_does_not_end_is_noted(short_limits):
 
 def test_limits_are_positive_numbers():
     before = gpuless.set_limits()
-    assert before == {"seconds": 60, "log_entries": 5_000_000}
+    assert before == {"seconds": 60, "log_entries": 5_000_000, "kernel_seconds": 120}
     for wrong in ({"seconds": 0}, {"seconds": "9"}, {"log_entries": -1}, {"seconds": 5, "log_entries": True}):
         with pytest.raises(ValueError, match=r"(seconds|log_entries) must be a positive number, got "):
             gpuless.set_limits(**wrong)

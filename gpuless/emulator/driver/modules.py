@@ -27,12 +27,6 @@ MAX_THREADS, MAX_SHARED = 1024, 101376
 _libraries, _kernels = Handles(), Handles()
 
 
-def _refusal(error):
-    """Return what tells a program that its PTX is refused; a reader is told why."""
-    print(f"gpuless: {error}", file=sys.stderr, flush=True)
-    return DriverError(INVALID_PTX, str(error))
-
-
 class Library:
     """Loaded PTX: its variables in the emulated GPU's memory, its kernels."""
 
@@ -40,7 +34,7 @@ class Library:
         try:
             self.source = ptx.parse(text)
         except ptx.PtxError as error:
-            raise _refusal(error) from None
+            raise DriverError(INVALID_PTX, str(error)) from None
         variables = [v for v in self.source.variables.values() if v.space in ("global", "const")]
         self.places, self.size = lay_out(variables, ("global", "const"))
         self.address = device().arena.allocate(self.size) if self.size else 0
@@ -264,9 +258,9 @@ def launch(handle, grid, block, shared, stream, pointers, extra, cooperative=Fal
             raise DriverError(COOPERATIVE_LAUNCH_TOO_LARGE)
     arguments = _arguments(kernel, pointers, extra)
     try:
-        kernel.code(block)
+        kernel.code(block, arguments)
     except ptx.PtxError as error:
-        raise _refusal(error) from None
+        raise DriverError(INVALID_PTX, str(error)) from None
     enqueue(
         stream,
         lambda: _run(kernel, grid, block, arguments, shared, cooperative),

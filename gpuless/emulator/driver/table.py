@@ -9,10 +9,14 @@ import _thread
 import ctypes
 import itertools
 import os
+import re
 import sys
+import threading
 import time
 import traceback
+from types import SimpleNamespace
 
+from gpuless.emulator import machine
 from gpuless.emulator.driver import stub
 from gpuless.emulator.faults import Fault
 
@@ -110,25 +114,38 @@ _FAULTS = {
     "stopped": LAUNCH_TIMEOUT,
     "arithmetic": LAUNCH_FAILED,
     "trap": LAUNCH_FAILED,
+    "stack": LAUNCH_FAILED,
+    "limit": LAUNCH_TIMEOUT,
+    "misaligned": MISALIGNED,
 }
 
 
-class _Details:
-    text, forked = "", False
+class _Details(threading.local):
+    code, text = SUCCESS, ""
+
+
+_details = _Details()
+_process = SimpleNamespace(forked=False)
 
 
 def refuse_after_fork():
     """Let a child of this process have no GPU, as CUDA has it: the threads that run blocks are not there."""
 
     def forked():
-        _Details.forked = True
+        _process.forked = True
 
     os.register_at_fork(after_in_child=forked)
 
 
-def last_detail():
-    """Return what went wrong last, in more words than a code."""
-    return _Details.text
+def last_detail(code=None):
+    """Return what went wrong last in this thread, in more words than a code; "" if it was of another code."""
+    return _details.text if code in (None, _details.code) else ""
+
+
+def _note(code, text):
+    """Keep what went wrong; return its code."""
+    _details.code, _details.text = code, text
+    return code
 
 
 def _interrupt_again():
@@ -138,6 +155,63 @@ def _interrupt_again():
 
 
 _functions = {}
+#: Functions that may take long. What interrupts one is raised when it has returned: no error of the driver's.
+_LAUNCHES = {"cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch"}
+#: What destructors call, maybe while an exception is on its way, of which Python code here may know nothing.
+_DESTRUCTORS = re.compile(r"Destroy|Free|Unload|Release|Unregister|Ctx(Push|Pop|Get|Set)Current")
+_INTERRUPTED = -1
+_GUARDS = """
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare void @PyErr_Fetch(ptr, ptr, ptr)
+declare void @PyErr_Restore(ptr, ptr, ptr)
+declare void @PyErr_SetInterrupt()
+
+define internal i32 @guarded(ptr %function, {parameters}) noinline {{
+  %error = alloca [3 x ptr]
+  %e1 = getelementptr ptr, ptr %error, i64 1
+  %e2 = getelementptr ptr, ptr %error, i64 2
+  %state = call i32 @PyGILState_Ensure()
+  call void @PyErr_Fetch(ptr %error, ptr %e1, ptr %e2)
+  %code = call i32 %function({parameters})
+  %v0 = load ptr, ptr %error
+  %v1 = load ptr, ptr %e1
+  %v2 = load ptr, ptr %e2
+  call void @PyErr_Restore(ptr %v0, ptr %v1, ptr %v2)
+  call void @PyGILState_Release(i32 %state)
+  %interrupted = icmp eq i32 %code, {interrupted}
+  br i1 %interrupted, label %interrupt, label %end
+interrupt:
+  call void @PyErr_SetInterrupt()
+  ret i32 0
+end:
+  ret i32 %code
+}}
+"""
+_GUARD = """
+define internal i32 @guard{i}({parameters}) {{
+  %code = call i32 @guarded(ptr inttoptr (i64 {function} to ptr), {parameters})
+  ret i32 %code
+}}
+"""
+_guards = []
+
+
+def _guard(functions):
+    """Return callbacks that keep apart what is raised before and in them; what interrupts one comes after."""
+    parameters = ", ".join(f"i64 %a{i}" for i in range(11))
+    text = _GUARDS.format(parameters=parameters, interrupted=_INTERRUPTED)
+    for i, function in enumerate(functions):
+        address = ctypes.cast(function, ctypes.c_void_p).value
+        text += _GUARD.format(i=i, parameters=parameters, function=address)
+    text += "define i32 @run(ptr %found, ptr %unused) {\n"
+    for i in range(len(functions)):
+        text += f"  %p{i} = getelementptr ptr, ptr %found, i64 {i}\n  store ptr @guard{i}, ptr %p{i}\n"
+    code = machine.Code(machine.compile_object(text + "  ret i32 0\n}\n"))
+    found = (ctypes.c_uint64 * len(functions))()
+    code.run(ctypes.addressof(found), None)
+    _guards.append((code, functions))  # for as long as they may be called
+    return [ctypes.CFUNCTYPE(ctypes.c_int)(address) for address in found]
 
 
 def driver_function(*names, types=""):
@@ -146,27 +220,24 @@ def driver_function(*names, types=""):
     def register(function):
         def call(*arguments):
             try:
-                if _Details.forked:
+                if _process.forked:
                     raise DriverError(NOT_INITIALIZED, "CUDA was in use before the process forked")
                 function(*arguments)
             except DriverError as error:
-                _Details.text = error.detail
-                return error.code
+                return _note(error.code, error.detail)
             except Fault as fault:
-                _Details.text = str(fault)
-                print(f"gpuless: {fault}", file=sys.stderr, flush=True)
-                return _FAULTS[fault.kind]
+                return _note(_FAULTS[fault.kind], str(fault))
             except KeyboardInterrupt:
+                if names[0] in _LAUNCHES:
+                    return _INTERRUPTED
                 _thread.start_new_thread(_interrupt_again, ())
                 return LAUNCH_TIMEOUT
             except MemoryError as error:
-                _Details.text = str(error)
-                return OUT_OF_MEMORY
+                return _note(OUT_OF_MEMORY, str(error))
             except Exception:
-                _Details.text = traceback.format_exc()
                 if not sys.is_finalizing():
                     traceback.print_exc()
-                return UNKNOWN
+                return _note(UNKNOWN, traceback.format_exc())
             return SUCCESS
 
         callback = ctypes.CFUNCTYPE(ctypes.c_int, *(_TYPES[letter] for letter in types))(call)
@@ -235,6 +306,8 @@ _library, _addresses = [], {}
 def load():
     """Load the library that stands for the driver."""
     if not _library:
+        names = [name for name in _functions if name in _LAUNCHES or _DESTRUCTORS.search(name)]
+        _functions.update(zip(names, _guard([_functions[name] for name in names]), strict=True))
         _library.append(
             stub.Library({name + _version(name): function for name, function in _functions.items()})
         )
@@ -251,8 +324,7 @@ def _not_supported(name):
     """Return a function that answers that there is no such thing."""
 
     def answer():
-        _Details.text = f"{name} is not supported by the emulated GPU"
-        return NOT_SUPPORTED
+        return _note(NOT_SUPPORTED, f"{name} is not supported by the emulated GPU")
 
     return ctypes.CFUNCTYPE(ctypes.c_int)(answer)
 
@@ -327,7 +399,7 @@ def _error_name(code, found):
 
 @driver_function("cuGetErrorString", types="ip")
 def _error_string(code, found):
-    put_handle(found, _text(ERRORS.get(code, ERRORS[UNKNOWN])[1]))
+    put_handle(found, _text(last_detail(code) or ERRORS.get(code, ERRORS[UNKNOWN])[1]))
 
 
 _texts = {}
