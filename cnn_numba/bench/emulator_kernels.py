@@ -1,7 +1,6 @@
 """Kernels timed on the emulated GPU: the course's, and a convolution as a learner writes it."""
 
 import dataclasses
-import functools
 import time
 
 import numpy as np
@@ -78,6 +77,14 @@ def launches():
     }
 
 
+def _seconds(launch):
+    """Return the processor time of a launch."""
+    begun = time.process_time()
+    launch()
+    cuda.synchronize()
+    return time.process_time() - begun
+
+
 def measure(repeats=5):
     """Time the launches, one after the other, again and again.
 
@@ -92,10 +99,7 @@ def measure(repeats=5):
         launch()  # compiled
     for _ in range(repeats):
         for name, (launch, work, unit) in found.items():
-            begun = time.process_time()
-            launch()
-            cuda.synchronize()
-            seconds = time.process_time() - begun
+            seconds = _seconds(launch)
             samples[name].append(work / seconds / 1e9 if "GFLOP" in unit else 1e9 * seconds / work)
     return {name: (taken, found[name][2]) for name, taken in samples.items()}
 
@@ -124,31 +128,26 @@ def epoch():
 
 
 def compilation():
-    """Return how many kernels a training compiles, and the seconds that takes.
+    """Time the first launch of each kernel.
 
     Returns
     -------
     dict
-        "kernels"; and processor time: "numba", from Python to PTX, and "own", from PTX to machine code.
+        "kernels", how many there were; seconds of processor time of all: "numba", from Python to PTX, and
+        "own", what the first launch takes beyond that and beyond the second one.
     """
     from numba.cuda.dispatcher import CUDADispatcher
 
-    from gpuless.emulator.launch import Kernel
+    numba, own, compile_ = [], [], CUDADispatcher.compile
 
-    spent = {"numba": [], "own": []}
-    for owner, name, kind in ((CUDADispatcher, "compile", "numba"), (Kernel, "_compiled", "own")):
-        setattr(owner, name, _timed(getattr(owner, name), spent[kind]))
-    _train(64 * 3)
-    return {"kernels": len(spent["numba"])} | {kind: sum(seconds) for kind, seconds in spent.items()}
-
-
-def _timed(function, spent):
-    @functools.wraps(function)
-    def timed(*arguments):
+    def timed(dispatcher, types):
         begun = time.process_time()
-        try:
-            return function(*arguments)
-        finally:
-            spent.append(time.process_time() - begun)
+        kernel = compile_(dispatcher, types)
+        numba.append(time.process_time() - begun)
+        return kernel
 
-    return timed
+    CUDADispatcher.compile = timed
+    for launch, _, _ in launches().values():
+        before, (first, second) = sum(numba), (_seconds(launch) for _ in range(2))
+        own.append(first - second - (sum(numba) - before))
+    return {"kernels": len(numba), "numba": sum(numba), "own": sum(own)}
