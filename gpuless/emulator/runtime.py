@@ -282,12 +282,37 @@ _FIBRES = """
 declare void @gpuless_switch(ptr, ptr)
 declare void @gpuless_begin()
 
-define internal void @give_way(ptr %ctx, i32 %warp) #1 {{
+; Go on with the next warp that has not ended, behind the last one with the scheduler.
+define internal void @pass_on(ptr %ctx, i32 %warp, ptr %own) {{
+entry:
   %stacks = getelementptr i8, ptr %ctx, i64 {at_stacks}
-  %own = getelementptr ptr, ptr %stacks, i32 %warp
+  br label %look
+look:
+  %before = phi i32 [ %warp, %entry ], [ %i, %there ]
+  %i = add i32 %before, 1
+  %behind = icmp uge i32 %i, {warps}
+  br i1 %behind, label %sweep, label %there
+there:
+  %at.stack = getelementptr ptr, ptr %stacks, i32 %i
+  %stack = load ptr, ptr %at.stack
+  %gone = icmp eq ptr %stack, null
+  br i1 %gone, label %look, label %resume
+resume:
+  %at.warp = getelementptr i8, ptr %ctx, i64 {at_warp}
+  store volatile i32 %i, ptr %at.warp
+  call void @gpuless_switch(ptr %own, ptr %stack)
+  ret void
+sweep:
   %at.scheduler = getelementptr i8, ptr %ctx, i64 {at_scheduler}
   %scheduler = load ptr, ptr %at.scheduler
   call void @gpuless_switch(ptr %own, ptr %scheduler)
+  ret void
+}}
+
+define internal void @give_way(ptr %ctx, i32 %warp) #1 {{
+  %stacks = getelementptr i8, ptr %ctx, i64 {at_stacks}
+  %own = getelementptr ptr, ptr %stacks, i32 %warp
+  call void @pass_on(ptr %ctx, i32 %warp, ptr %own)
   ret void
 }}
 
@@ -391,10 +416,8 @@ define internal void @warp_life(ptr %ctx, i32 %warp) #1 {{
   %stacks = getelementptr i8, ptr %ctx, i64 {at_stacks}
   %own = getelementptr ptr, ptr %stacks, i32 %warp
   %unused = alloca ptr
-  %at.scheduler = getelementptr i8, ptr %ctx, i64 {at_scheduler}
-  %scheduler = load ptr, ptr %at.scheduler
   store ptr null, ptr %own
-  call void @gpuless_switch(ptr %unused, ptr %scheduler)
+  call void @pass_on(ptr %ctx, i32 %warp, ptr %unused)
   unreachable
 }}
 
@@ -436,20 +459,18 @@ sweep:
   %before = load i32, ptr %at.progress
   br label %each
 each:
-  %i = phi i64 [ 0, %sweep ], [ %i.next, %each.end ]
+  %i = phi i64 [ 0, %sweep ], [ %i.next, %each ]
+  %i.next = add i64 %i, 1
   %at.stack = getelementptr ptr, ptr %stacks, i64 %i
   %stack = load ptr, ptr %at.stack
   %gone = icmp eq ptr %stack, null
-  br i1 %gone, label %each.end, label %resume
+  br i1 %gone, label %each, label %resume
 resume:
   %i32 = trunc i64 %i to i32
   store volatile i32 %i32, ptr %at.warp.number
+  ; it passes on to the others, and the last one comes back
   call void @gpuless_switch(ptr %at.scheduler, ptr %stack)
-  br label %each.end
-each.end:
-  %i.next = add i64 %i, 1
-  %swept = icmp eq i64 %i.next, {warps}
-  br i1 %swept, label %look, label %each
+  br label %look
 look:
   %alive = load i32, ptr %at.alive
   %finished = icmp eq i32 %alive, 0
