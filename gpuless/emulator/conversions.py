@@ -118,16 +118,36 @@ def _from_float(t, s, instruction, want, have, a):
     if is_float(want) or want == "tf32":
         return _between_floats(t, s, instruction, f, want, x)
     bits, target = BITS[want], t.function.registers[instruction.operands[0]]
-    word = f"fpto{'s' if want[0] == 's' else 'u'}i.sat"
-    suffix = s.suffix(f"i{bits}")
-    t.module.declare(f"{s.int(bits)} @llvm.{word}.{suffix}.{f.suffix}({f.float})")
-    found = t.new(f"call {s.int(bits)} @llvm.{word}.{suffix}.{f.suffix}({f.float} {x})")
+    found = _nearest_integer(t, s, f, x, bits, want[0] == "s")
     if bits == 64 or f.bits == 64:
         # Conversions of, and to, 64 bits make the largest negative number of a NaN, others make zero.
         unordered = t.new(f"fcmp uno {f.float} {x}, {x}")
         nan = s.literal(-(1 << (bits - 1)), f"i{bits}")
         found = t.new(f"select {s.int(1)} {unordered}, {s.int(bits)} {nan}, {s.int(bits)} {found}")
     return resize(t, s, found, bits, target, want[0] == "s")
+
+
+def _nearest_integer(t, s, f, x, bits, signed):
+    """Return a whole number as an integer: the largest or smallest where it is none, and 0 of a NaN."""
+    word = "fptosi" if signed else "fptoui"
+    if s.lanes == 1 or f.bits == 16:
+        name = f"@llvm.{word}.sat.{s.suffix(f'i{bits}')}.{f.suffix}"
+        t.module.declare(f"{s.int(bits)} {name}({f.float})")
+        return t.new(f"call {s.int(bits)} {name}({f.float} {x})")
+    # Of vectors LLVM would do this lane by lane.
+    least, end = (-(1 << (bits - 1)), 1 << (bits - 1)) if signed else (0, 1 << bits)
+    above = t.new(f"fcmp oge {f.float} {x}, {f.number(float(end))}")
+    below = t.new(f"fcmp olt {f.float} {x}, {f.number(float(least))}")
+    some = t.new(f"fcmp ord {f.float} {x}, {x}")
+    outside = t.new(f"or {s.int(1)} {above}, {below}")
+    within = t.new(f"xor {s.int(1)} {outside}, {s.literal('true', 'i1')}")
+    inside = t.new(f"and {s.int(1)} {some}, {within}")
+    plain = t.new(f"select {s.int(1)} {inside}, {f.float} {x}, {f.float} {f.number(0.0)}")
+    found = t.new(f"{word} {f.float} {plain} to {s.int(bits)}")
+    for beyond, limit in ((above, end - 1), (below, least)):
+        most = s.literal(limit, f"i{bits}")
+        found = t.new(f"select {s.int(1)} {beyond}, {s.int(bits)} {most}, {s.int(bits)} {found}")
+    return found
 
 
 def _between_floats(t, s, instruction, f, want, x):

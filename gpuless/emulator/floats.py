@@ -297,9 +297,8 @@ def _ex2(t, instruction):
         whole = f.call("roundeven", x)
         fraction = t.new(f"fsub {f.float} {x}, {whole}")
         power = _polynomial(t, f, fraction, _EX2)
-        suffix = s.suffix("i32")
-        t.module.declare(f"{s.int(32)} @llvm.fptosi.sat.{suffix}.{f.suffix}({f.float})")
-        exponent = t.new(f"call {s.int(32)} @llvm.fptosi.sat.{suffix}.{f.suffix}({f.float} {whole})")
+        # Of a NaN it is any number: what it is multiplied with stays a NaN.
+        exponent = t.new(f"freeze {s.int(32)} {t.new(f'fptosi {f.float} {whole} to {s.int(32)}')}")
         # In two halves, so that neither leaves the range of exponents.
         half = t.new(f"ashr {s.int(32)} {exponent}, {s.literal(1, 'i32')}")
         rest = t.new(f"sub {s.int(32)} {exponent}, {half}")
