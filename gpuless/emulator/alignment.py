@@ -23,7 +23,7 @@ def access_size(instruction):
         return 0
     given = operands[1] if opcode[0] == "st" else operands[0]
     count = len(given) if isinstance(given, tuple) and not isinstance(given, Address) else 1
-    return count * BITS[opcode[-1]] // 8
+    return count * BITS[next(part for part in reversed(opcode) if part in BITS)] // 8
 
 
 def _instructions(function):

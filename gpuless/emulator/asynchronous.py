@@ -41,8 +41,8 @@ def _copy(t, instruction):
     size = int(size, 0)
     hint = any("cache_hint" in part for part in instruction.opcode)
     rest = rest[:-1] if hint else rest
-    target = access.place(t, target, "shared")
-    source = access.place(t, source, "global")
+    target = access.place(t, target, "shared", size)
+    source = access.place(t, source, "global", size)
     if not rest or rest[0] == str(size):
         access.store(t, target, 32, access.load(t, source, 32, size // 4))
         return
@@ -183,7 +183,7 @@ def _mbarrier(t, instruction):
 
 
 def _at(t, instruction, address):
-    return access.place(t, address, access.space_of(instruction))
+    return access.place(t, address, access.space_of(instruction), 8)
 
 
 def _arrive(t, instruction):

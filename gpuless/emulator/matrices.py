@@ -371,7 +371,9 @@ def _transposed(t, register):
 
 def _row_pointers(t, instruction, address):
     """Return the pointers to rows that the lanes hold; those of a lane that is off may be anything."""
-    return t.new(f"freeze <{WARP} x ptr> {pointers_of(t, place(t, address, space_of(instruction)))}")
+    # With fewer than four matrices some lanes hold none.
+    size = 16 if "x4" in instruction.opcode else 1
+    return t.new(f"freeze <{WARP} x ptr> {pointers_of(t, place(t, address, space_of(instruction), size))}")
 
 
 def _eight_by_eight(t, instruction):

@@ -57,6 +57,12 @@ def test_copies_to_shared_memory(size, block):
     assert (found == wanted).all()
 
 
+@pytest.mark.parametrize("moved", ["add.u32 %x2, %x2, 4;", "add.s64 %a0, %a0, 4;"])
+def test_a_copy_is_of_aligned_bytes(moved):
+    with pytest.raises(faults.Fault, match="misaligned"):
+        copied(f"{moved} cp.async.ca.shared.global [%x2], [%a0], 16; cp.async.wait_all;", 16, 32)
+
+
 def test_a_copy_of_nothing_reads_nothing():
     """Programs give a wild address where they copy no byte, at the rim of an array."""
     found, wanted = copied(
