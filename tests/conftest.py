@@ -15,6 +15,7 @@ from helpers import check_registered
 from progress import StillRunning
 
 from cnn_numba import device
+from cnn_numba.data import load
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's, which starts the processes
@@ -76,3 +77,18 @@ def launches_as_registered():
 
     with device.observe_launches(checked):
         yield
+
+
+@pytest.fixture
+def sixth_of_mnist(tmp_path, monkeypatch):
+    """Let other processes find the first images of MNIST only."""
+    mnist = load("mnist")
+    for part, images, labels in (
+        ("train", mnist.train_images[:10_000], mnist.train_labels[:10_000]),
+        ("t10k", mnist.test_images[:2_000], mnist.test_labels[:2_000]),
+    ):
+        for kind, array in (("images", images[:, 0]), ("labels", labels)):
+            header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+            path = tmp_path / f"{part}-{kind}-idx{array.ndim}-ubyte"
+            path.write_bytes(header + array.astype(np.uint8).tobytes())
+    monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path))

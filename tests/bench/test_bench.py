@@ -53,21 +53,6 @@ def test_accuracies_of_both_sides_come_close(few_images, plain):
         assert record["means"][who][-1] > 0.7
 
 
-@pytest.fixture
-def sixth_of_mnist(tmp_path, monkeypatch):
-    """Let other processes find the first images of MNIST only."""
-    mnist = load("mnist")
-    for part, images, labels in (
-        ("train", mnist.train_images[:10_000], mnist.train_labels[:10_000]),
-        ("t10k", mnist.test_images[:2_000], mnist.test_labels[:2_000]),
-    ):
-        for kind, array in (("images", images[:, 0]), ("labels", labels)):
-            header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
-            path = tmp_path / f"{part}-{kind}-idx{array.ndim}-ubyte"
-            path.write_bytes(header + array.astype(np.uint8).tobytes())
-    monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path))
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("sixth_of_mnist")
 def test_start_up_is_measured_from_empty_caches(capfd):
