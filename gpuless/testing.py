@@ -20,13 +20,18 @@ def pytest_load_initial_conftests(early_config):
 
 
 def pytest_configure(config):
-    """Select where the plugin is loaded late: by a conftest.py, or in a process of pytest-xdist."""
-    _select(config)
+    """Select where the plugin is loaded late: by a conftest.py, or in a process of pytest-xdist.
+
+    Where tests run already, nobody has asked for it: gpuless is among the packages that are tested.
+    """
+    session = config.pluginmanager.getplugin("session")
+    if not getattr(session, "testscollected", 0):
+        _select(config)
 
 
 def pytest_report_header(config):
     """Tell what kernels run on, and why."""
-    return f"gpuless: {config.stash[_SELECTION]}"
+    return f"gpuless: {config.stash[_SELECTION]}" if _SELECTION in config.stash else None
 
 
 _SELECTION = pytest.StashKey()

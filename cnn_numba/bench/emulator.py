@@ -42,6 +42,43 @@ def bench_emulator(rounds=3, epoch=True):
     return new_record("emulator", **figures)
 
 
+def markdown(record):
+    """Return the figures of a record as the two tables of ``docs/emulated-gpu.md``.
+
+    Parameters
+    ----------
+    record : dict
+        As `bench_emulator` returns it, with the epoch.
+
+    Returns
+    -------
+    str
+    """
+    compilation, epoch = record["compilation"], record["epoch"]
+    first, later = compilation["first"], compilation["later"]
+    lines = [
+        f"{record['machine']['processor']}, {record['machine']['threads']} threads, {record['date']}:",
+        "",
+        "| nanoseconds of processor time a thread | emulated GPU | our simulator | Numba's simulator |",
+        "|---|--:|--:|--:|",
+    ]
+    for each in record["threads"]:
+        times = (f"{each['medians'][who]:,.{digits}f}" for who, digits in _WHO.items())
+        lines.append(f"| {each['kernel']} | {' | '.join(times)} |")
+    lines += ["", "| | |", "|---|--:|"]
+    lines += [f"| {each['measure']} | {each['median']:.2f} {each['unit']} |" for each in record["work"]]
+    ratio, each = first["own"] / first["numba"], (later["numba"] + later["own"]) / later["kernels"]
+    lines += [
+        f"| compiling, beside Numba's own part | {ratio:.2f} times as long |",
+        f"| a kernel from disk, with Numba's part | {1e3 * each:.0f} ms |",
+        f"| an epoch of `mnist_cnn`, batch 64 | {epoch['wall']:.0f} s |",
+    ]
+    return "\n".join(lines)
+
+
+_WHO = {"emulated": 2, "simulated": 0, "numba": 0}
+
+
 def _beside_the_simulators(rounds):
     """Return for each kind of kernel the nanoseconds a thread of every turn, and the medians."""
     samples = {"emulated": [], "simulated": [], "numba": []}

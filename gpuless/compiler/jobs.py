@@ -192,7 +192,7 @@ def _ask_worker(messages):
         )
     command = [sys.executable, "-m", "gpuless.compiler.worker"]
     request = pickle.dumps({"path": sys.path, "jobs": messages})
-    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "0"}
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "0", "GPULESS": "hardware"}
     run = subprocess.run(command, input=request, capture_output=True, env=environment, check=False)
     if run.returncode:
         raise InspectionError(f"the compiler's process failed:\n{run.stderr.decode(errors='replace')}")

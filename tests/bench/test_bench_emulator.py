@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 import pytest
 
 from cnn_numba.bench import emulator, simulator_kernels
@@ -50,3 +53,9 @@ def test_what_is_measured_is_told_and_recorded(monkeypatch, capsys):
     told = capsys.readouterr().out
     assert "2.00 ns a thread" in told
     assert "60.0 s" in told
+
+
+def test_the_page_has_the_figures_of_the_record():
+    root = Path(__file__).parents[2]
+    record = json.loads((root / "benchmarks" / "emulator.json").read_text())
+    assert emulator.markdown(record) in (root / "docs" / "emulated-gpu.md").read_text()

@@ -223,6 +223,18 @@ def test_a_conftest_can_ask_for_it(tmp_path):
     assert "\ngpuless: kernels run " in printed
 
 
+def test_a_package_that_is_tested_changes_nothing(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("from gpuless import pytest_plugins")
+    test = "import os\ndef test_it(): assert 'startup' not in os.environ.get('PYTHONPATH', '')"
+    (package / "test_it.py").write_text(test)
+    status, printed, _ = call(*PYTEST[:2], *PYTEST[4:], cwd=tmp_path)
+    assert status == 0
+    assert "gpuless: kernels" not in printed
+    assert "1 passed" in printed
+
+
 def test_a_suite_can_be_given_the_simulator(suite):
     # The simulator tells that the index is out of bounds.
     printed = call(*PYTEST, "--gpuless", "simulator", cwd=suite)[1]

@@ -69,6 +69,7 @@ def libraries(monkeypatch):
             "_open_library",
             lambda names: nvml if any("nvidia-ml" in name for name in names) else cuda,
         )
+        monkeypatch.setattr(nvidia, "_played", [])
         # What this process has been told stays with it.
         monkeypatch.setattr(nvidia, "driver", functools.cache(nvidia.driver.__wrapped__))
 
