@@ -19,14 +19,14 @@ def pytest_load_initial_conftests(early_config):
     _select(early_config)
 
 
-def pytest_configure(config):
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session):
     """Select where the plugin is loaded late: by a conftest.py, or in a process of pytest-xdist.
 
-    Where tests run already, nobody has asked for it: gpuless is among the packages that are tested.
+    Once tests are collected this is not called: nobody has asked for it then, and gpuless is but one of the
+    packages that are tested.
     """
-    session = config.pluginmanager.getplugin("session")
-    if not getattr(session, "testscollected", 0):
-        _select(config)
+    _select(session.config)
 
 
 def pytest_report_header(config):

@@ -229,7 +229,7 @@ def test_a_package_that_is_tested_changes_nothing(tmp_path):
     (package / "__init__.py").write_text("from gpuless import pytest_plugins")
     test = "import os\ndef test_it(): assert 'startup' not in os.environ.get('PYTHONPATH', '')"
     (package / "test_it.py").write_text(test)
-    status, printed, _ = call(*PYTEST[:2], *PYTEST[4:], cwd=tmp_path)
+    status, printed, _ = call(*PYTEST[:2], *PYTEST[4:], "--doctest-modules", cwd=tmp_path)
     assert status == 0
     assert "gpuless: kernels" not in printed
     assert "1 passed" in printed
