@@ -11,7 +11,9 @@ Alone, say what kernels run on, and why."""
 
 
 def _main(arguments):
-    parser = argparse.ArgumentParser(usage=_USAGE, description=_DESCRIPTION, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        "python -m gpuless", usage=_USAGE, description=_DESCRIPTION, allow_abbrev=False
+    )
     kinds = ("emulator", "simulator", "hardware")
     parser.add_argument("--gpu", choices=kinds, help="as GPULESS in the environment: what kernels run on")
     rest = {"nargs": argparse.REMAINDER, "help": argparse.SUPPRESS}
@@ -34,7 +36,7 @@ def _main(arguments):
             return run(program[0], program[1:])
     print(selection)
     if not selection.simulated:
-        print(_describe())
+        return _describe()
 
 
 def _describe():
@@ -43,11 +45,11 @@ def _describe():
     try:
         device = cuda.get_current_device()
     except cuda.CudaSupportError as error:
-        return str(error).strip()
+        sys.exit(str(error).strip())
     capability = "{}.{}".format(*device.compute_capability)
     total = cuda.current_context().get_memory_info().total / 2**30
     name = device.name.decode() if isinstance(device.name, bytes) else device.name
-    return f"{name}: compute capability {capability}, {total:.1f} GiB of memory"
+    print(f"{name}: compute capability {capability}, {total:.1f} GiB of memory")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ def _select(config):
     if _SELECTION in config.stash:
         return
     try:
-        config.stash[_SELECTION] = inherit(getattr(config.known_args_namespace, "gpuless", None))
+        config.stash[_SELECTION] = inherit(
+            config.getoption("gpuless", None) or getattr(config.known_args_namespace, "gpuless", None)
+        )
     except (RuntimeError, ValueError) as error:
         raise pytest.UsageError(str(error)) from None

@@ -407,7 +407,12 @@ def gathered(parameters, blocks):
 
 def waiting(records):
     """Return which of the blocks that run, by their records, wait for the others."""
-    return [record for record in records if _passed.get(record)]
+    return [record for record in records if record in _waiting]
+
+
+def gathering(parameters):
+    """Return how many blocks of a launch wait for others that have not come; 0 once all have."""
+    return _gathered[parameters].n_waiting if parameters in _gathered else 0
 
 
 def give_up(parameters):
@@ -416,12 +421,13 @@ def give_up(parameters):
         _gathered[parameters].abort()
 
 
-_passed = {}
+_passed, _waiting = {}, set()
 
 
 def begin(record):
     """Forget what a block that did not come to its end has left."""
     _passed.pop(record, None)
+    _waiting.discard(record)
 
 
 @_serves("cudaCGGetIntrinsicHandle", 8, (4,))
@@ -439,7 +445,9 @@ def _synchronize(request, lane, handle, flags):
     alive = ctypes.c_uint32.from_address(request.block + OFFSET["alive"]).value
     if not _passed.get(request.block):
         _passed[request.block] = alive
+        _waiting.add(request.block)
         with contextlib.suppress(threading.BrokenBarrierError):
             _gathered[parameters].wait()
+        _waiting.discard(request.block)
     _passed[request.block] -= 1
     return 0

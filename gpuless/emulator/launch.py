@@ -44,7 +44,7 @@ class Kernel:
         self._codes, self._lock = {}, threading.Lock()
         self.alignments = needed_alignments(self.function)
         variables = [*source.variables.values(), *self.function.variables.values()]
-        self.static_shared = lay_out(variables, ("shared",))[1]
+        self.static_shared, self.more_shared = lay_out(variables, ("shared",))[1], 0
         self.local_size = lay_out(variables, ("local",))[1]
 
     def code(self, block, arguments):
@@ -149,8 +149,8 @@ class Workers:
                 ended, idle = now, 0.0 if now != ended else idle + _PERIOD
                 if more and idle:
                     workers += [more() for _ in range(min(blocks - now, _RESIDENT) - len(running))]
-                waiting = host.waiting(running)
-                alone = waiting and len(waiting) + now == blocks
+                gathering, waiting = host.gathering(_parameters(launch)), host.waiting(running)
+                alone = gathering and gathering + now == blocks
                 if alone or idle >= RUNNING.kernel_seconds:
                     self._stop(launch, workers)
                     return faults.Stopped(blocks, waiting, alone, now, len(running))

@@ -214,7 +214,8 @@ class _Fingerprint:
 
 
 def _is_library(value):
-    return (getattr(value, "__module__", None) or "").split(".")[0] in _LIBRARIES
+    package, *rest = (getattr(value, "__module__", None) or "").split(".")
+    return package in _LIBRARIES and "tests" not in rest  # these are programs like any other
 
 
 def _globals_of(code):

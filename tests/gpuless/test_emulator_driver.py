@@ -545,6 +545,50 @@ def test_a_shape_of_a_block_is_compiled_once():
     )
 
 
+def test_a_block_that_has_passed_the_barrier_of_the_grid_waits_no_more():
+    # The first warp of one block takes its time, its others come later; all other blocks have ended.
+    run(
+        """
+        @cuda.jit
+        def slow(x, rounds):
+            grid = cuda.cg.this_grid()
+            grid.sync()
+            if cuda.blockIdx.x == 1 and cuda.threadIdx.x < 32:
+                total = x[0]
+                for i in range(rounds):
+                    total = total * 0.999 + i
+                x[cuda.threadIdx.x] = total
+        x = cuda.to_device(np.zeros(32))
+        slow[4, 128](x, 100_000_000)
+        assert x.copy_to_host()[0] > 0
+        """
+    )
+
+
+def test_a_kernel_without_a_machine_code_on_any_gpu_is_refused():
+    run(
+        """
+        import pytest
+        def using(count):
+            @cuda.jit
+            def f(x):
+                s = cuda.shared.array(count, np.float32)
+                s[cuda.threadIdx.x] = 1
+                cuda.syncthreads()
+                x[cuda.threadIdx.x] = s[31 - cuda.threadIdx.x]
+            return f
+        x = cuda.to_device(np.zeros(32, np.float32))
+        using(12288)[1, 32](x)
+        with pytest.raises(Exception, match="49156 bytes of static shared memory, and a GPU allows 49152"):
+            using(12289)[1, 32](x)
+        with pytest.raises(Exception, match="48 KB.* not 49156"):
+            using(1)[1, 32, 0, 49152](x)
+        with pytest.raises(Exception, match="block .1025, 1, 1.: x is 1025, and a GPU allows 1024"):
+            using(1)[1, 1025](x)
+        """
+    )
+
+
 def test_a_fork_after_use_does_no_harm():
     run(
         """

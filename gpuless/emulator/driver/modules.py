@@ -1,6 +1,7 @@
 """Modules of PTX, kernels, and launches."""
 
 import ctypes
+import math
 import sys
 
 from gpuless.emulator import host, ptx
@@ -22,8 +23,10 @@ from gpuless.emulator.driver.table import (
 from gpuless.emulator.launch import Kernel
 from gpuless.emulator.module import lay_out
 from gpuless.emulator.registers import estimate
+from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch
 
 MAX_THREADS, MAX_SHARED = 1024, 101376
+_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _libraries, _kernels = Handles(), Handles()
 
 
@@ -56,7 +59,13 @@ class Library:
         if function is None or not function.kernel:
             raise DriverError(NOT_FOUND)
         if name not in self.kernels:
-            self.kernels[name] = _kernels.add(Kernel(self.source, name, self.address))
+            kernel = Kernel(self.source, name, self.address)
+            if kernel.static_shared > SHARED_LIMIT:  # no compiler makes machine code of it
+                detail = (
+                    f"{kernel.static_shared} bytes of static shared memory, and a GPU allows {SHARED_LIMIT}"
+                )
+                raise DriverError(INVALID_PTX, detail)
+            self.kernels[name] = _kernels.add(kernel)
         return self.kernels[name]
 
     def free(self):
@@ -168,12 +177,20 @@ def _kernel_attribute(found, attribute, handle, number):
 
 @driver_function("cuFuncSetAttribute", "cuFuncSetCacheConfig", types="pii")
 def _set_attribute(handle, attribute, value):
-    _ = _kernels[handle]
+    if attribute == _DYNAMIC_SHARED:
+        _allow_shared(_kernels[handle], value)
+
+
+def _allow_shared(kernel, dynamic):
+    """Let a kernel have more shared memory than it may have without asking."""
+    if dynamic + kernel.static_shared > MAX_SHARED:
+        raise DriverError(INVALID_VALUE, f"a block may have {MAX_SHARED} bytes of shared memory at most")
+    kernel.more_shared = max(0, dynamic + kernel.static_shared - SHARED_LIMIT)
 
 
 @driver_function("cuKernelSetAttribute", types="iipi")
 def _set_kernel_attribute(attribute, value, handle, number):
-    _ = _kernels[handle]
+    _set_attribute(handle, attribute, value)
 
 
 @driver_function("cuKernelSetCacheConfig", types="pii")
@@ -242,16 +259,17 @@ def _arguments(kernel, pointers, extra):
 def launch(handle, grid, block, shared, stream, pointers, extra, cooperative=False):
     """Check a launch, and do it in its stream."""
     kernel = _kernels[handle]
-    threads = block[0] * block[1] * block[2]
-    if min(grid) < 1 or min(block) < 1 or grid[1] > 65535 or grid[2] > 65535 or block[2] > 64:
-        raise DriverError(INVALID_VALUE)
-    if threads > MAX_THREADS or block[0] > MAX_THREADS or block[1] > MAX_THREADS:
-        raise DriverError(INVALID_VALUE)
-    if shared + kernel.static_shared > MAX_SHARED:
-        raise DriverError(INVALID_VALUE)
+    threads = math.prod(block)
+    try:
+        # More shared memory has to be asked for, by an attribute of the kernel.
+        asked = max(0, kernel.static_shared + shared - SHARED_LIMIT) <= kernel.more_shared
+        check_launch(grid, block, 0 if asked else kernel.static_shared + shared)
+    except LaunchError as error:
+        raise DriverError(INVALID_VALUE, f"this cannot be launched: {error}") from None
     most = kernel.function.limits.get("maxntid")
-    if most and threads > most[0] * (most[1] if len(most) > 1 else 1) * (most[2] if len(most) > 2 else 1):
-        raise DriverError(INVALID_VALUE)
+    if most and threads > math.prod(most):
+        detail = f"a block has {threads} threads, and the kernel's bounds allow {math.prod(most)}"
+        raise DriverError(INVALID_VALUE, f"this cannot be launched: {detail}")
     if cooperative:
         resident = MULTIPROCESSORS * _resident(threads, shared + kernel.static_shared)
         if grid[0] * grid[1] * grid[2] > resident:
