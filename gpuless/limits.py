@@ -1,5 +1,6 @@
 """What every GPU that numba-cuda supports allows and refuses, and what stops a launch that runs."""
 
+import contextlib
 import operator
 import os
 from collections.abc import Sequence
@@ -76,11 +77,31 @@ def _check_dimensions(sizes, name, limits):
     return given + (1,) * (3 - len(given))
 
 
+def from_environment(name, kind, least, default):
+    """Return the number that an environment variable holds; ValueError, with its name, if it holds none.
+
+    Parameters
+    ----------
+    name : str
+    kind : {int, float}
+    least : int or float
+        Below this a number is refused, and so is zero.
+    default : int or float
+        Where the variable is empty or not there.
+    """
+    text = os.environ.get(name, "").strip()
+    with contextlib.suppress(ValueError):
+        number = kind(text) if text else default
+        if number >= least and number > 0:
+            return number
+    raise ValueError(f"{name} must be a number{f' from {least}' if least else ' above 0'}, got {text!r}")
+
+
 @dataclass
 class _Limits:
     seconds: float = 60.0
     log_entries: int = 5_000_000
-    kernel_seconds: float = float(os.environ.get("GPULESS_KERNEL_SECONDS") or 120.0)
+    kernel_seconds: float = from_environment("GPULESS_KERNEL_SECONDS", float, 0, 120.0)
 
 
 #: What stops a launch that runs.

@@ -6,12 +6,13 @@ import weakref
 
 import numpy as np
 
-from gpuless.emulator import lines
+from gpuless.emulator import lines, settings
 from gpuless.importing import after_import
 
 
 def install():
     """Let this process have an emulated GPU, from when it first asks for one."""
+    settings.check()
     after_import("cuda.bindings.driver", _load_driver)
     after_import("cuda.core._utils.cuda_utils", _explain_errors)
     after_import("numba.cuda", _replace)

@@ -17,9 +17,8 @@ from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places
 from gpuless.emulator.threads import Pool
 from gpuless.limits import RUNNING
 
-_KEPT = struct.Struct(
-    "<Q?"
-)  # before machine code on disk: bytes of a lane's local memory, and whether it spins
+# Before machine code on disk: bytes of a lane's local memory, and whether it spins.
+_KEPT = struct.Struct("<Q?")
 _SMALL = 1 << 14  # threads of a grid that one worker is enough for
 _RESIDENT = 64  # blocks that may wait for each other
 _PERIOD = 0.25  # seconds between two looks at whether a launch goes on

@@ -63,7 +63,9 @@ def convert_eights(t, instruction):
     """Write a conversion of pairs of numbers of 8 bits."""
     want, have = instruction.opcode[-2:]
     names = instruction.operands[1:]
-    half = lambda s: Typed(t, s, "f16")  # noqa: E731
+
+    def half(s):
+        return Typed(t, s, "f16")
 
     def widen(s, both):
         wide, halves = t.new(f"zext {s.int(16)} {both} to {s.int(32)}"), []

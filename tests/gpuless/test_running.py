@@ -243,6 +243,25 @@ def test_a_suite_can_be_given_the_simulator(suite):
     assert "IndexError" in printed
 
 
+@emulated
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("GPULESS_MEMORY", "1G", "must be a number from 16777216, got '1G'"),
+        ("GPULESS_MEMORY", "-5", "must be a number from 16777216, got '-5'"),
+        ("GPULESS_COMPUTE_CAPABILITY", "abc", "must be a number from 7.5, got 'abc'"),
+        ("GPULESS_COMPUTE_CAPABILITY", "5.0", "must be a number from 7.5, got '5.0'"),
+        ("GPULESS_KERNEL_SECONDS", "0", "must be a number above 0, got '0'"),
+        ("GPULESS_KERNEL_SECONDS", "soon", "must be a number above 0, got 'soon'"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(name, value, told):
+    status, printed, error = call(*GPULESS, **{name: value})
+    assert status != 0
+    assert f"{name} {told}" in error
+    assert not printed
+
+
 def test_a_wrong_wish_ends_the_run(suite):
     status, _, error = call(*PYTEST, cwd=suite, GPULESS="fast")
     assert status == 4

@@ -1,10 +1,9 @@
 """Devices and contexts."""
 
 import ctypes
-import os
 import threading
 
-from gpuless.emulator import host
+from gpuless.emulator import host, settings
 from gpuless.emulator.driver.table import (
     INVALID_CONTEXT,
     INVALID_DEVICE,
@@ -33,8 +32,8 @@ class Device:
     name = "Emulated GPU (gpuless, runs on this computer's CPU)"
 
     def __init__(self):
-        self.capability = _capability()
-        self.arena = Arena(_capacity())
+        self.capability = settings.capability()
+        self.arena = Arena(settings.capacity())
         self.workers = Workers(self.arena)
         self.flags = 0
         self.limits = {STACK_SIZE: 1 << 14, PRINTF_SIZE: 1 << 20, HEAP_SIZE: 8 << 20}
@@ -98,20 +97,6 @@ class Device:
             115: 1,  # memory pools
             119: 1,
         }
-
-
-def _capability():
-    text = os.environ.get("GPULESS_COMPUTE_CAPABILITY", "8.0")
-    major, _, minor = text.partition(".")
-    return int(major), int(minor)
-
-
-def _capacity():
-    """Return how many bytes the emulated GPU has: half of the computer's, or as the environment says."""
-    text = os.environ.get("GPULESS_MEMORY")
-    if text:
-        return int(text)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 _CONTEXT = 0x10  # the primary one
