@@ -1,9 +1,14 @@
 import os
+import tempfile
 from pathlib import Path
 
 # Before numba is imported: its threads wait asleep. By default they wait in a busy loop, which is faster
 # for training but takes the cores from torch and from the tests that run beside.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# What tests and the notebooks that they run solve is not the reader's.
+_workbook = tempfile.TemporaryDirectory(prefix="workbook-")
+os.environ["CNN_NUMBA_WORKBOOK"] = _workbook.name
 
 # Before anything imports numba.cuda: this selects what kernels run on.
 import cnn_numba  # noqa: F401

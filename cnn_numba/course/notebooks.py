@@ -10,6 +10,7 @@ import argparse
 import os
 import re
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -180,7 +181,9 @@ def main(arguments=None):
         notebook = with_common_parts(read(path), path)
         start = time.perf_counter()
         if not options.format:
-            execute(notebook, path.parent)
+            with tempfile.TemporaryDirectory() as workbook:
+                os.environ["CNN_NUMBA_WORKBOOK"] = workbook
+                execute(notebook, path.parent)
         text = canonical(notebook)
         # The preflight report names a place or two; those of this machine are nobody else's.
         text = text.replace(sys.prefix, ".venv").replace(str(path.resolve().parents[1]), ".")

@@ -8,7 +8,7 @@ import numpy as np
 
 from cnn_numba.device import Array, to_host
 from cnn_numba.nn.layers import Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU
-from cnn_numba.ops.rooms import room
+from cnn_numba.ops.rooms import Room, room
 from cnn_numba.ops.shapes import MOST_ELEMENTS, integer, sizes
 
 
@@ -22,7 +22,7 @@ class Sequential:
         Shape of one sample.
     batch_size : int
         The largest batch it will see; buffers are allocated for it, once.
-    device : {"cpu", "gpu", "reference"}
+    device : {"cpu", "gpu", "reference"} or Room
         The room of each operation that the layers call. The reference computes in float64. On the GPU all
         arrays are device arrays. A ReLU after a convolution or dense layer is computed in that layer's pass.
     seed : int
@@ -62,7 +62,7 @@ class Sequential:
         layers: Sequence[Layer],
         input_shape: tuple[int, ...],
         batch_size: int = 64,
-        device: str = "cpu",
+        device: str | Room = "cpu",
         seed: int = 0,
         name: str = "sequential",
     ) -> None:
@@ -79,13 +79,14 @@ class Sequential:
             raise TypeError(f"name must be a str, got {name!r}")
         self.layers, self.input_shape = list(layers), sizes(input_shape, "input_shape", minimum=1)
         self.batch_size = integer(batch_size, "batch_size", minimum=1)
-        self.device, self.name, self.room = device, name, room(device)
+        self.name, self.room = name, room(device)
+        self.device = self.room.name
         self._name_layers()
         self.shapes = self._propagate_shapes()
         self._allocate_arenas(np.random.default_rng(seed))
         for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
             # Nothing lies before the first layer that would want a gradient.
-            layer.build(shape, device, needs_grad_input=index > 0)
+            layer.build(shape, self.room, needs_grad_input=index > 0)
         self._fuse()
 
     def _name_layers(self):
@@ -226,7 +227,7 @@ def _total(entries):
     return sum(math.prod(shape) for _, _, shape in entries)
 
 
-def mnist_cnn(batch_size: int = 64, device: str = "cpu", seed: int = 0) -> Sequential:
+def mnist_cnn(batch_size: int = 64, device: str | Room = "cpu", seed: int = 0) -> Sequential:
     """Build the course's network: two convolutions, each with max pooling, and two dense layers.
 
     The second pooling leaves 64 x 5 x 5 = 1600 features.
@@ -255,7 +256,7 @@ def mnist_cnn(batch_size: int = 64, device: str = "cpu", seed: int = 0) -> Seque
     return Sequential(layers, (1, 28, 28), batch_size, device, seed, name="mnist_cnn")
 
 
-def mnist_cnn_deep(batch_size: int = 64, device: str = "cpu", seed: int = 0) -> Sequential:
+def mnist_cnn_deep(batch_size: int = 64, device: str | Room = "cpu", seed: int = 0) -> Sequential:
     """Build three convolutions with ReLU, two of them pooled, and two dense layers.
 
     Arguments and result are those of `mnist_cnn`.
@@ -282,7 +283,7 @@ def mnist_cnn_deep(batch_size: int = 64, device: str = "cpu", seed: int = 0) -> 
     return Sequential(layers, (1, 28, 28), batch_size, device, seed, name="mnist_cnn_deep")
 
 
-def cifar_convnet(batch_size: int = 64, device: str = "cpu", seed: int = 0) -> Sequential:
+def cifar_convnet(batch_size: int = 64, device: str | Room = "cpu", seed: int = 0) -> Sequential:
     """Build the network for 32 x 32 colour images: two padded convolutions, pooled, and two dense layers.
 
     Arguments and result are those of `mnist_cnn`.

@@ -65,11 +65,15 @@ class Room(NamedTuple):
 def room(name):
     """Return the room "cpu", "gpu" or "reference"; only then its operations are imported.
 
+    A `Room` is returned as it is, so that a model may be built in one with other operations.
+
     Examples
     --------
     >>> room("reference").ops.activation.relu_forward([-1.0, 2.0]).tolist()
     [0.0, 2.0]
     """
+    if isinstance(name, Room):
+        return name
     if name not in (*_OPERATIONS,):
         raise ValueError(f"device must be one of {', '.join(_OPERATIONS)}, got {name!r}")
     dtype = np.dtype(np.float64 if name == "reference" else np.float32)

@@ -77,7 +77,7 @@ def evaluate(
         If images and labels are not as above, or there are none.
     """
     _check_counts(images, labels)
-    loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
+    loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.room)
     source = batches_of(model, images, labels, mean, std)
     totals = model.room.zeros(2, np.float64)
     source.begin(np.arange(len(images), dtype=np.int64))
@@ -208,7 +208,7 @@ class _Run:
         self.model, self.dataset, self.optimizer = model, dataset, optimizer
         self.log = log or (lambda line: None)
         self.out = None if out is None else Path(out)
-        loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.device)
+        loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.room)
         self.steps = steps_of(model, loss, optimizer, dataset, self.log, graph)
         self.steps_per_epoch = math.ceil(len(dataset.train_images) / model.batch_size)
         self.epochs, self.schedule = epochs, schedule

@@ -52,7 +52,7 @@ class TrainingCurve:
     Attributes
     ----------
     losses : list of float
-        Of each step's batch.
+        Of each step's batch, from the first step that was seen: a training may go on where it was stopped.
     measured : list of (int, float)
         Step and accuracy.
     """
@@ -65,11 +65,12 @@ class TrainingCurve:
         self.steps, self.every = steps, every
         self.losses, self.measured = [], []
         self._show = show or _Display()
-        self._shown = time.monotonic()
+        self._shown = self._begun = time.monotonic()
 
     def __call__(self, step, loss):
         """Note the loss of a step; measure and draw if it is time."""
         self.losses.append(loss)
+        self.step = step
         if step % self.every == 0 or step == self.steps:
             self.measured.append((step, evaluate(self.model, self.images, self.labels)[1]))
             if step == self.steps or time.monotonic() - self._shown > self.PATIENCE:
@@ -79,7 +80,7 @@ class TrainingCurve:
     def picture(self) -> plots.Picture:
         """Draw what there is so far."""
         fig, axes = plots.figure(1, 2, size=(7.2, 2.7))
-        steps = np.arange(1, len(self.losses) + 1)
+        steps = np.arange(self.step - len(self.losses), self.step) + 1
         axes[0].plot(steps, self.losses, color=plots.SKY, linewidth=0.6, alpha=0.7, label="each batch")
         axes[0].plot(steps, smoothed(self.losses, 50), color=plots.BLUE, label="mean of the last 50")
         axes[0].set_yscale("log")
@@ -96,10 +97,19 @@ class TrainingCurve:
         return plots.picture(
             fig,
             "Left: the loss of each batch, on a logarithmic axis. Right: the share of right answers on "
-            "images that are not trained on, from 90% upwards.",
+            f"images that are not trained on, from 90% upwards.{self._remaining()}",
             "Two curves over the steps of the training. The loss falls steeply at first, then ever more "
             "slowly, and jumps up and down from batch to batch. The accuracy rises towards 99 percent.",
         )
+
+    def _remaining(self):
+        """Say how long the rest will take, at the pace so far; nothing once it is done."""
+        if self.step >= self.steps:
+            return ""
+        pace = (time.monotonic() - self._begun) / len(self.losses)
+        minutes = (self.steps - self.step) * pace / 60
+        left = plots.counted(round(minutes), "minute") if minutes >= 1 else "less than a minute"
+        return f" Step {self.step} of {self.steps}, about {left} left."
 
 
 class _Display:

@@ -1,0 +1,189 @@
+"""Is the reader's network right? Every part of a step, beside the reference on the same numbers."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cnn_numba import device
+from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.models import Sequential, mnist_cnn
+from cnn_numba.ops.update import reference as update
+from cnn_numba.train.optim import Adam
+
+# As a share of the largest number: sums of up to 43,264 products, in float32 and in another order.
+TOLERANCE = 2e-4
+# Of the slope; the network has corners, at which a finite step measures neither side.
+SLOPE_TOLERANCE = 1e-2
+
+# The kernels that compute what of a layer.
+_KERNELS = {
+    Conv2d: {
+        "output": ("conv2d_kernel",),
+        "grad_weight": ("conv2d_backward_weight_kernel",),
+        "grad_bias": ("bias_gradient_kernel",),
+        "grad_input": ("conv2d_backward_input_kernel",),
+    },
+    MaxPool2d: {"output": ("max_pool_kernel",), "grad_input": ("max_pool_backward_kernel",)},
+    Linear: {
+        "output": ("dense_kernel", "relu_stride_kernel"),
+        "grad_weight": ("dense_backward_weight_kernel",),
+        "grad_bias": ("bias_gradient_kernel",),
+        "grad_input": ("dense_backward_input_kernel",),
+    },
+    ReLU: {"grad_input": ("relu_backward_kernel",)},
+    CrossEntropyLoss: {"losses": ("cross_entropy_kernel",), "grad_logits": ("cross_entropy_kernel",)},
+    Adam: {"parameters": ("adam_kernel",)},
+}
+
+
+class Comparison(NamedTuple):
+    """One result of the network: where, what, by which kernels, and how far it is off."""
+
+    place: str
+    quantity: str
+    kernels: tuple
+    error: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is off by no more than rounding; NaN never is."""
+        return self.error <= TOLERANCE
+
+
+class GradientCheck(NamedTuple):
+    """What `check_gradients` found.
+
+    Attributes
+    ----------
+    comparisons : list of Comparison
+        In the order in which a step computes them.
+    measured, computed : float
+        How fast the loss changes if all parameters move in one random direction: by moving them, with the
+        reference's forward pass, and by the gradients.
+    """
+
+    comparisons: list
+    measured: float
+    computed: float
+
+    @property
+    def slope_agrees(self) -> bool:
+        """Whether the gradients say what was measured."""
+        return abs(self.computed - self.measured) <= SLOPE_TOLERANCE * abs(self.measured)
+
+    @property
+    def wrong(self) -> list:
+        """The comparisons that failed."""
+        return [comparison for comparison in self.comparisons if not comparison.passed]
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything agrees."""
+        return self.slope_agrees and not self.wrong
+
+    def __repr__(self):
+        right = len(self.comparisons) - len(self.wrong)
+        lines = [f"{right} of {len(self.comparisons)} results of a step agree with the reference in float64"]
+        for place, quantity, kernels, error in self.wrong:
+            lines.append(f"✘ {place}, {quantity}: off by {error:.1%} of the largest; {' or '.join(kernels)}")
+        verdict = "as" if self.slope_agrees else "NOT as"
+        lines.append(f"the loss changes {verdict} the gradients say, in a random direction of all parameters")
+        return "\n".join(lines)
+
+
+def check_gradients(model: Sequential, images: np.ndarray, labels: np.ndarray) -> GradientCheck:
+    """Take one training step apart, and compare each part with the reference on the numbers it was given.
+
+    A wrong part is named even where a later one hides it. Neither parameters nor optimiser are changed.
+
+    Parameters
+    ----------
+    model : Sequential
+        `mnist_cnn` in a gpu room.
+    images : ndarray, shape (n, 1, 28, 28), uint8
+        At most a batch; a few are enough.
+    labels : ndarray, shape (n,), int32
+
+    Returns
+    -------
+    GradientCheck
+    """
+    x = images.astype(np.float32) / np.float32(255)
+    twin = mnist_cnn(len(x), "reference")
+    twin.parameters[:] = device.to_host(model.parameters)
+    _poison(model)
+    comparisons = [*_forward(model, twin, x), *_backward(model, twin, labels)]
+    gradients = _float64(model.gradients)
+    comparisons += _update(model, gradients)
+    return GradientCheck(comparisons, *_slopes(twin, gradients, x.astype(np.float64), labels))
+
+
+def _forward(model, twin, x):
+    """Compare the layers' outputs."""
+    value = device.to_device(x)
+    for layer, reference in zip(model.layers, twin.layers, strict=True):
+        given = _float64(value)
+        value = layer.forward(value)
+        yield from _compare(layer, layer.name, output=(value, reference.forward(given)))
+
+
+def _backward(model, twin, labels):
+    """Compare the loss, and the gradients from there back to the first layer."""
+    logits = model.layers[-1].output
+    loss = CrossEntropyLoss(model.batch_size, logits.shape[1], model.room)
+    reference = CrossEntropyLoss(len(labels), logits.shape[1], "reference")
+    losses = loss.forward(logits, device.to_device(labels)), reference.forward(_float64(logits), labels)
+    gradient = loss.backward()
+    yield from _compare(loss, "loss", losses=losses, grad_logits=(gradient, reference.backward()))
+    for layer, reference in zip(model.layers[::-1], twin.layers[::-1], strict=True):
+        given = _float64(gradient)
+        gradient, expected = layer.backward(gradient), reference.backward(given)
+        results = {"grad_input": (gradient, expected)} if gradient is not None else {}
+        for name in layer.parameter_shapes():
+            results[f"grad_{name}"] = getattr(layer, f"grad_{name}"), getattr(reference, f"grad_{name}")
+        yield from _compare(layer, layer.name, **results)
+
+
+def _update(model, gradients):
+    """Compare how far Adam's first step moves the parameters."""
+    before = device.to_host(model.parameters).copy()
+    optimizer = Adam(model, lr=1.0)
+    optimizer.scheduled_step(device.to_device(optimizer.rates([optimizer.lr])), device.zeros(1, np.int32))
+    moved = device.to_host(model.parameters) - before
+    device.copy(model.parameters, before)
+    expected, means = np.zeros(before.size), np.zeros((2, before.size))
+    update.adam_update(expected, gradients, *means, 1, optimizer.lr, **optimizer.settings)
+    return list(_compare(optimizer, "Adam", parameters=(moved, expected)))
+
+
+def _slopes(twin, gradients, x, labels, distance=1e-6):
+    """Return how the loss changes in a random direction: measured, and by the gradients."""
+    direction = np.random.default_rng(0).normal(size=twin.parameters.size)
+    loss = CrossEntropyLoss(len(labels), 10, "reference")
+    start, means = twin.parameters.copy(), []
+    for sign in (1, -1):
+        twin.parameters[:] = start + sign * distance * direction
+        means.append(loss.forward(twin.forward(x), labels).mean())
+    return (means[0] - means[1]) / (2 * distance), float(gradients @ direction)
+
+
+def _compare(owner, place, **results):
+    """Yield a `Comparison` for each result that a kernel has computed."""
+    kernels = _KERNELS.get(type(owner), {})
+    for quantity, (computed, expected) in results.items():
+        if quantity in kernels:
+            error = np.abs(_float64(computed) - expected).max() / max(np.abs(expected).max(), 1e-30)
+            yield Comparison(place, quantity, kernels[quantity], float(error))
+
+
+def _poison(model):
+    """Fill with NaN what the kernels are to write: what they leave out shows."""
+    for layer in model.layers:
+        for array in (getattr(layer, name, None) for name in ("out", "grad_input")):
+            if array is not None:
+                device.copy(array, np.full(array.shape, np.nan, np.float32))
+    device.copy(model.gradients, np.full(model.gradients.shape, np.nan, np.float32))
+
+
+def _float64(array):
+    return device.to_host(array).astype(np.float64)

@@ -1,0 +1,142 @@
+"""Writing a function down with all that it uses, so that it can stand in a file of its own."""
+
+import ast
+import builtins
+import dis
+import inspect
+import math
+import sys
+import textwrap
+from types import FunctionType, ModuleType
+
+import numpy as np
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+class NotStandalone(ValueError):
+    """Why a function cannot stand in a file of its own."""
+
+
+def standalone(function: FunctionType) -> str:
+    """Return a function's source, below the imports, constants and functions that it uses.
+
+    Parameters
+    ----------
+    function : function
+        The Python function itself, where it has been compiled.
+
+    Raises
+    ------
+    NotStandalone
+        If it uses what cannot be written down, such as an array beside it.
+
+    Examples
+    --------
+    >>> standalone(_import_line).splitlines()[0]
+    'def _import_line(parent, child, name):'
+    """
+    needs = _Needs(function.__globals__)
+    needs.add(function)
+    constants = "\n".join(needs.constants.values())
+    parts = "\n".join(sorted(needs.imports)), constants, *needs.functions.values()
+    return "\n\n\n".join(part for part in parts if part) + "\n"
+
+
+class _Needs:
+    """What a function uses of the names around it, as lines of Python; whoever is used comes first."""
+
+    def __init__(self, namespace):
+        self.namespace = namespace
+        self.imports, self.constants, self.functions = set(), {}, {}
+        self._begun = set()
+
+    def add(self, function):
+        """Add a function, below those that it uses."""
+        self._begun.add(function)
+        source = _source(function)
+        for name in _names_around(function, source):
+            if name in self.namespace:
+                self._add_value(name, self.namespace[name])
+            elif not hasattr(builtins, name):
+                raise NotStandalone(f"it uses `{name}`, which is not defined")
+        self.functions[function.__name__] = source
+
+    def _add_value(self, name, value):
+        inner = getattr(value, "py_func", value)
+        if isinstance(inner, FunctionType) and inner.__globals__ is self.namespace:
+            if inner not in self._begun:
+                self.add(inner)
+            if inner.__name__ != name:
+                self.functions[name] = f"{name} = {inner.__name__}"
+        elif line := _import_of(name, value):
+            self.imports.add(line)
+        else:
+            self.constants[name] = f"{name} = {_plain(name, value)}"
+            if isinstance(value, np.generic):
+                self.imports.add("import numpy as np")
+
+
+def _source(function):
+    try:
+        return textwrap.dedent(inspect.getsource(function)).rstrip()
+    except (OSError, TypeError):
+        raise NotStandalone(f"the source of `{function.__name__}` is not to be had") from None
+
+
+def _names_around(function, source):
+    """Return the names that a definition takes from around it: in body, decorators, defaults, annotations."""
+    if function.__code__.co_freevars:
+        name = function.__code__.co_freevars[0]
+        raise NotStandalone(f"`{function.__name__}` uses `{name}` of a function around it")
+    names, waiting = set(), [function.__code__]
+    while waiting:
+        code = waiting.pop()
+        names |= {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+        waiting += filter(inspect.iscode, code.co_consts)
+    definition = ast.parse(source).body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        raise NotStandalone(f"`{function.__name__}` is not written as a `def`")
+    outside = [*definition.decorator_list, definition.args, *filter(None, [definition.returns])]
+    return sorted(
+        names | {node.id for part in outside for node in ast.walk(part) if isinstance(node, ast.Name)}
+    )
+
+
+def _import_of(name, value):
+    """Return the line that imports a value under this name; None if it stands in no module."""
+    if isinstance(value, ModuleType):
+        parent, _, child = _known_as(value).rpartition(".")
+        return _import_line(parent, child, name)
+    if isinstance(value, _PLAIN) and not (isinstance(value, float) and getattr(math, name, None) is value):
+        return None
+    for module in ("numba", "numba.cuda", "numpy", "math", getattr(value, "__module__", None)):
+        loaded = sys.modules.get(module) if module != "__main__" else None
+        for known in (name, getattr(value, "__name__", "")):
+            if loaded and known and getattr(loaded, known, None) is value:
+                return _import_line(module, known, name)
+    return None
+
+
+def _import_line(parent, child, name):
+    return (
+        (f"from {parent} " if parent else "") + f"import {child}" + (f" as {name}" if name != child else "")
+    )
+
+
+def _known_as(module):
+    """Return the name a reader imports a module by: `numba.cuda`, where that stands for another one."""
+    return "numba.cuda" if module is sys.modules.get("numba.cuda") else module.__name__
+
+
+def _plain(name, value):
+    """Return a number, a text or a tuple of such as Python writes it."""
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+        return f"np.{value.dtype.name}({_plain(name, value.item())})"
+    if isinstance(value, tuple):
+        return f"({''.join(f'{_plain(name, entry)}, ' for entry in value)})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    raise NotStandalone(f"it uses `{name}`, a {type(value).__name__} of its notebook")
