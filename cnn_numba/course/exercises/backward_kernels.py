@@ -579,12 +579,12 @@ def _convolutions(rng):
     Yields images, filters and gradients of the outputs, and the steps in the kernels' order.
     """
     for x, filters, stride, padding in [
-        ((1, 1, 4, 5), (1, 2, 3), (1, 1), (0, 0)),
+        ((1, 1, 4, 6), (1, 2, 3), (1, 1), (0, 0)),
         ((2, 2, 4, 5), (3, 3, 2), (1, 1), (1, 1)),
-        ((2, 1, 8, 7), (2, 3, 2), (2, 2), (0, 0)),
+        ((2, 1, 8, 9), (2, 3, 2), (2, 2), (0, 0)),
         ((1, 3, 6, 8), (2, 2, 3), (1, 3), (1, 2)),
         ((2, 2, 7, 6), (3, 3, 2), (2, 1), (0, 1)),
-        ((3, 1, 5, 6), (2, 2, 3), (3, 2), (2, 1)),
+        ((3, 1, 5, 8), (2, 2, 3), (3, 2), (2, 1)),
     ]:
         count, *size = filters
         out = x[0], count, *map(output_size, x[2:], size, stride, padding)
