@@ -467,7 +467,7 @@ conv2d_backward_input_kernel = derive(
         "stride ignored",
         ("top % stride_h != 0 or top // stride_h", "top"),
         ("left % stride_w != 0 or left // stride_w", "left"),
-        ("grad_output[n, oc, top // stride_h, left // stride_w]", "grad_output[n, oc, top, left]"),
+        ("oh, ow = top // stride_h, left // stride_w", "oh, ow = top, left"),
     ),
     images_without_padding=("padding left out", ("h + padding_h", "h"), ("w + padding_w", "w")),
     images_subtract_padding=(
@@ -503,13 +503,6 @@ conv2d_backward_input_kernel = derive(
         ("stride_h, stride_w, padding_h, padding_w", "stride_w, stride_h, padding_w, padding_h"),
     ),
     images_of_the_first_filter=("first filter only", ("range(grad_output.shape[1])", "range(1)")),
-    images_of_the_last_filter=(
-        "last filter only",
-        (
-            "for oc in range(grad_output.shape[1]):",
-            "for oc in range(grad_output.shape[1]):\n    total = float32(0)",
-        ),
-    ),
     images_of_the_first_image=("first image for all", ("grad_output[n, oc,", "grad_output[0, oc,")),
     images_into_garbage=(
         "adds to what was there",
@@ -533,6 +526,24 @@ conv2d_backward_input_kernel = derive(
     images_of_the_first_block=("first block only", ("cuda.grid(1)", "cuda.threadIdx.x")),
     images_in_float64=("float64", ("float32(0)", "0.0")),
 )
+
+
+@wrong("conv2d_backward_input_kernel", "last filter only")
+@cuda.jit
+def images_of_the_last_filter(grad_output, weight, stride_h, stride_w, padding_h, padding_w, grad_input):
+    i = cuda.grid(1)
+    if i < grad_input.size:
+        n, ic, h, w = place(uint32(i), grad_input.shape)
+        for oc in range(grad_output.shape[1]):
+            total = float32(0)
+            for kh in range(weight.shape[2]):
+                for kw in range(weight.shape[3]):
+                    top, left = h + padding_h - kh, w + padding_w - kw
+                    if top >= 0 and left >= 0 and top % stride_h == 0 and left % stride_w == 0:
+                        oh, ow = top // stride_h, left // stride_w
+                        if oh < grad_output.shape[2] and ow < grad_output.shape[3]:
+                            total += grad_output[n, oc, oh, ow] * weight[oc, ic, kh, kw]
+            grad_input[n, ic, h, w] = total
 
 
 @wrong("conv2d_backward_input_kernel", "lost update")
