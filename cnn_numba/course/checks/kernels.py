@@ -101,6 +101,7 @@ __all__ = [
     "examine",
     "global_updates",
     "inout",
+    "is_unfinished",
     "launch",
     "normal",
     "output",
@@ -658,6 +659,21 @@ def _refuse_float64(attempt, trial):
                 "literal such as `0.0` is float64, and so is all that it meets: write `float32(0)`.",
                 _line(attempt, site),
             )
+
+
+def is_unfinished(attempt: object) -> bool:
+    """Tell whether an exercise has not been worked on: its stub, or an answer with a line ``...`` left in it.
+
+    Examples
+    --------
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def kernel(x, out):
+    ...     ...
+    >>> is_unfinished(kernel)
+    True
+    """
+    return attempt is ... or is_blank(attempt) or _is_unfinished(attempt)
 
 
 def global_updates(kernel, case: LaunchCase) -> int:

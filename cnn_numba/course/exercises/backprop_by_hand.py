@@ -3,9 +3,7 @@
 import numpy as np
 
 from cnn_numba.course.checks.exercise import Exercise, Wrong, avoids, case
-from cnn_numba.course.checks.kernels import KernelExercise, launch, normal, output
 from cnn_numba.course.gradient_bugs import BUGS, PATIENTS
-from cnn_numba.ops.activation.reference import relu_backward
 from cnn_numba.ops.conv.reference import conv2d_backward_weight
 from cnn_numba.ops.loss.reference import cross_entropy_forward_backward
 
@@ -269,55 +267,6 @@ cross_entropy_gradient = Exercise(
             "This is the derivative of -log(p) with respect to the probability p, -1/p at the label. The "
             "gradient is asked for one step further back, with respect to the logits.",
             _of_the_probability,
-        ),
-    },
-)
-
-# --- relu_backward_kernel ----------------------------------------------------------------------------------
-
-
-def _rectified(rng):
-    """Draw outputs of a ReLU, about half of them 0, always with threads to spare."""
-    return [
-        launch(grid, block, normal(rng, n), np.maximum(normal(rng, n), 0), output(n))
-        for grid, block, n in [(1, 8, 5), (1, 32, 23), (3, 8, 19), (2, 32, 47), (5, 16, 65)]
-    ]
-
-
-relu_backward_kernel = KernelExercise(
-    "relu_backward_kernel",
-    reference=relu_backward,
-    cases=_rectified,
-    float32=True,
-    mistakes={
-        "open at zero": (
-            "You let the gradient through where the output is 0 as well, `>=` for `>`. Every input that was "
-            "cut off has the output 0, so this lets all of them through.",
-            lambda grad_output, out: np.where(out >= 0, grad_output, 0),
-        ),
-        "slope only": (
-            "You store the slope, 1 or 0. By the chain rule it is multiplied by what comes from above, "
-            "`grad_output`.",
-            lambda grad_output, out: (out > 0).astype(float),
-        ),
-        "gradient rectified": (
-            "You cut off negative gradients. What decides is the sign of the output; a gradient of either "
-            "sign goes through.",
-            lambda grad_output, out: np.maximum(grad_output, 0),
-        ),
-        "times the output": (
-            "You multiply by the output. The slope is 1 wherever the output is positive, however large.",
-            lambda grad_output, out: grad_output * out,
-        ),
-        "inverted": (
-            "The other way round: the gradient goes through where the output is positive.",
-            lambda grad_output, out: np.where(out > 0, 0, grad_output),
-        ),
-        "forward again": ("You store the output itself, and no gradient.", lambda grad_output, out: out),
-        "nothing where it is cut off": (
-            "Where the output is 0 you write nothing, and whatever was in memory before stays. A 0 has to be "
-            "written there.",
-            lambda grad_output, out: np.where(out > 0, grad_output, np.nan),
         ),
     },
 )

@@ -182,54 +182,6 @@ def cross_entropy_stops_at_the_probability(logits, labels):
     return gradient / len(labels)
 
 
-# --- relu_backward_kernel ---
-
-relu_backward_kernel = derive(
-    "relu_backward_kernel",
-    relu_open_at_zero=("open at zero", ("out[i] > float32(0)", "out[i] >= float32(0)")),
-    relu_stores_the_slope=("slope only", ("grad_output[i]", "float32(1)")),
-    relu_of_the_gradient=(
-        "gradient rectified",
-        ("grad_output[i] if out[i] > float32(0) else float32(0)", "max(grad_output[i], float32(0))"),
-    ),
-    relu_times_the_output=(
-        "times the output",
-        ("grad_output[i] if out[i] > float32(0) else float32(0)", "grad_output[i] * out[i]"),
-    ),
-    relu_the_other_way_round=(
-        "inverted",
-        (
-            "grad_output[i] if out[i] > float32(0) else float32(0)",
-            "float32(0) if out[i] > float32(0) else grad_output[i]",
-        ),
-    ),
-    relu_forward_again=(
-        "forward again",
-        ("grad_output[i] if out[i] > float32(0) else float32(0)", "max(out[i], float32(0))"),
-    ),
-    relu_writes_no_zeros=(
-        "nothing where it is cut off",
-        ("i < out.size", "i < out.size and out[i] > float32(0)"),
-        ("grad_output[i] if out[i] > float32(0) else float32(0)", "grad_output[i]"),
-    ),
-    relu_without_guard=("writes past the edge", ("if i < out.size:", "if True:")),
-    relu_of_the_thread_in_its_block=("first block only", ("cuda.grid(1)", "cuda.threadIdx.x")),
-    relu_in_place=(
-        "changes input",
-        (
-            "grad_input[i] = grad_output[i] if out[i] > float32(0) else float32(0)",
-            "if out[i] <= float32(0):\n    grad_output[i] = float32(0)\ngrad_input[i] = grad_output[i]",
-        ),
-    ),
-    relu_in_float64=(
-        "float64",
-        (
-            "grad_input[i] = grad_output[i] if out[i] > float32(0) else float32(0)",
-            "slope = 1.0 if out[i] > 0 else 0.0\ngrad_input[i] = slope * grad_output[i]",
-        ),
-    ),
-)
-
 # --- name_the_bug ---
 
 name_the_bug = derive(
