@@ -27,60 +27,62 @@ WARP = 32
 # --- max_pool_kernel ---------------------------------------------------------------------------------------
 
 
-def _images(rng):
-    """Draw images of few different values, so that there are ties, and one of numbers far below 0."""
-    for blocks, (h, w), kernel, stride in [
-        (1, (2, 3), 2, 1),
-        (1, (6, 4), 2, 2),
-        (2, (7, 5), 3, 2),
-        (2, (5, 12), 2, 3),
-        (3, (9, 8), 3, 1),
-        (1, (11, 7), 4, 3),
+def _planes(rng):
+    """Draw planes of few different values, so that there are ties, and two of numbers far below 0."""
+    for blocks, shape, kernel, stride in [
+        (1, (1, 2, 3), 2, 1),
+        (2, (5, 6, 4), 2, 2),
+        (2, (3, 7, 5), 3, 2),
+        (2, (2, 5, 12), 2, 3),
+        (6, (2, 9, 8), 3, 1),
+        (1, (2, 11, 7), 4, 3),
     ]:
-        x = rng.integers(-9, 5, (h, w)).astype(np.float32)
+        x = rng.integers(-9, 5, shape).astype(np.float32)
         if kernel == 4:
             x = 1e6 * (x - 5)
-        shape = (h - kernel) // stride + 1, (w - kernel) // stride + 1
-        yield launch(blocks, 16, x, kernel, stride, output(shape), output(shape, np.int32))
+        planes, h, w = shape
+        pooled = planes, (h - kernel) // stride + 1, (w - kernel) // stride + 1
+        yield launch(blocks, 16, x, kernel, stride, output(pooled), output(pooled, np.int32))
 
 
 def _pooled(x, kernel, stride):
-    out, argmax = reference.max_pool2d_forward(x[None, None], kernel, stride)
-    return out[0, 0], argmax[0, 0]
+    out, argmax = reference.max_pool2d_forward(x[None], kernel, stride)
+    return out[0], argmax[0]
 
 
 def _windows(x, kernel, stride):
-    """Return every window as a row of pixels: shape (H_out, W_out, kernel * kernel)."""
-    windows = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel))[::stride, ::stride]
-    return windows.reshape(*windows.shape[:2], -1)
+    """Return every window as a row of pixels: shape (planes, H_out, W_out, kernel * kernel)."""
+    windows = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), axis=(1, 2))
+    windows = windows[:, ::stride, ::stride]
+    return windows.reshape(*windows.shape[:3], -1)
 
 
-def _in_image(x, kernel, stride, where):
-    """Turn positions in the windows, as `_windows` has them, into positions in the image."""
-    oh, ow = np.indices(where.shape)
-    return ((oh * stride + where // kernel) * x.shape[1] + ow * stride + where % kernel).astype(np.int32)
+def _in_plane(x, kernel, stride, where):
+    """Turn positions in the windows, as `_windows` has them, into positions in the plane."""
+    _, oh, ow = np.indices(where.shape)
+    return ((oh * stride + where // kernel) * x.shape[2] + ow * stride + where % kernel).astype(np.int32)
 
 
 def _last_of_equals(x, kernel, stride):
     windows = _windows(x, kernel, stride)
     last = windows.shape[-1] - 1 - windows[..., ::-1].argmax(axis=-1)
-    return windows.max(axis=-1), _in_image(x, kernel, stride, last)
+    return windows.max(axis=-1), _in_plane(x, kernel, stride, last)
 
 
 def _from_zero(x, kernel, stride, where=None):
     """Pool with 0 as the value to beat; `where` stays if none does."""
     out, argmax = _pooled(x, kernel, stride)
     if where is None:
-        where = _in_image(x, kernel, stride, np.zeros(out.shape, int))
+        where = _in_plane(x, kernel, stride, np.zeros(out.shape, int))
     return np.maximum(out, 0), np.where(out > 0, argmax, where).astype(np.int32)
 
 
 def _with_argmax(change):
-    """Return a mistake's function that changes the positions only, given image, window and rows, columns."""
+    """Return a mistake's function that changes the positions only, given planes, window and rows, columns."""
 
     def function(x, kernel, stride):
         out, argmax = _pooled(x, kernel, stride)
-        changed = change(x, kernel, stride, *np.divmod(argmax, x.shape[1]))
+        changed = change(x, kernel, stride, *np.divmod(argmax, x.shape[2]))
         return out, changed.astype(np.int32)
 
     return function
@@ -88,23 +90,31 @@ def _with_argmax(change):
 
 def _from_place_zero(x, kernel, stride, h, w):
     """Return 0 in the place of each position that is the first of its window."""
-    oh, ow = np.indices(h.shape)
-    return np.where((h == oh * stride) & (w == ow * stride), 0, h * x.shape[1] + w)
+    _, oh, ow = np.indices(h.shape)
+    return np.where((h == oh * stride) & (w == ow * stride), 0, h * x.shape[2] + w)
+
+
+def _in_the_window(x, kernel, stride, h, w):
+    _, oh, ow = np.indices(h.shape)
+    return (h - stride * oh) * kernel + w - stride * ow
+
+
+def _of_the_first_plane(x, kernel, stride):
+    """Pool the first plane, and write that to every output."""
+    return tuple(np.repeat(first[:1], len(x), axis=0) for first in _pooled(x, kernel, stride))
 
 
 def _at_every_pixel(x, kernel, stride):
-    out, argmax = _pooled(x, kernel, 1)
-    h, w = _pooled(x, kernel, stride)[0].shape
-    return out[:h, :w], argmax[:h, :w]
+    _, h, w = _pooled(x, kernel, stride)[0].shape
+    return tuple(every[:, :h, :w] for every in _pooled(x, kernel, 1))
 
 
 def _short_windows(x, kernel, stride):
     """Pool with windows that lack their last row and column."""
     short = kernel - 1
-    windows = np.lib.stride_tricks.sliding_window_view(x, (short, short))[::stride, ::stride]
-    h, w = _pooled(x, kernel, stride)[0].shape
-    windows = windows[:h, :w].reshape(h, w, -1)
-    return windows.max(axis=-1), _in_image(x, short, stride, windows.argmax(axis=-1))
+    _, h, w = _pooled(x, kernel, stride)[0].shape
+    windows = _windows(x, short, stride)[:, :h, :w]
+    return windows.max(axis=-1), _in_plane(x, short, stride, windows.argmax(axis=-1))
 
 
 _FROM_ZERO = (
@@ -115,7 +125,7 @@ _FROM_ZERO = (
 max_pool_kernel = KernelExercise(
     "max_pool_kernel",
     reference=_pooled,
-    cases=_images,
+    cases=_planes,
     mistakes={
         "tie goes to the last": (
             "The maxima are right. Where several pixels of a window are equal, the first is to be "
@@ -130,32 +140,40 @@ max_pool_kernel = KernelExercise(
         ),
         "place of the output": (
             "The maxima are right, and `argmax` has the number of the output. It is the place of the pixel "
-            "in the image that is asked for: `row * x.shape[1] + column`.",
+            "in its plane that is asked for: `row * x.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: np.arange(h.size).reshape(h.shape)),
         ),
         "position in the window": (
             "Your positions count from the corner of the window. The backward pass wants the place in the "
-            "image: `row * width + column`, with the image's row, column and width.",
+            "plane: `row * width + column`, with the plane's row, column and width.",
+            _with_argmax(_in_the_window),
+        ),
+        "place in all planes": (
+            "The maxima are right, and the positions go on counting from plane to plane. Each plane counts "
+            "from 0: leave the plane out, `row * x.shape[2] + column`.",
             _with_argmax(
-                lambda x, kernel, stride, h, w: (
-                    (h - stride * np.indices(h.shape)[0]) * kernel + w - stride * np.indices(h.shape)[1]
-                )
+                lambda x, kernel, stride, h, w: (np.indices(h.shape)[0] * x.shape[1] + h) * x.shape[2] + w
             ),
+        ),
+        "first plane": (
+            "Every plane of your output is that of the first: the pixels come from `x[0]`. Read "
+            "`x[plane, h, w]`, with the plane that the thread has worked out.",
+            _of_the_first_plane,
         ),
         "width of the output": (
             "The maxima are right, and the positions use the width of the output. It is the width of `x` "
-            "that counts: `row * x.shape[1] + column`.",
-            _with_argmax(lambda x, kernel, stride, h, w: h * _pooled(x, kernel, stride)[0].shape[1] + w),
+            "that counts: `row * x.shape[2] + column`.",
+            _with_argmax(lambda x, kernel, stride, h, w: h * _pooled(x, kernel, stride)[0].shape[2] + w),
         ),
         "height for width": (
             "The maxima are right, and the positions are `row * height + column`, or `column * height + "
-            "row`. A row has as many pixels as the image is wide: `row * x.shape[1] + column`.",
-            _with_argmax(lambda x, kernel, stride, h, w: h * x.shape[0] + w),
+            "row`. A row has as many pixels as the plane is wide: `row * x.shape[2] + column`.",
+            _with_argmax(lambda x, kernel, stride, h, w: h * x.shape[1] + w),
         ),
         "down the columns": (
-            "The maxima are right, and the positions count down the columns. An image is stored row by row: "
-            "`row * x.shape[1] + column`.",
-            _with_argmax(lambda x, kernel, stride, h, w: w * x.shape[0] + h),
+            "The maxima are right, and the positions count down the columns. A plane is stored row by row: "
+            "`row * x.shape[2] + column`.",
+            _with_argmax(lambda x, kernel, stride, h, w: w * x.shape[1] + h),
         ),
         "stride left out": (
             "Your windows are one pixel apart: the window of output `(oh, ow)` begins at row `oh * stride` "

@@ -3,8 +3,6 @@ from numba import cuda, float32
 
 from cnn_numba.course.checks.kernels import launch, normal, output
 from cnn_numba.ops.loss.gpu import cross_entropy_forward_backward_kernel
-from cnn_numba.ops.pool.gpu import avg_pool2d_forward_naive_kernel
-from cnn_numba.ops.shapes import Window2d
 from cnn_numba.ops.shared.warps import block_sum, warp_sum
 
 
@@ -22,24 +20,6 @@ def block_sums(x, out):
     total = block_sum(x[i] if i < x.size else float32(0))
     if cuda.threadIdx.x == 0:
         out[cuda.blockIdx.x] = total
-
-
-def planes(rng):
-    """Windows with padding, of both shapes, that overlap or leave gaps."""
-    launches = []
-    for shape, kernel, stride, padding in [
-        ((1, 4, 5), (2, 2), (2, 2), (0, 0)),
-        ((3, 7, 5), (3, 2), (2, 1), (1, 1)),
-        ((2, 5, 9), (2, 3), (3, 2), (0, 1)),
-    ]:
-        out_h, out_w = (
-            (size + 2 * p - k) // s + 1
-            for size, k, s, p in zip(shape[1:], kernel, stride, padding, strict=True)
-        )
-        outputs = shape[0] * out_h * out_w
-        arguments = Window2d(*kernel, *stride, *padding, out_h, out_w), np.float32(1 / np.prod(kernel))
-        launches.append(launch(-(-outputs // 16) + 1, 16, normal(rng, shape), *arguments, output(outputs)))
-    return launches
 
 
 def whole_warps(rng):
@@ -60,7 +40,6 @@ def rows(rng):
 
 
 KERNELS = [
-    ("avg-pool-planes", "avg_pool_planes_kernel", avg_pool2d_forward_naive_kernel, planes),
     ("warp-sums", "warp_sums_kernel", warp_sums, whole_warps),
     ("block-sums", "two_round_kernel", block_sums, whole_blocks),
     ("cross-entropy", "cross_entropy_kernel", cross_entropy_forward_backward_kernel, rows),

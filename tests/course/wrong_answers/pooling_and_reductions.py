@@ -13,26 +13,26 @@ THREADS = 128  # as in the notebook
 
 max_pool_kernel = derive(
     "max_pool_kernel",
-    pool_keeps_the_last=("tie goes to the last", ("x[h, w] > best", "x[h, w] >= best")),
+    pool_keeps_the_last=("tie goes to the last", ("x[plane, h, w] > best", "x[plane, h, w] >= best")),
     pool_goes_backwards=(
         "tie goes to the last",
-        ("x[top, left], top * x.shape[1] + left", "float32(-math.inf), 0"),
+        ("x[plane, top, left], top * x.shape[2] + left", "float32(-math.inf), 0"),
         ("range(top, top + kernel)", "range(top + kernel - 1, top - 1, -1)"),
         ("range(left, left + kernel)", "range(left + kernel - 1, left - 1, -1)"),
     ),
-    pool_starts_from_0=("starts from 0", ("x[top, left], top * x.shape[1] + left", "float32(0), 0")),
-    pool_starts_from_0_at_the_corner=("starts from 0", ("x[top, left]", "float32(0)")),
+    pool_starts_from_0=("starts from 0", ("x[plane, top, left], top * x.shape[2] + left", "float32(0), 0")),
+    pool_starts_from_0_at_the_corner=("starts from 0", ("x[plane, top, left]", "float32(0)")),
     pool_counts_in_the_window=(
         "position in the window",
-        ("top * x.shape[1] + left", "0"),
-        ("h * x.shape[1] + w", "(h - top) * kernel + w - left"),
+        ("top * x.shape[2] + left", "0"),
+        ("h * x.shape[2] + w", "(h - top) * kernel + w - left"),
     ),
-    pool_takes_the_outputs_width=("width of the output", ("x.shape[1]", "out.shape[1]", 2)),
-    pool_takes_the_height=("height for width", ("x.shape[1]", "x.shape[0]", 2)),
+    pool_takes_the_outputs_width=("width of the output", ("x.shape[2]", "out.shape[2]", 2)),
+    pool_takes_the_height=("height for width", ("x.shape[2]", "x.shape[1]", 2)),
     pool_counts_down_the_columns=(
         "down the columns",
-        ("top * x.shape[1] + left", "left * x.shape[0] + top"),
-        ("h * x.shape[1] + w", "w * x.shape[0] + h"),
+        ("top * x.shape[2] + left", "left * x.shape[1] + top"),
+        ("h * x.shape[2] + w", "w * x.shape[1] + h"),
     ),
     pool_leaves_the_stride_out=("stride left out", ("oh * stride, ow * stride", "oh, ow")),
     pool_stops_early=(
@@ -50,25 +50,40 @@ max_pool_kernel = derive(
         ("oh * stride, ow * stride", "oh * kernel, ow * kernel"),
     ),
     pool_without_guard=("writes past the edge", ("if i < out.size:", "if True:")),
-    pool_forgets_the_positions=("never written", ("argmax[oh, ow] = where", "")),
+    pool_forgets_the_positions=("never written", ("argmax[plane, oh, ow] = where", "")),
     pool_compares_with_the_output=(
         "uninitialised read",
-        ("out[oh, ow] = best", ""),
-        ("if x[h, w] > best:", "out[oh, ow] = max(out[oh, ow], x[h, w])\nif x[h, w] == out[oh, ow]:"),
+        ("out[plane, oh, ow] = best", ""),
+        (
+            "if x[plane, h, w] > best:",
+            "out[plane, oh, ow] = max(out[plane, oh, ow], x[plane, h, w])\n"
+            "if x[plane, h, w] == out[plane, oh, ow]:",
+        ),
     ),
-    pool_starts_from_place_0=("place starts from 0", ("top * x.shape[1] + left", "0")),
-    pool_numbers_the_outputs=("place of the output", ("argmax[oh, ow] = where", "argmax[oh, ow] = i")),
+    pool_starts_from_place_0=("place starts from 0", ("top * x.shape[2] + left", "0")),
+    pool_numbers_the_outputs=(
+        "place of the output",
+        ("argmax[plane, oh, ow] = where", "argmax[plane, oh, ow] = i"),
+    ),
     pool_starts_far_below_0_but_not_far_enough=(
         "numbers",
-        ("x[top, left], top * x.shape[1] + left", "float32(-999), 0"),
+        ("x[plane, top, left], top * x.shape[2] + left", "float32(-999), 0"),
     ),
     pool_with_two_axes_for_a_launch_of_one=(
         "never written",
         (
-            "i = cuda.grid(1)\nif i < out.size:\n    oh, ow = i // out.shape[1], i % out.shape[1]",
-            "ow, oh = cuda.grid(2)\nif oh < out.shape[0] and ow < out.shape[1]:",
+            "i = cuda.grid(1)\nif i < out.size:\n",
+            "ow, oh = cuda.grid(2)\nif oh < out.shape[1] and ow < out.shape[2]:",
         ),
+        ("plane, oh, ow = i // (out_h * out_w), i // out_w % out_h, i % out_w", "plane = cuda.blockIdx.z"),
     ),
+    pool_counts_on_from_plane_to_plane=(
+        "place in all planes",
+        ("argmax[plane, oh, ow] = where", "argmax[plane, oh, ow] = where + plane * x.shape[1] * x.shape[2]"),
+    ),
+    pool_reads_the_first_plane=("first plane", ("x[plane, ", "x[0, ", 3)),
+    pool_writes_the_first_plane=("race between blocks", ("[plane, oh, ow] =", "[0, oh, ow] =", 2)),
+    pool_forgets_that_rows_begin_anew=("writes past the edge", ("i // out_w % out_h", "i // out_w")),
 )
 
 
@@ -77,10 +92,11 @@ max_pool_kernel = derive(
 def pool_by_numpy(x, kernel, stride, out, argmax):
     i = cuda.grid(1)
     if i < out.size:
-        oh, ow = i // out.shape[1], i % out.shape[1]
-        window = x[oh * stride : oh * stride + kernel, ow * stride : ow * stride + kernel]
-        out[oh, ow] = np.max(window)
-        argmax[oh, ow] = np.argmax(window)
+        out_h, out_w = out.shape[1], out.shape[2]
+        plane, oh, ow = i // (out_h * out_w), i // out_w % out_h, i % out_w
+        window = x[plane, oh * stride : oh * stride + kernel, ow * stride : ow * stride + kernel]
+        out[plane, oh, ow] = np.max(window)
+        argmax[plane, oh, ow] = np.argmax(window)
 
 
 # --- block_sums_kernel ---
