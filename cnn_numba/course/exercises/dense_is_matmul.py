@@ -260,8 +260,8 @@ matmul_2x2_kernel = KernelExercise(
 # --- The layer ---------------------------------------------------------------------------------------------
 
 
-def _dense(x, weight, bias):
-    return np.maximum(np.float64(x) @ weight.T + bias, 0)
+def _rectified(total, relu):
+    return np.maximum(total, 0) if relu else total
 
 
 def _unturned(x, weight, bias):
@@ -279,55 +279,68 @@ def _layers(rng):
             normal(rng, (n, i)),
             normal(rng, (o, i)),
             normal(rng, o),
+            number % 2 == 0,
             output((n, o)),
         )
-        for n, i, o in shapes
+        for number, (n, i, o) in enumerate(shapes)
     ]
 
 
 dense_kernel = KernelExercise(
     "dense_kernel",
-    reference=_dense,
+    reference=lambda x, weight, bias, relu: _rectified(_product(x, weight.T) + bias, relu),
     cases=_layers,
     float32=True,
     mistakes={
         "bias per row": (
             "You take an element of the bias for each row, which is an image. There is one for each output "
             "feature, that is, for each column: `bias[column]`.",
-            lambda x, weight, bias: np.maximum(_product(x, weight.T) + bias[: len(x), None], 0),
+            lambda x, weight, bias, relu: _rectified(_product(x, weight.T) + bias[: len(x), None], relu),
         ),
         "bias left out": (
             "The bias is missing: `bias[column]` is added once, to the complete sum.",
-            lambda x, weight, bias: np.maximum(_product(x, weight.T), 0),
+            lambda x, weight, bias, relu: _rectified(_product(x, weight.T), relu),
         ),
         "bias for each product": (
             "The bias is added once for each product: it belongs before or after the loop.",
-            lambda x, weight, bias: np.maximum(_product(x, weight.T) + weight.shape[1] * bias, 0),
+            lambda x, weight, bias, relu: _rectified(_product(x, weight.T) + weight.shape[1] * bias, relu),
         ),
         "bias after ReLU": (
             "You add the bias after ReLU, and so negative results come out: first the bias, then ReLU.",
-            lambda x, weight, bias: np.maximum(_product(x, weight.T), 0) + bias,
+            lambda x, weight, bias, relu: _rectified(_product(x, weight.T), relu) + bias,
         ),
         "ReLU left out": (
-            "Negative results come out: store 0 in their place.",
-            lambda x, weight, bias: _product(x, weight.T) + bias,
+            "Negative results come out with `relu=True`: store 0 in their place.",
+            lambda x, weight, bias, relu: _product(x, weight.T) + bias,
+        ),
+        "ReLU always": (
+            "Your results are never negative, even with `relu=False`. The last layer of a network needs "
+            "its sums as they are: ReLU is only for `if relu:`.",
+            lambda x, weight, bias, relu: np.maximum(_product(x, weight.T) + bias, 0),
+        ),
+        "ReLU the wrong way round": (
+            "You apply ReLU where `relu` is false, and leave it out where it is true.",
+            lambda x, weight, bias, relu: _rectified(_product(x, weight.T) + bias, not relu),
         ),
         "ReLU of each product": (
             "You replace negative *products* by 0. ReLU is for the complete sum, with the bias.",
-            lambda x, weight, bias: np.maximum(
-                np.maximum(np.float64(x)[:, None] * weight, 0).sum(axis=2) + bias, 0
+            lambda x, weight, bias, relu: _rectified(
+                _rectified(np.float64(x)[:, None] * weight, relu).sum(axis=2) + bias, relu
+            ),
+            lambda x, weight, bias, relu: _rectified(
+                np.maximum(np.float64(x)[:, None] * weight, 0).sum(axis=2) + bias, relu
             ),
         ),
         "absolute value": (
             "You store the absolute value; what is negative must become 0.",
-            lambda x, weight, bias: np.abs(_product(x, weight.T) + bias),
+            lambda x, weight, bias, relu: (np.abs if relu else np.asarray)(_product(x, weight.T) + bias),
         ),
         "weight not transposed": (
             "You read `weight[k, column]`, as if its rows were the inputs. They are the outputs: "
             "`weight[column, k]`.",
-            lambda x, weight, bias: np.maximum(_unturned(x, weight, bias), 0),
+            lambda x, weight, bias, relu: _rectified(_unturned(x, weight, bias), relu),
             # `total if total > 0 else 0`, of garbage.
-            lambda x, weight, bias: np.fmax(_unturned(x, weight, bias), 0),
+            lambda x, weight, bias, relu: (np.fmax if relu else np.add)(_unturned(x, weight, bias), 0),
         ),
     },
 )

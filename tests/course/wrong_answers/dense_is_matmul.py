@@ -196,12 +196,21 @@ dense_kernel = derive(
     dense_adds_the_bias_last=(
         "bias after ReLU",
         ("bias[column]", "float32(0)"),
-        ("max(total, float32(0))", "max(total, float32(0)) + bias[column]"),
+        ("out[row, column] = total", "out[row, column] = total + bias[column]"),
     ),
-    dense_without_relu=("ReLU left out", ("max(total, float32(0))", "total")),
+    dense_without_relu=("ReLU left out", ("total = max(total, float32(0))", "pass")),
+    dense_always_with_relu=("ReLU always", ("if relu:", "if True:")),
+    dense_with_relu_the_wrong_way_round=("ReLU the wrong way round", ("if relu:", "if not relu:")),
     dense_with_relu_in_the_loop=(
         "ReLU of each product",
         ("x[row, k] * weight[column, k]", "max(x[row, k] * weight[column, k], float32(0))"),
+    ),
+    dense_with_relu_in_the_loop_if_asked=(
+        "ReLU of each product",
+        (
+            "total += x[row, k] * weight[column, k]",
+            "product = x[row, k] * weight[column, k]\ntotal += max(product, float32(0)) if relu else product",
+        ),
     ),
     dense_of_the_absolute_value=("absolute value", ("max(total, float32(0))", "abs(total)")),
     dense_reads_down_the_weights=("weight not transposed", ("weight[column, k]", "weight[k, column]")),
@@ -218,9 +227,11 @@ dense_kernel = derive(
         "changes input",
         ("total = bias[column]", ""),
         ("total +=", "bias[column] +="),
-        ("max(total, float32(0))", "max(bias[column], float32(0))"),
+        ("total = max(total, float32(0))", "bias[column] = max(bias[column], float32(0))"),
+        ("out[row, column] = total", "out[row, column] = bias[column]"),
     ),
 )
+
 
 # --- im2col_kernel ---
 
