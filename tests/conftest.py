@@ -1,4 +1,5 @@
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -7,8 +8,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # What tests and the notebooks that they run solve is not the reader's.
-_workbook = tempfile.TemporaryDirectory(prefix="workbook-")
-os.environ["CNN_NUMBA_WORKBOOK"] = _workbook.name
+os.environ["CNN_NUMBA_WORKBOOK"] = f"{tempfile.gettempdir()}/workbook-{os.getpid()}"
 
 # Before anything imports numba.cuda: this selects what kernels run on.
 import cnn_numba  # noqa: F401
@@ -37,6 +37,11 @@ def pytest_configure(config):
     """Let a run that waits for a long test say for which, once a minute."""
     if not hasattr(config, "workerinput"):  # in pytest-xdist's workers nothing is printed
         config.pluginmanager.register(StillRunning())
+
+
+def pytest_unconfigure():
+    """Leave no workbook behind."""
+    shutil.rmtree(os.environ["CNN_NUMBA_WORKBOOK"], ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's

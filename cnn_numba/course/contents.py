@@ -1,6 +1,7 @@
 """The course's table of contents: its notebooks, and the exercises in each."""
 
 import importlib
+import sys
 from typing import NamedTuple
 
 from cnn_numba.course.checks.exercise import Exercise
@@ -33,6 +34,7 @@ NOTEBOOKS = (
     Notebook("05", "pooling_and_reductions", "Pooling and reductions"),
     Notebook("06", "dense_is_matmul", "Dense is matmul"),
     Notebook("07", "backprop_by_hand", "Backprop by hand"),
+    Notebook("07b", "backward_kernels", "Backward kernels"),
     Notebook("08", "mnist_cnn", "The MNIST CNN"),
     Notebook("09", "make_it_fast", "Make it fast"),
     Notebook("11", "debugging_gpu_code", "Debugging GPU code"),
@@ -42,14 +44,8 @@ NOTEBOOKS = (
 def place_of(exercise: Exercise) -> Notebook | None:
     """Return the notebook that an exercise stands in; None for one that belongs to no notebook."""
     for notebook in NOTEBOOKS:
-        module = f"cnn_numba.course.exercises.{notebook.topic}"
-        if getattr(_loaded(module), exercise.name, None) is exercise:
+        # Whoever checks an exercise has imported its module.
+        module = sys.modules.get(f"cnn_numba.course.exercises.{notebook.topic}")
+        if getattr(module, exercise.name, None) is exercise:
             return notebook
     return None
-
-
-def _loaded(module):
-    """Return a module that has been imported already, None otherwise: whoever checks has imported its own."""
-    import sys
-
-    return sys.modules.get(module)

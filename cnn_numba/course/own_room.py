@@ -50,7 +50,7 @@ def from_workbook() -> dict:
     return {name: kernel for name, kernel in found.items() if kernel is not None}
 
 
-# --- The operations, by the reader's kernels where there are any ---------------------------------------------
+# --- The operations, by the reader's kernels where there are any -------------------------------------------
 
 
 class _Operation:

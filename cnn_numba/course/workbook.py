@@ -78,8 +78,8 @@ def answer(topic: str, name: str, otherwise: object = None) -> object:
 
     Examples
     --------
-    >>> answer("convolution_on_the_gpu", "no_such_kernel", otherwise="the package's")
-    'the package\'s'
+    >>> answer("convolution_on_the_gpu", "no_such_kernel", otherwise="another one")
+    'another one'
     """
     (notebook,) = (notebook for notebook in contents.NOTEBOOKS if notebook.topic == topic)
     path = folder() / f"{notebook.number}_{name}.py"

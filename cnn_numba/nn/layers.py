@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cnn_numba.device import Array
-from cnn_numba.ops.rooms import Room, room
+from cnn_numba.ops.rooms import RoomLike, room
 from cnn_numba.ops.shapes import conv2d_window, integer, number, pair, pool2d_window, sizes
 
 
@@ -60,7 +60,9 @@ class Layer:
     def initialise(self, generator: np.random.Generator) -> None:
         """Fill the parameters, drawing from `generator`."""
 
-    def build(self, input_shape: tuple[int, ...], device: str | Room = "cpu", needs_grad_input: bool = True) -> None:
+    def build(
+        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
         """Allocate the buffers for batches of up to ``input_shape[0]``.
 
         Parameters
@@ -140,7 +142,9 @@ class Conv2d(Layer):
         _he_normal(generator, self.weight, fan_in=math.prod(self.weight_shape[1:]))
         self.bias[:] = 0
 
-    def build(self, input_shape: tuple[int, ...], device: str | Room = "cpu", needs_grad_input: bool = True) -> None:
+    def build(
+        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
         """Allocate outputs, gradients and the scratch space of the convolution."""
         super().build(input_shape, device, needs_grad_input)
         self.scratch = self.ops.conv2d_scratch(input_shape, self.weight_shape, self.stride, self.padding)
@@ -213,7 +217,9 @@ class MaxPool2d(_Pool2d):
 
     kind = "pool"
 
-    def build(self, input_shape: tuple[int, ...], device: str | Room = "cpu", needs_grad_input: bool = True) -> None:
+    def build(
+        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
         """Allocate outputs, gradients and the positions of the maxima."""
         super().build(input_shape, device, needs_grad_input)
         self.argmax = self.room.empty(self.out.shape, np.int32)
@@ -281,7 +287,9 @@ class Flatten(Layer):
         """Return (N, C * H * W)."""
         return (input_shape[0], math.prod(input_shape[1:]))
 
-    def build(self, input_shape: tuple[int, ...], device: str | Room = "cpu", needs_grad_input: bool = True) -> None:
+    def build(
+        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
         """Note the shape; there is nothing to allocate."""
         self.input_shape = tuple(input_shape)
 
@@ -333,7 +341,9 @@ class Linear(Layer):
         _he_normal(generator, self.weight, fan_in=self.in_features)
         self.bias[:] = 0
 
-    def build(self, input_shape: tuple[int, ...], device: str | Room = "cpu", needs_grad_input: bool = True) -> None:
+    def build(
+        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
         """Allocate outputs, gradients and the scratch space of the products."""
         super().build(input_shape, device, needs_grad_input)
         self.scratch = self.ops.linear_scratch(input_shape[0], self.in_features, self.out_features)
@@ -449,7 +459,9 @@ class BatchNorm2d(Layer):
         self.weight[:], self.bias[:] = 1, 0
         self.running_mean[:], self.running_var[:] = 0, 1
 
-    def build(self, input_shape: tuple[int, ...], device: str | Room = "cpu", needs_grad_input: bool = True) -> None:
+    def build(
+        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
         """Allocate outputs, gradients and the statistics of a batch."""
         # The gradient of the input is computed in any case, so it gets its place.
         super().build(input_shape, device, needs_grad_input=True)
@@ -518,7 +530,9 @@ class LayerNorm(Layer):
         """Begin with the identity."""
         self.weight[:], self.bias[:] = 1, 0
 
-    def build(self, input_shape: tuple[int, ...], device: str | Room = "cpu", needs_grad_input: bool = True) -> None:
+    def build(
+        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
         """Allocate outputs, gradients and the statistics of each sample."""
         super().build(input_shape, device, needs_grad_input=True)
         self.needs_grad_input = needs_grad_input
@@ -564,7 +578,7 @@ class CrossEntropyLoss:
     [[-0.375, 0.125, 0.125, 0.125], [0.125, 0.125, 0.125, -0.375]]
     """
 
-    def __init__(self, batch_size: int, classes: int, device: str | Room = "cpu") -> None:
+    def __init__(self, batch_size: int, classes: int, device: RoomLike = "cpu") -> None:
         batch_size = integer(batch_size, "batch_size", minimum=1)
         classes = integer(classes, "classes", minimum=1)
         self.room = room(device)

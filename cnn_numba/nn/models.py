@@ -8,7 +8,7 @@ import numpy as np
 
 from cnn_numba.device import Array, to_host
 from cnn_numba.nn.layers import Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU
-from cnn_numba.ops.rooms import Room, room
+from cnn_numba.ops.rooms import RoomLike, room
 from cnn_numba.ops.shapes import MOST_ELEMENTS, integer, sizes
 
 
@@ -62,7 +62,7 @@ class Sequential:
         layers: Sequence[Layer],
         input_shape: tuple[int, ...],
         batch_size: int = 64,
-        device: str | Room = "cpu",
+        device: RoomLike = "cpu",
         seed: int = 0,
         name: str = "sequential",
     ) -> None:
@@ -227,7 +227,7 @@ def _total(entries):
     return sum(math.prod(shape) for _, _, shape in entries)
 
 
-def mnist_cnn(batch_size: int = 64, device: str | Room = "cpu", seed: int = 0) -> Sequential:
+def mnist_cnn(batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0) -> Sequential:
     """Build the course's network: two convolutions, each with max pooling, and two dense layers.
 
     The second pooling leaves 64 x 5 x 5 = 1600 features.
@@ -256,7 +256,7 @@ def mnist_cnn(batch_size: int = 64, device: str | Room = "cpu", seed: int = 0) -
     return Sequential(layers, (1, 28, 28), batch_size, device, seed, name="mnist_cnn")
 
 
-def mnist_cnn_deep(batch_size: int = 64, device: str | Room = "cpu", seed: int = 0) -> Sequential:
+def mnist_cnn_deep(batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0) -> Sequential:
     """Build three convolutions with ReLU, two of them pooled, and two dense layers.
 
     Arguments and result are those of `mnist_cnn`.
@@ -283,7 +283,7 @@ def mnist_cnn_deep(batch_size: int = 64, device: str | Room = "cpu", seed: int =
     return Sequential(layers, (1, 28, 28), batch_size, device, seed, name="mnist_cnn_deep")
 
 
-def cifar_convnet(batch_size: int = 64, device: str | Room = "cpu", seed: int = 0) -> Sequential:
+def cifar_convnet(batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0) -> Sequential:
     """Build the network for 32 x 32 colour images: two padded convolutions, pooled, and two dense layers.
 
     Arguments and result are those of `mnist_cnn`.

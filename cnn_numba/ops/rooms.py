@@ -62,6 +62,10 @@ class Room(NamedTuple):
         self.memory.check(name, array, shape, dtype or self.dtype)
 
 
+#: A room, or the name of one.
+RoomLike = str | Room
+
+
 def room(name):
     """Return the room "cpu", "gpu" or "reference"; only then its operations are imported.
 

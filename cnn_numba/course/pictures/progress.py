@@ -74,10 +74,10 @@ class Progress:
         )
 
     def __repr__(self):
-        rows = [
-            f"{chapter.number:4}{chapter.title:28}{''.join('■' if done else '□' for done in chapter.solved.values())}"
-            for chapter in self.chapters
-        ]
+        rows = []
+        for chapter in self.chapters:
+            marks = "".join("■" if done else "□" for done in chapter.solved.values())
+            rows.append(f"{chapter.number:4}{chapter.title:28}{marks}")
         return "\n".join([*rows, self.caption])
 
     def _repr_html_(self):
@@ -181,8 +181,8 @@ class Certificate:
         return (
             f"reads {self.accuracy:.2%} of 10,000 digits that it has never seen",
             f"trained for {plots.counted(self.epochs, 'epoch')} of {self.images:,} digits on {self.where}",
-            f"{own} of {len(self.kernels)} kernels written by hand; they did {_in_words(self.multiplications)} "
-            f"multiplications, {share:.0%} of all",
+            f"{own} of {len(self.kernels)} kernels written by hand; they did "
+            f"{_in_words(self.multiplications)} multiplications, {share:.0%} of all",
         )
 
     def __repr__(self):
@@ -213,7 +213,7 @@ class Certificate:
         return plots.picture(
             fig,
             "Your certificate. " + "; ".join(self.lines) + ".",
-            "A framed certificate beside the layers of the network, marked where the kernels are the reader's. "
+            "A framed certificate beside the layers of the network, marked where the reader's kernels are. "
             + "; ".join(self.lines)
             + ".",
         )
