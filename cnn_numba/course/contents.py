@@ -41,6 +41,11 @@ NOTEBOOKS = (
 )
 
 
+def exercises_of(topic: str) -> dict[str, Exercise]:
+    """Return the exercises of a notebook, named by its topic."""
+    return next(notebook for notebook in NOTEBOOKS if notebook.topic == topic).exercises()
+
+
 def place_of(exercise: Exercise) -> Notebook | None:
     """Return the notebook that an exercise stands in; None for one that belongs to no notebook."""
     for notebook in NOTEBOOKS:

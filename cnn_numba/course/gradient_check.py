@@ -23,7 +23,11 @@ _KERNELS = {
         "grad_bias": ("bias_gradient_kernel",),
         "grad_input": ("conv2d_backward_input_kernel",),
     },
-    MaxPool2d: {"output": ("max_pool_kernel",), "grad_input": ("max_pool_backward_kernel",)},
+    MaxPool2d: {
+        "output": ("max_pool_kernel",),
+        "argmax": ("max_pool_kernel",),
+        "grad_input": ("max_pool_backward_kernel",),
+    },
     Linear: {
         "output": ("dense_kernel", "relu_stride_kernel"),
         "grad_weight": ("dense_backward_weight_kernel",),
@@ -32,7 +36,7 @@ _KERNELS = {
     },
     ReLU: {"grad_input": ("relu_backward_kernel",)},
     CrossEntropyLoss: {"losses": ("cross_entropy_kernel",), "grad_logits": ("cross_entropy_kernel",)},
-    Adam: {"parameters": ("adam_kernel",)},
+    Adam: {name: ("adam_kernel",) for name in ("parameters", "exp_avg", "exp_avg_sq")},
 }
 
 
@@ -124,7 +128,10 @@ def _forward(model, twin, x):
     for layer, reference in zip(model.layers, twin.layers, strict=True):
         given = _float64(value)
         value = layer.forward(value)
-        yield from _compare(layer, layer.name, output=(value, reference.forward(given)))
+        results = {"output": (value, reference.forward(given))}
+        if isinstance(layer, MaxPool2d):
+            results["argmax"] = layer.argmax[: len(x)], reference.argmax
+        yield from _compare(layer, layer.name, **results)
 
 
 def _backward(model, twin, labels):
@@ -144,16 +151,20 @@ def _backward(model, twin, labels):
         yield from _compare(layer, layer.name, **results)
 
 
-def _update(model, gradients):
-    """Compare how far Adam's first step moves the parameters."""
+def _update(model, gradients, step=3):
+    """Compare how far a step of Adam moves the parameters, in the midst of a training."""
     before = device.to_host(model.parameters).copy()
+    means = np.random.default_rng(1).uniform(0.1, 1, (2, before.size)).astype(np.float32)
     optimizer = Adam(model, lr=1.0)
+    optimizer.load_state({"exp_avg": means[0], "exp_avg_sq": means[1], "step": np.int64(step - 1)})
     optimizer.scheduled_step(device.to_device(optimizer.rates([optimizer.lr])), device.zeros(1, np.int32))
-    moved = device.to_host(model.parameters) - before
+    results = {"parameters": device.to_host(model.parameters) - before}
+    results |= {name: device.to_host(optimizer.state[name]) for name in ("exp_avg", "exp_avg_sq")}
     device.copy(model.parameters, before)
-    expected, means = np.zeros(before.size), np.zeros((2, before.size))
-    update.adam_update(expected, gradients, *means, 1, optimizer.lr, **optimizer.settings)
-    return list(_compare(optimizer, "Adam", parameters=(moved, expected)))
+    moved, m, v = np.zeros(before.size), *means.astype(np.float64)
+    update.adam_update(moved, gradients, m, v, step, optimizer.lr, **optimizer.settings)
+    expected = dict(zip(results, (moved, m, v), strict=True))
+    return list(_compare(optimizer, "Adam", **{name: (results[name], expected[name]) for name in results}))
 
 
 def _slopes(twin, gradients, x, labels, distance=1e-6):

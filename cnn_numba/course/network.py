@@ -20,7 +20,7 @@ from cnn_numba.data import DataError, Dataset
 from cnn_numba.nn.layers import Conv2d, Linear
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.train.checkpoint import load_checkpoint, written_whole
-from cnn_numba.train.loop import fit
+from cnn_numba.train.loop import Interrupted, fit
 from cnn_numba.train.optim import Adam
 
 
@@ -66,8 +66,8 @@ class OwnNetwork:
         epochs: int = 1,
         images: int | None = None,
         on_step: Callable[[int, float], object] | None = None,
-    ) -> list[dict]:
-        """Train with Adam on a one-cycle schedule.
+    ) -> None:
+        """Train with Adam on a one-cycle schedule, and print what each epoch came to.
 
         Parameters
         ----------
@@ -78,31 +78,30 @@ class OwnNetwork:
             workbook: a training that was stopped goes on where it was, if the kernels are still the same.
         on_step : callable, optional
             As for `fit`; None draws a `TrainingCurve`.
-
-        Returns
-        -------
-        list of dict
-            As `fit` returns it.
         """
         data = dataset if images is None else _first(dataset, images)
-        self.model = mnist_cnn(self.model.batch_size, self.room)
+        self.model, self.history = mnist_cnn(self.model.batch_size, self.room), []
         out = workbook.folder() / "training" if images is None else None
-        resume = out is not None and self._goes_on(out, epochs)
+        try:
+            history = fit(
+                *(self.model, data, Adam(self.model, lr=0.003)),
+                epochs=epochs,
+                out=out,
+                resume=out is not None and self._goes_on(out, epochs),
+                progress=False,
+                log=print,
+                on_step=on_step or self._curve(data, epochs),
+                graph=False,  # a graph repeats its arguments, and the kernels take the numbers of one step
+            )
+        except Interrupted as stopped:
+            print(f"{stopped}. Train again to go on from there." if out else stopped)
+            return
+        if out is not None:
+            self.history, self.images = history, len(data.train_images)
+
+    def _curve(self, data, epochs):
         steps = epochs * -(-len(data.train_images) // self.model.batch_size)
-        on_step = on_step or TrainingCurve(
-            self.model, data.test_images[:1000], data.test_labels[:1000], steps
-        )
-        history = fit(
-            *(self.model, data, Adam(self.model, lr=0.003)),
-            epochs=epochs,
-            out=out,
-            resume=resume,
-            progress=False,
-            on_step=on_step,
-            graph=False,  # a graph repeats its arguments, and the kernels take the numbers of one step
-        )
-        self.history, self.images = (history if images is None else []), len(data.train_images)
-        return history
+        return TrainingCurve(self.model, data.test_images[:1000], data.test_labels[:1000], steps)
 
     def _goes_on(self, out, epochs):
         """Tell whether a training with these kernels was stopped; note with which the next one begins."""

@@ -284,6 +284,100 @@ adam_step = Exercise(
 )
 
 
+def _adam_launched(
+    p, g, m, v, lr, beta1, beta2, eps, correction1, correction2, *, power=2, root=None, hats=None
+):
+    """Take a step of Adam with the corrections given; the keywords say how to go wrong."""
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**power
+    m_hat, v_hat = hats(m, v, correction1, correction2) if hats else (m / correction1, v / correction2)
+    return p - lr * m_hat / (root(v_hat, eps) if root else np.sqrt(v_hat) + eps), m, v
+
+
+def _adam_moved(change):
+    """Return a wrong Adam: what is stored, of what was there before and what is right."""
+
+    def wrong(p, g, m, v, *settings):
+        return change((p, m, v), _adam_launched(p, g, m, v, *settings), g, settings)
+
+    return wrong
+
+
+def _moments_launched(rng):
+    sizes = [(1, 4, 3), (1, 32, 20), (3, 8, 19), (2, 32, 47), (5, 16, 65)]
+    settings = [(0.5, 0.5, 0.75, 0.25, 1), (0.1, 0.7, 0.95, 0.1, 2), (0.3, 0.9, 0.99, 0.05, 7)]
+    settings += [(0.2, 0.8, 0.9, 0.2, 3), (0.25, 0.6, 0.8, 0.3, 40)]
+    for (grid, block, n), (lr, beta1, beta2, eps, step) in zip(sizes, settings, strict=True):
+        v = rng.uniform(0.1, 2, n).astype(np.float32)
+        numbers = lr, beta1, beta2, eps, 1 - beta1**step, 1 - beta2**step
+        arrays = inout(normal(rng, n)), normal(rng, n), inout(normal(rng, n)), inout(v)
+        yield launch(grid, block, *arrays, *map(np.float32, numbers))
+
+
+adam_kernel = KernelExercise(
+    "adam_kernel",
+    reference=_adam_launched,
+    cases=_moments_launched,
+    float32=True,
+    once=True,
+    mistakes={
+        "not corrected": (
+            "You move by `m` and `v` as they are. Divide the one by `correction1` and the other by "
+            "`correction2`.",
+            partial(_adam_launched, hats=lambda m, v, *_: (m, v)),
+        ),
+        "v not corrected": (
+            "`m` is corrected and `v` is not: divide it by `correction2` before you take the root.",
+            partial(_adam_launched, hats=lambda m, v, c1, _: (m / c1, v)),
+        ),
+        "m not corrected": (
+            "`v` is corrected and `m` is not: divide it by `correction1`.",
+            partial(_adam_launched, hats=lambda m, v, _, c2: (m, v / c2)),
+        ),
+        "corrections exchanged": (
+            "`correction1` belongs to `m`, whose factor is `beta1`, and `correction2` to `v`.",
+            partial(_adam_launched, hats=lambda m, v, c1, c2: (m / c2, v / c1)),
+        ),
+        "correction kept": (
+            "The parameters are right, but the corrected means are stored, and the next step would correct "
+            "them again. Store `m` and `v` themselves.",
+            _adam_moved(lambda _, new, g, s: (new[0], new[1] / s[4], new[2] / s[5])),
+        ),
+        "means not stored": (
+            "The parameters are right after this step, but the new means are lost: store them in `m[i]` and "
+            "`v[i]`.",
+            _adam_moved(lambda old, new, *_: (new[0], *old[1:])),
+            _adam_moved(lambda old, new, *_: (new[0], old[1], new[2])),
+            _adam_moved(lambda old, new, *_: (new[0], new[1], old[2])),
+        ),
+        "old means": (
+            "You move the parameters by the means of the step before. Bring in the gradient first.",
+            _adam_moved(
+                lambda old, new, g, s: (
+                    old[0] - s[0] * (old[1] / s[4]) / (np.sqrt(old[2] / s[5]) + s[3]),
+                    *new[1:],
+                )
+            ),
+        ),
+        "eps under the root": (
+            "You add `eps` under the root; it is added to the root.",
+            partial(_adam_launched, root=lambda v_hat, eps: np.sqrt(v_hat + eps)),
+        ),
+        "no root": (
+            "You divide by the mean of the squares itself: take its root.",
+            partial(_adam_launched, root=lambda v_hat, eps: v_hat + eps),
+        ),
+        "gradient not squared": (
+            "`v` is the mean of the *squares* of the gradients.",
+            partial(_adam_launched, power=1),
+        ),
+        "uphill": (
+            "The gradient points uphill, and so do you: subtract.",
+            _adam_moved(lambda old, new, *_: (2 * old[0] - new[0], *new[1:])),
+        ),
+    },
+)
+
+
 def _confusion(labels, answers, classes):
     matrix = np.zeros((classes, classes), np.int64)
     np.add.at(matrix, (labels, answers), 1)

@@ -1,12 +1,17 @@
 """Pictures of a training: the curve while it runs, what was learned, and what went wrong."""
 
+import json
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
 from cnn_numba.course.pictures import plots
 from cnn_numba.train.loop import evaluate
+
+RECORDED_TRAINING = Path(__file__).parents[1] / "own_training.json"
 
 
 def smoothed(values, width):
@@ -125,6 +130,23 @@ class _Display:
             self._handle = display(picture, display_id=True)
         else:
             self._handle.update(picture)
+
+
+def recorded_curve() -> plots.Picture:
+    """Draw the curve of a whole training of `mnist_cnn` on the kernels of the notebooks' solutions.
+
+    The record says when and where it ran.
+    """
+    record = json.loads(RECORDED_TRAINING.read_text(encoding="utf-8"))
+    curve = TrainingCurve(None, None, None, steps=len(record["losses"]), show=lambda picture: None)
+    curve.losses, curve.measured, curve.step = record["losses"], record["measured"], len(record["losses"])
+    picture = curve.picture()
+    ends = ", then ".join(f"{entry['test_accuracy']:.2%}" for entry in record["history"])
+    return replace(
+        picture,
+        caption=f"{picture.caption} Recorded on {record['date']}: after each epoch {ends} of the 10,000 test "
+        f"images right.",
+    )
 
 
 def _plain_ticks(ax, values):

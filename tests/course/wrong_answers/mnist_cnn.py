@@ -151,6 +151,40 @@ adam_step = derive(
     adam_returns_parameters_only=("type", ("+ eps), m, v", "+ eps)")),
 )
 
+# --- adam_kernel ---
+
+adam_kernel = derive(
+    "adam_kernel",
+    adam_thread_without_correction=("not corrected", ("/ correction1", ""), ("/ correction2", "")),
+    adam_thread_corrects_m=("v not corrected", ("/ correction2", "")),
+    adam_thread_corrects_v=("m not corrected", ("/ correction1", "")),
+    adam_thread_exchanges_corrections=(
+        "corrections exchanged",
+        ("new_m / correction1", "new_m / correction2"),
+        ("new_v / correction2", "new_v / correction1"),
+    ),
+    adam_thread_keeps_the_hats=(
+        "correction kept",
+        ("m[i], v[i] = new_m, new_v", "m[i], v[i] = new_m / correction1, new_v / correction2"),
+    ),
+    adam_thread_forgets=("means not stored", ("m[i], v[i] = new_m, new_v", "")),
+    adam_thread_forgets_v=("means not stored", ("m[i], v[i] = new_m, new_v", "m[i] = new_m")),
+    adam_thread_moves_first=(
+        "old means",
+        ("(new_m / correction1)", "(m[i] / correction1)"),
+        ("new_v / correction2", "v[i] / correction2"),
+        ("m[i], v[i] = new_m, new_v\nparameters", "parameters"),
+        ("+ eps)", "+ eps)\nm[i], v[i] = new_m, new_v"),
+    ),
+    adam_thread_adds_eps_inside=("eps under the root", ("correction2) + eps", "correction2 + eps)")),
+    adam_thread_takes_no_root=("no root", ("math.sqrt(new_v / correction2)", "new_v / correction2")),
+    adam_thread_squares_nothing=("gradient not squared", ("* g * g", "* g")),
+    adam_thread_climbs=("uphill", ("-=", "+=")),
+    adam_thread_in_float64=("float64", ("float32(1) - beta1", "1 - beta1")),
+    adam_thread_without_guard=("writes past the edge", ("if i < parameters.size:", "if True:")),
+    adam_thread_of_the_first_block=("first block only", ("cuda.grid(1)", "cuda.threadIdx.x")),
+)
+
 # --- confusion_matrix ---
 
 confusion_matrix = derive(

@@ -1,0 +1,194 @@
+"""The network of the reader's kernels: all of them, none, a mixture; wrong ones, found before training."""
+
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+from solutions import run, solution_of
+
+from cnn_numba import data, device
+from cnn_numba.course.network import OwnNetwork
+from cnn_numba.course.own_room import PARTS, own_room
+from cnn_numba.course.standalone import standalone
+from cnn_numba.nn.models import mnist_cnn
+from cnn_numba.train.loop import fit
+from cnn_numba.train.optim import SGD, Adam
+
+pytestmark = pytest.mark.gpu
+
+# Wrong only where a check's small arrays do not look, or by little; of two kernels either may be the culprit.
+SUBTLE = {
+    "conv2d_kernel": ("for ic in range(x.shape[1])", "for ic in range(min(x.shape[1], 31))"),
+    "conv2d_backward_input_kernel": (
+        "for oc in range(grad_output.shape[1])",
+        "for oc in range(min(grad_output.shape[1], 63))",
+    ),
+    "conv2d_backward_weight_kernel": (
+        "for n in range(x.shape[0])",
+        "for n in range(min(x.shape[0], 15))",
+    ),
+    "bias_gradient_kernel": (
+        "grad_output.shape[0] * positions",
+        "min(grad_output.shape[0] * positions, 8192)",
+    ),
+    "max_pool_kernel": (
+        "argmax[plane, oh, ow] = where",
+        "argmax[plane, oh, ow] = where if plane < 600 else 0",
+    ),
+    "max_pool_backward_kernel": ("if i < grad_output.size", "if i < grad_output.size and i < 80000"),
+    "dense_kernel": ("for k in range(x.shape[1])", "for k in range(min(x.shape[1], 1024))"),
+    "dense_backward_input_kernel": (
+        "for o in range(weight.shape[0])",
+        "for o in range(min(weight.shape[0], 127))",
+    ),
+    "dense_backward_weight_kernel": (
+        "for n in range(x.shape[0])",
+        "for n in range(min(x.shape[0], 15))",
+    ),
+    "relu_stride_kernel": ("x[i] <= float32(0)", "x[i] <= float32(0.05)"),
+    "relu_backward_kernel": ("out[i] > float32(0)", "out[i] > float32(0.05)"),
+    "cross_entropy_kernel": ("float32(logits.shape[0])", "float32(logits.shape[0] + 1)"),
+    "adam_kernel": ("beta2 * v[i]", "beta1 * v[i]"),
+}
+
+
+@pytest.fixture(scope="module")
+def solutions():
+    return {part.name: solution_of(part.topic, part.name) for part in PARTS}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    mnist = data.load("mnist")
+    return mnist.train_images[:16], mnist.train_labels[:16]
+
+
+@pytest.fixture(scope="module")
+def few():
+    """A data set of two batches of 16 and a smaller one."""
+    mnist = data.load("mnist")
+    return data.Dataset(
+        "few",
+        mnist.train_images[:40],
+        mnist.train_labels[:40],
+        mnist.test_images[:32],
+        mnist.test_labels[:32],
+    )
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(tmp_path))
+    return tmp_path
+
+
+def mixture(solutions):
+    return {part.name: solutions[part.name] for part in PARTS[::2]}
+
+
+CHOICES = {"all": lambda own: own, "none": lambda own: {}, "a mixture": mixture}
+
+
+@pytest.mark.parametrize("choose", CHOICES.values(), ids=CHOICES)
+def test_a_network_of_right_kernels_trains_like_the_package(choose, solutions, digits, few):
+    network = OwnNetwork(16, choose(solutions))
+    check = network.check(*digits)
+    assert check.passed, check
+    assert f"{len(choose(solutions))} of 14 kernels are yours" in repr(network)
+    losses = []
+    network.train(few, epochs=2, images=40, on_step=lambda step, loss: losses.append(loss))
+    expected, model = [], mnist_cnn(16)
+    note = lambda step, loss: expected.append(loss)  # noqa: E731
+    fit(model, few, Adam(model, lr=0.003), epochs=2, progress=False, on_step=note)
+    np.testing.assert_allclose(losses, expected, rtol=2e-3)
+    assert len(losses) == 6
+    assert network.history == []  # of a short run there is no certificate
+
+
+def test_momentum_trains_like_the_package(solutions, few):
+    models = mnist_cnn(16, own_room(solutions)), mnist_cnn(16)
+    for model in models:
+        fit(model, few, SGD(model, lr=0.01, momentum=0.9), epochs=2, progress=False, graph=False)
+    np.testing.assert_allclose(
+        device.to_host(models[0].parameters),
+        models[1].parameters,
+        atol=1e-4 * np.abs(models[1].parameters).max(),
+    )
+
+
+@pytest.mark.parametrize("name", SUBTLE)
+def test_a_subtly_wrong_kernel_is_named_before_training(name, solutions, digits):
+    source, (old, new) = standalone(solutions[name].py_func), SUBTLE[name]
+    assert old in source
+    namespace = {"__name__": "__main__"}
+    run(source.replace(old, new), f"subtle-{name}", namespace)
+    check = OwnNetwork(16, solutions | {name: namespace[name]}).check(*digits)
+    assert not check.passed
+    assert name in check.wrong[0].kernels, check
+    assert name in repr(check)
+
+
+def test_every_kernel_of_the_training_has_a_subtle_mistake_above():
+    assert {part.name for part in PARTS} - SUBTLE.keys() == {"momentum_kernel"}
+
+
+def test_an_unknown_kernel_is_refused():
+    with pytest.raises(ValueError, match="the network has no part relu"):
+        OwnNetwork(16, {"relu": None})
+
+
+# --- a training on all images ------------------------------------------------------------------------------
+
+
+def test_a_training_that_was_stopped_goes_on_to_the_same_numbers(few, folder, capsys):
+    whole = OwnNetwork(16, {})
+    whole.train(few, epochs=3, on_step=lambda step, loss: None)
+    expected = device.to_host(whole.model.parameters)
+    (folder / "training").rename(folder / "elsewhere")
+
+    def stop_at_4(step, loss):
+        if step == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    stopped, again, seen = OwnNetwork(16, {}), OwnNetwork(16, {}), []
+    stopped.train(few, epochs=3, on_step=stop_at_4)
+    assert "Train again to go on from there." in capsys.readouterr().out
+    with pytest.raises(ValueError, match="needs a training on all images, to its end"):
+        stopped.certificate()
+    again.train(few, epochs=3, on_step=lambda step, loss: seen.append(step))
+    assert seen == [5, 6, 7, 8, 9]
+    np.testing.assert_array_equal(device.to_host(again.model.parameters), expected)
+
+
+def test_with_another_kernel_the_training_begins_anew(few, solutions):
+    def stop_at_2(step, loss):
+        if step == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    seen = []
+    OwnNetwork(16, {}).train(few, epochs=1, on_step=stop_at_2)
+    own = {"relu_backward_kernel": solutions["relu_backward_kernel"]}
+    OwnNetwork(16, own).train(few, epochs=1, on_step=lambda step, loss: seen.append(step))
+    assert seen == [1, 2, 3]
+
+
+def test_the_certificate_says_what_was_done_by_whom(few, solutions, folder):
+    own = {name: solutions[name] for name in ("dense_kernel", "relu_backward_kernel")}
+    network = OwnNetwork(16, own)
+    network.train(few, epochs=2, on_step=lambda step, loss: None)
+    certificate = network.certificate()
+    (last,) = network.history[1:]
+    assert certificate.accuracy == last["test_accuracy"]
+    # Two epochs of 40 images, each 1600 x 128 + 128 x 10 products in the dense layers' forward pass.
+    assert certificate.multiplications == 2 * 40 * (1600 * 128 + 128 * 10)
+    # Per image: 676 x 9 x 32 twice, 121 x 9 x 32 x 64 and the dense ones three times.
+    each = 2 * 676 * 9 * 32 + 3 * (121 * 9 * 32 * 64 + 1600 * 128 + 128 * 10)
+    assert certificate.all_multiplications == 2 * 40 * each
+    text = (folder / "certificate.txt").read_text()
+    assert f"{last['test_accuracy']:.2%}" in text
+    assert "2 of 14 kernels written by hand" in text
+    assert "✔ yours        dense layer" in text
+    assert (folder / "certificate.png").read_bytes().startswith(b"\x89PNG")
+    json.loads((folder / "training" / "history.json").read_text())

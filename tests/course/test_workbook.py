@@ -1,0 +1,195 @@
+"""The workbook: right answers are kept as files that stand alone, and nothing else is."""
+
+import math
+
+import numpy as np
+import pytest
+from numba import cuda, float32
+from solutions import run, solution_of
+
+from cnn_numba import course
+from cnn_numba.course import contents, notebooks, own_room, workbook
+from cnn_numba.course.exercises import convolution_on_the_gpu, first_cuda_kernels, start_here
+from cnn_numba.course.standalone import NotStandalone, standalone
+from cnn_numba.ops.shared.warps import warp_max
+
+TILE = 16
+SHAPE = (TILE, 3)
+SMALL = np.float32(1e-3)
+LARGEST = math.inf
+ARRAY = np.ones(3)
+
+
+@cuda.jit(device=True)
+def place(i):
+    return i * TILE
+
+
+elsewhere = place
+
+
+@cuda.jit
+def kernel(x, out: float32 = SMALL):
+    """Use one of each."""
+    tile = cuda.shared.array(SHAPE, float32)
+    tile[0, 0] = x[elsewhere(0)] + math.exp(np.float32(0)) + warp_max(x[0])
+    out[0] = min(tile[0, 0], LARGEST)
+
+
+@cuda.jit
+def kernel_on_an_array(x):
+    x[0] = ARRAY[0]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(tmp_path / "workbook"))
+    return tmp_path / "workbook"
+
+
+# --- a source that stands alone ----------------------------------------------------------------------------
+
+
+def test_a_source_brings_all_that_it_uses():
+    namespace = {}
+    exec(standalone(kernel.py_func), namespace)
+    again = namespace["kernel"].py_func
+    assert again.__code__.co_code == kernel.py_func.__code__.co_code
+    assert again.__defaults__ == (SMALL,)
+    for name in ("SHAPE", "cuda", "float32", "math", "np", "LARGEST"):
+        assert namespace[name] is globals()[name] or namespace[name] == globals()[name]
+    assert namespace["elsewhere"] is namespace["place"]
+    assert namespace["warp_max"] is warp_max
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (kernel_on_an_array.py_func, "it uses `ARRAY`, a ndarray of its notebook"),
+        (eval("lambda x: x"), "the source of `<lambda>` is not to be had"),
+        (lambda x: undefined + x, "`<lambda>` is not written as a `def`"),  # noqa: F821
+    ],
+)
+def test_what_cannot_stand_alone_says_why(function, reason):
+    with pytest.raises(NotStandalone) as raised:
+        standalone(function)
+    assert reason in str(raised.value)
+
+
+def test_a_closure_cannot_stand_alone():
+    factor = 3
+
+    def times(x):
+        return factor * x
+
+    with pytest.raises(NotStandalone, match="`times` uses `factor` of a function around it"):
+        standalone(times)
+
+
+# --- what is kept ------------------------------------------------------------------------------------------
+
+
+def in_a_notebook(source, name):
+    namespace = {"__name__": "__main__"}
+    run(source, name, namespace)
+    return namespace
+
+
+RELU = """
+from numba import cuda, float32
+
+@cuda.jit
+def relu_stride_kernel(x, out):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        out[i] = float32(0) if x[i] <= float32(0) else x[i]
+"""
+
+
+def test_a_green_check_keeps_the_answer_and_a_later_notebook_finds_it(folder):
+    attempt = in_a_notebook(RELU, "relu")["relu_stride_kernel"]
+    verdict = first_cuda_kernels.relu_stride_kernel(attempt)
+    assert (verdict.status, verdict.details[-1]) == ("solved", "Kept in your workbook.")
+    mine = workbook.answer("first_cuda_kernels", "relu_stride_kernel")
+    x, out = np.array([-1, 2], np.float32), np.empty(2, np.float32)
+    mine[1, 32](x, out)
+    assert out.tolist() == [0, 2]
+    assert own_room.from_workbook().keys() == {"relu_stride_kernel"}
+
+
+def test_a_wrong_answer_leaves_the_one_before(folder):
+    first_cuda_kernels.relu_stride_kernel(in_a_notebook(RELU, "relu")["relu_stride_kernel"])
+    (path,) = folder.iterdir()
+    before = path.read_text()
+    wrong = in_a_notebook(RELU.replace("<=", ">="), "wrong")["relu_stride_kernel"]
+    assert first_cuda_kernels.relu_stride_kernel(wrong).status == "wrong"
+    assert path.read_text() == before
+
+
+def test_what_no_notebook_defines_is_not_kept(folder):
+    assert start_here.count_positions(lambda n, k: n - k + 1).status == "solved"
+    assert not folder.exists()
+
+
+def test_an_answer_without_its_source_counts_as_solved(folder):
+    source = "one = (1,)\n\nclass Odd:\n    n = 1\n\ndef count_positions(n, k):\n    return n - k + Odd.n\n"
+    attempt = in_a_notebook(source, "odd")["count_positions"]
+    told = start_here.count_positions(attempt).details[-1]
+    assert told == (
+        "Noted in your workbook as solved, without its source: it uses `Odd`, a type of its notebook."
+    )
+    assert course.progress().chapters[0].solved["count_positions"]
+    assert workbook.answer("start_here", "count_positions", otherwise=7) == 7
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_the_answer_stays_right(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(tmp_path / "file"))
+    verdict = first_cuda_kernels.relu_stride_kernel(in_a_notebook(RELU, "relu")["relu_stride_kernel"])
+    assert verdict.status == "solved"
+    assert verdict.details[-1].startswith("It could not be kept in your workbook")
+
+
+def test_a_file_that_does_not_run_names_itself(folder):
+    folder.mkdir()
+    (folder / "03_conv2d_kernel.py").write_text("conv2d_kernel = 1 / 0\n")
+    with pytest.raises(
+        ValueError, match=r"03_conv2d_kernel\.py of your workbook does not run .*division by zero"
+    ):
+        workbook.answer("convolution_on_the_gpu", "conv2d_kernel")
+
+
+@pytest.mark.parametrize("part", own_room.PARTS, ids=[part.name for part in own_room.PARTS])
+def test_every_solution_of_a_part_of_the_network_can_be_kept(part, folder):
+    exercise = contents.exercises_of(part.topic)[part.name]
+    assert workbook.keep(exercise, solution_of(part.topic, part.name)) == "Kept in your workbook."
+    assert workbook.answer(part.topic, part.name).py_func.__name__ == part.name
+
+
+# --- contents and progress ---------------------------------------------------------------------------------
+
+
+def test_the_contents_are_those_of_the_notebooks():
+    from solutions import FOLDER
+
+    stems = [chapter.stem for chapter in contents.NOTEBOOKS]
+    assert stems == sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+    for chapter in contents.NOTEBOOKS:
+        notebook = notebooks.read(FOLDER / f"{chapter.stem}.ipynb")
+        assert notebook.cells[0].source.splitlines()[0] == f"# {chapter.number} · {chapter.title}"
+        assert [exercise.name for exercise in notebooks.exercises(notebook)] == [*chapter.exercises()]
+
+
+def test_progress_says_what_is_solved_and_what_comes_next(folder):
+    before = course.progress()
+    assert before.next == ("00", "count_positions")
+    folder.mkdir()
+    (folder / "00_count_positions.py").write_text("")
+    kept = workbook.keep(
+        convolution_on_the_gpu.conv2d_kernel, solution_of("convolution_on_the_gpu", "conv2d_kernel")
+    )
+    after = course.progress()
+    assert (kept, after.next) == ("Kept in your workbook.", ("01", "conv_by_hand"))
+    assert "2 of " in after.caption
+    assert "1 of 14 kernels of the network are yours" in after.caption
+    assert repr(after).splitlines()[0].endswith("■")
+    assert "<img" in after._repr_html_()
