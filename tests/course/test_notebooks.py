@@ -156,15 +156,16 @@ def defined_in_cell(stem, cell_id, name):
 REPEATED_KERNELS = [
     (path.stem, *entry)
     for path in PATHS
-    if Path(__file__).with_name("repeated_kernels").joinpath(f"{path.stem[3:]}.py").exists()
-    for entry in importlib.import_module(f"repeated_kernels.{path.stem[3:]}").KERNELS
+    for topic in [path.stem.partition("_")[2]]
+    if Path(__file__).with_name("repeated_kernels").joinpath(f"{topic}.py").exists()
+    for entry in importlib.import_module(f"repeated_kernels.{topic}").KERNELS
 ]
 
 
 @pytest.mark.parametrize(
     ("stem", "cell_id", "name", "package", "launches"),
     REPEATED_KERNELS,
-    ids=[f"{stem[:2]}-{name}" for stem, _, name, _, _ in REPEATED_KERNELS],
+    ids=[f"{stem.partition('_')[0]}-{name}" for stem, _, name, _, _ in REPEATED_KERNELS],
 )
 def test_a_kernel_in_a_cell_does_what_the_packages_kernel_does(stem, cell_id, name, package, launches, rng):
     kernel = defined_in_cell(stem, cell_id, name)
