@@ -288,21 +288,22 @@ def roofline_picture(flops, compulsory, requested) -> plots.Picture:
         Bytes that the threads of a kernel ask for.
     """
     fig, ax = plots.figure(size=(7.2, 3.2))
+    ax.set(xscale="log", yscale="log", xlim=(0.1, 1000), ylim=(0.1, 150))
+    ax.set(xlabel="operations for each byte", ylabel="TFLOP/s")
     intensity = np.geomspace(0.1, 1000, 200)
     l2 = H100_L2_BYTES_A_CYCLE * H100.clock
     for name, rate, line, place in (
-        ("memory: 2.0 TB/s", H100.bandwidth, "-", (0.9, 0.55)),
+        ("memory: 2.0 TB/s", H100.bandwidth, "-", (0.9, 0.6)),
         (f"L2: {l2 / 1e12:.1f} TB/s", l2, "--", (0.6, 1.25)),
     ):
         roof = np.minimum(H100.flops, rate * intensity)
-        ax.loglog(intensity, roof / 1e12, line, color=plots.BLUE, linewidth=2)
-        along = {"rotation": 45, "transform_rotates_text": True, "rotation_mode": "anchor"}
+        ax.plot(intensity, roof / 1e12, line, color=plots.BLUE, linewidth=2)
+        along = {"rotation": 27.5, "rotation_mode": "anchor"}  # the line's
         ax.text(place[0], place[1] * rate * place[0] / 1e12, name, fontsize=8.5, color=plots.INK, **along)
     ax.text(130, H100.flops / 1e12 * 1.15, f"{H100.flops / 1e12:.0f} TFLOP/s of arithmetic", fontsize=8.5)
     for name, size in (("requested", requested), ("compulsory", compulsory)):
         ax.axvline(flops / size, color=plots.ORANGE, linewidth=2, linestyle=":")
         ax.text(flops / size * 1.08, 0.13, f"{name}:\n{flops / size:.3g}", fontsize=8.5, color=plots.INK)
-    ax.set(xlabel="operations for each byte", ylabel="TFLOP/s", ylim=(0.1, 150), xlim=(0.1, 1000))
     return plots.picture(
         fig,
         "Two roofs, one for each level, and two intensities of the same convolution. Each intensity belongs "

@@ -57,7 +57,8 @@ def counts_picture(right, runs, caption) -> plots.Picture:
         What was counted, under the name each is to have.
     caption : str
     """
-    fig, axes = plots.figure(1, len(runs), size=(7.2, 2.5), sharey=True, squeeze=False)
+    size = (7.2 if len(runs) > 1 else 3.6, 2.5)
+    fig, axes = plots.figure(1, len(runs), size=size, sharey=True, squeeze=False)
     levels = np.arange(1, len(right))
     for ax, (name, counts) in zip(axes[0], runs.items(), strict=True):
         ax.bar(levels, right[1:] / 1e6, color="none", edgecolor=plots.INK, linewidth=1, label="are there")
