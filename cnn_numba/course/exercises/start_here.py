@@ -114,6 +114,18 @@ count_kernel = KernelExercise(
             "All pixels are counted in `counts[0]`. The place where one is added is `level`.",
             lambda digits, counts: counts + np.int32(digits.size) * (np.arange(LEVELS) == 0),
         ),
+        "exchanged": (
+            "You have exchanged place and value: all is added to `counts[1]`. The order is array, place, "
+            "value.",
+            lambda digits, counts: (
+                counts + np.int32((digits // 16).sum(dtype=np.int32)) * (np.arange(LEVELS) == 1)
+            ),
+        ),
+        "put back": (
+            "`cuda.atomic.add` changes the array by itself, and returns what was there before. You write "
+            "that back, and the 1 is gone: let the call stand alone on its line.",
+            lambda digits, counts: counts,
+        ),
         "largest": (
             "`cuda.atomic.max` keeps the larger of two numbers, and counts nothing. Its neighbour adds.",
             lambda digits, counts: np.where(_counted(digits) > 0, np.maximum(counts, 1), counts).astype(

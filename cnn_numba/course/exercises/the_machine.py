@@ -60,6 +60,7 @@ warps_needed = Exercise(
         "threads": (
             "You count threads. A warp has 32 of them, and asks for `32 * bytes_a_thread` bytes.",
             partial(_warps, lanes=1),
+            lambda *machine: LANES * _warps(*machine),
         ),
         "bytes, not warps": (
             "You return the bytes that have to be in flight. Each warp brings `32 * bytes_a_thread` of them: "
@@ -67,16 +68,17 @@ warps_needed = Exercise(
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1, lanes=1),
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, 1, 1, lanes=1),
         ),
-        "always four bytes": (
-            "You count 4 bytes for each thread. It loads `bytes_a_thread`.",
+        "always as many bytes": (
+            "You count as many bytes for a thread whatever it loads: `bytes_a_thread` is missing.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 4),
+            lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1),
         ),
         "cycles for nanoseconds": (
             "The latency comes in cycles. Divide it by the clock in GHz, and it is in nanoseconds.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, 1, sms, size),
         ),
         "clock upside down": (
-            "You multiply by the clock: cycles are divided by it to become seconds.",
+            "You multiply by the clock: cycles are divided by it to become nanoseconds.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, 1 / clock, sms, size),
         ),
         "latency left out": (

@@ -46,6 +46,8 @@ count_kernel = derive(
     adds_the_level=("levels added", ("level, 1)", "level, level)")),
     adds_the_brightness=("brightness added", ("level, 1)", "level, digits[n, row, column])")),
     counts_all_in_one=("one counter", ("level, 1)", "0, 1)")),
+    exchanges_place_and_value=("exchanged", ("level, 1)", "1, level)")),
+    writes_the_old_value_back=("put back", (_ADDS, f"counts[level] = {_ADDS}")),
     keeps_the_largest=("largest", ("atomic.add", "atomic.max")),
     counts_twice=("counted twice", ("level, 1)", "level, 2)")),
     subtracts=("counted down", ("level, 1)", "level, -1)")),
