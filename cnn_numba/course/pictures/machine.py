@@ -166,7 +166,7 @@ def _texts():
 
     return [
         [f"up to {gpu.shared // KB} KB{far(gpu, 'shared memory')}" for gpu in GPUS],
-        [f"with it {gpu.on_chip // KB} KB{far(gpu, 'L1 cache')}" for gpu in GPUS],
+        [f"the rest of {gpu.on_chip // KB} KB{far(gpu, 'L1 cache')}" for gpu in GPUS],
         [f"{gpu.l2 // MB} MB for all SMs{far(gpu, 'L2 cache')}" for gpu in GPUS],
         [f"{gpu.memory}, {rate(gpu)}{far(gpu, 'global memory')}" for gpu in GPUS],
     ]
@@ -227,8 +227,7 @@ def waves_picture(blocks: int, per_sm: int, sms: int = T4.sms) -> plots.Picture:
         f"{plots.counted(blocks, 'block')}, places for {places}: {plots.counted(waves, 'wave')}. In the last "
         f"one {plots.counted(last, 'place')} {verb} taken; over all, {share:.0%} of the places are.",
         f"A row for each of {places} places on {sms} multiprocessors, a column for each of {waves} "
-        f"waves, in turning colours. In the last one {last} of the places are filled; the pale ones are "
-        "empty.",
+        f"waves, in turning colours. The last one fills {last} of the places; the pale ones are empty.",
     )
 
 
