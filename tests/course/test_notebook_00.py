@@ -1,0 +1,102 @@
+"""What notebook 00 shows: what a reader sees of a race, and pictures that say what they show."""
+
+import numpy as np
+import pytest
+from numba import cuda
+from wrong_answers import start_here as answers
+
+from cnn_numba import device
+from cnn_numba.course import notebooks
+from cnn_numba.course.exercises import start_here as checks
+from cnn_numba.course.pictures import plots, start
+from cnn_numba.data.files import CHECKOUT
+
+NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "00_start_here.ipynb")
+CODE = [cell for cell in NOTEBOOK.cells if cell.cell_type == "code"]
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Collect the figures that are drawn instead of making pictures of them."""
+    figures = []
+    monkeypatch.setattr(plots, "picture", lambda fig, *_: figures.append(fig))
+    return figures
+
+
+def test_the_first_kernel_comes_after_few_words():
+    place = [cell.id for cell in NOTEBOOK.cells].index("first-kernel")
+    words = " ".join(cell.source for cell in NOTEBOOK.cells[:place] if cell.cell_type == "markdown").split()
+    assert len(words) < 500
+    assert [cell.id for cell in CODE[:4]] == ["colab", "setup", "destination", "first-kernel"]
+
+
+def test_the_kernel_of_the_race_is_the_one_that_is_to_be_repaired():
+    sources = {cell.id: cell.source for cell in CODE}
+    racing, stub = (
+        [line.split("#")[0].rstrip() for line in sources[name].split("\n\n\n")[0].splitlines()[-4:]]
+        for name in ("race-kernel", "count-kernel-stub")
+    )
+    assert racing == stub
+
+
+@pytest.mark.skipif(device.simulated(), reason="the simulator runs one thread after the other")
+def test_the_race_loses_pixels_and_the_repair_none(rng):
+    digits = rng.integers(0, 256, (50, 28, 28), dtype=np.uint8)
+    right = np.bincount(digits.ravel() // 16, minlength=16)
+    counted = []
+    for kernel in (checks._losing_kernel, _repaired_kernel):
+        counts = cuda.to_device(np.zeros(16, np.int32))
+        kernel[(1, 1, 50), (32, 32, 1)](cuda.to_device(digits), counts)
+        counted.append(counts.copy_to_host())
+    assert (counted[0] < right).all()
+    assert (counted[1] == right).all()
+
+
+@cuda.jit
+def _repaired_kernel(digits, counts):
+    column, row, n = cuda.grid(3)
+    if row < digits.shape[1] and column < digits.shape[2]:
+        cuda.atomic.add(counts, digits[n, row, column] // 16, 1)
+
+
+def test_the_checks_see_pixels_that_overflow_and_pixels_that_do_not():
+    values = np.concatenate([case.args[0].ravel() for case in checks.brighten_kernel.inputs()])
+    assert {0, 127, 128, 255} <= set(values.tolist())
+    assert len(answers.brighten_kernel) > 5
+
+
+def test_each_digit_gets_its_answer(drawn):
+    start.answers_picture(np.zeros((2, 28, 28)), np.eye(10)[[3, 8]])
+    assert [ax.get_title() for ax in drawn[0].axes[:2]] == ["reads 3", "reads 8"]
+
+
+def test_both_images_are_drawn_on_the_scale_of_bytes(drawn):
+    start.before_after_picture(np.full((2, 2), 100), np.full((2, 2), 50))
+    assert [ax.images[0].get_clim() for ax in drawn[0].axes] == [(0, 255), (0, 255)]
+
+
+def test_what_was_counted_stands_before_what_is_there(drawn):
+    right = np.arange(16) * 1_000_000
+    start.counts_picture(right, {"run 1": right // 2, "run 2": right}, "Counts.")
+    outlined, filled = drawn[0].axes[0].containers
+    assert [bar.get_height() for bar in outlined] == list(range(1, 16))
+    assert filled[3].get_height() == 2
+    assert [ax.get_title() for ax in drawn[0].axes] == [
+        f"run {k}: {million}.00 of 120.00 million" for k, million in ((1, 60), (2, 120))
+    ]
+
+
+def test_the_way_of_a_digit_has_labels_a_key_and_its_answer(drawn):
+    maps = [np.random.default_rng(0).normal(size=(5, 6, 6)), np.ones((3, 4, 4))]
+    start.stages_picture(np.zeros((9, 9)), maps, ["one", "two"], np.eye(10)[7])
+    texts = [ax.get_title() for ax in drawn[0].axes]
+    assert {"image", "one\n5 maps", "two\n3 maps", "dense layers:\na 7"} <= set(texts)
+    labels = [label.get_text() for ax in drawn[0].axes for label in ax.get_yticklabels()]
+    assert "7" in labels
+    assert [ax.get_ylabel() for ax in drawn[0].axes if ax.get_ylabel()] == [
+        "busiest\nmap",
+        "second\nbusiest",
+        "third\nbusiest",
+    ]
+    keys = [label.get_text() for label in drawn[0].axes[-1].get_xticklabels()]
+    assert keys == ["below zero (red)", "0", "above zero (blue)"]
