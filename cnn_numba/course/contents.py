@@ -29,6 +29,7 @@ NOTEBOOKS = (
     Notebook("00", "start_here", "Start here"),
     Notebook("01", "convolution_on_the_cpu", "Convolution on the CPU"),
     Notebook("02", "first_cuda_kernels", "First CUDA kernels"),
+    Notebook("02b", "the_machine", "The machine"),
     Notebook("03", "convolution_on_the_gpu", "Convolution on the GPU"),
     Notebook("04", "shared_memory_and_tiling", "Shared memory and tiling"),
     Notebook("05", "pooling_and_reductions", "Pooling and reductions"),

@@ -9,7 +9,7 @@ from solutions import run, solution_of
 
 from cnn_numba import course
 from cnn_numba.course import contents, notebooks, own_room, workbook
-from cnn_numba.course.exercises import convolution_on_the_gpu, first_cuda_kernels, start_here
+from cnn_numba.course.exercises import convolution_on_the_gpu, first_cuda_kernels, mnist_cnn
 from cnn_numba.course.standalone import NotStandalone, standalone
 from cnn_numba.ops.shared.warps import warp_max
 
@@ -105,6 +105,16 @@ def relu_stride_kernel(x, out):
 """
 
 
+SEEN = """
+def receptive_field(layers):
+    field, distance = 1, 1
+    for kernel_size, stride in layers:
+        field += (kernel_size - 1) * distance
+        distance *= stride
+    return field
+"""
+
+
 def test_a_green_check_keeps_the_answer_and_a_later_notebook_finds_it(folder):
     attempt = in_a_notebook(RELU, "relu")["relu_stride_kernel"]
     verdict = first_cuda_kernels.relu_stride_kernel(attempt)
@@ -126,19 +136,20 @@ def test_a_wrong_answer_leaves_the_one_before(folder):
 
 
 def test_what_no_notebook_defines_is_not_kept(folder):
-    assert start_here.count_positions(lambda n, k: n - k + 1).status == "solved"
+    attempt = mnist_cnn.receptive_field.reference
+    assert mnist_cnn.receptive_field(attempt).status == "solved"
     assert not folder.exists()
 
 
 def test_an_answer_without_its_source_counts_as_solved(folder):
-    source = "one = (1,)\n\nclass Odd:\n    n = 1\n\ndef count_positions(n, k):\n    return n - k + Odd.n\n"
-    attempt = in_a_notebook(source, "odd")["count_positions"]
-    told = start_here.count_positions(attempt).details[-1]
+    source = "class One:\n    is_it = 1\n\n" + SEEN.replace("1, 1", "One.is_it, One.is_it")
+    attempt = in_a_notebook(source, "odd")["receptive_field"]
+    told = mnist_cnn.receptive_field(attempt).details[-1]
     assert told == (
-        "Noted in your workbook as solved, without its source: it uses `Odd`, a type of its notebook."
+        "Noted in your workbook as solved, without its source: it uses `One`, a type of its notebook."
     )
-    assert course.progress().chapters[0].solved["count_positions"]
-    assert workbook.answer("start_here", "count_positions", otherwise=7) == 7
+    assert sum(chapter.solved.get("receptive_field", False) for chapter in course.progress().chapters) == 1
+    assert workbook.answer("mnist_cnn", "receptive_field", otherwise=7) == 7
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_the_answer_stays_right(tmp_path, monkeypatch):
@@ -181,15 +192,15 @@ def test_the_contents_are_those_of_the_notebooks():
 
 def test_progress_says_what_is_solved_and_what_comes_next(folder):
     before = course.progress()
-    assert before.next == ("00", "count_positions")
+    assert before.next == ("00", "brighten_kernel")
     folder.mkdir()
-    (folder / "00_count_positions.py").write_text("")
+    (folder / "00_brighten_kernel.py").write_text("")
     kept = workbook.keep(
         convolution_on_the_gpu.conv2d_kernel, solution_of("convolution_on_the_gpu", "conv2d_kernel")
     )
     after = course.progress()
-    assert (kept, after.next) == ("Kept in your workbook.", ("01", "conv_by_hand"))
+    assert (kept, after.next) == ("Kept in your workbook.", ("00", "count_kernel"))
     assert "2 of " in after.caption
     assert "1 of 14 kernels of the network are yours" in after.caption
-    assert repr(after).splitlines()[0].endswith("■")
+    assert repr(after).splitlines()[0].endswith("■□")
     assert "<img" in after._repr_html_()
