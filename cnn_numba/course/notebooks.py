@@ -3,7 +3,7 @@
 ``python -m cnn_numba.course.notebooks notebooks/*.ipynb`` runs each notebook from top to bottom in a fresh
 kernel and stores what it shows. With ``--format`` it only rewrites the file in its one form, which is what
 to do after an edit in JupyterLab that changes no output. Both see to what all notebooks share: the badge and
-the cell for Colab, and the links to the glossary.
+the cell for Colab, the minutes, and the links to the glossary.
 """
 
 import argparse
@@ -46,6 +46,12 @@ _DETAILS = re.compile(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", re
 _PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
+#: How fast a reader is taken to be, for `minutes`.
+WORDS_A_MINUTE, LINES_A_MINUTE, MINUTES_AN_EXERCISE = 150, 12, 8
+_FOLDED = {"exercise-hints", "exercise-solution"}
+_NOT_READ = {"setup", "hide-input", "exercise-stub", "exercise-check"}
+
+
 class NotebookExercise(NamedTuple):
     """One exercise as a notebook holds it, found by the ids of its cells.
 
@@ -67,11 +73,12 @@ def read(path: str | Path) -> nbformat.NotebookNode:
 
 
 def with_common_parts(notebook, path):
-    """Give a notebook what all share, badge and first cell for Colab, links to the glossary; return it."""
+    """Give a notebook what all share: badge and cell for Colab, its minutes, links to the glossary."""
     head, badge = notebook.cells[0], _BADGE % path.name
     title, _, text = head.source.partition("\n")
     text = re.sub(r"\A\n*\[!\[Open in Colab\].*\n", "", text)
     head.source = f"{title}\n\n{badge}\n\n{text.lstrip()}"
+    head.source = re.sub(r"(?<=\*\*Time:\*\* about )\d+", str(minutes(notebook)), head.source)
     if notebook.cells[1].id != "colab":
         notebook.cells.insert(1, nbformat.v4.new_code_cell(id="colab"))
     notebook.cells[1].source = COLAB_CELL
@@ -82,6 +89,32 @@ def with_common_parts(notebook, path):
     for cell, source in zip(prose, linked, strict=True):
         cell.source = source
     return notebook
+
+
+def minutes(notebook) -> int:
+    """Return how long a notebook takes, to five minutes.
+
+    The words outside of hints and solutions, at 150 a minute; the lines of code that are neither blank nor
+    comments, without setup, exercises and hidden cells, at 12 a minute; and 8 minutes for each exercise.
+
+    Examples
+    --------
+    >>> stub = nbformat.v4.new_code_cell("...", metadata={"tags": ["exercise-stub"]})
+    >>> text = nbformat.v4.new_markdown_cell("word " * 300)
+    >>> minutes(nbformat.v4.new_notebook(cells=[text, stub]))
+    10
+    """
+    words = lines = exercises = 0
+    for cell in notebook.cells:
+        tags = {*cell.metadata.get("tags", ())}
+        exercises += "exercise-stub" in tags
+        if cell.cell_type == "markdown" and not tags & _FOLDED:
+            words += len(cell.source.split())
+        elif cell.cell_type == "code" and not tags & _NOT_READ and cell.id != "colab":
+            code = (line.strip() for line in cell.source.splitlines())
+            lines += sum(bool(line) and not line.startswith("#") for line in code)
+    exact = words / WORDS_A_MINUTE + lines / LINES_A_MINUTE + MINUTES_AN_EXERCISE * exercises
+    return 5 * round(exact / 5)
 
 
 def canonical(notebook) -> str:

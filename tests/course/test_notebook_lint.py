@@ -74,9 +74,11 @@ def head(shelf):
     yield from (
         f"head: no {what}" for what, how in wanted.items() if not re.search(how, cell.source, re.MULTILINE)
     )
-    minutes = re.search(r"about (\d+) minutes", cell.source)
-    if minutes and not 30 <= int(minutes[1]) <= 90:
-        yield f"head: {minutes[0]}; a notebook takes 30 to 90"
+    said, takes = re.search(r"about (\d+) minutes", cell.source), notebooks.minutes(shelf.notebook)
+    if said and int(said[1]) != takes:
+        yield f"head: {said[0]}; by the rule it takes {takes}"
+    if takes > 90:
+        yield f"head: {takes} minutes; a notebook takes at most 90"
 
 
 def end(shelf):
