@@ -136,6 +136,8 @@ def canonical(notebook) -> str:
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in CELL_METADATA})
+        if "hide-input" in cell.metadata.get("tags", ()):
+            cell.metadata.jupyter = {"source_hidden": True}  # folded in JupyterLab, and one click away
         for output in cell.get("outputs", ()):
             # A widget lives in its kernel; without one its place would hold an error, before the picture.
             output.get("data", {}).pop(_WIDGET, None)

@@ -23,6 +23,7 @@ PARTS = ("text", "stub", "check", "hints", "solution")
 TAGS = {
     "setup",
     "nbval-ignore-output",
+    "hide-input",
     "same-as-package",
     "exercise",
     *(f"exercise-{part}" for part in PARTS[1:]),
