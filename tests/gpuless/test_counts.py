@@ -23,7 +23,7 @@ from gpuless.emulator.module import ModuleTranslator
 
 if not gpuless.select().emulated:
     pytest.skip("counts what the emulated GPU does", allow_module_level=True)
-pytestmark = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:Host array used in CUDA kernel")
 
 
 def zeros(*shape, dtype=np.float32):
@@ -171,6 +171,34 @@ def test_atomics_of_global_memory():
         assert counts.global_atomics == (12, 384 * 4, 12 * each)
         assert (counts.sectors_read, counts.sectors_written) == (48 + -(-size // 8), -(-size // 8))
         assert counts.by_class["atomic"] == (12, 384)
+
+
+def test_each_array_by_its_name():
+    counts = count(strided_kernel)[2, 64](zeros(400), zeros(101), 3, 0)
+    assert list(counts.by_array) == ["x", "y"]
+    assert counts.by_array["x"].loads == counts.global_loads
+    assert counts.by_array["y"].stores == counts.global_stores
+    assert counts.by_array["y"].loads == gpuless.counts.GlobalTraffic()
+    assert counts.by_array["x"].least_bytes == 32 * counts.sectors_read
+    assert counts.by_array["y"].bytes_moved == 32 * counts.by_array["y"].sectors_written == 13 * 32
+    both = count(sum_kernel)[4, 96](zeros(384), zeros(1)).by_array
+    assert both["x"].loads == (12, 384 * 4, 48)
+    assert both["total"].atomics == (12, 384 * 4, 12)
+    assert (both["total"].sectors_read, both["total"].sectors_written) == (1, 1)
+
+
+@cuda.jit
+def either_kernel(x, y, out, first):
+    i = cuda.grid(1)
+    array = x if first else y
+    out[i] = array[i]
+
+
+def test_arrays_that_cannot_be_told_apart():
+    counts = count(either_kernel)[1, 32](zeros(32), zeros(32), zeros(32), True)
+    assert counts.by_array["x or y"].loads == (1, 128, 4)
+    assert counts.by_array["x or y"].least_bytes == 0
+    assert counts.least_bytes == 256
 
 
 # --- Shared memory ------------------------------------------------------------------------------------------
@@ -357,6 +385,22 @@ def test_barriers_and_shuffles():
 
 
 @cuda.jit
+def grid_kernel(x, out):
+    i = cuda.grid(1)
+    x[i] += 1
+    cuda.cg.this_grid().sync()
+    out[i] = x[x.size - 1 - i]
+
+
+def test_blocks_that_wait_for_each_other():
+    x, out = zeros(256), zeros(256)
+    counts = count(grid_kernel)[4, 64](x, out)
+    assert out.copy_to_host().tolist() == [1] * 256
+    assert counts.global_loads == (16, 2048, 64)
+    assert counts.global_stores == (16, 2048, 64)
+
+
+@cuda.jit
 def local_kernel(x, n):
     own = cuda.local.array(8, float32)
     i = cuda.grid(1)
@@ -460,7 +504,7 @@ def tally(body, arrays, block=32, before=""):
 
 
 def accesses(tally, space):
-    return [tuple(one)[1:] for part in tally.parts for one in part.accesses if one.space == space]
+    return [tuple(one)[1:-1] for part in tally.parts for one in part.accesses if one.space == space]
 
 
 BUFFER = ".shared .align 16 .b8 buffer[8192];"
@@ -525,6 +569,13 @@ def test_products_of_matrices_are_operations_of_a_warp():
     assert [flops for part in parts for flops in part.flops] == [["tensor", 0, 2 * 16 * 8 * 8]]
 
 
+def test_what_is_not_counted_is_told():
+    body = """
+    wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {%x1, %x2, %x3, %x4, %x5, %x6, %x7, %x8}, [%a0];"""
+    found = tally(body, [np.zeros(256, np.float32)], 64)
+    assert [(part.warps, part.uncounted) for part in found.parts] == [(2, {"wmma.load": 1})]
+
+
 def test_functions_that_are_called():
     square = """.func (.param .b32 r) square (.param .b32 p) { .reg .b32 %x<3>;
     ld.param.b32 %x1, [p]; mul.lo.u32 %x2, %x1, %x1; st.param.b32 [r], %x2; ret; }\n"""
@@ -537,6 +588,7 @@ def test_functions_that_are_called():
     (own,) = [part for part in found.parts if part.classes == {"move": 2, "integer": 1, "control": 1}]
     assert (own.warps, own.lanes) == (1, 10)
     assert accesses(found, "global") == [("store", 1, 40, 2, 0, 0)]
+    assert [one.array for part in found.parts for one in part.accesses] == ["parameter 0"]
 
 
 def test_branches_on_a_table():
