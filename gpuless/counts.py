@@ -41,7 +41,7 @@ SECTOR = 32
 def count(kernel: Any) -> Counted:
     """Return a kernel that, launched, counts what a GPU would have to do.
 
-    It needs the emulated GPU, where it runs some two to five times as long as otherwise.
+    It needs the emulated GPU, on which the launch takes up to four times as long as otherwise.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ class Counts:
     kernel : str
     grid, block : (int, int, int)
     by_class : dict of str to Instructions
-        For each class of instructions that occurred: "fma" (floating point multiply-add), "float" (other
+        For each class of instructions: "fma" (floating point multiply-add), "float" (other
         floating point arithmetic), "integer" (arithmetic and logic), "tensor", "load", "store", "atomic",
         "exchange" (shuffles, votes), "barrier" (and fences), "control" (branches, calls, ends), "compare"
         (and select), "convert", "move" (and parameters), "other".
@@ -380,7 +380,7 @@ def _summed_up(tally):
         kernel=launched.name,
         grid=launched.grid,
         block=launched.block,
-        by_class={name: Instructions(warp[name], thread[name]) for name in emulator.CLASSES if warp[name]},
+        by_class={name: Instructions(warp[name], thread[name]) for name in emulator.CLASSES},
         flops_by_type={type_: number for type_, number in sorted(flops.items()) if number},
         branches=branches,
         divergent_branches=divergent,
@@ -418,7 +418,8 @@ def _table(counts):
     """Return the text that shows `Counts`."""
     launch = describe_launch(counts.kernel, counts.grid, counts.block)
     lines = [f"{launch}: {counts.warps:,} warps in {counts.blocks:,} blocks"]
-    rows = [(name, f"{each.warp:,}", f"{each.thread:,}") for name, each in counts.by_class.items()]
+    classes = {name: each for name, each in counts.by_class.items() if each.warp}
+    rows = [(name, f"{each.warp:,}", f"{each.thread:,}") for name, each in classes.items()]
     rows.append(("all", f"{counts.warp_instructions:,}", f"{counts.thread_instructions:,}"))
     lines += ["", *_aligned([("instructions", "of warps", "of threads"), *rows])]
     lines += _global_lines(counts) + _shared_lines(counts) + _local_lines(counts)

@@ -47,8 +47,6 @@ class Site(NamedTuple):
     operation : {"load", "store", "atomic"}
     size : int
         Bytes of a lane.
-    lanes : int
-        How many take part at most.
     number : int
         Of global memory that of the sectors, of shared memory that of the wavefronts and of what they would
         be without conflicts, or -1; of generic addresses the first of several.
