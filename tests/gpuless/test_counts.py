@@ -11,10 +11,12 @@ import pytest
 from fresh_python import python
 from numba import cuda, float32, float64, int8, int16, int32, uint32
 from ptx_programs import HEAD, DeviceArray, workers
+from random_programs import COUNTERS, ROW, TABLE, Program
+from test_emulator_flow import compile_plainly
 
 from gpuless import access_map, count
+from gpuless.emulator import cache, machine, ptx
 from gpuless.emulator import launch as launches
-from gpuless.emulator import ptx
 from gpuless.emulator.counting import CountingModule
 from gpuless.emulator.layout import OFFSET
 from gpuless.emulator.module import ModuleTranslator
@@ -484,24 +486,26 @@ def test_the_access_viewer_agrees(kernel, grid, block, arguments):
 # --- Instructions that Numba does not write -----------------------------------------------------------------
 
 
-def tally(body, arrays, block=32, before=""):
-    """Return the blocks of code of a kernel in PTX, as they were executed."""
-    given = ", ".join(f".param .u64 p{i}" for i in range(len(arrays)))
-    loads = " ".join(f"ld.param.u64 %a{i}, [p{i}];" for i in range(len(arrays)))
-    registers = ".reg .b32 %x<20>, %t; .reg .b64 %y<20>, %a<9>; .reg .pred %p<9>;"
-    text = (
-        f"{HEAD}{before}.visible .entry f({given}) {{ {registers} {loads} mov.u32 %t, %tid.x; {body} ret; }}"
-    )
+def tallied(text, arrays, grid=1, block=(32, 1, 1)):
+    """Run a kernel in PTX; return its `Tally`, and the arrays afterwards."""
     held, found = [DeviceArray(array) for array in arrays], []
     arguments = b"".join(array.address.to_bytes(8, "little") for array in held)
+    kernel = launches.Kernel(ptx.parse(HEAD + text), "f")
     try:
-        workers().launch(
-            launches.Kernel(ptx.parse(text), "f"), (1, 1, 1), (block, 1, 1), arguments, 0, counted=found
-        )
+        workers().launch(kernel, (grid, 1, 1), block, arguments, 0, counted=found)
+        return found[0], [array.read() for array in held]
     finally:
         for array in held:
             array.free()
-    return found[0]
+
+
+def tally(body, arrays, block=32, before=""):
+    """Return the `Tally` of a kernel with such a body."""
+    given = ", ".join(f".param .u64 p{i}" for i in range(len(arrays)))
+    loads = " ".join(f"ld.param.u64 %a{i}, [p{i}];" for i in range(len(arrays)))
+    registers = ".reg .b32 %x<20>, %t; .reg .b64 %y<20>, %a<9>; .reg .pred %p<9>;"
+    text = f"{before}.visible .entry f({given}) {{ {registers} {loads} mov.u32 %t, %tid.x; {body} ret; }}"
+    return tallied(text, arrays, block=(block, 1, 1))[0]
 
 
 def accesses(tally, space):
@@ -616,6 +620,63 @@ def test_what_ordinary_launches_run_counts_nothing():
     assert f"i64 {OFFSET['counts']}\n" not in written
     counting = CountingModule(ptx.parse(text), "f", (64, 1, 1)).translate()
     assert f"i64 {OFFSET['counts']}\n" in counting
+
+
+class Noted(list):
+    """A list that notes how often it is read and written."""
+
+    def __init__(self, items):
+        super().__init__(items)
+        self.loads = self.stores = 0
+
+    def __getitem__(self, place):
+        self.loads += 1
+        return super().__getitem__(place)
+
+    def __setitem__(self, place, value):
+        self.stores += 1
+        super().__setitem__(place, value)
+
+
+def run_in_python(program, grid, shape, given):
+    """Run all threads one by one up to each barrier; return the lists they have read and written."""
+    count = shape[0] * shape[1] * shape[2]
+    rows, counters, shared = [], Noted([0] * COUNTERS), []
+    for block in range(grid):
+        shared += [Noted([0] * count), Noted([0] * TABLE)]
+        waiting = []
+        for linear in range(count):
+            rows.append(Noted([0] * 2 * ROW))
+            place = (linear % shape[0], linear // shape[0] % shape[1], linear, count, block)
+            waiting.append(program.thread(*place, given, rows[-1], counters, *shared[-2:]))
+        while waiting:
+            waiting = [thread for thread in waiting if next(thread, "gone") != "gone"]
+    return rows, counters, shared
+
+
+@pytest.mark.parametrize("shape", [(32, 1, 1), (33, 1, 1), (16, 16, 1), (8, 4, 2)], ids=str)
+def test_random_programs_access_what_python_does(shape, monkeypatch):
+    monkeypatch.setattr(cache, "read", lambda name: None)
+    monkeypatch.setattr(cache, "write", lambda name, content: None)
+    monkeypatch.setattr(machine, "compile_object", compile_plainly)
+    for seed in range(900, 915):
+        program, grid, given = Program(seed), 2, Noted([i * i % 50 for i in range(64)])
+        rows, counters, shared = run_in_python(program, grid, shape, given)
+        arrays = [np.array(given, np.uint32), np.zeros((len(rows), 2 * ROW), np.uint32)]
+        found, (_, out, _) = tallied(program.ptx, [*arrays, np.zeros(COUNTERS, np.uint32)], grid, shape)
+        assert out.tolist() == rows, (seed, program.ptx)
+        bytes_asked = collections.Counter()
+        for part in found.parts:
+            for one in part.accesses:
+                bytes_asked[one.space, one.operation] += one.bytes_asked
+        expected = {
+            ("global", "load"): given.loads + sum(row.loads for row in rows),
+            ("global", "store"): sum(row.stores for row in rows),
+            ("global", "atomic"): counters.stores,
+            ("shared", "load"): sum(each.loads for each in shared),
+            ("shared", "store"): sum(each.stores for each in shared),
+        }
+        assert +bytes_asked == {key: 4 * number for key, number in expected.items() if number}, seed
 
 
 # --- Errors, and the table ----------------------------------------------------------------------------------
