@@ -175,20 +175,22 @@ def _full(x, weight, bias, stride_h, stride_w, padding_h, padding_w):
     return conv2d_forward(x, weight, bias, (int(stride_h), int(stride_w)), (int(padding_h), int(padding_w)))
 
 
-def _windows(at, outside=0, exchanged=False):
+def _windows(at, outside=0, exchanged=()):
     """Return a mistake's function: convolution with windows elsewhere.
 
     `at` says, for one axis, which pixel weight `k` meets in output `o`: ``at(o, k, stride, padding)``.
-    `outside` is what there is outside of the image, or "edge" for the nearest pixel. `exchanged` takes the
-    vertical steps for the horizontal ones, and the other way round.
+    `outside` is what there is outside of the image, or "edge" for the nearest pixel. `exchanged` names
+    what is taken crosswise, the horizontal one for the vertical one: "stride", "padding".
     """
 
     def convolve(x, weight, bias, stride_h, stride_w, padding_h, padding_w):
         out_shape = _full(x, weight, bias, stride_h, stride_w, padding_h, padding_w).shape
-        steps = [(int(stride_h), int(padding_h)), (int(stride_w), int(padding_w))]
+        strides, paddings = [int(stride_h), int(stride_w)], [int(padding_h), int(padding_w)]
+        strides = strides[::-1] if "stride" in exchanged else strides
+        paddings = paddings[::-1] if "padding" in exchanged else paddings
         places = [
             at(np.arange(out_shape[axis])[:, None], np.arange(weight.shape[axis]), *step)
-            for axis, step in zip((2, 3), steps[::-1] if exchanged else steps, strict=True)
+            for axis, *step in zip((2, 3), strides, paddings, strict=True)
         ]
         h, w = (place.clip(0, size - 1) for place, size in zip(places, x.shape[2:], strict=True))
         pixels = x[:, :, h][..., w]
@@ -252,7 +254,15 @@ conv2d_kernel = KernelExercise(
         "h and w exchanged": (
             "You have exchanged vertical and horizontal: `stride_h` and `padding_h` belong to rows, "
             "`stride_w` and `padding_w` to columns.",
-            _windows(_right_place, exchanged=True),
+            _windows(_right_place, exchanged=("stride", "padding")),
+        ),
+        "paddings exchanged": (
+            "You have exchanged the paddings: `padding_h` belongs to rows, `padding_w` to columns.",
+            _windows(_right_place, exchanged=("padding",)),
+        ),
+        "strides exchanged": (
+            "You have exchanged the strides: `stride_h` belongs to rows, `stride_w` to columns.",
+            _windows(_right_place, exchanged=("stride",)),
         ),
         "bias left out": (
             "The sums are right, and the bias is not added to them.",

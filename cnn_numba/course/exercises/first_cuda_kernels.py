@@ -258,6 +258,7 @@ mirror_kernel = KernelExercise(
         ]
     ],
     once=True,
+    from_the_end=True,
     mistakes={
         "upside down": (
             "You turn the image upside down: the rows are to stay, and the columns change sides.",

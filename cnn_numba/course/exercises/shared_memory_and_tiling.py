@@ -443,6 +443,7 @@ turn_kernel = _TileExercise(
     reference=lambda image: np.rot90(image),
     cases=lambda rng: [_turn_case(rng, *sizes) for sizes in [(2, 3), (9, 33), (40, 7), (32, 32), (35, 50)]],
     once=True,
+    from_the_end=True,
     properties=(uses("shared"), _memory_is_used_well),
     mistakes={
         "clockwise": (

@@ -185,6 +185,16 @@ conv2d_kernel = derive(
         ("0 <= h < x.shape[2] and 0 <= w < x.shape[3]", "0 <= h <= x.shape[2] and 0 <= w <= x.shape[3]"),
     ),
     full_without_guard=("writes past the edge", ("if i >= out.size:\n    return", "")),
+    full_with_the_paddings_exchanged=(
+        "paddings exchanged",
+        ("kh - padding_h", "kh - padding_w"),
+        ("kw - padding_w", "kw - padding_h"),
+    ),
+    full_with_the_strides_exchanged=(
+        "strides exchanged",
+        ("oh * stride_h", "oh * stride_w"),
+        ("ow * stride_w", "ow * stride_h"),
+    ),
     full_in_float64=(
         "float64",
         ("bias[oc]", "0.0"),

@@ -120,10 +120,7 @@ block_sums_kernel = derive(
         ("float32(0)", "float32(-math.inf)"),
         ("partial[t] += partial[t + half]", "partial[t] = max(partial[t], partial[t + half])"),
     ),
-    tree_in_float64=(
-        "float64",
-        ("partial[t] += partial[t + half]", "partial[t] = 1.0 * partial[t] + partial[t + half]"),
-    ),
+    tree_in_float64=("float64", ("shared.array(THREADS, float32)", "shared.array(THREADS, np.float64)")),
     tree_into_one_output=("race between blocks", ("out[cuda.blockIdx.x]", "out[0]")),
 )
 
