@@ -569,7 +569,7 @@ def _refuse_repetition(exercise, attempt, trial):
         raise Wrong(
             "done more than once",
             f"The numbers are right, but {counts.max()} threads compute the same element, each for itself. "
-            "The grid has threads for all elements: let each do its own, and leave the others to the others.",
+            "One is enough: let each thread do its own, and leave the others to the others.",
             _line(attempt, trace.sites[trace.site[rows[first[most]]]]),
             f"Seen with {describe(trial.case, exercise.reference)}.",
         )

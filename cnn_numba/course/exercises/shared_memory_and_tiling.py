@@ -106,7 +106,7 @@ smooth_kernel = _TileExercise(
     ],
     float32=True,
     once=True,
-    properties=(uses("shared"), _loads_each_sample_once),
+    properties=(uses("shared", "syncthreads"), _loads_each_sample_once),
     mistakes={
         "flipped": (
             "Your weights run backwards: `weights[k]` belongs to `signal[i + k - RADIUS]`.",
@@ -241,7 +241,7 @@ conv_channels_kernel = _BarrierExercise(
     ],
     float32=True,
     once=True,
-    properties=(_no_needless_barrier,),
+    properties=(uses("shared"), _no_needless_barrier),
     mistakes={
         "last channel only": (
             "Only the last channel is in your sums: `total = float32(0)` belongs before the loop over them.",
