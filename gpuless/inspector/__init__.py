@@ -1,18 +1,23 @@
 """What a kernel becomes on a real GPU: registers, occupancy, instructions, and advice. No GPU is needed."""
 
 from gpuless.compiler.jobs import InspectionError
+from gpuless.inspector.advice import Float64Cause, float64_causes
 from gpuless.inspector.architectures import ARCHITECTURES, capability, occupancy, registers_for
+from gpuless.inspector.assembly import read_ptx
 from gpuless.inspector.inspect import find_kernel, inspect_kernel, inspect_kernels
 from gpuless.limits import WARP
 
 __all__ = [
     "ARCHITECTURES",
     "WARP",
+    "Float64Cause",
     "InspectionError",
     "capability",
     "find_kernel",
+    "float64_causes",
     "inspect_kernel",
     "inspect_kernels",
     "occupancy",
+    "read_ptx",
     "registers_for",
 ]

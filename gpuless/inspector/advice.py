@@ -3,6 +3,7 @@
 import ast
 import copy
 import linecache
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
@@ -110,28 +111,71 @@ def _occupancy(report):
 # --- float64 -----------------------------------------------------------------------------------------------
 
 
+class Float64Cause(NamedTuple):
+    """What makes a kernel compute in float64, as it is written in its source."""
+
+    file: str
+    line: int
+    """The line to change; where `kind` is empty, one that computes in float64 for a reason unknown."""
+    kind: str
+    """literal, integer start, integer, division, function, type, trigonometry, or empty."""
+    what: str
+    """The source at fault."""
+    remedy: str
+    """What to write in its place."""
+    lines: tuple
+    """The lines that compute in float64 for it."""
+
+
+def float64_causes(instructions):
+    """Find what makes instructions compute in float64.
+
+    Parameters
+    ----------
+    instructions : iterable of Instruction
+        With the lines they come from: of a `KernelReport`, or what `read_ptx` makes of PTX with lines.
+
+    Returns
+    -------
+    list of Float64Cause
+        Empty if none is float64 arithmetic. Where lines have causes, the others are taken for consequences.
+    """
+    places = sorted({(i.file, i.line) for i in instructions if i.kind == "FP64"})
+    causes, unexplained = defaultdict(set), []
+    for file, line in places:
+        found = _source(file).float64_causes(line)
+        for cause in found:
+            causes[file, *cause].add(line)
+        if not found:
+            unexplained.append(Float64Cause(file, line, "", "", "", (line,)))
+    return [
+        Float64Cause(*cause, tuple(sorted(lines))) for cause, lines in sorted(causes.items())
+    ] or unexplained
+
+
 def _float64(report):
     doubles = [name for name, kind in report.arguments.items() if "float64" in kind]
     speed = f"float64 runs at {ARCHITECTURES[report.cc].float64} of float32's speed"
     if doubles and report.float64:
         yield Advice("float64", f"{' and '.join(doubles)} of the signature are float64; {speed}")
         return
-    causes, unexplained = defaultdict(set), []
-    for file, line in report.float64:
-        found = _source(file).float64_causes(line)
-        for cause in found:
-            causes[file, *cause].add(line)
-        if not found:
-            unexplained.append((file, line))
-    for (file, line, what, remedy), lines in sorted(causes.items()):
-        others = lines - {line}
+    # Where an array is reshaped, lines without a cause are numba's own.
+    reshapes = any(_reshapes(report))
+    for file, line, kind, what, remedy, lines in float64_causes(report.instructions):
+        others = set(lines) - {line}
         consequence = f", which makes {_lines(others)} float64 too" if others else ""
-        yield Advice("float64", f"{what}{consequence}: {remedy}", file, line)
-    if not causes and not any(_reshapes(report)):
-        # Beside lines with a cause they are more of its consequences, the last step of a loop say. Where an
-        # array is reshaped, they are numba's own.
-        text = "float64 arithmetic: an operand is float64, or an integer meets a float32, which gives float64"
-        yield from (Advice("float64", text, file, line) for file, line in unexplained)
+        if kind == "trigonometry":
+            yield Advice("float64", f"{_TRIGONOMETRY[0]}{consequence}: {_TRIGONOMETRY[1]}", file, line)
+        elif kind:
+            yield Advice("float64", f"`{what}` is float64{consequence}: write `{remedy}`", file, line)
+        elif not reshapes:
+            yield Advice(
+                "float64",
+                "float64 arithmetic: an operand is float64, or an integer meets a float32, which gives "
+                "float64",
+                file,
+                line,
+            )
 
 
 def _source(file):
@@ -162,31 +206,44 @@ class _Source:
         return max(functions, key=lambda node: node.lineno, default=self.tree)
 
     def float64_causes(self, line):
-        """Return triples (line to change, what is wrong there, what to do about it)."""
+        """Return tuples (line to change, kind, what is wrong there, what to write), as in `Float64Cause`."""
         expressions = self.expressions(line)
         names = {node.id for node in expressions if isinstance(node, ast.Name)}
         faults = [
-            (node, f"{node.targets[0].id} = {_as_float32(node.value)}")
+            ("literal", node, f"{node.targets[0].id} = {_as_float32(node.value)}")
             for node in ast.walk(self.function(line))
             if _name_bound(node) in names and _is_float(node.value)
         ]
-        faults += [(node, better) for node in expressions if (better := _in_float32(node))]
+        faults += [(_kind(node), node, better) for node in expressions if (better := _in_float32(node))]
+        faults += [
+            ("type", node, _WIDE.sub("float32", ast.unparse(node)))
+            for node in ast.walk(self.function(line))
+            if _name_bound(node) in names and isinstance(node.value, ast.Call)
+            if _WIDE.search(ast.unparse(node))
+        ]
         faults = faults or self._integer_beginnings(line)
         if not faults and any(_is_call(node, "sin", "cos", "tan") for node in expressions):
-            return [(line, *_TRIGONOMETRY)]
-        return [
-            (node.lineno, f"`{ast.unparse(node)}` is float64", f"write `{better}`") for node, better in faults
-        ]
+            return [(line, "trigonometry", "", "")]
+        faults = faults or self._integers_in_float32(line)
+        return [(node.lineno, kind, ast.unparse(node), better) for kind, node, better in faults]
 
     def _integer_beginnings(self, line):
         """Return statements such as `acc = 0` that `acc += x[i]` on a line goes on from, and better ones."""
         nodes = list(ast.walk(self.function(line)))
         changed = {_target(node) for node in nodes if getattr(node, "lineno", 0) == line} - {None}
         return [
-            (node, f"{_target(node)} = {_as_float32(node.value)}")
+            ("integer start", node, f"{_target(node)} = {_as_float32(node.value)}")
             for node in nodes
             if _name_bound(node) in changed and type(_number(node.value)) is int
         ]
+
+    def _integers_in_float32(self, line):
+        """Return where an integer that a line computes with can be seen, and how to make it a float32."""
+        integers = _integer_names(self.function(line))
+        inner = {id(part) for node in self._nodes(line, ast.Compare) for part in ast.walk(node)}
+        nodes = [*self._nodes(line, ast.AugAssign), *self.expressions(line)]
+        found = ((node, _with_integers_cast(node, integers)) for node in nodes if id(node) not in inner)
+        return [(_kind(node), node, better) for node, better in found if better]
 
     def divides(self, line):
         """Return whether `//` or `%` is written on a line."""
@@ -261,6 +318,69 @@ def _is_float(node):
 def _as_float32(node):
     number = _number(node)
     return f"float32({ast.unparse(node) if number is None else f'{number:g}'})"
+
+
+def _kind(node):
+    """Return what makes an expression float64, as `Float64Cause` names it."""
+    if isinstance(node, ast.Call) and not _is_call(node, "max", "min"):
+        return "function"
+    if isinstance(getattr(node, "op", None), ast.Div):
+        parts = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.value]
+        return "literal" if any(map(_is_inexact, parts)) else "division"
+    numbers = [number for part in ast.walk(node) if (number := _number(part)) is not None]
+    return "literal" if any(isinstance(number, float) for number in numbers) else "integer"
+
+
+def _integer_names(function):
+    """Return the names that a function gives to indices, sizes and counters."""
+    names = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.For) and _is_call(node.iter, "range"):
+            target, values = node.target, [node.iter] * 9
+        elif isinstance(node, ast.Assign):
+            target = node.targets[0]
+            pairs = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+            values = node.value.elts if pairs else [node.value] * 9
+        else:
+            continue
+        targets = target.elts if isinstance(target, ast.Tuple) else [target]
+        names |= {
+            part.id
+            for part, value in zip(targets, values, strict=False)
+            if isinstance(part, ast.Name) and _INTEGERS.search(ast.unparse(value))
+        }
+    return names
+
+
+_INTEGERS = re.compile(
+    r"^range\(|^(cuda\.)?(grid|gridsize)\(|^(cuda\.)?(threadIdx|blockIdx|blockDim|gridDim)\.|\.shape(\[.*\])?$|\.size$"
+)
+
+
+_WIDE = re.compile(r"\b(?:np\.|numba\.)?float64\b")
+
+
+def _with_integers_cast(node, names):
+    """Return an expression with `float32` around the integers that meet what is none, None if none do."""
+
+    def integer(part):
+        return _is_integer(part) or (isinstance(part, ast.Name) and part.id in names)
+
+    better = copy.deepcopy(node)
+    if _is_call(node, "exp", "log", "sqrt", "pow", "tanh", "exp2", "log2", "fabs"):
+        better.args = [_cast(part) if integer(part) else part for part in node.args]
+    elif isinstance(node, ast.AugAssign):
+        better.value = _cast(node.value) if integer(node.value) else node.value
+    elif isinstance(node, ast.BinOp):
+        sides = integer(node.left), integer(node.right)
+        if all(sides) and not isinstance(node.op, ast.Div):
+            return None
+        better.left, better.right = (
+            _cast(part) if is_integer else part
+            for part, is_integer in zip((node.left, node.right), sides, strict=True)
+        )
+    written = ast.unparse(better)
+    return None if written == ast.unparse(node) else written
 
 
 def _in_float32(node):

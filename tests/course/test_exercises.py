@@ -20,7 +20,7 @@ class Found:
     """An exercise of a notebook, with its check and its wrong answers."""
 
     def __init__(self, path, cells):
-        self.cells = cells
+        self.path, self.cells = path, cells
         topic = path.stem.partition("_")[2]
         self.setup = tuple(
             cell.source for cell in notebooks.read(path).cells if "setup" in cell.metadata.get("tags", ())

@@ -1,14 +1,23 @@
 """The checks of exercises in which a kernel is written: each diagnosis, and what must not be diagnosed."""
 
+import linecache
+import math
+import zlib
+
 import numpy as np
 import pytest
 from numba import cuda, float32, int32
 
+from cnn_numba.course.checks import float64
 from cnn_numba.course.checks import kernels as kernel_checks
 from cnn_numba.course.checks.exercise import CheckFailed, avoids
 from cnn_numba.course.checks.kernels import KernelExercise, examine, inout, launch, normal, output, uses
+from gpuless.inspector import InspectionError
 
 TILE = 8
+
+# Behind `t = 0` or the like: a loop that the compiler cannot see to have one round.
+SUM = ("for _ in range(cuda.gridDim.y):", "    t += x[i] * a", "out[i] = t")
 
 
 def vectors(rng):
@@ -253,13 +262,25 @@ def scale_adds_to_garbage(x, a, out):
         out[i] += a * x[i]
 
 
-@diagnosed(scale, "float64", "`float32(0)`", "Line 8")
+@diagnosed(scale, "float64", "A literal", "Line 6 of your kernel: `acc = 0.0`", "`acc = float32(0)`")
 @cuda.jit
 def scale_in_float64(x, a, out):
     i = cuda.grid(1)
     if i < x.size:
         acc = 0.0
-        acc += a * x[i]
+        for _ in range(cuda.gridDim.y):
+            acc += a * x[i]
+        out[i] = acc
+
+
+@diagnosed(scale, "float64", "An integer that", "Line 6 of your kernel: `acc = 0`", "`acc = float32(0)`")
+@cuda.jit
+def scale_from_an_integer(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        acc = 0
+        for _ in range(cuda.gridDim.y):
+            acc += a * x[i]
         out[i] = acc
 
 
@@ -483,9 +504,123 @@ def test_properties_are_asked_of_right_kernels_only():
     uses("syncthreads", "shared")(reverse_right)
 
 
+class TestFloat64:
+    """What is float64 the compiled code tells; the source tells where it comes from."""
+
+    @staticmethod
+    def kernel(*lines):
+        """Return a kernel with these lines behind its guard, from the fourth on."""
+        source = ["@cuda.jit", "def scaled(x, a, out):", "    i, n = cuda.grid(1), x.size", "    if i < n:"]
+        source += [f"        {line}" for line in lines]
+        name = f"<scaled-{zlib.crc32(repr(lines).encode())}>"
+        linecache.cache[name] = 0, None, [f"{line}\n" for line in source], name
+        namespace = {"cuda": cuda, "math": math, "float32": float32}
+        exec(compile("\n".join(source), name, "exec"), namespace)
+        return namespace["scaled"]
+
+    @pytest.mark.parametrize(
+        ("lines", "words"),
+        [
+            (["t = 0.0", *SUM], ("A literal", "Line 5 of your kernel: `t = 0.0`. Write `t = float32(0)`")),
+            (["t = 0", *SUM], ("An integer that", "Line 5 of your kernel: `t = 0`. Write `t = float32(0)`")),
+            (
+                ["out[i] = x[i] * a * (n / n)"],
+                ("`/` of an integer", "`n / n`. Write `float32(n) / float32(n)`"),
+            ),
+            (
+                ["m = x.shape[0]", "t = x[i] * a", "t /= m", "out[i] = t * float32(m)"],
+                ("`/` of an integer", "float32(m)"),
+            ),
+            (["out[i] = x[i] * a * math.exp(i - i)"], ("An operand there", "Line 5 of your kernel: `out[i]")),
+            (["z = 0 * n", "out[i] = x[i] * a * math.exp(z)"], ("An operand there", "Line 6")),
+            (["for k in range(1):", "    out[i] = x[i] * a * math.exp(k)"], ("`math.exp(float32(k))`",)),
+            (
+                ["out[i] = x[i] * a * 0.1", "out[i] = out[i] * 10.0"],
+                ("A literal", "`x[i] * a * float32(0.1)`"),
+            ),
+            (["out[i] = x[i] * a", "out[i] *= n // n"], ("An operand there", "Line 6")),
+            (["out[i] = x[i] * a * n", "out[i] = out[i] / n"], ("An integer and a float32", "float32(n)")),
+        ],
+    )
+    def test_the_cause_is_named(self, lines, words):
+        verdict = scale(self.kernel(*lines))
+        assert verdict.mistake == "float64", verdict
+        assert "most GPUs do far more slowly" in verdict.message
+        assert all(word in str(verdict) for word in words), verdict
+
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            ["out[i] = 0.0", "out[i] = x[i] * a"],
+            ["out[i] = x[i] * a if x[i] * a > 0 else 0.0", "if x[i] * a < 0:", "    out[i] = x[i] * a"],
+            ["t = 0.0", "t += x[i] * a", "out[i] = t"],
+        ],
+    )
+    def test_what_compiles_to_none_is_right(self, lines):
+        assert scale(self.kernel(*lines)).status == "solved"
+
+    def test_the_sines_detour_is_not_the_learners(self):
+        sine = KernelExercise("s", lambda x, a: np.sin(x), vectors, float32=True)
+        assert sine(self.kernel("out[i] = math.sin(x[i])")).status == "solved"
+
+    def test_where_kernels_are_simulated_the_inspector_compiles(self, monkeypatch):
+        monkeypatch.setattr(float64.device, "simulated", lambda: True)
+        monkeypatch.setattr(kernel_checks.device, "simulated", lambda: True)
+        assert "`t = 0`" in str(scale(self.kernel("t = 0", *SUM)))
+
+    def test_without_a_compiler_what_is_stored_tells(self, monkeypatch):
+        asked = []
+
+        def refuse(*arguments, **options):
+            asked.append(arguments)
+            raise InspectionError("there is no CUDA compiler here")
+
+        monkeypatch.setattr(float64.device, "simulated", lambda: True)
+        monkeypatch.setattr(kernel_checks.device, "simulated", lambda: True)
+        monkeypatch.setattr(float64, "inspect_kernel", refuse)
+        monkeypatch.setattr(float64, "_missing", [])
+        assert "Line 8 of your kernel: `out[i] = t`" in str(scale(self.kernel("t = 0.0", *SUM)))
+        assert scale(self.kernel("t = 0", *SUM)).status == "solved"
+        assert len(asked) == 1
+
+
 def test_float64_is_allowed_unless_forbidden():
     lenient = KernelExercise("s", scale.reference, vectors)
     assert lenient(scale_in_float64).status == "solved"
+
+
+def test_an_index_counts_from_the_end_where_that_is_right_and_allowed():
+    def mirror(**options):
+        return KernelExercise(
+            "mirror",
+            reference=lambda x, a: a * x[::-1],
+            cases=vectors,
+            mistakes={"same way": ("It is not turned.", lambda x, a: a * x)},
+            **options,
+        )
+
+    @cuda.jit
+    def from_the_end(x, a, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = a * x[-1 - i]
+
+    @cuda.jit
+    def one_off(x, a, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = a * x[-i]
+
+    @cuda.jit
+    def past_the_beginning(x, a, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = a * x[-1 - i] + (x[-2 - i] - x[-2 - i])
+
+    assert mirror(from_the_end=True)(from_the_end).status == "solved"
+    assert mirror()(from_the_end).mistake == "negative index"
+    assert mirror(from_the_end=True)(one_off).mistake == "negative index"
+    assert mirror(from_the_end=True)(past_the_beginning).mistake == "reads past the edge"
 
 
 def test_work_may_be_repeated_unless_forbidden():

@@ -4,6 +4,7 @@ An `Exercise` is declared once: a reference, a generator of inputs, and the mist
 what to say, and the wrong functions themselves. Calling it on an attempt runs all of them on the same inputs
 and returns a `Verdict`: solved, not solved yet, or not right yet with a diagnosis. An attempt whose outputs
 are those of a known mistake is told so by name; the rest is recognised for every exercise alike (`diagnose`).
+Where the cell that was to define the attempt has failed, the check says that and judges nothing (`cells`).
 
 With the environment variable ``CNN_NUMBA_STRICT=1`` whatever is not solved raises `CheckFailed`.
 """
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cnn_numba.course.checks import cells
 from cnn_numba.course.checks.mistakes import (
     Case,
     Trial,
@@ -30,6 +32,9 @@ from cnn_numba.course.checks.mistakes import (
     same,
 )
 from cnn_numba.course.checks.uninitialised import code_of, names_in
+
+# An exercise is imported before its cells are run.
+cells.watch()
 
 __all__ = ["CheckFailed", "Exercise", "Verdict", "Wrong", "avoids", "case", "fills", "strict"]
 
@@ -164,7 +169,8 @@ class Exercise:
         """Check `attempt`, a function (not what it returns); keep it if it is right; return the `Verdict`."""
         from cnn_numba.course import workbook  # which knows all exercises
 
-        verdict = self._verdict(attempt)
+        failure = cells.failure_of(self.name, attempt)
+        verdict = self._failed(failure) if failure else self._verdict(attempt)
         if verdict.status == "solved":
             kept = workbook.keep(self, attempt)
             return replace(verdict, details=(*verdict.details, *filter(None, [kept])))
@@ -231,6 +237,10 @@ class Exercise:
 
     def _unsolved(self, message):
         return Verdict(self.name, "unsolved", message)
+
+    def _failed(self, failure):
+        message, details = failure.describe()
+        return Verdict(self.name, "wrong", message, details, "cell failed")
 
     def _like(self, function, trial):
         """Tell whether the attempt did in this trial what `function` does."""

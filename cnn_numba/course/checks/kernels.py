@@ -24,8 +24,12 @@ marked `output`, what it has to change `inout`; all else is an input and must co
 - `mistakes`, by name: what to say, and NumPy functions with the reference's arguments, as ever; NaN stands
   for what is not written. They are asked before anything else, so they may also name what the sanitizer would
   call a mere index error.
-- ``float32=True`` refuses a kernel that stores float64 values into float32 arrays (``acc = 0.0``), and
-  ``once=True`` one of which several threads do the same, such as a loop over all elements in every thread.
+- ``float32=True`` refuses a kernel that computes in float64, by the code that it is compiled to
+  (`cnn_numba.course.checks.float64`), and ``once=True`` one of which several threads do the same, such as a
+  loop over all elements in every thread.
+- A negative index is refused, as it is nearly always an accident: a halo that meets the other end of the
+  image. ``from_the_end=True`` lets it pass where all numbers are right, for exercises in which
+  ``image[y, -1 - x]`` is as good as ``image[y, width - 1 - x]``.
 - `properties` take the kernel; `avoids` from `checks` works, and `uses` here is its opposite. `examine` runs
   a kernel on one launch and returns outputs and the sanitizer's report with its trace of all accesses.
 - A kernel with shared memory finds its constants (``TILE``) in the cell or the test module it is written in;
@@ -50,7 +54,7 @@ z not used                a 3-D output is written at its first plane only
 one element a thread      there are fewer threads than elements, and each does only one
 writes past the edge      out of bounds, also in shared memory
 reads past the edge       the same, reading
-negative index            it counts from the end
+negative index            it counts from the end; with ``from_the_end=True`` only where numbers are wrong
 missing barrier           and: write-write race, lost update, race between blocks, divergent barrier,
                           divergent warp, absent lane, uninitialised read, never written, NaN produced,
                           division by zero, depends on order (`gpuless.sanitizer.findings.KINDS`)
@@ -80,6 +84,7 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.course.checks.exercise import Exercise, StandIn, Verdict, is_blank
+from cnn_numba.course.checks.float64 import refuse_float64
 from cnn_numba.course.checks.mistakes import (
     Outcome,
     Trial,
@@ -290,6 +295,8 @@ class KernelExercise(Exercise):
         Refuse a kernel that computes in float64 what it stores as float32.
     once : bool
         Refuse a kernel of which several threads compute the same element.
+    from_the_end : bool
+        Let right numbers come from indices that count from the end.
     broken : kernel, optional
         Where a kernel is to be repaired: the one that the learner is given.
 
@@ -312,6 +319,7 @@ class KernelExercise(Exercise):
     rtol: float = 1e-5
     float32: bool = False
     once: bool = False
+    from_the_end: bool = False
     broken: object = None
 
     def inputs(self):
@@ -362,15 +370,17 @@ class KernelExercise(Exercise):
         for trial in traced:
             _refuse_patterns(self, attempt, trial)
         for trial in traced:
-            _refuse_findings(self, attempt, trial)
+            _refuse_findings(
+                self, attempt, trial, {"negative index"} if self.from_the_end and not failed else ()
+            )
         if failed:
             diagnose(self, attempt, trials)
         for trial in traced if self.once else ():
             _refuse_repetition(self, attempt, trial)
-        for trial in traced if self.float32 else ():
-            _refuse_float64(attempt, trial)
         if not (device.simulated() or isinstance(attempt, StandIn)):
             self._refuse_on_gpu(attempt)
+        if self.float32 and traced:
+            refuse_float64(attempt, traced)
         for holds in self.properties:
             holds(attempt)
 
@@ -560,7 +570,7 @@ def _refuse_repetition(exercise, attempt, trial):
         raise Wrong(
             "done more than once",
             f"The numbers are right, but {counts.max()} threads compute the same element, each for itself. "
-            "The grid has threads for all elements: let each do its own, and leave the others to the others.",
+            "One is enough: let each thread do its own, and leave the others to the others.",
             _line(attempt, trace.sites[trace.site[rows[first[most]]]]),
             f"Seen with {describe(trial.case, exercise.reference)}.",
         )
@@ -622,10 +632,11 @@ def _name_of(finding):
     return "reads past the edge" if " reads " in finding.message else "writes past the edge"
 
 
-def _refuse_findings(exercise, attempt, trial):
-    """Raise `Wrong` with the sanitizer's most telling finding, if it has any."""
+def _refuse_findings(exercise, attempt, trial, allowed=()):
+    """Raise `Wrong` with the sanitizer's most telling finding, if it has any but those allowed."""
     names = list(_WORDS)
-    findings = sorted(trial.report.findings, key=lambda finding: names.index(_name_of(finding)))
+    findings = [finding for finding in trial.report.findings if _name_of(finding) not in allowed]
+    findings = sorted(findings, key=lambda finding: names.index(_name_of(finding)))
     if not findings:
         return
     first, name = findings[0], _name_of(findings[0])
@@ -644,21 +655,6 @@ def _line(attempt, site):
         return f"In `{site.function}`: `{site.text}`"
     place = f"Line {site.line - code.co_firstlineno + 1} of your kernel"
     return f"{place}: `{site.text}`" if site.text else f"{place}."
-
-
-def _refuse_float64(attempt, trial):
-    """Raise `Wrong` if a float64 value is stored into a float32 array."""
-    trace = trial.report.trace
-    narrow = np.array([info.dtype == np.float32 for info in trace.arrays] + [False])[trace.array]
-    for row in np.flatnonzero(narrow & (trace.kind == WRITE)):
-        if isinstance(trace.values[row], np.float64):
-            site = trace.sites[trace.site[row]]
-            raise Wrong(
-                "float64",
-                "The numbers are right, but computed in float64, which most GPUs do far more slowly. A "
-                "literal such as `0.0` is float64, and so is all that it meets: write `float32(0)`.",
-                _line(attempt, site),
-            )
 
 
 def is_unfinished(attempt: object) -> bool:

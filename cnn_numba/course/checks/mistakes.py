@@ -428,14 +428,17 @@ def _pattern(exercise, trials):
     """Say what the right cases have in common that the wrong ones have not."""
     right = [trial.right for trial in trials]
     square = {"shapes": [True] * len(trials)}
+    sides = [0] * len(trials)  # of the largest array: of one element, it says nothing
     for place, trial in enumerate(trials):
         for name, value in trial.case.named(exercise.reference).items():
             if isinstance(value, np.ndarray) and value.ndim > 1:
                 alone = square.setdefault(f"`{name}`", [True] * len(trials))
                 alone[place] = len(set(value.shape)) == 1
                 square["shapes"][place] &= alone[place]
+                sides[place] = max(sides[place], *value.shape)
     for name, where in square.items():
-        if any(right) and not all(right) and where == right:
+        telling = any(is_right and side > 1 for is_right, side in zip(right, sides, strict=True))
+        if telling and not all(right) and where == right:
             return (
                 f"It is right for square {name} and wrong for all others: are height and width exchanged?",
             )

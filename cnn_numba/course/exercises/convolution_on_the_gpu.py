@@ -175,24 +175,26 @@ def _full(x, weight, bias, stride_h, stride_w, padding_h, padding_w):
     return conv2d_forward(x, weight, bias, (int(stride_h), int(stride_w)), (int(padding_h), int(padding_w)))
 
 
-def _windows(at, outside=0, exchanged=False):
+def _windows(at, outside=0, steps=lambda *steps: steps):
     """Return a mistake's function: convolution with windows elsewhere.
 
     `at` says, for one axis, which pixel weight `k` meets in output `o`: ``at(o, k, stride, padding)``.
-    `outside` is what there is outside of the image, or "edge" for the nearest pixel. `exchanged` takes the
-    vertical steps for the horizontal ones, and the other way round.
+    `outside` is what there is outside of the image, "edge" for the nearest pixel, "wrap" for the other end.
+    `steps` says which strides and paddings are taken for ``(stride_h, stride_w, padding_h, padding_w)``.
     """
 
     def convolve(x, weight, bias, stride_h, stride_w, padding_h, padding_w):
         out_shape = _full(x, weight, bias, stride_h, stride_w, padding_h, padding_w).shape
-        steps = [(int(stride_h), int(padding_h)), (int(stride_w), int(padding_w))]
+        taken = [int(step) for step in steps(stride_h, stride_w, padding_h, padding_w)]
         places = [
             at(np.arange(out_shape[axis])[:, None], np.arange(weight.shape[axis]), *step)
-            for axis, step in zip((2, 3), steps[::-1] if exchanged else steps, strict=True)
+            for axis, *step in zip((2, 3), taken[:2], taken[2:], strict=True)
         ]
+        if outside == "wrap":
+            places = [place % size for place, size in zip(places, x.shape[2:], strict=True)]
         h, w = (place.clip(0, size - 1) for place, size in zip(places, x.shape[2:], strict=True))
         pixels = x[:, :, h][..., w]
-        if outside != "edge":
+        if outside not in ("edge", "wrap"):
             inside = (h == places[0])[:, :, None, None] & (w == places[1])
             pixels = np.where(inside, pixels, outside)
         return np.einsum("nipkqj,oikj->nopq", pixels, weight) + bias[:, None, None]
@@ -252,7 +254,35 @@ conv2d_kernel = KernelExercise(
         "h and w exchanged": (
             "You have exchanged vertical and horizontal: `stride_h` and `padding_h` belong to rows, "
             "`stride_w` and `padding_w` to columns.",
-            _windows(_right_place, exchanged=True),
+            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sh, pw, ph)),
+        ),
+        "paddings exchanged": (
+            "You have exchanged the paddings: `padding_h` belongs to rows, `padding_w` to columns.",
+            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, pw, ph)),
+        ),
+        "strides exchanged": (
+            "You have exchanged the strides: `stride_h` belongs to rows, `stride_w` to columns.",
+            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sh, ph, pw)),
+        ),
+        "one stride for both": (
+            "You take the same stride for rows and columns: `stride_h` belongs to rows, `stride_w` to "
+            "columns.",
+            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sh, ph, pw)),
+            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sw, ph, pw)),
+        ),
+        "one padding for both": (
+            "You take the same padding for rows and columns: `padding_h` belongs to rows, `padding_w` to "
+            "columns.",
+            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, ph, ph)),
+            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, pw, pw)),
+        ),
+        "wraps round": (
+            "Outside of the image you take the pixels of its other end; there it counts as zero.",
+            _windows(_right_place, outside="wrap"),
+        ),
+        "first image for all": (
+            "All outputs of the batch come from its first image: the first index of `x` is `n`.",
+            lambda x, *rest: _full(np.broadcast_to(x[:1], x.shape), *rest),
         ),
         "bias left out": (
             "The sums are right, and the bias is not added to them.",
@@ -367,6 +397,10 @@ bias_relu_kernel = KernelExercise(
             "You add the bias, and what is negative stays so.",
             lambda x, bias: x + bias[:, None, None],
         ),
+        "absolute value": (
+            "You store the absolute value; what is negative must become 0.",
+            lambda x, bias: np.abs(x + bias[:, None, None]),
+        ),
         "rectified first": (
             "You apply ReLU before the bias is added; it comes after.",
             lambda x, bias: np.maximum(x, 0) + bias[:, None, None],
@@ -419,6 +453,10 @@ conv_nhwc_kernel = KernelExercise(
     ),
     mistakes={
         "flipped": (_FLIPPED, lambda x, weight: _conv_last(x, weight[::-1, ::-1])),
+        "first image for all": (
+            "All outputs of the batch come from its first image: the first index of `x` is `n`.",
+            lambda x, weight: _conv_last(np.broadcast_to(x[:1], x.shape), weight),
+        ),
         "first input channel only": (
             "Only input channel 0 counts: an output adds up the products of all input channels.",
             lambda x, weight: _conv_last(x[..., :1], weight[:, :, :1]),

@@ -148,6 +148,7 @@ block_max_kernel = KernelExercise(
     reference=lambda x: _rows_of_blocks(x, -np.inf).max(axis=1),
     cases=_numbers,
     broken=_broken_block_max_kernel,
+    once=True,
     properties=(uses("shared", "syncthreads"),),
     mistakes={
         "zero in the tail": (
@@ -279,8 +280,8 @@ def _overflowing_softmax(maps):
 
 
 def _maps(rng):
-    """Draw maps of moderate numbers, of huge ones and of very negative ones."""
-    return [
+    """Draw maps of moderate numbers, of huge ones and of very negative ones; then one large channel."""
+    yield from [
         launch(grid, block, offset + 3 * normal(rng, shape), output(shape))
         for grid, block, shape, offset in [
             ((1, 1), (4, 4), (2, 2, 3), 0),
@@ -290,6 +291,10 @@ def _maps(rng):
             ((2, 2), (4, 4), (3, 6, 5), -150),
         ]
     ]
+    for place in (0, -1):
+        maps = 3 * normal(rng, (3, 4, 6))
+        maps[place] += 100
+        yield launch((2, 1), (4, 4), maps, output(maps.shape))
 
 
 softmax_kernel = KernelExercise(

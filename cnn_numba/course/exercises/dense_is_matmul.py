@@ -5,6 +5,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.course.checks.exercise import Wrong
 from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output, uses
+from gpuless import access_map
 from gpuless.access import READ
 
 # As in the notebook: threads along either axis of a block, and results with four of them a thread.
@@ -60,6 +61,7 @@ matmul_kernel = KernelExercise(
         rng, (4, 2), (4, 2), [(2, 3, 4), (3, 1, 5), (1, 6, 2), (5, 4, 7), (9, 5, 6), (7, 11, 3)]
     ),
     float32=True,
+    once=True,
     mistakes={
         "b transposed": (
             "You walk along a row of `b`, which multiplies with its transpose: column `n` of the result "
@@ -130,6 +132,25 @@ def _of_first_tile(a, b):
     return _product(a[:, :TILE], b[:TILE])
 
 
+def _loads_each_number_once(wide):
+    """Return a property: a block reads each number once from global memory, and then from its tiles."""
+
+    def holds(attempt):
+        sides = [(2 * wide, 2 * TILE, wide)]
+        (case,) = _multiplications(np.random.default_rng(0), (TILE, TILE), (wide, wide), sides)
+        access = access_map(examine(attempt, case).report.trace)
+        for place, name in enumerate("ab"):
+            most = max(int(access.reads(place, block=block).max()) for block in range(2))
+            if most > 1:
+                raise Wrong(
+                    "not from the tile",
+                    f"The numbers are right, but a block reads a number of `{name}` {most} times from global "
+                    "memory. Load it into the tile once, and read the tile in the loop over `k`.",
+                )
+
+    return holds
+
+
 matmul_tiled_kernel = KernelExercise(
     "matmul_tiled_kernel",
     reference=_product,
@@ -137,7 +158,8 @@ matmul_tiled_kernel = KernelExercise(
         rng, (TILE, TILE), (TILE, TILE), [(3, 2, 5), (8, 19, 6), (7, 16, 13), (10, 13, 4), (17, 9, 9)]
     ),
     float32=True,
-    properties=(uses("shared"),),
+    once=True,
+    properties=(uses("shared"), _loads_each_number_once(TILE)),
     mistakes={
         "tail not zeroed": (
             "Where a matrix ends within a tile, your tile keeps what was in it before: the numbers of the "
@@ -232,7 +254,8 @@ matmul_2x2_kernel = KernelExercise(
         rng, (TILE, TILE), (WIDE, WIDE), [(3, 2, 5), (16, 9, 12), (11, 8, 18), (19, 10, 21), (9, 17, 10)]
     ),
     float32=True,
-    properties=(uses("shared"), _each_number_is_read_once),
+    once=True,
+    properties=(uses("shared"), _loads_each_number_once(WIDE), _each_number_is_read_once),
     mistakes={
         "sums exchanged": (
             "Two of the four results change places: the one of the first row and second column, and the one "
@@ -291,6 +314,7 @@ dense_kernel = KernelExercise(
     reference=lambda x, weight, bias, relu: _rectified(_product(x, weight.T) + bias, relu),
     cases=_layers,
     float32=True,
+    once=True,
     mistakes={
         "bias per row": (
             "You take an element of the bias for each row, which is an image. There is one for each output "
@@ -388,6 +412,7 @@ im2col_kernel = KernelExercise(
     "im2col_kernel",
     reference=lambda image, kernel_size: _as_columns(_windows(image, kernel_size)),
     cases=_images,
+    once=True,
     mistakes={
         "channel last": (
             "Your rows count the channel fastest. A row of weights has the taps of channel 0 first, then "

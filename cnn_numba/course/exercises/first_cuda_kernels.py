@@ -99,6 +99,12 @@ def _in_blocks_of_128(attempt):
     launches = _Launches(relu_forward_naive_kernel)
     names = attempt.__globals__ | {"relu_forward_naive_kernel": launches}
     FunctionType(attempt.__code__, names, closure=attempt.__closure__)(np.ones(300, np.float32))
+    if not launches.sizes:
+        raise Wrong(
+            "nothing launched",
+            "The numbers are right, but they were computed on the host: `relu_forward_naive_kernel` was "
+            "never launched. Let the device do the work.",
+        )
     for blocks, threads in launches.sizes:
         if threads != 128:
             exchanged = " The number of blocks comes first: `kernel[blocks, threads]`." * (blocks == 128)
@@ -112,7 +118,7 @@ def _in_blocks_of_128(attempt):
 relu_on_gpu = Exercise(
     "relu_on_gpu",
     reference=lambda x: np.maximum(x, np.float32(0)),
-    cases=lambda rng: [(normal(rng, n),) for n in (1, 70, 128, 129, 300)],
+    cases=lambda rng: [(normal(rng, n),) for n in (1, 70, 128, 129, 300, 1000)],
     run=_on_gpu,
     dtype=np.float32,
     properties=(avoids("maximum", "where", "clip", "relu_forward_naive"), _in_blocks_of_128),
@@ -258,6 +264,7 @@ mirror_kernel = KernelExercise(
         ]
     ],
     once=True,
+    from_the_end=True,
     mistakes={
         "upside down": (
             "You turn the image upside down: the rows are to stay, and the columns change sides.",

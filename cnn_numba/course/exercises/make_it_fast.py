@@ -396,6 +396,26 @@ def _replayed(attempt, images, labels, order, lrs, batch_size):
     return after
 
 
+def _leaves_the_host_alone(attempt):
+    """Demand that nothing is counted where no replay counts."""
+    run = ToyTraining(*next(_trainings(np.random.default_rng(0))))
+    before = _host_state(run)
+    attempt(run)
+    changed = [name for name, value in _host_state(run).items() if before[name] != value]
+    if changed:
+        name = changed[0]
+        raise Wrong(
+            "counts on the host",
+            f"The replays are right, but your step still changes `run.{name}`. That is the host's: it would "
+            "move once, while the step is recorded, and never again. Leave the line out; the cursor and "
+            "`run.totals` count on the device.",
+        )
+
+
+def _host_state(run):
+    return {name: repr(value) for name, value in vars(run).items() if isinstance(value, (int, float, list))}
+
+
 _ADVICE = {
     "reads on the host": "Your step reads numbers on the host. In a graph that cannot be: let the sums pile "
     "up on the device, with `accumulate_metrics`, and read them once an epoch. And which step it is, the "
@@ -466,6 +486,7 @@ capturable_step = GraphExercise(
     cases=_trainings,
     run=_replayed,
     rtol=1e-4,
+    properties=(_leaves_the_host_alone,),
     mistakes={
         "batch frozen": (
             "Every replay uses the batch that was recorded: its number came from the host. Let the "

@@ -69,6 +69,13 @@ def _last_of_equals(x, kernel, stride):
     return windows.max(axis=-1), _in_plane(x, kernel, stride, last)
 
 
+def _first_down_the_columns(x, kernel, stride):
+    windows = _windows(x, kernel, stride)
+    turned = windows.reshape(*windows.shape[:-1], kernel, kernel).swapaxes(-1, -2).reshape(windows.shape)
+    w, h = np.divmod(turned.argmax(axis=-1), kernel)
+    return windows.max(axis=-1), _in_plane(x, kernel, stride, h * kernel + w)
+
+
 def _from_zero(x, kernel, stride, where=None):
     """Pool with 0 as the value to beat; `where` stays if none does."""
     out, argmax = _pooled(x, kernel, stride)
@@ -126,11 +133,17 @@ max_pool_kernel = KernelExercise(
     "max_pool_kernel",
     reference=_pooled,
     cases=_planes,
+    once=True,
     mistakes={
         "tie goes to the last": (
             "The maxima are right. Where several pixels of a window are equal, the first is to be "
             "remembered, and you keep the last: `>=` lets an equal one replace it, `>` does not.",
             _last_of_equals,
+        ),
+        "tie goes down the columns": (
+            "The maxima are right. Of equal pixels the first is to be remembered, row by row, and yours is "
+            "the first down the columns: let the loop over the rows be the outer one.",
+            _first_down_the_columns,
         ),
         "starts from 0": (_FROM_ZERO, _from_zero, lambda x, kernel, stride: _from_zero(x, kernel, stride, 0)),
         "place starts from 0": (
@@ -245,6 +258,7 @@ block_sums_kernel = KernelExercise(
     reference=lambda x: _in_blocks(x).sum(axis=1, dtype=np.float64),
     cases=_vectors,
     float32=True,
+    once=True,
     properties=(avoids("atomic", "block_sum", "warp_sum"), uses("shared", "syncthreads"), _adds_in_a_tree),
     mistakes={
         "last step missing": (
@@ -289,6 +303,12 @@ def _rows(rng):
         if columns == 83:
             x *= 1e6
         yield launch(rows, ROW_THREADS, x, output(rows))
+    # One warp, and four, whose last one has the largest elements and its two neighbours the smallest.
+    yield launch(2, WARP, normal(rng, (2, 20)), output(2))
+    x = normal(rng, (2, 4 * WARP))
+    x[:, WARP : 3 * WARP] -= 10
+    x[:, 3 * WARP :] += 10
+    yield launch(2, 4 * WARP, x, output(2))
 
 
 def _first_warp(x):
@@ -311,6 +331,7 @@ row_max_kernel = KernelExercise(
     reference=lambda x: x.max(axis=1),
     cases=_rows,
     float32=True,
+    once=True,
     properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle),
     mistakes={
         "starts from 0": (
@@ -328,6 +349,11 @@ row_max_kernel = KernelExercise(
             f"Columns from {ROW_THREADS} on are never looked at: a thread goes on, in steps of "
             "`cuda.blockDim.x`, until the row is done.",
             lambda x: x[:, :ROW_THREADS].max(axis=1),
+        ),
+        "two warps only": (
+            "Right for blocks of two warps alone. A block may have fewer, or more: there are "
+            "`cuda.blockDim.x // 32` of them.",
+            lambda x: (x[:, :ROW_THREADS] if x.shape[1] == 4 * WARP else x).max(axis=1),
         ),
         "first thread only": (
             "Your maximum is that of thread 0's own columns: nobody has told it of the others.",

@@ -106,7 +106,7 @@ smooth_kernel = _TileExercise(
     ],
     float32=True,
     once=True,
-    properties=(uses("shared"), _loads_each_sample_once),
+    properties=(uses("shared", "syncthreads"), _loads_each_sample_once),
     mistakes={
         "flipped": (
             "Your weights run backwards: `weights[k]` belongs to `signal[i + k - RADIUS]`.",
@@ -241,7 +241,7 @@ conv_channels_kernel = _BarrierExercise(
     ],
     float32=True,
     once=True,
-    properties=(_no_needless_barrier,),
+    properties=(uses("shared"), _no_needless_barrier),
     mistakes={
         "last channel only": (
             "Only the last channel is in your sums: `total = float32(0)` belongs before the loop over them.",
@@ -443,6 +443,7 @@ turn_kernel = _TileExercise(
     reference=lambda image: np.rot90(image),
     cases=lambda rng: [_turn_case(rng, *sizes) for sizes in [(2, 3), (9, 33), (40, 7), (32, 32), (35, 50)]],
     once=True,
+    from_the_end=True,
     properties=(uses("shared"), _memory_is_used_well),
     mistakes={
         "clockwise": (

@@ -185,6 +185,24 @@ conv2d_kernel = derive(
         ("0 <= h < x.shape[2] and 0 <= w < x.shape[3]", "0 <= h <= x.shape[2] and 0 <= w <= x.shape[3]"),
     ),
     full_without_guard=("writes past the edge", ("if i >= out.size:\n    return", "")),
+    full_with_the_paddings_exchanged=(
+        "paddings exchanged",
+        ("kh - padding_h", "kh - padding_w"),
+        ("kw - padding_w", "kw - padding_h"),
+    ),
+    full_with_one_stride=("one stride for both", ("ow * stride_w", "ow * stride_h")),
+    full_with_one_padding=("one padding for both", ("kh - padding_h", "kh - padding_w")),
+    full_wraps_round=(
+        "wraps round",
+        ("if 0 <= h < x.shape[2] and 0 <= w < x.shape[3]:", "if True:"),
+        ("x[n, ic, h, w]", "x[n, ic, h % x.shape[2], w % x.shape[3]]"),
+    ),
+    full_of_the_first_image=("first image for all", ("x[n,", "x[0,")),
+    full_with_the_strides_exchanged=(
+        "strides exchanged",
+        ("oh * stride_h", "oh * stride_w"),
+        ("ow * stride_w", "ow * stride_h"),
+    ),
     full_in_float64=(
         "float64",
         ("bias[oc]", "0.0"),
@@ -272,6 +290,10 @@ bias_relu_kernel = derive(
     epilogue_first_bias=("one bias for all", ("bias[c]", "bias[0]")),
     epilogue_without_guard=("writes past the edge", ("if i < out.size:", "if True:")),
     epilogue_of_the_first_block=("first block only", ("uint32(cuda.grid(1))", "cuda.threadIdx.x")),
+    epilogue_of_absolute_values=(
+        "absolute value",
+        ("max(x[n, c, h, w] + bias[c], float32(0))", "abs(x[n, c, h, w] + bias[c])"),
+    ),
     epilogue_in_float64=(
         "float64",
         ("max(x[n, c, h, w] + bias[c], float32(0))", "max(x[n, c, h, w] + 1.0 * bias[c], 0.0)"),
@@ -321,6 +343,7 @@ conv_nhwc_kernel = derive(
     last_first_filter=("one filter for all", ("weight[kh, kw, ic, oc]", "weight[kh, kw, ic, 0]")),
     last_stays_in_the_corner=("window does not slide", ("x[n, oh + kh, ow + kw, ic]", "x[n, kh, kw, ic]")),
     last_without_guard=("writes past the edge", ("if i >= out.size:\n    return", "")),
+    last_of_the_first_image=("first image for all", ("x[n,", "x[0,")),
     last_in_float64=("float64", ("float32(0)", "0.0")),
     last_of_the_first_block=("first block only", ("uint32(cuda.grid(1))", "cuda.threadIdx.x")),
     last_counts_channels_of_the_filter=(

@@ -51,6 +51,10 @@ def matmul_of_whole_rows(a, b, out):
 
 matmul_tiled_kernel = derive(
     "matmul_tiled_kernel",
+    tiled_but_read_from_memory=(
+        "not from the tile",
+        ("a_tile[y, k] *", "a[min(row, a.shape[0] - 1), min(start + k, a.shape[1] - 1)] *"),
+    ),
     tiled_copied_by_threads_with_results=(
         "copies for itself only",
         ("in_a = row < a.shape[0]", "in_a = row < out.shape[0] and column < out.shape[1]"),
@@ -113,6 +117,18 @@ matmul_tiled_kernel = derive(
         ("if row < out.shape[0] and column < out.shape[1]:", "if True:"),
     ),
 )
+
+
+@wrong("matmul_kernel", "done more than once")
+@cuda.jit
+def matmul_of_whole_columns(a, b, out):
+    column, _ = cuda.grid(2)
+    if column < out.shape[1]:
+        for row in range(out.shape[0]):
+            total = float32(0)
+            for k in range(a.shape[1]):
+                total += a[row, k] * b[k, column]
+            out[row, column] = total
 
 
 @wrong("matmul_tiled_kernel", "without")

@@ -81,6 +81,7 @@ relu_on_gpu = derive(
         ("d_out.copy_to_host()", "out"),
     ),
     relu_in_float64=("type", ("cuda.device_array(x.shape, x.dtype)", "cuda.device_array(x.shape)")),
+    relu_for_300_elements=("tail missing", ("device.blocks(x.size, 128)", "3")),
     relu_forgets_to_return=("returns None", ("return d_out.copy_to_host()", "d_out.copy_to_host()")),
     relu_without_a_launch_shape=("raises", ("[device.blocks(x.size, 128), 128]", "")),
     relu_divides_with_a_fraction=("raises", ("device.blocks(x.size, 128)", "x.size / 128 + 1")),
@@ -90,6 +91,11 @@ relu_on_gpu = derive(
 @wrong("relu_on_gpu", "absolute value")
 def relu_takes_the_absolute_value(x):
     return np.abs(cuda.to_device(x).copy_to_host())
+
+
+@wrong("relu_on_gpu", "nothing launched")
+def relu_on_the_host(x):
+    return x * (x > 0)
 
 
 @wrong("relu_on_gpu", "shortcut")

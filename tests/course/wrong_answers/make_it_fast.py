@@ -196,6 +196,10 @@ capturable_step = derive(
         "totals left out",
         ("run.loss.ops.accumulate_metrics(losses, logits, y, run.totals)", ""),
     ),
+    step_leaves_the_counter_in=(
+        "counts on the host",
+        ("advance(run.cursor)", "advance(run.cursor)\nrun.number += 1"),
+    ),
     step_without_backward=("not trained", ("run.model.backward(run.loss.backward())", "")),
     step_without_update=("not trained", ("run.sgd.scheduled_step(run.rates, run.cursor)", "")),
     step_half_mended=(

@@ -14,6 +14,13 @@ THREADS = 128  # as in the notebook
 max_pool_kernel = derive(
     "max_pool_kernel",
     pool_keeps_the_last=("tie goes to the last", ("x[plane, h, w] > best", "x[plane, h, w] >= best")),
+    pool_goes_down_the_columns=(
+        "tie goes down the columns",
+        (
+            "for h in range(top, top + kernel):\n    for w in range(left, left + kernel):",
+            "for w in range(left, left + kernel):\n    for h in range(top, top + kernel):",
+        ),
+    ),
     pool_goes_backwards=(
         "tie goes to the last",
         ("x[plane, top, left], top * x.shape[2] + left", "float32(-math.inf), 0"),
@@ -136,10 +143,8 @@ block_sums_kernel = derive(
         ("float32(0)", "float32(-math.inf)"),
         ("partial[t] += partial[t + half]", "partial[t] = max(partial[t], partial[t + half])"),
     ),
-    tree_in_float64=(
-        "float64",
-        ("partial[t] += partial[t + half]", "partial[t] = 1.0 * partial[t] + partial[t + half]"),
-    ),
+    tree_in_float64=("float64", ("shared.array(THREADS, float32)", "shared.array(THREADS, np.float64)")),
+    tree_written_by_all=("done more than once", ("if t == 0:\n    out", "if t < 8:\n    out")),
     tree_into_one_output=("race between blocks", ("out[cuda.blockIdx.x]", "out[0]")),
 )
 
@@ -236,6 +241,16 @@ row_max_kernel = derive(
         ("float32(-math.inf)", "float32(0)"),
         ("x[row, column]", "abs(x[row, column])"),
     ),
+    row_max_of_two_warps=(
+        "two warps only",
+        ("for warp in range(cuda.blockDim.x // 32):", "for warp in range(2):"),
+    ),
+    row_max_of_two_warps_with_all_elements=(
+        "uninitialised read",
+        ("for warp in range(cuda.blockDim.x // 32):", "for warp in range(2):"),
+        ("range(t, x.shape[1], cuda.blockDim.x)", "range(t, x.shape[1], 64)"),
+    ),
+    row_max_written_by_a_warp=("done more than once", ("if t == 0:", "if t < 32:")),
     row_max_that_does_not_wait=("first warp only", ("cuda.syncthreads()", "")),
     row_max_without_barrier=(
         "missing barrier",

@@ -1,0 +1,155 @@
+"""Whether a kernel computes in float64: asked of the code that it is compiled to.
+
+The source does not tell: a bare ``0.0`` that is only stored costs nothing, ``total = 0`` before a loop of
+``total += x[i]`` makes every addition one of float64, and which is which the compiler decides. Where kernels
+are compiled (on a GPU, be it emulated) the PTX is at hand; where they are simulated and there is a compiler,
+`gpuless.inspector` asks it. Where there is none, on macOS say, what the simulator has seen stored must do:
+float64 values in float32 arrays, so that a stored ``0.0`` is refused and a sum that begins with an integer
+is not.
+"""
+
+import linecache
+
+import numpy as np
+
+from cnn_numba import device
+from cnn_numba.course.checks.mistakes import Wrong
+from cnn_numba.course.checks.uninitialised import code_of
+from gpuless.access import WRITE
+from gpuless.inspector import InspectionError, float64_causes, inspect_kernel, read_ptx
+
+_CAUSES = {
+    "literal": "A literal such as `0.0` is float64, and so is all that it meets.",
+    "integer start": "An integer that a float32 is added to becomes float64.",
+    "integer": "An integer and a float32 together are float64.",
+    "division": "`/` of an integer is float64, whatever it meets.",
+    "function": "A function of an integer is computed in float64.",
+    "type": "This asks for float64 by name.",
+    "": "An operand there is float64, or an integer meets a float32, which is float64, too: a literal as "
+    "`float32(0)`, an integer as `float32(n)`.",
+}
+
+
+def refuse_float64(attempt, trials):
+    """Raise `Wrong` if a kernel computes in float64, as compiled for the launches of some trials.
+
+    Parameters
+    ----------
+    attempt : kernel
+    trials : list of trials
+        With the sanitizer's report, for where there is no compiler.
+    """
+    for arguments in _by_types(trials):
+        instructions = _compiled(attempt, arguments)
+        if instructions is None:
+            for trial in trials:
+                _refuse_stored(attempt, trial)
+            return
+        if any(instruction.kind == "FP64" for instruction in instructions):
+            _refuse(attempt, float64_causes(instructions))
+
+
+def _by_types(trials):
+    """Return the arguments of one launch for each combination of types."""
+    found = {}
+    for trial in trials:
+        arguments = trial.case.arrays()
+        found.setdefault(tuple(map(_written, arguments)), arguments)
+    return found.values()
+
+
+def _written(value):
+    """Return an argument's type as Numba's signatures have it."""
+    if not isinstance(value, np.ndarray):
+        return str(np.asarray(value).dtype)
+    return f"{value.dtype}[{', '.join([*':' * (value.ndim - 1), '::1'])}]" if value.ndim else str(value.dtype)
+
+
+def _refuse(attempt, causes):
+    """Raise `Wrong` for the first of some causes; the sine's own detour through float64 is none."""
+    causes = [cause for cause in causes if cause.kind != "trigonometry"]
+    if not causes:
+        return
+    code = code_of(attempt)
+    first = next((cause for cause in causes if cause.kind), causes[0])
+    details = [_CAUSES[first.kind]]
+    if first.kind:
+        details.append(f"{_place(code, first)}: `{first.what}`. Write `{first.remedy}`.")
+    elif first.line:
+        text = linecache.getline(first.file, first.line).strip()
+        details.append(f"{_place(code, first)}" + (f": `{text}`" if text else "."))
+    raise Wrong(
+        "float64",
+        "The numbers are right, but computed in float64, which most GPUs do far more slowly.",
+        *details,
+    )
+
+
+def _place(code, cause):
+    last = max((line for *_, line in code.co_lines() if line), default=0)
+    if code.co_firstlineno <= cause.line <= last:
+        return f"Line {cause.line - code.co_firstlineno + 1} of your kernel"
+    return f"Line {cause.line} of a function that it calls"
+
+
+# --- asking the compiler -----------------------------------------------------------------------------------
+
+
+def _compiled(attempt, arguments):
+    """Return the instructions of a kernel for these arguments, None where nobody compiles it."""
+    if device.simulated():
+        return _inspected(attempt, tuple(map(_written, arguments)))
+    types = tuple(map(attempt.typeof_pyval, arguments))
+    instructions = read_ptx(attempt.inspect_asm(types)) if types in attempt.overloads else None
+    if instructions is not None and not any(one.kind == "FP64" for one in instructions):
+        return instructions
+    return _with_lines(attempt, types) or instructions
+
+
+def _with_lines(attempt, types):
+    """Compile a kernel once more, so that its instructions know their lines; None if that fails."""
+    from numba.cuda import compile_ptx_for_current_device
+
+    try:
+        ptx, _ = compile_ptx_for_current_device(
+            attempt.py_func,
+            types,
+            lineinfo=True,
+            fastmath=attempt.targetoptions.get("fastmath") or False,
+        )
+    except Exception:  # it is only about the words: the kernel has been compiled and has run
+        return None
+    return read_ptx(ptx)
+
+
+_missing = []  # why there is no compiler, once it has been asked for and was not there
+
+
+def _inspected(attempt, types):
+    if _missing:
+        return None
+    try:
+        return inspect_kernel(attempt, f"void({', '.join(types)})", disassemble=False).instructions
+    except InspectionError as error:
+        if "no CUDA compiler" in str(error):
+            _missing.append(error)
+        return None
+
+
+# --- asking the simulator ----------------------------------------------------------------------------------
+
+
+def _refuse_stored(attempt, trial):
+    """Raise `Wrong` if a float64 value is stored into a float32 array."""
+    trace = trial.report.trace
+    narrow = np.array([info.dtype == np.float32 for info in trace.arrays] + [False])[trace.array]
+    for row in np.flatnonzero(narrow & (trace.kind == WRITE)):
+        if isinstance(trace.values[row], np.float64):
+            site = trace.sites[trace.site[row]]
+            place = f"Line {site.line - code_of(attempt).co_firstlineno + 1} of your kernel"
+            raise Wrong(
+                "float64",
+                "The numbers are right, but computed in float64, which most GPUs do far more slowly. A "
+                "literal such as `0.0` is float64, and so is all that it meets: write `float32(0)`.",
+                f"{place}: `{site.text}`" if site.text else f"{place}.",
+            )

@@ -1,0 +1,109 @@
+"""A check after a cell that failed: it must not judge what an earlier run of the cell has left."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cnn_numba.course.checks import cells
+
+IMPORTS = """
+from cnn_numba.course.checks.exercise import Exercise
+check = Exercise(
+    "double",
+    reference=lambda x: 2 * x,
+    cases=lambda rng: [(rng.normal(size=(2, 3)),), (rng.normal(size=5),)],
+)
+"""
+RIGHT = "def double(x):\n    return x + x"
+WRONG = "def double(x):\n    return x * x"
+STORIES = {
+    "mended": [RIGHT],
+    "syntax": [RIGHT, "# mine\ndef double(x):\n    return (x + x"],
+    "indented": [RIGHT, "def double(x):\n    y = x\n      return y"],
+    "misspelt": [RIGHT, "dfe double(x):\n    return x + x"],
+    "wrong before": [WRONG, "def double(x) -> \n    return x + x"],
+    "decorated": [RIGHT, "@cuda.jti\ndef double(x):\n    return x + x"],
+    "no colon": [RIGHT, "def double(x)\n    return x + x"],
+    "unclosed": [RIGHT, "def double(x):\n    '''Never ends.\n    return x + x"],
+    "mended after": [RIGHT, "def double(x):\n    return (x + x", RIGHT],
+    "fails after the definition": [WRONG, RIGHT + "\n\n1 / 0"],
+    "fails again": ["def double(x):\n    return ((", RIGHT, "def double(x):\n    return )"],
+    "another cell": [RIGHT, "def other(x):\n    return (("],
+    "used, not defined": [RIGHT, "double(3"],
+    "defined in another way": [RIGHT, "def double(x):\n    return ((", "double = lambda x: 2 * x"],
+}
+SCRIPT = """
+import contextlib, io, json, sys
+from IPython.core.interactiveshell import InteractiveShell
+
+sys.stdin = open(sys.argv[1])
+shell = InteractiveShell.instance()
+imports, stories = json.load(sys.stdin)
+shell.run_cell(imports).raise_error()
+told = {}
+for name, sources in stories.items():
+    with contextlib.redirect_stdout(io.StringIO()):
+        for source in sources:
+            shell.run_cell(source)
+        verdict = shell.run_cell("check(double)").result
+    told[name] = [verdict.status, verdict.mistake, str(verdict)]
+    shell.run_cell("check(lambda x: 2 * x)").result.status == "solved" or told.clear()
+json.dump(told, open(sys.argv[1], "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """Return the verdicts at the end of all stories, told in one shell."""
+    folder = tmp_path_factory.mktemp("cells")
+    file = folder / "stories.json"
+    file.write_text(json.dumps([IMPORTS, STORIES]))
+    environment = os.environ | {"IPYTHONDIR": str(folder)}
+    command = [sys.executable, "-c", SCRIPT, str(file)]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    return json.loads(file.read_text())
+
+
+@pytest.mark.parametrize(
+    ("story", "words"),
+    {
+        "syntax": ("SyntaxError: '(' was never closed.", "Line 3 of the cell: `return (x + x`"),
+        "indented": ("IndentationError: unexpected indent", "Line 3 of the cell: `return y`"),
+        "misspelt": ("SyntaxError: invalid syntax", "Line 1 of the cell"),
+        "wrong before": ("SyntaxError", "Mend that first, and run the cell again"),
+        "decorated": ("NameError: name 'cuda' is not defined",),
+        "no colon": ("SyntaxError: expected ':'", "Line 1 of the cell: `def double(x)`"),
+        "unclosed": ("SyntaxError",),
+        "fails again": ("SyntaxError",),
+    }.items(),
+    ids=str,
+)
+def test_a_cell_that_failed_is_told_instead_of_a_verdict(told, story, words):
+    status, mistake, text = told[story]
+    assert (status, mistake) == ("wrong", "cell failed")
+    assert "Your last run of the cell above failed with" in text
+    assert all(word in text for word in words), text
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        "mended",
+        "mended after",
+        "fails after the definition",
+        "another cell",
+        "used, not defined",
+        "defined in another way",
+    ],
+)
+def test_what_is_defined_is_judged(told, story):
+    assert told[story][0] == "solved", told[story]
+
+
+def test_outside_of_ipython_nothing_is_watched():
+    cells.watch()
+    assert cells.failure_of("double", lambda x: x) is None

@@ -1,0 +1,290 @@
+"""Right answers that are not the solution: unusual ones, which a check must not refuse."""
+
+import textwrap
+
+import pytest
+from test_exercises import FOUND
+from wrong_answers import replaced
+
+# By exercise and name: the lines behind the docstring, or what is replaced in the solution. Where two
+# notebooks have an exercise of the same name, the notebook's number stands before it.
+ANSWERS = {
+    "axpy_kernel": {
+        "in two steps from a bare zero": """
+            i = cuda.grid(1)
+            if i < out.size:
+                out[i] = 0.0
+                out[i] += a * x[i] + y[i]
+        """,
+        "from the last thread": """
+            i = out.size - 1 - cuda.grid(1)
+            if i >= 0:
+                out[i] = cuda.fma(a, x[i], y[i])
+        """,
+    },
+    "relu_on_gpu": {
+        "one block too many": [("device.blocks(x.size, 128)", "x.size // 128 + 1")],
+        "in place": [
+            ("d_out = cuda.device_array(x.shape, x.dtype)", ""),
+            ("(d_x, d_out)", "(d_x, d_x)"),
+            ("d_out.copy_to_host", "d_x.copy_to_host"),
+        ],
+    },
+    "autocorrelation_kernel": {
+        "summed in the output": """
+            i = cuda.grid(1)
+            if i < out.size:
+                out[i] = 0
+                for k in range(signal.size - 1, delay + i - 1, -1):
+                    out[i] += signal[k] * signal[k - delay - i]
+        """,
+    },
+    "relu_stride_kernel": {
+        "a product with a truth": """
+            i = cuda.grid(1)
+            while i < x.size:
+                out[i] = x[i] * (x[i] > 0)
+                i += cuda.gridsize(1)
+        """,
+    },
+    "mirror_kernel": {
+        "counted from the end": [("width - 1 - column", "-1 - column")],
+        "written from the end": [
+            ("out[row, column] = image[row, width - 1 - column]", "out[row, ~column] = image[row, column]")
+        ],
+        "half the threads change two pixels": """
+            x, y = cuda.grid(2)
+            height, width = image.shape
+            if y < height and x < (width + 1) // 2:
+                left, right = image[y, x], image[y, width - 1 - x]
+                out[y, x] = right
+                if width - 1 - x != x:
+                    out[y, width - 1 - x] = left
+        """,
+    },
+    "conv_valid_kernel": {
+        "guarded by the image, in one loop": """
+            x, y = cuda.grid(2)
+            height, width = weight.shape
+            if y + height <= image.shape[0] and x + width <= image.shape[1]:
+                total = float32(0)
+                for k in range(height * width):
+                    total += image[y + k // width, x + k % width] * weight[k // width, k % width]
+                out[y, x] = total
+        """,
+    },
+    "conv2d_kernel": {
+        "ranges clipped": """
+            i = uint32(cuda.grid(1))
+            if i >= out.size:
+                return
+            n, oc, oh, ow = place(i, out.shape)
+            top, left = oh * stride_h - padding_h, ow * stride_w - padding_w
+            total = bias[oc]
+            for ic in range(x.shape[1]):
+                for h in range(max(top, 0), min(top + weight.shape[2], x.shape[2])):
+                    for w in range(max(left, 0), min(left + weight.shape[3], x.shape[3])):
+                        total += weight[oc, ic, h - top, w - left] * x[n, ic, h, w]
+            out[n, oc, oh, ow] = total
+        """,
+    },
+    "bias_relu_kernel": {
+        "a stored 0.0": """
+            i = uint32(cuda.grid(1))
+            if i < out.size:
+                n, c, h, w = place(i, x.shape)
+                value = x[n, c, h, w] + bias[c]
+                if value > 0.0:
+                    out[n, c, h, w] = value
+                else:
+                    out[n, c, h, w] = 0.0
+        """,
+    },
+    "smooth_kernel": {
+        "a stored 0.0": """
+            tile = cuda.shared.array(SPAN, float32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            for k in range(t, SPAN, BLOCK):
+                j = cuda.blockIdx.x * BLOCK - RADIUS + k
+                if 0 <= j < signal.size:
+                    tile[k] = signal[j]
+                else:
+                    tile[k] = 0.0
+            cuda.syncthreads()
+            if i < out.size:
+                total = float32(0)
+                for k in range(weights.size):
+                    total += tile[t + k] * weights[k]
+                out[i] = total
+        """,
+    },
+    "04 conv_channels_kernel": {
+        "two tiles and one barrier": """
+            patch = cuda.shared.array((2, PATCH_H, PATCH_W), float32)
+            tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+            top, left = cuda.blockIdx.y * TILE_H, cuda.blockIdx.x * TILE_W
+            row, column = top + ty, left + tx
+            total = float32(0)
+            for c in range(x.shape[0]):
+                for k in range(ty * TILE_W + tx, PATCH_H * PATCH_W, TILE_H * TILE_W):
+                    h, w = k // PATCH_W, k % PATCH_W
+                    if top + h < x.shape[1] and left + w < x.shape[2]:
+                        patch[c % 2, h, w] = x[c, top + h, left + w]
+                cuda.syncthreads()
+                if row < out.shape[0] and column < out.shape[1]:
+                    for i in range(TAPS):
+                        for j in range(TAPS):
+                            total += patch[c % 2, ty + i, tx + j] * weight[c, i, j]
+            if row < out.shape[0] and column < out.shape[1]:
+                out[row, column] = total
+        """,
+    },
+    "turn_kernel": {
+        "counted from the end": [("out[width - 1 - left - r, top + tx]", "out[-1 - left - r, top + tx]")],
+    },
+    "max_pool_kernel": {
+        "backwards, with >=": """
+            i = cuda.grid(1)
+            if i < out.size:
+                oh, ow = divmod(i, out.shape[1])
+                best, where = float32(-math.inf), -1
+                for k in range(kernel * kernel - 1, -1, -1):
+                    h, w = oh * stride + k // kernel, ow * stride + k % kernel
+                    if x[h, w] >= best:
+                        best, where = x[h, w], h * x.shape[1] + w
+                out[oh, ow], argmax[oh, ow] = best, where
+        """,
+    },
+    "block_sums_kernel": {
+        "a tail of bare zeros": [("float32(0)", "0.0")],
+        "the sum in a register": """
+            partial = cuda.shared.array(THREADS, float32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            own = x[i] if i < x.size else float32(0)
+            partial[t] = own
+            cuda.syncthreads()
+            half = THREADS // 2
+            while half > 0:
+                if t < half:
+                    own += partial[t + half]
+                    partial[t] = own
+                cuda.syncthreads()
+                half //= 2
+            if t == 0:
+                out[cuda.blockIdx.x] = own
+        """,
+    },
+    "row_max_kernel": {
+        "shuffled down": [("cuda.shfl_xor_sync", "cuda.shfl_down_sync")],
+    },
+    "05 histogram_kernel": {
+        "shifted, thread 0 adds": [
+            ("x[i] // 16", "x[i] >> 4"),
+            (
+                "if t < BINS:\n    cuda.atomic.add(counts, t, own[t])",
+                "if t == 0:\n    for b in range(BINS):\n        cuda.atomic.add(counts, b, own[b])",
+            ),
+        ],
+    },
+    "05 softmax_kernel": {
+        "by the logarithm of the sum": [
+            ("total = warp_sum(total)", "total = math.log(warp_sum(total))"),
+            (
+                "math.exp(logits[row, k] - largest) / total",
+                "math.exp(logits[row, k] - largest - total)",
+            ),
+        ],
+    },
+    "matmul_tiled_kernel": {
+        "stale numbers are not summed": """
+            a_tile = cuda.shared.array((TILE, TILE), float32)
+            b_tile = cuda.shared.array((TILE, TILE), float32)
+            x, y = cuda.threadIdx.x, cuda.threadIdx.y
+            column, row = cuda.grid(2)
+            total = float32(0)
+            for start in range(0, a.shape[1], TILE):
+                if row < a.shape[0] and start + x < a.shape[1]:
+                    a_tile[y, x] = a[row, start + x]
+                if start + y < b.shape[0] and column < b.shape[1]:
+                    b_tile[y, x] = b[start + y, column]
+                cuda.syncthreads()
+                if row < out.shape[0] and column < out.shape[1]:
+                    for k in range(min(TILE, a.shape[1] - start)):
+                        total += a_tile[y, k] * b_tile[k, x]
+                cuda.syncthreads()
+            if row < out.shape[0] and column < out.shape[1]:
+                out[row, column] = total
+        """,
+    },
+    "matmul_2x2_kernel": {
+        "pairs of neighbours": [
+            ("a_tile[y, k], a_tile[y + TILE, k]", "a_tile[2 * y, k], a_tile[2 * y + 1, k]"),
+            ("b_tile[k, x], b_tile[k, x + TILE]", "b_tile[k, 2 * x], b_tile[k, 2 * x + 1]"),
+            ("row + y + TILE, column + x + TILE,", "row + 2 * y + 1, column + 2 * x + 1,"),
+            ("row + y + TILE, column + x,", "row + 2 * y + 1, column + 2 * x,"),
+            ("row + y, column + x + TILE,", "row + 2 * y, column + 2 * x + 1,"),
+            ("row + y, column + x,", "row + 2 * y, column + 2 * x,"),
+        ],
+    },
+    "dense_kernel": {
+        "a product with a truth": [("max(total, float32(0))", "total * (total > 0)")],
+    },
+    "im2col_kernel": {
+        "by divmod": """
+            column, row = cuda.grid(2)
+            if row < columns.shape[0] and column < columns.shape[1]:
+                channel, tap = divmod(row, kernel_size * kernel_size)
+                kh, kw = divmod(tap, kernel_size)
+                oh, ow = divmod(column, image.shape[2] - kernel_size + 1)
+                columns[row, column] = image[channel, oh + kh, ow + kw]
+        """,
+    },
+    "relu_backward_kernel": {
+        "a stored 0.0": """
+            i = cuda.grid(1)
+            if i < out.size:
+                if out[i] > 0:
+                    grad_input[i] = grad_output[i]
+                else:
+                    grad_input[i] = 0.0
+        """,
+    },
+    "momentum_kernel": {
+        "in place": """
+            i = cuda.grid(1)
+            if i < parameters.size:
+                velocity[i] *= momentum
+                velocity[i] += gradients[i]
+                parameters[i] -= lr * velocity[i]
+        """,
+    },
+    "edges_kernel": {
+        "halved by a literal": [("float32(0.5)", "0.5")],
+    },
+    "block_max_kernel": {
+        "the last element again": [("x[i] if i < x.size else float32(-math.inf)", "x[min(i, x.size - 1)]")],
+    },
+}
+EACH = [(exercise, name, answer) for exercise, answers in ANSWERS.items() for name, answer in answers.items()]
+
+
+def source_of(solution, answer):
+    """Return an answer's source: the solution's, with replacements or another body."""
+    if isinstance(answer, str):
+        head, docstring, _ = solution.split('"""')
+        return f'{head}"""{docstring}"""\n{textwrap.indent(textwrap.dedent(answer), "    ")}'
+    for replacement in answer:
+        solution = replaced(solution, *replacement)
+    return solution
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer"),
+    [(exercise, answer) for exercise, _, answer in EACH],
+    ids=[f"{exercise}-{name}" for exercise, name, _ in EACH],
+)
+def test_an_unusual_answer_is_right(exercise, answer):
+    number, _, name = exercise.rpartition(" ")
+    (found,) = (f for f in FOUND if f.cells.name == name and f.path.stem.startswith(number))
+    verdict = found.check(found.run(source_of(found.cells.solution, answer)))
+    assert verdict.status == "solved", verdict
