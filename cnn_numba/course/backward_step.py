@@ -1,7 +1,9 @@
 """The eight kernels of notebook 07b at work: the reader's where they are written, the package's in the gaps.
 
 `Kernels` calls them by name, each with the arguments of its exercise and on the grid that the exercise
-promises; `at_full_size` runs them on the numbers of a batch of `mnist_cnn`, beside the CPU.
+promises. `at_full_size` runs them on the numbers of a batch of `mnist_cnn`, beside the CPU. `Step` has what
+they need to go back through the small network of `cnn_numba.course.gradient_bugs`, and `mean_loss` is what a
+judge nudges there. `pixel_gradient` goes back through a whole model, to the pixels.
 """
 
 import time
@@ -12,18 +14,26 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.course.checks.kernels import is_unfinished
+from cnn_numba.course.gradient_bugs import POOL, Batch
+from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.activation import cpu as activation_cpu
 from cnn_numba.ops.activation import gpu as activation_gpu
+from cnn_numba.ops.activation import reference as activation_reference
 from cnn_numba.ops.conv import cpu as conv_cpu
 from cnn_numba.ops.conv import gpu as conv_gpu
+from cnn_numba.ops.conv import reference as conv_reference
 from cnn_numba.ops.dense import cpu as dense_cpu
 from cnn_numba.ops.dense import gpu as dense_gpu
+from cnn_numba.ops.dense import reference as dense_reference
 from cnn_numba.ops.loss import cpu as loss_cpu
 from cnn_numba.ops.loss import gpu as loss_gpu
+from cnn_numba.ops.loss import reference as loss_reference
 from cnn_numba.ops.pool import cpu as pool_cpu
 from cnn_numba.ops.pool import gpu as pool_gpu
+from cnn_numba.ops.pool import reference as pool_reference
 
-__all__ = ["PARTS", "Kernels", "at_full_size"]
+__all__ = ["PARTS", "Kernels", "Step", "at_full_size", "mean_loss", "pixel_gradient"]
 
 THREADS = 128
 SQUARE = (16, 16)
@@ -267,3 +277,118 @@ def _measured(kernels, name):
     error = max(np.abs(device.to_host(result) - right).max() / np.abs(right).max() for result, right in pairs)
     count = sum(int(np.prod(shape)) for shape in shapes)
     return FullSize(name, name in kernels.own, count, part.products, seconds, float(error))
+
+
+# --- A whole step ------------------------------------------------------------------------------------------
+
+
+class Step:
+    """The forward pass of a small network on the GPU, by the package, and room for what comes back.
+
+    Parameters
+    ----------
+    batch : Batch
+
+    Attributes
+    ----------
+    images, labels, weight, dense, rectified, argmax, features, logits : device array
+        What went in, and what the forward pass left: the ReLU's output, the winners of its windows, and what
+        the dense layer was given and gave.
+    steps : tuple of int
+        Stride and padding, vertical and horizontal, as the kernels take them.
+    gradients : dict of str to device array
+        NaN everywhere, so that what no kernel writes shows; but zeros where max pooling adds.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        images, labels, weight, bias, dense, stride, padding = batch
+        self.images, self.weight, bias, self.dense = (
+            device.to_device(array.astype(np.float32)) for array in (images, weight, bias, dense)
+        )
+        self.labels = device.to_device(labels)
+        self.steps = stride, stride, padding, padding
+        convolved = conv_gpu.conv2d_forward(self.images, self.weight, bias, stride, padding)
+        self.rectified = activation_gpu.relu_forward(convolved)
+        pooled, self.argmax = pool_gpu.max_pool2d_forward(self.rectified, POOL)
+        self.features = pooled.reshape(len(images), dense.shape[1])
+        self.logits = dense_gpu.linear_forward(self.features, self.dense)
+        shapes = {
+            "losses": labels.shape,
+            "logits": self.logits.shape,
+            "dense weight": dense.shape,
+            "features": self.features.shape,
+            "ReLU output": self.rectified.shape,
+            "conv output": self.rectified.shape,
+            "bias": bias.shape,
+            "filters": weight.shape,
+            "images": images.shape,
+        }
+        self.gradients = {
+            name: device.to_device(np.full(shape, 0 if name == "ReLU output" else np.nan, np.float32))
+            for name, shape in shapes.items()
+        }
+
+
+def mean_loss(batch: Batch) -> float:
+    """Compute a small network's loss, in float64 and as the definition says.
+
+    Examples
+    --------
+    >>> from cnn_numba.course.gradient_bugs import batch
+    >>> small = batch(np.zeros((1, 1, 8, 6)), np.array([3], np.int32))
+    >>> f"{mean_loss(small):.2f}"
+    '2.58'
+    """
+    images, labels, weight, bias, dense, stride, padding = batch
+    convolved = conv_reference.conv2d_forward(images, weight, bias, stride, padding)
+    pooled, _ = pool_reference.max_pool2d_forward(activation_reference.relu_forward(convolved), POOL)
+    logits = dense_reference.linear_forward(pooled.reshape(len(images), -1), dense)
+    losses, _ = loss_reference.cross_entropy_forward(logits, labels)
+    return losses.mean()
+
+
+# --- To the pixels of a trained model ----------------------------------------------------------------------
+
+
+def pixel_gradient(kernels: Kernels, model: Sequential, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the gradient of the mean loss with respect to the images.
+
+    Parameters
+    ----------
+    kernels : Kernels
+    model : Sequential
+        On the CPU, of convolutions, max pooling, ReLUs and dense layers; its forward pass is used.
+    images : ndarray, shape (N, C, H, W), float32
+        As many as the model's batch.
+    labels : ndarray, shape (N,), int32
+        What they are to be read as.
+    """
+    logits = device.to_device(model.forward(images))
+    losses, gradient = device.zeros(len(images)), device.zeros(logits.shape)
+    kernels.cross_entropy_kernel(logits, device.to_device(labels), losses, gradient)
+    for layer in reversed(model.layers):
+        gradient = _back(kernels, layer, gradient)
+    return device.to_host(gradient)
+
+
+def _back(kernels, layer, gradient):
+    """Return the gradient of a layer's input."""
+    if isinstance(layer, Flatten):
+        return gradient.reshape(layer.input_shape)
+    result = device.zeros(layer.input_shape)
+    if isinstance(layer, Linear):
+        kernels.dense_backward_input_kernel(gradient, device.to_device(layer.weight), result)
+    elif isinstance(layer, ReLU):
+        out = device.to_device(layer.output)
+        kernels.relu_backward_kernel(*(array.reshape(array.size) for array in (gradient, out, result)))
+    elif isinstance(layer, MaxPool2d):
+        arrays = gradient, device.to_device(layer.argmax), result
+        kernels.max_pool_backward_kernel(
+            *(array.reshape(array.shape[0] * array.shape[1], *array.shape[2:]) for array in arrays)
+        )
+    elif isinstance(layer, Conv2d):
+        weight = device.to_device(layer.weight)
+        kernels.conv2d_backward_input_kernel(gradient, weight, *layer.stride, *layer.padding, result)
+    else:
+        raise TypeError(f"there is no kernel for {layer!r}")
+    return result

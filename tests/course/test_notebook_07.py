@@ -9,8 +9,10 @@ from cnn_numba.course.gradient_bugs import BUGS, PATIENTS, batch, gradients
 from cnn_numba.course.pictures.gradients import (
     chain_picture,
     comparison_picture,
+    epsilon_picture,
     error_maps,
     matrix_picture,
+    promise_picture,
 )
 from cnn_numba.nn.gradcheck import compare_gradients
 
@@ -188,3 +190,9 @@ def test_error_maps_count_what_is_wrong():
 def test_comparison_picture_draws_a_gradient_that_is_zero_everywhere():
     picture = comparison_picture(compare_gradients(np.ones((2, 2)), np.zeros((2, 2)), "input"), "Zero.")
     assert "4 of 4 elements are wrong" in picture.alt
+
+
+def test_curves_are_told_apart_by_their_names():
+    steps = np.logspace(-8, -1, 20)
+    assert "U" in epsilon_picture(steps, {"float64": steps**2, "float32": steps}).alt
+    assert "stays near 0.9" in promise_picture(steps, {"all biases 0.1": steps, "all biases 0": steps}).alt

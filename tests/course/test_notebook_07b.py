@@ -1,10 +1,19 @@
-"""What notebook 07b looks at: the launches of its checks."""
+"""What notebook 07b looks at: the launches of its checks, its kernels at work, its pictures."""
 
 import numpy as np
 import pytest
+from numba import cuda, float32
 
+from cnn_numba import course, device
+from cnn_numba.course import backward_step
+from cnn_numba.course.backward_step import Kernels, Step, at_full_size, mean_loss, pixel_gradient
 from cnn_numba.course.checks.exercise import Exercise
 from cnn_numba.course.exercises import backward_kernels
+from cnn_numba.course.gradient_bugs import batch, gradients
+from cnn_numba.course.pictures.backward import gather_picture, network_map, pixel_picture
+from cnn_numba.nn.layers import AvgPool2d, CrossEntropyLoss, Flatten, Linear
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train.checkpoint import load_model
 
 CHECKS = {name: value for name, value in vars(backward_kernels).items() if isinstance(value, Exercise)}
 
@@ -57,3 +66,132 @@ def test_some_windows_of_the_pooling_share_a_winner_and_some_cannot():
         shared.append(any(len(np.unique(plane)) < plane.size for plane in argmax))
     assert any(shared)
     assert not all(shared)
+
+
+# --- the kernels at work -----------------------------------------------------------------------------------
+
+
+@cuda.jit
+def relu_backward_kernel(grad_output, out, grad_input):
+    i = cuda.grid(1)
+    if i < out.size:
+        grad_input[i] = grad_output[i] if out[i] > float32(0) else float32(0)
+
+
+@cuda.jit
+def bias_gradient_kernel(grad_output, grad_bias):
+    """Forget all positions but the first."""
+    c = cuda.blockIdx.x
+    if cuda.threadIdx.x == 0:
+        grad_bias[c] = grad_output[0, c, 0]
+
+
+@cuda.jit
+def cross_entropy_kernel(logits, labels, losses, grad_logits): ...
+
+
+def test_there_is_a_part_for_each_exercise():
+    assert list(backward_step.PARTS) == list(CHECKS)
+
+
+def test_kernels_are_the_readers_if_they_are_written():
+    kernels = Kernels(cross_entropy_kernel, relu_backward_kernel)
+    assert kernels.own == ["relu_backward_kernel"]
+    with pytest.raises(AttributeError, match="there is no kernel conv2d_kernel"):
+        kernels.conv2d_kernel  # noqa: B018
+
+
+def test_a_kernel_that_is_no_part_is_refused():
+    @cuda.jit
+    def conv2d_kernel(x, out):
+        out[0] = x[0]
+
+    with pytest.raises(ValueError, match="a backward step has no kernel conv2d_kernel"):
+        Kernels(conv2d_kernel)
+
+
+def test_full_size_says_whose_a_kernel_is_and_finds_a_wrong_one(monkeypatch):
+    names = "bias_gradient_kernel", "relu_backward_kernel"
+    monkeypatch.setattr(backward_step, "PARTS", {name: backward_step.PARTS[name] for name in names})
+    bias, relu = at_full_size(Kernels(bias_gradient_kernel))
+    assert (bias.own, relu.own) == (True, False)
+    assert relu.error < backward_step.TOLERANCE < bias.error
+    table = repr(backward_step.FullSizes([bias, relu])).splitlines()
+    assert "yours" in table[1]
+    assert "NO: off by" in table[1]
+    assert table[2].endswith("yes")
+
+
+def small():
+    rng = np.random.default_rng(3)
+    return batch(rng.uniform(size=(2, 1, 10, 8)), np.array([4, 1], np.int32))
+
+
+def test_a_step_has_what_the_forward_pass_leaves():
+    net = small()
+    step, right = Step(net), gradients(net)
+    grad_logits = device.zeros(step.logits.shape)
+    Kernels().cross_entropy_kernel(step.logits, step.labels, device.zeros(2), grad_logits)
+    np.testing.assert_allclose(device.to_host(grad_logits), right["logits"], atol=1e-6)
+    for name, expected in right.items():
+        assert step.gradients[name].shape == expected.shape
+    arrays = {name: device.to_host(array) for name, array in step.gradients.items()}
+    assert not arrays.pop("ReLU output").any()
+    assert all(np.isnan(array).all() for array in arrays.values())
+
+
+def test_the_mean_loss_answers_to_a_nudge_as_the_gradient_says():
+    net = small()
+    slope = gradients(net)["filters"][1, 0, 2, 0]
+    losses = []
+    for step in (1e-6, -1e-6):
+        net.weight[1, 0, 2, 0] += step
+        losses.append(mean_loss(net))
+        net.weight[1, 0, 2, 0] -= step
+    np.testing.assert_allclose((losses[0] - losses[1]) / 2e-6, slope, rtol=1e-6)
+
+
+def test_the_pixels_gradient_is_the_slope_of_the_loss():
+    model = load_model(course.TRAINED_MNIST_CNN, batch_size=2)
+    rng, labels = np.random.default_rng(0), np.array([3, 8], np.int32)
+    images = rng.uniform(size=(2, 1, 28, 28)).astype(np.float32)
+    gradient = pixel_gradient(Kernels(relu_backward_kernel), model, images, labels)
+    assert not gradient[:, :, 26:].any()  # no window of the second pooling comes there
+    assert not gradient[..., 26:].any()
+    criterion = CrossEntropyLoss(2, 10, "cpu")
+
+    def loss(step):
+        return criterion.forward(model.forward(images + np.float32(step) * direction), labels).mean()
+
+    direction = (gradient / np.abs(gradient).max()).astype(np.float32)
+    measured = (loss(1e-3) - loss(-1e-3)) / 2e-3
+    np.testing.assert_allclose((gradient * direction).sum(), measured, rtol=0.02)
+
+
+def test_a_layer_without_a_kernel_is_named():
+    model = Sequential([AvgPool2d(2), Flatten(), Linear(4, 3)], (1, 4, 4), batch_size=1)
+    with pytest.raises(TypeError, match="there is no kernel for AvgPool2d"):
+        pixel_gradient(Kernels(), model, np.ones((1, 1, 4, 4), np.float32), np.array([0], np.int32))
+
+
+# --- pictures ----------------------------------------------------------------------------------------------
+
+
+def test_the_map_counts_what_is_written():
+    picture = network_map(["relu_backward_kernel"])
+    assert "1 of 8 kernels are yours" in picture.caption
+    assert "Written so far: relu_backward_kernel." in picture.alt
+    assert "Written so far: none." in network_map().alt
+
+
+def test_a_pixel_gathers_the_filter_turned_around():
+    alt = gather_picture().alt
+    assert "with i h g, f e d, c b a on 3 by 3" in alt
+    assert "with i g, c a on 2 by 2" in alt
+
+
+def test_the_picture_of_pixels_tells_what_was_read():
+    digits = np.random.default_rng(0).uniform(size=(2, 1, 5, 4))
+    alt = pixel_picture(digits, digits - 0.5, digits, [7, 2], [9, 3]).alt
+    assert "read as 7, 2" in alt
+    assert "now read as 9, 3" in alt

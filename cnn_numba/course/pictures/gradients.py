@@ -58,6 +58,69 @@ def _text(number):
     return f"{number:g}".replace("-", "\N{MINUS SIGN}")
 
 
+def epsilon_picture(epsilons, errors) -> plots.Picture:
+    """Draw the error of the central difference of x cubed at 1.7 against the step, with its two causes.
+
+    Parameters
+    ----------
+    epsilons : ndarray
+    errors : dict of str to ndarray
+        By the dtype in which it was computed: ``"float64"``, ``"float32"``.
+
+    Examples
+    --------
+    >>> epsilons = np.logspace(-6, -1, 6)
+    >>> epsilon_picture(epsilons, {"float64": epsilons**2}).caption[:26]
+    'Too large a step (right): '
+    """
+    fig, ax = plots.figure(size=(7.2, 3.4))
+    for (dtype, error), colour, marker in zip(errors.items(), (plots.BLUE, plots.ORANGE), ".x", strict=False):
+        style = {"color": colour, "linewidth": 0.8}
+        ax.loglog(epsilons, error + 1e-17, f"{marker}-", markersize=3, label=dtype, **style)
+        ax.loglog(epsilons, np.finfo(dtype).eps / 2 * 1.7**3 / epsilons, "--", **style)
+    ax.loglog(epsilons, epsilons**2, ":", color=plots.INK, linewidth=1.5, label="truncation, ε²")
+    ax.set(xlabel="ε", ylabel="error of the central difference", ylim=(1e-13, 1e2))
+    ax.legend(frameon=False, fontsize=9)
+    return plots.picture(
+        fig,
+        caption="Too large a step (right): the formula is wrong. Too small (left): rounding is all that is "
+        "left.",
+        alt="Error against epsilon, both axes logarithmic: two curves shaped like a U. On the right both "
+        "follow the line epsilon squared. On the left they rise again, float64 from 1e-5 on, float32 from "
+        "5e-3 on.",
+    )
+
+
+def promise_picture(rates, kept) -> plots.Picture:
+    """Draw how far one step lets the loss fall, as a part of what the gradient promises.
+
+    Parameters
+    ----------
+    rates : ndarray
+        The learning rates.
+    kept : dict of str to list of float
+        For all biases of 0.1, and of 0.
+
+    Examples
+    --------
+    >>> promise_picture([0.01, 0.1], {"all biases 0": [0.9, 0.8]}).caption[:20]
+    'How far one step let'
+    """
+    fig, ax = plots.figure(size=(7.2, 2.4))
+    for (label, parts), colour, marker in zip(kept.items(), (plots.BLUE, plots.ORANGE), "os", strict=False):
+        ax.semilogx(rates, parts, f"{marker}-", color=colour, label=label)
+    ax.axhline(1, color=plots.FAINT, linewidth=4, zorder=0)
+    ax.set(xlabel="learning rate", ylabel="kept of the promise", ylim=(0.5, 1.1))
+    ax.legend(frameon=False, fontsize=9, loc="lower left")
+    return plots.picture(
+        fig,
+        caption="How far one step lets the loss fall, as a part of what the gradient promised (grey: all of "
+        "it).",
+        alt="Kept part of the promise against the learning rate. With biases of 0.1 the curve comes close to "
+        "1 on the left, with biases of 0 it stays near 0.9. On the right both fall: the steps are too long.",
+    )
+
+
 def matrix_picture(weights, size, stride=1, padding=0) -> plots.Picture:
     """Draw a one-dimensional convolution as a matrix, and beside it the transposed one, which goes back.
 

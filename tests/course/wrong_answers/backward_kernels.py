@@ -246,10 +246,6 @@ bias_gradient_kernel = derive(
             "c, positions = cuda.grid(1), grad_output.shape[2]",
         ),
     ),
-    bias_in_float64=(
-        "float64",
-        ("total = block_sum(total)", "total = block_sum(total) * 1.0"),
-    ),
 )
 
 
