@@ -233,7 +233,7 @@ def modes_picture(image_size, kernel_size, sizes) -> plots.Picture:
 # --- signals -----------------------------------------------------------------------------------------------
 
 
-def echo_picture(received, scores, pulse=None, hidden=None, first=0, caption="") -> plots.Picture:
+def echo_picture(received, scores, pulse=None, hidden=None, first=0) -> plots.Picture:
     """Draw a noisy signal above its correlation with a pulse, the peak marked.
 
     Parameters
@@ -246,7 +246,6 @@ def echo_picture(received, scores, pulse=None, hidden=None, first=0, caption="")
         Where the pulse begins in `received`, to be shaded.
     first : int
         The number of the first sample, where these are cut out of a longer signal.
-    caption : str, optional
     """
     rows, best = 2 + (pulse is not None), int(scores.argmax())
     fig, axes = plots.figure(rows, 1, size=(7.2, 0.2 + 1.45 * rows), sharex=True)
@@ -263,9 +262,12 @@ def echo_picture(received, scores, pulse=None, hidden=None, first=0, caption="")
     ax.annotate(f"  {first + best}", (first + best, scores[best]), va="center", fontsize=9)
     ax.ticklabel_format(axis="x", useOffset=False)
     ax.set(ylabel="correlation", xlabel="sample, or place of the window")
+    caption = "The eye does not find the pulse in what was received (shaded); the correlation does."
+    if pulse is None:
+        caption = "Each point of the lower curve is the work of one thread; one of them has found the pulse."
     return plots.picture(
         fig,
-        caption or "The eye does not find the pulse in what was received (shaded); the correlation does.",
+        caption,
         f"{'A short chirp; a' if pulse is not None else 'A'} noisy signal of {len(received)} samples; and "
         "its correlation with a pulse that is hidden in it, low and ragged but for one sharp peak at "
         f"{first + best}.",
@@ -335,7 +337,7 @@ def lags_picture(right, yours, period, signal=None, whose="the package's", xlabe
     ax.set(xticks=range(0, len(right), period), xlabel=xlabel, ylabel="autocorrelation")
     ax.legend(frameon=False, fontsize=9)
     alt = (
-        f"The autocorrelation of a noisy wave, a broad grey curve with shrinking peaks at lags 0, {period}, "
+        f"The autocorrelation of a noisy wave, a broad grey curve with peaks at lags 0, {period}, "
         f"{2 * period} and so on; over it the thin curve of the exercise's function, which agrees only once "
         "that is right."
     )
