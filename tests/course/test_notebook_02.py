@@ -40,6 +40,20 @@ def test_grid_picture_shows_where_x_and_y_go(monkeypatch):
     assert texts == {"(0, 0)": (1.5, 0.5), "(1, 0)": (5.5, 0.5)}
 
 
+def test_labels_of_blocks_keep_clear_of_the_frame(monkeypatch):
+    """The image's edge cuts blocks; their numbers stand in the larger part, or not at all."""
+    drawn = []
+    monkeypatch.setattr(thread_pictures.plots, "picture", lambda fig, *_: drawn.append(fig))
+    grid_picture(26, 26, (16, 16))
+    texts = {text.get_text(): text.get_position() for text in drawn[0].axes[0].texts}
+    assert texts["(1, 1)"] == (20.5, 20.5)
+    grid_picture(26, 26, (8, 8))
+    texts = {text.get_text(): text.get_position() for text in drawn[1].axes[0].texts}
+    assert texts["(3, 0)"] == (28.5, 3.5)
+    grid_picture(26, 26, (4, 4))
+    assert "(6, 0)" not in {text.get_text() for text in drawn[2].axes[0].texts}
+
+
 def test_too_many_threads_are_refused():
     with pytest.raises(ValueError, match="10000 threads are too many"):
         grid_picture(100, 100, (10, 10))

@@ -373,7 +373,7 @@ def _indent(shelf):
 SPOILED = [
     (head, _spoil_source("**Time:** about", "**Time:** roughly")),
     (head, _spoil_source("# 01", "# 07")),
-    (head, _spoil_source("about 90 minutes", "about 300 minutes")),
+    (head, _spoil_source("**Time:** about ", "**Time:** about 3")),
     (head, _spoil_source("**You will be able to**", "**Objectives**")),
     (head, _spoil_source("**GPU:**", "**Graphics:**")),
     (head, _spoil_source("**Before you start:**", "Before")),

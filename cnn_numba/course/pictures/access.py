@@ -120,6 +120,7 @@ def sector_picture(requests, columns, caption) -> plots.Picture:
     width = 7.2 / layout[1]
     height = (0.7 if side_by_side else 0.4) + (width - 0.3) * lines / columns
     fig, axes = plots.figure(*layout, size=(7.2, height * layout[0]), squeeze=False)
+    fig.get_layout_engine().set(h_pad=0.1)  # inches; titles of two lines touch the edge otherwise
     told = []
     for ax, (title, request) in zip(axes.flat, requests.items(), strict=True):
         state = _memory(*request)

@@ -46,15 +46,20 @@ def grid_picture(height, width, block) -> plots.Picture:
         lines = {"color": plots.PAPER, "linewidth": 0.8}
         ax.vlines(np.arange(1, grid_w) - 0.5, -0.5, grid_h - 0.5, **lines)
         ax.hlines(np.arange(1, grid_h) - 0.5, -0.5, grid_w - 0.5, **lines)
+    cell = min(6.6 / grid_w, (fig.get_figheight() - 0.7) / grid_h)  # inches, about
     for i in range(columns):
         for j in range(rows):
             corner = (i * bx - 0.5, j * by - 0.5)
             ax.add_patch(Rectangle(corner, bx, by, fill=False, edgecolor=plots.INK, linewidth=1, zorder=3))
             if columns <= 8 and rows <= 12:
-                place = (i * bx + bx / 2 - 0.5, j * by + by / 2 - 0.5)
-                ax.text(
-                    *place, f"({i}, {j})", ha="center", va="center", fontsize=9, color=plots.INK, zorder=5
+                x, y = (
+                    _free_middle(width, i * bx, bx, 0.45 / cell),
+                    _free_middle(height, j * by, by, 0.16 / cell),
                 )
+                if x is not None and y is not None:
+                    ax.text(
+                        x, y, f"({i}, {j})", ha="center", va="center", fontsize=9, color=plots.INK, zorder=5
+                    )
     frame = {"fill": False, "edgecolor": plots.RED, "linewidth": 2.5, "clip_on": False, "zorder": 4}
     ax.add_patch(Rectangle((-0.5, -0.5), width, height, **frame))
     ax.set(xlabel="x: column", ylabel="y: row")
@@ -70,6 +75,18 @@ def grid_picture(height, width, block) -> plots.Picture:
         "right and below, is pale."
     )
     return plots.picture(fig, caption, alt)
+
+
+def _free_middle(edge, start, size, needed):
+    """Return the middle of a block along an axis, or of its larger part where the image's edge cuts it.
+
+    None if that part is smaller than a label needs.
+    """
+    if start < edge < start + size:
+        start, size = max([(start, edge - start), (edge, start + size - edge)], key=lambda part: part[1])
+        if size < needed:
+            return None
+    return start + size / 2 - 0.5
 
 
 _COLOURS = np.array([[0.55, 0.76, 0.90], [0.95, 0.78, 0.45]])

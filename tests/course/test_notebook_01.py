@@ -1,0 +1,52 @@
+"""What notebook 01 draws: an animation that stands still where it cannot move, and pictures of numbers."""
+
+import io
+import itertools
+
+import numpy as np
+from PIL import Image
+
+from cnn_numba.course.pictures import convolution, plots
+from cnn_numba.ops.conv.reference import conv_cpu
+
+
+def frames(png):
+    image = Image.open(io.BytesIO(png))
+    for k in range(image.n_frames):
+        image.seek(k)
+        yield np.array(image.convert("RGB")), image.info.get("duration")
+
+
+def test_the_sliding_window_moves_and_shows_its_last_step_where_it_does_not():
+    image, kernel = np.eye(4), np.array([[1.0, -1.0], [1.0, -1.0]])
+    picture = convolution.sliding_window(image, kernel, conv_cpu(image, kernel))
+    still, *steps = frames(picture.png)
+    assert len(steps) == 9
+    assert all((a[0] != b[0]).any() for a, b in itertools.pairwise(steps))
+    np.testing.assert_array_equal(still[0], steps[-1][0])
+    assert steps[-1][1] > steps[0][1]
+    assert "9 places" in picture.caption
+
+
+def test_the_window_stands_where_its_output_is(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plots, "picture", lambda fig, *_: drawn.append(fig) or plots.Picture(b"", 1, "", ""))
+    monkeypatch.setattr(convolution, "_animation", lambda figures, *_: drawn.extend(figures))
+    image, kernel = np.arange(20.0).reshape(4, 5), np.ones((2, 3))
+    convolution.sliding_window(image, kernel, conv_cpu(image, kernel))
+    window, output = (ax.patches[0] for ax in drawn[5].axes[1:])  # output 5 of 3 x 3: row 1, column 2
+    assert (window.get_xy(), window.get_width(), window.get_height()) == ((1.5, 0.5), 3, 2)
+    assert output.get_xy() == (1.5, 0.5)
+
+
+def test_modes_name_their_windows():
+    sizes = {"valid": (3, 4), "same": (5, 6), "full": (7, 8)}
+    assert "3 x 3 window on an image of 5 x 6" in convolution.modes_picture((5, 6), 3, sizes).caption
+
+
+def test_an_echo_is_described_by_where_it_is():
+    received = np.zeros(30)
+    scores = np.arange(20.0) % 17
+    assert "30 samples" in convolution.echo_picture(received, scores).alt
+    assert "peak at 16" in convolution.echo_picture(received, scores, np.ones(11), hidden=16).alt
+    assert "peak at 1016" in convolution.echo_picture(received, scores, first=1000).alt
