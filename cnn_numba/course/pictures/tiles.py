@@ -1,4 +1,4 @@
-"""What notebook 04 draws: tiles with their halo, the banks of shared memory, the roofline; and `in_order`."""
+"""What notebook 04 draws: reads, races, tiles with their halo, banks, the roofline; and `in_order`."""
 
 import numpy as np
 from matplotlib.patches import Rectangle
@@ -117,6 +117,69 @@ def tile_picture(tile, kernel_size) -> plots.Picture:
         "row by row over tile and halo together, and beginning again at 0 when all threads have had one."
     )
     return plots.picture(fig, caption, alt)
+
+
+def reads_picture(reads, weights) -> plots.Picture:
+    """Draw how often each pixel is read by a convolution with square weights.
+
+    Parameters
+    ----------
+    reads : ndarray of int, shape (H, W)
+    weights : int
+        Their side.
+    """
+    fig, ax = plots.figure(size=(7.2, 4.0))
+    plots.show_image(ax, reads, numbers=True, cmap="viridis")
+    return plots.picture(
+        fig,
+        f"How often each of {reads.size} pixels is read, for {weights} x {weights} weights: "
+        f"{reads.max()} times at most, {reads.mean():.1f} times on average.",
+        f"A grid of {reads.shape[0]} by {reads.shape[1]} pixels with the number of reads in each: 1 in the "
+        f"corners, growing to {reads.max()} in the middle.",
+    )
+
+
+def race_picture(image, attempts) -> plots.Picture:
+    """Draw an image and what a racing transpose makes of it, garbage in orange.
+
+    Parameters
+    ----------
+    image : ndarray
+    attempts : dict of str to ndarray
+        By the order of the threads; NaN is garbage.
+    """
+    panels = {"the image": image} | {f"transposed, threads {order}": out for order, out in attempts.items()}
+    return plots.images(
+        panels,
+        "The hasty transpose, with its threads in two orders. Orange: garbage.",
+        "On the left a handwritten seven. Beside it two attempts to transpose it, in which half of every "
+        "tile of 8 by 8 pixels is orange: in the one the triangle above the diagonal, in the other below.",
+        missing=plots.ORANGE,
+    )
+
+
+def seams_picture(image, blurred) -> plots.Picture:
+    """Draw an image, and its blur in tiles that lack their halo."""
+    return plots.images(
+        {"the image": image, "blurred, tile by tile": blurred},
+        "A blur in tiles of 8 x 8 that know nothing of each other: the seams show.",
+        "On the left a seven in black on white. On the right it is blurred, and dark lines run across the "
+        "image every 8 pixels, in both directions.",
+        size=(5.0, 2.6),
+        limits=(0, 255),
+    )
+
+
+def turned_picture(image, turned) -> plots.Picture:
+    """Draw an image, and what the reader's kernel of exercise 4 makes of it."""
+    return plots.images(
+        {"the image": image, "your kernel": turned},
+        "A digit before and after your kernel, which leaves it black until the exercise is solved.",
+        "On the left a handwritten seven. On the right what the exercise's kernel makes of it: nothing until "
+        "it is solved, then the seven lying on its side.",
+        size=(4.4, 2.3),
+        limits=(0, 255),
+    )
 
 
 def bank_picture(widths, rows=6, column=5) -> plots.Picture:
