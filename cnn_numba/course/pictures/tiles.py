@@ -1,5 +1,7 @@
 """What notebook 04 draws: reads, races, tiles with their halo, banks, the roofline; and `in_order`."""
 
+import textwrap
+
 import numpy as np
 from matplotlib.patches import Rectangle
 
@@ -234,42 +236,51 @@ def conflict_degree(width: int) -> int:
     return int(np.bincount(np.arange(BANKS) * width % BANKS).max())
 
 
-def roofline_picture(name, peak, bandwidth, intensities, caption) -> plots.Picture:
-    """Draw the roof of a device, and how high each of several kernels could get under it.
+def roofline_picture(name, peak, bandwidths, requested, compulsory) -> plots.Picture:
+    """Draw the roofs of a device, what several kernels ask of its caches, and what has to move at least.
 
     Parameters
     ----------
     name : str
         The device's.
-    peak, bandwidth : float
-        Operations and bytes a second.
-    intensities : dict of str to float
-        Of each kernel, in operations a byte.
-    caption : str
+    peak : float
+        Operations a second.
+    bandwidths : dict of str to float
+        Bytes a second, of the memory and then of the cache in front of it.
+    requested : dict of str to float
+        Of each kernel, operations for each byte that its warps ask for.
+    compulsory : float
+        Operations for each byte that is read or written at all.
     """
-    ridge = peak / bandwidth
-    ends = min(*intensities.values(), ridge) / 2, max(*intensities.values(), ridge) * 3
-    x = np.geomspace(*ends, 100)
-    fig, ax = plots.figure(size=(7.2, 3.6))
-    ax.loglog(x, np.minimum(peak, x * bandwidth) / 1e9, color=plots.INK, linewidth=2)
-    ax.axvline(ridge, color=plots.FAINT, linewidth=1, linestyle="--", zorder=0)
+    (memory, slow), (cache, fast) = bandwidths.items()
+    x = np.geomspace(min(*requested.values(), peak / fast) / 2, 3 * max(compulsory, peak / slow), 200)
+    fig, ax = plots.figure(size=(7.2, 4.0))
     note = {"textcoords": "offset points", "fontsize": 9, "color": plots.INK}
-    ax.annotate(f"{ridge:.3g} operations a byte", (ridge, x[0] * bandwidth / 1e9), (4, 0), **note)
+    for label, bandwidth, line in ((memory, slow, "-"), (cache, fast, "--")):
+        ax.loglog(x, np.minimum(peak, x * bandwidth) / 1e9, color=plots.INK, linewidth=2, linestyle=line)
+        at = x[0] * 3
+        text = f"{label}: {bandwidth / 1e9:,.0f} GB/s"
+        ax.annotate(text, (at, at * bandwidth / 1e9), (0, 10), rotation=33, **note)
     told = []
-    for (label, intensity), colour in zip(intensities.items(), plots.COLOURS, strict=False):
-        height = min(peak, intensity * bandwidth) / 1e9
-        ax.plot(intensity, height, "o", markersize=8, color=colour)
-        ax.annotate(f"{label}\n{intensity:.3g}", (intensity, height), (6, -26), **note)
-        told.append(f"{label} at {intensity:.3g} operations a byte, at most {height:,.0f} GFLOP/s")
+    for (label, intensity), colour, marker in zip(requested.items(), plots.COLOURS, "os^Dv", strict=False):
+        height = min(peak, intensity * fast) / 1e9
+        ax.plot(intensity, height, marker, markersize=8, color=colour)
+        text = f"{textwrap.fill(label, 13)}\n{intensity:.3g}"
+        ax.annotate(text, (intensity, height), (9, -4), va="top", **note)
+        told.append(f"{label} at {intensity:.3g}, {height:,.0f} GFLOP/s")
+    bound = min(peak, compulsory * slow) / 1e9
+    ax.axvline(compulsory, color=plots.PURPLE, linewidth=1.5, linestyle=":", zorder=0)
+    ax.annotate(f"each byte once:\n{compulsory:.3g}", (compulsory, x[0] * slow / 1e9), (5, 0), **note)
     ax.set_ylim(top=3 * peak / 1e9)
     ax.annotate(f"{peak / 1e12:.3g} TFLOP/s", (x[-1], peak / 1e9), (0, 5), ha="right", **note)
-    middle = (x[0] * ridge) ** 0.5
-    slope = f"{bandwidth / 1e9:,.0f} GB/s"
-    ax.annotate(slope, (middle, middle * bandwidth / 1e9), (-8, 8), ha="right", **note)
-    ax.set(xlabel="arithmetic intensity: operations for each byte moved", ylabel="GFLOP/s, at most")
+    ax.set(xlabel="operations for each byte", ylabel="GFLOP/s")
     ax.set_title(name, fontsize=10, color=plots.INK, loc="left")
-    alt = (
-        "Both axes logarithmic. A line rises from the left with the memory's bandwidth and bends into a "
-        f"horizontal one, the peak, at {ridge:.3g} operations a byte. Points on it: {'; '.join(told)}."
+    return plots.picture(
+        fig,
+        f"The roofs of {memory} (solid) and {cache} (dashed). Marks: how fast each kernel would be at most "
+        f"if all that its warps ask for came from {cache}, and L1 kept nothing. Dotted: what has to move at "
+        f"least; there {memory} allows {bound:,.0f} GFLOP/s. Nothing is measured.",
+        f"Both axes logarithmic. Two parallel lines rise from the left, {memory}'s and above it {cache}'s, "
+        f"and bend into the same horizontal one, the peak: at {peak / slow:.3g} and at {peak / fast:.3g} "
+        f"operations a byte. Marks on the upper one: {'; '.join(told)}. A dotted line at {compulsory:.3g}.",
     )
-    return plots.picture(fig, caption, alt)
