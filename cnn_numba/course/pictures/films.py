@@ -5,7 +5,7 @@ from matplotlib.patches import Rectangle
 from cnn_numba.course.pictures import plots
 
 _TILE, _HALO, _GARBAGE = "#8cc2e6", "#f2c773", "#e3e0db"
-_LOAD, _WAIT, _SUM, _WRONG = "#8cc2e6", "#efede8", "#a8d5ba", plots.ORANGE
+_LOAD, _WAIT, _SUM, _WRONG = "#8cc2e6", "#d9d5cd", "#a8d5ba", plots.ORANGE
 
 
 def halo_film(tile=(16, 4), kernel_size=3) -> plots.Film:
@@ -50,6 +50,7 @@ def halo_film(tile=(16, 4), kernel_size=3) -> plots.Film:
         f"{rounds} rounds they get the numbers of the threads that load them, row by row. Then a frame "
         "around all of them, the barrier, and after it a small frame around the window of the first thread, "
         "and of the last.",
+        colours=24,
     )
 
 

@@ -153,7 +153,7 @@ def _with_palette(image, colours):
     return image.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
 
 
-def film(frames, still, caption, alt, seconds=1.8, colours=24) -> Film:
+def film(frames, still, caption, alt, seconds=1.8, colours=64) -> Film:
     """Draw figures into one animated PNG, with a still picture for where nothing can move.
 
     Parameters

@@ -256,11 +256,17 @@ def roofline_picture(name, peak, bandwidths, requested, compulsory) -> plots.Pic
     x = np.geomspace(min(*requested.values(), peak / fast) / 2, 3 * max(compulsory, peak / slow), 200)
     fig, ax = plots.figure(size=(7.2, 4.0))
     note = {"textcoords": "offset points", "fontsize": 9, "color": plots.INK}
-    for label, bandwidth, line in ((memory, slow, "-"), (cache, fast, "--")):
+    for label, bandwidth, line, at, side in ((memory, slow, "-", 8, "top"), (cache, fast, "--", 3, "bottom")):
         ax.loglog(x, np.minimum(peak, x * bandwidth) / 1e9, color=plots.INK, linewidth=2, linestyle=line)
-        at = x[0] * 3
-        text = f"{label}: {bandwidth / 1e9:,.0f} GB/s"
-        ax.annotate(text, (at, at * bandwidth / 1e9), (0, 10), rotation=33, **note)
+        ax.annotate(
+            f"{label}: {bandwidth / 1e9:,.0f} GB/s",
+            (at * x[0], at * x[0] * bandwidth / 1e9),
+            (0, 5 if side == "bottom" else -5),
+            va=side,
+            rotation=33,
+            rotation_mode="anchor",
+            **note,
+        )
     told = []
     for (label, intensity), colour, marker in zip(requested.items(), plots.COLOURS, "os^Dv", strict=False):
         height = min(peak, intensity * fast) / 1e9
