@@ -22,7 +22,7 @@ def install():
 def installed():
     """Return whether kernels that this process launches run on the emulated GPU."""
     linker = getattr(sys.modules.get("numba.cuda.cudadrv.driver"), "_Linker", None)
-    return linker is not None and linker.complete is _link_to_ptx
+    return getattr(linker, "complete", None) is _link_to_ptx
 
 
 def _load_driver(module):
