@@ -14,12 +14,12 @@ from numba import cuda
 from cnn_numba import device
 from cnn_numba.bench.records import text_table
 from cnn_numba.course.ledger import duration
-from gpuless import emulator
+from gpuless import access_map, emulator
 from gpuless.counts import Counts, count
 
 
 class Rung(NamedTuple):
-    """One launch: ``kernel[grid, block](*arguments)``."""
+    """One launch: ``kernel[grid, block](*arguments)``, or that of a function of the package."""
 
     kernel: Any
     grid: int | tuple[int, ...]
@@ -48,10 +48,10 @@ def tally(rungs, columns=("instructions", "global bytes", "deliveries", "barrier
 
     Parameters
     ----------
-    rungs : dict of str to Rung or tuple
-        By name: kernel, grid, block, a tuple of arguments and, where there are any, bytes of dynamic shared
-        memory.
-        Each is launched two or three times on the same arguments.
+    rungs : dict of str to tuple or callable
+        By name: kernel, grid, block, and a tuple of arguments. Or a function without arguments that launches
+        one kernel with `cnn_numba.device.launch`, as those of the package do. Each is launched two or three
+        times on the same arguments.
     columns : sequence of str
         Of `COLUMNS`.
 
@@ -62,7 +62,7 @@ def tally(rungs, columns=("instructions", "global bytes", "deliveries", "barrier
     Raises
     ------
     ValueError
-        If there is no such column.
+        If there is no such column, or a function launches more than one kernel.
 
     Examples
     --------
@@ -80,10 +80,42 @@ def tally(rungs, columns=("instructions", "global bytes", "deliveries", "barrier
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown:
         raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
-    rungs = {name: Rung(*rung) for name, rung in rungs.items()}
+    rungs = {name: _rung_of(rung) for name, rung in rungs.items()}
     seconds = {name: _time(rung) for name, rung in rungs.items()}
     counts = {name: _count(rung) for name, rung in rungs.items()} if emulator.installed() else {}
     return Tally(tuple(columns), seconds, counts)
+
+
+def access_of(function):
+    """Return the `AccessMap` of a function of the package that launches one kernel.
+
+    Parameters
+    ----------
+    function : callable
+        Called without arguments; as for `tally`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cnn_numba.ops.pool import gpu as pool
+    >>> x = device.to_device(np.ones((1, 1, 4, 16), np.float32))
+    >>> access_of(lambda: pool.max_pool2d_forward(x, 2)).reads("x").sum()
+    np.int64(64)
+    """
+    rung = _rung_of(function)
+    return _launch(access_map(rung.kernel), rung)
+
+
+def _rung_of(rung):
+    if not callable(rung):
+        return Rung(*rung)
+    noted = []
+    with device.observe_launches(noted.append):
+        rung()
+    if len(noted) != 1:
+        raise ValueError(f"a rung is one launch, and this function makes {len(noted)}")
+    launch = noted[0]
+    return Rung(launch.kernel, launch.grid, launch.block, launch.arguments, launch.shared)
 
 
 def _launch(kernel, rung):

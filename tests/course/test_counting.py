@@ -6,6 +6,7 @@ from numba import cuda
 
 from cnn_numba import device
 from cnn_numba.course import counting
+from cnn_numba.ops.pool import gpu as pool
 
 emulated = pytest.mark.skipif(not counting.emulator.installed(), reason="counts on the emulated GPU")
 
@@ -61,6 +62,26 @@ def test_the_launches_compute():
     launches, out = rungs()
     counting.tally(launches)
     np.testing.assert_array_equal(out.copy_to_host(), 8 * np.arange(128))
+
+
+def test_functions_of_the_package_are_rungs():
+    x = cuda.to_device(np.ones((2, 3, 4, 6), np.float32))
+    table = counting.tally({"pooled": lambda: pool.max_pool2d_forward(x, 2)}, ["global bytes"])
+    assert table.names == ["pooled"]
+    if counting.emulator.installed():
+        (row,) = table.rows()
+        assert int(row[1].replace(",", "")) >= x.nbytes
+
+
+def test_a_function_that_launches_twice_is_refused():
+    x = cuda.to_device(np.ones((2, 3, 4, 6), np.float32))
+
+    def twice():
+        pool.max_pool2d_forward(x, 2)
+        pool.max_pool2d_forward(x, 2)
+
+    with pytest.raises(ValueError, match="this function makes 2"):
+        counting.tally({"pooled twice": twice})
 
 
 def test_a_column_that_is_none_is_refused():
