@@ -11,8 +11,8 @@ WARP = 32
 THREADS_LIMIT = 1024
 BLOCK_LIMITS = (1024, 1024, 64)
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
-#: Bytes: of shared memory for a block (more needs a request that Numba cannot make), of constant memory for a
-#: kernel, of local memory for a thread.
+#: Bytes. Of shared memory for a block, by default: a kernel may ask the driver for more, up to 227 KB on an
+#: H100, and Numba's launches do not ask. Of constant memory for a kernel; of local memory for a thread.
 SHARED_LIMIT = 48 * 1024
 CONSTANT_LIMIT = 64 * 1024
 LOCAL_LIMIT = 512 * 1024

@@ -169,10 +169,18 @@ def test_bank_picture_tells_the_banks_of_a_column():
 
 
 def test_roofline_is_the_lower_of_slope_and_roof():
-    intensities = {"left": 2.0, "right": 50.0}
-    alt = tile_pictures.roofline_picture("GPU", 1e12, 1e11, intensities, "Two kernels.").alt
-    assert "left at 2 operations a byte, at most 200 GFLOP/s" in alt
-    assert "right at 50 operations a byte, at most 1,000 GFLOP/s" in alt
+    requested = {"left": 2.0, "right": 50.0}
+    bandwidths = {"HBM": 1e11, "L2": 4e11}
+    picture = tile_pictures.roofline_picture("GPU", 1e12, bandwidths, requested, 5)
+    assert "left at 2, 800 GFLOP/s" in picture.alt
+    assert "right at 50, 1,000 GFLOP/s" in picture.alt
+    assert "HBM allows 500 GFLOP/s" in picture.caption
+
+
+def test_a_tile_of_one_row_can_be_chosen():
+    (source,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "tile-explorer")
+    assert "(64, 1)" in source
+    assert "68 x 5 = 340 pixels" in tile_pictures.tile_picture((64, 1), 5).caption
 
 
 def measured(folder, monkeypatch):

@@ -6,8 +6,8 @@ from numba import cuda
 from wrong_answers import pooling_and_reductions as answers
 
 from cnn_numba.course.exercises import pooling_and_reductions as checks
-from cnn_numba.course.pictures import plots, reductions
-from cnn_numba.course.pictures.reductions import Step, shuffle_picture, step_table, steps, tree_picture
+from cnn_numba.course.pictures import plots, pooling, reductions
+from cnn_numba.course.pictures.reductions import Step, shuffle_picture, step_picture, step_table, steps
 from gpuless import access_map
 
 EXERCISES = ("max_pool_kernel", "block_sums_kernel", "row_max_kernel", "histogram_kernel", "softmax_kernel")
@@ -54,25 +54,47 @@ def test_step_table_adds_up_and_leaves_room_for_what_is_missing():
     assert len({len(line) for line in table.splitlines()}) == 1
 
 
-@pytest.mark.parametrize("draw", [tree_picture, shuffle_picture])
-def test_three_steps_from_eight_numbers(draw, monkeypatch):
+def test_three_exchanges_between_eight_lanes(monkeypatch):
     drawn = []
     monkeypatch.setattr(plots, "picture", lambda fig, *_: drawn.append(fig))
-    draw()
-    for ax in drawn[0].axes:
-        # Each sum has two lines that lead to it; a tree has 7 sums, eight lanes that all add have 3 * 8.
-        assert len(ax.lines) == 2 * (7 if draw is tree_picture else 24)
-        assert len(ax.patches) == 4 * 8
+    shuffle_picture()
+    (ax,) = drawn[0].axes
+    assert (len(ax.lines), len(ax.patches)) == (2 * 24, 4 * 8)  # each lane has two lines that lead to it
 
 
-def test_the_tree_of_halves_keeps_its_threads_side_by_side(monkeypatch):
-    drawn = []
-    monkeypatch.setattr(reductions.plots, "picture", lambda fig, *_: drawn.append(fig))
-    tree_picture()
+@pytest.mark.parametrize(("taken", "sums"), [(0, 0), (1, 4), (2, 6), (3, 7)])
+def test_the_trees_grow_step_by_step(taken, sums):
+    for ax in reductions._trees(taken).axes:
+        assert (len(ax.lines), len(ax.patches)) == (2 * sums, 8 * (1 + taken))
+
+
+def test_the_tree_of_halves_keeps_its_threads_side_by_side():
     threads = [
-        [text.get_text() for text in ax.texts if text.get_text()[:1].isdigit()] for ax in drawn[0].axes
+        [text.get_text() for text in ax.texts if text.get_text()[:1].isdigit()]
+        for ax in reductions._trees(3).axes
     ]
     assert threads == [list("0246040"), list("0123010")]
+
+
+def test_step_picture_says_what_the_table_says():
+    caption = step_picture(access_of(answers.tree_in_strides), "in strides", 2).caption
+    assert caption == "In strides, step 2: warps at work: 1, lanes: 32, bank conflicts: 4-way."
+
+
+def test_windows_picture_counts_outputs():
+    caption = pooling.windows_picture(np.eye(12, 9, dtype=int), 3, 2).caption
+    assert caption == (
+        "Windows of 3 x 3, stride 2, on 12 x 9 pixels: 5 x 4 outputs. A pixel lies in 0 to 1 windows."
+    )
+
+
+def test_arrivals_are_counted_in_steps_of_the_last_digit(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plots, "picture", lambda fig, *_: drawn.append(fig))
+    one = np.float32(1)
+    reductions.arrival_picture([one, np.nextafter(one, np.float32(2)), one], 1.0)
+    bars = [(round(bar.get_center()[0], 6), bar.get_height()) for bar in drawn[0].axes[0].patches]
+    assert bars == [(0, 2), (1, 1)]
 
 
 def test_the_checks_launch_few_threads():

@@ -50,14 +50,33 @@ class Picture:
         return f"Figure. {self.caption}\n[{self.alt}]"
 
     def _repr_html_(self):
+        return f'<figure style="margin: 0.5em 0">{self._image()}{self._figcaption()}</figure>'
+
+    def _image(self):
         data = base64.b64encode(self.png).decode()
         style = f"width: {self.width}px; max-width: 100%; border-radius: 6px"
-        return (
-            f'<figure style="margin: 0.5em 0">'
-            f'<img src="data:image/png;base64,{data}" alt="{html.escape(self.alt)}" style="{style}">'
-            f'<figcaption style="max-width: {self.width}px; font-style: italic; margin-top: 0.4em">'
-            f"{html.escape(self.caption, quote=False)}</figcaption></figure>"
-        )
+        return f'<img src="data:image/png;base64,{data}" alt="{html.escape(self.alt)}" style="{style}">'
+
+    def _figcaption(self):
+        style = f"max-width: {self.width}px; font-style: italic; margin-top: 0.4em"
+        return f'<figcaption style="{style}">{html.escape(self.caption, quote=False)}</figcaption>'
+
+
+@dataclass(frozen=True, repr=False)
+class Film(Picture):
+    """A picture that moves, with one below it that does not, for print and for who wants to look longer.
+
+    Parameters
+    ----------
+    still : Picture
+        What the film comes to, or all of its steps.
+    """
+
+    still: Picture
+
+    def _repr_html_(self):
+        still = f"<details><summary>The same, standing still</summary>{self.still._image()}</details>"
+        return f'<figure style="margin: 0.5em 0">{self._image()}{self._figcaption()}{still}</figure>'
 
 
 def figure(rows=1, columns=1, size=(7.2, 2.6), **subplots):
@@ -117,14 +136,59 @@ def picture(fig, caption, alt, colours=128) -> Picture:
     """
     if not caption.strip() or not alt.strip():
         raise ValueError(f"a picture needs a caption and a description, got {caption!r} and {alt!r}")
-    full, small = io.BytesIO(), io.BytesIO()
-    with _DRAWING:
-        fig.savefig(full, format="png", dpi=DPI, facecolor=fig.get_facecolor())
-    image = Image.open(full).convert("RGB")
-    # Of the methods, the one that keeps a rare colour: a single marked point, say.
-    image = image.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    image, small = _with_palette(_drawn(fig), colours), io.BytesIO()
     image.save(small, format="png", optimize=True)
     return Picture(small.getvalue(), round(image.width * 96 / DPI), caption, alt)
+
+
+def _drawn(fig):
+    full = io.BytesIO()
+    with _DRAWING:
+        fig.savefig(full, format="png", dpi=DPI, facecolor=fig.get_facecolor())
+    return Image.open(full).convert("RGB")
+
+
+def _with_palette(image, colours):
+    # Of the methods, the one that keeps a rare colour: a single marked point, say.
+    return image.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+
+
+def film(frames, still, caption, alt, seconds=1.8, colours=64) -> Film:
+    """Draw figures into one animated PNG, with a still picture for where nothing can move.
+
+    Parameters
+    ----------
+    frames : sequence of matplotlib.figure.Figure
+        All of one size; shown one after the other, the last one longest, and then again.
+    still : matplotlib.figure.Figure
+    caption, alt : str
+        As for `picture`; of the film and of the still picture alike.
+    seconds : float
+        How long each frame stays.
+    colours : int
+        Size of the palette, which all frames share.
+
+    Examples
+    --------
+    >>> figures = [figure()[0] for _ in range(3)]
+    >>> film(figures[:2], figures[2], caption="Nothing yet.", alt="Empty axes.").still.caption
+    'Nothing yet.'
+    """
+    images = [_drawn(fig) for fig in frames]
+    width, height = images[0].size
+    strip = Image.new("RGB", (width, height * len(images)))
+    for number, image in enumerate(images):
+        strip.paste(image, (0, number * height))
+    strip = _with_palette(strip, colours)
+    first, *others = (strip.crop((0, top, width, top + height)) for top in range(0, strip.height, height))
+    stays = [round(1000 * seconds)] * len(others) + [round(2000 * seconds)]
+    small = io.BytesIO()
+    first.save(
+        small, format="png", save_all=True, append_images=others, duration=stays, loop=0, optimize=True
+    )
+    return Film(
+        small.getvalue(), round(width * 96 / DPI), caption, alt, picture(still, caption, alt, colours)
+    )
 
 
 def show_image(ax, image, title="", numbers=False, cmap="gray", limits=None):
@@ -166,6 +230,29 @@ def show_image(ax, image, title="", numbers=False, cmap="gray", limits=None):
             ax.text(
                 j, i, f"{value:.3g}", ha="center", va="center", fontsize=9, color=INK if light else "white"
             )
+
+
+def images(panels, caption, alt, size=(7.2, 2.6), limits=None, missing=None) -> Picture:
+    """Draw some images side by side, each under its title.
+
+    Parameters
+    ----------
+    panels : dict of str to array_like, shape (H, W)
+    caption, alt : str
+        As for `picture`.
+    size : tuple of float
+        Of the figure, in inches.
+    limits : tuple of float, optional
+        The values that are black and white, alike in all; None takes each image's own.
+    missing : str, optional
+        Colour of the pixels that are NaN.
+    """
+    fig, axes = figure(1, len(panels), size=size, squeeze=False)
+    for ax, (title, image) in zip(axes[0], panels.items(), strict=True):
+        show_image(ax, image, title, limits=limits)
+        if missing is not None:
+            ax.set_facecolor(missing)
+    return picture(fig, caption, alt)
 
 
 def outline(ax, row, column, height, width, colour=ORANGE):

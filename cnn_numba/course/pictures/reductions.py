@@ -6,13 +6,28 @@ import numpy as np
 from matplotlib.patches import FancyBboxPatch
 
 from cnn_numba.course.pictures import plots
+from gpuless import plot_access
 from gpuless.access import WRITE
 
 _DONE, _IDLE = "#a9cfe6", "#efede8"
 
 
-def tree_picture() -> plots.Picture:
+def tree_film() -> plots.Film:
     """Draw how eight elements are added in three steps, neighbours first and halves first."""
+    return plots.film(
+        [_trees(steps) for steps in range(4)],
+        _trees(3),
+        "Eight elements, three steps, two ways, with a barrier after each step. Blue: a sum that is computed "
+        "in this step, with the number of the thread that does it. Pale: nobody is at work. After the last "
+        "step element 0 holds the sum.",
+        "Two trees from eight elements down to one sum. On the left each element is added to its neighbour, "
+        "then at distance 2, then 4: threads 0, 2, 4, 6, then 0, 4, then 0 work. On the right the second "
+        "half is added to the first: threads 0 to 3, then 0 and 1, then 0.",
+    )
+
+
+def _trees(taken):
+    """Draw both trees, so many steps of them, as a figure."""
     fig, axes = plots.figure(1, 2, size=(7.2, 3.0))
     ways = {
         "interleaved: distance 1, 2, 4": [(d, range(0, 8, 2 * d)) for d in (1, 2, 4)],
@@ -22,7 +37,7 @@ def tree_picture() -> plots.Picture:
         _panel(ax, title, rows=4)
         for slot in range(8):
             _box(ax, slot, 0, f"x{slot}", _DONE)
-        for step, (distance, lefts) in enumerate(steps, 1):
+        for step, (distance, lefts) in enumerate(steps[:taken], 1):
             for slot in range(8):
                 at_work = slot in lefts
                 _box(ax, slot, step, str(slot) if at_work else "", _DONE if at_work else _IDLE)
@@ -31,14 +46,7 @@ def tree_picture() -> plots.Picture:
                     ax.plot(
                         [source, left], [-step + 0.74, -step + 0.26], color=plots.INK, linewidth=1, zorder=1
                     )
-    return plots.picture(
-        fig,
-        "Eight elements, three steps, two ways. Blue: a sum that is computed in this step, with the number "
-        "of the thread that does it. Pale: nobody is at work. After the last step element 0 holds the sum.",
-        "Two trees from eight elements down to one sum. On the left each element is added to its neighbour, "
-        "then at distance 2, then 4: threads 0, 2, 4, 6, then 0, 4, then 0 work. On the right the second "
-        "half is added to the first: threads 0 to 3, then 0 and 1, then 0.",
-    )
+    return fig
 
 
 def shuffle_picture() -> plots.Picture:
@@ -82,6 +90,92 @@ def _box(ax, slot, row, text, colour):
         )
     )
     ax.text(slot, -row, text, ha="center", va="center", fontsize=9, color=plots.INK, zorder=3)
+
+
+def step_picture(access, way, step) -> plots.Picture:
+    """Draw who reads and writes the shared array in one step of a reduction.
+
+    Parameters
+    ----------
+    access : AccessMap
+    way : str
+        The name of the reduction.
+    step : int
+        The first is 1.
+    """
+    now = steps(access)[step - 1]
+    conflicts = "none" if now.degree == 1 else f"{now.degree}-way"
+    return plots.picture(
+        plot_access(access, "partial", by="warp", interval=step),
+        f"{way.capitalize()}, step {step}: warps at work: {now.warps}, lanes: {now.lanes}, bank conflicts: "
+        f"{conflicts}.",
+        "The 128 elements of the shared array in four rows of 32, read on the left and written on the right, "
+        "coloured by the warp that does it; what nobody touches in this step is grey.",
+    )
+
+
+def arrival_picture(sums, exact) -> plots.Picture:
+    """Draw how often the sum of the same float32 numbers came out as what, over many orders.
+
+    Parameters
+    ----------
+    sums : array_like of float32
+        One for each order.
+    exact : float
+    """
+    results, times = np.unique(sums, return_counts=True)
+    fig, ax = plots.figure(size=(7.2, 2.3))
+    ax.bar((results - exact) / np.spacing(np.float32(abs(exact))), times, width=0.7, color=plots.BLUE)
+    ax.axvline(0, color=plots.ORANGE, linewidth=2)
+    ax.set(xlabel="distance from the exact sum, in steps of the last binary digit", ylabel="orders")
+    return plots.picture(
+        fig,
+        f"One sum, {len(sums)} orders of arrival: each bar is a result that some of the orders have. The "
+        "orange line is the exact sum.",
+        "A bar chart shaped like a bell around the exact sum at zero: most orders end within three steps of "
+        "the last digit of it, a few as many as seven or more away.",
+    )
+
+
+def pairwise_picture(sizes, errors) -> plots.Picture:
+    """Draw the error of float32 sums over the number of summands.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+    errors : dict of str to sequence of float
+        By the order of the sum: the mean relative error at each size.
+    """
+    fig, ax = plots.figure(size=(7.2, 2.7))
+    for (name, values), marker in zip(errors.items(), "os", strict=True):
+        ax.loglog(sizes, values, marker=marker, label=name)
+    ax.axhline(2.0**-24, color=plots.FAINT, linestyle="--", label="half a step of the last digit")
+    ax.set(xlabel="numbers added", ylabel="mean relative error")
+    ax.legend(frameon=False, fontsize=9)
+    return plots.picture(
+        fig,
+        "Sums of random float32 numbers between 0 and 1: the tree is right to the last binary digit.",
+        "Error against the number of summands, both axes logarithmic. The curve for one after the other "
+        "climbs steadily, to more than a hundred times the other; the curve for the tree stays flat, below "
+        "the dashed line of half a step of the last digit.",
+    )
+
+
+def histogram_picture(numpys, yours) -> plots.Picture:
+    """Draw the reader's counts of bright and dark pixels beside NumPy's."""
+    bins = np.arange(len(numpys))
+    fig, ax = plots.figure(size=(7.2, 2.2))
+    ax.bar(bins - 0.2, numpys, 0.4, color=plots.FAINT, label="NumPy")
+    ax.bar(bins + 0.2, yours, 0.4, color=plots.BLUE, label="yours")
+    ax.set_yscale("symlog", linthresh=10)
+    ax.set(xticks=bins, xlabel="bin, from black to white", ylabel="pixels")
+    ax.legend(frameon=False, fontsize=9)
+    return plots.picture(
+        fig,
+        "The brightness of a digit: most pixels are black. Blue is yours, once the exercise is solved.",
+        "A bar chart of sixteen bins on a logarithmic axis: several hundred pixels in the first, a few in "
+        "those between, some dozens in the last. Beside each grey bar stands a blue one once it is solved.",
+    )
 
 
 class Step(NamedTuple):

@@ -1,4 +1,6 @@
-"""What notebook 04 draws: tiles with their halo, the banks of shared memory, the roofline; and `in_order`."""
+"""What notebook 04 draws: reads, races, tiles with their halo, banks, the roofline; and `in_order`."""
+
+import textwrap
 
 import numpy as np
 from matplotlib.patches import Rectangle
@@ -119,6 +121,69 @@ def tile_picture(tile, kernel_size) -> plots.Picture:
     return plots.picture(fig, caption, alt)
 
 
+def reads_picture(reads, weights) -> plots.Picture:
+    """Draw how often each pixel is read by a convolution with square weights.
+
+    Parameters
+    ----------
+    reads : ndarray of int, shape (H, W)
+    weights : int
+        Their side.
+    """
+    fig, ax = plots.figure(size=(7.2, 4.0))
+    plots.show_image(ax, reads, numbers=True, cmap="viridis")
+    return plots.picture(
+        fig,
+        f"How often each of {reads.size} pixels is read, for {weights} x {weights} weights: "
+        f"{reads.max()} times at most, {reads.mean():.1f} times on average.",
+        f"A grid of {reads.shape[0]} by {reads.shape[1]} pixels with the number of reads in each: 1 in the "
+        f"corners, growing to {reads.max()} in the middle.",
+    )
+
+
+def race_picture(image, attempts) -> plots.Picture:
+    """Draw an image and what a racing transpose makes of it, garbage in orange.
+
+    Parameters
+    ----------
+    image : ndarray
+    attempts : dict of str to ndarray
+        By the order of the threads; NaN is garbage.
+    """
+    panels = {"the image": image} | {f"transposed, threads {order}": out for order, out in attempts.items()}
+    return plots.images(
+        panels,
+        "The hasty transpose, with its threads in two orders. Orange: garbage.",
+        "On the left a handwritten seven. Beside it two attempts to transpose it, in which half of every "
+        "tile of 8 by 8 pixels is orange: in the one the triangle above the diagonal, in the other below.",
+        missing=plots.ORANGE,
+    )
+
+
+def seams_picture(image, blurred) -> plots.Picture:
+    """Draw an image, and its blur in tiles that lack their halo."""
+    return plots.images(
+        {"the image": image, "blurred, tile by tile": blurred},
+        "A blur in tiles of 8 x 8 that know nothing of each other: the seams show.",
+        "On the left a seven in black on white. On the right it is blurred, and dark lines run across the "
+        "image every 8 pixels, in both directions.",
+        size=(5.0, 2.6),
+        limits=(0, 255),
+    )
+
+
+def turned_picture(image, turned) -> plots.Picture:
+    """Draw an image, and what the reader's kernel of exercise 4 makes of it."""
+    return plots.images(
+        {"the image": image, "your kernel": turned},
+        "A digit before and after your kernel, which leaves it black until the exercise is solved.",
+        "On the left a handwritten seven. On the right what the exercise's kernel makes of it: nothing until "
+        "it is solved, then the seven lying on its side.",
+        size=(4.4, 2.3),
+        limits=(0, 255),
+    )
+
+
 def bank_picture(widths, rows=6, column=5) -> plots.Picture:
     """Draw in which bank of shared memory each element of a tile lies; one column stands out.
 
@@ -171,42 +236,57 @@ def conflict_degree(width: int) -> int:
     return int(np.bincount(np.arange(BANKS) * width % BANKS).max())
 
 
-def roofline_picture(name, peak, bandwidth, intensities, caption) -> plots.Picture:
-    """Draw the roof of a device, and how high each of several kernels could get under it.
+def roofline_picture(name, peak, bandwidths, requested, compulsory) -> plots.Picture:
+    """Draw the roofs of a device, what several kernels ask of its caches, and what has to move at least.
 
     Parameters
     ----------
     name : str
         The device's.
-    peak, bandwidth : float
-        Operations and bytes a second.
-    intensities : dict of str to float
-        Of each kernel, in operations a byte.
-    caption : str
+    peak : float
+        Operations a second.
+    bandwidths : dict of str to float
+        Bytes a second, of the memory and then of the cache in front of it.
+    requested : dict of str to float
+        Of each kernel, operations for each byte that its warps ask for.
+    compulsory : float
+        Operations for each byte that is read or written at all.
     """
-    ridge = peak / bandwidth
-    ends = min(*intensities.values(), ridge) / 2, max(*intensities.values(), ridge) * 3
-    x = np.geomspace(*ends, 100)
-    fig, ax = plots.figure(size=(7.2, 3.6))
-    ax.loglog(x, np.minimum(peak, x * bandwidth) / 1e9, color=plots.INK, linewidth=2)
-    ax.axvline(ridge, color=plots.FAINT, linewidth=1, linestyle="--", zorder=0)
+    (memory, slow), (cache, fast) = bandwidths.items()
+    x = np.geomspace(min(*requested.values(), peak / fast) / 2, 3 * max(compulsory, peak / slow), 200)
+    fig, ax = plots.figure(size=(7.2, 4.0))
     note = {"textcoords": "offset points", "fontsize": 9, "color": plots.INK}
-    ax.annotate(f"{ridge:.3g} operations a byte", (ridge, x[0] * bandwidth / 1e9), (4, 0), **note)
+    for label, bandwidth, line, at, side in ((memory, slow, "-", 8, "top"), (cache, fast, "--", 3, "bottom")):
+        ax.loglog(x, np.minimum(peak, x * bandwidth) / 1e9, color=plots.INK, linewidth=2, linestyle=line)
+        ax.annotate(
+            f"{label}: {bandwidth / 1e9:,.0f} GB/s",
+            (at * x[0], at * x[0] * bandwidth / 1e9),
+            (0, 5 if side == "bottom" else -5),
+            va=side,
+            rotation=33,
+            rotation_mode="anchor",
+            **note,
+        )
     told = []
-    for (label, intensity), colour in zip(intensities.items(), plots.COLOURS, strict=False):
-        height = min(peak, intensity * bandwidth) / 1e9
-        ax.plot(intensity, height, "o", markersize=8, color=colour)
-        ax.annotate(f"{label}\n{intensity:.3g}", (intensity, height), (6, -26), **note)
-        told.append(f"{label} at {intensity:.3g} operations a byte, at most {height:,.0f} GFLOP/s")
+    for (label, intensity), colour, marker in zip(requested.items(), plots.COLOURS, "os^Dv", strict=False):
+        height = min(peak, intensity * fast) / 1e9
+        ax.plot(intensity, height, marker, markersize=8, color=colour)
+        text = f"{textwrap.fill(label, 13)}\n{intensity:.3g}"
+        ax.annotate(text, (intensity, height), (9, -4), va="top", **note)
+        told.append(f"{label} at {intensity:.3g}, {height:,.0f} GFLOP/s")
+    bound = min(peak, compulsory * slow) / 1e9
+    ax.axvline(compulsory, color=plots.PURPLE, linewidth=1.5, linestyle=":", zorder=0)
+    ax.annotate(f"each byte once:\n{compulsory:.3g}", (compulsory, x[0] * slow / 1e9), (5, 0), **note)
     ax.set_ylim(top=3 * peak / 1e9)
     ax.annotate(f"{peak / 1e12:.3g} TFLOP/s", (x[-1], peak / 1e9), (0, 5), ha="right", **note)
-    middle = (x[0] * ridge) ** 0.5
-    slope = f"{bandwidth / 1e9:,.0f} GB/s"
-    ax.annotate(slope, (middle, middle * bandwidth / 1e9), (-8, 8), ha="right", **note)
-    ax.set(xlabel="arithmetic intensity: operations for each byte moved", ylabel="GFLOP/s, at most")
+    ax.set(xlabel="operations for each byte", ylabel="GFLOP/s")
     ax.set_title(name, fontsize=10, color=plots.INK, loc="left")
-    alt = (
-        "Both axes logarithmic. A line rises from the left with the memory's bandwidth and bends into a "
-        f"horizontal one, the peak, at {ridge:.3g} operations a byte. Points on it: {'; '.join(told)}."
+    return plots.picture(
+        fig,
+        f"The roofs of {memory} (solid) and {cache} (dashed). Marks: how fast each kernel would be at most "
+        f"if all that its warps ask for came from {cache}, and L1 kept nothing. Dotted: what has to move at "
+        f"least; there {memory} allows {bound:,.0f} GFLOP/s. Nothing is measured.",
+        f"Both axes logarithmic. Two parallel lines rise from the left, {memory}'s and above it {cache}'s, "
+        f"and bend into the same horizontal one, the peak: at {peak / slow:.3g} and at {peak / fast:.3g} "
+        f"operations a byte. Marks on the upper one: {'; '.join(told)}. A dotted line at {compulsory:.3g}.",
     )
-    return plots.picture(fig, caption, alt)

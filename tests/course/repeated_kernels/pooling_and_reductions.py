@@ -1,8 +1,6 @@
-import numpy as np
 from numba import cuda, float32
 
 from cnn_numba.course.checks.kernels import launch, normal, output
-from cnn_numba.ops.loss.gpu import cross_entropy_forward_backward_kernel
 from cnn_numba.ops.shared.warps import block_sum, warp_sum
 
 
@@ -30,17 +28,7 @@ def whole_blocks(rng):
     return [launch(2, threads, normal(rng, size), output(2)) for threads, size in [(32, 40), (96, 192)]]
 
 
-def rows(rng):
-    launches = []
-    for shape in [(1, 1), (6, 10), (5, 40)]:
-        labels = rng.integers(0, shape[1], shape[0]).astype(np.int32)
-        arguments = 5 * normal(rng, shape), labels, np.float32(1 / shape[0])
-        launches.append(launch(2, (32, 4), *arguments, output(shape[0]), output(shape)))
-    return launches
-
-
 KERNELS = [
     ("warp-sums", "warp_sums_kernel", warp_sums, whole_warps),
     ("block-sums", "two_round_kernel", block_sums, whole_blocks),
-    ("cross-entropy", "cross_entropy_kernel", cross_entropy_forward_backward_kernel, rows),
 ]

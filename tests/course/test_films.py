@@ -1,0 +1,63 @@
+"""Pictures that move: their frames, and the one below that stands still."""
+
+import io
+import itertools
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cnn_numba.course.pictures import films, plots, reductions
+
+FILMS = {
+    "halo": (films.halo_film, 6),
+    "barrier": (films.barrier_film, 6),
+    "tree": (reductions.tree_film, 4),
+}
+
+
+def frames(film):
+    image = Image.open(io.BytesIO(film.png))
+    for number in range(image.n_frames):
+        image.seek(number)
+        yield np.asarray(image.convert("RGB"))
+
+
+@pytest.mark.parametrize(("draw", "count"), FILMS.values(), ids=FILMS)
+def test_a_film_has_frames_that_differ_and_stays_small(draw, count):
+    film = draw()
+    shown = list(frames(film))
+    assert len(shown) == count
+    assert all((a != b).any() for a, b in itertools.pairwise(shown))
+    assert len(film.png) + len(film.still.png) < 120_000
+
+
+@pytest.mark.parametrize("draw", [films.barrier_film, reductions.tree_film])
+def test_what_a_film_comes_to_stands_still_below_it(draw):
+    film = draw()
+    last = np.asarray(list(frames(film))[-1], np.int16)
+    still = np.asarray(Image.open(io.BytesIO(film.still.png)).convert("RGB"), np.int16)
+    assert abs(last - still).mean() < 1  # but for the palettes
+
+
+def test_both_pictures_are_described_and_the_still_one_is_folded():
+    film = films.barrier_film()
+    text = film._repr_html_()
+    assert text.count(f'alt="{film.alt}"') == 2
+    assert text.index("<figcaption") < text.index("<details>") < text.rindex("<img")
+    assert repr(film) == f"Figure. {film.caption}\n[{film.alt}]"
+
+
+def test_the_halo_is_loaded_in_rounds():
+    caption = films.halo_film((8, 4), 3).caption
+    assert caption.startswith("A block of 8 x 4 threads loads 60 pixels.")
+
+
+def test_frames_last_and_the_film_begins_again():
+    figures = [plots.figure(size=(1, 1))[0] for _ in range(3)]
+    figures[1].axes[0].plot([0, 1])
+    film = plots.film(figures[:2], figures[2], "Two frames.", "Empty axes, then a line.", seconds=0.5)
+    image = Image.open(io.BytesIO(film.png))
+    assert image.info["loop"] == 0
+    image.seek(1)
+    assert image.info["duration"] == 1000
