@@ -21,7 +21,7 @@ class Found:
 
     def __init__(self, path, cells):
         self.cells = cells
-        topic = path.stem[3:]
+        topic = path.stem.partition("_")[2]
         self.setup = tuple(
             cell.source for cell in notebooks.read(path).cells if "setup" in cell.metadata.get("tags", ())
         )
@@ -128,14 +128,14 @@ def test_inputs_are_varied_and_the_same_every_time(found):
 
 def test_every_check_belongs_to_an_exercise_of_a_notebook():
     for path in FOLDER.glob("*.ipynb"):
-        module = importlib.import_module(f"cnn_numba.course.exercises.{path.stem[3:]}")
+        module = importlib.import_module(f"cnn_numba.course.exercises.{path.stem.partition('_')[2]}")
         declared = {name for name, value in vars(module).items() if isinstance(value, Exercise)}
         assert declared == {cells.name for cells in notebooks.exercises(notebooks.read(path))}
 
 
 def test_every_wrong_answer_belongs_to_an_exercise():
     for path in FOLDER.glob("*.ipynb"):
-        answers = answers_in(importlib.import_module(f"wrong_answers.{path.stem[3:]}"))
+        answers = answers_in(importlib.import_module(f"wrong_answers.{path.stem.partition('_')[2]}"))
         assert {answer.exercise for answer in answers} <= set(NAMES)
 
 

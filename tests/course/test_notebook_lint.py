@@ -63,7 +63,7 @@ def tags(cell):
 
 def head(shelf):
     cell = shelf.cells[0]
-    number = shelf.path.stem[:2]
+    number = shelf.path.stem.partition("_")[0]
     wanted = {
         "a title with the file's number": rf"\A# {number} · \S",
         "two objectives or more": r"\*\*You will be able to\*\*\n(- .+\n){2,}",
@@ -189,7 +189,7 @@ def exercises_complete(shelf):
 
 
 def checks_exist(shelf):
-    module = importlib.import_module(f"cnn_numba.course.exercises.{shelf.path.stem[3:]}")
+    module = importlib.import_module(f"cnn_numba.course.exercises.{shelf.path.stem.partition('_')[2]}")
     for exercise in notebooks.exercises(shelf.notebook):
         if not isinstance(getattr(module, exercise.name, None), Exercise):
             yield f"{exercise.name}: {module.__name__} declares no such check"
@@ -310,7 +310,7 @@ def test_the_readme_s_map_says_what_the_heads_say():
         assert title.replace(" ", " · ", 1) in source
         assert f"**Time:** about {minutes} minutes" in source
         line = re.search(r"^\*\*Before you start:\*\*.*", source, re.MULTILINE)[0]
-        numbers = re.findall(r"\]\((\d\d)_\w+\.ipynb\)", line)
+        numbers = re.findall(r"\]\((\d\d[a-z]?)_\w+\.ipynb\)", line)
         assert before == (", ".join(sorted(numbers)) or "nothing but NumPy")
 
 

@@ -156,8 +156,8 @@ def defined_in_cell(stem, cell_id, name):
 REPEATED_KERNELS = [
     (path.stem, *entry)
     for path in PATHS
-    if Path(__file__).with_name("repeated_kernels").joinpath(f"{path.stem[3:]}.py").exists()
-    for entry in importlib.import_module(f"repeated_kernels.{path.stem[3:]}").KERNELS
+    if Path(__file__).with_name("repeated_kernels").joinpath(f"{path.stem.partition('_')[2]}.py").exists()
+    for entry in importlib.import_module(f"repeated_kernels.{path.stem.partition('_')[2]}").KERNELS
 ]
 
 
