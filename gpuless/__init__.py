@@ -7,6 +7,7 @@
 - `sanitize` finds races, divergence, bad indices, garbage that is read, and results that are not there.
 - `record` returns every access to memory as columns of numbers, to compute and to draw from.
 - `set_limits` says when a launch that does not end is stopped.
+- `count` counts what a launch would have a GPU do, at full size: instructions, sectors, wavefronts, barriers.
 - `access_map` counts what the accesses cost: sectors, bank conflicts, reuse. `plot_access` draws them, and
   `explore_access` puts sliders around it.
 - `gpuless.inspector` compiles for real GPUs, none needed, and tells what comes out.
@@ -15,6 +16,7 @@
 """
 
 from gpuless.access import AccessMap, Trace, access_map, explore_access, plot_access, record
+from gpuless.counts import Counts, count
 from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch, set_limits
 from gpuless.sanitizer import Finding, Report, sanitize
 from gpuless.selection import Selection, select
@@ -23,6 +25,7 @@ from gpuless.simulator import DivergenceError, LaunchStopped, UnsupportedPython,
 __all__ = [
     "SHARED_LIMIT",
     "AccessMap",
+    "Counts",
     "DivergenceError",
     "Finding",
     "LaunchError",
@@ -33,6 +36,7 @@ __all__ = [
     "UnsupportedPython",
     "access_map",
     "check_launch",
+    "count",
     "explore_access",
     "plot_access",
     "record",

@@ -19,6 +19,7 @@ GPULESS = {
     "access": "simulator source positions limits",
     "inspector": "compiler source wrapping limits",
     "selection": "simulator emulator nvidia",
+    "counts": "emulator positions limits",
     "simulator": "compiler source positions limits importing",
     "emulator": "positions importing limits nvidia",
     "compiler": "limits",

@@ -208,6 +208,9 @@ def test_the_types_of_gpuless_are_true():
     ):
         launch = checked(checked(tool, add_one_kernel).__getitem__, (1, 4))
         assert fits(launch(device.zeros(4)), result)
+    if gpuless.select().emulated:
+        launch = checked(checked(gpuless.count, add_one_kernel).__getitem__, (1, 4))
+        assert fits(launch(device.zeros(4)), gpuless.Counts)
     access = gpuless.access_map(add_one_kernel)[1, 4](device.zeros(4))
     checked(access.total, "x")
     checked(access.reads, "x", 0)

@@ -8,9 +8,23 @@ streams, events and graphs are the real ones.
 import platform
 import sys
 
-from gpuless.emulator.install import install
+from gpuless.emulator.classes import CLASSES
+from gpuless.emulator.install import install, installed
 
-__all__ = ["install", "problem"]
+__all__ = ["CLASSES", "count_launches", "install", "installed", "problem"]
+
+
+def count_launches():
+    """Count the launches that this thread makes.
+
+    Returns
+    -------
+    context manager
+        Of a list that gets a `gpuless.emulator.counting.Tally` of each.
+    """
+    from gpuless.emulator import counting  # with all that translates
+
+    return counting.count_launches()
 
 
 def problem() -> str:

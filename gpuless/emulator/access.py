@@ -59,7 +59,7 @@ def place(t, address, space, size=1, checked=False):
     bits = t.function.registers.get(address.base, 64)
     _check_alignment(t, value, bits, address, size)
     root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
-    near = _near(value, checked)
+    near = near_of(value, checked)
     if near is not VARYING:
         distances = lanes.nearest(lanes.relative(near)[0], bits)
         if max(distances) - min(distances) < NEAR:
@@ -92,7 +92,7 @@ def _anywhere(t, value, bits, offsets, root, span):
     return t.new(f"getelementptr i8, ptr {root}, {ALL.int(64)} {inside}")
 
 
-def _near(value, checked=False):
+def near_of(value, checked=False):
     """Return how the lanes of an address lie about the first one, where that is certain, else VARYING."""
     near = value.kind if value.kind is not VARYING else value.assumed
     return near if near is not VARYING and near.rows == 1 and (checked or value.check is None) else VARYING
@@ -103,7 +103,7 @@ def _check_alignment(t, value, bits, address, size):
     powers = t.multiples.power(address.base), lanes.trailing_zeros(address.offset)
     if 1 << min(powers) >= size:
         return
-    near, wanted = _near(value), -address.offset % size
+    near, wanted = near_of(value), -address.offset % size
     if near is not VARYING and all(distance % size == 0 for distance in lanes.relative(near)[0]):
         low = t.new(f"and i{bits} {value.scalar}, {size - 1}")
         _misaligned_if(t, t.new(f"icmp ne i{bits} {low}, {wanted}"))

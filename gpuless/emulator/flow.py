@@ -31,10 +31,12 @@ class Block:
         Its place in the order.
     location : Location or None
         Where it ends.
+    last : Instruction or None
+        The one that ends it, if it does not just go on.
     """
 
     def __init__(self):
-        self.body, self.end, self.index, self.location = [], None, None, None
+        self.body, self.end, self.index, self.location, self.last = [], None, None, None, None
 
 
 class Flow:
@@ -234,7 +236,7 @@ def _split(function):
 
 def _finish(blocks, item, function):
     block, following = blocks[-1], len(blocks)
-    block.location = item.location
+    block.location, block.last = item.location, item
     name = item.opcode[0]
     if name == "brx":
         block.end = Branch(item.operands[0], False, tuple(function.tables[item.operands[1]]))

@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+import sys
 import weakref
 
 import numpy as np
@@ -16,6 +17,12 @@ def install():
     after_import("cuda.bindings.driver", _load_driver)
     after_import("cuda.core._utils.cuda_utils", _explain_errors)
     after_import("numba.cuda", _replace)
+
+
+def installed():
+    """Return whether kernels that this process launches run on the emulated GPU."""
+    linker = getattr(sys.modules.get("numba.cuda.cudadrv.driver"), "_Linker", None)
+    return getattr(linker, "complete", None) is _link_to_ptx
 
 
 def _load_driver(module):

@@ -10,7 +10,7 @@ import time
 from concurrent.futures import wait
 from functools import partial
 
-from gpuless.emulator import cache, faults, host, layout, machine, trace
+from gpuless.emulator import cache, counting, faults, host, layout, machine, trace
 from gpuless.emulator.alignment import needed_alignments
 from gpuless.emulator.lanes import WARP
 from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places
@@ -46,17 +46,21 @@ class Kernel:
         self.static_shared, self.more_shared = lay_out(variables, ("shared",))[1], 0
         self.local_size = lay_out(variables, ("local",))[1]
 
-    def code(self, block, arguments):
-        """Return the `Compiled` for a shape of a block.
+    def code(self, block, arguments, counted=False):
+        """Return the `Compiled` for a shape of a block, or the `CountingCode`.
 
         Arrays begin where their elements want it, so addresses need not be looked at one by one. For
         arguments that are of another kind there is other code.
         """
         aligned = all(arguments[self.places[name]] % size == 0 for name, size in self.alignments.items())
         with self._lock:
-            key = block, aligned
+            key = block, aligned, counted
             if key not in self._codes:
-                self._codes[key] = self._compiled(block, self.alignments if aligned else {})
+                alignments = self.alignments if aligned else {}
+                if counted:
+                    self._codes[key] = counting.compiled(self.source, self.name, block, alignments)
+                else:
+                    self._codes[key] = self._compiled(block, alignments)
             return self._codes[key]
 
     def _compiled(self, block, alignments):
@@ -89,7 +93,7 @@ class Workers:
         atexit.register(self._close)
         self._idle, self._records, self._lock = [], [], threading.Lock()
 
-    def launch(self, kernel, grid, block, arguments, shared=0, together=False):
+    def launch(self, kernel, grid, block, arguments, shared=0, together=False, counted=None):
         """Run a kernel to its end.
 
         Parameters
@@ -102,12 +106,18 @@ class Workers:
             Bytes of dynamic shared memory.
         together : bool
             Whether all blocks run at once, so that they can wait for each other.
+        counted : list, optional
+            To which a `counting.Tally` of the launch is to be added.
 
         Raises
         ------
         Fault
         """
-        compiled = kernel.code(block, arguments)
+        compiled, tally = kernel.code(block, arguments, counted is not None), None
+        if counted is not None:
+            tally = counting.Tally(compiled, self.arena, faults.readable(kernel.name), grid, block)
+            compiled = compiled.compiled
+        work = partial(self._work, tally=tally)
         blocks = grid[0] * grid[1] * grid[2]
         buffer = ctypes.create_string_buffer(bytes(arguments) + bytes(64))
         launch = ctypes.create_string_buffer(layout.LAUNCH_SIZE)
@@ -120,12 +130,15 @@ class Workers:
         for name, value in fields.items():
             _put(launch, layout.LAUNCH[name], value, name in ("params", "globals", "blocks", "chunk"))
         with self._threads(together, ctypes.addressof(buffer), blocks) as pool:
-            workers = [pool.submit(self._work, compiled, launch) for _ in range(wanted)]
-            more = partial(self._more.submit, self._work, compiled, launch) if compiled.spins else None
+            workers = [pool.submit(work, compiled, launch) for _ in range(wanted)]
+            more = partial(self._more.submit, work, compiled, launch) if compiled.spins else None
             stopped = self._wait(workers, launch, blocks, more)
         failures = [worker.result()[1] for worker in workers]
         failures = sorted(filter(None, failures), key=lambda failed: failed.place[::-1])
         if stopped is None and not failures:
+            if tally:
+                tally.finish()
+                counted.append(tally)
             return
         launched = faults.Launched(kernel, grid, block, bytes(arguments), self.arena)
         if stopped is not None:
@@ -213,7 +226,7 @@ class Workers:
                 faults.stop(record.address)
             time.sleep(0.01)
 
-    def _work(self, compiled, launch, traced=None):
+    def _work(self, compiled, launch, traced=None, tally=None):
         """Run blocks of a launch until none is left; return how many were, and how one fails, or None."""
         with self._lock:
             record = self._idle.pop() if self._idle else self._new_record()
@@ -225,6 +238,8 @@ class Workers:
         _put(record.buffer, layout.OFFSET["misaligned"], 0, False)
         if traced:
             traced.clear(record.address)
+        if tally:
+            _put(record.buffer, layout.OFFSET["counts"], tally.numbers(), True)
         try:
             record.launch = ctypes.addressof(launch)
             outcome = compiled.code.run(record.launch, record.address)

@@ -49,6 +49,7 @@ _FIELDS = (
     ("at", 4 * MAX_WARPS),  # the number of the instruction that a warp has come to
     ("mask", 4 * MAX_WARPS),  # the lanes that are there
     ("addresses", 8 * 32),  # what they are about to access
+    ("counts", 8),  # only where it is counted what warps do: the numbers of whoever runs the block
 )
 #: The fields of a launch, which all workers share.
 _LAUNCH_FIELDS = (

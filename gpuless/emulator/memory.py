@@ -144,6 +144,13 @@ class Arena:
                 return Allocation(self._starts[i], self._sizes[self._starts[i]])
             return None
 
+    def extent(self):
+        """Return where the first allocation begins, and the last one ends."""
+        with self._lock:
+            if not self._starts:
+                return self.base, self.base
+            return self._starts[0], self._starts[-1] + self._sizes[self._starts[-1]]
+
     def usable(self, address):
         """Return whether a kernel may access an address; one of the emulator's own memory counts as such."""
         if self.base + (1 << 30) <= address < self.base + 2 * PRIVATE_SPAN:

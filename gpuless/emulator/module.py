@@ -104,6 +104,7 @@ class ModuleTranslator:
 
     private_span = PRIVATE_SPAN
     translator = Translator
+    passed = ""  # what is run where all have come to a barrier
 
     def __init__(self, source, kernel, block, alignments=None):
         self.source, self.kernel, self.block = source, source.functions[kernel], block
@@ -134,7 +135,7 @@ class ModuleTranslator:
             translator = self.translator(self, function, self.names[function.name])
             bodies.append(self._assemble(translator, *translator.translate()))
             self.frames += translator.frame
-        pieces = [runtime.text(self.warps, self.uses_barriers, self.static_shared)]
+        pieces = [runtime.text(self.warps, self.uses_barriers, self.static_shared, self.passed)]
         if self.uses_host:
             pieces.append(host.text(self.uses_barriers))
         known = pieces[0]

@@ -86,7 +86,7 @@ def _field(name, variable="ctx", table=OFFSET):
     return f"getelementptr i8, ptr %{variable}, i64 {table[name]}"
 
 
-def text(warps, barriers, shared):
+def text(warps, barriers, shared, passed=""):
     """Return the IR that runs a kernel whose blocks have so many warps.
 
     Parameters
@@ -96,6 +96,8 @@ def text(warps, barriers, shared):
         Whether warps wait for each other.
     shared : int
         Bytes of shared memory that a block has at least.
+    passed : str
+        IR that is run where all have come to a barrier.
 
     Returns
     -------
@@ -106,7 +108,7 @@ def text(warps, barriers, shared):
     head += '!1 = !{!"branch_weights", i32 1, i32 1000000}\n'
     return (
         head
-        + (_fibres(warps) if barriers else _NO_BARRIERS.format(warps=warps, at_warp=OFFSET["warp"]))
+        + (_fibres(warps, passed) if barriers else _NO_BARRIERS.format(warps=warps, at_warp=OFFSET["warp"]))
         + _POISON.format(
             static=shared, poison=POISON, dynamic=OFFSET["dynamic_smem_size"], shared=OFFSET["shared"]
         )
@@ -253,11 +255,12 @@ end:
 """
 
 
-def _fibres(warps):
+def _fibres(warps, passed):
     size, block_at, warp_at, function_at, return_at = _FRAME[_MACHINE]
     module_asm = "\n".join(f'module asm "{line}"' for line in _SWITCH[_MACHINE].strip().split("\n"))
     return module_asm + _FIBRES.format(
         warps=warps,
+        passed=passed,
         stack=STACK,
         frame=size,
         block_at=block_at,
@@ -369,6 +372,7 @@ open:
   %at.outcome = getelementptr i32, ptr %outcomes, i32 %number
   store i32 %tally, ptr %at.outcome
   call void @made_progress(ptr %ctx)
+{passed}
   ret i1 true
 closed:
   ret i1 false

@@ -4,7 +4,7 @@ import ctypes
 import math
 import sys
 
-from gpuless.emulator import host, ptx
+from gpuless.emulator import counting, host, ptx
 from gpuless.emulator.driver.device import MULTIPROCESSORS, device
 from gpuless.emulator.driver.streams import enqueue
 from gpuless.emulator.driver.table import (
@@ -276,7 +276,7 @@ def launch(handle, grid, block, shared, stream, pointers, extra, cooperative=Fal
             raise DriverError(COOPERATIVE_LAUNCH_TOO_LARGE)
     arguments = _arguments(kernel, pointers, extra)
     try:
-        kernel.code(block, arguments)
+        kernel.code(block, arguments, counting.asked() is not None)
     except ptx.PtxError as error:
         raise DriverError(INVALID_PTX, str(error)) from None
     enqueue(
@@ -289,7 +289,7 @@ def launch(handle, grid, block, shared, stream, pointers, extra, cooperative=Fal
 
 def _run(kernel, grid, block, arguments, shared, cooperative):
     try:
-        device().workers.launch(kernel, grid, block, arguments, shared, cooperative)
+        device().workers.launch(kernel, grid, block, arguments, shared, cooperative, counting.asked())
     finally:
         host.flush()
     failed = host.failures()
