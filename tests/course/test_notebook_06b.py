@@ -19,7 +19,7 @@ from cnn_numba.course.pictures.matmul import (
     ladder_picture,
     pipeline_picture,
 )
-from cnn_numba.ops.conv import gpu, reference
+from cnn_numba.ops.conv import cpu, gpu, reference
 from cnn_numba.ops.conv.gpu_naive import conv2d_forward_naive
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "06b_convolution_as_matmul.ipynb"
@@ -114,6 +114,7 @@ def test_the_notebooks_entry_is_right_and_slower(entry):
     assert (standing.status, standing.mistake) == ("measured", "")
     assert standing.factor > 1
     assert f"takes {standing.factor:.3g} times as long as `conv2d_forward`" in standing.message
+    assert device.hardware() or "instructions of warps" in standing.details[1]
     assert "◆ measured" in repr(standing)
     assert "◆ measured" in standing._repr_html_()
 
@@ -151,6 +152,25 @@ def on_the_host(x, weight, bias, out):
     out.copy_to_device(result.astype(np.float32))
 
 
+@cuda.jit
+def copy_kernel(source, target):
+    i = cuda.grid(1)
+    if i < target.size:
+        target[i] = source[i]
+
+
+def on_the_host_through_mapped_memory(x, weight, bias, out):
+    seen = []
+    for array in (x, weight, bias):
+        flat = cuda.mapped_array(array.size, np.float32)
+        copy_kernel[device.blocks(array.size, 256), 256](array.reshape(array.size), flat)
+        device.synchronize()
+        seen.append(np.array(flat).reshape(array.shape))
+    result = cuda.mapped_array(out.size, np.float32)
+    result[:] = cpu.conv2d_forward(*seen).ravel()
+    copy_kernel[device.blocks(out.size, 256), 256](result, out.reshape(out.size))
+
+
 def never(x, weight, bias, out):
     """Launch nothing."""
     int(out.size)
@@ -176,6 +196,7 @@ def raising(x, weight, bias, out):
         (of_the_package_after_a_launch, "package's kernel"),
         (on_the_host, "computes on the host"),
         (never, "no launch"),
+        (on_the_host_through_mapped_memory, "computes elsewhere"),
         (a_part, "never written"),
         (zeros, "wrong result"),
         (raising, "raises"),

@@ -8,7 +8,8 @@ What a measurement is worth depends on what it refuses. The entry and the packag
 alternately, and in each round both get new random numbers in arrays that have been poisoned, so that nothing
 can be kept from one run for the next; every result of every round is compared with the reference once the
 clock has been stopped. While the entry runs it may launch only kernels that are not the package's, and copy
-nothing to the host, where NumPy would do the work.
+nothing to the host, where NumPy would do the work. And its kernels have to do that work: a last turn counts
+their operations.
 """
 
 import statistics
@@ -24,6 +25,8 @@ import cnn_numba
 from cnn_numba import device
 from cnn_numba.course.checks.exercise import Verdict, is_blank
 from cnn_numba.course.checks.mistakes import Wrong
+from gpuless import emulator
+from gpuless.counts import _summed_up as summed_up
 
 __all__ = ["Contest", "Standing"]
 
@@ -57,6 +60,9 @@ class Contest:
         The right answer, for arrays on the host.
     draw : callable
         Takes a generator, returns the inputs: float32 arrays of one shape.
+    least_operations : int
+        Floating-point operations that an entry's kernels have to do, by the most cunning of algorithms. What
+        does with fewer has had the work done elsewhere.
     rounds : int
         How often both have their turn.
     rtol : float
@@ -67,6 +73,7 @@ class Contest:
     package: Callable
     reference: Callable
     draw: Callable[[np.random.Generator], tuple]
+    least_operations: int = 0
     rounds: int = 5
     rtol: float = 1e-5
 
@@ -91,6 +98,7 @@ class Contest:
         bench.turn(entry, watched=True)  # both compile in their first run
         bench.turn(self.package)
         times = [(bench.turn(self.package), bench.turn(entry, watched=True)) for _ in range(self.rounds)]
+        counts = bench.counted(entry), bench.counted(self.package)
         theirs, yours = (statistics.median(column) for column in zip(*times, strict=True))
         factor = yours / theirs
         clock = "GPU time" if device.hardware() else "processor time of the emulated GPU"
@@ -101,7 +109,23 @@ class Contest:
         medians = (
             f"{1e3 * yours:.3g} ms against {1e3 * theirs:.3g} ms: medians of {self.rounds} turns, {clock}."
         )
-        return self._standing("measured", message, [medians], factor=factor)
+        return self._standing("measured", message, [medians, *self._told(counts)], factor=factor)
+
+    def _told(self, counts):
+        """Return what was counted of both as lines, nothing where nothing counts."""
+        if not all(counts):
+            return []
+        least = self.least_operations
+        operations = sum(each.flops for each in counts[0])
+        if operations < least:
+            message = (
+                f"Your kernels did {operations:,} operations, and {least:,} are the fewest one can imagine."
+            )
+            raise Wrong("computes elsewhere", message)
+        return [
+            f"{who}: {_in_words(each)}."
+            for who, each in zip(("Yours", f"`{self.name}`"), counts, strict=True)
+        ]
 
 
 class _Bench:
@@ -124,6 +148,14 @@ class _Bench:
         self._judge()
         return seconds
 
+    def counted(self, function):
+        """Let a function have one more turn, counted; return the `gpuless.Counts` of its launches."""
+        if not device.SELECTION.emulated:
+            return []
+        with emulator.count_launches() as tallies:
+            self.turn(function, watched=function is not self.contest.package)
+        return [summed_up(tally) for tally in tallies]
+
     def _judge(self):
         expected, got = self.contest.reference(*self.inputs), device.to_host(self.out)
         if missing := int(np.isnan(got).sum()):
@@ -139,6 +171,17 @@ class _Bench:
         for number, (there, array) in enumerate(zip(self.on_device, self.inputs, strict=True)):
             if not np.array_equal(device.to_host(there), array):
                 raise Wrong("changes input", f"Argument {number} is not what it was before.")
+
+
+def _in_words(counts):
+    instructions = sum(each.warp_instructions for each in counts)
+    fused = sum(each.by_class["fma"].warp for each in counts if "fma" in each.by_class)
+    moved = sum(each.bytes_moved for each in counts) / 1e6
+    wavefronts = sum(each.shared_memory.wavefronts for each in counts)
+    return (
+        f"{instructions:,} instructions of warps, {fused / instructions:.0%} of them multiply-adds; "
+        f"{moved:,.1f} MB between the cores and L1; {wavefronts:,} deliveries by shared memory"
+    )
 
 
 def _call(function, *arrays):
