@@ -34,6 +34,7 @@ NOTEBOOKS = (
     Notebook("04", "shared_memory_and_tiling", "Shared memory and tiling"),
     Notebook("05", "pooling_and_reductions", "Pooling and reductions"),
     Notebook("06", "dense_is_matmul", "Dense is matmul"),
+    Notebook("06b", "convolution_as_matmul", "Convolution as matmul"),
     Notebook("07", "backprop_by_hand", "Backprop by hand"),
     Notebook("07b", "backward_kernels", "Backward kernels"),
     Notebook("08", "mnist_cnn", "The MNIST CNN"),

@@ -1,15 +1,21 @@
 """What notebook 06 draws, and that its checks see more than one block and every tail."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cnn_numba.bench.cases import CASES
 from cnn_numba.course import notebooks
 from cnn_numba.course.exercises import dense_is_matmul
 from cnn_numba.course.pictures import matmul as matmul_pictures
-from cnn_numba.course.pictures.matmul import im2col_picture, ladder_picture, loads_picture, product_picture
+from cnn_numba.course.pictures.matmul import (
+    loads_picture,
+    product_picture,
+    request_picture,
+    rungs_picture,
+    tails_picture,
+)
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "06_dense_is_matmul.ipynb"
 
@@ -59,46 +65,41 @@ def test_product_picture_shows_one_step(drawn):
     assert dark[:2].tolist() == [[False] * 8 + [True] * 2] * 2
 
 
-def test_im2col_picture_names_the_pixels_of_a_column(drawn):
-    picture = im2col_picture(2, 3, 4, 2, position=4)
-    assert "Position 4, row 1 and column 1 of the output" in picture.caption
-    assert "24 pixels have become 48 numbers" in picture.caption
-    assert "its framed column holds 5, 6, 9, 10, 17, 18, 21, 22." in picture.alt
-    matrix = [int(text.get_text()) for text in drawn[0].axes[-1].texts]
-    image = np.arange(24).reshape(2, 3, 4)
-    columns = dense_is_matmul.im2col_kernel.reference(image, 2)
-    assert matrix == columns.ravel().tolist()
-
-
-@pytest.mark.parametrize("position", [-1, 6])
-def test_a_position_that_is_not_there_is_refused(position):
-    with pytest.raises(ValueError, match=f"there are 6 positions, counted from 0; got {position}"):
-        im2col_picture(2, 3, 4, 2, position)
-
-
 def test_loads_picture_tells_its_numbers():
     assert "tiled: 0.0625 and 2." in loads_picture({"naive": (2, 0), "tiled": (1 / 16, 2)}, "Loads.").alt
 
 
-def test_ladder_picture_tells_the_share_of_the_library():
-    """Of a made-up record: the naive kernel a tenth as fast as PyTorch, one rung refused."""
-    results = []
-    for case in [case for case in CASES if case.operation == "matmul"]:
-        rates = {rung: 10.0 * (place + 1) for place, rung in enumerate(case.rungs)}
-        rates |= {"PyTorch": 100.0, "PyTorch, TF32": 400.0}
-        contenders = {who: {"median": 1.0, "GFLOP/s": rate} for who, rate in rates.items()}
-        contenders["split"] = {"refused": "too large"}
-        results.append(
-            {"operation": "matmul", "size": case.size, "shape": case.text, "measure": "GFLOP/s"}
-            | {"contenders": contenders}
-        )
-    machine = {"gpu": {"name": "Made-up GPU"}}
-    record = {"benchmark": "ops", "date": "2001-02-03", "machine": machine, "results": results}
-    picture = ladder_picture(record)
-    assert "on Made-up GPU, 2001-02-03" in picture.caption
-    shares = "naive 10%, tiled 20%, register_tiled 30%, vectorised 40%"
-    assert picture.caption.count(shares) == len(results)
-    assert "split" not in picture.caption
+def test_request_picture_counts_sectors(drawn):
+    assert "1 number of a in 1 sector, 32 numbers of b in 4 sectors" in request_picture().caption
+    assert (
+        "1 number of a in 1 sector, 32 numbers of b in 32 sectors"
+        in request_picture(transpose_b=True).caption
+    )
+    wanted = np.isclose(drawn[1].axes[1].images[0].get_array(), matmul_pictures._DARK).all(axis=-1)
+    assert wanted.sum(axis=0).tolist() == [0] * 5 + [32] + [0] * 10
+
+
+@pytest.mark.parametrize(
+    ("block", "step", "words"),
+    [
+        ((0, 0), 0, "of 64 threads 64 copy a number of a, 64 one of b, and 64 have a result"),
+        ((1, 1), 1, "of 64 threads 6 copy a number of a, 15 one of b, and 10 have a result"),
+        ((0, 1), 0, "of 64 threads 64 copy a number of a, 40 one of b, and 40 have a result"),
+    ],
+)
+def test_tails_picture_counts_threads(drawn, block, step, words):
+    assert words in tails_picture((10, 11, 13), 8, block, step).caption
+    zeros = [text.get_text() for ax in drawn[0].axes for text in ax.texts]
+    in_a, in_b, results = map(int, re.findall(r"\b(\d+) (?:copy|one|have)", words))
+    assert zeros.count("0") == 128 - in_a - in_b
+    assert zeros.count("-") == 64 - results
+
+
+def test_rungs_picture_tells_what_each_rung_reads(drawn):
+    picture = rungs_picture([(1, 1), (2, 2), (4, 4)], 8, 8)
+    assert picture.caption.endswith("1 x 1: 2 and 0.25; 2 x 2: 1 and 0.125; 4 x 4: 0.5 and 0.0625.")
+    for ax, results in zip(drawn[0].axes, (1, 4, 16), strict=True):
+        assert np.isclose(ax.images[0].get_array(), matmul_pictures._MINE).all(axis=-1).sum() == results
 
 
 @pytest.mark.parametrize("name", ["matmul_tiled_kernel", "matmul_2x2_kernel"])

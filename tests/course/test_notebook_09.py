@@ -9,12 +9,14 @@ from numba import cuda
 from cnn_numba import device
 from cnn_numba.course import tape
 from cnn_numba.course.exercises.make_it_fast import _blocks, _bus, blocks_per_sm
-from cnn_numba.course.launch_lists import bus_traffic, listed
+from cnn_numba.course.launch_lists import Asked, bus_traffic, counted, listed
 from cnn_numba.course.pictures import speed as speed_pictures
 from cnn_numba.course.pictures.speed import occupancy_picture, overlap_timeline, recorded, step_timeline
+from cnn_numba.course.streams import LENGTHS, Pipeline, taken
 from cnn_numba.data import Dataset
 from cnn_numba.nn.layers import CrossEntropyLoss, Flatten, Linear
 from cnn_numba.nn.models import Sequential
+from cnn_numba.ops.activation.gpu import relu_forward_naive
 from cnn_numba.ops.gather.gpu import advance, advance_kernel, gather_labels
 from cnn_numba.train.optim import SGD
 from cnn_numba.train.steps import DeviceSteps
@@ -227,3 +229,95 @@ def test_of_the_operations_the_roofline_is_drawn(tmp_path):
 
 def test_where_there_is_no_record_there_is_no_picture(tmp_path):
     assert recorded(tmp_path, gpu=True) == []
+
+
+# --- Two streams -------------------------------------------------------------------------------------------
+
+
+def one_stream(run):
+    for number in range(run.count):
+        run.fill(number, 0)
+        run.copy(0, run.compute)
+        run.add(0, run.compute)
+        run.compute.synchronize()
+
+
+def ones(count):
+    return [np.full(3, number + 1, np.float32) for number in range(count)]
+
+
+def test_a_pipeline_notes_what_is_certain_to_be_over():
+    run = taken(one_stream, ones(2))
+    assert [(step.kind, sorted(step.after)) for step in run.steps] == [
+        ("fill", []),
+        ("copy", [0]),
+        ("add", [0, 1]),
+        ("fill", [0, 1, 2]),
+        ("copy", [0, 1, 2, 3]),
+        ("add", [0, 1, 2, 3, 4]),
+    ]
+    assert run.times() == [(0, 1), (1, 3), (3, 6), (6, 7), (7, 9), (9, 12)]
+    assert (list(run.conflicts()), run.unfinished()) == ([], [])
+    assert run.total().tolist() == [3, 3, 3]
+
+
+def test_an_event_orders_what_comes_after_it_and_nothing_else():
+    run = Pipeline(ones(2))
+    run.fill(0, 0)
+    run.copy(0, run.upload)
+    run.sent[0].record(run.upload)
+    run.copy(1, run.upload)  # behind the event
+    run.sent[0].wait(run.compute)
+    run.add(0, run.compute)
+    assert sorted(run.steps[3].after) == [0, 1]
+    assert [(a.kind, b.kind) for a, b in run.conflicts()] == []
+    assert {step.kind for step in run.unfinished()} == {"copy", "add"}
+    run.sent[0].synchronize()
+    assert [step.kind for step in run.unfinished()] == ["copy", "add"]
+
+
+def test_steps_that_may_meet_are_named():
+    run = Pipeline(ones(2))
+    run.fill(0, 0)
+    run.copy(0, run.upload)
+    run.add(0, run.compute)
+    run.fill(1, 0)
+    meetings = [(earlier.kind, later.kind) for earlier, later in run.conflicts()]
+    assert meetings == [("copy", "add"), ("copy", "fill")]
+    picture = speed_pictures.schedule_picture(run)
+    assert "2 pairs of steps may meet in a buffer" in picture.caption
+
+
+def test_only_streams_of_the_pipeline_are_taken():
+    with pytest.raises(TypeError, match="expected one of the pipeline's streams, got 0"):
+        Pipeline(ones(1)).copy(0, 0)
+
+
+def test_what_a_solution_may_reach_is_what_the_picture_of_two_streams_shows():
+    rows = overlap_timeline(5, *LENGTHS.values(), streams=True)
+    assert sum(rows["kernels"][-1]) == sum(LENGTHS.values()) + LENGTHS["add"] * 4
+
+
+# --- Counted at full size ----------------------------------------------------------------------------------
+
+
+def test_counted_adds_up_the_launches_of_a_kernel():
+    x = device.zeros(1024)
+
+    def work():
+        for _ in range(3):
+            relu_forward_naive(x)
+
+    rows = counted(work)
+    if not device.SELECTION.emulated:
+        assert "could be counted" in repr(rows)
+        return
+    (row,) = rows
+    assert (row.launches, row.moved, row.least) == (3, 3 * 8192, 3 * 8192)
+    assert repr(rows).splitlines()[-1].split()[:3] == ["in", "all", "3"]
+
+
+def test_roofs_picture_tells_both_intensities():
+    rows = [Asked("a_kernel", 1, 10, 4000, 1000, 100), Asked("b", 2, 10, 0, 1000, 100)]
+    picture = speed_pictures.roofs_picture(rows, most=1)
+    assert picture.caption.endswith("Operations for each byte: a: 4 and 40.")

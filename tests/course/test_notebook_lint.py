@@ -22,6 +22,7 @@ SHORTEST_ALT = 40
 PARTS = ("text", "stub", "check", "hints", "solution")
 TAGS = {
     "setup",
+    "hide-input",
     "nbval-ignore-output",
     "hide-input",
     "same-as-package",

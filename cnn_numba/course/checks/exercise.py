@@ -68,6 +68,12 @@ def case(*args, **kwargs) -> Case:
     return Case(args, kwargs)
 
 
+_HEADLINES = {"solved": "✔ solved", "unsolved": "○ not solved yet", "wrong": "✘ not right yet"}
+_HEADLINES["measured"] = "◆ measured"  # an open problem is never solved: `cnn_numba.course.checks.contest`
+_TINTS = {"solved": "46, 160, 67", "unsolved": "140, 140, 140", "wrong": "218, 54, 51"}
+_TINTS["measured"] = "56, 132, 196"
+
+
 @dataclass(frozen=True, repr=False)
 class Verdict:
     """The answer to an attempt, readable as plain text and as HTML.
@@ -94,14 +100,14 @@ class Verdict:
     @property
     def headline(self):
         """The status in words, after a mark that does not depend on colour."""
-        return {"solved": "✔ solved", "unsolved": "○ not solved yet", "wrong": "✘ not right yet"}[self.status]
+        return _HEADLINES[self.status]
 
     def __repr__(self):
         return "\n  ".join([f"{self.headline}: {self.exercise}", self.message, *self.details])
 
     def _repr_html_(self):
         # The text keeps the page's own colour and the tint is translucent: it reads on light and on dark.
-        tint = {"solved": "46, 160, 67", "unsolved": "140, 140, 140", "wrong": "218, 54, 51"}[self.status]
+        tint = _TINTS[self.status]
         box = f"border-left: 4px solid rgb({tint}); background: rgba({tint}, 0.1); padding: 8px 14px"
         head = f"<b>{self.headline}</b>: <code>{html.escape(self.exercise)}</code>"
         lines = [head, *(_html(line) for line in (self.message, *self.details))]

@@ -13,11 +13,12 @@ TILE = 8
 WIDE = 2 * TILE
 
 
-def _product(a, b):
+def product(a, b):
+    """Return ``a @ b``, computed in float64."""
     return np.float64(a) @ b
 
 
-def _within(array, *shape):
+def within(array, *shape):
     """Return an array of a larger shape, NaN where it ends: what lies past an edge is anything."""
     padded = np.full(shape, np.nan)
     padded[tuple(map(slice, array.shape))] = array
@@ -56,7 +57,7 @@ def _multiplications(rng, block, covered, shapes):
 
 matmul_kernel = KernelExercise(
     "matmul_kernel",
-    reference=_product,
+    reference=product,
     cases=lambda rng: _multiplications(
         rng, (4, 2), (4, 2), [(2, 3, 4), (3, 1, 5), (1, 6, 2), (5, 4, 7), (9, 5, 6), (7, 11, 3)]
     ),
@@ -66,27 +67,27 @@ matmul_kernel = KernelExercise(
         "b transposed": (
             "You walk along a row of `b`, which multiplies with its transpose: column `n` of the result "
             "takes column `n` of `b`, so it is `b[k, column]`.",
-            lambda a, b: a @ _within(b, *[max(b.shape)] * 2)[: b.shape[1], : b.shape[0]].T,
+            lambda a, b: a @ within(b, *[max(b.shape)] * 2)[: b.shape[1], : b.shape[0]].T,
         ),
         "a transposed": (
             "You walk down a column of `a`, which multiplies its transpose: row `m` of the result takes row "
             "`m` of `a`, so it is `a[row, k]`.",
-            lambda a, b: _within(a, *[max(a.shape)] * 2)[: a.shape[1], : a.shape[0]].T @ b,
+            lambda a, b: within(a, *[max(a.shape)] * 2)[: a.shape[1], : a.shape[0]].T @ b,
         ),
         "wrong length": (
             "Your sum has as many products as `a` has rows. It runs along a row of `a`, over `a.shape[1]`.",
             lambda a, b: (
-                _within(a, len(a), max(a.shape))[:, : len(a)]
-                @ _within(b, max(len(a), len(b)), b.shape[1])[: len(a)]
+                within(a, len(a), max(a.shape))[:, : len(a)]
+                @ within(b, max(len(a), len(b)), b.shape[1])[: len(a)]
             ),
         ),
         "one short": (
             "The last product of each sum is missing: `range(n)` ends at `n - 1` by itself.",
-            lambda a, b: _product(a[:, :-1], b[:-1]),
+            lambda a, b: product(a[:, :-1], b[:-1]),
         ),
         "last product only": (
             "Each result is its last product alone: `=` overwrites the sum where `+=` adds to it.",
-            lambda a, b: _product(a[:, -1:], b[-1:]),
+            lambda a, b: product(a[:, -1:], b[-1:]),
         ),
         "added, not multiplied": (
             "You add the numbers of a pair; they are multiplied, and the products added up.",
@@ -99,16 +100,16 @@ matmul_kernel = KernelExercise(
 # --- Tiles with tails --------------------------------------------------------------------------------------
 
 
-def _with_stale_tail(a, b):
+def with_stale_tail(a, b):
     """Multiply, the last tiles along k still holding what the tiles before them left; NaN if none did."""
     depth = a.shape[1]
     tail = depth % TILE
     if not tail:
-        return _product(a, b)
+        return product(a, b)
     if depth < TILE:
         return np.full((a.shape[0], b.shape[1]), np.nan)
     stale = slice(depth - TILE, depth - tail)
-    return _product(a, b) + _product(a[:, stale], b[stale])
+    return product(a, b) + product(a[:, stale], b[stale])
 
 
 def _copied_by_threads_with_results(a, b):
@@ -120,16 +121,16 @@ def _copied_by_threads_with_results(a, b):
 
 
 def _with_turned_tiles(a, b):
-    return _product(a, _from_tiles(_in_tiles(b, TILE).swapaxes(2, 3), (a.shape[1], b.shape[1])))
+    return product(a, _from_tiles(_in_tiles(b, TILE).swapaxes(2, 3), (a.shape[1], b.shape[1])))
 
 
 def _of_whole_tiles(a, b):
     whole = a.shape[1] // TILE * TILE
-    return _product(a[:, :whole], b[:whole])
+    return product(a[:, :whole], b[:whole])
 
 
 def _of_first_tile(a, b):
-    return _product(a[:, :TILE], b[:TILE])
+    return product(a[:, :TILE], b[:TILE])
 
 
 def _loads_each_number_once(wide):
@@ -153,7 +154,7 @@ def _loads_each_number_once(wide):
 
 matmul_tiled_kernel = KernelExercise(
     "matmul_tiled_kernel",
-    reference=_product,
+    reference=product,
     cases=lambda rng: _multiplications(
         rng, (TILE, TILE), (TILE, TILE), [(3, 2, 5), (8, 19, 6), (7, 16, 13), (10, 13, 4), (17, 9, 9)]
     ),
@@ -164,7 +165,7 @@ matmul_tiled_kernel = KernelExercise(
         "tail not zeroed": (
             "Where a matrix ends within a tile, your tile keeps what was in it before: the numbers of the "
             "last step, or garbage in the first. A thread without a number to copy has to write a zero.",
-            _with_stale_tail,
+            with_stale_tail,
         ),
         "copies for itself only": (
             "A thread that has no result copies zeros. But others need what it should have copied: whether "
@@ -187,7 +188,7 @@ matmul_tiled_kernel = KernelExercise(
         ),
         "last step only": (
             "The sum begins anew at each pair of tiles: set `total` to zero once, before the loop.",
-            lambda a, b: _product(
+            lambda a, b: product(
                 a[:, (a.shape[1] - 1) // TILE * TILE :], b[(a.shape[1] - 1) // TILE * TILE :]
             ),
         ),
@@ -200,9 +201,9 @@ matmul_tiled_kernel = KernelExercise(
 
 def _quarters(a, b):
     """Return the product in blocks of WIDE x WIDE, (rows, columns, 2, TILE, 2, TILE), and its shape."""
-    product = _product(a, b)
-    tiles = _in_tiles(product, WIDE)
-    return tiles.reshape(*tiles.shape[:2], 2, TILE, 2, TILE).copy(), product.shape
+    whole = product(a, b)
+    tiles = _in_tiles(whole, WIDE)
+    return tiles.reshape(*tiles.shape[:2], 2, TILE, 2, TILE).copy(), whole.shape
 
 
 def _rearranged(change):
@@ -249,7 +250,7 @@ def _each_number_is_read_once(attempt):
 
 matmul_2x2_kernel = KernelExercise(
     "matmul_2x2_kernel",
-    reference=_product,
+    reference=product,
     cases=lambda rng: _multiplications(
         rng, (TILE, TILE), (WIDE, WIDE), [(3, 2, 5), (16, 9, 12), (11, 8, 18), (19, 10, 21), (9, 17, 10)]
     ),
@@ -289,7 +290,7 @@ def _rectified(total, relu):
 
 def _unturned(x, weight, bias):
     side = max(weight.shape)
-    return x @ _within(weight, side, side)[: weight.shape[1], : weight.shape[0]] + bias
+    return x @ within(weight, side, side)[: weight.shape[1], : weight.shape[0]] + bias
 
 
 def _layers(rng):
@@ -311,7 +312,7 @@ def _layers(rng):
 
 dense_kernel = KernelExercise(
     "dense_kernel",
-    reference=lambda x, weight, bias, relu: _rectified(_product(x, weight.T) + bias, relu),
+    reference=lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias, relu),
     cases=_layers,
     float32=True,
     once=True,
@@ -319,32 +320,32 @@ dense_kernel = KernelExercise(
         "bias per row": (
             "You take an element of the bias for each row, which is an image. There is one for each output "
             "feature, that is, for each column: `bias[column]`.",
-            lambda x, weight, bias, relu: _rectified(_product(x, weight.T) + bias[: len(x), None], relu),
+            lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias[: len(x), None], relu),
         ),
         "bias left out": (
             "The bias is missing: `bias[column]` is added once, to the complete sum.",
-            lambda x, weight, bias, relu: _rectified(_product(x, weight.T), relu),
+            lambda x, weight, bias, relu: _rectified(product(x, weight.T), relu),
         ),
         "bias for each product": (
             "The bias is added once for each product: it belongs before or after the loop.",
-            lambda x, weight, bias, relu: _rectified(_product(x, weight.T) + weight.shape[1] * bias, relu),
+            lambda x, weight, bias, relu: _rectified(product(x, weight.T) + weight.shape[1] * bias, relu),
         ),
         "bias after ReLU": (
             "You add the bias after ReLU, and so negative results come out: first the bias, then ReLU.",
-            lambda x, weight, bias, relu: _rectified(_product(x, weight.T), relu) + bias,
+            lambda x, weight, bias, relu: _rectified(product(x, weight.T), relu) + bias,
         ),
         "ReLU left out": (
             "Negative results come out with `relu=True`: store 0 in their place.",
-            lambda x, weight, bias, relu: _product(x, weight.T) + bias,
+            lambda x, weight, bias, relu: product(x, weight.T) + bias,
         ),
         "ReLU always": (
             "Your results are never negative, even with `relu=False`. The last layer of a network needs "
             "its sums as they are: ReLU is only for `if relu:`.",
-            lambda x, weight, bias, relu: np.maximum(_product(x, weight.T) + bias, 0),
+            lambda x, weight, bias, relu: np.maximum(product(x, weight.T) + bias, 0),
         ),
         "ReLU the wrong way round": (
             "You apply ReLU where `relu` is false, and leave it out where it is true.",
-            lambda x, weight, bias, relu: _rectified(_product(x, weight.T) + bias, not relu),
+            lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias, not relu),
         ),
         "ReLU of each product": (
             "You replace negative *products* by 0. ReLU is for the complete sum, with the bias.",
@@ -357,7 +358,7 @@ dense_kernel = KernelExercise(
         ),
         "absolute value": (
             "You store the absolute value; what is negative must become 0.",
-            lambda x, weight, bias, relu: (np.abs if relu else np.asarray)(_product(x, weight.T) + bias),
+            lambda x, weight, bias, relu: (np.abs if relu else np.asarray)(product(x, weight.T) + bias),
         ),
         "weight not transposed": (
             "You read `weight[k, column]`, as if its rows were the inputs. They are the outputs: "
@@ -365,91 +366,6 @@ dense_kernel = KernelExercise(
             lambda x, weight, bias, relu: _rectified(_unturned(x, weight, bias), relu),
             # `total if total > 0 else 0`, of garbage.
             lambda x, weight, bias, relu: (np.fmax if relu else np.add)(_unturned(x, weight, bias), 0),
-        ),
-    },
-)
-
-
-# --- Which pixel lands in which column ---------------------------------------------------------------------
-
-
-def _windows(image, kernel_size):
-    """Return the windows of an image, (C, OH, OW, K, K)."""
-    return np.lib.stride_tricks.sliding_window_view(image, (kernel_size, kernel_size), axis=(1, 2))
-
-
-def _as_columns(windows, order=(0, 3, 4, 1, 2)):
-    """Return windows as a matrix, its first three axes down and the others across."""
-    turned = windows.transpose(order)
-    return turned.reshape(np.prod(turned.shape[:3]), -1)
-
-
-def _divided_by_the_image(image, kernel_size):
-    """Find row and column of a position as if there were one for each pixel."""
-    height, width = image.shape[1:]
-    positions = (height - kernel_size + 1) * (width - kernel_size + 1)
-    padded = _within(image, len(image), height + kernel_size, width + kernel_size)
-    windows = _windows(padded, kernel_size)[:, :height, :width].reshape(len(image), -1, 1, *[kernel_size] * 2)
-    return _as_columns(windows[:, :positions])
-
-
-def _images(rng):
-    for channels, height, width, kernel_size in [
-        (1, 3, 4, 2),
-        (2, 4, 6, 3),
-        (3, 5, 4, 2),
-        (2, 5, 7, 4),
-        (1, 6, 5, 3),
-        (4, 3, 8, 2),
-    ]:
-        shape = channels * kernel_size**2, (height - kernel_size + 1) * (width - kernel_size + 1)
-        grid = device.blocks(shape[1], 8), device.blocks(shape[0], 4)
-        image = normal(rng, (channels, height, width))
-        yield launch(grid, (8, 4), image, kernel_size, output(shape))
-
-
-im2col_kernel = KernelExercise(
-    "im2col_kernel",
-    reference=lambda image, kernel_size: _as_columns(_windows(image, kernel_size)),
-    cases=_images,
-    once=True,
-    mistakes={
-        "channel last": (
-            "Your rows count the channel fastest. A row of weights has the taps of channel 0 first, then "
-            "those of channel 1: `row // kernel_size**2` is the channel.",
-            lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (3, 4, 0, 1, 2)),
-        ),
-        "taps exchanged": (
-            "Row and column of the tap change places: within a window, as in an image, the column counts "
-            "fastest.",
-            lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 4, 3, 1, 2)),
-        ),
-        "positions exchanged": (
-            "You walk down the output's columns. Positions count along its rows: `column // out_width` is "
-            "the row of the position.",
-            lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 3, 4, 2, 1)),
-        ),
-        "divided by the image's width": (
-            "You divide the position by the width of the image. The output is narrower: it has "
-            "`width - kernel_size + 1` positions in a row.",
-            _divided_by_the_image,
-        ),
-        "flipped": (
-            "Your windows come out turned round, as for the mathematician's convolution: tap (0, 0) is the "
-            "upper left pixel.",
-            lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1]),
-        ),
-        "first channel only": (
-            "All your rows come from channel 0: the channel is `row // kernel_size**2`.",
-            lambda image, kernel_size: np.tile(
-                _as_columns(_windows(image[:1], kernel_size)), (len(image), 1)
-            ),
-        ),
-        "tap left out": (
-            "All rows of a channel are the same: the tap has to be added to the position.",
-            lambda image, kernel_size: _as_columns(
-                np.broadcast_to(_windows(image, kernel_size)[..., :1, :1], _windows(image, kernel_size).shape)
-            ),
         ),
     },
 )

@@ -12,6 +12,7 @@ from matplotlib.patches import Rectangle
 
 from cnn_numba.bench import plots as bench_plots
 from cnn_numba.course.pictures import plots
+from cnn_numba.course.streams import LENGTHS
 from gpuless.inspector import ARCHITECTURES, WARP, capability, occupancy
 
 _PALE = "#dcdad4"
@@ -161,15 +162,8 @@ def overlap_picture(steps=4, fill=1.0, copy=2.0, kernels=3.0) -> plots.Picture:
     ends = []
     for ax, (title, streams) in zip(axes, titles.items(), strict=True):
         rows = overlap_timeline(steps, fill, copy, kernels, streams)
-        for place, bars in zip((2, 1, 0), rows.values(), strict=True):
-            for k, (begin, duration) in enumerate(bars):
-                _bars(ax, place, [(begin, duration)], (plots.BLUE, plots.ORANGE)[k % 2])
-                ax.text(
-                    begin + duration / 2, place, str(k), ha="center", va="center", color="white", fontsize=9
-                )
+        _draw_timeline(ax, rows.values(), title)
         ends.append(sum(rows["kernels"][-1]))
-        ax.set(yticks=[2, 1, 0], yticklabels=["host fills", "bus copies", "GPU computes"], ylim=(-0.5, 2.5))
-        ax.set_title(title, fontsize=10, color=plots.INK, loc="left")
     axes[0].set_xlim(0, max(ends))
     axes[1].set_xlabel("time, in units of the model")
     caption = (
@@ -181,6 +175,41 @@ def overlap_picture(steps=4, fill=1.0, copy=2.0, kernels=3.0) -> plots.Picture:
         "Two timelines with rows for the host, the bus and the GPU. With one stream the copy of a batch "
         "waits for the kernels of the one before. With two, copies take place while kernels run, and the "
         "GPU's row has no gaps after the first batch."
+    )
+    return plots.picture(fig, caption, alt)
+
+
+def _draw_timeline(ax, rows, title):
+    """Draw what the host, the bus and the GPU do with batches: for each a list of (begin, duration)."""
+    for place, bars in zip((2, 1, 0), rows, strict=True):
+        for k, (begin, duration) in enumerate(bars):
+            _bars(ax, place, [(begin, duration)], (plots.BLUE, plots.ORANGE)[k % 2])
+            middle = begin + duration / 2
+            ax.text(middle, place, str(k), ha="center", va="center", color="white", fontsize=9)
+    ax.set(yticks=[2, 1, 0], yticklabels=["host fills", "bus copies", "GPU computes"], ylim=(-0.5, 2.5))
+    ax.set_title(title, fontsize=10, color=plots.INK, loc="left")
+
+
+def schedule_picture(run) -> plots.Picture:
+    """Draw when the steps of a `cnn_numba.course.streams.Pipeline` could begin, and name its conflicts.
+
+    Parameters
+    ----------
+    run : Pipeline
+        Through which all batches have gone.
+    """
+    rows = {kind: [] for kind in LENGTHS}
+    for step, (begin, end) in zip(run.steps, run.times(), strict=True):
+        rows[step.kind].append((begin, end - begin))
+    fig, ax = plots.figure(size=(7.2, 1.8))
+    _draw_timeline(ax, rows.values(), "your order")
+    ax.set(xlim=(0, max(6 * run.count, run.end())), xlabel="time, in units of the model")
+    conflicts = len(list(run.conflicts()))
+    harm = f"{plots.counted(conflicts, 'pair')} of steps may meet in a buffer" if conflicts else "no two meet"
+    caption = f"A model, no measurement: {run.count} batches are done at {run.end():g}; {harm}."
+    alt = (
+        "A timeline with rows for the host, the bus and the GPU, and a numbered bar for each batch in each. "
+        f"The last ends at {run.end():g}."
     )
     return plots.picture(fig, caption, alt)
 
@@ -242,6 +271,52 @@ def _draw_slots(ax, most, blocks, warps):
     ax.set(xlim=(-0.1, 8.0), ylim=(most // 8, -0.1), aspect="equal")
     ax.set_axis_off()
     ax.set_title("places for warps", fontsize=10, color=plots.INK)
+
+
+#: What NVIDIA has published of the A100 with 40 GB: operations a second in float32, bytes a second from its
+#: memory, and from its L2, 5120 bytes a clock at 1.41 GHz.
+A100_PEAK, A100_HBM, A100_L2 = 19.5e12, 1555e9, 5120 * 1.41e9
+
+
+def roofs_picture(rows, most=4) -> plots.Picture:
+    """Draw the kernels of a step under the roofs of an A100: what they request, and what they need at least.
+
+    Parameters
+    ----------
+    rows : list of cnn_numba.course.launch_lists.Asked
+    most : int
+        How many are drawn: those with the most operations.
+    """
+    chosen = sorted(rows, key=lambda row: -row.flops)[:most]
+    fig, ax = plots.figure(size=(7.2, 3.6))
+    x = np.geomspace(0.5, 200, 200)
+    for name, bandwidth, line in (("L2", A100_L2, "--"), ("HBM", A100_HBM, "-")):
+        ax.loglog(x, np.minimum(A100_PEAK, x * bandwidth) / 1e9, line, color=plots.INK, linewidth=1.8)
+        ax.text(
+            1.05, 0.55 * bandwidth / 1e9, f"{name}: {bandwidth / 1e9:,.0f} GB/s", fontsize=9, color=plots.INK
+        )
+    ax.text(25, 1.25 * A100_PEAK / 1e9, f"float32: {A100_PEAK / 1e12:g} TFLOP/s", fontsize=9, color=plots.INK)
+    told = []
+    for row, colour, marker in zip(chosen, plots.COLOURS, "osD^", strict=False):
+        asked, least = row.flops / row.moved, row.flops / row.least
+        heights = [min(A100_PEAK, asked * A100_L2) / 1e9, min(A100_PEAK, least * A100_HBM) / 1e9]
+        kernel = row.kernel.removesuffix("_kernel")
+        shape = {"color": colour, "marker": marker, "markersize": 8, "linestyle": "none"}
+        ax.plot(asked, heights[0], fillstyle="none", **shape)
+        ax.plot(least, heights[1], label=kernel, **shape)
+        told.append(f"{kernel}: {asked:.3g} and {least:.3g}")
+    ax.set(xlabel="operations a byte", ylabel="GFLOP/s at most", xlim=(0.5, 200), ylim=(400, 40_000))
+    ax.legend(loc="lower right", fontsize=8, frameon=False)
+    caption = (
+        "The roofs of an A100, as published, and the kernels of a step: nothing here was measured. Open "
+        "marks are what a kernel requests, under the roof of L2; full ones the least it needs, under that "
+        f"of the memory. Operations for each byte: {'; '.join(told)}."
+    )
+    alt = (
+        "Logarithmic axes. Two slanted lines, that of L2 above that of HBM, meet a flat roof. An open and a "
+        "full mark for each kernel, the full one always further to the right."
+    )
+    return plots.picture(fig, caption, alt)
 
 
 def passes_picture(bytes_before, bytes_after, caption) -> plots.Picture:

@@ -1,4 +1,3 @@
-import numpy as np
 from numba import cuda, float32
 
 from wrong_answers import derive, wrong
@@ -247,54 +246,3 @@ dense_kernel = derive(
         ("out[row, column] = total", "out[row, column] = bias[column]"),
     ),
 )
-
-
-# --- im2col_kernel ---
-
-im2col_kernel = derive(
-    "im2col_kernel",
-    im2col_with_the_channel_last=(
-        "channel last",
-        (
-            "channel, tap = row // kernel_size**2, row % kernel_size**2",
-            "channel, tap = row % image.shape[0], row // image.shape[0]",
-        ),
-    ),
-    im2col_with_turned_taps=(
-        "taps exchanged",
-        ("column // out_width + tap // kernel_size", "column // out_width + tap % kernel_size"),
-        ("column % out_width + tap % kernel_size", "column % out_width + tap // kernel_size"),
-    ),
-    im2col_down_the_columns=(
-        "positions exchanged",
-        ("image.shape[2]", "image.shape[1]"),
-        ("h = column // out_width", "h = column % out_width"),
-        ("w = column % out_width", "w = column // out_width"),
-    ),
-    im2col_divides_by_the_width=(
-        "divided by the image's width",
-        ("image.shape[2] - kernel_size + 1", "image.shape[2]"),
-    ),
-    im2col_turns_the_window=(
-        "flipped",
-        ("tap // kernel_size", "kernel_size - 1 - tap // kernel_size"),
-        ("tap % kernel_size", "kernel_size - 1 - tap % kernel_size"),
-    ),
-    im2col_of_channel_0=("first channel only", ("image[channel, h, w]", "image[0, h, w]")),
-    im2col_without_the_tap=("tap left out", (" + tap // kernel_size", ""), (" + tap % kernel_size", "")),
-    im2col_turned=("x and y exchanged", ("columns[row, column]", "columns[column, row]")),
-    im2col_without_guard=(
-        "writes past the edge",
-        ("if row < columns.shape[0] and column < columns.shape[1]:", "if True:"),
-    ),
-    im2col_takes_rows_from_x=(
-        "x and y exchanged",
-        ("column, row = cuda.grid(2)", "row, column = cuda.grid(2)"),
-    ),
-)
-
-
-@wrong("im2col_kernel", "not a kernel")
-def im2col_in_numpy(image, kernel_size, columns):
-    windows = np.lib.stride_tricks.sliding_window_view(image, (kernel_size, kernel_size), axis=(1, 2))
-    columns[:] = windows.transpose(0, 3, 4, 1, 2).reshape(columns.shape)

@@ -152,6 +152,60 @@ scale_shift_relu_kernel = derive(
     ),
 )
 
+# --- add_in_streams ---
+
+add_in_streams = derive(
+    "add_in_streams",
+    streams_fill_too_early=("filled too early", ("run.sent[slot].synchronize()", "")),
+    streams_overwrite=("overwritten", ("run.used[slot].wait(run.upload)", "")),
+    streams_compute_too_early=("not there yet", ("run.sent[slot].wait(run.compute)", "")),
+    streams_mark_before_the_copy=(
+        "not there yet",
+        (
+            "run.copy(slot, run.upload)\nrun.sent[slot].record(run.upload)",
+            "run.sent[slot].record(run.upload)\nrun.copy(slot, run.upload)",
+        ),
+    ),
+    streams_wait_in_the_wrong_stream=(
+        "overwritten",
+        ("run.used[slot].wait(run.upload)", "run.used[slot].wait(run.compute)"),
+    ),
+    streams_wait_for_the_other_slot=(
+        "waits too much",
+        ("run.used[slot].wait", "run.used[1 - slot].wait"),
+    ),
+    streams_return_too_early=("not waited for", ("run.compute.synchronize()", "")),
+    streams_wait_for_the_upload_only=(
+        "not waited for",
+        ("run.compute.synchronize()", "run.upload.synchronize()"),
+    ),
+    streams_add_in_turns=(
+        "two at once",
+        ("run.add(slot, run.compute)", "run.add(slot, [run.compute, run.upload][slot])"),
+    ),
+    streams_wait_each_time=(
+        "nothing overlaps",
+        (
+            "    run.used[slot].record(run.compute)",
+            "    run.used[slot].record(run.compute)\n    run.compute.synchronize()",
+        ),
+    ),
+    streams_with_one_slot=("waits too much", ("number % 2", "0")),
+    streams_in_one_stream=("waits too much", ("run.upload", "run.compute", 3)),
+    streams_without_the_last=("last batch left out", ("range(run.count)", "range(run.count - 1)")),
+    streams_of_the_first=("first batch again", ("run.fill(number, slot)", "run.fill(0, slot)")),
+    streams_of_the_slots=("two batches again", ("run.fill(number, slot)", "run.fill(slot, slot)")),
+)
+
+
+@wrong("add_in_streams", "nothing launched")
+def streams_only_copy(run):
+    for number in range(run.count):
+        run.fill(number, number % 2)
+        run.copy(number % 2, run.upload)
+        run.upload.synchronize()
+
+
 # --- capturable_step ---
 
 capturable_step = derive(
