@@ -1,6 +1,6 @@
 """Kernels for notebooks that begin with what every notebook imports.
 
-A reader's kernel is a new process, and imports for three seconds before it is of use. A kernel of the tests is
+A reader's kernel is a new process, and imports for three seconds before it is of use. One of the tests is
 a fork of one process that has imported the same, and has done nothing else. Where there is no fork that
 programs can rely on, it is a new process as ever.
 
