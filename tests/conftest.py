@@ -6,6 +6,9 @@ from pathlib import Path
 # Before numba is imported: its threads wait asleep. By default they wait in a busy loop, which is faster
 # for training but takes the cores from torch and from the tests that run beside.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Before numpy is: after each product of matrices its threads look out for the next one in a busy loop, which
+# takes several times the product's own time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # What tests and the notebooks that they run solve is not the reader's.
 os.environ["CNN_NUMBA_WORKBOOK"] = f"{tempfile.gettempdir()}/workbook-{os.getpid()}"
@@ -31,6 +34,21 @@ def pytest_cmdline_main(config):
     if unsaid and not one_file and not hasattr(config, "workerinput"):
         config.option.numprocesses = "auto"
         config.option.maxprocesses = config.option.maxprocesses or 4
+    if getattr(config.option, "numprocesses", 0) and not hasattr(config, "workerinput"):
+        keep_bytecode(config)
+
+
+def keep_bytecode(config):
+    """Let the hundreds of processes of a whole run share the bytecode of what they import.
+
+    An environment may say that Python is to write none. After an installation that has compiled nothing, such
+    as `make`'s, each process would then compile Numba for itself: three seconds. What is written lies beside
+    no source, and goes with the run.
+    """
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        folder = tempfile.TemporaryDirectory(prefix="bytecode-", ignore_cleanup_errors=True)
+        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
+        config.add_cleanup(folder.cleanup)
 
 
 def pytest_configure(config):

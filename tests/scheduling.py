@@ -4,6 +4,9 @@ from collections import Counter
 
 from xdist.scheduler import LoadScopeScheduling
 
+#: Dealt before all others: they compile what others then find in caches, and not at the same time.
+FIRST = ("test_compile.py", "test_bench.py")
+
 
 def scope_of(nodeid):
     """Return what is kept in one process: a file, as its tests share what it compiles.
@@ -26,11 +29,16 @@ class ByFile(LoadScopeScheduling):
 
 
 def sort(items):
-    """Put scopes with many slow tests first, those with few tests last.
+    """Put those that compile for others first, then scopes with many slow tests, those with few tests last.
 
     Whoever gets the last one works alone. What is slow is known where tests are collected, not where they are
     dealt.
     """
     tests = Counter(scope_of(item.nodeid) for item in items)
     slow = Counter(scope_of(item.nodeid) for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: (-slow[scope_of(item.nodeid)], -tests[scope_of(item.nodeid)]))
+
+    def place(item):
+        scope = scope_of(item.nodeid)
+        return not scope.endswith(FIRST), -slow[scope], -tests[scope]
+
+    items.sort(key=place)

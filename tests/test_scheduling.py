@@ -16,6 +16,7 @@ def pytest_collection_modifyitems(config, items):
         scheduling.sort(items)
 """
 FILES = {
+    "test_bench.py": "def test_a(): pass",
     "test_few.py": "def test_a(): pass",
     "test_many.py": "def test_a(): pass\ndef test_b(): pass",
     "test_notebooks.py": "import pytest\n@pytest.mark.slow\ndef test_z(): pass\ndef test_a(): pass",
@@ -23,7 +24,7 @@ FILES = {
 }
 
 
-def test_files_with_slow_tests_come_first_and_those_with_few_tests_last(tmp_path):
+def test_files_that_compile_for_others_and_those_with_slow_tests_come_first(tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow")
     for name, text in FILES.items():
@@ -49,6 +50,7 @@ def test_files_with_slow_tests_come_first_and_those_with_few_tests_last(tmp_path
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert [line.split()[-1] for line in run.stdout.splitlines() if "PASSED" in line] == [
+        "test_bench.py::test_a",
         "test_slow.py::test_b",
         "test_slow.py::test_a",
         "test_notebooks.py::test_z",

@@ -24,7 +24,6 @@ TAGS = {
     "setup",
     "hide-input",
     "nbval-ignore-output",
-    "hide-input",
     "same-as-package",
     "exercise",
     *(f"exercise-{part}" for part in PARTS[1:]),

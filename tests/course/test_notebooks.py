@@ -10,6 +10,9 @@ from pathlib import Path
 import matplotlib.font_manager  # noqa: F401  (builds its cache here, and not with a message inside a notebook)
 import numpy as np
 import pytest
+import warm_kernels
+from jupyter_client.provisioning import local_provisioner
+from nbval.plugin import IPyNbFile, NbCellError
 
 from cnn_numba.course import notebooks
 from cnn_numba.course.checks.kernels import examine
@@ -20,35 +23,63 @@ PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Seconds for one notebook. Counted as processor time, which a busy machine hardly stretches. The longest,
 # 08, trains for most of them; its kernels for the GPU are compiled, and run on the emulated one.
 LIMIT = 150
+# What a reader's environment does not have.
+OURS = ("CNN_NUMBA_STRICT", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST_WORKER")
 
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
 
 
-def spent():
-    """Return the processor time of all kernels and other processes that have ended."""
-    times = os.times()
-    return times.children_user + times.children_system
+@pytest.fixture(scope="session")
+def forge():
+    """Return the process that kernels are forks of, None where they are new processes."""
+    if not sys.platform.startswith("linux"):
+        yield None
+        return
+    made = warm_kernels.Forge({key: value for key, value in os.environ.items() if key not in OURS})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def spent(forge, monkeypatch):
+    """Return a function that gives the processor time of all kernels and other processes that have ended."""
+    if forge:
+        monkeypatch.setattr(local_provisioner, "launch_kernel", forge.launch_kernel)
+
+    def seconds():
+        times = os.times()
+        return times.children_user + times.children_system + (forge.spent if forge else 0)
+
+    return seconds
 
 
 @pytest.mark.slow
 @each_notebook
-def test_runs_as_shipped_with_the_stored_outputs(path):
-    options = ["--nbval", "--nbval-sanitize-with", "tests/course/nbval.cfg", "--nbval-cell-timeout", "600"]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *options]
-    environment = {
-        key: value for key, value in os.environ.items() if not key.startswith(("CNN_NUMBA_STRICT", "PYTEST"))
-    }
-    start = spent()
-    run = subprocess.run(
-        [*command, path], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
+def test_runs_as_shipped_with_the_stored_outputs(path, spent, monkeypatch, request):
+    """What `pytest --nbval` would say, cell by cell."""
+    for name in OURS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(request.config.option, "nbval_sanitize_with", Path(__file__).with_name("nbval.cfg"))
+    monkeypatch.setattr(request.config.option, "nbval_cell_timeout", 600)
+    start, failures = spent(), []
+    file = IPyNbFile.from_parent(request.session, path=path)
+    cells = list(file.collect())
+    file.setup()
+    try:
+        for cell in cells:
+            try:
+                cell.runtest()
+            except NbCellError as error:
+                failures.append(cell.repr_failure(pytest.ExceptionInfo.from_exception(error)))
+    finally:
+        file.teardown()
+    assert not failures, "\n\n".join(failures)[-8000:]
     assert spent() - start < LIMIT
 
 
 @pytest.mark.slow
 @each_notebook
-def test_runs_in_strict_mode_with_every_exercise_solved(path, monkeypatch, request):
+def test_runs_in_strict_mode_with_every_exercise_solved(path, spent, monkeypatch, request):
     if path.stem.startswith("08"):  # as shipped it trains on all of it
         request.getfixturevalue("sixth_of_mnist")
     monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
@@ -64,6 +95,7 @@ def test_runs_in_strict_mode_with_every_exercise_solved(path, monkeypatch, reque
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS[1:3], ids=["of NumPy", "of kernels"])
+@pytest.mark.usefixtures("spent")
 def test_unsolved_exercises_raise_in_strict_mode(path, monkeypatch):
     """Strict mode reaches the kernel, so that the test above cannot pass by not being strict."""
     monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
