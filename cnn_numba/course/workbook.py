@@ -81,8 +81,7 @@ def answer(topic: str, name: str, otherwise: object = None) -> object:
     >>> answer("convolution_on_the_gpu", "no_such_kernel", otherwise="another one")
     'another one'
     """
-    (notebook,) = (notebook for notebook in contents.NOTEBOOKS if notebook.topic == topic)
-    path = folder() / f"{notebook.number}_{name}.py"
+    path = folder() / f"{contents.notebook_on(topic).number}_{name}.py"
     if not path.is_file():
         return otherwise
     return getattr(_imported(path), name, otherwise)

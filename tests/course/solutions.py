@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 
 def solution_of(topic, name):
     """Return the solution of an exercise, defined as in its notebook."""
-    (chapter,) = (chapter for chapter in contents.NOTEBOOKS if chapter.topic == topic)
+    chapter = contents.notebook_on(topic)
     notebook = notebooks.solved(notebooks.read(FOLDER / f"{chapter.stem}.ipynb"))
     namespace = {"__name__": "__main__"}
     for cell in notebook.cells:

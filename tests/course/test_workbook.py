@@ -171,7 +171,7 @@ def test_a_file_that_does_not_run_names_itself(folder):
 
 @pytest.mark.parametrize("part", own_room.PARTS, ids=[part.name for part in own_room.PARTS])
 def test_every_solution_of_a_part_of_the_network_can_be_kept(part, folder):
-    exercise = contents.exercises_of(part.topic)[part.name]
+    exercise = contents.notebook_on(part.topic).exercises()[part.name]
     assert workbook.keep(exercise, solution_of(part.topic, part.name)) == "Kept in your workbook."
     assert workbook.answer(part.topic, part.name).py_func.__name__ == part.name
 
