@@ -14,8 +14,7 @@ from numba import cuda
 from cnn_numba import device
 from cnn_numba.bench.records import text_table
 from cnn_numba.course.ledger import duration
-from gpuless import access_map, emulator
-from gpuless.counts import Counts, count
+from gpuless import Counts, access_map, count
 
 
 class Rung(NamedTuple):
@@ -82,7 +81,7 @@ def tally(rungs, columns=("instructions", "global bytes", "deliveries", "barrier
         raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
     rungs = {name: _rung_of(rung) for name, rung in rungs.items()}
     seconds = {name: _time(rung) for name, rung in rungs.items()}
-    counts = {name: _count(rung) for name, rung in rungs.items()} if emulator.installed() else {}
+    counts = {name: _count(rung) for name, rung in rungs.items()} if device.SELECTION.emulated else {}
     return Tally(tuple(columns), seconds, counts)
 
 
@@ -185,7 +184,7 @@ def _number(value):
 
 
 def _where():
-    if emulator.installed():
+    if device.SELECTION.emulated:
         return "this CPU"
     return "the GPU" if device.hardware() else "the simulator"
 

@@ -1,5 +1,7 @@
 """Rungs counted and timed: the table, and what it says where nothing can be counted."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numba import cuda
@@ -8,7 +10,7 @@ from cnn_numba import device
 from cnn_numba.course import counting
 from cnn_numba.ops.pool import gpu as pool
 
-emulated = pytest.mark.skipif(not counting.emulator.installed(), reason="counts on the emulated GPU")
+emulated = pytest.mark.skipif(not device.SELECTION.emulated, reason="counts on the emulated GPU")
 
 
 @cuda.jit
@@ -49,7 +51,7 @@ def test_the_table_says_whose_time_it_is():
 
 
 def test_where_nothing_is_counted_there_are_times(monkeypatch):
-    monkeypatch.setattr(counting.emulator, "installed", lambda: False)
+    monkeypatch.setattr(device, "SELECTION", SimpleNamespace(emulated=False))
     monkeypatch.setattr(device, "hardware", lambda: True)
     table = counting.tally(rungs()[0])
     assert table.counts == {}
@@ -68,7 +70,7 @@ def test_functions_of_the_package_are_rungs():
     x = cuda.to_device(np.ones((2, 3, 4, 6), np.float32))
     table = counting.tally({"pooled": lambda: pool.max_pool2d_forward(x, 2)}, ["global bytes"])
     assert table.names == ["pooled"]
-    if counting.emulator.installed():
+    if device.SELECTION.emulated:
         (row,) = table.rows()
         assert int(row[1].replace(",", "")) >= x.nbytes
 

@@ -1,10 +1,13 @@
 """What notebook 04 draws: reads, races, tiles with their halo, banks, the roofline; and `in_order`."""
 
+import json
 import textwrap
+from pathlib import Path
 
 import numpy as np
 from matplotlib.patches import Rectangle
 
+from cnn_numba.bench.plots import plot_roofline
 from cnn_numba.course.pictures import plots
 from gpuless.access import BANKS
 from gpuless.simulator import Launch
@@ -290,3 +293,26 @@ def roofline_picture(name, peak, bandwidths, requested, compulsory) -> plots.Pic
         f"and bend into the same horizontal one, the peak: at {peak / slow:.3g} and at {peak / fast:.3g} "
         f"operations a byte. Marks on the upper one: {'; '.join(told)}. A dotted line at {compulsory:.3g}.",
     )
+
+
+def measured_picture(folder) -> plots.Picture | None:
+    """Draw the package's kernels under the roof of the GPU on which they were measured.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Of the records that ``cnn-numba bench ops`` writes; of several, the last by name is drawn. None comes
+        back where there is none.
+    """
+    picture = None
+    for path in sorted(Path(folder).glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["benchmark"] == "ops":
+            gpu = record["machine"]["gpu"]["name"]
+            picture = plots.picture(
+                plot_roofline(record),
+                f"The package's kernels, measured on {gpu} on {record['date']}.",
+                "A roofline, measured, with a mark for each kernel and layer: operations a second over "
+                "operations for each byte that has to be moved at least.",
+            )
+    return picture
