@@ -1,0 +1,67 @@
+"""From the first kernel to a certificate, as a reader goes it in JupyterLab, on few digits."""
+
+from pathlib import Path
+
+import pytest
+from browser import cell, element, lab_of, step_to, type_code, until
+from conftest import write_mnist
+
+from cnn_numba.course import notebooks
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+# What of notebook 08 leads to the certificate.
+KEPT = ("colab", "setup", "sizes", "own-network", "own-check", "training", "certificate")
+
+
+def output_of(chrome, index, text):
+    """Wait for a text among a cell's outputs, and return all that they say."""
+    outputs = f"{cell(index)} .jp-OutputArea"
+    until(chrome, lambda chrome: text in element(chrome, outputs).text)
+    return element(chrome, outputs).text
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """Return a folder for the notebooks, beside a small MNIST and an empty workbook."""
+    for name in ("data", "first", "last"):
+        (tmp_path / name).mkdir()
+    write_mnist(tmp_path / "data", 320, 200)
+    monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(tmp_path / "workbook"))
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.gpu
+def test_from_the_first_kernel_to_a_certificate(desk):
+    start = notebooks.read(FOLDER / "00_start_here.ipynb")
+    place = {found.id: index for index, found in enumerate(start.cells)}
+    with lab_of(start, desk / "first") as chrome:
+        step_to(chrome, place["brighten-kernel-stub"])
+        type_code(chrome, notebooks.exercises(start)[0].solution)
+        step_to(chrome, place["brighten-kernel-hints"])
+        assert "Kept in your workbook." in output_of(chrome, place["brighten-kernel-check"], "✔ solved")
+    assert [path.name for path in (desk / "workbook").iterdir()] == ["00_brighten_kernel.py"]
+
+    # A kernel of the network, as its check has kept it.
+    relu = notebooks.exercises(notebooks.read(FOLDER / "02_first_cuda_kernels.ipynb"))[3]
+    assert relu.name == "relu_stride_kernel"
+    imports = "from numba import cuda, float32\n\n\n"
+    (desk / "workbook" / f"02_{relu.name}.py").write_text(f"{imports}{relu.solution}\n")
+
+    end = notebooks.read(FOLDER / "08_mnist_cnn.ipynb")
+    end.cells = [found for found in end.cells if found.id in KEPT]
+    place = {found.id: index for index, found in enumerate(end.cells)}
+    with lab_of(end, desk / "last") as chrome:
+        step_to(chrome, place["own-check"])
+        assert "1 of 14 kernels are yours" in output_of(chrome, place["own-network"], "ReLU")
+        step_to(chrome, place["training"])
+        output_of(chrome, place["own-check"], "agree with the reference")
+        type_code(chrome, end.cells[place["training"]].source.replace("FULL = False", "FULL = True"))
+        step_to(chrome, place["certificate"])
+        output_of(chrome, place["training"], "epoch 2/2")
+        element(chrome, '[data-command="notebook:run-cell-and-select-next"]').click()
+        said = output_of(chrome, place["certificate"], "Your certificate.")
+        assert "1 of 14 kernels written by hand" in said
+        chrome.save_screenshot(str(desk / "certificate.png"))
+    assert (desk / "workbook" / "certificate.png").is_file()
