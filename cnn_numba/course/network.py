@@ -97,7 +97,8 @@ class OwnNetwork:
             print(f"{stopped}. Train again to go on from there." if out else stopped)
             return
         if out is not None:
-            self.history, self.images = history, len(data.train_images)
+            self.history = history
+            self.images, self.test_images = len(data.train_images), len(data.test_images)
 
     def _curve(self, data, epochs):
         steps = epochs * -(-len(data.train_images) // self.model.batch_size)
@@ -144,6 +145,7 @@ class OwnNetwork:
         trained = last["epoch"] * self.images
         certificate = pictures.Certificate(
             accuracy=last["test_accuracy"],
+            test_images=self.test_images,
             epochs=last["epoch"],
             images=self.images,
             multiplications=trained * sum(n for name, n in products.items() if name in self.own),

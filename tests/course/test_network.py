@@ -188,6 +188,7 @@ def test_the_certificate_says_what_was_done_by_whom(few, solutions, folder):
     assert certificate.all_multiplications == 2 * 40 * each
     text = (folder / "certificate.txt").read_text()
     assert f"{last['test_accuracy']:.2%}" in text
+    assert "of 32 digits that it has never seen" in text
     assert "2 of 14 kernels written by hand" in text
     assert "✔ yours        dense layer" in text
     assert (folder / "certificate.png").read_bytes().startswith(b"\x89PNG")

@@ -152,6 +152,7 @@ class Certificate:
     ----------
     accuracy : float
         On the test images.
+    test_images : int
     epochs : int
     images : int
         Of one epoch.
@@ -165,6 +166,7 @@ class Certificate:
     """
 
     accuracy: float
+    test_images: int
     epochs: int
     images: int
     multiplications: int
@@ -179,7 +181,7 @@ class Certificate:
         own = sum(is_own for *_, is_own in self.kernels)
         share = self.multiplications / self.all_multiplications
         return (
-            f"reads {self.accuracy:.2%} of 10,000 digits that it has never seen",
+            f"reads {self.accuracy:.2%} of {self.test_images:,} digits that it has never seen",
             f"trained for {plots.counted(self.epochs, 'epoch')} of {self.images:,} digits on {self.where}",
             f"{own} of {len(self.kernels)} kernels written by hand; they did "
             f"{_in_words(self.multiplications)} multiplications, {share:.0%} of all",
@@ -212,7 +214,7 @@ class Certificate:
         ax.text(0.5, 0.08, self.date, ha="center", fontsize=8.5, color=plots.INK)
         return plots.picture(
             fig,
-            "Your certificate. " + "; ".join(self.lines) + ".",
+            "Your certificate: the network " + "; ".join(self.lines) + ".",
             "A framed certificate beside the layers of the network, marked where the reader's kernels are. "
             + "; ".join(self.lines)
             + ".",
