@@ -136,6 +136,51 @@ conv_by_hand = Exercise(
 )
 
 
+def _with_kernel(change):
+    return lambda image, kernel: conv_cpu(image, change(kernel))
+
+
+convolve = Exercise(
+    "convolve",
+    reference=lambda image, kernel: conv_cpu(image, kernel, flip=True),
+    cases=_images_and_kernels,
+    properties=(avoids("flip=", "convolve2d", "correlate2d", "fftconvolve", "convolve"),),
+    mistakes={
+        "not flipped": ("The flip is missing: this is the cross-correlation still.", conv_cpu),
+        "upside down only": (
+            "You turn the kernel upside down, but left and right stay: a convolution reverses both axes.",
+            _with_kernel(np.flipud),
+        ),
+        "left to right only": (
+            "You exchange left and right, but top and bottom stay: a convolution reverses both axes.",
+            _with_kernel(np.fliplr),
+        ),
+        "transposed": (
+            "You transpose the kernel, which exchanges its axes. A convolution reverses each of them.",
+            _with_kernel(np.transpose),
+        ),
+        "quarter turn": (
+            "You turn the kernel by 90 degrees. Reversing both axes is half a turn, 180 degrees.",
+            _with_kernel(np.rot90),
+        ),
+        "image flipped": (
+            "You flip the image. That leaves the numbers right and puts them in reverse order: flip the "
+            "kernel.",
+            lambda image, kernel: conv_cpu(image[::-1, ::-1], kernel),
+        ),
+        "result flipped": (
+            "You flip the result, which only reverses its order: flip the kernel, before it slides.",
+            lambda image, kernel: conv_cpu(image, kernel)[::-1, ::-1],
+        ),
+        "full": (
+            "The flip is right, but you return the full region; only windows wholly on the image are asked "
+            "for.",
+            lambda image, kernel: conv_cpu(image, kernel, mode="full", flip=True),
+        ),
+    },
+)
+
+
 def _padded(before_and_after, **how):
     """Return a function that pads the image in one wrong way, then convolves."""
 
@@ -198,51 +243,6 @@ conv_same = Exercise(
             _padded(lambda k: ((k - 1) // 2, k // 2), mode="edge"),
         ),
         "flipped": (_FLIPPED, lambda image, kernel: conv_cpu(image, kernel, mode="same", flip=True)),
-    },
-)
-
-
-def _with_kernel(change):
-    return lambda image, kernel: conv_cpu(image, change(kernel))
-
-
-convolve = Exercise(
-    "convolve",
-    reference=lambda image, kernel: conv_cpu(image, kernel, flip=True),
-    cases=_images_and_kernels,
-    properties=(avoids("flip=", "convolve2d", "correlate2d", "fftconvolve", "convolve"),),
-    mistakes={
-        "not flipped": ("The flip is missing: this is the cross-correlation still.", conv_cpu),
-        "upside down only": (
-            "You turn the kernel upside down, but left and right stay: a convolution reverses both axes.",
-            _with_kernel(np.flipud),
-        ),
-        "left to right only": (
-            "You exchange left and right, but top and bottom stay: a convolution reverses both axes.",
-            _with_kernel(np.fliplr),
-        ),
-        "transposed": (
-            "You transpose the kernel, which exchanges its axes. A convolution reverses each of them.",
-            _with_kernel(np.transpose),
-        ),
-        "quarter turn": (
-            "You turn the kernel by 90 degrees. Reversing both axes is half a turn, 180 degrees.",
-            _with_kernel(np.rot90),
-        ),
-        "image flipped": (
-            "You flip the image. That leaves the numbers right and puts them in reverse order: flip the "
-            "kernel.",
-            lambda image, kernel: conv_cpu(image[::-1, ::-1], kernel),
-        ),
-        "result flipped": (
-            "You flip the result, which only reverses its order: flip the kernel, before it slides.",
-            lambda image, kernel: conv_cpu(image, kernel)[::-1, ::-1],
-        ),
-        "full": (
-            "The flip is right, but you return the full region; only windows wholly on the image are asked "
-            "for.",
-            lambda image, kernel: conv_cpu(image, kernel, mode="full", flip=True),
-        ),
     },
 )
 
