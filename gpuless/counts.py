@@ -41,7 +41,7 @@ SECTOR = 32
 def count(kernel: Any) -> Counted:
     """Return a kernel that, launched, counts what a GPU would have to do.
 
-    It needs the emulated GPU, where it runs some two to five times as long as otherwise.
+    It needs the emulated GPU, on which the launch takes up to four times as long as otherwise.
 
     Parameters
     ----------
@@ -151,6 +151,33 @@ class GlobalTraffic(NamedTuple):
         return self.sectors / self.requests if self.requests else float("nan")
 
 
+class ArrayTraffic(NamedTuple):
+    """Accesses to an array of global memory.
+
+    Attributes
+    ----------
+    loads, stores, atomics : GlobalTraffic
+    sectors_read, sectors_written : int
+        Different sectors that the launch reads, and that it writes; 0 where several arrays are told as one.
+    """
+
+    loads: GlobalTraffic = GlobalTraffic()
+    stores: GlobalTraffic = GlobalTraffic()
+    atomics: GlobalTraffic = GlobalTraffic()
+    sectors_read: int = 0
+    sectors_written: int = 0
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of the sectors of all requests."""
+        return sum(traffic.bytes_moved for traffic in self[:3])
+
+    @property
+    def least_bytes(self) -> int:
+        """The fewest bytes that memory has to move."""
+        return SECTOR * (self.sectors_read + self.sectors_written)
+
+
 class SharedTraffic(NamedTuple):
     """Accesses to shared memory.
 
@@ -201,7 +228,7 @@ class Counts:
     kernel : str
     grid, block : (int, int, int)
     by_class : dict of str to Instructions
-        For each class of instructions that occurred: "fma" (floating point multiply-add), "float" (other
+        For each class of instructions: "fma" (floating point multiply-add), "float" (other
         floating point arithmetic), "integer" (arithmetic and logic), "tensor", "load", "store", "atomic",
         "exchange" (shuffles, votes), "barrier" (and fences), "control" (branches, calls, ends), "compare"
         (and select), "convert", "move" (and parameters), "other".
@@ -211,6 +238,10 @@ class Counts:
     branches, divergent_branches : int
         Conditional branches executed by warps, and those at which lanes went both ways.
     global_loads, global_stores, global_atomics : GlobalTraffic
+    by_array : dict of str to ArrayTraffic
+        The same for each array by the name of the kernel's argument. Which array it is, is told by what the
+        address is computed from: "a or b" if that can be either, "" if it is no argument. Sectors that are
+        told apart from others are those of the whole allocation, for a slice as well.
     shared_loads, shared_stores, shared_atomics : SharedTraffic
     local_loads, local_stores : LocalTraffic
     sectors_read, sectors_written : int
@@ -235,6 +266,7 @@ class Counts:
     global_loads: GlobalTraffic
     global_stores: GlobalTraffic
     global_atomics: GlobalTraffic
+    by_array: dict[str, ArrayTraffic]
     shared_loads: SharedTraffic
     shared_stores: SharedTraffic
     shared_atomics: SharedTraffic
@@ -316,7 +348,7 @@ def _sum(kind, parts):
 def _summed_up(tally):
     """Return the `Counts` of a launch from the numbers of its blocks of code."""
     warp, thread, flops, uncounted = Counter(), Counter(), Counter(), Counter()
-    traffic = {}
+    traffic, arrays = {}, {name: {} for name in tally.arrays}
     branches = divergent = barriers = shuffles = 0
     for part in tally.parts:
         for name, number in part.classes.items():
@@ -335,24 +367,27 @@ def _summed_up(tally):
             numbers = (access.requests, access.bytes_asked)
             if access.space == "global":
                 numbers += (access.sectors,)
+                _add(arrays.setdefault(access.array, {}), access.operation, numbers)
             elif access.space == "shared":
                 numbers += (access.wavefronts, access.wavefronts - access.least)
-            traffic[key] = [a + b for a, b in zip(traffic.get(key, [0] * len(numbers)), numbers, strict=True)]
+            _add(traffic, key, numbers)
 
     def of(kind, space, operation):
         return kind(*traffic.get((space, operation), ()))
 
+    launched = tally.launched
     return Counts(
-        kernel=tally.name,
-        grid=tally.grid,
-        block=tally.block,
-        by_class={name: Instructions(warp[name], thread[name]) for name in emulator.CLASSES if warp[name]},
+        kernel=launched.name,
+        grid=launched.grid,
+        block=launched.block,
+        by_class={name: Instructions(warp[name], thread[name]) for name in emulator.CLASSES},
         flops_by_type={type_: number for type_, number in sorted(flops.items()) if number},
         branches=branches,
         divergent_branches=divergent,
         global_loads=of(GlobalTraffic, "global", "load"),
         global_stores=of(GlobalTraffic, "global", "store"),
         global_atomics=of(GlobalTraffic, "global", "atomic"),
+        by_array={name: _array(found, tally.arrays.get(name)) for name, found in arrays.items() if found},
         shared_loads=of(SharedTraffic, "shared", "load"),
         shared_stores=of(SharedTraffic, "shared", "store"),
         shared_atomics=of(SharedTraffic, "shared", "atomic"),
@@ -367,6 +402,15 @@ def _summed_up(tally):
     )
 
 
+def _add(totals, key, numbers):
+    totals[key] = [a + b for a, b in zip(totals.get(key, [0] * len(numbers)), numbers, strict=True)]
+
+
+def _array(found, touched):
+    parts = (GlobalTraffic(*found.get(operation, ())) for operation in ("load", "store", "atomic"))
+    return ArrayTraffic(*parts, *(touched or (0, 0)))
+
+
 # --- The table ----------------------------------------------------------------------------------------------
 
 
@@ -374,7 +418,8 @@ def _table(counts):
     """Return the text that shows `Counts`."""
     launch = describe_launch(counts.kernel, counts.grid, counts.block)
     lines = [f"{launch}: {counts.warps:,} warps in {counts.blocks:,} blocks"]
-    rows = [(name, f"{each.warp:,}", f"{each.thread:,}") for name, each in counts.by_class.items()]
+    classes = {name: each for name, each in counts.by_class.items() if each.warp}
+    rows = [(name, f"{each.warp:,}", f"{each.thread:,}") for name, each in classes.items()]
     rows.append(("all", f"{counts.warp_instructions:,}", f"{counts.thread_instructions:,}"))
     lines += ["", *_aligned([("instructions", "of warps", "of threads"), *rows])]
     lines += _global_lines(counts) + _shared_lines(counts) + _local_lines(counts)
@@ -383,21 +428,27 @@ def _table(counts):
 
 
 def _global_lines(counts):
-    parts = {"loads": counts.global_loads, "stores": counts.global_stores, "atomics": counts.global_atomics}
-    rows = [
-        (
-            name,
-            f"{each.requests:,}",
-            f"{each.bytes_asked:,}",
-            f"{each.sectors:,}",
-            f"{each.sectors_per_request:.2f}",
-            f"{each.bytes_moved:,}",
-        )
-        for name, each in parts.items()
-        if each.requests
-    ]
-    head = ("global memory", "requests", "bytes asked", "sectors", "per request", "bytes moved")
-    return ["", *_aligned([head, *rows])] if rows else []
+    rows = []
+    for name, array in counts.by_array.items():
+        for what, each in zip(("loads", "stores", "atomics"), array[:3], strict=True):
+            least = {"loads": array.sectors_read, "stores": array.sectors_written}.get(what, 0)
+            rows += [_global_row(f"{name} {what}".strip(), each, SECTOR * least)] if each.requests else []
+    if not rows:
+        return []
+    head = ("global memory", "requests", "bytes asked", "sectors", "per request", "bytes moved", "least")
+    return ["", *_aligned([head, *rows, _global_row("all", counts.global_memory, counts.least_bytes)])]
+
+
+def _global_row(name, traffic, least):
+    return (
+        name,
+        f"{traffic.requests:,}",
+        f"{traffic.bytes_asked:,}",
+        f"{traffic.sectors:,}",
+        f"{traffic.sectors_per_request:.2f}",
+        f"{traffic.bytes_moved:,}",
+        f"{least:,}" if least else "",
+    )
 
 
 def _shared_lines(counts):
@@ -428,8 +479,6 @@ def _local_lines(counts):
 
 def _other_rows(counts):
     rows = []
-    if counts.bytes_moved:
-        rows.append(("least bytes of global memory", f"{counts.least_bytes:,}"))
     if counts.flops:
         types = " and ".join(counts.flops_by_type)
         rows.append((f"floating point operations ({types})", f"{counts.flops:,}"))

@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuless.emulator import cache, lanes, machine
+from gpuless.emulator import cache, lanes, lines, machine
 from gpuless.emulator.access import near_of, space_of
 from gpuless.emulator.alignment import access_size
 from gpuless.emulator.classes import class_of, flops_of
+from gpuless.emulator.instructions import parameters_behind, written_by
 from gpuless.emulator.lanes import VARYING, WARP
 from gpuless.emulator.layout import ARENA_SPAN, OFFSET, PRIVATE_SPAN, SHARED_SPAN
 from gpuless.emulator.module import ModuleTranslator
@@ -46,13 +47,13 @@ class Site(NamedTuple):
     operation : {"load", "store", "atomic"}
     size : int
         Bytes of a lane.
-    lanes : int
-        How many take part at most.
     number : int
         Of global memory that of the sectors, of shared memory that of the wavefronts and of what they would
         be without conflicts, or -1; of generic addresses the first of several.
     always : (int, int)
         Wavefronts, with and without conflicts, that are known beforehand.
+    parameters : list of int
+        Those of the kernel that the address is computed from.
     """
 
     space: str
@@ -60,6 +61,7 @@ class Site(NamedTuple):
     size: int
     number: int = -1
     always: tuple = (0, 0)
+    parameters: list = ()
 
 
 class Part(NamedTuple):
@@ -96,6 +98,11 @@ _GENERIC = ("requests", "lanes", "sectors", "requests", "lanes", "wavefronts", "
 
 class _Counting(Translator):
     """Translates a function such that it counts."""
+
+    def __init__(self, module, function, name):
+        super().__init__(module, function, name)
+        self._written = written_by(instruction for instruction, _ in self.analysis.instructions)
+        self._behind = {}
 
     def _block(self, block):
         self.sites, self.uncounted = [], Counter()
@@ -189,10 +196,15 @@ class _Counting(Translator):
             self._count_generic(operation, size, address)
         elif space == "global":
             number = self.module.numbers(1)
-            self.sites.append(Site(space, operation, size, number))
+            self.sites.append(Site(space, operation, size, number, parameters=self._parameters(address)))
             self._count_sectors(operation, address, known, number)
         else:
             self._count_wavefronts(operation, size, address, known)
+
+    def _parameters(self, address):
+        if address.base not in self._behind:
+            self._behind[address.base] = parameters_behind(self.function, self._written, [address.base])
+        return self._behind[address.base]
 
     def _known(self, address):
         """Return how far lanes are apart, None if that is not known."""
@@ -280,7 +292,7 @@ class _Counting(Translator):
     def _count_generic(self, operation, size, address):
         """Count an access to addresses of which it is not known beforehand where they lead."""
         first = self.module.numbers(len(_GENERIC))
-        self.sites.append(Site("generic", operation, size, first))
+        self.sites.append(Site("generic", operation, size, first, parameters=self._parameters(address)))
         unit, apart, counts = max(WORD, size), operation == "atomic", self.counts()
         vector = self._addresses(address)
         shared = self.splat(self.new("ptrtoint ptr %shared to i64"), "i64")
@@ -605,7 +617,7 @@ class Tally:
     Parameters
     ----------
     code : CountingCode
-    arena : Arena
+    launched : Launched
 
     Attributes
     ----------
@@ -615,15 +627,19 @@ class Tally:
         Barriers, by blocks.
     read, written : int
         Sectors that were read at least once, and those that were written.
+    arrays : dict of str to (int, int)
+        The same of each array that the kernel was given, by the name of the argument.
     """
 
-    def __init__(self, code, arena, name, grid, block):
-        self.code, self.name, self.grid, self.block = code, name, grid, block
-        start, end = arena.extent()
-        self._first = (start - arena.base) // SECTOR
-        self._last = -(-(end - arena.base) // SECTOR) - self._first
+    def __init__(self, code, launched):
+        self.code, self.launched = code, launched
+        start, end = launched.arena.extent()
+        self._first = (start - launched.arena.base) // SECTOR
+        self._last = -(-(end - launched.arena.base) // SECTOR) - self._first
         self._maps = [np.zeros(self._last + _SPARE, np.uint8) for _ in (READ_MAP, WRITTEN_MAP)]
         self._numbers, self._lock = [], threading.Lock()
+        self._given, names = launched.given(), lines.argument_names(launched.kernel.source)
+        self._names = {i: names[i] if i < len(names) else f"parameter {i}" for i in self._given}
 
     def numbers(self):
         """Return the address of numbers for a thread that runs blocks."""
@@ -637,10 +653,32 @@ class Tally:
     def finish(self):
         """Sum up, when the launch is over."""
         totals = np.sum(self._numbers, axis=0, dtype=np.int64).tolist()
-        self.parts = [_counted(part, totals) for part in self.code.parts]
+        self.parts = [self._counted(part, totals) for part in self.code.parts]
         self.passed = totals[PASSED]
         self.read, self.written = (int(np.count_nonzero(map_[: self._last])) for map_ in self._maps)
+        self.arrays = {self._names[i]: self._touched(array) for i, array in self._given.items()}
         del self._maps, self._numbers
+
+    def _touched(self, array):
+        """Return how many sectors of an allocation were read, and how many were written."""
+        first = (array.address - self.launched.arena.base) // SECTOR - self._first
+        last = first + -(-array.size // SECTOR)
+        return tuple(int(np.count_nonzero(map_[first:last])) for map_ in self._maps)
+
+    def _counted(self, part, totals):
+        """Return what a block of code has done."""
+        warps = totals[part.warps]
+        lanes_ = WARP * warps if part.lanes < 0 else totals[part.lanes]
+        same = (part.classes, part.uncounted, part.flops, part.barriers, part.shuffles)
+        branches = 0 if part.branch == -2 else warps
+        divergent = totals[part.branch] if part.branch >= 0 else 0
+        found = []
+        for site in part.sites:
+            names = sorted({self._names[i] for i in site.parameters if i in self._names})
+            found += [
+                access._replace(array=" or ".join(names)) for access in _accesses(site, warps, lanes_, totals)
+            ]
+        return Executed(warps, lanes_, *same, branches, divergent, found)
 
 
 class Access(NamedTuple):
@@ -655,6 +693,8 @@ class Access(NamedTuple):
         Of global memory.
     wavefronts, least : int
         Of shared memory, with and without conflicts.
+    array : str
+        The name of the argument that the address is computed from, "" if there is none.
     """
 
     space: str
@@ -664,6 +704,7 @@ class Access(NamedTuple):
     sectors: int = 0
     wavefronts: int = 0
     least: int = 0
+    array: str = ""
 
 
 class Executed(NamedTuple):
@@ -690,16 +731,6 @@ class Executed(NamedTuple):
     branches: int
     divergent: int
     accesses: list
-
-
-def _counted(part, totals):
-    warps = totals[part.warps]
-    lanes_ = WARP * warps if part.lanes < 0 else totals[part.lanes]
-    same = (part.classes, part.uncounted, part.flops, part.barriers, part.shuffles)
-    branches = 0 if part.branch == -2 else warps
-    divergent = totals[part.branch] if part.branch >= 0 else 0
-    accesses = [access for site in part.sites for access in _accesses(site, warps, lanes_, totals)]
-    return Executed(warps, lanes_, *same, branches, divergent, accesses)
 
 
 def _accesses(site, warps, lanes_, totals):

@@ -218,7 +218,7 @@ class Launched(NamedTuple):
     @property
     def name(self):
         """The kernel's name as its author writes it."""
-        return readable(self.kernel.name)
+        return _readable(self.kernel.name)
 
     def given(self, step=None):
         """Return the arrays that the kernel was given, by the number of the parameter.
@@ -388,7 +388,7 @@ def _is_stack(failed, arena):
     return local <= failed.address < local + PRIVATE_GAP or 0 <= failed.address - stacks < STACK * MAX_WARPS
 
 
-def readable(name):
+def _readable(name):
     """Return the last part of a mangled name, which is the function's own."""
     found, at = name, 3
     while name.startswith("_ZN") and (length := re.match(r"\d+", name[at:])):

@@ -45,3 +45,39 @@ def sources(instruction):
         ):
             found.append(name.base if isinstance(name, Address) else name)
     return [name[1:] if name.startswith("!") else name for name in found]
+
+
+def written_by(instructions):
+    """Return for each register the instructions that write it."""
+    found = {}
+    for instruction in instructions:
+        for name in destinations(instruction):
+            found.setdefault(name, []).append(instruction)
+    return found
+
+
+def parameters_behind(function, written, registers):
+    """Return the numbers of a kernel's parameters that registers are computed from, other memory aside.
+
+    Parameters
+    ----------
+    function : Function
+    written : dict
+        What `written_by` says of its instructions.
+    registers : iterable of str
+
+    Returns
+    -------
+    list of int
+    """
+    if not function.kernel:
+        return []
+    names, waiting = set(), list(registers)
+    while waiting:
+        name = waiting.pop()
+        if name not in names:
+            names.add(name)
+            for instruction in written.get(name, ()):
+                if instruction.opcode[0] != "ld" or "param" in instruction.opcode:
+                    waiting += sources(instruction)
+    return [i for i, variable in enumerate(function.parameters) if variable.name in names]

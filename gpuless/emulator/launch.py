@@ -113,9 +113,10 @@ class Workers:
         ------
         Fault
         """
+        launched = faults.Launched(kernel, grid, block, bytes(arguments), self.arena)
         compiled, tally = kernel.code(block, arguments, counted is not None), None
         if counted is not None:
-            tally = counting.Tally(compiled, self.arena, faults.readable(kernel.name), grid, block)
+            tally = counting.Tally(compiled, launched)
             compiled = compiled.compiled
         work = partial(self._work, tally=tally)
         blocks = grid[0] * grid[1] * grid[2]
@@ -140,7 +141,6 @@ class Workers:
                 tally.finish()
                 counted.append(tally)
             return
-        launched = faults.Launched(kernel, grid, block, bytes(arguments), self.arena)
         if stopped is not None:
             absent = [failed for failed in failures if failed.record not in stopped.waiting]
             failed = self._trace(absent[0], launched, launch, together) if absent else None

@@ -27,6 +27,17 @@ def remember_code(library, text):
     _libraries[ptx.identity(text)] = library
 
 
+def argument_names(module):
+    """Return what each parameter of a module's kernel belongs to: names of arguments, [] if not known."""
+    library = _libraries.get(module.identity)
+    if library is None or library not in _sources:
+        return []
+    function, _, types = _sources[library]
+    with contextlib.suppress(Exception):  # what cannot be told is left out
+        return _parameter_names(function, types)
+    return []
+
+
 class Origin:
     """What is known of a module beyond its PTX.
 
@@ -39,13 +50,11 @@ class Origin:
     """
 
     def __init__(self, module):
-        self.module, self.names = module, []
+        self.module, self.names = module, argument_names(module)
         library = _libraries.get(module.identity)
         if library is None or library not in _sources:
             return
         function, options, types = _sources[library]
-        with contextlib.suppress(Exception):  # what cannot be told is left out
-            self.names = _parameter_names(function, types)
         if not module.files:
             with contextlib.suppress(Exception):
                 again = ptx.parse(_compile_with_lines(function, options, types))

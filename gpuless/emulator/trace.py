@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gpuless.emulator import layout, lines, machine
 from gpuless.emulator.access import space_of
 from gpuless.emulator.alignment import access_size
-from gpuless.emulator.instructions import destinations, sources
+from gpuless.emulator.instructions import parameters_behind, written_by
 from gpuless.emulator.lanes import WARP
 from gpuless.emulator.module import ModuleTranslator
 from gpuless.emulator.ptx import Address, Instruction
@@ -163,22 +163,9 @@ class Step(NamedTuple):
     def parameters(self):
         """Return the numbers of the kernel's parameters that the address is computed from."""
         function = self.traced.origin.module.functions[self.site.function]
-        if not function.kernel:
-            return []
-        written = {}
-        for instruction in function.body:
-            if isinstance(instruction, Instruction):
-                for name in destinations(instruction):
-                    written.setdefault(name, []).append(instruction)
-        names, waiting = set(), [a.base for a in self.site.instruction.operands if isinstance(a, Address)]
-        while waiting:
-            name = waiting.pop()
-            if name not in names:
-                names.add(name)
-                for instruction in written.get(name, ()):
-                    if instruction.opcode[0] != "ld" or "param" in instruction.opcode:
-                        waiting += sources(instruction)
-        return [i for i, variable in enumerate(function.parameters) if variable.name in names]
+        addresses = [a.base for a in self.site.instruction.operands if isinstance(a, Address)]
+        written = written_by(item for item in function.body if isinstance(item, Instruction))
+        return parameters_behind(function, written, addresses)
 
     def real(self, lane):
         """Return where a lane's address lies in this process."""

@@ -1,9 +1,7 @@
 """What `gpuless.count` counts, against what can be counted by hand, and against the access viewer."""
 
 import collections
-import subprocess
-import sys
-import textwrap
+import functools
 
 import gpuless
 
@@ -13,17 +11,19 @@ import pytest
 from fresh_python import python
 from numba import cuda, float32, float64, int8, int16, int32, uint32
 from ptx_programs import HEAD, DeviceArray, workers
+from random_programs import COUNTERS, ROW, TABLE, Program
+from test_emulator_flow import compile_plainly
 
 from gpuless import access_map, count
+from gpuless.emulator import cache, machine, ptx
 from gpuless.emulator import launch as launches
-from gpuless.emulator import ptx
 from gpuless.emulator.counting import CountingModule
 from gpuless.emulator.layout import OFFSET
 from gpuless.emulator.module import ModuleTranslator
 
 if not gpuless.select().emulated:
     pytest.skip("counts what the emulated GPU does", allow_module_level=True)
-pytestmark = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:Host array used in CUDA kernel")
 
 
 def zeros(*shape, dtype=np.float32):
@@ -173,9 +173,38 @@ def test_atomics_of_global_memory():
         assert counts.by_class["atomic"] == (12, 384)
 
 
+def test_each_array_by_its_name():
+    counts = count(strided_kernel)[2, 64](zeros(400), zeros(101), 3, 0)
+    assert list(counts.by_array) == ["x", "y"]
+    assert counts.by_array["x"].loads == counts.global_loads
+    assert counts.by_array["y"].stores == counts.global_stores
+    assert counts.by_array["y"].loads == gpuless.counts.GlobalTraffic()
+    assert counts.by_array["x"].least_bytes == 32 * counts.sectors_read
+    assert counts.by_array["y"].bytes_moved == 32 * counts.by_array["y"].sectors_written == 13 * 32
+    both = count(sum_kernel)[4, 96](zeros(384), zeros(1)).by_array
+    assert both["x"].loads == (12, 384 * 4, 48)
+    assert both["total"].atomics == (12, 384 * 4, 12)
+    assert (both["total"].sectors_read, both["total"].sectors_written) == (1, 1)
+
+
+@cuda.jit
+def either_kernel(x, y, out, first):
+    i = cuda.grid(1)
+    array = x if first else y
+    out[i] = array[i]
+
+
+def test_arrays_that_cannot_be_told_apart():
+    counts = count(either_kernel)[1, 32](zeros(32), zeros(32), zeros(32), True)
+    assert counts.by_array["x or y"].loads == (1, 128, 4)
+    assert counts.by_array["x or y"].least_bytes == 0
+    assert counts.least_bytes == 256
+
+
 # --- Shared memory ------------------------------------------------------------------------------------------
 
 
+@functools.cache
 def shared_kernel(kind, length=2048):
     @cuda.jit
     def kernel(index, out):
@@ -188,6 +217,7 @@ def shared_kernel(kind, length=2048):
     return kernel
 
 
+@functools.cache
 def shared_store_kernel(kind, length=2048):
     @cuda.jit
     def kernel(index, out):
@@ -202,6 +232,7 @@ def shared_store_kernel(kind, length=2048):
     return kernel
 
 
+@functools.cache
 def shared_atomic_kernel(kind, length=2048):
     @cuda.jit
     def kernel(index, out):
@@ -357,6 +388,22 @@ def test_barriers_and_shuffles():
 
 
 @cuda.jit
+def grid_kernel(x, out):
+    i = cuda.grid(1)
+    x[i] += 1
+    cuda.cg.this_grid().sync()
+    out[i] = x[x.size - 1 - i]
+
+
+def test_blocks_that_wait_for_each_other():
+    x, out = zeros(256), zeros(256)
+    counts = count(grid_kernel)[4, 64](x, out)
+    assert out.copy_to_host().tolist() == [1] * 256
+    assert counts.global_loads == (16, 2048, 64)
+    assert counts.global_stores == (16, 2048, 64)
+
+
+@cuda.jit
 def local_kernel(x, n):
     own = cuda.local.array(8, float32)
     i = cuda.grid(1)
@@ -439,28 +486,30 @@ def test_the_access_viewer_agrees(kernel, grid, block, arguments):
 # --- Instructions that Numba does not write -----------------------------------------------------------------
 
 
-def tally(body, arrays, block=32, before=""):
-    """Return the blocks of code of a kernel in PTX, as they were executed."""
-    given = ", ".join(f".param .u64 p{i}" for i in range(len(arrays)))
-    loads = " ".join(f"ld.param.u64 %a{i}, [p{i}];" for i in range(len(arrays)))
-    registers = ".reg .b32 %x<20>, %t; .reg .b64 %y<20>, %a<9>; .reg .pred %p<9>;"
-    text = (
-        f"{HEAD}{before}.visible .entry f({given}) {{ {registers} {loads} mov.u32 %t, %tid.x; {body} ret; }}"
-    )
+def tallied(text, arrays, grid=1, block=(32, 1, 1)):
+    """Run a kernel in PTX; return its `Tally`, and the arrays afterwards."""
     held, found = [DeviceArray(array) for array in arrays], []
     arguments = b"".join(array.address.to_bytes(8, "little") for array in held)
+    kernel = launches.Kernel(ptx.parse(HEAD + text), "f")
     try:
-        workers().launch(
-            launches.Kernel(ptx.parse(text), "f"), (1, 1, 1), (block, 1, 1), arguments, 0, counted=found
-        )
+        workers().launch(kernel, (grid, 1, 1), block, arguments, 0, counted=found)
+        return found[0], [array.read() for array in held]
     finally:
         for array in held:
             array.free()
-    return found[0]
+
+
+def tally(body, arrays, block=32, before=""):
+    """Return the `Tally` of a kernel with such a body."""
+    given = ", ".join(f".param .u64 p{i}" for i in range(len(arrays)))
+    loads = " ".join(f"ld.param.u64 %a{i}, [p{i}];" for i in range(len(arrays)))
+    registers = ".reg .b32 %x<20>, %t; .reg .b64 %y<20>, %a<9>; .reg .pred %p<9>;"
+    text = f"{before}.visible .entry f({given}) {{ {registers} {loads} mov.u32 %t, %tid.x; {body} ret; }}"
+    return tallied(text, arrays, block=(block, 1, 1))[0]
 
 
 def accesses(tally, space):
-    return [tuple(one)[1:] for part in tally.parts for one in part.accesses if one.space == space]
+    return [tuple(one)[1:-1] for part in tally.parts for one in part.accesses if one.space == space]
 
 
 BUFFER = ".shared .align 16 .b8 buffer[8192];"
@@ -525,6 +574,13 @@ def test_products_of_matrices_are_operations_of_a_warp():
     assert [flops for part in parts for flops in part.flops] == [["tensor", 0, 2 * 16 * 8 * 8]]
 
 
+def test_what_is_not_counted_is_told():
+    body = """
+    wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {%x1, %x2, %x3, %x4, %x5, %x6, %x7, %x8}, [%a0];"""
+    found = tally(body, [np.zeros(256, np.float32)], 64)
+    assert [(part.warps, part.uncounted) for part in found.parts] == [(2, {"wmma.load": 1})]
+
+
 def test_functions_that_are_called():
     square = """.func (.param .b32 r) square (.param .b32 p) { .reg .b32 %x<3>;
     ld.param.b32 %x1, [p]; mul.lo.u32 %x2, %x1, %x1; st.param.b32 [r], %x2; ret; }\n"""
@@ -537,6 +593,7 @@ def test_functions_that_are_called():
     (own,) = [part for part in found.parts if part.classes == {"move": 2, "integer": 1, "control": 1}]
     assert (own.warps, own.lanes) == (1, 10)
     assert accesses(found, "global") == [("store", 1, 40, 2, 0, 0)]
+    assert [one.array for part in found.parts for one in part.accesses] == ["parameter 0"]
 
 
 def test_branches_on_a_table():
@@ -563,6 +620,63 @@ def test_what_ordinary_launches_run_counts_nothing():
     assert f"i64 {OFFSET['counts']}\n" not in written
     counting = CountingModule(ptx.parse(text), "f", (64, 1, 1)).translate()
     assert f"i64 {OFFSET['counts']}\n" in counting
+
+
+class Noted(list):
+    """A list that notes how often it is read and written."""
+
+    def __init__(self, items):
+        super().__init__(items)
+        self.loads = self.stores = 0
+
+    def __getitem__(self, place):
+        self.loads += 1
+        return super().__getitem__(place)
+
+    def __setitem__(self, place, value):
+        self.stores += 1
+        super().__setitem__(place, value)
+
+
+def run_in_python(program, grid, shape, given):
+    """Run all threads one by one up to each barrier; return the lists they have read and written."""
+    count = shape[0] * shape[1] * shape[2]
+    rows, counters, shared = [], Noted([0] * COUNTERS), []
+    for block in range(grid):
+        shared += [Noted([0] * count), Noted([0] * TABLE)]
+        waiting = []
+        for linear in range(count):
+            rows.append(Noted([0] * 2 * ROW))
+            place = (linear % shape[0], linear // shape[0] % shape[1], linear, count, block)
+            waiting.append(program.thread(*place, given, rows[-1], counters, *shared[-2:]))
+        while waiting:
+            waiting = [thread for thread in waiting if next(thread, "gone") != "gone"]
+    return rows, counters, shared
+
+
+@pytest.mark.parametrize("shape", [(32, 1, 1), (33, 1, 1), (16, 16, 1), (8, 4, 2)], ids=str)
+def test_random_programs_access_what_python_does(shape, monkeypatch):
+    monkeypatch.setattr(cache, "read", lambda name: None)
+    monkeypatch.setattr(cache, "write", lambda name, content: None)
+    monkeypatch.setattr(machine, "compile_object", compile_plainly)
+    for seed in range(900, 915):
+        program, grid, given = Program(seed), 2, Noted([i * i % 50 for i in range(64)])
+        rows, counters, shared = run_in_python(program, grid, shape, given)
+        arrays = [np.array(given, np.uint32), np.zeros((len(rows), 2 * ROW), np.uint32)]
+        found, (_, out, _) = tallied(program.ptx, [*arrays, np.zeros(COUNTERS, np.uint32)], grid, shape)
+        assert out.tolist() == rows, (seed, program.ptx)
+        bytes_asked = collections.Counter()
+        for part in found.parts:
+            for one in part.accesses:
+                bytes_asked[one.space, one.operation] += one.bytes_asked
+        expected = {
+            ("global", "load"): given.loads + sum(row.loads for row in rows),
+            ("global", "store"): sum(row.stores for row in rows),
+            ("global", "atomic"): counters.stores,
+            ("shared", "load"): sum(each.loads for each in shared),
+            ("shared", "store"): sum(each.stores for each in shared),
+        }
+        assert +bytes_asked == {key: 4 * number for key, number in expected.items() if number}, seed
 
 
 # --- Errors, and the table ----------------------------------------------------------------------------------
@@ -594,29 +708,17 @@ def test_a_launch_that_cannot_be():
 
 
 def test_a_stream_that_is_captured():
-    program = """
-    import gpuless
-    gpuless.select()
-    from numba import cuda
     from cuda.bindings import driver
-    import numpy as np
 
-    @cuda.jit
-    def fill(x):
-        x[cuda.grid(1)] = 1
-
-    x, stream = cuda.device_array(32), cuda.stream()
-    fill[1, 32, stream](x)
+    x, stream = zeros(32), cuda.stream()
+    powers_kernel[1, 32, stream](x, 1)
     driver.cuStreamBeginCapture(int(stream.handle), driver.CUstreamCaptureMode(2))
     try:
-        gpuless.count(fill)[1, 32, stream](x)
-    except RuntimeError as error:
-        print(error)
-    """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)], capture_output=True, text=True
-    )
-    assert done.stdout.startswith("nothing was launched"), done.stderr
+        with pytest.raises(RuntimeError, match="nothing was launched: its stream captures a graph"):
+            count(powers_kernel)[1, 32, stream](x, 1)
+    finally:
+        driver.cuStreamEndCapture(int(stream.handle))
+    assert count(powers_kernel)[1, 32, stream](x, 1).warps == 1
 
 
 @cuda.jit
