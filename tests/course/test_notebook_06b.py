@@ -21,6 +21,7 @@ from cnn_numba.course.pictures.matmul import (
 )
 from cnn_numba.ops.conv import cpu, gpu, reference
 from cnn_numba.ops.conv.gpu_naive import conv2d_forward_naive
+from cnn_numba.train.graphs import record
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "06b_convolution_as_matmul.ipynb"
 
@@ -230,3 +231,30 @@ def test_a_result_that_is_right_only_once_is_refused(entry):
         device.copy(out, kept[0])
 
     assert beat_conv2d_forward(convolve).mistake == "wrong result"
+
+
+@compiled
+def test_the_packages_kernel_in_a_graph_that_was_recorded_before_is_refused():
+    """The package's launch is seen in no call: a graph makes it, beside a launch that is for show."""
+    arrays = [device.to_device(array) for array in beat_conv2d_forward.draw(np.random.default_rng(0))]
+    result = device.empty((64, 64, 11, 11))
+
+    def convolve_by_package():
+        gpu.conv2d_forward(*arrays, out=result)
+
+    stream = device.stream()
+    with device.use_stream(stream):
+        convolve_by_package()
+        graph = record(convolve_by_package)
+
+    def convolve(x, weight, bias, out):
+        for ours, theirs in zip(arrays, (x, weight, bias), strict=True):
+            copy_kernel[device.blocks(ours.size, 256), 256](
+                theirs.reshape(ours.size), ours.reshape(ours.size)
+            )
+        device.synchronize()
+        graph()
+        stream.synchronize()
+        copy_kernel[device.blocks(out.size, 256), 256](result.reshape(out.size), out.reshape(out.size))
+
+    assert beat_conv2d_forward(convolve).mistake == "launched otherwise"

@@ -15,7 +15,7 @@ their operations.
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,7 +143,7 @@ class _Bench:
         for there, array in zip(self.on_device, self.inputs, strict=True):
             device.copy(there, array)
         device.copy(self.out, np.full(self.out.shape, np.nan, np.float32))
-        with _watch() if watched else ExitStack():
+        with _watch() if watched else nullcontext([]) as self.launched:
             seconds = _seconds(lambda: _call(function, *self.on_device, self.out))
         self._judge()
         return seconds
@@ -154,6 +154,9 @@ class _Bench:
             return []
         with emulator.count_launches() as tallies:
             self.turn(function, watched=function is not self.contest.package)
+        if self.launched and len(self.launched) != len(tallies):
+            message = "Some kernels were launched otherwise than by `kernel[grid, block](...)`: as a graph?"
+            raise Wrong("launched otherwise", message)
         return [summed_up(tally) for tally in tallies]
 
     def _judge(self):
@@ -223,7 +226,7 @@ def _watch():
     with ExitStack() as stack:
         stack.enter_context(_replaced(dispatcher._Kernel, "launch", noted))
         stack.enter_context(_replaced(driver, "device_to_host", refused))
-        yield
+        yield launched
     if not launched:
         raise Wrong("no launch", "No kernel was launched. What is measured are kernels of your own.")
 
