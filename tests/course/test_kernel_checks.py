@@ -531,14 +531,17 @@ class TestFloat64:
                 ["m = x.shape[0]", "t = x[i] * a", "t /= m", "out[i] = t * float32(m)"],
                 ("`/` of an integer", "float32(m)"),
             ),
-            (["out[i] = x[i] * a * math.exp(i - i)"], ("An operand there", "Line 5 of your kernel: `out[i]")),
-            (["z = 0 * n", "out[i] = x[i] * a * math.exp(z)"], ("An operand there", "Line 6")),
+            (
+                ["out[i] = x[i] * a * math.exp(i - i)"],
+                ("An operand of this line", "Line 5 of your kernel: `out[i]"),
+            ),
+            (["z = 0 * n", "out[i] = x[i] * a * math.exp(z)"], ("An operand of this line", "Line 6")),
             (["for k in range(1):", "    out[i] = x[i] * a * math.exp(k)"], ("`math.exp(float32(k))`",)),
             (
                 ["out[i] = x[i] * a * 0.1", "out[i] = out[i] * 10.0"],
                 ("A literal", "`x[i] * a * float32(0.1)`"),
             ),
-            (["out[i] = x[i] * a", "out[i] *= n // n"], ("An operand there", "Line 6")),
+            (["out[i] = x[i] * a", "out[i] *= n // n"], ("An operand of this line", "Line 6")),
             (["out[i] = x[i] * a * n", "out[i] = out[i] / n"], ("An integer and a float32", "float32(n)")),
         ],
     )
