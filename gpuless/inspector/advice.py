@@ -5,13 +5,14 @@ import copy
 import linecache
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from gpuless.inspector.architectures import ARCHITECTURES, registers_for
-from gpuless.inspector.assembly import address, called, makes_index_wrap, memory_bits
+from gpuless.inspector.assembly import Instruction, address, called, makes_index_wrap, memory_bits
 from gpuless.limits import SHARED_LIMIT, WARP
 from gpuless.source.branches import syntax
 
@@ -127,7 +128,7 @@ class Float64Cause(NamedTuple):
     """The lines that compute in float64 for it."""
 
 
-def float64_causes(instructions):
+def float64_causes(instructions: Iterable[Instruction]) -> list[Float64Cause]:
     """Find what makes instructions compute in float64.
 
     Parameters
@@ -139,6 +140,11 @@ def float64_causes(instructions):
     -------
     list of Float64Cause
         Empty if none is float64 arithmetic. Where lines have causes, the others are taken for consequences.
+
+    Examples
+    --------
+    >>> float64_causes([Instruction("fma.rn.f32", "%f3, %f1, %f2, %f3", "FMA", "kernels.py", 5)])
+    []
     """
     places = sorted({(i.file, i.line) for i in instructions if i.kind == "FP64"})
     causes, unexplained = defaultdict(set), []

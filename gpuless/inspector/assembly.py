@@ -121,8 +121,18 @@ def sass_kind(opcode, operands=""):
 # --- PTX ---------------------------------------------------------------------------------------------------
 
 
-def read_ptx(text):
-    """Read the PTX of one kernel as a list of `Instruction`."""
+def read_ptx(text: str) -> list[Instruction]:
+    """Read the PTX of one kernel as a list of `Instruction`.
+
+    Parameters
+    ----------
+    text : str
+
+    Examples
+    --------
+    >>> [one.text for one in read_ptx(".visible .entry f() { add.f32 %f1, %f1, %f2; ret; }")]
+    ['add.f32 %f1, %f1, %f2', 'ret']
+    """
     named = re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M)
     files = {number: _file(path) for number, path in named}
     instructions, statement, where = [], "", ("", 0)

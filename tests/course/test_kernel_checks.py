@@ -262,28 +262,6 @@ def scale_adds_to_garbage(x, a, out):
         out[i] += a * x[i]
 
 
-@diagnosed(scale, "float64", "A literal", "Line 6 of your kernel: `acc = 0.0`", "`acc = float32(0)`")
-@cuda.jit
-def scale_in_float64(x, a, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        acc = 0.0
-        for _ in range(cuda.gridDim.y):
-            acc += a * x[i]
-        out[i] = acc
-
-
-@diagnosed(scale, "float64", "An integer that", "Line 6 of your kernel: `acc = 0`", "`acc = float32(0)`")
-@cuda.jit
-def scale_from_an_integer(x, a, out):
-    i = cuda.grid(1)
-    if i < x.size:
-        acc = 0
-        for _ in range(cuda.gridDim.y):
-            acc += a * x[i]
-        out[i] = acc
-
-
 @diagnosed(scale, "division by zero")
 @cuda.jit
 def scale_divides(x, a, out):
@@ -504,6 +482,7 @@ def test_properties_are_asked_of_right_kernels_only():
     uses("syncthreads", "shared")(reverse_right)
 
 
+@pytest.mark.gpu
 class TestFloat64:
     """What is float64 the compiled code tells; the source tells where it comes from."""
 
@@ -531,14 +510,17 @@ class TestFloat64:
                 ["m = x.shape[0]", "t = x[i] * a", "t /= m", "out[i] = t * float32(m)"],
                 ("`/` of an integer", "float32(m)"),
             ),
-            (["out[i] = x[i] * a * math.exp(i - i)"], ("An operand there", "Line 5 of your kernel: `out[i]")),
-            (["z = 0 * n", "out[i] = x[i] * a * math.exp(z)"], ("An operand there", "Line 6")),
+            (
+                ["out[i] = x[i] * a * math.exp(i - i)"],
+                ("An operand of this line", "Line 5 of your kernel: `out[i]"),
+            ),
+            (["z = 0 * n", "out[i] = x[i] * a * math.exp(z)"], ("An operand of this line", "Line 6")),
             (["for k in range(1):", "    out[i] = x[i] * a * math.exp(k)"], ("`math.exp(float32(k))`",)),
             (
                 ["out[i] = x[i] * a * 0.1", "out[i] = out[i] * 10.0"],
                 ("A literal", "`x[i] * a * float32(0.1)`"),
             ),
-            (["out[i] = x[i] * a", "out[i] *= n // n"], ("An operand there", "Line 6")),
+            (["out[i] = x[i] * a", "out[i] *= n // n"], ("An operand of this line", "Line 6")),
             (["out[i] = x[i] * a * n", "out[i] = out[i] / n"], ("An integer and a float32", "float32(n)")),
         ],
     )
@@ -585,8 +567,16 @@ class TestFloat64:
 
 
 def test_float64_is_allowed_unless_forbidden():
-    lenient = KernelExercise("s", scale.reference, vectors)
-    assert lenient(scale_in_float64).status == "solved"
+    @cuda.jit
+    def in_float64(x, a, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = a * x[i] * 0.1 * 10
+
+    assert KernelExercise("s", scale.reference, vectors)(in_float64).status == "solved"
+    verdict = scale(in_float64)
+    assert verdict.mistake == "float64"
+    assert "Line 5 of your kernel: `" in str(verdict)
 
 
 def test_an_index_counts_from_the_end_where_that_is_right_and_allowed():
@@ -621,6 +611,25 @@ def test_an_index_counts_from_the_end_where_that_is_right_and_allowed():
     assert mirror()(from_the_end).mistake == "negative index"
     assert mirror(from_the_end=True)(one_off).mistake == "negative index"
     assert mirror(from_the_end=True)(past_the_beginning).mistake == "reads past the edge"
+
+
+@pytest.mark.gpu
+def test_what_is_wrong_in_large_launches_only_is_seen_where_kernels_are_compiled():
+    def large(rng):
+        return [launch(700, 100, normal(rng, 70_000), np.float32(2), output(70_000))]
+
+    @cuda.jit
+    def in_16_bits(x, a, out):
+        i = np.uint16(cuda.grid(1))
+        if i < x.size:
+            out[i] = a * x[i]
+
+    exercise = KernelExercise("s", scale.reference, vectors, large=large)
+    assert exercise(scale_right).status == "solved"
+    assert scale(in_16_bits).status == "solved"
+    verdict = exercise(in_16_bits)
+    assert verdict.mistake == "wrong when large"
+    assert "Seen with `x` of shape (70000,)" in str(verdict)
 
 
 def test_work_may_be_repeated_unless_forbidden():

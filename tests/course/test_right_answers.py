@@ -6,6 +6,9 @@ import pytest
 from test_exercises import FOUND
 from wrong_answers import replaced
 
+# Without a compiler a check judges by what the simulator stores, and refuses a stored 0.0.
+pytestmark = pytest.mark.gpu
+
 # By exercise and name: the lines behind the docstring, or what is replaced in the solution. Where two
 # notebooks have an exercise of the same name, the notebook's number stands before it.
 ANSWERS = {

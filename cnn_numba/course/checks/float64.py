@@ -9,6 +9,7 @@ is not.
 """
 
 import linecache
+import os
 
 import numpy as np
 
@@ -25,8 +26,8 @@ _CAUSES = {
     "division": "`/` of an integer is float64, whatever it meets.",
     "function": "A function of an integer is computed in float64.",
     "type": "This asks for float64 by name.",
-    "": "An operand there is float64, or an integer meets a float32, which is float64, too: a literal as "
-    "`float32(0)`, an integer as `float32(n)`.",
+    "": "An operand of this line, or of a function that it calls, is float64, or an integer that meets a "
+    "float32. Write a literal as `float32(0)` and an integer as `float32(n)`.",
 }
 
 
@@ -87,7 +88,8 @@ def _refuse(attempt, causes):
 
 def _place(code, cause):
     last = max((line for *_, line in code.co_lines() if line), default=0)
-    if code.co_firstlineno <= cause.line <= last:
+    own = os.path.basename(cause.file) == os.path.basename(code.co_filename)
+    if own and code.co_firstlineno <= cause.line <= last:
         return f"Line {cause.line - code.co_firstlineno + 1} of your kernel"
     return f"Line {cause.line} of a function that it calls"
 

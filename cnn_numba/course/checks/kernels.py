@@ -36,6 +36,8 @@ marked `output`, what it has to change `inout`; all else is an input and must co
   the block that fits to them is said in the case.
 - The stub: ``@cuda.jit``, ``def``, a docstring, and ``...`` wherever the learner is to write; as long as a
   line ``...`` (or ``name = ...``) is left the verdict is *not solved yet*.
+- ``large=`` makes further launches for where kernels are compiled, on a GPU or the emulated one: sizes for
+  which an index in 16 bits or a number of rounds in the source no longer do.
 - Where a kernel is to be repaired, ``broken=`` is the one that the stub holds: the same code, whatever its
   comments and line breaks, is *not solved yet*.
 
@@ -63,6 +65,7 @@ raises                    an exception, Python that a GPU cannot run, too much s
 float64                   only with ``float32=True``
 done more than once       only with ``once=True``
 without                   what `uses` asks for does not occur
+wrong when large          only with ``large=``
 ========================  ====================================================================================
 
 Wrong answers are derived from the solution, or are kernels of their own, marked above ``@cuda.jit``:
@@ -93,6 +96,7 @@ from cnn_numba.course.checks.mistakes import (
     describe,
     diagnose,
     refuse_changed_inputs,
+    wrong_numbers,
 )
 from cnn_numba.course.checks.uninitialised import code_of, names_in
 from gpuless import sanitize
@@ -299,6 +303,9 @@ class KernelExercise(Exercise):
         Let right numbers come from indices that count from the end.
     broken : kernel, optional
         Where a kernel is to be repaired: the one that the learner is given.
+    large : callable, optional
+        Takes a generator, returns large launches, for where kernels are compiled; the cases are small, as the
+        simulator steps them.
 
     Examples
     --------
@@ -321,6 +328,7 @@ class KernelExercise(Exercise):
     once: bool = False
     from_the_end: bool = False
     broken: object = None
+    large: object = None
 
     def inputs(self):
         """Return the list of launches: random, but the same on every call and every machine."""
@@ -392,6 +400,23 @@ class KernelExercise(Exercise):
             trials.append(Trial(given, expected, got, self._right(got, expected)))
         if not all(trial.right for trial in trials):
             diagnose(self, attempt, trials)
+        for given in self.large(self._generator()) if self.large else ():
+            expected, got = call(self.reference, given), _run(attempt, given).outcome
+            if not self._right(got, expected):
+                _refuse_large(self, Trial(given, expected, got, False))
+
+
+def _refuse_large(exercise, trial):
+    """Raise `Wrong` about a large launch, after all small ones were right."""
+    error = trial.got.error
+    details = wrong_numbers(trial, exercise.rtol) if error is None else (f"{type(error).__name__}: {error}",)
+    raise Wrong(
+        "wrong when large",
+        "Right in all small launches, and wrong in a large one. Is a size written down as a number, or an "
+        "index kept in a type too small for it?",
+        *details,
+        f"Seen with {describe(trial.case, exercise.reference)}.",
+    )
 
 
 def _kernel_problem(attempt, name):

@@ -216,7 +216,7 @@ def diagnose(exercise, attempt, trials):
     _refuse_disguise(exercise, failed, where)
     _refuse_shape(first, where, *_pattern(exercise, trials))
     places = _places(failed, exercise.rtol)
-    raise Wrong("numbers", *_wrong_numbers(first, exercise.rtol), where, *places, *_pattern(exercise, trials))
+    raise Wrong("numbers", *wrong_numbers(first, exercise.rtol), where, *places, *_pattern(exercise, trials))
 
 
 _KINDS = {"f": "floating-point", "i": "integer", "u": "integer", "b": "Boolean", "c": "complex"}
@@ -386,7 +386,7 @@ def _refuse_disguise(exercise, failed, where):
         raise Wrong("factor", f"Your result is the right one times {factor:.6g}.", where)
 
 
-def _wrong_numbers(trial, rtol):
+def wrong_numbers(trial, rtol):
     """Point at the first wrong entry, how many there are, and where they lie."""
     parts = _parts(trial)
     for place, (got, expected) in enumerate(parts):

@@ -388,6 +388,7 @@ bias_relu_kernel = KernelExercise(
     "bias_relu_kernel",
     reference=_bias_relu,
     cases=_activations,
+    large=lambda rng: [launch(1100, 64, normal(rng, (7, 8, 25, 50)), normal(rng, 8), output((7, 8, 25, 50)))],
     float32=True,
     once=True,
     properties=(_stays_coalesced(_epilogue, ("image by image", "channel by channel", "row by row")),),

@@ -273,6 +273,13 @@ def _softmax_from_zero(maps):
         return powers / powers.sum(axis=0)
 
 
+def _softmax_shifted_by(maps, channels):
+    """Compute in float32, with the largest of some channels taken away."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        powers = np.exp(maps - channels.max(axis=0))
+        return powers / powers.sum(axis=0)
+
+
 def _overflowing_softmax(maps):
     with np.errstate(over="ignore", invalid="ignore"):
         powers = np.exp(maps)
@@ -337,6 +344,13 @@ softmax_kernel = KernelExercise(
             "divided by infinity is NaN. Subtract the pixel's largest number first: the quotient stays the "
             "same.",
             _overflowing_softmax,
+        ),
+        "maximum of some channels": (
+            "Right, until the channel is the largest that your search for the largest leaves out: look at "
+            "all of them.",
+            lambda maps: _softmax_shifted_by(maps, maps[:-1]),
+            lambda maps: _softmax_shifted_by(maps, maps[1:]),
+            lambda maps: _softmax_shifted_by(maps, maps[:1]),
         ),
         "maximum of at least 0": (
             "Right, until all of a pixel's numbers are far below zero: your search for the largest starts at "

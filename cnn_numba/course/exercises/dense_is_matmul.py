@@ -61,6 +61,7 @@ matmul_kernel = KernelExercise(
     cases=lambda rng: _multiplications(
         rng, (4, 2), (4, 2), [(2, 3, 4), (3, 1, 5), (1, 6, 2), (5, 4, 7), (9, 5, 6), (7, 11, 3)]
     ),
+    large=lambda rng: _multiplications(rng, (4, 2), (4, 2), [(67, 300, 91)]),
     float32=True,
     once=True,
     mistakes={
@@ -158,6 +159,7 @@ matmul_tiled_kernel = KernelExercise(
     cases=lambda rng: _multiplications(
         rng, (TILE, TILE), (TILE, TILE), [(3, 2, 5), (8, 19, 6), (7, 16, 13), (10, 13, 4), (17, 9, 9)]
     ),
+    large=lambda rng: _multiplications(rng, (TILE, TILE), (TILE, TILE), [(67, 300, 91)]),
     float32=True,
     once=True,
     properties=(uses("shared"), _loads_each_number_once(TILE)),
@@ -254,6 +256,7 @@ matmul_2x2_kernel = KernelExercise(
     cases=lambda rng: _multiplications(
         rng, (TILE, TILE), (WIDE, WIDE), [(3, 2, 5), (16, 9, 12), (11, 8, 18), (19, 10, 21), (9, 17, 10)]
     ),
+    large=lambda rng: _multiplications(rng, (TILE, TILE), (WIDE, WIDE), [(67, 300, 91)]),
     float32=True,
     once=True,
     properties=(uses("shared"), _loads_each_number_once(WIDE), _each_number_is_read_once),

@@ -30,6 +30,9 @@ axpy_kernel = KernelExercise(
     "axpy_kernel",
     reference=lambda a, x, y: a * x + y,
     cases=_two_vectors,
+    large=lambda rng: [
+        launch(1100, 64, np.float32(2), normal(rng, 70_001), normal(rng, 70_001), output(70_001))
+    ],
     float32=True,
     once=True,
     mistakes={
@@ -239,6 +242,7 @@ relu_stride_kernel = KernelExercise(
         launch(grid, block, normal(rng, n), output(n))
         for grid, block, n in [(1, 4, 3), (2, 4, 11), (2, 8, 45), (3, 4, 24), (2, 16, 20), (1, 32, 100)]
     ],
+    large=lambda rng: [launch(2, 32, normal(rng, 70_001), output(70_001))],
     properties=(_work_is_shared,),
     mistakes={
         "not rectified": ("You copy `x`; what is negative must become 0.", lambda x: x),
@@ -263,6 +267,7 @@ mirror_kernel = KernelExercise(
             ((2, 2), (4, 4), (5, 5)),
         ]
     ],
+    large=lambda rng: [launch((20, 18), (16, 16), normal(rng, (281, 313)), output((281, 313)))],
     once=True,
     from_the_end=True,
     mistakes={

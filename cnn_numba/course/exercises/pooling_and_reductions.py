@@ -257,6 +257,7 @@ block_sums_kernel = KernelExercise(
     "block_sums_kernel",
     reference=lambda x: _in_blocks(x).sum(axis=1, dtype=np.float64),
     cases=_vectors,
+    large=lambda rng: [launch(547, THREADS, normal(rng, 70_001) + np.float32(3), output(547))],
     float32=True,
     once=True,
     properties=(avoids("atomic", "block_sum", "warp_sum"), uses("shared", "syncthreads"), _adds_in_a_tree),
@@ -330,6 +331,7 @@ row_max_kernel = KernelExercise(
     "row_max_kernel",
     reference=lambda x: x.max(axis=1),
     cases=_rows,
+    large=lambda rng: [launch(37, ROW_THREADS, normal(rng, (37, 5001)), output(37))],
     float32=True,
     once=True,
     properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle),
@@ -405,6 +407,7 @@ histogram_kernel = KernelExercise(
     "histogram_kernel",
     reference=_counted,
     cases=_pixels,
+    large=lambda rng: [launch(1100, ROW_THREADS, np.zeros(70_001, np.uint8), inout(np.ones(BINS, np.int32)))],
     properties=(_counts_in_shared_memory,),
     mistakes={
         "forgets what was there": (
@@ -512,6 +515,7 @@ softmax_kernel = KernelExercise(
     "softmax_kernel",
     reference=lambda x: _softmax(x.astype(np.float64)),
     cases=_logits,
+    large=lambda rng: [launch(20, (WARP, 4), normal(rng, (77, 1000)), output((77, 1000)))],
     float32=True,
     properties=(_shares_the_row,),
     mistakes={
