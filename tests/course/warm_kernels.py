@@ -141,6 +141,7 @@ class Forge:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
+            start_new_session=True,  # Ctrl-C is for whoever runs the tests
         )
 
     def ask(self, *request):
