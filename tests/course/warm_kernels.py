@@ -13,6 +13,8 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
+from pathlib import Path
 
 IMPORTED = (
     "ipykernel.kernelapp",
@@ -54,18 +56,21 @@ def _start(arguments, environment, folder, own):
     if number:
         os.setpgid(number, number)  # whoever stops the kernel stops its group
         return number
-    for descriptor in own:
-        os.close(descriptor)
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment | {"JPY_PARENT_PID": str(os.getppid())})
-    sys.argv[:] = ["ipykernel_launcher", *arguments]
-    from ipykernel.kernelapp import launch_new_instance
-
     try:
+        for descriptor in own:
+            os.close(descriptor)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        # A kernel ends when its parent has; from the environment that is read at import.
+        sys.argv[:] = ["ipykernel_launcher", *arguments, f"--IPKernelApp.parent_handle={os.getppid()}"]
+        from ipykernel.kernelapp import launch_new_instance
+
         launch_new_instance()
+    except Exception:
+        traceback.print_exc()
     finally:
-        os._exit(0)
+        os._exit(1)
 
 
 def _ended(number, own):
@@ -104,8 +109,9 @@ class Kernel:
         return self.returncode
 
     def send_signal(self, number):
-        """Send a signal."""
-        os.kill(self.pid, number)
+        """Send a signal, to a kernel that has not ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
     def terminate(self):
         """Ask the kernel to end."""
@@ -135,6 +141,7 @@ class Forge:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
+            start_new_session=True,  # Ctrl-C is for whoever runs the tests
         )
 
     def ask(self, *request):
@@ -146,7 +153,9 @@ class Forge:
     def launch_kernel(self, command, env=None, cwd=None, **options):
         """Start a kernel, as `jupyter_client.launcher.launch_kernel` does."""
         at = command.index("ipykernel_launcher")
-        return Kernel(self, self.ask("start", command[at + 1 :], dict(env or os.environ), str(cwd)))
+        return Kernel(
+            self, self.ask("start", command[at + 1 :], dict(env or os.environ), str(cwd or Path.cwd()))
+        )
 
     def close(self):
         """End the process."""
