@@ -536,6 +536,7 @@ class TestFloat64:
             ["out[i] = 0.0", "out[i] = x[i] * a"],
             ["out[i] = x[i] * a if x[i] * a > 0 else 0.0", "if x[i] * a < 0:", "    out[i] = x[i] * a"],
             ["t = 0.0", "t += x[i] * a", "out[i] = t"],
+            ["k = (i + 1) ** 2 // (i + 1) - 1", "out[k] = x[k] * a"],
         ],
     )
     def test_what_compiles_to_none_is_right(self, lines):

@@ -10,6 +10,7 @@ is not.
 
 import linecache
 import os
+import re
 
 import numpy as np
 
@@ -46,8 +47,16 @@ def refuse_float64(attempt, trials):
             for trial in trials:
                 _refuse_stored(attempt, trial)
             return
-        if any(instruction.kind == "FP64" for instruction in instructions):
-            _refuse(attempt, float64_causes(instructions))
+        if any(map(_is_float64, instructions)):
+            _refuse(attempt, float64_causes(filter(_is_float64, instructions)))
+
+
+# From an integer to float64 and back: how Numba has `kernel_size**2`. No number of the data is among these.
+_OF_INTEGERS = re.compile(r"cvt\.\w+\.(f64\.[su]\d+|[su]\d+\.f64)")
+
+
+def _is_float64(instruction):
+    return instruction.kind == "FP64" and not _OF_INTEGERS.fullmatch(instruction.opcode)
 
 
 def _by_types(trials):
@@ -103,7 +112,7 @@ def _compiled(attempt, arguments):
         return _inspected(attempt, tuple(map(_written, arguments)))
     types = tuple(map(attempt.typeof_pyval, arguments))
     instructions = read_ptx(attempt.inspect_asm(types)) if types in attempt.overloads else None
-    if instructions is not None and not any(one.kind == "FP64" for one in instructions):
+    if instructions is not None and not any(map(_is_float64, instructions)):
         return instructions
     return _with_lines(attempt, types) or instructions
 
