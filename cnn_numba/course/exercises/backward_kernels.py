@@ -777,6 +777,7 @@ conv2d_backward_input_kernel = KernelExercise(
     cases=_image_gradients,
     float32=True,
     once=True,
+    from_the_end=True,
     mistakes={
         "not divisible": (
             "Right for stride 1 alone. With a stride, windows begin in every `stride_h`-th row only, and "
