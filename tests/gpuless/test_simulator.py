@@ -16,12 +16,12 @@ FILES = [*sorted(HERE.glob("test_simulator_*.py")), HERE / "test_sanitizer.py", 
 
 
 @functools.cache
-def verdicts(root):
-    """Run all of them in one process; return a line for each test, and all that was printed."""
+def verdicts(root, files):
+    """Run files in one process; return a line for each test, and all that was printed."""
     plugins = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:nbval"]
     options = ["-q", "-rA", "--no-header", "--show-capture=no", *plugins]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *map(str, FILES)],
+        [sys.executable, "-m", "pytest", *options, *map(str, files)],
         env=os.environ | {"GPULESS": "simulator"},
         cwd=root,
         capture_output=True,
@@ -36,6 +36,8 @@ def verdicts(root):
 @pytest.mark.skipif(gpuless.select().simulated, reason="they run by themselves")
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_in_a_process_with_the_simulator(file, request):
-    lines, printed = verdicts(request.config.rootpath)
+    asked = [item for item in request.session.items if getattr(item, "function", None) is request.function]
+    files = tuple(item.callspec.params["file"] for item in asked)
+    lines, printed = verdicts(request.config.rootpath, files)
     mine = {verdict for verdict, test in lines if f"/{file.name}" in test}
     assert mine == {"PASSED"}, printed[-8000:]
