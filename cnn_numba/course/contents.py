@@ -38,6 +38,7 @@ NOTEBOOKS = (
     Notebook("08", "mnist_cnn", "The MNIST CNN"),
     Notebook("09", "make_it_fast", "Make it fast"),
     Notebook("11", "debugging_gpu_code", "Debugging GPU code"),
+    Notebook("11b", "repairing_a_program", "Repairing a program"),
 )
 
 
