@@ -1,4 +1,4 @@
-"""The checks of notebook 11b, ``11b_repairing_a_program``: the kernels of a broken program, and a test of one.
+"""The checks of notebook 11b, ``11b_repairing_a_program``: a broken program's kernels, and a test.
 
 Each broken kernel stands here as well as in its stub: as long as the learner's is the same code, it counts as
 not solved yet.
@@ -227,8 +227,8 @@ def _returned(attempt, image, weight):
     if device.is_device_array(maps):
         raise Wrong(
             "still on the device",
-            "What you return is on the device. Whoever calls `edge_maps` has NumPy arrays, and wants one back: "
-            "`copy_to_host()`.",
+            "What you return is on the device. Whoever calls `edge_maps` has NumPy arrays, and wants one "
+            "back: `copy_to_host()`.",
         )
     return maps
 
@@ -245,13 +245,13 @@ edge_maps = Exercise(
     rtol=1e-5,
     mistakes={
         "rounded down": (
-            "The right and the lower edge of the maps are never written: the number of blocks is rounded down. "
-            "`device.blocks(n, 16)` rounds up, and the kernel's guard holds back whoever is too many.",
+            "The right and the lower edge of the maps are never written: the number of blocks is rounded "
+            "down. `device.blocks(n, 16)` rounds up, and the kernel's guard holds back whoever is too many.",
             *_written_only(lambda h, w: h // TILE * TILE, lambda h, w: w // TILE * TILE),
         ),
         "grid exchanged": (
-            "A part of the maps is never written where they are not square: the grid comes as (rows, columns). "
-            "In CUDA x comes first, and here x runs along a row: blocks for the width, then for the height.",
+            "A part of the maps is never written where they are not square: the grid comes as (rows, "
+            "columns). In CUDA x comes first, and x runs along a row: the width's blocks, then the height's.",
             *_written_only(lambda h, w: _up(w), lambda h, w: _up(h)),
         ),
         "input lost": (

@@ -84,7 +84,7 @@ def curves_picture(curves, caption, alt) -> plots.Picture:
     caption, alt : str
     """
     fig, ax = plots.figure(size=(7.2, 2.4))
-    looks = (("0.6", "-", 1.5), (plots.BLUE, "-", 3.5), (plots.ORANGE, "--", 1.8), (plots.GREEN, ":", 2.2))
+    looks = (("0.6", "-", 1.5), (plots.BLUE, "-", 3.5), (plots.ORANGE, "--", 1.8), (plots.INK, ":", 2.2))
     for (name, curve), (colour, line, wide) in zip(curves.items(), looks, strict=False):
         ax.plot(curve, color=colour, linestyle=line, linewidth=wide, label=name)
     ax.set_xlabel("element, or number of the thread")
@@ -102,9 +102,7 @@ def _moments(ax, title, rows, barrier=None):
         for moment, kind, text in moments:
             colour = READ if kind == "reads" else WRITE
             ax.add_patch(Rectangle((moment + 0.04, height), 0.92, 0.7, facecolor=colour, edgecolor=plots.INK))
-            ax.text(
-                moment + 0.5, height + 0.35, text, ha="center", va="center", fontsize=8, color=plots.INK
-            )
+            ax.text(moment + 0.5, height + 0.35, text, ha="center", va="center", fontsize=8, color=plots.INK)
     if barrier is not None:
         ax.axvline(barrier, ymin=0.03, ymax=0.97, color=plots.INK, linewidth=3)
     ax.set_title(title, fontsize=9.5, color=plots.INK, loc="left")
@@ -150,9 +148,9 @@ def race_picture() -> plots.Picture:
     return plots.picture(
         fig,
         "One round, two threads, time to the right. What thread 32 reads depends on who comes first.",
-        "Three time lines of two threads. In the first, thread 31 reads and writes element 31, then thread 32 "
-        "reads it and gets the new value. In the second, thread 32 comes first and gets the old one. In the "
-        "third, a barrier stands between all reads and all writes, and thread 32 gets the old value.",
+        "Three time lines of two threads. In the first, thread 31 reads and writes element 31, then thread "
+        "32 reads it and gets the new value. In the second, thread 32 comes first and gets the old one. In "
+        "the third, a barrier stands between all reads and all writes, and thread 32 gets the old value.",
     )
 
 
@@ -260,10 +258,10 @@ def program_picture(stages) -> plots.Picture:
     axes[1, 0].set_ylabel("repaired", color=plots.INK)
     return plots.picture(
         fig,
-        "The program, stage by stage: as the article has it, and as it is meant.",
-        "Two rows of images. In the upper one, the article's: a digit with a second digit over it, then ever "
-        "coarser garbage. In the lower one: the digit's left edges, smaller after pooling, and at last where "
-        "a left edge is likely.",
+        "The program, stage by stage: as the article has it, and repaired. White stripes were never written.",
+        "Two rows of images. In the upper one, the article's: a seven with a two over it, then twice black "
+        "stripes, between which nothing was written. In the lower one: the seven's left edges, the same with "
+        "half as many pixels, and at last where a left edge is likely.",
     )
 
 
@@ -283,6 +281,6 @@ def sides_picture(image, sides) -> plots.Picture:
     return plots.picture(
         fig,
         "Where the digits have an edge on which side, black for probability 0 and white for 1.",
-        "Handwritten digits, and four small maps beside them, one for each side: bright where the digits have "
-        "an edge on that side, and of one grey where there is nothing, all sides being equally probable.",
+        "Handwritten digits, and four small maps beside them, one for each side: bright where the digits "
+        "have an edge on that side, and of one grey where there is nothing, all sides equally probable.",
     )

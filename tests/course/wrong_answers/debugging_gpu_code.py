@@ -1,6 +1,5 @@
 import math
 
-import numpy as np
 from numba import cuda, float32
 
 from wrong_answers import derive, wrong

@@ -10,20 +10,29 @@ from wrong_answers import derive, wrong
 pool_maps_kernel = derive(
     "pool_maps_kernel",
     pooling_without_a_guard=("writes past the edge", ("if row < height and column < width:", "if True:")),
-    pooling_with_a_guard_of_the_maps=("writes past the edge", ("height, width = out.shape", "height, width = maps.shape")),
+    pooling_with_a_guard_of_the_maps=(
+        "writes past the edge",
+        ("height, width = out.shape", "height, width = maps.shape"),
+    ),
     pooling_that_keeps_the_upper_left=(
         "no maximum",
         ("out[c, row, column] = max(above, below)", "out[c, row, column] = maps[c, 2 * row, 2 * column]"),
     ),
     pooling_that_keeps_the_lower_right=(
         "no maximum",
-        ("out[c, row, column] = max(above, below)", "out[c, row, column] = maps[c, 2 * row + 1, 2 * column + 1]"),
+        (
+            "out[c, row, column] = max(above, below)",
+            "out[c, row, column] = maps[c, 2 * row + 1, 2 * column + 1]",
+        ),
     ),
     pooling_that_looks_above_only=("one axis only", ("max(above, below)", "above")),
     pooling_with_steps_of_one=("steps of one", ("2 * row", "row", 4), ("2 * column", "column", 4)),
     pooling_from_zero=("maximum of at least 0", ("max(above, below)", "max(above, below, float32(0))")),
     pooling_of_one_map=("first channel only", ("range(channels)", "range(1)")),
-    pooling_with_x_for_the_row=("x and y exchanged", ("column, row = cuda.grid(2)", "row, column = cuda.grid(2)")),
+    pooling_with_x_for_the_row=(
+        "x and y exchanged",
+        ("column, row = cuda.grid(2)", "row, column = cuda.grid(2)"),
+    ),
     pooling_as_a_mean=(
         "mean",
         ("above = max(", "above = sum_of("),
@@ -128,24 +137,42 @@ edge_maps = derive(
     ),
     edge_maps_with_the_grid_exchanged=(
         "grid exchanged",
-        ("device.blocks(width, 16), device.blocks(height, 16)", "device.blocks(height, 16), device.blocks(width, 16)"),
+        (
+            "device.blocks(width, 16), device.blocks(height, 16)",
+            "device.blocks(height, 16), device.blocks(width, 16)",
+        ),
     ),
-    edge_maps_of_an_empty_image=("input lost", ("cuda.to_device(image)", "cuda.device_array(image.shape, np.float32)")),
+    edge_maps_of_an_empty_image=(
+        "input lost",
+        ("cuda.to_device(image)", "cuda.device_array(image.shape, np.float32)"),
+    ),
     edge_maps_left_on_the_device=("still on the device", ("d_maps.copy_to_host()", "d_maps")),
-    edge_maps_of_one_filter=("first filter only", ("cuda.to_device(weight)", "cuda.to_device(np.stack([weight[0]] * len(weight)))")),
+    edge_maps_of_one_filter=(
+        "first filter only",
+        ("cuda.to_device(weight)", "cuda.to_device(np.stack([weight[0]] * len(weight)))"),
+    ),
     edge_maps_with_a_constant_that_nobody_defined=("raises", ("(16, 16)]", "BLOCK]")),
-    edge_maps_that_nobody_returns=("nothing returned", ("return d_maps.copy_to_host()", "d_maps.copy_to_host()")),
+    edge_maps_that_nobody_returns=("returns None", ("return d_maps.copy_to_host()", "d_maps.copy_to_host()")),
 )
 
 # --- is_softmax ---
 
 is_softmax = derive(
     "is_softmax",
-    test_that_lets_negative_numbers_pass=("negative passes", ("positive = np.all(out >= 0)", "positive = True")),
+    test_that_lets_negative_numbers_pass=(
+        "negative passes",
+        ("positive = np.all(out >= 0)", "positive = True"),
+    ),
     test_that_lets_any_sum_pass=("any sum passes", ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "True")),
     test_that_never_shifts=("shift not tried", ("np.allclose(softmax(maps + 1), out, atol=1e-5)", "True")),
-    test_that_forgets_the_order=("order not looked at", ("np.array_equal(out.argmax(axis=0), maps.argmax(axis=0))", "True")),
-    test_that_forgives_nothing=("exactly equal", ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "np.all(out.sum(axis=0) == 1)")),
+    test_that_forgets_the_order=(
+        "order not looked at",
+        ("np.array_equal(out.argmax(axis=0), maps.argmax(axis=0))", "True"),
+    ),
+    test_that_forgives_nothing=(
+        "exactly equal",
+        ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "np.all(out.sum(axis=0) == 1)"),
+    ),
     test_that_adds_over_the_pixels=("sum over the image", ("out.sum(axis=0)", "out.sum(axis=(1, 2))")),
 )
 
