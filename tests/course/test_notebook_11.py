@@ -4,6 +4,8 @@ import ast
 import linecache
 import math
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -196,3 +198,14 @@ def test_pictures_mark_what_they_are_about():
     spread = debugging.spread_picture({"images": [0, 0, 0], "weights": [0, 0.5, 1]})
     assert "images, weights" in spread.alt
     assert isinstance(debugging.spread_picture({"images": [0, 0]}), plots.Picture)  # nothing to point at
+
+
+@pytest.mark.slow
+def test_the_tests_to_copy_pass():
+    """Notebook 11b runs them, and what they print is not compared."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "gpuless", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        [*command, "examples/test_smooth.py"], cwd=FOLDER.parent, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout
+    assert "9 passed" in run.stdout
