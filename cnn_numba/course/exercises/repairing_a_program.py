@@ -126,6 +126,13 @@ def _softmax_from_zero(maps):
         return powers / powers.sum(axis=0)
 
 
+def _softmax_shifted_by(maps, channels):
+    """Compute in float32, with the largest of some channels taken away."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        powers = np.exp(maps - channels.max(axis=0))
+        return powers / powers.sum(axis=0)
+
+
 def _overflowing_softmax(maps):
     with np.errstate(over="ignore", invalid="ignore"):
         powers = np.exp(maps)
@@ -133,8 +140,8 @@ def _overflowing_softmax(maps):
 
 
 def _maps(rng):
-    """Draw maps of moderate numbers, of huge ones and of very negative ones."""
-    return [
+    """Draw maps of moderate numbers, of huge ones and of very negative ones; then one large channel."""
+    yield from [
         launch(grid, block, offset + 3 * normal(rng, shape), output(shape))
         for grid, block, shape, offset in [
             ((1, 1), (4, 4), (2, 2, 3), 0),
@@ -144,6 +151,10 @@ def _maps(rng):
             ((2, 2), (4, 4), (3, 6, 5), -150),
         ]
     ]
+    for place in (0, -1):
+        maps = 3 * normal(rng, (3, 4, 6))
+        maps[place] += 100
+        yield launch((2, 1), (4, 4), maps, output(maps.shape))
 
 
 softmax_kernel = KernelExercise(
@@ -186,6 +197,13 @@ softmax_kernel = KernelExercise(
             "divided by infinity is NaN. Subtract the pixel's largest number first: the quotient stays the "
             "same.",
             _overflowing_softmax,
+        ),
+        "maximum of some channels": (
+            "Right, until the channel is the largest that your search for the largest leaves out: look at "
+            "all of them.",
+            lambda maps: _softmax_shifted_by(maps, maps[:-1]),
+            lambda maps: _softmax_shifted_by(maps, maps[1:]),
+            lambda maps: _softmax_shifted_by(maps, maps[:1]),
         ),
         "maximum of at least 0": (
             "Right, until all of a pixel's numbers are far below zero: your search for the largest starts at "

@@ -53,7 +53,12 @@ edges_kernel = derive(
         "x and y exchanged",
         ("column, row = cuda.grid(2)", "row, column = cuda.grid(2)"),
     ),
-    edges_in_float64=("float64", ("float32(0.5)", "0.5")),
+    edges_in_float64=(
+        "float64",
+        ("difference = image[row, right]", "difference = 0.5 * image[row, right]"),
+        ("- image[row, left]", "- 0.5 * image[row, left]"),
+        (" * float32(0.5)", ""),
+    ),
     edges_with_the_whole_difference_at_the_border=(
         "border not halved",
         ("float32(0.5)", "float32(0.5 if 0 < column < width - 1 else 1)"),
@@ -79,6 +84,7 @@ def edges_that_catch_the_exception(image, out):
 
 block_max_kernel = derive(
     "block_max_kernel",
+    block_max_written_by_all=("done more than once", ("if t == 0:", "if t < 8:")),
     maximum_with_the_barrier_still_inside_the_if=(
         "divergent barrier",
         ("cuda.syncthreads()\nstride //= 2", "stride //= 2"),

@@ -75,6 +75,10 @@ softmax_kernel = derive(
         "x and y exchanged",
         ("column, row = cuda.grid(2)", "row, column = cuda.grid(2)"),
     ),
+    softmax_without_the_last_channel_in_the_maximum=(
+        "maximum of some channels",
+        ("range(1, channels)", "range(1, channels - 1)"),
+    ),
     softmax_in_float64=("float64", ("float32(0)", "0.0")),
     softmax_shifted_above_the_line_only=(
         "sum not shifted",
