@@ -16,6 +16,7 @@ from cnn_numba.course.exercises import (
     make_it_fast,
     mnist_cnn,
     pooling_and_reductions,
+    repairing_a_program,
     shared_memory_and_tiling,
     start_here,
     the_machine,
@@ -59,6 +60,7 @@ NOTEBOOKS = (
     Notebook("08", mnist_cnn, "The MNIST CNN"),
     Notebook("09", make_it_fast, "Make it fast"),
     Notebook("11", debugging_gpu_code, "Debugging GPU code"),
+    Notebook("11b", repairing_a_program, "Repairing a program"),
 )
 
 

@@ -1,9 +1,11 @@
-"""Notebook 11 keeps each broken kernel beside its repair: one fails as the text says, one is right."""
+"""Notebooks 11 and 11b keep broken kernels beside their repairs: one fails as the text says, one is right."""
 
 import ast
 import linecache
 import math
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,24 +13,28 @@ import pytest
 
 from cnn_numba.course import notebooks
 from cnn_numba.course.checks.kernels import KernelExercise, examine, inout, launch, normal, output
-from cnn_numba.course.exercises import debugging_gpu_code
+from cnn_numba.course.exercises import debugging_gpu_code, repairing_a_program
+from cnn_numba.course.pictures import debugging, plots
 from cnn_numba.ops.conv.reference import conv_cpu
-from cnn_numba.ops.pool.reference import max_pool2d_forward
 
-PATH = Path(__file__).parents[2] / "notebooks" / "11_debugging_gpu_code.ipynb"
-CELLS = {cell.id: cell for cell in notebooks.read(PATH).cells if cell.cell_type == "code"}
+FOLDER = Path(__file__).parents[2] / "notebooks"
+SHELVES = [
+    {cell.id: cell for cell in notebooks.read(FOLDER / name).cells if cell.cell_type == "code"}
+    for name in ("11_debugging_gpu_code.ipynb", "11b_repairing_a_program.ipynb")
+]
 THREADS = 64
 
 
 def kernel_in(cell_id):
     """Return the kernel that a cell defines, with the setup and the constants of all cells around it."""
+    (cells,) = (cells for cells in SHELVES if cell_id in cells)
     namespace = {}
-    for cell in CELLS.values():
+    for cell in cells.values():
         if "setup" in cell.metadata.get("tags", ()):
             exec(cell.source, namespace)
-    for constant in re.findall(r"^[A-Z_]+ = \w+$", "\n".join(c.source for c in CELLS.values()), re.MULTILINE):
+    for constant in re.findall(r"^[A-Z_]+ = \w+$", "\n".join(c.source for c in cells.values()), re.MULTILINE):
         exec(constant, namespace)
-    source = CELLS[cell_id].source
+    source = cells[cell_id].source
     (definition,) = (n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef))
     name = f"<{cell_id}>"
     linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
@@ -47,8 +53,8 @@ BROKEN = [
     ("hang-kernel", launch(3, THREADS, ones(150), output(150))),
     ("garbage-kernel", launch(3, THREADS, ones(150), output(3))),
     ("lost-kernel", launch(2, THREADS, np.arange(100, dtype=np.int32) % 8, inout(np.zeros(8, np.int32)))),
-    ("lanes-kernel", launch(1, 64, ones(50), output(2))),
-    ("nan-kernel", launch(1, 8, np.full((6, 32), 293.4, np.float32), output((6, 32)))),
+    ("illegal-kernel", launch(2, 8, np.array([3, 1, 70_000_000, 0], np.int32), ones(5), output(4))),
+    ("nan-kernel", launch(1, 2, np.full((2, 784), 255, np.float32), output((2, 784)))),
     ("conv-broken", launch(4, 256, ones(784), output(784))),
     ("pool-broken", launch(11, 256, ones(2704), output(676))),
     ("softmax-broken", launch((1, 1), (16, 16), np.ones((4, 13, 13), np.float32), output((4, 13, 13)))),
@@ -60,7 +66,7 @@ KINDS = {
     "hang-kernel": {"divergent barrier"},
     "garbage-kernel": {"uninitialised read"},
     "lost-kernel": {"lost update"},
-    "lanes-kernel": {"divergent warp"},
+    "illegal-kernel": {"out of bounds"},
     "nan-kernel": {"NaN produced"},
     "conv-broken": {"out of bounds"},
     "pool-broken": {"out of bounds"},
@@ -133,11 +139,6 @@ REPAIRED = [
         lambda levels, bins: bins + np.bincount(levels, minlength=8).astype(np.int32),
     ),
     (
-        "lanes-repair",
-        lambda rng: (launch(2, 32, normal(rng, n), output(2)) for n in (33, 50, 64)),
-        lambda x: np.append(x, np.zeros(64 - x.size)).reshape(2, 32).sum(axis=1),
-    ),
-    (
         "nan-repair",
         lambda rng: (launch(2, 4, normal(rng, (7, 9)) + 20, output((7, 9))),),
         standardised,
@@ -149,14 +150,6 @@ REPAIRED = [
             for f in (1, 3)
         ),
         convolved,
-    ),
-    (
-        "pool-repair",
-        lambda rng: (
-            launch((2, 3), (4, 2), normal(rng, (3, h, w)), output((3, h // 2, w // 2)))
-            for h, w in ((11, 13), (10, 14))
-        ),
-        lambda maps: max_pool2d_forward(maps[None], 2)[0][0],
     ),
 ]
 
@@ -175,14 +168,44 @@ def test_a_repaired_kernel_is_right(cell_id, cases, reference, rng):
 
 
 def test_every_broken_kernel_has_a_repair():
-    """The softmax's is exercise 4."""
-    topics = {cell_id.split("-")[0] for cell_id, _ in BROKEN} - {"softmax"}
+    """In 11b, those of pooling and softmax are exercises; the illegal address is the data's."""
+    topics = {cell_id.split("-")[0] for cell_id, _ in BROKEN} - {"softmax", "pool", "illegal"}
     assert topics == {cell_id.split("-")[0] for cell_id, *_ in REPAIRED}
 
 
-def test_the_checks_launch_few_threads():
+@pytest.mark.parametrize("module", [debugging_gpu_code, repairing_a_program])
+def test_the_checks_launch_few_threads(module):
     """About 20 us a simulated thread: a check is to answer at once."""
-    for exercise in vars(debugging_gpu_code).values():
+    for exercise in vars(module).values():
         if isinstance(exercise, KernelExercise):
             cases = exercise.inputs()
             assert sum(math.prod(np.ravel([case.grid])) * np.prod(case.block) for case in cases) < 5000
+
+
+def test_the_softmaxes_that_a_test_has_to_tell_apart():
+    """Each wrong one is refused by the property it was made for, and by what else it breaks."""
+    given = [case.args for case in repairing_a_program.is_softmax.inputs()]
+    assert [repairing_a_program.is_softmax.reference(*args) for args in given] == [True] * 2 + [False] * 6
+    for softmax, maps in given[2:]:
+        values = softmax(maps)
+        assert values.shape == maps.shape
+
+
+def test_pictures_mark_what_they_are_about():
+    """As many crosses as threads that pass and should not; the first NaN where it is."""
+    outside = debugging.outside_picture(28, 28, 16, lambda row, column: (row <= 28) & (column <= 28))
+    assert "the 57 that" in outside.caption
+    spread = debugging.spread_picture({"images": [0, 0, 0], "weights": [0, 0.5, 1]})
+    assert "images, weights" in spread.alt
+    assert isinstance(debugging.spread_picture({"images": [0, 0]}), plots.Picture)  # nothing to point at
+
+
+@pytest.mark.slow
+def test_the_tests_to_copy_pass():
+    """Notebook 11b runs them, and what they print is not compared."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "gpuless", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        [*command, "examples/test_smooth.py"], cwd=FOLDER.parent, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout
+    assert "9 passed" in run.stdout

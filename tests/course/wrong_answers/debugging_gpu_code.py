@@ -1,6 +1,5 @@
 import math
 
-import numpy as np
 from numba import cuda, float32
 
 from wrong_answers import derive, wrong
@@ -188,80 +187,3 @@ def histogram_straight_into_the_bins(levels, bins):
     i = cuda.grid(1)
     if i < levels.size:
         cuda.atomic.add(bins, levels[i], 1)
-
-
-# --- softmax_kernel ---
-
-softmax_kernel = derive(
-    "softmax_kernel",
-    softmax_without_a_guard=("writes past the edge", ("if row < height and column < width:", "if True:")),
-    softmax_without_the_maximum=("overflows", (" - largest", "", 2)),
-    softmax_with_a_maximum_from_zero=(
-        "maximum of at least 0",
-        ("maps[0, row, column]", "float32(0)"),
-        ("range(1, channels)", "range(channels)"),
-    ),
-    softmax_that_is_an_exponential=("not normalised", (" / total", "")),
-    softmax_that_is_a_share=(
-        "no exponential",
-        ("math.exp(maps[c, row, column] - largest)", "maps[c, row, column]", 2),
-    ),
-    softmax_divided_by_the_channels=("averaged", ("/ total", "/ float32(channels)")),
-    softmax_with_x_for_the_row=(
-        "x and y exchanged",
-        ("column, row = cuda.grid(2)", "row, column = cuda.grid(2)"),
-    ),
-    softmax_without_the_last_channel_in_the_maximum=(
-        "maximum of some channels",
-        ("range(1, channels)", "range(1, channels - 1)"),
-    ),
-    softmax_in_float64=("float64", ("float32(0)", "0.0")),
-    softmax_shifted_above_the_line_only=(
-        "sum not shifted",
-        ("total += math.exp(maps[c, row, column] - largest)", "total += math.exp(maps[c, row, column])"),
-    ),
-    softmax_divided_too_early=(
-        "running sum",
-        (
-            "    total += math.exp(maps[c, row, column] - largest)\nfor c in range(channels):",
-            "    total += math.exp(maps[c, row, column] - largest)",
-        ),
-    ),
-)
-
-
-@wrong("softmax_kernel", "still multiplied")
-@cuda.jit
-def softmax_with_nothing_but_a_guard(maps, out):
-    column, row = cuda.grid(2)
-    channels, height, width = maps.shape
-    if row < height and column < width:
-        for c in range(channels):
-            out[c, row, column] = maps[c, row, column] * channels
-
-
-@wrong("softmax_kernel", "over the image")
-@cuda.jit
-def softmax_of_the_pixels(maps, out):
-    column, row = cuda.grid(2)
-    channels, height, width = maps.shape
-    if row < height and column < width:
-        for c in range(channels):
-            largest = maps[c, 0, 0]
-            for i in range(height):
-                for j in range(width):
-                    largest = max(largest, maps[c, i, j])
-            total = float32(0)
-            for i in range(height):
-                for j in range(width):
-                    total += math.exp(maps[c, i, j] - largest)
-            out[c, row, column] = math.exp(maps[c, row, column] - largest) / total
-
-
-@wrong("softmax_kernel", "raises")
-@cuda.jit
-def softmax_in_numpy(maps, out):
-    column, row = cuda.grid(2)
-    if row < maps.shape[1] and column < maps.shape[2]:
-        powers = np.exp(maps[:, row, column])
-        out[:, row, column] = powers / powers.sum()
