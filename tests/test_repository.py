@@ -72,6 +72,7 @@ def test_a_run_is_spread_over_processes_unless_it_is_of_one_file(
 ):
     monkeypatch.chdir(ROOT)
     plugin = request.config.pluginmanager.getplugin(str(ROOT / "tests" / "conftest.py"))
+    monkeypatch.setattr(plugin, "keep_bytecode", lambda config: None)  # it is this run's already
     config = types.SimpleNamespace(
         args=given, option=types.SimpleNamespace(numprocesses=asked, maxprocesses=None)
     )

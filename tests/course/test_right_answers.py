@@ -149,13 +149,14 @@ ANSWERS = {
         "backwards, with >=": """
             i = cuda.grid(1)
             if i < out.size:
-                oh, ow = divmod(i, out.shape[1])
+                rows, ow = divmod(i, out.shape[2])
+                plane, oh = divmod(rows, out.shape[1])
                 best, where = float32(-math.inf), -1
                 for k in range(kernel * kernel - 1, -1, -1):
                     h, w = oh * stride + k // kernel, ow * stride + k % kernel
-                    if x[h, w] >= best:
-                        best, where = x[h, w], h * x.shape[1] + w
-                out[oh, ow], argmax[oh, ow] = best, where
+                    if x[plane, h, w] >= best:
+                        best, where = x[plane, h, w], h * x.shape[2] + w
+                out[plane, oh, ow], argmax[plane, oh, ow] = best, where
         """,
     },
     "block_sums_kernel": {
