@@ -38,6 +38,7 @@ NOTEBOOKS = (
     Notebook("07", "backprop_by_hand", "Backprop by hand"),
     Notebook("07b", "backward_kernels", "Backward kernels"),
     Notebook("08", "mnist_cnn", "The MNIST CNN"),
+    Notebook("08b", "other_parts", "Other parts"),
     Notebook("09", "make_it_fast", "Make it fast"),
     Notebook("11", "debugging_gpu_code", "Debugging GPU code"),
 )
