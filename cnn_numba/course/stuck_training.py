@@ -1,8 +1,8 @@
 """A training that learns nothing, tools to find out why, and a check that measures: an open problem.
 
-`as_found` returns the training as somebody has left it: five functions, none of which raises. Whoever has found
-what is wrong with one of them writes another in its place, ``as_found()._replace(prepare=...)``, and hands the
-whole to the check.
+`as_found` returns the training as somebody has left it: five functions, none of which raises. Whoever has
+found what is wrong with one of them writes another in its place, ``as_found()._replace(prepare=...)``, and
+hands the whole to the check.
 """
 
 from collections.abc import Callable
@@ -137,9 +137,7 @@ def _run(parts, batch, steps, seed):
 def _accuracy(parts, net):
     _, _, images, labels = _digits()
     shown = parts.prepare(images)
-    answers = [
-        net.forward(shown[k : k + BATCH]).argmax(axis=1) for k in range(0, len(shown), BATCH)
-    ]
+    answers = [net.forward(shown[k : k + BATCH]).argmax(axis=1) for k in range(0, len(shown), BATCH)]
     return float((np.concatenate(answers) == labels).mean())
 
 

@@ -178,7 +178,7 @@ def _channels(rng):
         # Squares near 2**24, where the next float32 is 2 away. Any order of adding comes to the same.
         signs = np.resize([1, -1], shape[0] * shape[2])
         x = np.stack([rng.permutation(signs) for _ in range(shape[1])]).reshape(shape[1], shape[0], -1)
-        x = (4096 + x.transpose(1, 0, 2) / 4).astype(np.float32)
+        x = np.ascontiguousarray(4096 + x.transpose(1, 0, 2) / 4, np.float32)
         yield launch(shape[1], CHANNEL_THREADS, x, output(shape[1]), output(shape[1]))
 
 
@@ -226,11 +226,21 @@ def _count(x):
     return x.shape[0] * x.shape[2]
 
 
-def _without_a_loop(x):
-    """Compute what a block makes of its first elements, divided by the number of all of them."""
-    first = _flat(x)[:, :CHANNEL_THREADS]
-    centre = first.sum(axis=1) / _count(x)
-    return centre, ((first - centre[:, None]) ** 2).sum(axis=1) / _count(x)
+def _share(places):
+    """Return a mistake's function: what some of a block's threads find, divided by the number of all."""
+
+    def function(x):
+        share = _flat(x)[:, places]
+        centre = share.sum(axis=1) / _count(x)
+        return centre, ((share - centre[:, None]) ** 2).sum(axis=1) / _count(x)
+
+    return function
+
+
+def _around_the_sum(x, add):
+    """Take the sum of a channel for its mean."""
+    total = _flat(x).sum(axis=1)
+    return total, add((_flat(x) - total[:, None]) ** 2, axis=1)
 
 
 channel_statistics_kernel = KernelExercise(
@@ -260,16 +270,17 @@ channel_statistics_kernel = KernelExercise(
             _with_variance(lambda variance, x, mean: variance + mean**2),
         ),
         "not divided": (
-            "You store the sums. Both are to be divided by the number of elements of a channel.",
-            lambda x: (_count(x) * channel_statistics(x)[0], _count(x) * channel_statistics(x)[1]),
+            "Your mean is the sum: it is still to be divided by the number of elements of a channel.",
+            lambda x: _around_the_sum(x, np.sum),
+            lambda x: _around_the_sum(x, np.mean),
         ),
         "variance not divided": (
             "The mean is right. The sum of the squared distances is still to be divided by their number.",
             _with_variance(lambda variance, x, mean: variance * _count(x)),
         ),
         "distances not squared": (
-            "The mean is right. Distances from it add up to 0; it is their squares that you want.",
-            _with_variance(lambda variance, x, mean: np.zeros_like(variance)),
+            "The mean is right. You take the mean of the distances from it; their squares are wanted.",
+            _with_variance(lambda variance, x, mean: np.abs(_flat(x) - mean[:, None]).mean(axis=1)),
         ),
         "first sample only": (
             "Only sample 0 counts. A channel's statistics are those of all samples: that is what makes it "
@@ -284,18 +295,16 @@ channel_statistics_kernel = KernelExercise(
             f"Only the first {CHANNEL_THREADS} elements of a channel count: a thread has to go on, in steps "
             "of `cuda.blockDim.x`, until the channel is done.",
             _of_a_part(lambda x: _flat(x)[:, :CHANNEL_THREADS]),
-            _without_a_loop,
+            _share(slice(CHANNEL_THREADS)),
+        ),
+        "first thread only": (
+            "Each channel gets what thread 0 has found: nobody has told it of the others' sums. `block_sum` "
+            "*returns* that of the whole block.",
+            _share(slice(None, None, CHANNEL_THREADS)),
         ),
         "statistics of channel 0": (
             "Every channel gets the statistics of the first: the channel is `cuda.blockIdx.x`.",
             lambda x: tuple(np.broadcast_to(values[:1], values.shape) for values in channel_statistics(x)),
-        ),
-        "mean of the whole array": (
-            "You take the mean over all channels; each has its own.",
-            lambda x: (
-                np.full(x.shape[1], x.mean(dtype=float)),
-                ((_flat(x) - x.mean(dtype=float)) ** 2).mean(axis=1),
-            ),
         ),
     },
 )

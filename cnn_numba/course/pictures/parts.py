@@ -1,4 +1,4 @@
-"""Pictures of other parts of a network: activations, losses, normalisation, and what each does to gradients."""
+"""Pictures of other parts of a network: activations, losses, what each does to gradients and outputs."""
 
 import numpy as np
 
@@ -32,8 +32,8 @@ def activation_picture() -> plots.Picture:
         fig,
         "Three activations, and their slopes: what a gradient is multiplied by on its way back.",
         "Left: ReLU, a dashed S-shaped sigmoid between 0 and 1, a dotted S-shaped tanh between -1 and 1. "
-        "Right: the slope of ReLU jumps from 0 to 1. Those of sigmoid and tanh are bells, a quarter and 1 high, "
-        "and nearly 0 beyond inputs of 5 and 3.",
+        "Right: the slope of ReLU jumps from 0 to 1. Those of sigmoid and tanh are bells, a quarter and 1 "
+        "high, and nearly 0 beyond inputs of 5 and 3.",
     )
 
 
@@ -108,19 +108,19 @@ def outputs_picture(outputs) -> plots.Picture:
     outputs : dict of str to ndarray
         By the layer's name, from the images on.
     """
-    shown = {name: values for name, values in outputs.items() if not name.startswith("flatten")}
+    # What a ReLU puts out its layer has put out already: they are one pass.
+    shown = {name: v for name, v in outputs.items() if not name.startswith(("flatten", "relu"))}
     fig, axes = plots.figure(1, len(shown), size=(7.2, 2.0), sharey=True)
     for ax, (name, values) in zip(axes, shown.items(), strict=True):
         flat = np.ravel(values)
         ax.hist(flat, bins=30, weights=np.full(flat.size, 1 / flat.size), color=plots.BLUE)
         ax.set_title(name, fontsize=10, color=plots.INK)
-        ax.ticklabel_format(axis="x", style="plain")
         ax.locator_params(axis="x", nbins=3)
-        ax.tick_params(axis="x", labelsize=7)
     axes[0].set_ylabel("share")
     spreads = ", ".join(f"{name} {np.min(v):.3g} to {np.max(v):.3g}" for name, v in shown.items())
     return plots.picture(
         fig,
-        "What goes into a new network, and what its layers put out. Look at the axes: each has its own.",
+        "What goes into a new network, and what its layers put out, after ReLU where there is one. Each panel "
+        "has an axis of its own.",
         f"A histogram for each layer. The numbers are in these ranges: {spreads}.",
     )

@@ -86,7 +86,7 @@ squared_error_backward_kernel = derive(
         "writes past the edge",
         ("if row < y.shape[0] and k < y.shape[1]:", "if row < y.shape[0]:"),
     ),
-    error_with_axes_exchanged=("reads past the edge", ("k, row = cuda.grid(2)", "row, k = cuda.grid(2)")),
+    error_with_axes_exchanged=("x and y exchanged", ("k, row = cuda.grid(2)", "row, k = cuda.grid(2)")),
     error_in_float64=("float64", ("float32(2) *", "2.0 *")),
     error_divided_in_float64=("float64", ("/ float32(y.shape[0])", "/ y.shape[0]")),
 )
@@ -109,7 +109,15 @@ channel_statistics_kernel = derive(
         "variance not divided",
         ("block_sum(squares) / count", "block_sum(squares)"),
     ),
-    statistics_of_distances=("distances not squared", ("distance * distance", "distance")),
+    statistics_as_sums=("not divided", ("float32(x.shape[0] * pixels)", "float32(1)")),
+    statistics_around_the_sum=("not divided", ("block_sum(total) / count", "block_sum(total)")),
+    statistics_of_pixel_0=(
+        "first pixel only",
+        ("float32(x.shape[0] * pixels)", "float32(x.shape[0])"),
+        ("range(thread, x.shape[0] * pixels, threads)", "range(thread, x.shape[0], threads)", 2),
+        ("x[i // pixels, c, i % pixels]", "x[i, c, 0]", 2),
+    ),
+    statistics_of_distances=("distances not squared", ("distance * distance", "abs(distance)")),
     statistics_of_sample_0=(
         "first sample only",
         ("float32(x.shape[0] * pixels)", "float32(pixels)"),
@@ -118,9 +126,17 @@ channel_statistics_kernel = derive(
     statistics_of_channel_0=("statistics of channel 0", ("x[i // pixels, c, ", "x[i // pixels, 0, ", 2)),
     statistics_without_a_loop=(
         "one element a thread",
-        ("for i in range(thread, x.shape[0] * pixels, threads):", "i = thread\nif i < x.shape[0] * pixels:", 2),
+        (
+            "for i in range(thread, x.shape[0] * pixels, threads):",
+            "i = thread\nif i < x.shape[0] * pixels:",
+            2,
+        ),
     ),
-    statistics_of_each_thread=("missing barrier", ("block_sum(total)", "total"), ("block_sum(squares)", "squares")),
+    statistics_of_each_thread=(
+        "first thread only",
+        ("block_sum(total)", "total"),
+        ("block_sum(squares)", "squares"),
+    ),
     statistics_in_float64=("float64", ("total = float32(0)", "total = 0.0")),
     statistics_one_element_too_many=(
         "reads past the edge",
@@ -128,7 +144,10 @@ channel_statistics_kernel = derive(
     ),
     statistics_summed_by_some=(
         "divergent barrier",
-        ("    centre = block_sum(total) / count", "    if thread < x.shape[0] * pixels:\n        total = block_sum(total)\n    centre = total / count"),
+        (
+            "    centre = block_sum(total) / count",
+            "    if thread < pixels:\n        total = block_sum(total)\n    centre = total / count",
+        ),
     ),
 )
 
