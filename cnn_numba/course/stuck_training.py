@@ -219,11 +219,17 @@ class StuckTraining:
 
     def _symptom(self, parts, run):
         """Return the name of the first thing that is to be seen, and what to say; None if it learns."""
-        if not np.isfinite(run.losses).all():
-            return "not finite", "Its loss has become infinite, or no number: steps too large do that."
         if np.array_equal(run.net.parameters, parts.build(0).parameters):
             return "nothing moves", (
                 "What is still wrong: not one of the network's parameters has moved, in all these steps."
+            )
+        if gradient_ratio(parts) < 0:
+            return "uphill", (
+                "What is still wrong: a small step against its gradient makes the loss *larger*, not smaller."
+            )
+        if not np.isfinite(run.losses).all():
+            return "not finite", (
+                "What is still wrong: its loss has become infinite, or no number; steps too large do that."
             )
         logits = list(outputs(parts).values())[-1]
         if logits.std(axis=0).mean() < BLIND:
@@ -232,12 +238,10 @@ class StuckTraining:
                 f"differ by {logits.std(axis=0).mean():.2g} and no more."
             )
         alone = by_heart(parts)
-        if alone.losses[-1] > alone.losses[0]:
-            return "uphill", "What is still wrong: on one batch, again and again, its loss *rises*."
         if alone.losses[-1] > LEARNT:
             return "cannot learn by heart", (
                 "What is still wrong: it cannot even learn 64 digits by heart. On one batch, again and "
-                f"again, its loss comes down to {alone.losses[-1]:.2f} and no further."
+                f"again, its loss goes from {alone.losses[0]:.2f} to {alone.losses[-1]:.2f} and no further."
             )
         if run.accuracy < ENOUGH:
             return "by heart only", (

@@ -120,7 +120,7 @@ def outputs_picture(outputs) -> plots.Picture:
     spreads = ", ".join(f"{name} {np.min(v):.3g} to {np.max(v):.3g}" for name, v in shown.items())
     return plots.picture(
         fig,
-        "What goes into a new network, and what its layers put out, after ReLU where there is one. Each panel "
-        "has an axis of its own.",
+        "What goes into a new network, and what its layers put out, after ReLU where there is one. Each "
+        "panel has an axis of its own.",
         f"A histogram for each layer. The numbers are in these ranges: {spreads}.",
     )
