@@ -51,6 +51,13 @@ def test_batch_normalisation_bears_a_large_rate():
     assert normalised > 70
 
 
+def test_who_is_in_the_batch_matters_with_its_own_statistics_alone():
+    mixed, in_order, mixed_own, in_order_own = shares(shown("neighbours"))
+    assert mixed == in_order
+    assert abs(mixed_own - mixed) < 5
+    assert in_order_own < mixed_own - 5
+
+
 # --- the exercises' inputs ---------------------------------------------------------------------------------
 
 
