@@ -75,8 +75,8 @@ def loss_slopes_picture() -> plots.Picture:
         fig,
         "How hard each loss pulls at a score that should be high.",
         "Two curves over a score from -8 to 8. Cross-entropy pulls with 1 at the left, where the answer is "
-        "sure and wrong, and ever less towards the right. Squared error has a bell around -0.7, 0.3 high, and "
-        "is nearly 0 at both ends.",
+        "sure and wrong, and ever less towards the right. Squared error has a bell around -0.7, 0.3 high, "
+        "and is nearly 0 at both ends.",
     )
 
 
