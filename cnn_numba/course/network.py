@@ -102,7 +102,8 @@ class OwnNetwork:
 
     def _curve(self, data, epochs):
         steps = epochs * -(-len(data.train_images) // self.model.batch_size)
-        return TrainingCurve(self.model, data.test_images[:1000], data.test_labels[:1000], steps)
+        every, images = (100, 1000) if steps >= 500 else (-(-steps // 5), 200)
+        return TrainingCurve(self.model, data.test_images[:images], data.test_labels[:images], steps, every)
 
     def _goes_on(self, out, epochs):
         """Tell whether a training with these kernels was stopped; note with which the next one begins."""

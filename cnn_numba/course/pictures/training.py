@@ -1,6 +1,7 @@
 """Pictures of a training: the curve while it runs, what was learned, and what went wrong."""
 
 import json
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -87,14 +88,16 @@ class TrainingCurve:
         fig, axes = plots.figure(1, 2, size=(7.2, 2.7))
         steps = np.arange(self.step - len(self.losses), self.step) + 1
         axes[0].plot(steps, self.losses, color=plots.SKY, linewidth=0.6, alpha=0.7, label="each batch")
-        axes[0].plot(steps, smoothed(self.losses, 50), color=plots.BLUE, label="mean of the last 50")
+        width = 50 if self.steps >= 500 else 10
+        axes[0].plot(steps, smoothed(self.losses, width), color=plots.BLUE, label=f"mean of the last {width}")
         axes[0].set_yscale("log")
         _plain_ticks(axes[0], [0.01, 0.03, 0.1, 0.3, 1, 3])
         axes[0].set(ylim=(0.005, 4), ylabel="training loss")
         axes[0].legend(frameon=False, fontsize=8, labelcolor=plots.INK)
         if self.measured:
             axes[1].plot(*zip(*self.measured, strict=True), "o-", color=plots.ORANGE, markersize=3)
-        axes[1].set_ylim(0.9, 1.0)
+        low = min([0.9, *(math.floor(10 * accuracy) / 10 for _, accuracy in self.measured)])
+        axes[1].set_ylim(low, 1.0)
         axes[1].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axes[1].set_ylabel("accuracy on unseen images")
         for ax in axes:
@@ -102,9 +105,9 @@ class TrainingCurve:
         return plots.picture(
             fig,
             "Left: the loss of each batch, on a logarithmic axis. Right: the share of right answers on "
-            f"images that are not trained on, from 90% upwards.{self._remaining()}",
+            f"images that are not trained on, from {low:.0%} upwards.{self._remaining()}",
             "Two curves over the steps of the training. The loss falls steeply at first, then ever more "
-            "slowly, and jumps up and down from batch to batch. The accuracy rises towards 99 percent.",
+            "slowly, and jumps up and down from batch to batch. The accuracy rises.",
         )
 
     def _remaining(self):
