@@ -192,8 +192,8 @@ def climb(title: str, rungs: dict, columns: Sequence[str] = _PRODUCTS) -> Ladder
     >>> from cnn_numba.ops.dense.gpu import matmul_naive
     >>> a = device.to_device(np.ones((32, 32), np.float32))
     >>> ladder = climb("32 x 32", {"naive": lambda: matmul_naive(a, a)}, ["bytes moved", "barriers"])
-    >>> ladder.column("bytes moved")
-    {'naive': 167936}
+    >>> ladder.column("bytes moved") == ({"naive": 167_936} if device.SELECTION.emulated else {})
+    True
     """
     if unknown := [name for name in columns if name not in COLUMNS]:
         raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
@@ -214,8 +214,9 @@ def counted(work: Callable) -> Ladder:
     --------
     >>> from cnn_numba.ops.activation.gpu import relu_forward_naive
     >>> x = device.zeros(1024)
-    >>> counted(lambda: relu_forward_naive(x)).column("least bytes")
-    {'relu_forward_naive_kernel': 8192}
+    >>> ladder = counted(lambda: relu_forward_naive(x))
+    >>> ladder.column("least bytes") == ({"relu_forward_naive_kernel": 8192} if ladder.has_counts else {})
+    True
     """
     kernels = {}
     for counts in _counts(work):
