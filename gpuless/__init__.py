@@ -8,6 +8,7 @@
 - `record` returns every access to memory as columns of numbers, to compute and to draw from.
 - `set_limits` says when a launch that does not end is stopped.
 - `count` counts what a launch would have a GPU do, at full size: instructions, sectors, wavefronts, barriers.
+  `counting` does so for all launches within a block.
 - `access_map` counts what the accesses cost: sectors, bank conflicts, reuse. `plot_access` draws them, and
   `explore_access` puts sliders around it.
 - `gpuless.inspector` compiles for real GPUs, none needed, and tells what comes out.
@@ -16,7 +17,7 @@
 """
 
 from gpuless.access import AccessMap, Trace, access_map, explore_access, plot_access, record
-from gpuless.counts import Counts, count
+from gpuless.counts import Counts, count, counting
 from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch, set_limits
 from gpuless.sanitizer import Finding, Report, sanitize
 from gpuless.selection import Selection, select
@@ -37,6 +38,7 @@ __all__ = [
     "access_map",
     "check_launch",
     "count",
+    "counting",
     "explore_access",
     "plot_access",
     "record",

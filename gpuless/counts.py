@@ -27,7 +27,8 @@ hardware to choose; here it is where all ways lead.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -96,13 +97,55 @@ class Counted:
         launch = self._kernel[configuration]
 
         def run(*arguments):
-            with emulator.count_launches() as tallies:
+            with counting() as counts:
                 launch(*arguments)
-            if not tallies:
+            if not counts:
                 raise RuntimeError("nothing was launched: its stream captures a graph, and counts nothing")
-            return _summed_up(tallies[-1])
+            return counts[-1]
 
         return run
+
+
+@contextmanager
+def counting() -> Iterator[list[Counts]]:
+    """Count what all launches within a block would have a GPU do.
+
+    It is for functions that launch kernels, several of them perhaps; `count` is for one kernel.
+
+    Yields
+    ------
+    list of Counts
+        One for each launch of this thread, in their order; empty until the block ends without an error. Of
+        blocks one inside the other, the inner one alone gets what is launched in it.
+
+    Raises
+    ------
+    RuntimeError
+        Where kernels do not run on the emulated GPU.
+
+    Examples
+    --------
+    >>> import gpuless
+    >>> selection = gpuless.select()  # before numba.cuda is imported
+    >>> import numpy as np
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def double(x):
+    ...     i = cuda.grid(1)
+    ...     if i < x.size:
+    ...         x[i] *= 2
+    >>> x = cuda.to_device(np.ones(1000, np.float32))
+    >>> with counting() as counts:
+    ...     double[8, 128](x)
+    ...     double[4, 128](x[:500])
+    >>> [(each.kernel, each.blocks, each.bytes_moved) for each in counts]
+    [('double', 8, 8000), ('double', 4, 4032)]
+    """
+    _need_emulator()
+    counts: list[Counts] = []
+    with emulator.count_launches() as tallies:
+        yield counts
+    counts += map(_summed_up, tallies)
 
 
 def _need_emulator():

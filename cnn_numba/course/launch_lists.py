@@ -7,7 +7,7 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.bench.records import text_table
-from gpuless import access_map, count
+from gpuless import access_map
 
 
 class Row(NamedTuple):
@@ -89,65 +89,32 @@ def _bytes(access):
     return sum(traffic.minimum for traffic in access.arrays if traffic.space == "global")
 
 
-class Asked(NamedTuple):
-    """What all launches of one kernel ask of a GPU, counted at full size."""
-
-    kernel: str
-    launches: int
-    instructions: int
-    flops: int
-    moved: int
-    least: int
-
-
-class AskedList(list):
-    """A row for each kernel, as `counted` returns them; shown as a table."""
-
-    def __repr__(self):
-        if not self:
-            return "Kernels do not run on the emulated GPU here, where they could be counted."
-        rows = [("kernel", "launches", "instructions", "MFLOP", "MB moved", "MB at least")]
-        total = Asked("in all", *map(sum, list(zip(*self, strict=True))[1:]))
-        for row in (*self, total):
-            counts = (f"{row.launches:,}", f"{row.instructions:,}")
-            rows.append((row.kernel, *counts, *(f"{n / 1e6:,.1f}" for n in row[3:])))
-        return text_table(rows)
-
-
-def counted(work) -> AskedList:
-    """Run a piece of work on the emulated GPU, and count what its launches ask of a GPU.
+def access_of(work):
+    """Return the `gpuless.AccessMap` of a piece of work that launches one kernel.
 
     Parameters
     ----------
     work : callable
         As for `listed`.
 
-    Returns
-    -------
-    list of Asked
-        Instructions are those of warps; bytes moved those of the sectors between the cores and L1; the least
-        those of the sectors that a launch touches, once. Empty where nothing can be counted.
+    Raises
+    ------
+    ValueError
+        If it launches none, or more than one.
 
     Examples
     --------
-    >>> from cnn_numba.ops.activation.gpu import relu_forward_naive
-    >>> x = device.zeros(1024)
-    >>> [(row.moved, row.least) for row in counted(lambda: relu_forward_naive(x))]
-    [(8192, 8192)]
+    >>> from cnn_numba.ops.pool import gpu as pool
+    >>> x = device.zeros((1, 1, 4, 16))
+    >>> access_of(lambda: pool.max_pool2d_forward(x, 2)).reads("x").sum()
+    np.int64(64)
     """
-    rows = {}
-
-    def note(launch):
-        counts, name = launch.examine(count), launch.kernel.py_func.__name__
-        new = (1, counts.warp_instructions, counts.flops, counts.bytes_moved, counts.least_bytes)
-        old = rows.get(name, Asked(name, 0, 0, 0, 0, 0))[1:]
-        rows[name] = Asked(name, *(a + b for a, b in zip(old, new, strict=True)))
-
-    if not device.SELECTION.emulated:
-        return AskedList()
-    with device.observe_launches(note):
+    found = []
+    with device.observe_launches(lambda launch: found.append(launch.examine(access_map))):
         work()
-    return AskedList(rows.values())
+    if len(found) != 1:
+        raise ValueError(f"an access map is that of one launch, and this function makes {len(found)}")
+    return found[0]
 
 
 class Crossing(NamedTuple):

@@ -4,14 +4,10 @@ import numpy as np
 import pytest
 from numba import cuda, float32
 
-from cnn_numba import device
-from cnn_numba.course import ladder as ladders
 from cnn_numba.course.checks.kernels import KernelExercise
 from cnn_numba.course.exercises import convolution_on_the_gpu
-from cnn_numba.course.ladder import climb
 from cnn_numba.course.pictures import access as access_pictures
 from cnn_numba.course.pictures.access import footprint_picture, sector_picture
-from cnn_numba.ops.activation.gpu import relu_forward_naive, relu_forward_vectorized
 from cnn_numba.ops.conv.gpu_naive import place
 from gpuless import access_map
 
@@ -109,29 +105,3 @@ def test_what_counts_is_sectors_a_request_and_not_how_often_is_stored():
                 out[n, c, h, w] = float32(0)
 
     assert convolution_on_the_gpu.bias_relu_kernel(stores_twice).status == "solved"
-
-
-# --- the ladder --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def relu_rungs():
-    x = device.to_device(np.ones(4096, np.float32))
-    return {"one": lambda: relu_forward_naive(x), "four": lambda: relu_forward_vectorized(x)}
-
-
-@pytest.mark.skipif(not device.SELECTION.emulated, reason="counts are the emulated GPU's")
-def test_a_ladder_has_times_and_counts(relu_rungs):
-    ladder = climb("ReLU", relu_rungs, repeats=1)
-    one, four = ladder.rungs
-    assert (one.requests, four.requests) == (2 * 4096 // 32, 2 * 4096 // 128)
-    assert one.bytes_moved == four.bytes_moved == one.least_bytes == 2 * 4 * 4096
-    assert four.instructions < one.instructions
-    assert one.seconds > 0
-    assert "time, emulated  instructions  requests" in repr(ladder)
-    assert ladder._repr_html_().count("<tr>") == 3
-
-
-def test_where_nothing_counts_a_ladder_has_times_alone(relu_rungs, monkeypatch):
-    monkeypatch.setattr(ladders, "_counted", lambda work: ())
-    assert "requests" not in repr(climb("ReLU", relu_rungs, repeats=1))

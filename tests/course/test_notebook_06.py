@@ -6,10 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnn_numba import device
 from cnn_numba.course import notebooks
 from cnn_numba.course.exercises import dense_is_matmul
-from cnn_numba.course.ladders import _where, climb
 from cnn_numba.course.pictures import matmul as matmul_pictures
 from cnn_numba.course.pictures.matmul import (
     loads_picture,
@@ -18,7 +16,6 @@ from cnn_numba.course.pictures.matmul import (
     rungs_picture,
     tails_picture,
 )
-from cnn_numba.ops.dense.gpu import matmul_naive, matmul_tiled
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "06_dense_is_matmul.ipynb"
 
@@ -122,35 +119,3 @@ def test_the_notebook_and_its_checks_have_the_same_tiles():
     (sizes,) = (cell.source for cell in notebooks.read(NOTEBOOK).cells if cell.id == "sizes")
     assert f"TILE = {dense_is_matmul.TILE}" in sizes
     assert "WIDE = 2 * TILE" in sizes
-
-
-# --- The ladder --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def ladder():
-    a = device.to_device(np.ones((64, 32), np.float32))
-    b = device.to_device(np.ones((32, 64), np.float32))
-    return climb(
-        "64 x 32 by 32 x 64", {f.__name__: (lambda f=f: f(a, b)) for f in (matmul_naive, matmul_tiled)}
-    )
-
-
-def test_a_ladder_is_a_table_with_the_time_said_to_be_a_cpus(ladder):
-    head = repr(ladder).splitlines()[:2]
-    assert head[0] == "64 x 32 by 32 x 64"
-    assert head[1].endswith(f"ms on {'this CPU' if device.SELECTION.emulated else _where()}")
-
-
-def test_a_ladder_counts_what_the_text_predicts(ladder):
-    """5 bytes for each multiply-add of the naive kernel; a quarter of a byte with tiles of 32 x 32."""
-    if not device.SELECTION.emulated:
-        assert ladder.picture() is None
-        return
-    naive, tiled = ladder.rungs
-    products, results = 64 * 64 * 32, 4 * 64 * 64
-    assert naive.bytes_moved == 5 * products + results
-    assert tiled.bytes_moved == products // 4 + results
-    assert (naive.multiply_adds, tiled.multiply_adds) == (products // 32, products // 32)
-    assert (naive.barriers, tiled.barriers) == (0, 4 * 2)  # four blocks, a step of two
-    assert "barriers: 0, 8." in ladder.picture().alt

@@ -1,6 +1,7 @@
 """What notebook 09 counts and draws: launches, copies, recordings, occupancy, and records of benchmarks."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from numba import cuda
 from cnn_numba import device
 from cnn_numba.course import tape
 from cnn_numba.course.exercises.make_it_fast import _blocks, _bus, blocks_per_sm
-from cnn_numba.course.launch_lists import Asked, bus_traffic, counted, listed
+from cnn_numba.course.ladders import Ladder, Rung
+from cnn_numba.course.launch_lists import access_of, bus_traffic, listed
 from cnn_numba.course.pictures import speed as speed_pictures
 from cnn_numba.course.pictures.speed import occupancy_picture, overlap_timeline, recorded, step_timeline
 from cnn_numba.course.streams import LENGTHS, Pipeline, taken
@@ -60,6 +62,13 @@ def test_launching_is_put_back_after_an_error():
     with pytest.raises(ZeroDivisionError):
         listed(lambda: 1 / 0)
     assert device.launch is before
+
+
+def test_the_access_map_of_a_function_that_launches_once():
+    x = device.zeros(64)
+    assert access_of(lambda: relu_forward_naive(x)).reads("x").sum() == 64
+    with pytest.raises(ValueError, match="that of one launch, and this function makes 2"):
+        access_of(lambda: (relu_forward_naive(x), relu_forward_naive(x)))
 
 
 # --- The bus -----------------------------------------------------------------------------------------------
@@ -298,26 +307,11 @@ def test_what_a_solution_may_reach_is_what_the_picture_of_two_streams_shows():
     assert sum(rows["kernels"][-1]) == sum(LENGTHS.values()) + LENGTHS["add"] * 4
 
 
-# --- Counted at full size ----------------------------------------------------------------------------------
-
-
-def test_counted_adds_up_the_launches_of_a_kernel():
-    x = device.zeros(1024)
-
-    def work():
-        for _ in range(3):
-            relu_forward_naive(x)
-
-    rows = counted(work)
-    if not device.SELECTION.emulated:
-        assert "could be counted" in repr(rows)
-        return
-    (row,) = rows
-    assert (row.launches, row.moved, row.least) == (3, 3 * 8192, 3 * 8192)
-    assert repr(rows).splitlines()[-1].split()[:3] == ["in", "all", "3"]
+# --- Roofs --------------------------------------------------------------------------------------------------
 
 
 def test_roofs_picture_tells_both_intensities():
-    rows = [Asked("a_kernel", 1, 10, 4000, 1000, 100), Asked("b", 2, 10, 0, 1000, 100)]
-    picture = speed_pictures.roofs_picture(rows, most=1)
+    asked = (SimpleNamespace(flops=flops, bytes_moved=1000, least_bytes=100) for flops in (4000, 0))
+    rungs = [Rung(name, (counts,)) for name, counts in zip(("a_kernel", "b"), asked, strict=True)]
+    picture = speed_pictures.roofs_picture(Ladder("", rungs, []), most=1)
     assert picture.caption.endswith("Operations for each byte: a: 4 and 40.")

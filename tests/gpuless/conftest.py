@@ -7,14 +7,16 @@ import gpuless
 
 SELECTION = gpuless.select()  # before a test imports numba.cuda
 
+EMULATED = "gpuless.counts.count", "gpuless.counts.counting"
+
 # Where kernels run on something else, `test_simulator` gives these a process with the simulator.
 collect_ignore_glob = [] if SELECTION.simulated else ["test_simulator_*.py"]
 
 
 def pytest_collection_modifyitems(items):
-    """Leave out the example of what needs the emulated GPU, where there is none."""
+    """Leave out the examples of what needs the emulated GPU, where there is none."""
     for item in items:
-        if item.name == "gpuless.counts.count" and not SELECTION.emulated:
+        if item.name in EMULATED and not SELECTION.emulated:
             item.add_marker(pytest.mark.skip(reason="counts what the emulated GPU does"))
 
 

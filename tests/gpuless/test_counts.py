@@ -14,7 +14,7 @@ from ptx_programs import HEAD, DeviceArray, workers
 from random_programs import COUNTERS, ROW, TABLE, Program
 from test_emulator_flow import compile_plainly
 
-from gpuless import access_map, count
+from gpuless import access_map, count, counting
 from gpuless.emulator import cache, machine, ptx
 from gpuless.emulator import launch as launches
 from gpuless.emulator.counting import CountingModule
@@ -730,6 +730,27 @@ def test_a_kernel_that_fails_fails_as_ever_and_the_next_is_counted():
     with pytest.raises(Exception, match="illegal memory access"):
         count(wild_kernel)[1, 32](zeros(32))
     assert count(powers_kernel)[1, 32](zeros(32), 3).by_class["fma"] == (3, 96)
+
+
+def test_all_launches_within_a_block():
+    x, y = zeros(64), zeros(64)
+    with counting() as counts:
+        strided_kernel[2, 32](x, y, 1, 0)
+        with counting() as inner:
+            strided_kernel[1, 32](x, y, 1, 0)
+        powers_kernel[1, 32](x, 2)
+        assert counts == []
+    assert [(each.kernel, each.blocks) for each in counts] == [("strided_kernel", 2), ("powers_kernel", 1)]
+    assert [each.warps for each in inner] == [1]
+    assert counts[0] == count(strided_kernel)[2, 32](x, y, 1, 0)
+
+
+def test_a_block_that_ends_with_an_error():
+    with pytest.raises(ZeroDivisionError), counting() as counts:
+        1 / 0  # noqa: B018
+    assert counts == []
+    strided_kernel[1, 32](zeros(64), zeros(64), 1, 0)
+    assert counts == []
 
 
 def test_the_table():

@@ -25,8 +25,7 @@ import cnn_numba
 from cnn_numba import device
 from cnn_numba.course.checks.exercise import Verdict, is_blank
 from cnn_numba.course.checks.mistakes import Wrong
-from gpuless import emulator
-from gpuless.counts import _summed_up as summed_up
+from gpuless import counting
 
 __all__ = ["Contest", "Standing"]
 
@@ -152,12 +151,12 @@ class _Bench:
         """Let a function have one more turn, counted; return the `gpuless.Counts` of its launches."""
         if not device.SELECTION.emulated:
             return []
-        with emulator.count_launches() as tallies:
+        with counting() as counts:
             self.turn(function, watched=function is not self.contest.package)
-        if self.launched and len(self.launched) != len(tallies):
+        if self.launched and len(self.launched) != len(counts):
             message = "Some kernels were launched otherwise than by `kernel[grid, block](...)`: as a graph?"
             raise Wrong("launched otherwise", message)
-        return [summed_up(tally) for tally in tallies]
+        return counts
 
     def _judge(self):
         expected, got = self.contest.reference(*self.inputs), device.to_host(self.out)

@@ -278,16 +278,17 @@ def _draw_slots(ax, most, blocks, warps):
 A100_PEAK, A100_HBM, A100_L2 = 19.5e12, 1555e9, 5120 * 1.41e9
 
 
-def roofs_picture(rows, most=4) -> plots.Picture:
+def roofs_picture(ladder, most=4) -> plots.Picture:
     """Draw the kernels of a step under the roofs of an A100: what they request, and what they need at least.
 
     Parameters
     ----------
-    rows : list of cnn_numba.course.launch_lists.Asked
+    ladder : cnn_numba.course.ladders.Ladder
+        A rung for each kernel.
     most : int
         How many are drawn: those with the most operations.
     """
-    chosen = sorted(rows, key=lambda row: -row.flops)[:most]
+    chosen = sorted(ladder.rungs, key=lambda rung: -rung.value("operations"))[:most]
     fig, ax = plots.figure(size=(7.2, 3.6))
     x = np.geomspace(0.5, 200, 200)
     for name, bandwidth, line in (("L2", A100_L2, "--"), ("HBM", A100_HBM, "-")):
@@ -297,10 +298,12 @@ def roofs_picture(rows, most=4) -> plots.Picture:
         )
     ax.text(25, 1.25 * A100_PEAK / 1e9, f"float32: {A100_PEAK / 1e12:g} TFLOP/s", fontsize=9, color=plots.INK)
     told = []
-    for row, colour, marker in zip(chosen, plots.COLOURS, "osD^", strict=False):
-        asked, least = row.flops / row.moved, row.flops / row.least
+    for rung, colour, marker in zip(chosen, plots.COLOURS, "osD^", strict=False):
+        asked, least = (
+            rung.value("operations") / rung.value(name) for name in ("bytes moved", "least bytes")
+        )
         heights = [min(A100_PEAK, asked * A100_L2) / 1e9, min(A100_PEAK, least * A100_HBM) / 1e9]
-        kernel = row.kernel.removesuffix("_kernel")
+        kernel = rung.name.removesuffix("_kernel")
         shape = {"color": colour, "marker": marker, "markersize": 8, "linestyle": "none"}
         ax.plot(asked, heights[0], fillstyle="none", **shape)
         ax.plot(least, heights[1], label=kernel, **shape)
