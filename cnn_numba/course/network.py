@@ -82,28 +82,37 @@ class OwnNetwork:
         data = dataset if images is None else _first(dataset, images)
         self.model, self.history = mnist_cnn(self.model.batch_size, self.room), []
         out = workbook.folder() / "training" if images is None else None
+        resume = out is not None and self._goes_on(out, epochs)
+        on_step = on_step or self._curve(data, epochs, out if resume else None)
         try:
             history = fit(
                 *(self.model, data, Adam(self.model, lr=0.003)),
                 epochs=epochs,
                 out=out,
-                resume=out is not None and self._goes_on(out, epochs),
+                resume=resume,
                 progress=False,
                 log=print,
-                on_step=on_step or self._curve(data, epochs),
+                on_step=on_step,
                 graph=False,  # a graph repeats its arguments, and the kernels take the numbers of one step
             )
-        except Interrupted as stopped:
-            print(f"{stopped}. Train again to go on from there." if out else stopped)
+        except Interrupted:
+            print("Stopped, and saved: train again to go on from there." if out else "Stopped.")
             return
+        finally:
+            if out is not None and isinstance(on_step, TrainingCurve):
+                on_step.save(out / "curve.json")
         if out is not None:
             self.history = history
             self.images, self.test_images = len(data.train_images), len(data.test_images)
 
-    def _curve(self, data, epochs):
+    def _curve(self, data, epochs, begun_in):
+        """Return the curve of a training: of one that was begun, with what it has drawn already."""
         steps = epochs * -(-len(data.train_images) // self.model.batch_size)
         every, images = (100, 1000) if steps >= 500 else (-(-steps // 5), 200)
-        return TrainingCurve(self.model, data.test_images[:images], data.test_labels[:images], steps, every)
+        curve = TrainingCurve(self.model, data.test_images[:images], data.test_labels[:images], steps, every)
+        if begun_in is not None:
+            curve.load(begun_in / "curve.json")
+        return curve
 
     def _goes_on(self, out, epochs):
         """Tell whether a training with these kernels was stopped; note with which the next one begins."""

@@ -59,6 +59,14 @@ def keep(exercise, attempt) -> str:
     return told
 
 
+def told_of_earlier(exercise, attempt) -> str:
+    """Say, for a wrong answer, that the workbook keeps a right one; empty if it has none."""
+    notebook = contents.place_of(exercise)
+    if notebook is None or getattr(getattr(attempt, "py_func", attempt), "__module__", None) != "__main__":
+        return ""
+    return "Your workbook keeps the right answer from before." if is_solved(notebook, exercise.name) else ""
+
+
 def is_solved(notebook, name: str) -> bool:
     """Tell whether the workbook says that an exercise of a notebook (of `contents`) is solved."""
     return (folder() / f"{notebook.number}_{name}.py").is_file()

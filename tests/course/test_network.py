@@ -11,6 +11,7 @@ from solutions import run, solution_of
 from cnn_numba import data, device
 from cnn_numba.course.network import OwnNetwork
 from cnn_numba.course.own_room import PARTS, own_room
+from cnn_numba.course.pictures import training
 from cnn_numba.course.standalone import standalone
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.train.loop import fit
@@ -154,12 +155,42 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_numbers(few, folder, ca
 
     stopped, again, seen = OwnNetwork(16, {}), OwnNetwork(16, {}), []
     stopped.train(few, epochs=3, on_step=stop_at_4)
-    assert "Train again to go on from there." in capsys.readouterr().out
+    assert "Stopped, and saved: train again to go on from there." in capsys.readouterr().out
     with pytest.raises(ValueError, match="needs a training on all images, to its end"):
         stopped.certificate()
     again.train(few, epochs=3, on_step=lambda step, loss: seen.append(step))
     assert seen == [5, 6, 7, 8, 9]
     np.testing.assert_array_equal(device.to_host(again.model.parameters), expected)
+
+
+def test_the_curve_goes_on_as_well(few, folder, monkeypatch):
+    def network():
+        own = OwnNetwork(16, {})
+        curves = []
+
+        def curve(*arguments):
+            curves.append(OwnNetwork._curve(own, *arguments))
+            curves[0]._show = lambda picture: None
+            return curves[0]
+
+        own._curve = curve
+        return own, curves
+
+    (stopped, first), (again, second) = network(), network()
+    evaluate = training.evaluate
+
+    def stop(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return evaluate(*arguments)
+
+    monkeypatch.setattr(training, "evaluate", stop)  # at its first measurement
+    stopped.train(few, epochs=3)
+    monkeypatch.setattr(training, "evaluate", evaluate)
+    again.train(few, epochs=3)
+    assert len(first[0].losses) == 2
+    assert len(second[0].losses) == 9
+    assert second[0].losses[:2] == first[0].losses
+    assert [step for step, _ in second[0].measured] == [2, 4, 6, 8, 9]
 
 
 def test_with_another_kernel_the_training_begins_anew(few, solutions):
@@ -190,6 +221,6 @@ def test_the_certificate_says_what_was_done_by_whom(few, solutions, folder):
     assert f"{last['test_accuracy']:.2%}" in text
     assert "of 32 digits that it has never seen" in text
     assert "2 of 14 kernels written by hand" in text
-    assert "✔ yours        dense layer" in text
+    assert "✔ yours        dense layer " in text
     assert (folder / "certificate.png").read_bytes().startswith(b"\x89PNG")
     json.loads((folder / "training" / "history.json").read_text())

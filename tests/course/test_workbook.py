@@ -131,7 +131,9 @@ def test_a_wrong_answer_leaves_the_one_before(folder):
     (path,) = folder.iterdir()
     before = path.read_text()
     wrong = in_a_notebook(RELU.replace("<=", ">="), "wrong")["relu_stride_kernel"]
-    assert first_cuda_kernels.relu_stride_kernel(wrong).status == "wrong"
+    verdict = first_cuda_kernels.relu_stride_kernel(wrong)
+    assert verdict.status == "wrong"
+    assert verdict.details[-1] == "Your workbook keeps the right answer from before."
     assert path.read_text() == before
 
 

@@ -182,7 +182,8 @@ class Exercise:
             return replace(verdict, details=(*verdict.details, *filter(None, [kept])))
         if strict():
             raise CheckFailed(str(verdict))
-        return verdict
+        earlier = workbook.told_of_earlier(self, attempt) if verdict.status == "wrong" else ""
+        return replace(verdict, details=(*verdict.details, *filter(None, [earlier])))
 
     def inputs(self):
         """Return the list of cases: random, but the same on every call and every machine."""

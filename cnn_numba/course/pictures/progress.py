@@ -70,7 +70,7 @@ class Progress:
         follows = f"Next: {self.next[1]}, in notebook {self.next[0]}." if self.next else "Nothing is left."
         return (
             f"{sum(marks)} of {len(marks)} exercises solved; {len(self.own)} of {self.needed} kernels of the "
-            f"network are yours. {follows}"
+            f"network are yours (one may serve several layers). {follows}"
         )
 
     def __repr__(self):

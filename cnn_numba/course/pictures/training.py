@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
 from cnn_numba.course.pictures import plots
+from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.loop import evaluate
 
 RECORDED_TRAINING = Path(__file__).parents[1] / "own_training.json"
@@ -69,7 +70,7 @@ class TrainingCurve:
     def __init__(self, model, images, labels, steps, every=100, show=None):
         self.model, self.images, self.labels = model, images, labels
         self.steps, self.every = steps, every
-        self.losses, self.measured = [], []
+        self.losses, self.measured, self._earlier = [], [], 0
         self._show = show or _Display()
         self._shown = self._begun = time.monotonic()
 
@@ -114,10 +115,22 @@ class TrainingCurve:
         """Say how long the rest will take, at the pace so far; nothing once it is done."""
         if self.step >= self.steps:
             return ""
-        pace = (time.monotonic() - self._begun) / len(self.losses)
+        pace = (time.monotonic() - self._begun) / (len(self.losses) - self._earlier)
         minutes = (self.steps - self.step) * pace / 60
-        left = plots.counted(round(minutes), "minute") if minutes >= 1 else "less than a minute"
-        return f" Step {self.step} of {self.steps}, about {left} left."
+        left = f"about {plots.counted(round(minutes), 'minute')}" if minutes >= 1 else "less than a minute"
+        return f" Step {self.step} of {self.steps}, {left} left."
+
+    def save(self, path):
+        """Write what has been drawn to a file, for a training that goes on later."""
+        with written_whole(path) as file:
+            file.write(json.dumps({"losses": self.losses, "measured": self.measured}).encode())
+
+    def load(self, path):
+        """Begin with what `save` wrote, if there is such a file."""
+        if path.is_file():
+            drawn = json.loads(path.read_text(encoding="utf-8"))
+            self.losses, self.measured = drawn["losses"], [tuple(pair) for pair in drawn["measured"]]
+            self._earlier = len(self.losses)
 
 
 class _Display:
