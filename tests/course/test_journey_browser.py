@@ -10,7 +10,7 @@ from cnn_numba.course import notebooks
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 # What of notebook 08 leads to the certificate.
-KEPT = ("colab", "setup", "sizes", "own-network", "own-check", "training", "certificate")
+KEPT = ("colab", "setup", "sizes", "own-network", "own-gradients", "training", "certificate")
 
 
 def output_of(chrome, index, text):
@@ -53,10 +53,10 @@ def test_from_the_first_kernel_to_a_certificate(desk):
     end.cells = [found for found in end.cells if found.id in KEPT]
     place = {found.id: index for index, found in enumerate(end.cells)}
     with lab_of(end, desk / "last") as chrome:
-        step_to(chrome, place["own-check"])
+        step_to(chrome, place["own-gradients"])
         assert "1 of 14 kernels are yours" in output_of(chrome, place["own-network"], "ReLU")
         step_to(chrome, place["training"])
-        output_of(chrome, place["own-check"], "agree with the reference")
+        output_of(chrome, place["own-gradients"], "agree with the reference")
         type_code(chrome, end.cells[place["training"]].source.replace("FULL = False", "FULL = True"))
         step_to(chrome, place["certificate"])
         output_of(chrome, place["training"], "epoch 2/2")
