@@ -214,6 +214,10 @@ class Kernels:
         """The names of the kernels that are the reader's."""
         return [name for name in PARTS if name in self._given]
 
+    def right(self, checks: Any) -> list[str]:
+        """Return the names of the reader's kernels that their checks, by name in a module, find right."""
+        return [name for name in self.own if getattr(checks, name)(self._given[name]).status == "solved"]
+
     def __getattr__(self, name):
         if name.startswith("_") or name not in PARTS:
             raise AttributeError(f"there is no kernel {name}; there are {', '.join(PARTS)}")

@@ -90,10 +90,16 @@ def test_a_scheduler_is_busy_as_often_as_a_warp_is_ready(warps, busy, drawn):
     assert (chart[:-1].sum(axis=0) <= 1).all()
 
 
-def test_the_intensities_stand_where_they_belong(drawn):
-    machine.roofline_picture(1000.0, compulsory=10.0, requested=2000.0)
-    lines = [line.get_xdata()[0] for line in drawn[0].axes[0].lines[2:]]
-    assert lines == [0.5, 100.0]
+@pytest.mark.parametrize(("compulsory", "tflops"), [(10.0, 51.0), (1000.0, 2.0)])
+def test_a_computation_stands_on_the_roofline(compulsory, tflops, drawn):
+    machine.roofline_picture(1000.0, compulsory)
+    place = drawn[0].axes[0].lines[-1]
+    assert (place.get_xdata()[0], place.get_ydata()[0]) == (1000.0 / compulsory, tflops)
+
+
+@pytest.mark.parametrize(("compulsory", "limit"), [(10.0, "arithmetic"), (1000.0, "memory")])
+def test_the_roofline_says_what_the_limit_is(compulsory, limit):
+    assert machine.roofline_picture(1000.0, compulsory).caption.endswith(f": {limit} is the limit.")
 
 
 def test_the_text_says_what_the_exercise_computes():

@@ -54,6 +54,13 @@ def test_footprint_mixes_the_colours_of_blocks(window, drawn):
     assert [text.get_text() for text in drawn[0].axes[0].texts] == [*"1222221"] * 2
 
 
+def test_footprint_gives_each_of_six_blocks_a_colour(drawn):
+    x, out = cuda.to_device(np.ones((3, 7), np.float32)), cuda.device_array((3, 6), np.float32)
+    footprint_picture(access_map(window_kernel)[(2, 3), (4, 1)](x, out), "x", "out")
+    written = drawn[0].axes[1].images[0].get_array()
+    assert len({tuple(colour) for colour in written.reshape(-1, 3)}) == 6
+
+
 def test_footprint_leaves_what_nobody_reads_grey(drawn):
     x, out = cuda.to_device(np.ones((3, 4), np.float32)), cuda.device_array((1, 2), np.float32)
     footprint_picture(access_map(window_kernel)[1, 2](x, out), "x", "out")

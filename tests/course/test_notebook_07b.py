@@ -101,6 +101,12 @@ def test_kernels_are_the_readers_if_they_are_written():
         kernels.conv2d_kernel  # noqa: B018
 
 
+def test_a_kernel_is_right_only_if_its_check_is_green():
+    kernels = Kernels(bias_gradient_kernel, cross_entropy_kernel, relu_backward_kernel)
+    assert kernels.own == ["bias_gradient_kernel", "relu_backward_kernel"]
+    assert kernels.right(backward_kernels) == ["relu_backward_kernel"]
+
+
 def test_a_kernel_that_is_no_part_is_refused():
     @cuda.jit
     def conv2d_kernel(x, out):
@@ -177,11 +183,11 @@ def test_a_layer_without_a_kernel_is_named():
 # --- pictures ----------------------------------------------------------------------------------------------
 
 
-def test_the_map_counts_what_is_written():
+def test_the_map_counts_what_is_right():
     picture = network_map(["relu_backward_kernel"])
-    assert "1 of 8 kernels are yours" in picture.caption
-    assert "Written so far: relu_backward_kernel." in picture.alt
-    assert "Written so far: none." in network_map().alt
+    assert "the checks find right: 1 of 8." in picture.caption
+    assert "Right so far: relu_backward_kernel." in picture.alt
+    assert "Right so far: none." in network_map().alt
 
 
 def test_a_pixel_gathers_the_filter_turned_around():

@@ -7,8 +7,14 @@ from gpuless.access import READ, SECTOR, WARP, WRITE
 
 # More squares than this are drawn without the number in each.
 _MOST_NUMBERED = 700
-# One colour for each place of a block in a square of four: neighbours never have the same.
-_BLOCKS = np.array([[[0.55, 0.76, 0.90], [0.95, 0.78, 0.45]], [[0.93, 0.66, 0.70], [0.66, 0.84, 0.62]]])
+# One colour for each place of a block in three rows of two: neighbours never have the same.
+_BLOCKS = np.array(
+    [
+        [[0.55, 0.76, 0.90], [0.95, 0.78, 0.45]],
+        [[0.93, 0.66, 0.70], [0.66, 0.84, 0.62]],
+        [[0.38, 0.71, 0.68], [0.97, 0.92, 0.47]],
+    ]
+)
 _NOBODY = np.array([0.90, 0.89, 0.87])
 # Of a request: left alone, moved for nothing, asked for.
 _SECTORS = np.array([[0.90, 0.89, 0.87], [0.95, 0.78, 0.45], [0.0, 0.45, 0.70]])
@@ -85,7 +91,7 @@ def _blended(ax, access, touched, title):
     """Draw a matrix, each element in the mean of the colours of the blocks that touch it."""
     number = np.arange(len(touched))
     across = access.trace.grid[0]
-    colours = _BLOCKS[number // across % 2, number % across % 2]
+    colours = _BLOCKS[number // across % 3, number % across % 2]
     count = touched.sum(axis=0)
     image = np.einsum("bhw,bc->hwc", touched, colours) / np.maximum(count, 1)[..., None]
     ax.imshow(np.where(count[..., None] > 0, image, _NOBODY), interpolation="nearest")

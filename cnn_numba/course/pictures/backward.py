@@ -22,20 +22,20 @@ _LAYERS = (
 _BIAS = (4, "bias_gradient_kernel")
 
 
-def network_map(own: Iterable[str] = ()) -> plots.Picture:
+def network_map(right: Iterable[str] = ()) -> plots.Picture:
     """Draw a network's layers, and below them the kernels that carry the gradients back.
 
     Parameters
     ----------
-    own : iterable of str
-        The names of the kernels that are written already.
+    right : iterable of str
+        The names of the reader's kernels that their checks have found right.
 
     Examples
     --------
-    >>> network_map(["relu_backward_kernel"]).caption[-26:]
-    ' 1 of 8 kernels are yours.'
+    >>> network_map(["relu_backward_kernel"]).caption[-52:]
+    'kernels of yours that the checks find right: 1 of 8.'
     """
-    own = set(own)
+    right = set(right)
     fig, ax = plots.figure(size=(7.2, 2.4))
     ax.set(xlim=(-0.75, 10.25), ylim=(-2.2, 0.45))
     ax.axis("off")
@@ -43,25 +43,24 @@ def network_map(own: Iterable[str] = ()) -> plots.Picture:
     for place, (title, passed, weight, bias) in enumerate(_LAYERS, 1):
         x = 1.9 * place
         needed = [part for part in (passed, weight, _BIAS if bias else None) if part]
-        _box(ax, x, title, _DONE if {name for _, name in needed} <= own else _BOX)
+        _box(ax, x, title, _DONE if {name for _, name in needed} <= right else _BOX)
         _arrow(ax, (x - 1.19, 0.12), (x - 0.71, 0.12), plots.BLUE)
         _arrow(ax, (x - 0.71, -0.12), (x - 1.19, -0.12), plots.RED)
-        _kernel(ax, x - 0.95, -0.66, passed, own)
+        _kernel(ax, x - 0.95, -0.66, passed, right)
         for row, part in enumerate(needed[1:]):
-            _kernel(ax, x, -1.2 - 0.62 * row, part, own, what="weights" if row == 0 else "bias")
+            _kernel(ax, x, -1.2 - 0.62 * row, part, right, what="weights" if row == 0 else "bias")
         if bias:
             _arrow(ax, (x, -0.34), (x, -0.92), plots.RED)
-    count = len(own)
     caption = (
         "To the right, the forward pass; to the left and down, the gradients. Numbers are those of the "
-        f"exercises, a tick marks what is written: {count} of 8 kernels are yours."
+        f"exercises, a tick marks kernels of yours that the checks find right: {len(right)} of 8."
     )
     alt = (
         "Boxes in a row: images, convolution, ReLU, max pooling, dense, softmax and loss. Gradients go back "
         "by kernel 1 from the loss, 3 from the dense layer, 6 from max pooling, 5 from ReLU and 8 from the "
         "convolution to the images. Kernels 2 and 7 give the gradients of the weights, 4 those of both "
         "biases. "
-        f"Written so far: {', '.join(sorted(own)) or 'none'}."
+        f"Right so far: {', '.join(sorted(right)) or 'none'}."
     )
     return plots.picture(fig, caption, alt)
 
@@ -76,10 +75,10 @@ def _arrow(ax, start, end, colour):
     ax.add_patch(FancyArrowPatch(start, end, color=colour, **style))
 
 
-def _kernel(ax, x, y, part, own, what=""):
-    """Draw the number of a kernel in a disc, ticked if it is written, and what it gives its gradient to."""
+def _kernel(ax, x, y, part, right, what=""):
+    """Draw the number of a kernel in a disc, ticked if it is right, and what it gives its gradient to."""
     number, name = part
-    done = name in own
+    done = name in right
     ax.plot(x, y, "o", markersize=17, color=_DONE if done else plots.PAPER, markeredgecolor=plots.RED)
     ax.text(x, y, number, fontsize=10, ha="center", va="center", color=plots.INK)
     note = " ".join(filter(None, (what, "\N{CHECK MARK}" if done else "")))

@@ -1,4 +1,4 @@
-"""What kernels run on: one picture of the machine, with the figures of two GPUs; waves; waiting; rooflines.
+"""What kernels run on: one picture of the machine, with the figures of two GPUs; waves; waiting; a roofline.
 
 All figures are published ones, and `SOURCES` names them. What no source at hand states is left out.
 """
@@ -58,7 +58,6 @@ H100 = Gpu(
 )
 GPUS = (T4, H100)
 SCHEDULERS = 4
-H100_L2_BYTES_A_CYCLE = 3942
 
 PARTS = ("scheduler", "registers", "shared memory", "L1 cache", "L2 cache", "global memory")
 
@@ -274,8 +273,8 @@ def waiting_picture(warps: int, wait: int = 12, cycles: int = 48) -> plots.Pictu
     )
 
 
-def roofline_picture(flops, compulsory, requested) -> plots.Picture:
-    """Draw the roofs of an H100 PCIe, of its memory and its L2 cache, and one computation under them.
+def roofline_picture(flops, compulsory) -> plots.Picture:
+    """Draw the roofline of an H100 PCIe's memory and arithmetic, and a computation's place under it.
 
     Parameters
     ----------
@@ -283,31 +282,31 @@ def roofline_picture(flops, compulsory, requested) -> plots.Picture:
         Floating-point operations of the computation.
     compulsory : float
         Bytes that it has to move to or from memory, each array once.
-    requested : float
-        Bytes that the threads of a kernel ask for.
+
+    Examples
+    --------
+    >>> roofline_picture(830.0, 10.0).caption[-32:]
+    'memory: arithmetic is the limit.'
     """
-    fig, ax = plots.figure(size=(7.2, 3.2))
-    ax.set(xscale="log", yscale="log", xlim=(0.1, 1000), ylim=(0.1, 150))
-    ax.set(xlabel="operations for each byte", ylabel="TFLOP/s")
-    intensity = np.geomspace(0.1, 1000, 200)
-    l2 = H100_L2_BYTES_A_CYCLE * H100.clock
-    for name, rate, line, place in (
-        ("memory: 2.0 TB/s", H100.bandwidth, "-", (0.9, 0.6)),
-        (f"L2: {l2 / 1e12:.1f} TB/s", l2, "--", (0.6, 1.25)),
-    ):
-        roof = np.minimum(H100.flops, rate * intensity)
-        ax.plot(intensity, roof / 1e12, line, color=plots.BLUE, linewidth=2)
-        along = {"rotation": 27.5, "rotation_mode": "anchor"}  # the line's
-        ax.text(place[0], place[1] * rate * place[0] / 1e12, name, fontsize=8.5, color=plots.INK, **along)
-    ax.text(130, H100.flops / 1e12 * 1.15, f"{H100.flops / 1e12:.0f} TFLOP/s of arithmetic", fontsize=8.5)
-    for name, size in (("requested", requested), ("compulsory", compulsory)):
-        ax.axvline(flops / size, color=plots.ORANGE, linewidth=2, linestyle=":")
-        ax.text(flops / size * 1.08, 0.13, f"{name}:\n{flops / size:.3g}", fontsize=8.5, color=plots.INK)
+    intensity, bend = flops / compulsory, H100.flops / H100.bandwidth
+    limit = min(H100.flops, H100.bandwidth * intensity)
+    fig, ax = plots.figure(size=(7.2, 3.0))
+    ax.set(xscale="log", yscale="log", xlim=(1, 1000), ylim=(1, 150))
+    ax.set(xlabel="operations for each byte from memory", ylabel="TFLOP/s, at most")
+    xs = np.array([1, bend, 1000])
+    roof = np.minimum(H100.flops, H100.bandwidth * xs)
+    ax.plot(xs, roof / 1e12, color=plots.BLUE, linewidth=2)
+    ax.text(2.6, 2.6, f"memory: {H100.bandwidth / 1e12:.1f} TB/s", fontsize=9, color=plots.INK)
+    ax.text(130, 60, f"arithmetic: {H100.flops / 1e12:.0f} TFLOP/s", fontsize=9, color=plots.INK)
+    ax.vlines(intensity, 1, limit / 1e12, color=plots.ORANGE, linewidth=2, linestyle=":")
+    ax.plot(intensity, limit / 1e12, "o", markersize=8, color=plots.ORANGE)
+    ax.text(intensity * 1.08, 1.3, f"the convolution:\n{intensity:.3g}", fontsize=9, color=plots.INK)
+    what = "memory" if intensity < bend else "arithmetic"
     return plots.picture(
         fig,
-        "Two roofs, one for each level, and two intensities of the same convolution. Each intensity belongs "
-        "under the roof of the level that its bytes cross.",
-        "Logarithmic axes. Two slanted lines, that of the L2 cache above that of the memory, meet a flat "
-        "roof on the right. Two dotted vertical lines: the requested intensity far to the left, the "
-        "compulsory one to the right, past the bend of both.",
+        f"The roofline of an H100 PCIe, and the convolution under it. It has {intensity:.3g} operations for "
+        f"each byte from memory: {what} is the limit.",
+        "Logarithmic axes. A line rises to the right as far as memory allows, and bends where arithmetic "
+        f"stops it, at {bend:.3g} operations for each byte. The convolution stands to the "
+        f"{'left' if intensity < bend else 'right'} of the bend.",
     )
