@@ -561,7 +561,7 @@ def trees_of_each_warp_without_a_barrier(x, out):
         (
             tree_without_a_barrier,
             32,
-            r"cuda.syncthreads\(\) \(or cuda.syncwarp\(\), as the block is one warp\) is missing in each round",
+            r"cuda.syncthreads\(\) \(or cuda.syncwarp\(\), as the block is one warp\) is missing in each",
         ),
         (
             trees_of_each_warp_without_a_barrier,
