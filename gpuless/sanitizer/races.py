@@ -166,7 +166,9 @@ class Races(Words):
 
     def _barrier(self, one, two):
         """Return what makes two threads wait for each other that every thread of their block may call."""
-        threads = np.prod(self.trace.block_shape)
+        threads, *others = self.trace.block_shape
+        if others != [1, 1]:  # which threads make a warp is incidental
+            return "cuda.syncthreads()"
         if threads == WARP:  # in a larger block several warps may meet
             return "cuda.syncthreads() (or cuda.syncwarp(), as the block is one warp)"
         if threads < WARP or self._warps_meet(one):
