@@ -146,11 +146,12 @@ class Races(Words):
         """Return what would order two accesses of one block."""
         path = common_path(*(self._instruction(row) for row in (one, two)))
         if guard := self._guard_in_loop(path, one, two):
-            return f"cuda.syncthreads() is missing in each round of the loop, outside of {_entered(guard)}"
+            barrier = self._barrier(one, two)
+            return f"{barrier} is missing in each round of the loop, outside of {_entered(guard)}"
         branch = next((node for node in reversed(path) if isinstance(node, ast.If)), None)
         inside = self._threads_at(one, two)
         if branch is None or len(inside) == np.prod(self.trace.block_shape):
-            return "cuda.syncthreads() is missing between the two"
+            return f"{self._barrier(one, two)} is missing between the two"
         where = _entered(branch)
         warp = self.trace.thread[one] // WARP
         # In blocks of another size there may be other threads of other warps.
@@ -162,6 +163,24 @@ class Races(Words):
             )
         barrier = "cuda.syncwarp()" if same_warp else "cuda.syncthreads()"
         return f"{barrier} is missing between the two, outside of {where}"
+
+    def _barrier(self, one, two):
+        """Return what makes two threads wait for each other that every thread of their block may call."""
+        threads, *others = self.trace.block_shape
+        if others != [1, 1]:  # which threads make a warp is incidental
+            return "cuda.syncthreads()"
+        if threads == WARP:  # in a larger block several warps may meet
+            return "cuda.syncthreads() (or cuda.syncwarp(), as the block is one warp)"
+        if threads < WARP or self._warps_meet(one):
+            return "cuda.syncthreads()"
+        return "cuda.syncwarp() (or cuda.syncthreads())"
+
+    def _warps_meet(self, one):
+        """Return whether threads of several warps of the block come to one element of the array."""
+        trace = self.trace
+        rows = np.flatnonzero((trace.block == trace.block[one]) & (trace.array == trace.array[one]))
+        pairs = np.unique([trace.element[rows], trace.thread[rows] // WARP], axis=1)
+        return len(np.unique(pairs[0])) < pairs.shape[1]
 
     def _guard_in_loop(self, path, one, two):
         """Return an `if` around one of two accesses that stand in one loop; None if all threads enter each.

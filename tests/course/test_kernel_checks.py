@@ -138,6 +138,54 @@ def scale_without_guard(x, a, out):
     out[i] = a * x[i]
 
 
+@diagnosed(image, "raises", "`out` has 2 axes, and you give 1 index.")
+@cuda.jit
+def image_with_one_index(x, out):
+    column = cuda.grid(1)
+    out[column] = 6
+
+
+@diagnosed(image, "raises", "`x` has 2 axes, and you give 1 index.")
+@cuda.jit
+def image_of_whole_rows(x, out):
+    column, row = cuda.grid(2)
+    if row < x.shape[0] and column < x.shape[1]:
+        out[row, column] = x[row]
+
+
+@diagnosed(image, "& for and", "Write `and`", "`x.shape[0] & column`", "Line 5 of your kernel")
+@cuda.jit
+def image_with_an_and_sign(x, out):
+    column, row = cuda.grid(2)
+    if row < x.shape[0] & column < x.shape[1]:
+        out[row, column] = x[row, column] + float32(1)
+
+
+@diagnosed(scale, "does not end", "A loop in your kernel does not end", "out[i] = a * x[i]", "[1, 8]")
+@cuda.jit
+def scale_standing_still(x, a, out):
+    i = cuda.grid(1)
+    while i < x.size:
+        out[i] = a * x[i]
+
+
+@diagnosed(scale, "never written", "or does an `if` skip the store?")
+@cuda.jit
+def scale_the_positive(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        if x[i] > 0:
+            out[i] = a * x[i]
+
+
+@diagnosed(image, "reads past the edge", "Are the indices in the order of its axes?")
+@cuda.jit
+def image_read_by_x_and_y(x, out):
+    column, row = cuda.grid(2)
+    if row < x.shape[0] and column < x.shape[1]:
+        out[row, column] = x[column, row] + float32(1)
+
+
 @diagnosed(scale, "reads past the edge", "x[5]")
 @cuda.jit
 def scale_of_the_next(x, a, out):
@@ -203,7 +251,7 @@ def scale_ignores(x, a, out):
         out[i] = a * a
 
 
-@diagnosed(scale, "changes input", "`x`")
+@diagnosed(scale, "changes input", "`x`, which belongs to the caller. Write into `out`.")
 @cuda.jit
 def scale_in_place(x, a, out):
     i = cuda.grid(1)
@@ -409,9 +457,9 @@ def test_one_element_a_thread_is_told_where_the_grid_is_smaller_than_the_array()
             if x[i] > 0:
                 out[i] = a * x[i]
 
-    # On a guard that asks the data, as this one does, the sanitizer does not insist.
+    # On a guard that asks the data, as this one does, the sanitizer does not insist; the check does.
     verdict = stride(striding_over_the_negative)
-    assert (verdict.mistake, "were they ever written?" in str(verdict)) == ("numbers", True)
+    assert (verdict.mistake, "Does an `if` skip the store?" in str(verdict)) == ("never written", True)
 
 
 # --- not solved yet, strict mode, properties ---------------------------------------------------------------

@@ -534,6 +534,17 @@ def rounds_that_all_share(x, out):
             values[t] = x[t] + k
 
 
+@cuda.jit
+def trees_of_each_warp_without_a_barrier(x, out):
+    values = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    values[t] = x[t]
+    for step in (16, 8, 4, 2, 1):
+        if t % 32 < step:
+            values[t] += values[t + step]
+    out[t] = values[t]
+
+
 @pytest.mark.parametrize(
     ("kernel", "block", "advice"),
     [
@@ -545,7 +556,17 @@ def rounds_that_all_share(x, out):
                 r"cuda.syncthreads\(\) is missing in each round of the loop, outside of `if t < k:` \(line "
                 r"\d+\), which not every thread enters$",
             )
-            for block in (4, 32, 64, 128)
+            for block in (4, 64, 128)
+        ),
+        (
+            tree_without_a_barrier,
+            32,
+            r"cuda.syncthreads\(\) \(or cuda.syncwarp\(\), as the block is one warp\) is missing in each",
+        ),
+        (
+            trees_of_each_warp_without_a_barrier,
+            64,
+            r"cuda.syncwarp\(\) \(or cuda.syncthreads\(\)\) is missing",
         ),
         (
             half_of_any_block_without_barrier,

@@ -61,6 +61,8 @@ missing barrier           and: write-write race, lost update, race between block
                           divergent warp, absent lane, uninitialised read, never written, NaN produced,
                           division by zero, depends on order (`gpuless.sanitizer.findings.KINDS`)
 changes input             an input is not what it was
+does not end              a launch goes on without end
+& for and                 ``a < b & c < d`` in a condition
 raises                    an exception, Python that a GPU cannot run, too much shared memory
 float64                   only with ``float32=True``
 done more than once       only with ``once=True``
@@ -75,6 +77,7 @@ tests/course/repeated_kernels (tests/course/test_notebooks.py says how).
 """
 
 import ast
+import contextlib
 import copy
 import inspect
 import re
@@ -99,9 +102,9 @@ from cnn_numba.course.checks.mistakes import (
     wrong_numbers,
 )
 from cnn_numba.course.checks.uninitialised import code_of, names_in
-from gpuless import sanitize
-from gpuless.access import ATOMIC, WRITE
-from gpuless.simulator import UnsupportedPython, argument_names, poisoned
+from gpuless import sanitize, set_limits
+from gpuless.access import ATOMIC, READ, WRITE
+from gpuless.simulator import LaunchStopped, UnsupportedPython, argument_names, poisoned
 
 __all__ = [
     "Examination",
@@ -261,7 +264,21 @@ def examine(kernel, case: LaunchCase):
     >>> found.outcome.value, found.report.kinds
     (array([0., 1., 2., 3., 4.], dtype=float32), {'out of bounds'})
     """
-    return _run(sanitize(kernel), case)
+    with _short_launches():
+        return _run(sanitize(kernel), case)
+
+
+# What the launches of a check need at most is far below: more is a loop without end.
+_LIMITS = {"seconds": 15, "log_entries": 200_000}
+
+
+@contextlib.contextmanager
+def _short_launches():
+    before = set_limits(**_LIMITS)
+    try:
+        yield
+    finally:
+        set_limits(**before)
 
 
 def _run(kernel, case):
@@ -341,6 +358,8 @@ class KernelExercise(Exercise):
             expected = call(self.reference, given)
             got, report = self._examined(attempt, given)
             trials.append(_KernelTrial(given, expected, got, self._right(got, expected), report))
+            if isinstance(got.error, LaunchStopped):
+                break  # the others would take as long
         return trials
 
     def attempted(self, attempt, given):
@@ -370,17 +389,22 @@ class KernelExercise(Exercise):
         failed = [trial for trial in trials if not trial.right]
         if failed:
             self._refuse_known_mistakes(trials, failed)
+        traced = [trial for trial in trials if trial.report is not None]
+        if failed or any(trial.report.findings for trial in traced):
+            _refuse_bitwise_condition(attempt)
         for trial in trials:
             if trial.got.error is not None:
-                _refuse_error(self, trial)
-        refuse_changed_inputs(self, trials)
-        traced = [trial for trial in trials if trial.report is not None]
+                _refuse_error(self, attempt, trial)
+        refuse_changed_inputs(self, trials, _where_to_write(attempt, trials[0].case))
         for trial in traced:
             _refuse_patterns(self, attempt, trial)
         for trial in traced:
             _refuse_findings(
                 self, attempt, trial, {"negative index"} if self.from_the_end and not failed else ()
             )
+        for trial in traced:
+            if not trial.right:
+                _refuse_unwritten(self, attempt, trial)
         if failed:
             diagnose(self, attempt, trials)
         for trial in traced if self.once else ():
@@ -467,7 +491,55 @@ def _text_of(tree):
     return [ast.unparse(part) for part in (function.args, *body)]
 
 
-def _refuse_error(exercise, trial):
+def _where_to_write(attempt, case):
+    """Say which arrays the results belong in."""
+    if isinstance(attempt, StandIn):
+        return "Write into the array of the results."
+    return f"Write into {' and '.join(f'`{name}`' for name in _results(attempt, case))}."
+
+
+def _results(attempt, case):
+    """Return the names of a kernel's arguments that it has to fill or to change."""
+    names = argument_names(attempt.py_func, len(case.arguments))
+    return [name for name, given in zip(names, case.arguments, strict=True) if _is_result(given)]
+
+
+def _refuse_bitwise_condition(attempt):
+    """Raise `Wrong` if a condition has ``a < b & c < d``, which is ``a < (b & c) < d``."""
+    tree = None if isinstance(attempt, StandIn) else _parsed(attempt)
+    comparisons = (node for node in ast.walk(tree) if isinstance(node, ast.Compare)) if tree else ()
+    for node in comparisons:
+        for part in (node.left, *node.comparators):
+            bitwise = isinstance(part, ast.BinOp) and isinstance(part.op, (ast.BitAnd, ast.BitOr))
+            if bitwise and len(node.ops) > 1:
+                sign, word = ("&", "and") if isinstance(part.op, ast.BitAnd) else ("|", "or")
+                raise Wrong(
+                    "& for and",
+                    f"Write `{word}` between two comparisons: `{sign}` binds tighter than `<`, so that "
+                    f"`{ast.unparse(part)}` is computed first.",
+                    f"Line {node.lineno} of your kernel: `{ast.unparse(node)}`",
+                )
+
+
+def _missing_indices(attempt, case, error):
+    """Say which array has more axes than indices on the line where an exception was raised."""
+    tree, line = _parsed(attempt), re.search(r", line (\d+)", str(error))
+    if tree is None or line is None:
+        return ""
+    line = int(line[1]) - code_of(attempt).co_firstlineno + 1
+    arrays = dict(zip(argument_names(attempt.py_func, len(case.arguments)), case.arrays(), strict=True))
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.lineno == line):
+            continue
+        axes = np.ndim(arrays.get(node.value.id, 0))
+        given = len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 1
+        if given < axes and "..." not in ast.unparse(node.slice):
+            indices = "1 index" if given == 1 else f"{given} indices"
+            return f"`{node.value.id}` has {axes} axes, and you give {indices}."
+    return ""
+
+
+def _refuse_error(exercise, attempt, trial):
     """Raise `Wrong` with the exception that ended a launch, and the place that the simulator names."""
     error = trial.got.error
     where = f"Seen with {describe(trial.case, exercise.reference)}."
@@ -477,6 +549,16 @@ def _refuse_error(exercise, trial):
         place = [f"`{place[0]}`"] if len(place) == 1 else place  # the source alone
         details = (f"{first[0].upper()}{first[1:]}.", *place)
         raise Wrong("raises", "There is Python in your kernel that a GPU cannot run.", *details, where)
+    if isinstance(error, LaunchStopped):
+        raise Wrong(
+            "does not end",
+            "A loop in your kernel does not end. Does each round change what its condition asks for?",
+            *place,
+            where,
+        )
+    is_of_an_index = isinstance(error, IndexError) or "with a sequence" in first
+    if is_of_an_index and (missing := _missing_indices(attempt, trial.case, error)):
+        raise Wrong("raises", missing, *place, where)
     raise Wrong("raises", f"Your kernel raised {type(error).__name__}: {first.rstrip('.')}.", *place, where)
 
 
@@ -488,10 +570,7 @@ class _Writes:
 
     def __init__(self, attempt, trial):
         self.trace = trial.report.trace
-        names = argument_names(attempt.py_func, len(trial.case.arguments))
-        self.names = [
-            name for name, given in zip(names, trial.case.arguments, strict=True) if _is_result(given)
-        ]
+        self.names = _results(attempt, trial.case)
         arrays = [i for i, info in enumerate(self.trace.arrays) if info.name in self.names]
         changes = (self.trace.kind == WRITE) | (self.trace.kind == ATOMIC)
         self.rows = np.flatnonzero(changes & np.isin(self.trace.array, arrays))
@@ -583,6 +662,31 @@ def _refuse_patterns(exercise, attempt, trial):
         )
 
 
+def _refuse_unwritten(exercise, attempt, trial):
+    """Raise `Wrong` if elements of an output are wrong because no thread writes them."""
+    trace, value = trial.report.trace, trial.got.value
+    results = value if isinstance(value, tuple) else (value,)
+    given = [value for value in trial.case.arguments if _is_result(value)]
+    for name, array, kind in zip(_results(attempt, trial.case), results, given, strict=True):
+        numbers = [number for number, info in enumerate(trace.arrays) if info.name == name]
+        if (
+            not isinstance(kind, _Output)
+            or len(numbers) != 1
+            or trace.arrays[numbers[0]].shape != array.shape
+        ):
+            continue
+        changes = (trace.array == numbers[0]) & (trace.kind != READ)
+        missing = np.setdiff1d(np.arange(array.size), trace.element[changes])
+        if len(missing):
+            index = ", ".join(map(str, np.unravel_index(missing[0], array.shape)))
+            raise Wrong(
+                "never written",
+                f"`{name}[{index}]` is never written. Does an `if` skip the store?",
+                f"{len(missing)} of the {array.size} elements of `{name}` stay as they were.",
+                f"Seen with {describe(trial.case, exercise.reference)}.",
+            )
+
+
 def _refuse_repetition(exercise, attempt, trial):
     """Raise `Wrong` if two threads write the same element of an output: one of them was not needed."""
     writes = _Writes(attempt, trial)
@@ -667,7 +771,11 @@ def _refuse_findings(exercise, attempt, trial, allowed=()):
     first, name = findings[0], _name_of(findings[0])
     message = _WORDS[name].format(array=f"`{first.array}`")
     told = first.message[0].upper() + first.message[1:]
+    told = told.replace("the grid cover it all?", "the grid cover it all, or does an `if` skip the store?")
     told += "" if told.endswith("?") else "."
+    info = next((info for info in trial.report.trace.arrays if info.name == first.array), None)
+    if name == "reads past the edge" and info is not None and len(info.shape) > 1:
+        told += " Are the indices in the order of its axes?"
     lines = [_line(attempt, site) for site in (first.site, first.other_site) if site]
     where = f"Seen with {describe(trial.case, exercise.reference)}."
     raise Wrong(name, message, told, *dict.fromkeys(lines), where)

@@ -192,16 +192,15 @@ def refuse_uninitialised(exercise, attempt, trials):
             )
 
 
-def refuse_changed_inputs(exercise, trials):
-    """Raise `Wrong` if the attempt wrote into an array of the caller's."""
+def refuse_changed_inputs(exercise, trials, advice="Work on a copy, or write into an array of your own."):
+    """Raise `Wrong` if the attempt wrote into an array of the caller's; `advice` says where else to."""
     for trial in trials:
         after = trial.got.after.named(exercise.reference)
         for name, value in trial.case.named(exercise.reference).items():
             if isinstance(value, np.ndarray) and not _identical(value, after[name]):
                 raise Wrong(
                     "changes input",
-                    f"Your function changes `{name}`, which belongs to the caller. "
-                    "Work on a copy, or write into an array of your own.",
+                    f"Your function changes `{name}`, which belongs to the caller. {advice}",
                 )
 
 

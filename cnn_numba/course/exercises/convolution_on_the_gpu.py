@@ -15,6 +15,11 @@ _FLIPPED = (
 )
 
 
+_BIAS_IN_PRODUCTS = (
+    "The bias is added once for each product; each output gets it once: add it outside of the loops."
+)
+
+
 def _cover(sizes, block):
     """Return a grid of blocks over sizes in the order of NumPy, last axis first, as CUDA has it."""
     return tuple(-(-size // threads) for size, threads in zip(sizes[::-1], block, strict=True))
@@ -129,6 +134,11 @@ conv_channels_kernel = KernelExercise(
             "The bias is added once for every input channel; each output gets it once.",
             lambda x, weight, bias: _conv(x, weight, len(x) * bias),
         ),
+        "bias in each product": (
+            _BIAS_IN_PRODUCTS,
+            lambda x, weight, bias: _conv(x, weight, weight[0].size * bias),
+            lambda x, weight, bias: _conv(x, weight, (1 + weight[0].size) * bias),
+        ),
         "one bias for all": (
             "All your output channels get the bias of channel 0: it is `bias[oc]`.",
             lambda x, weight, bias: _conv(x, weight, np.full_like(bias, bias[0])),
@@ -173,6 +183,16 @@ def _batches(rng):
 
 def _full(x, weight, bias, stride_h, stride_w, padding_h, padding_w):
     return conv2d_forward(x, weight, bias, (int(stride_h), int(stride_w)), (int(padding_h), int(padding_w)))
+
+
+def _bias_in_products(before):
+    """Return a mistake's function: the bias is added with each product, and so often before them."""
+
+    def convolve(x, weight, bias, *steps):
+        products = _full(np.ones_like(x), np.ones_like(weight), 0 * bias, *steps)
+        return _full(x, weight, before * bias, *steps) + products * bias[:, None, None]
+
+    return convolve
 
 
 def _windows(at, outside=0, steps=lambda *steps: steps):
@@ -287,6 +307,12 @@ conv2d_kernel = KernelExercise(
         "bias left out": (
             "The sums are right, and the bias is not added to them.",
             lambda x, weight, bias, *steps: _full(x, weight, 0 * bias, *steps),
+        ),
+        "bias in each product": (
+            _BIAS_IN_PRODUCTS,
+            _bias_in_products(0),
+            _bias_in_products(1),
+            lambda x, weight, bias, *steps: _full(x, weight, weight[0].size * bias, *steps),
         ),
         "flipped": (
             _FLIPPED,

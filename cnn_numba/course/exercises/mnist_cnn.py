@@ -126,6 +126,11 @@ momentum_kernel = KernelExercise(
             "The velocity is right, and the parameters move by the gradient alone, as without momentum.",
             lambda p, g, v, lr, momentum: (p - lr * g, momentum * v + g),
         ),
+        "replaced": (
+            "You replace the parameter by the step: move it, with `-=`.",
+            lambda p, g, v, lr, momentum: (lr * (momentum * v + g), momentum * v + g),
+            lambda p, g, v, lr, momentum: (-lr * (momentum * v + g), momentum * v + g),
+        ),
         "never fades": (
             "The velocity is the sum of all gradients: it must fade by the factor `momentum` at each step.",
             lambda p, g, v, lr, momentum: (p - lr * (v + g), v + g),

@@ -92,6 +92,12 @@ def _counted(digits):
     return np.bincount(digits.ravel() // 16, minlength=LEVELS).astype(np.int32)
 
 
+def _doubled(digits, counts):
+    """Add the old count and 1 for each pixel, one after the other."""
+    pixels = np.bincount(digits.ravel() // 16, minlength=LEVELS)
+    return ((counts.astype(np.int64) + 1) * 2**pixels - 1).astype(np.int32)
+
+
 count_kernel = KernelExercise(
     "count_kernel",
     reference=lambda digits, counts: counts + _counted(digits),
@@ -109,6 +115,10 @@ count_kernel = KernelExercise(
                 counts
                 + np.bincount(digits.ravel() // 16, weights=digits.ravel(), minlength=LEVELS).astype(np.int32)
             ),
+        ),
+        "old count added": (
+            "The value to add is 1; `counts[level]` is what is there already.",
+            _doubled,
         ),
         "one counter": (
             "All pixels are counted in `counts[0]`. The place where one is added is `level`.",

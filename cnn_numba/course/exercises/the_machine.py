@@ -28,6 +28,7 @@ def _machines(rng):
     ]
     return [
         *real,
+        (400, 320.0, 1.0, 40, 4),  # 25 warps, and nothing over
         *(
             (int(latency), float(bandwidth), float(clock), int(sms), size)
             for latency, bandwidth, clock, sms, size in zip(
@@ -51,6 +52,11 @@ warps_needed = Exercise(
             "You round down. With a warp less than needed the memory has moments without anything to do: "
             "round up.",
             partial(_warps, rounded=floor),
+        ),
+        "one too many": (
+            "Where whole warps are just enough you return one more. `int(q) + 1` rounds up a fraction only; "
+            "`math.ceil(q)` leaves a whole number as it is.",
+            partial(_warps, rounded=lambda warps: floor(warps) + 1),
         ),
         "whole GPU": (
             "That is for the whole GPU. The question is how many warps each of its `sms` multiprocessors "

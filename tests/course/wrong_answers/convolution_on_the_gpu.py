@@ -81,6 +81,19 @@ conv_channels_kernel = derive(
         ("bias[oc]", "float32(0)"),
         ("for ic in range(x.shape[0]):", "for ic in range(x.shape[0]):\n    total += bias[oc]"),
     ),
+    channels_bias_in_the_sum=(
+        "bias in each product",
+        ("total = bias[oc]", "total = float32(0)"),
+        ("* x[ic, oh + kh, ow + kw]", "* x[ic, oh + kh, ow + kw] + bias[oc]"),
+    ),
+    channels_bias_in_the_sum_too=(
+        "bias in each product",
+        ("* x[ic, oh + kh, ow + kw]", "* x[ic, oh + kh, ow + kw] + bias[oc]"),
+    ),
+    channels_exchanges_the_weights_axes=(
+        "reads past the edge",
+        ("weight[oc, ic, kh, kw]", "weight[ic, oc, kh, kw]"),
+    ),
     channels_first_bias=("one bias for all", ("bias[oc]", "bias[0]")),
     channels_first_filter=("one filter for all", ("weight[oc, ic, kh, kw]", "weight[0, ic, kh, kw]")),
     channels_only_the_first=("first input channel only", ("range(x.shape[0])", "range(1)")),
@@ -164,6 +177,11 @@ conv2d_kernel = derive(
         ("ow * stride_w + kw - padding_w", "ow * stride_h + kw - padding_h"),
     ),
     full_without_bias=("bias left out", ("bias[oc]", "float32(0)")),
+    full_bias_in_the_sum=(
+        "bias in each product",
+        ("total = bias[oc]", "total = float32(0)"),
+        ("* x[n, ic, h, w]", "* x[n, ic, h, w] + bias[oc]"),
+    ),
     full_flipped=(
         "flipped",
         ("weight[oc, ic, kh, kw]", "weight[oc, ic, weight.shape[2] - 1 - kh, weight.shape[3] - 1 - kw]"),

@@ -189,6 +189,14 @@ relu_stride_kernel = derive(
             "out[i] = float32(0) if x[i] <= float32(0) else x[i]\ni += cuda.gridsize(1)",
         ),
     ),
+    stride_stands_still=(
+        "does not end",
+        ("for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):", "i = cuda.grid(1)\nwhile i < x.size:"),
+    ),
+    stride_stores_the_positive_alone=(
+        "never written",
+        ("out[i] = float32(0) if x[i] <= float32(0) else x[i]", "if x[i] > 0:\n    out[i] = x[i]"),
+    ),
     stride_too_wide=("never written", ("cuda.gridsize(1)", "cuda.gridsize(1) + 1")),
     stride_of_threads_in_the_block=(
         "first block only",

@@ -69,6 +69,7 @@ momentum_kernel = derive(
         ("velocity[i] = v\nparameters[i] -= lr * v", "parameters[i] -= lr * velocity[i]\nvelocity[i] = v"),
     ),
     momentum_without_use=("gradient alone", ("lr * v", "lr * gradients[i]")),
+    momentum_replaces=("replaced", ("parameters[i] -= lr * v", "parameters[i] = lr * v")),
     momentum_adds_up=("never fades", ("momentum * velocity[i]", "velocity[i]")),
     momentum_averages=("averaged", ("gradients[i]", "(np.float32(1) - momentum) * gradients[i]")),
     momentum_with_the_rate_inside=(

@@ -13,6 +13,20 @@ brighten_kernel = derive(
     takes_the_negative=("negative", (_BRIGHTER, "255 - digit[row, column]")),
     squares=("square", ("2 *", "digit[row, column] *")),
     takes_the_larger=("larger of the two", ("min(", "max(")),
+    brightens_with_and_sign=(
+        "& for and",
+        (
+            "row < digit.shape[0] and column < digit.shape[1]",
+            "row < digit.shape[0] & column < digit.shape[1]",
+        ),
+    ),
+    writes_the_capped_alone=(
+        "never written",
+        (
+            "out[row, column] = min(2 * digit[row, column], 255)",
+            "if 2 * digit[row, column] > 255:\n    out[row, column] = 255",
+        ),
+    ),
     cuts_before=("cut before", (_BRIGHTER, "2 * min(digit[row, column], 127)")),
     thresholds=("black or white", (_BRIGHTER, "255 if digit[row, column] > 127 else 0")),
     halves=("darker", (_BRIGHTER, "digit[row, column] // 2")),
@@ -45,6 +59,7 @@ count_kernel = derive(
     counts_through_a_variable=("lost update", (_ADDS, "old = counts[level]\ncounts[level] = old + 1")),
     adds_the_level=("levels added", ("level, 1)", "level, level)")),
     adds_the_brightness=("brightness added", ("level, 1)", "level, digits[n, row, column])")),
+    adds_the_old_count_too=("old count added", ("level, 1)", "level, counts[level] + 1)")),
     counts_all_in_one=("one counter", ("level, 1)", "0, 1)")),
     exchanges_place_and_value=("exchanged", ("level, 1)", "1, level)")),
     writes_the_old_value_back=("put back", (_ADDS, f"counts[level] = {_ADDS}")),

@@ -10,6 +10,7 @@ _WARP = "(32 * bytes_a_thread)"
 warps_needed = derive(
     "warps_needed",
     rounds_down=("rounded down", ("math.ceil(", "int(")),
+    adds_one_to_what_it_rounds_down=("one too many", ("math.ceil(", "1 + int(")),
     forgets_the_multiprocessors=("whole GPU", (" / sms", "")),
     counts_threads=("threads", (_WARP, "bytes_a_thread")),
     counts_bytes=("bytes, not warps", (f" / {_WARP}", "")),
