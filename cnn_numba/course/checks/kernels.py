@@ -269,7 +269,7 @@ def examine(kernel, case: LaunchCase):
 
 
 # What the launches of a check need at most is far below: more is a loop without end.
-_LIMITS = {"seconds": 15, "log_entries": 200_000}
+_LIMITS = {"seconds": 5, "log_entries": 200_000}
 
 
 @contextlib.contextmanager
