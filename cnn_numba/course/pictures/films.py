@@ -45,8 +45,8 @@ def halo_film(tile=(16, 4), kernel_size=3) -> plots.Film:
         frames,
         still,
         f"A block of {tile_w} x {tile_h} threads loads {pixels} pixels. Numbers: which thread has loaded a "
-        "pixel; ?: garbage. Blue: the pixels in the middle of the windows, yellow: the halo; the patch begins "
-        "at its upper left pixel. Purple: the window of one thread.",
+        "pixel; ?: garbage. Blue: the pixels in the middle of the windows, yellow: the halo; the patch "
+        "begins at its upper left pixel. Purple: the window of one thread.",
         f"A grid of {tile_h + border} rows of {tile_w + border} cells, at first all with a question mark. In "
         f"{rounds} rounds they get the numbers of the threads that load them, row by row. Then a frame "
         "around all of them, the barrier, and after it a small frame around the window of the first thread, "
