@@ -186,9 +186,7 @@ class StreamsExercise(Exercise):
         return super()._verdict(attempt)
 
     def _praise(self, trials):
-        return (
-            f"Right for all {len(trials)} lots of batches, with every wait that it takes, and none besides."
-        )
+        return f"Right for all {len(trials)} lots of batches, with every wait that it takes."
 
 
 add_in_streams = StreamsExercise(
