@@ -24,7 +24,7 @@ $(BASE): WHAT := what training needs, a download of some 400 MB
 $(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA)),test,conformance]
 $(ALL): WHAT := everything, a download of up to 4 GB, most of it PyTorch with its CUDA libraries
 
-.PHONY: help train test conformance sanitize lint format lab notebooks bench install
+.PHONY: help train test conformance sanitize lint format lab notebooks html bench install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -57,6 +57,8 @@ format: $(ALL) ## repair style and formatting where that can be done automatical
 # Jupyter runs for root only when told so. In a container there is no browser to open, and the one outside
 # reaches only a server that listens on all addresses; it asks for the token in the address printed.
 LAB := --LabApp.default_url=/lab/tree/00_start_here.ipynb
+# Exported pages stand alone: their links go to the repository.
+LAB += --HTMLExporter.preprocessors=cnn_numba.course.export.RepositoryLinks
 LAB += $(if $(filter 0,$(shell id -u)),--allow-root)
 LAB += $(if $(or $(container),$(wildcard /.dockerenv /run/.containerenv)),--no-browser --ip=0.0.0.0)
 
@@ -65,6 +67,10 @@ lab: $(ALL) ## open the notebooks in JupyterLab (ARGS="--port 9999" are passed o
 
 notebooks: $(ALL) ## run every notebook from top to bottom and store its outputs
 	$(BIN)/python -m cnn_numba.course.notebooks notebooks/*.ipynb
+
+html: $(ALL) ## export every notebook as a page that stands alone, into build/html
+	$(BIN)/jupyter nbconvert --to html --HTMLExporter.preprocessors=cnn_numba.course.export.RepositoryLinks \
+		--output-dir build/html notebooks/*.ipynb
 
 bench: $(ALL) ## measure start-up and an epoch against PyTorch
 	$(BIN)/cnn-numba bench startup
