@@ -90,7 +90,8 @@ class DigitPad(anywidget.AnyWidget):
                 self.message = _EMPTY if drawn else f"No digit could be read: {error}"
                 return
             self.seen, self.chances = digit.tobytes(), chances.tolist()
-            self.message = f"This is a {chances.argmax()}."
+            answer = chances.argmax()
+            self.message = f"This is {'an' if answer == 8 else 'a'} {answer}."
 
     def _answer(self, picture):
         digit = prepare_digit(picture if isinstance(picture, np.ndarray) else Image.open(picture))

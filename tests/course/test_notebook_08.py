@@ -260,3 +260,10 @@ def test_without_a_widget_there_is_a_picture(pad):
 
 def test_python_and_the_browser_agree_on_the_size(pad):
     assert f"const SIZE = {SIZE};" in str(pad._esm)
+
+
+@pytest.mark.parametrize(("digit", "says"), [(8, "This is an 8."), (3, "This is a 3.")])
+def test_the_pad_knows_its_articles(digit, says):
+    pad = DigitPad(lambda image: np.eye(10)[digit])
+    pad.drawing = example_drawing().tobytes()
+    assert pad.message == says
