@@ -3,7 +3,6 @@
 import dataclasses
 import datetime
 import hashlib
-import inspect
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -16,12 +15,14 @@ from cnn_numba.course.gradient_check import GradientCheck, check_gradients
 from cnn_numba.course.own_room import PARTS, from_workbook, own_room
 from cnn_numba.course.pictures import progress as pictures
 from cnn_numba.course.pictures.training import TrainingCurve
+from cnn_numba.course.standalone import standalone
 from cnn_numba.data import DataError, Dataset
 from cnn_numba.nn.layers import Conv2d, Linear
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.train.checkpoint import load_checkpoint, written_whole
 from cnn_numba.train.loop import Interrupted, fit
 from cnn_numba.train.optim import Adam
+from cnn_numba.train.records import move_earlier_run
 
 
 class OwnNetwork:
@@ -75,14 +76,15 @@ class OwnNetwork:
         epochs : int
         images : int, optional
             A short run, on the first images only. None trains on all of them, and keeps checkpoints in the
-            workbook: a training that was stopped goes on where it was, if the kernels are still the same.
+            workbook: a training that was stopped goes on where it was, and one that has ended is not
+            repeated, as long as kernels and data are the same.
         on_step : callable, optional
             As for `fit`; None draws a `TrainingCurve`.
         """
         data = dataset if images is None else _first(dataset, images)
         self.model, self.history = mnist_cnn(self.model.batch_size, self.room), []
         out = workbook.folder() / "training" if images is None else None
-        resume = out is not None and self._goes_on(out, epochs)
+        resume = out is not None and self._goes_on(data, epochs, out)
         on_step = on_step or self._curve(data, epochs, out if resume else None)
         try:
             history = fit(
@@ -114,18 +116,29 @@ class OwnNetwork:
             curve.load(begun_in / "curve.json")
         return curve
 
-    def _goes_on(self, out, epochs):
-        """Tell whether a training with these kernels was stopped; note with which the next one begins."""
-        noted, now = out / "kernels.json", json.dumps({"kernels": _fingerprint(self.own), "epochs": epochs})
-        same = noted.is_file() and noted.read_text(encoding="utf-8") == now
-        if not same:
+    def _goes_on(self, data, epochs, out):
+        """Tell whether this very training has begun; if not, note what it consists of."""
+        consists_of = {
+            "kernels": _fingerprint(self.own),
+            "epochs": epochs,
+            "batch_size": self.model.batch_size,
+            "images": [data.name, len(data.train_images)],
+        }
+        out.mkdir(parents=True, exist_ok=True)
+        noted, now = out / "kernels.json", json.dumps(consists_of)
+        if not noted.is_file() or noted.read_text(encoding="utf-8") != now:
+            # First: if this one is killed before its first checkpoint, nobody takes the old one for it.
+            move_earlier_run(out, print)
+            (out / "checkpoint.npz").unlink(missing_ok=True)
+            (out / "curve.json").unlink(missing_ok=True)
             with written_whole(noted) as file:
                 file.write(now.encode())
             return False
         try:
-            return load_checkpoint(out / "checkpoint.npz").progress["epoch"] < epochs
+            load_checkpoint(out / "checkpoint.npz")
         except (FileNotFoundError, DataError):
             return False
+        return True
 
     def multiplications(self) -> Counter:
         """Count the products of one image's training step, forward and backward, by kernel."""
@@ -182,6 +195,6 @@ def _first(dataset, images):
 
 
 def _fingerprint(kernels):
-    """Return a text that changes with the source of any of the kernels."""
-    sources = {name: inspect.getsource(kernel.py_func) for name, kernel in sorted(kernels.items())}
+    """Return a text that changes with the source of any of the kernels, and of what they use."""
+    sources = {name: standalone(kernel.py_func) for name, kernel in sorted(kernels.items())}
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()

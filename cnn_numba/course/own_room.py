@@ -38,7 +38,7 @@ PARTS = (
     Part("dense layer: weight gradient", "backward_kernels", "dense_backward_weight_kernel"),
     Part("ReLU", "first_cuda_kernels", "relu_stride_kernel"),
     Part("ReLU: gradient", "backward_kernels", "relu_backward_kernel"),
-    Part("softmax and loss: gradient", "backward_kernels", "cross_entropy_kernel"),
+    Part("softmax, loss, its gradient", "backward_kernels", "cross_entropy_kernel"),
     Part("update: SGD with momentum", "mnist_cnn", "momentum_kernel"),
     Part("update: Adam", "mnist_cnn", "adam_kernel"),
 )

@@ -9,7 +9,7 @@ import pytest
 from solutions import run, solution_of
 
 from cnn_numba import data, device
-from cnn_numba.course.network import OwnNetwork
+from cnn_numba.course.network import OwnNetwork, _fingerprint
 from cnn_numba.course.own_room import PARTS, own_room
 from cnn_numba.course.pictures import training
 from cnn_numba.course.standalone import standalone
@@ -203,6 +203,42 @@ def test_with_another_kernel_the_training_begins_anew(few, solutions):
     own = {"relu_backward_kernel": solutions["relu_backward_kernel"]}
     OwnNetwork(16, own).train(few, epochs=1, on_step=lambda step, loss: seen.append(step))
     assert seen == [1, 2, 3]
+
+
+def test_a_training_that_has_ended_is_not_repeated(few):
+    OwnNetwork(16, {}).train(few, epochs=1, on_step=lambda step, loss: None)
+    again, seen = OwnNetwork(16, {}), []
+    again.train(few, epochs=1, on_step=lambda step, loss: seen.append(step))
+    assert (seen, again.certificate().epochs) == ([], 1)
+    again.train(few, epochs=2, on_step=lambda step, loss: seen.append(step))
+    assert seen == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_training_that_never_saved_does_not_inherit_the_one_before(few, solutions, folder):
+    """Killed before its first checkpoint, it must not go on from that of other kernels."""
+    OwnNetwork(16, {}).train(few, epochs=1, on_step=lambda step, loss: None)
+    other = OwnNetwork(16, {"relu_backward_kernel": solutions["relu_backward_kernel"]})
+    assert not other._goes_on(few, 1, folder / "training")
+    assert not other._goes_on(few, 1, folder / "training")
+    assert (folder / "training" / "earlier-1" / "checkpoint.npz").is_file()
+
+
+def test_what_a_kernel_uses_counts_as_the_kernel():
+    source = """
+from numba import cuda, float32
+{limit}
+
+@cuda.jit
+def relu_stride_kernel(x, out):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        out[i] = max(x[i], float32(LIMIT))
+"""
+    prints = set()
+    for limit in ("LIMIT = 0", "LIMIT = 1"):
+        namespace = {"__name__": "__main__"}
+        run(source.format(limit=limit), limit, namespace)
+        prints.add(_fingerprint({"relu_stride_kernel": namespace["relu_stride_kernel"]}))
+    assert len(prints) == 2
 
 
 def test_the_certificate_says_what_was_done_by_whom(few, solutions, folder):
