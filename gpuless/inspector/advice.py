@@ -315,7 +315,9 @@ def _number(node):
 
 
 def _is_float(node):
-    """Return whether an expression is a float64 constant of Python's, `0.0` or `math.inf`."""
+    """Return whether an expression is a float64 constant of Python's, `0.0` or `-math.inf`."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return _is_float(node.operand)
     if isinstance(node, ast.Attribute):
         return node.attr in ("inf", "nan", "pi", "e")
     return isinstance(_number(node), float)

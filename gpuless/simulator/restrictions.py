@@ -159,7 +159,7 @@ class _Checker:
             self._check_numpy(node, name)
         is_refused = method in PYTHON_ATTRIBUTES and method not in METHODS
         if is_refused and self.definition.is_of_kernel(node.func.value):
-            if isinstance(node.func.value, ast.Name):
+            if isinstance(node.func.value, ast.Name) or _has_slice(node.func.value):
                 self._refuse(node, f"{name}(): arrays have no {method} there, write the loop")
             self._refuse(node, f"{name}(): numbers have no {method} there")
         if method == "array" and ast.unparse(node.func.value).endswith(("shared", "local")):
@@ -205,6 +205,13 @@ _LITERAL = (ast.Constant, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop)
 
 def _is_none(value):
     return value is None or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _has_slice(node):
+    """Tell whether an expression takes a part of an array, such as `x[0, 1:3]`."""
+    return isinstance(node, ast.Subscript) and any(
+        isinstance(part, ast.Slice) for part in ast.walk(node.slice)
+    )
 
 
 def _is_text(node):

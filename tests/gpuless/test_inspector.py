@@ -156,6 +156,15 @@ def integer_accumulator_kernel(x, n, out):
 
 
 @cuda.jit
+def largest_kernel(x, n, out):
+    largest = -math.inf
+    for j in range(n):
+        if x[j] > largest:
+            largest = x[j]
+    out[cuda.grid(1)] = largest
+
+
+@cuda.jit
 def four_loads_kernel(x, out):
     i = uint32(cuda.grid(1) * 4)
     out[i // 4] = (x[i] + x[i + 1]) * (x[i + 2] + x[i + 3])
@@ -301,6 +310,7 @@ PLANTED = {
     narrow_stride_kernel: "void(float32[::1], int64, float32[::1])",
     guarded_kernel: "void(float32[::1], int64, float32[::1])",
     integer_accumulator_kernel: "void(float32[::1], int64, float32[::1])",
+    largest_kernel: "void(float32[::1], int64, float32[::1])",
     four_loads_kernel: VECTORS,
     vector_load_kernel: VECTORS,
     tensor_core_kernel: "void(int32[::1], int32[::1], float32[::1])",
@@ -472,6 +482,12 @@ def test_an_integer_that_a_sum_begins_with_is_named(reports):
     (found,) = advice(reports[integer_accumulator_kernel], "float64")
     assert found.line == line_of(integer_accumulator_kernel, "acc = 0")
     assert found.text.endswith("write `acc = float32(0)`")
+
+
+def test_an_infinity_that_a_search_begins_with_is_named(reports):
+    (found,) = advice(reports[largest_kernel], "float64")
+    assert found.line == line_of(largest_kernel, "-math.inf")
+    assert found.text.endswith("write `largest = float32(-math.inf)`")
 
 
 def test_a_strided_argument_is_named(reports):

@@ -997,6 +997,10 @@ def method_kernel(x):
     x[0] = x.max()
 
 
+def slice_kernel(x):
+    x[0] = x[1:3].max()
+
+
 def return_kernel(x):
     if x[0] > 0:
         return
@@ -1072,6 +1076,7 @@ def changing_shape_kernel(x):
         (exp_kernel, "np.exp is not available: use math.exp"),
         (max_kernel, "np.max is not available"),
         (method_kernel, r"x.max\(\): arrays have no max there"),
+        (slice_kernel, r"x\[1:3\].max\(\): arrays have no max there"),
         (return_kernel, "a kernel returns nothing"),
         (plain_kernel, "plain is a plain Python function.*device=True"),
         (try_kernel, "exceptions cannot be caught"),

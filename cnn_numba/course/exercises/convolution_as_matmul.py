@@ -190,6 +190,14 @@ def _with_the_first_tile_of_columns(weight, columns):
     return product(weight, columns[np.arange(len(columns)) % TILE])
 
 
+def _with_the_row_of_x(weight, columns):
+    """Multiply, with each step's pixel in the row that the thread's `x` names; zeros past the last."""
+    rows, positions = np.indices(columns.shape)
+    rows = rows // TILE * TILE + positions % TILE
+    taken = columns[np.minimum(rows, len(columns) - 1), positions]
+    return product(weight, np.where(rows < len(columns), taken, 0))
+
+
 def _rearranged_columns(order):
     return lambda image, kernel_size: _as_columns(_windows(image, kernel_size), order)
 
@@ -230,6 +238,11 @@ conv_implicit_kernel = KernelExercise(
         "first tile only": (
             "Every step copies the pixels of the first: the row of the matrix is `start + y`.",
             _multiplied(_with_the_first_tile_of_columns),
+        ),
+        "row of x": (
+            "The tile's row is the thread's `y`, and you copy the pixel of row `start + x`; the matrix has "
+            "it in row `start + y`. Only the weights' tile has `k` along `x`.",
+            _multiplied(_with_the_row_of_x),
         ),
         "channel last": (
             "You take the channel for what counts fastest. A row of weights has the taps of channel 0 first, "

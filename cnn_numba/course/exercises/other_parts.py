@@ -237,6 +237,12 @@ def _share(places):
     return function
 
 
+def _divided_by(x, count):
+    """Take for the number of elements of a channel another one."""
+    centre = _flat(x).sum(axis=1) / count
+    return centre, ((_flat(x) - centre[:, None]) ** 2).sum(axis=1) / count
+
+
 def _around_the_sum(x, add):
     """Take the sum of a channel for its mean."""
     total = _flat(x).sum(axis=1)
@@ -273,6 +279,12 @@ channel_statistics_kernel = KernelExercise(
             "Your mean is the sum: it is still to be divided by the number of elements of a channel.",
             lambda x: _around_the_sum(x, np.sum),
             lambda x: _around_the_sum(x, np.mean),
+        ),
+        "divided by a part": (
+            "You divide by one sample's pixels, or by the number of samples. A channel has the pixels "
+            "of all samples: `x.shape[0] * x.shape[2]` elements.",
+            lambda x: _divided_by(x, x.shape[2]),
+            lambda x: _divided_by(x, x.shape[0]),
         ),
         "variance not divided": (
             "The mean is right. The sum of the squared distances is still to be divided by their number.",

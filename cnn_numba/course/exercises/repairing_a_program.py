@@ -120,16 +120,10 @@ def _softmax(maps, axis=0):
     return powers / powers.sum(axis=axis, keepdims=True)
 
 
-def _softmax_from_zero(maps):
-    with np.errstate(invalid="ignore"):
-        powers = np.exp(maps - np.maximum(maps.max(axis=0), 0))
-        return powers / powers.sum(axis=0)
-
-
-def _softmax_shifted_by(maps, channels):
-    """Compute in float32, with the largest of some channels taken away."""
+def _softmax_shifted_by(maps, channels, least=-np.inf):
+    """Compute in float32, with the largest of some channels taken away, or `least` if that is larger."""
     with np.errstate(over="ignore", invalid="ignore"):
-        powers = np.exp(maps - channels.max(axis=0))
+        powers = np.exp(maps - np.maximum(channels.max(axis=0), np.float32(least)))
         return powers / powers.sum(axis=0)
 
 
@@ -208,7 +202,8 @@ softmax_kernel = KernelExercise(
         "maximum of at least 0": (
             "Right, until all of a pixel's numbers are far below zero: your search for the largest starts at "
             "0, every exponential becomes 0, and 0 / 0 is NaN. Start from the first channel's number.",
-            _softmax_from_zero,
+            lambda maps: _softmax_shifted_by(maps, maps, 0),
+            lambda maps: _softmax_shifted_by(maps, maps[1:], 0),
         ),
     },
 )

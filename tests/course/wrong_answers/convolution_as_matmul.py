@@ -114,6 +114,7 @@ conv_implicit_kernel = derive(
         ("if start + y <", "if y <"),
         ("(start + y)", "y", 2),
     ),
+    implicit_with_the_row_of_x=("row of x", ("start + y", "start + x", 3)),
     implicit_with_the_channel_last=(
         "channel last",
         (

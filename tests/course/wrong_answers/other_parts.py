@@ -96,6 +96,14 @@ squared_error_backward_kernel = derive(
 
 channel_statistics_kernel = derive(
     "channel_statistics_kernel",
+    statistics_divided_by_the_pixels=(
+        "divided by a part",
+        ("float32(x.shape[0] * pixels)", "float32(pixels)"),
+    ),
+    statistics_divided_by_the_samples=(
+        "divided by a part",
+        ("float32(x.shape[0] * pixels)", "float32(x.shape[0])"),
+    ),
     statistics_divided_by_one_less=(
         "divided by one less",
         ("block_sum(squares) / count", "block_sum(squares) / (count - float32(1))"),

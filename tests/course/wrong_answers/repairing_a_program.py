@@ -60,6 +60,10 @@ softmax_kernel = derive(
     "softmax_kernel",
     softmax_without_a_guard=("writes past the edge", ("if row < height and column < width:", "if True:")),
     softmax_without_the_maximum=("overflows", (" - largest", "", 2)),
+    softmax_with_zero_for_the_first_channel=(
+        "maximum of at least 0",
+        ("largest = maps[0, row, column]", "largest = float32(0)"),
+    ),
     softmax_with_a_maximum_from_zero=(
         "maximum of at least 0",
         ("maps[0, row, column]", "float32(0)"),
