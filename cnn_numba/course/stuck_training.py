@@ -193,7 +193,7 @@ BLIND = 0.05
 class StuckTraining:
     """The open problem's check: call it on `Parts`; it trains them, measures, and names a symptom."""
 
-    name = "this training learns nothing"
+    name = "the stuck training"
 
     def __call__(self, parts=None) -> Verdict:
         """Train for some seconds; return the `Verdict`, which is never *solved*."""

@@ -148,6 +148,7 @@ def test_a_wrong_name_is_told_while_others_are_open():
     verdict = named(A="stride ignored", C="flipped filter")
     assert (verdict.status, verdict.mistake) == ("wrong", "no flipped filter")
     assert "Patient C" in verdict.message
+    assert verdict.details[-1] == "Right already: A."
 
 
 @pytest.mark.parametrize("bug", list(BUGS))

@@ -306,7 +306,9 @@ def _named(attempt, patient):
         raise Wrong("unknown name", f"`{answer}` is not in the list. The names are: {names}.")
     if answer != PATIENTS[patient]:
         message = f"Patient {patient} has something else. {_SIGNS[answer]}"
-        raise Wrong(f"no {answer}", message, "Move the sliders and see whether that is so.")
+        found = [letter for letter, bug in PATIENTS.items() if attempt(letter) == bug]
+        known = [f"Right already: {', '.join(found)}."] if found else []
+        raise Wrong(f"no {answer}", message, "Move the sliders and see whether that is so.", *known)
     return list(BUGS).index(answer)
 
 
