@@ -360,24 +360,29 @@ def _arithmetic(rule_name):
         assumed = None
         if exact is VARYING and name in lanes.ADDRESSING:
             assumed = lanes.near(name, bits, analysis.rows, *assumptions(types_))
+        elif exact is VARYING and is_sign(instruction):
+            assumed = _alike(assumptions(types_)[:1])
         elif exact is VARYING and name == "and":
             assumed = _assumed_bits(instruction, bits, assumptions)
-        elif exact is VARYING and is_sign(instruction):
-            assumed = _sign(assumptions(types_)[0])
+        elif exact is VARYING and name == "shr.u":
+            found = assumptions(types_)
+            assumed = _alike(found) if all(map(lanes.uniform, found)) else None
         return [(exact, assumed)]
 
     return rule
 
 
 def is_sign(instruction):
-    """Return whether an instruction spreads a number's sign over all bits, as negative indices need it."""
+    """Return whether an instruction takes a number's sign, on all bits or alone, as for negative indices."""
     name, type_ = instruction.opcode[0], instruction.opcode[-1]
+    if name == "and":
+        return instruction.operands[2] == str(-(1 << (BITS[type_] - 1)))
     return name == "shr" and type_[0] == "s" and instruction.operands[2] == str(BITS[type_] - 1)
 
 
-def _sign(x):
-    """Return what may be assumed of the sign of a number: that it is the same in all lanes."""
-    return VARYING if x is VARYING else UNIFORM._replace(rows=x.rows)
+def _alike(found):
+    """Return what may be assumed of numbers' signs, or of alike numbers: the same in all lanes of a row."""
+    return VARYING if VARYING in found else UNIFORM._replace(rows=max(kind.rows for kind in found))
 
 
 def _assumed_bits(instruction, bits, assumptions):
@@ -387,7 +392,7 @@ def _assumed_bits(instruction, bits, assumptions):
         return None
     if bits == 64 and mask.constant and mask.offsets[0] == 0xFFFFFFFF:
         return lanes.widen(32, 64, False, x, True) if not x.constant else None
-    return UNIFORM._replace(rows=max(x.rows, mask.rows)) if x.uniform and mask.uniform else None
+    return _alike((x, mask)) if x.uniform and mask.uniform else None
 
 
 def _mul(instruction, kinds, assumptions, analysis):

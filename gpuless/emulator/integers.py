@@ -24,7 +24,8 @@ def _logic(t, instruction):
             return widen(t, s, resize(t, s, a, 64, 32), 32, 64)
         return t.new(f"{word} {s.int(BITS[type_])} {a}, {b}")
 
-    t.set(make, *operands_of(t, instruction, type_, type_))
+    operands = operands_of(t, instruction, type_, type_)
+    t.set(make, *operands, check=_sign_check(t, instruction, operands))
 
 
 @translates("not")
@@ -280,7 +281,12 @@ def _shift(t, instruction):
         return t.new(f"select {s.int(1)} {inside}, {int_} {shifted}, {int_} {s.literal(0, f'i{bits}')}")
 
     operands = operands_of(t, instruction, type_, "u32")
-    t.set(make, *operands, check=_one_sign(t, *operands[0]) if is_sign(instruction) else None)
+    t.set(make, *operands, check=_sign_check(t, instruction, operands))
+
+
+def _sign_check(t, instruction, operands):
+    """Return the condition that a sign is the same in all lanes, None if the instruction takes none."""
+    return _one_sign(t, *operands[0]) if is_sign(instruction) else None
 
 
 def _one_sign(t, value, bits):

@@ -9,33 +9,17 @@ import platform
 
 from gpuless.emulator.layout import BARRIERS, LAUNCH, OFFSET, POISON, STACK
 
-# Save what a function has to preserve on its stack, take the other stack, and return into it. A new fibre's
-# stack is made such that it "returns" to `begin`, with the block in rbx (x19) and the warp in r12 (x20).
-_SWITCH = {
+# A new fibre's stack is made such that taking it "returns" to `gpuless_begin`, with the block in rbx (x19)
+# and the warp in rbp (w20).
+_FUNCTIONS = {
     "x86_64": """
 .p2align 4
-.type gpuless_switch,@function
-gpuless_switch:
-pushq %rbp
-pushq %rbx
-pushq %r12
-pushq %r13
-pushq %r14
-pushq %r15
-movq %rsp, (%rdi)
-movq %rsi, %rsp
-popq %r15
-popq %r14
-popq %r13
-popq %r12
-popq %rbx
-popq %rbp
-retq
 .type gpuless_begin,@function
 gpuless_begin:
 movq %rbx, %rdi
-movl %r12d, %esi
-callq *%r13
+movl %ebp, %esi
+popq %rax
+callq *%rax
 ud2
 """,
     "aarch64": """
@@ -78,8 +62,37 @@ brk #1
 }
 # Of a new fibre's stack, counted from its lower end: how large, and where the block, the warp, the function
 # and the address to return to lie.
-_FRAME = {"x86_64": (56, 32, 24, 16, 48), "aarch64": (160, 0, 8, 16, 88)}
+_FRAME = {"x86_64": (32, 8, 16, 24, 0), "aarch64": (160, 0, 8, 16, 88)}
 _MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+
+# Leave the stack, noting where it ends, take another one and go on where that was left. Without a call: the
+# processor foretells where a `ret` leads by the calls before it, on whichever stack. At a barrier all fibres
+# make the same calls and returns, as long as the switch is none. It pushes: no red zone below the stack.
+_JUMP = """\
+leaq 7f(%rip), %rax
+pushq %rbp
+pushq %rbx
+pushq %rax
+movq %rsp, (%rdi)
+movq %rsi, %rsp
+popq %rax
+popq %rbx
+popq %rbp
+jmpq *%rax
+.p2align 4
+7:"""
+# What the other fibres may have changed, beside the vector registers, of which the callers hold none.
+_CHANGED = "rax rcx rdx r8 r9 r10 r11 r12 r13 r14 r15 memory flags dirflag fpsr".split()
+
+
+def _switch(own, other):
+    """Return the IR that notes the end of the stack at `own` and takes the stack that ends at `other`."""
+    if _MACHINE != "x86_64":
+        return f"call void @gpuless_switch(ptr {own}, ptr {other})"
+    lines = _JUMP.replace("\n", r"\0A")
+    changed = ",".join(f"~{{{name}}}" for name in _CHANGED)
+    constraints = f"={{rdi}},={{rsi}},0,1,{changed}"
+    return f'call {{ ptr, ptr }} asm sideeffect "{lines}", "{constraints}"(ptr {own}, ptr {other})'
 
 
 def _field(name, variable="ctx", table=OFFSET):
@@ -104,7 +117,8 @@ def text(warps, barriers, shared, passed=""):
     str
     """
     copies = "\n".join(_copy(name, type_) for name, type_ in _COPIED)
-    head = "attributes #0 = { nounwind }\nattributes #1 = { nounwind noinline }\n!0 = !{}\n"
+    head = "attributes #0 = { nounwind }\nattributes #1 = { nounwind noinline noredzone }\n"
+    head += "attributes #2 = { nounwind noredzone }\n!0 = !{}\n"
     head += '!1 = !{!"branch_weights", i32 1, i32 1000000}\n'
     return (
         head
@@ -257,10 +271,13 @@ end:
 
 def _fibres(warps, passed):
     size, block_at, warp_at, function_at, return_at = _FRAME[_MACHINE]
-    module_asm = "\n".join(f'module asm "{line}"' for line in _SWITCH[_MACHINE].strip().split("\n"))
+    module_asm = "\n".join(f'module asm "{line}"' for line in _FUNCTIONS[_MACHINE].strip().split("\n"))
     return module_asm + _FIBRES.format(
         warps=warps,
         passed=passed,
+        to_warp=_switch("%own", "%stack"),
+        to_scheduler=_switch("%own", "%scheduler"),
+        from_scheduler=_switch("%at.scheduler", "%stack"),
         stack=STACK,
         frame=size,
         block_at=block_at,
@@ -286,7 +303,7 @@ declare void @gpuless_switch(ptr, ptr)
 declare void @gpuless_begin()
 
 ; Go on with the next warp that has not ended, behind the last one with the scheduler.
-define internal void @pass_on(ptr %ctx, i32 %warp, ptr %own) {{
+define internal void @pass_on(ptr %ctx, i32 %warp, ptr %own) #2 {{
 entry:
   %stacks = getelementptr i8, ptr %ctx, i64 {at_stacks}
   br label %look
@@ -303,12 +320,12 @@ there:
 resume:
   %at.warp = getelementptr i8, ptr %ctx, i64 {at_warp}
   store volatile i32 %i, ptr %at.warp
-  call void @gpuless_switch(ptr %own, ptr %stack)
+  {to_warp}
   ret void
 sweep:
   %at.scheduler = getelementptr i8, ptr %ctx, i64 {at_scheduler}
   %scheduler = load ptr, ptr %at.scheduler
-  call void @gpuless_switch(ptr %own, ptr %scheduler)
+  {to_scheduler}
   ret void
 }}
 
@@ -473,7 +490,7 @@ resume:
   %i32 = trunc i64 %i to i32
   store volatile i32 %i32, ptr %at.warp.number
   ; it passes on to the others, and the last one comes back
-  call void @gpuless_switch(ptr %at.scheduler, ptr %stack)
+  {from_scheduler}
   br label %look
 look:
   %alive = load i32, ptr %at.alive

@@ -76,6 +76,10 @@ _WRAPPED = {
     "mad": "shr.s64 %y2, %y1, 63; and.b64 %y3, %y2, 64; add.s64 %y4, %y1, %y3; mad.lo.s64 %y5, %y4, 4, %a0;",
     "32 bits": "cvt.u32.u64 %x1, %y1; shr.s32 %x2, %x1, 31; and.b32 %x3, %x2, 64; add.s32 %x4, %x1, %x3;"
     "cvt.s64.s32 %y4, %x4; shl.b64 %y6, %y4, 2; add.s64 %y5, %a0, %y6;",
+    "the sign alone": "and.b64 %y2, %y1, -9223372036854775808; shr.u64 %y3, %y2, 57; add.s64 %y4, %y1, %y3;"
+    "shl.b64 %y6, %y4, 2; add.s64 %y5, %a0, %y6;",
+    "the sign alone, 32 bits": "cvt.u32.u64 %x1, %y1; and.b32 %x2, %x1, -2147483648; shr.u32 %x3, %x2, 25;"
+    "add.s32 %x4, %x1, %x3; cvt.s64.s32 %y4, %x4; shl.b64 %y6, %y4, 2; add.s64 %y5, %a0, %y6;",
     "chosen": "shr.s64 %y2, %y1, 63; and.b64 %y3, %y2, 64; add.s64 %y4, %y1, %y3; shl.b64 %y6, %y4, 2;"
     "setp.lt.u64 %p2, %a0, 8; selp.b64 %y7, %y6, %y6, %p2; mov.b64 %y8, %y7; add.s64 %y5, %a0, %y8;",
     "another block": "shr.s64 %y2, %y1, 63; and.b64 %y3, %y2, 64; add.s64 %y4, %y1, %y3; shl.b64 %y6, %y4, 2;"
