@@ -61,6 +61,7 @@ class Analysis:
         self.instructions = [
             (instruction, destinations(instruction)) for part in self.flow.blocks for instruction in part.body
         ]
+        self.parameters = self._parameters()
         self._liveness()
         parted = set()
         while True:
@@ -72,6 +73,19 @@ class Analysis:
             for at in new:
                 self._part(at)
         self.doubted = self._doubted()
+
+    def _parameters(self):
+        """Return the parameters of 64 bits that registers hold, and nothing else ever, by the registers."""
+        if not self.function.kernel:
+            return {}
+        names = {variable.name for variable in self.function.parameters}
+        writes = Counter(name for _, written in self.instructions for name in written)
+        return {
+            written[0]: instruction.operands[1]
+            for instruction, written in self.instructions
+            if instruction.opcode[:2] == ("ld", "param") and len(written) == 1 and writes[written[0]] == 1
+            if BITS[instruction.opcode[-1]] == 64 and instruction.operands[1].base in names
+        }
 
     # --- Registers that live from block to block -------------------------------------------------------
 
@@ -360,6 +374,8 @@ def _arithmetic(rule_name):
         assumed = None
         if exact is VARYING and name in lanes.ADDRESSING:
             assumed = lanes.near(name, bits, analysis.rows, *assumptions(types_))
+            if assumed is VARYING and name == "mul" and bits == 64:
+                assumed = _stepped(instruction, assumptions(types_), analysis)
         elif exact is VARYING and is_sign(instruction):
             assumed = _alike(assumptions(types_)[:1])
         elif exact is VARYING and name == "and":
@@ -372,6 +388,14 @@ def _arithmetic(rule_name):
     return rule
 
 
+def _stepped(instruction, factors, analysis):
+    """Return what may be assumed of a product with a parameter: so many of it from lane to lane."""
+    for operand, other in zip(instruction.operands[1:3], factors[1::-1], strict=True):
+        if operand in analysis.parameters:
+            return lanes.times(other, analysis.parameters[operand])
+    return VARYING
+
+
 def is_sign(instruction):
     """Return whether an instruction takes a number's sign, on all bits or alone, as for negative indices."""
     name, type_ = instruction.opcode[0], instruction.opcode[-1]
@@ -382,7 +406,9 @@ def is_sign(instruction):
 
 def _alike(found):
     """Return what may be assumed of numbers' signs, or of alike numbers: the same in all lanes of a row."""
-    return VARYING if VARYING in found else UNIFORM._replace(rows=max(kind.rows for kind in found))
+    if any(kind is VARYING or kind.unit for kind in found):
+        return VARYING
+    return UNIFORM._replace(rows=max(kind.rows for kind in found))
 
 
 def _assumed_bits(instruction, bits, assumptions):
@@ -431,6 +457,8 @@ def _mad(instruction, kinds, assumptions, analysis):
     else:
         product = lanes.combine("mul", bits, *factors)
         assumed = lanes.near("mul", bits, analysis.rows, *near) if product is VARYING else product
+        if assumed is VARYING and bits == 64:
+            assumed = _stepped(instruction, near, analysis)
     exact = lanes.combine("add", bits, product, added)
     if exact is not VARYING:
         return [(exact, None)]

@@ -292,7 +292,7 @@ def _sign_check(t, instruction, operands):
 def _one_sign(t, value, bits):
     """Return the condition that all lanes, which are near each other, are below zero or none is."""
     near = value.kind if value.kind is not VARYING else value.assumed
-    if near is VARYING or near.constant or near.uniform:
+    if near is VARYING or near.constant or near.uniform or near.unit:
         return None
     distances = lanes.nearest(near.offsets, bits)
     low, high = min(distances), max(distances)

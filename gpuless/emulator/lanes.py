@@ -29,12 +29,15 @@ class Lanes(NamedTuple):
     rows : int
         Of a block whose rows are shorter than a warp, a warp has several; if it is told of each by itself,
         the distances are from a row's first lane, and what these hold is not known.
+    unit : Address, optional
+        The kernel's parameter, such as a stride, that the distances are multiples of.
     """
 
     offsets: tuple
     align: int = 0
     constant: bool = False
     rows: int = 1
+    unit: object = None
 
     @property
     def uniform(self):
@@ -111,7 +114,8 @@ def join(x, y):
         x, y = in_rows(x, rows), in_rows(y, rows)
         return join(x, y)
     (a, align_a), (b, align_b) = relative(x), relative(y)
-    return Lanes(a, min(align_a, align_b), rows=rows) if a == b else VARYING
+    alike = a == b and (x.unit == y.unit or x.uniform)
+    return Lanes(a, min(align_a, align_b), rows=rows, unit=x.unit) if alike else VARYING
 
 
 @functools.lru_cache(maxsize=8192)
@@ -125,7 +129,9 @@ def in_rows(kind, rows):
     if kind.rows > 1 or any(distances[lane] != distances[lane % width] for lane in range(WARP)):
         return VARYING
     align = min(kind.align, *map(trailing_zeros, starts))
-    return Lanes(distances if any(distances) else ZERO, align, rows=rows)
+    return (
+        Lanes(distances, align, False, rows, kind.unit) if any(distances) else Lanes(ZERO, align, rows=rows)
+    )
 
 
 def _signed(number, bits):
@@ -248,6 +254,8 @@ def widen(have, want, signed, x, assume=False):
     if x.constant:
         cut = (1 << have) - 1
         return _fold(lambda a: _signed(a & cut, have) if signed else a & cut, want, x)
+    if x.unit:
+        return VARYING
     if want <= have:
         return _apart(want, x.offsets, x.align)
     if x.uniform or (_within(have, x) and x.align < have) or assume:
@@ -294,7 +302,25 @@ def combine(rule, bits, *kinds):
     """Return the kind of an integer operation of `RULES`, or of any other that works lane by lane."""
     if VARYING in kinds:
         return VARYING
+    if any(kind.unit for kind in kinds):
+        return _in_units(rule, bits, *kinds)
     return RULES[rule](bits, *kinds) if rule in RULES else _elementwise(*kinds)
+
+
+def _in_units(rule, bits, *kinds):
+    """Return the kind of a sum or a multiple of numbers whose distances are multiples of a parameter."""
+    units = {kind.unit for kind in kinds if not kind.uniform}
+    if len(units) > 1 or rule not in ADDRESSING:
+        return VARYING
+    found = RULES[rule](bits, *(kind._replace(unit=None) for kind in kinds))
+    return found if found is VARYING or found.uniform else found._replace(unit=units.pop())
+
+
+def times(kind, unit):
+    """Return what may be assumed of the product of a number and a parameter."""
+    if kind is VARYING or kind.uniform or kind.unit:
+        return VARYING
+    return Lanes(relative(kind)[0], rows=kind.rows, unit=unit)
 
 
 @functools.lru_cache(maxsize=8192)

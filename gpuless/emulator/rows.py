@@ -4,6 +4,8 @@ What the lanes of a row access are neighbours, as a rule, and how far one row is
 when the kernel runs: a row of threads, times the length of the array's rows.
 """
 
+from typing import NamedTuple
+
 from gpuless.emulator import lanes
 from gpuless.emulator.lanes import VARYING, WARP, ZERO
 from gpuless.emulator.layout import ARENA_SPAN, SHARED_SPAN
@@ -13,7 +15,7 @@ from gpuless.emulator.translate import Shape
 def rows_of(t, address, bits):
     """Return of how many rows the lanes access neighbouring numbers, or one number; 0 where it is neither."""
     near = t.operand(address.base).assumed
-    if near is VARYING or near.rows == 1:
+    if near is VARYING or near.rows == 1 or near.unit:
         return 0
     width = WARP // near.rows
     distances = lanes.nearest(near.offsets, t.function.registers.get(address.base, 64))[:width]
@@ -34,6 +36,10 @@ def _pointers(t, address, space):
     return t.new(f"getelementptr i8, ptr {root}, {s.int(64)} {inside}")
 
 
+def _pointer(t, pointers, row, rows):
+    return t.new(f"extractelement <{rows} x ptr> {pointers}, i64 {row}") if rows > 1 else pointers
+
+
 def _mask(t, row, rows):
     """Return the lanes of a row that are on, as a vector."""
     width = WARP // rows
@@ -51,7 +57,7 @@ def load_rows(t, address, space, bits):
     t.module.declare(f"{type_} @{name}(ptr, <{width} x i1>, {type_})")
     found = []
     for row in range(rows):
-        pointer = t.new(f"extractelement <{rows} x ptr> {pointers}, i64 {row}")
+        pointer = _pointer(t, pointers, row, rows)
         on = _mask(t, row, rows)
         found.append(
             t.new(
@@ -71,6 +77,52 @@ def _load_heads(t, pointers, rows, bits):
     given = f"<{rows} x ptr> align {bits // 8} {pointers}, <{rows} x i1> {on}, {type_} poison"
     heads = t.new(f"call {type_} @{name}({given})")
     return t.shuffle(heads, None, f"i{bits}", rows, [lane // width for lane in range(WARP)])
+
+
+class Steps(NamedTuple):
+    """Lanes a step apart: where each row of them begins and how far it is to the next, found at run time."""
+
+    pointers: list
+    step: str
+    even: str
+    """Whether all addresses are aligned, and no lane is far from its row's first."""
+
+
+def steps_of(t, address, space):
+    """Return whether the lanes of each row are assumed to be the same number of strides apart."""
+    near = t.operand(address.base).assumed
+    if near is VARYING or not near.unit or space == "shared":
+        return False
+    width = WARP // near.rows
+    return near.offsets[:width] == tuple(near.offsets[1] * lane for lane in range(width))
+
+
+def steps(t, address, bits, far):
+    """Return the `Steps` of an address of which `steps_of` is true; lanes `far` from the first are too far."""
+    near, size = t.operand(address.base).assumed, bits // 8
+    pointers = _pointers(t, address, "global")
+    heads = [_pointer(t, pointers, row, near.rows) for row in range(near.rows)]
+    step = t.new(f"mul i64 {t.parameter(near.unit)}, {near.offsets[1]}")
+    low = step
+    for head in heads:
+        low = t.new(f"or i64 {low}, {t.new(f'ptrtoint ptr {head} to i64')}")
+    aligned = t.new(f"icmp eq i64 {t.new(f'and i64 {low}, {size - 1}')}, 0")
+    most = far // WARP
+    near_by = t.new(f"icmp ult i64 {t.new(f'add i64 {step}, {most}')}, {2 * most}")
+    return Steps(heads, step, t.all_of(aligned, near_by))
+
+
+def load_steps(t, found, bits):
+    """Load lane by lane, all of which are on, from scalar addresses."""
+    type_, vector = Shape(WARP).int(bits), "poison"
+    width = WARP // len(found.pointers)
+    ahead = [t.new(f"mul i64 {found.step}, {lane}") for lane in range(width)]
+    for lane in range(WARP):
+        pointer = found.pointers[lane // width]
+        there = t.new(f"getelementptr i8, ptr {pointer}, i64 {ahead[lane % width]}")
+        one = t.new(f"load i{bits}, ptr {there}, align {bits // 8}")
+        vector = t.new(f"insertelement {type_} {vector}, i{bits} {one}, i64 {lane}")
+    return vector
 
 
 def _joined(t, vectors, type_):

@@ -277,7 +277,15 @@ class Translator:
         starts = ", ".join(f"i{bits} {offset % (1 << bits)}" for offset in near.offsets[:: WARP // rows])
         if near.constant:
             return f"<{starts}>"
+        if near.unit:
+            unit = self.splat(self.parameter(near.unit), f"i{bits}", rows)
+            starts = self.new(f"mul <{rows} x i{bits}> {unit}, <{starts}>")
+            return self.new(f"add <{rows} x i{bits}> {self.splat(value.scalar, f'i{bits}', rows)}, {starts}")
         return self.new(f"add <{rows} x i{bits}> {self.splat(value.scalar, f'i{bits}', rows)}, <{starts}>")
+
+    def parameter(self, address):
+        """Return what a parameter of 64 bits of the kernel holds."""
+        return self.module.parameter(self, address, 64, 1)[0].scalar
 
     def splat(self, scalar, type_, count=WARP):
         """Return a vector of the same number in all lanes."""
