@@ -193,7 +193,7 @@ SETTINGS = {
         "weight_decay",
         "nesterov",
     ),
-    *("beta1", "beta2", "transpose_a", "transpose_b", "batch_size"),
+    *("beta1", "beta2", "transpose_a", "transpose_b", "batch_size", "precision"),
     *("growth", "backoff", "interval"),
 }
 # Functions of the rooms that write into no array, or are given no other.
