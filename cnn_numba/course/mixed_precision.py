@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-
 from cnn_numba import device
 from cnn_numba.data import load
 from cnn_numba.nn.models import mnist_cnn
