@@ -31,6 +31,7 @@ from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpo
 from cnn_numba.train.loop import evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.records import plot_history
+from cnn_numba.train.scaling import LossScaler
 from cnn_numba.train.steps import train_step
 
 __all__ = [  # noqa: RUF022 (in the order of the course)
@@ -69,6 +70,7 @@ __all__ = [  # noqa: RUF022 (in the order of the course)
     "cifar_convnet",
     "SGD",
     "Adam",
+    "LossScaler",
     "train_step",
     "fit",
     "evaluate",

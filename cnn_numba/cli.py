@@ -35,12 +35,19 @@ DatasetName = _choice("DatasetName", *DATASETS)
 ModelName = _choice("ModelName", "mnist_cnn", "mnist_cnn_deep", "cifar_convnet")
 OptimizerName = _choice("OptimizerName", "adam", "sgd")
 ScheduleName = _choice("ScheduleName", "one-cycle", "cosine", "constant")
+Precision = _choice("Precision", "float32", "tf32", "float16", "bfloat16")
 
 # Typer brings its own copy of click, or in older versions click itself; this is the class of either.
 _UsageError = typer.BadParameter.__bases__[0]
 
 # The choices that a checkpoint holds.
-_CHOICES = {"model": ModelName, "dataset": DatasetName, "optimizer": OptimizerName, "schedule": ScheduleName}
+_CHOICES = {
+    "model": ModelName,
+    "dataset": DatasetName,
+    "optimizer": OptimizerName,
+    "schedule": ScheduleName,
+    "precision": Precision,
+}
 
 _OPTIONS = {"rich_markup_mode": None, "context_settings": {"help_option_names": ["-h", "--help"]}}
 app = typer.Typer(help="Train, use, measure and check the course's networks.", **_OPTIONS)
@@ -175,6 +182,10 @@ def train(
         int, typer.Option(min=0, metavar="N", help="Same seed, machine and threads: same numbers.")
     ] = 0,
     device: Annotated[Device, typer.Option(help="Where to train; auto takes the best there is.")] = "auto",
+    precision: Annotated[
+        Precision,
+        typer.Option(help="What the operands of products are rounded to; float16 comes with loss scaling."),
+    ] = "float32",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -203,6 +214,7 @@ def train(
       cnn-numba train --model cifar_convnet --optimizer sgd --lr 0.02 --epochs 10
       cnn-numba train --dataset fashion-mnist
       cnn-numba train --lr 1e-3 --out runs/slow
+      cnn-numba train --precision float16 --out runs/half
       cnn-numba train --resume
       cnn-numba train --resume --out runs/slow
     """
@@ -216,6 +228,7 @@ def train(
         "schedule": schedule,
         "seed": seed,
         "device": device,
+        "precision": precision,
     }
     if resume:
         if out is None:
@@ -234,12 +247,14 @@ def _train(options, data_dir, out, resume):
     from cnn_numba.train.loop import Interrupted, TrainingDiverged, fit
 
     log = _line_printer()
-    network = _network(options["model"].value, options["batch_size"], room, options["seed"])
+    network = _network(
+        *(options["model"].value, options["batch_size"], room, options["seed"], options["precision"].value)
+    )
     data = load(_dataset_for(network, options["dataset"]), data_dir, log)
     out = out or _default_folder(network, data)
     log(
         f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} images of "
-        f"{data.name}, {place_of(room)}"
+        f"{data.name}, {place_of(room)}, {network.precision}"
     )
     try:
         history = fit(
@@ -278,7 +293,8 @@ def _held_by(path, options, given):
         raise CliError(f"nothing to resume from: there is no {path}") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
-    recipe = {"device": "auto", **checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
+    older = {"device": "auto", "precision": "float32"}  # what older files do not tell
+    recipe = {**older, **checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
     missing = [name for name in options if name not in recipe]
     if missing:
         raise CliError(f"{path}: this is a model, but no training to resume: it lacks {', '.join(missing)}")
@@ -317,12 +333,12 @@ def _command_to_resume(out, data_dir):
     return shlex.join(["cnn-numba", "train", "--resume", *options])
 
 
-def _network(name, batch_size, room, seed):
+def _network(name, batch_size, room, seed, precision="float32"):
     """Build a network; a batch beyond the memory is a wrong argument."""
     from cnn_numba.nn.models import MODELS
 
     try:
-        return MODELS[name](batch_size=batch_size, device=room, seed=seed)
+        return MODELS[name](batch_size=batch_size, device=room, seed=seed, precision=precision)
     except (MemoryError, ValueError):  # NumPy's ValueError: more than any machine has
         raise typer.BadParameter(
             f"the memory does not hold {batch_size} images per step.", param_hint="'--batch-size'"

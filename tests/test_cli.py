@@ -92,6 +92,7 @@ def fit(monkeypatch):
         (["train", "--schedule", "steps"], "'steps' is not one of"),
         (["train", "--model", "Input should"], "'--model': 'Input should' is not one of"),
         (["train", "--device", "tpu"], "'tpu' is not one of 'auto', 'cpu', 'gpu'"),
+        (["train", "--precision", "float8"], "'float8' is not one of 'float32', 'tf32', 'float16'"),
         (["train", "--nonsense"], "No such option: --nonsense"),
         (["train", "surplus"], "unexpected extra argument"),
         (["predict"], "Missing argument 'IMAGE"),
@@ -253,7 +254,7 @@ def test_train_writes_everything_and_says_where(run, little, tmp_path):
     where = f"{device.threads()} CPU threads"
     if not device.hardware():
         where += f" (no GPU: {device.SELECTION.reason})"
-    assert lines[0] == f"mnist_cnn: 225,034 parameters, 200 images of mnist, {where}"
+    assert lines[0] == f"mnist_cnn: 225,034 parameters, 200 images of mnist, {where}, float32"
     assert lines[-2] == f"test accuracy {history[-1]['test_accuracy']:.2%} after epoch 2"
     assert "runs/mnist_cnn/curves.png" in lines[-1].replace("\\", "/")
 
@@ -396,6 +397,23 @@ def test_resume_alone_goes_on_with_what_the_checkpoint_holds(run, little, tmp_pa
     )
 
 
+def test_a_training_in_float16_says_so_scales_and_is_resumed(run, little, tmp_path):
+    options = "train", "--precision", "float16", "--schedule", "constant", *STEPS
+    code, out, err = run(*options, "--epochs", 1)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].endswith(", float16")
+    assert "; loss scale 65536, 0 steps skipped" in out
+    code, out, err = run("train", "--resume", "--epochs", 2)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].endswith(", float16")
+    folder = tmp_path / "runs" / "mnist_cnn"
+    assert recipe_of(folder)["precision"] == "float16"
+    assert run(*options, "--epochs", 2, "--out", "whole")[0] == 0
+    whole, resumed = (load_checkpoint(path / "checkpoint.npz") for path in (tmp_path / "whole", folder))
+    np.testing.assert_array_equal(resumed.parameters, whole.parameters)
+    np.testing.assert_array_equal(resumed.scaler["good_steps"], whole.scaler["good_steps"])
+
+
 def test_resume_finds_the_network_and_the_data_in_the_checkpoint(run, fit, monkeypatch, tmp_path):
     monkeypatch.setattr(cli, "load", nothing_to_load)
     recipe = {"dataset": "fashion-mnist", "batch_size": 3, "optimizer": "SGD", "lr": 0.5, "seed": 7}
@@ -419,6 +437,7 @@ def test_resume_finds_the_network_and_the_data_in_the_checkpoint(run, fit, monke
         (["--model", "mnist_cnn_deep"], "--model mnist_cnn", "--model mnist_cnn_deep"),
         (["--dataset", "fashion-mnist"], "--dataset mnist", "--dataset fashion-mnist"),
         (["--batch-size", 64], "--batch-size 4", "--batch-size 64"),
+        (["--precision", "float16"], "--precision float32", "--precision float16"),
         (
             ["--optimizer", "sgd", "--schedule", "cosine", "--seed", 0],
             "--optimizer adam --schedule one-cycle",

@@ -32,10 +32,13 @@ class Layer:
         Views into the model's gradient arena.
     output : ndarray, shape (n, ...)
         What the last `forward` returned. The next one overwrites it.
+    precision : {"float32", "tf32", "float16", "bfloat16"}
+        What the operands of its products are rounded to; the model sets it.
     """
 
     kind = "layer"
     operation = None  # the folder of cnn_numba.ops it calls
+    precision = "float32"
     weight: Array | None = None
     bias: Array | None = None
     grad_weight: Array | None = None
@@ -89,6 +92,11 @@ class Layer:
         Belongs to the last `forward`, whose input and output it uses.
         """
         raise TypeError(f"{type(self).__name__} computes nothing: use one of its subclasses")
+
+    @property
+    def _rounding(self):
+        # Nothing for float32: a room with operations of one's own need not know of any other.
+        return {} if self.precision == "float32" else {"precision": self.precision}
 
     def _grad_input_like(self, grad_output):
         return head(self.grad_input, grad_output.shape[0])
@@ -155,6 +163,7 @@ class Conv2d(Layer):
         self.output = self.ops.conv2d_forward(
             *(x, self.weight, self.bias, self.stride, self.padding),
             *(head(self.out, x.shape[0]), self.scratch, self.relu),
+            **self._rounding,
         )
         return self.output
 
@@ -162,14 +171,15 @@ class Conv2d(Layer):
         """Write the gradients of weight and bias; return that of the input."""
         window = self.stride, self.padding
         self.ops.conv2d_backward_weight(
-            grad_output, self.x, self.weight_shape, *window, self.grad_weight, self.scratch
+            *(grad_output, self.x, self.weight_shape, *window, self.grad_weight, self.scratch),
+            **self._rounding,
         )
         self.ops.conv2d_backward_bias(grad_output, self.grad_bias)
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
         return self.ops.conv2d_backward_input(
-            grad_output, self.weight, self.x.shape, *window, grad_input, self.scratch
+            *(grad_output, self.weight, self.x.shape, *window, grad_input, self.scratch), **self._rounding
         )
 
 
@@ -352,17 +362,21 @@ class Linear(Layer):
         """Multiply the batch by the weight and add the bias."""
         self.x = x
         out = head(self.out, x.shape[0])
-        self.output = self.ops.linear_forward(x, self.weight, self.bias, out, self.scratch, self.relu)
+        self.output = self.ops.linear_forward(
+            x, self.weight, self.bias, out, self.scratch, self.relu, **self._rounding
+        )
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        self.ops.linear_backward_weight(grad_output, self.x, self.grad_weight, self.scratch)
+        self.ops.linear_backward_weight(grad_output, self.x, self.grad_weight, self.scratch, **self._rounding)
         self.ops.linear_backward_bias(grad_output, self.grad_bias)
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
-        return self.ops.linear_backward_input(grad_output, self.weight, grad_input, self.scratch)
+        return self.ops.linear_backward_input(
+            grad_output, self.weight, grad_input, self.scratch, **self._rounding
+        )
 
 
 class _Activation(Layer):

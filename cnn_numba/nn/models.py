@@ -9,7 +9,7 @@ import numpy as np
 from cnn_numba.device import Array, to_host
 from cnn_numba.nn.layers import Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU
 from cnn_numba.ops.rooms import RoomLike, room
-from cnn_numba.ops.shapes import MOST_ELEMENTS, integer, sizes
+from cnn_numba.ops.shapes import MOST_ELEMENTS, check_precision, integer, sizes
 
 
 class Sequential:
@@ -29,6 +29,9 @@ class Sequential:
         Draws the initial weights.
     name : str
         What checkpoints and `summary` call it.
+    precision : {"float32", "tf32", "float16", "bfloat16"}
+        What the operands of the products, in convolutions and dense layers, are rounded to before they are
+        multiplied. Sums, and all arrays, are float32 whatever it is (in the reference float64).
 
     Attributes
     ----------
@@ -40,8 +43,8 @@ class Sequential:
     Raises
     ------
     ValueError
-        If the shapes of neighbouring layers do not fit (the message names the layer), or a layer
-        stands in the model twice.
+        If the shapes of neighbouring layers do not fit (the message names the layer), a layer stands in the
+        model twice, or the precision is none of the four.
 
     Examples
     --------
@@ -65,6 +68,7 @@ class Sequential:
         device: RoomLike = "cpu",
         seed: int = 0,
         name: str = "sequential",
+        precision: str = "float32",
     ) -> None:
         if not isinstance(layers, (list, tuple)):
             raise TypeError(f"layers must be a list of layers, got {layers!r}")
@@ -77,6 +81,8 @@ class Sequential:
         seed = integer(seed, "seed", maximum=None)
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {name!r}")
+        check_precision(precision)
+        self.precision = precision
         self.layers, self.input_shape = list(layers), sizes(input_shape, "input_shape", minimum=1)
         self.batch_size = integer(batch_size, "batch_size", minimum=1)
         self.name, self.room = name, room(device)
@@ -85,6 +91,7 @@ class Sequential:
         self.shapes = self._propagate_shapes()
         self._allocate_arenas(np.random.default_rng(seed))
         for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
+            layer.precision = precision
             # Nothing lies before the first layer that would want a gradient.
             layer.build(shape, self.room, needs_grad_input=index > 0)
         self._fuse()
@@ -227,7 +234,9 @@ def _total(entries):
     return sum(math.prod(shape) for _, _, shape in entries)
 
 
-def mnist_cnn(batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0) -> Sequential:
+def mnist_cnn(
+    batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0, precision: str = "float32"
+) -> Sequential:
     """Build the course's network: two convolutions, each with max pooling, and two dense layers.
 
     The second pooling leaves 64 x 5 x 5 = 1600 features.
@@ -237,6 +246,8 @@ def mnist_cnn(batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0) -> 
     batch_size : int
     device : {"cpu", "gpu", "reference"}
     seed : int
+    precision : {"float32", "tf32", "float16", "bfloat16"}
+        As for `Sequential`.
 
     Examples
     --------
@@ -253,10 +264,12 @@ def mnist_cnn(batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0) -> 
         ReLU(),
         Linear(128, 10),
     ]
-    return Sequential(layers, (1, 28, 28), batch_size, device, seed, name="mnist_cnn")
+    return Sequential(layers, (1, 28, 28), batch_size, device, seed, "mnist_cnn", precision)
 
 
-def mnist_cnn_deep(batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0) -> Sequential:
+def mnist_cnn_deep(
+    batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0, precision: str = "float32"
+) -> Sequential:
     """Build three convolutions with ReLU, two of them pooled, and two dense layers.
 
     Arguments and result are those of `mnist_cnn`.
@@ -280,10 +293,12 @@ def mnist_cnn_deep(batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0
         ReLU(),
         Linear(64, 10),
     ]
-    return Sequential(layers, (1, 28, 28), batch_size, device, seed, name="mnist_cnn_deep")
+    return Sequential(layers, (1, 28, 28), batch_size, device, seed, "mnist_cnn_deep", precision)
 
 
-def cifar_convnet(batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0) -> Sequential:
+def cifar_convnet(
+    batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0, precision: str = "float32"
+) -> Sequential:
     """Build the network for 32 x 32 colour images: two padded convolutions, pooled, and two dense layers.
 
     Arguments and result are those of `mnist_cnn`.
@@ -305,7 +320,7 @@ def cifar_convnet(batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0)
         ReLU(),
         Linear(512, 10),
     ]
-    return Sequential(layers, (3, 32, 32), batch_size, device, seed, name="cifar_convnet")
+    return Sequential(layers, (3, 32, 32), batch_size, device, seed, "cifar_convnet", precision)
 
 
 #: The networks by name, as ``cnn-numba train --model`` knows them.

@@ -50,6 +50,50 @@ def real(name, array, shape=None):
     return array.astype(np.float64, copy=False)
 
 
+#: What the operands of a product may be rounded to before they are multiplied; by "float32" they are not.
+PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
+
+
+def rounded(array, precision):
+    """Return real numbers as they are when stored with so many bits, in an array of the same dtype.
+
+    A number goes to the nearest of its format. From the middle between two it goes to the even one, in tf32
+    to the one further from zero, as the GPU's instruction for it does. Above the largest comes infinity.
+
+    Parameters
+    ----------
+    array : ndarray, float32 or float64
+        In float64, numbers become float32 first, except for "float32" itself.
+    precision : {"float32", "tf32", "float16", "bfloat16"}
+        With 23, 10, 10 and 7 bits after the point; exponents of 8 bits, in float16 5.
+
+    Raises
+    ------
+    ValueError
+        If the precision is none of the four.
+
+    Examples
+    --------
+    >>> [float(rounded(np.float32(1 + 2**-11), precision)) for precision in ("tf32", "float16", "bfloat16")]
+    [1.0009765625, 1.0, 1.0]
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    if precision == "float32":
+        return array
+    with np.errstate(over="ignore"):
+        single = np.asarray(array, np.float32)
+        bits = single.view(np.uint32)
+        if precision == "float16":
+            near = single.astype(np.float16).astype(np.float32)
+        elif precision == "tf32":
+            near = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+        else:
+            even = bits >> np.uint32(16) & np.uint32(1)
+            near = (bits + np.uint32(0x7FFF) + even) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(single), single, near.view(np.float32)).astype(array.dtype)
+
+
 def filled(name, array, shape=None, ndim=None):
     """Return what `real` does, of an array that is not empty, and has so many axes if that matters."""
     array = real(name, array, shape)

@@ -453,6 +453,24 @@ def check_scratch(operation, scratch, shapes, integers=()):
             raise ValueError(f"{error}: make it with {operation}_scratch for these shapes") from None
 
 
+#: What the operands of a product may be rounded to: the contract is `cnn_numba.ops._reference.rounded`.
+PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
+
+
+def check_precision(precision):
+    """Insist on one of `PRECISIONS`.
+
+    Examples
+    --------
+    >>> check_precision("float8")
+    Traceback (most recent call last):
+        ...
+    ValueError: precision must be one of float32, tf32, float16, bfloat16, got 'float8'
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+
+
 def check_labels(labels, batch_size, classes):
     """Insist on int32 labels of shape (N,), each between 0 and ``classes - 1``.
 

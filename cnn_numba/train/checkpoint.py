@@ -16,12 +16,16 @@ import numpy as np
 
 from cnn_numba.device import copy, to_host
 from cnn_numba.nn.models import MODELS, Sequential
+from cnn_numba.ops.shapes import PRECISIONS
 from cnn_numba.train.optim import Optimizer
+from cnn_numba.train.scaling import LossScaler
 
 FORMAT_VERSION = 1
 
 #: The keys of one epoch in a history.
 HISTORY_KEYS = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "seconds")
+#: Those that a training with a loss scale adds.
+SCALING_KEYS = ("loss_scale", "skipped_steps")
 
 
 @dataclass
@@ -36,6 +40,8 @@ class Checkpoint:
         The model's arenas.
     optimizer : dict of str to ndarray
         The optimiser's state; empty where the file was only meant for predicting.
+    scaler : dict of str to ndarray
+        The loss scaler's state; empty where there was none.
     progress : dict
         Where the training stands: recipe, epoch, step, generator state, history. JSON-like; what is there
         has been checked, but all of it may be missing.
@@ -46,10 +52,15 @@ class Checkpoint:
     buffers: np.ndarray
     optimizer: dict = field(default_factory=dict)
     progress: dict = field(default_factory=dict)
+    scaler: dict = field(default_factory=dict)
 
 
 def save_checkpoint(
-    path: str | PathLike, model: Sequential, optimizer: Optimizer | None = None, progress: dict | None = None
+    path: str | PathLike,
+    model: Sequential,
+    optimizer: Optimizer | None = None,
+    progress: dict | None = None,
+    scaler: LossScaler | None = None,
 ) -> None:
     """Write a model, and what its training needs to go on, to one file.
 
@@ -63,6 +74,7 @@ def save_checkpoint(
     optimizer : Optimizer, optional
     progress : dict, optional
         Anything JSON can hold; epoch, history and the like as `fit` writes them.
+    scaler : LossScaler, optional
 
     Examples
     --------
@@ -74,8 +86,11 @@ def save_checkpoint(
     >>> bool((net.parameters == mnist_cnn(seed=1).parameters).all())
     True
     """
-    state = optimizer.state if optimizer else {}
-    arrays = {f"optimizer.{name}": to_host(array) for name, array in state.items()}
+    arrays = {
+        f"{owner}.{name}": to_host(array)
+        for owner, keeper in (("optimizer", optimizer), ("scaler", scaler))
+        for name, array in (keeper.state if keeper else {}).items()
+    }
     about = {"format_version": FORMAT_VERSION, "model": model.name, "progress": progress or {}}
     arrays |= {"parameters": to_host(model.parameters), "buffers": to_host(model.buffers)}
     arrays["about"] = json.dumps(about)
@@ -138,8 +153,9 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         raise ValueError(f"{path} is damaged or no checkpoint of this project: {reason}") from None
     if version != FORMAT_VERSION:
         raise ValueError(f"{path} has format version {version}; this version reads {FORMAT_VERSION}")
+    scaler = {name[7:]: arrays.pop(name) for name in [*arrays] if name.startswith("scaler.")}
     optimizer = {name.removeprefix("optimizer."): array for name, array in arrays.items()}
-    checkpoint = Checkpoint(about.get("model"), parameters, buffers, optimizer, about.get("progress"))
+    checkpoint = Checkpoint(about.get("model"), parameters, buffers, optimizer, about.get("progress"), scaler)
     with naming(path):
         _check(checkpoint)
     return checkpoint
@@ -160,8 +176,12 @@ def _check(checkpoint):
         raise ValueError(f"the model must be a name, got {reprlib.repr(checkpoint.model)}")
     _check_array("parameters", checkpoint.parameters)
     _check_array("buffers", checkpoint.buffers)
-    for name, array in checkpoint.optimizer.items():
-        _check_state(name, array)
+    for owner in ("optimizer", "scaler"):
+        for name, array in getattr(checkpoint, owner).items():
+            _check_state(f"the {owner}'s {name}", array)
+    scale = checkpoint.scaler.get("scale", np.ones(1))
+    if not scale.min(initial=np.inf) > 0:
+        raise ValueError(f"the scaler's scale must be above 0, got {scale.min()}")
     progress = checkpoint.progress
     _check_fields("progress", progress, _PROGRESS)
     _check_fields("recipe", progress.get("recipe", {}), _RECIPE)
@@ -177,10 +197,10 @@ def _check_array(name, array):
 
 def _check_state(name, array):
     if array.dtype.kind not in "fi":
-        raise ValueError(f"the optimizer's {name} must be numbers, got {array.dtype}")
+        raise ValueError(f"{name} must be numbers, got {array.dtype}")
     if array.dtype.kind == "i" and array.min(initial=0) < 0:
-        raise ValueError(f"the optimizer's {name} must be at least 0, got {array.min()}")
-    _check_finite(f"the optimizer's {name}", array)
+        raise ValueError(f"{name} must be at least 0, got {array.min()}")
+    _check_finite(name, array)
 
 
 def _check_finite(name, array):
@@ -223,6 +243,10 @@ def _are_totals(value):
     return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))
 
 
+def _is_precision(value):
+    return value in PRECISIONS
+
+
 def _per_channel(fits):
     return lambda value: value != [] and all(map(fits, value if isinstance(value, list) else [value]))
 
@@ -234,7 +258,8 @@ def _is_history(value):
 def _is_epoch(entry, number):
     return (
         isinstance(entry, dict)
-        and entry.keys() == set(HISTORY_KEYS)
+        and entry.keys() - set(SCALING_KEYS) == set(HISTORY_KEYS)
+        and len(entry) in (len(HISTORY_KEYS), len(HISTORY_KEYS + SCALING_KEYS))
         and all(map(_is_number, entry.values()))
         and entry["epoch"] == number
     )
@@ -260,6 +285,7 @@ _RECIPE = {
     "lr": (_is_positive, "a positive number"),
     "epochs": _SIZE,
     "seed": _COUNT,
+    "precision": (_is_precision, f"one of {', '.join(PRECISIONS)}"),
 }
 _PROGRESS = {
     "epoch": _COUNT,
@@ -296,6 +322,8 @@ def restore(checkpoint: Checkpoint, model: Sequential) -> None:
 def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") -> Sequential:
     """Build the network that a checkpoint names, and fill it; `device` is as for `Sequential`.
 
+    It computes in the precision that it was trained in.
+
     Raises
     ------
     FileNotFoundError, ValueError
@@ -305,7 +333,8 @@ def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") 
     checkpoint = load_checkpoint(path)
     if checkpoint.model not in MODELS:
         raise ValueError(f"{path} is of the network {checkpoint.model!r}; known are {', '.join(MODELS)}")
-    model = MODELS[checkpoint.model](batch_size=batch_size, device=device)
+    precision = checkpoint.progress.get("recipe", {}).get("precision", "float32")
+    model = MODELS[checkpoint.model](batch_size=batch_size, device=device, precision=precision)
     with naming(path):
         _check_channels(checkpoint, model)
         restore(checkpoint, model)

@@ -22,6 +22,7 @@ from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.checkpoint import (
     HISTORY_KEYS,
+    SCALING_KEYS,
     load_checkpoint,
     naming,
     restore,
@@ -29,6 +30,7 @@ from cnn_numba.train.checkpoint import (
 )
 from cnn_numba.train.optim import SCHEDULES, Optimizer
 from cnn_numba.train.records import move_earlier_run, plot_history, write_history
+from cnn_numba.train.scaling import LossScaler
 from cnn_numba.train.steps import batches_of, steps_of
 
 #: With fewer steps than this a network has learned little, and `fit` says so.
@@ -38,7 +40,7 @@ _NEEDED_TO_RESUME = ("recipe", "epoch", "step", "totals", "seconds", "generator"
 
 
 class TrainingDiverged(ArithmeticError):
-    """The loss became NaN or infinite; the message says at which step, and where it began."""
+    """The loss became NaN or infinite, or the loss scale collapsed; the message says at which step."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -125,6 +127,7 @@ def fit(
     log: Callable[[str], object] | None = None,
     on_step: Callable[[int, float], object] | None = None,
     graph: bool = True,
+    scaler: LossScaler | bool | None = None,
 ) -> list[dict[str, float]]:
     """Train a model on a data set, measuring it on the test images after each epoch.
 
@@ -155,13 +158,17 @@ def fit(
         every such call waits for the loss, which costs most of its speed.
     graph : bool
         On the GPU, replay a whole step as one CUDA graph; False launches each kernel by itself.
+    scaler : LossScaler or bool, optional
+        Scales the gradients, and skips a step whose gradients are not finite. True makes one, None makes one
+        for a model in float16 only, and False trains without.
 
     Returns
     -------
     list of dict
         For each epoch ``epoch, train_loss, train_accuracy, test_loss, test_accuracy, seconds``. The
         training figures are means over the epoch, while the model changed; `seconds` is the time
-        its training took, without the test.
+        its training took, without the test. With a scaler also ``loss_scale``, at the epoch's end, and
+        ``skipped_steps``, in it.
 
     Raises
     ------
@@ -171,11 +178,12 @@ def fit(
     OSError
         If `out` cannot be written to.
     TrainingDiverged
-        If the loss or the parameters become NaN or infinite. The checkpoint stays the last good one.
+        If the loss or the parameters become NaN or infinite, or the loss scale has collapsed; a skipped step
+        alone is no reason, for its loss is finite. The checkpoint stays the last good one.
     Interrupted
         After Ctrl-C, when the step has been finished and, with `out`, saved.
     """
-    run = _Run(model, dataset, optimizer, epochs, schedule, seed, out, log, graph)
+    run = _Run(model, dataset, optimizer, epochs, schedule, seed, out, log, graph, scaler)
     if resume:
         run.load()
     else:
@@ -191,7 +199,7 @@ def fit(
 class _Run:
     """One training: what it consists of, how far it is, and its files."""
 
-    def __init__(self, model, dataset, optimizer, epochs, schedule, seed, out, log, graph):
+    def __init__(self, model, dataset, optimizer, epochs, schedule, seed, out, log, graph, scaler):
         epochs, seed = operator.index(epochs), operator.index(seed)
         if epochs < 1:
             raise ValueError(f"epochs must be at least 1, got {epochs}")
@@ -206,10 +214,11 @@ class _Run:
                 f"but {model.name} takes {model.input_shape}"
             )
         self.model, self.dataset, self.optimizer = model, dataset, optimizer
+        self.scaler = _scaler_for(model, scaler)
         self.log = log or (lambda line: None)
         self.out = None if out is None else Path(out)
         loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.room)
-        self.steps = steps_of(model, loss, optimizer, dataset, self.log, graph)
+        self.steps = steps_of(model, loss, optimizer, dataset, self.log, graph, self.scaler)
         self.steps_per_epoch = math.ceil(len(dataset.train_images) / model.batch_size)
         self.epochs, self.schedule = epochs, schedule
         # The initial weights are drawn from the model's seed: the order must not repeat that stream.
@@ -225,6 +234,8 @@ class _Run:
             "mean": np.asarray(dataset.mean).tolist(),
             "std": np.asarray(dataset.std).tolist(),
             "device": model.device,
+            "precision": model.precision,
+            "loss_scaling": self.scaler and self.scaler.settings,
             "batch_size": model.batch_size,
             "optimizer": type(optimizer).__name__,
             **optimizer.settings,
@@ -274,8 +285,9 @@ class _Run:
             # The last step ruined the model; its own loss was still that of the model before.
             raise TrainingDiverged(_where_diverged(self))
         self.check_finite()
+        self.check_scale()
         values = self.epoch + 1, *(totals / count).tolist(), *test, self.seconds
-        self.history.append(dict(zip(HISTORY_KEYS, values, strict=True)))
+        self.history.append(dict(zip(HISTORY_KEYS, values, strict=True)) | self.scaling())
         self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
         self.steps.totals = np.zeros(2)
         self.order_state = self.generator.bit_generator.state
@@ -286,8 +298,24 @@ class _Run:
         self.log(
             f"epoch {self.epoch}/{self.epochs}: train loss {last['train_loss']:.4f}, "
             f"accuracy {last['train_accuracy']:.2%}; test loss {last['test_loss']:.4f}, "
-            f"accuracy {last['test_accuracy']:.2%}; {last['seconds']:.1f} s"
+            f"accuracy {last['test_accuracy']:.2%}; {last['seconds']:.1f} s{_scaling_text(last)}"
         )
+
+    def scaling(self):
+        """Return what the history tells of an epoch's loss scale: nothing without one."""
+        if self.scaler is None:
+            return {}
+        before = sum(entry["skipped_steps"] for entry in self.history)
+        return dict(zip(SCALING_KEYS, (self.scaler.scale, self.scaler.skipped - before), strict=True))
+
+    def check_scale(self):
+        """Give up where step after step is skipped: the gradients are not finite at any scale."""
+        if self.scaler is not None and self.scaler.collapsed:
+            raise TrainingDiverged(
+                f"the loss scale collapsed to {self.scaler.scale:g} by epoch {self.epoch + 1}, step "
+                f"{self.step}: at any scale the gradients are NaN or infinite, and so every step is skipped. "
+                "Try a smaller learning rate, or bfloat16."
+            )
 
     def check_finite(self):
         """Refuse to save what no training could go on from: the last good checkpoint is worth more."""
@@ -322,7 +350,7 @@ class _Run:
         }
         if self.first_loss is not None:
             progress["first_loss"] = self.first_loss
-        save_checkpoint(self.checkpoint_path, self.model, self.optimizer, progress)
+        save_checkpoint(self.checkpoint_path, self.model, self.optimizer, progress, self.scaler)
         write_history(self.history, self.out)
 
     def load(self):
@@ -336,6 +364,8 @@ class _Run:
             self._check_progress(progress)
             restore(checkpoint, self.model)
             self.optimizer.load_state(checkpoint.optimizer)
+            if self.scaler is not None:
+                self.scaler.load_state(checkpoint.scaler)
         self.epoch, self.step, self.history = progress["epoch"], progress["step"], progress["history"]
         self.steps.totals, self.seconds = np.array(progress["totals"]), progress["seconds"]
         self.first_loss = progress.get("first_loss")
@@ -373,6 +403,7 @@ class _Run:
 
     def _check_recipe(self, saved):
         """Refuse to resume a training with another recipe: it would not be the same training."""
+        saved = {"precision": "float32", "loss_scaling": None, **saved}  # older files have neither
         # Without a schedule that depends on the end, training may go on longer. Where it goes on matters for
         # the last digits only, unless one of the two is the reference in float64.
         free = {"epochs"} if self.schedule == "constant" else set()
@@ -424,8 +455,10 @@ def _train_epoch(run, progress, interrupted, first_step_done, on_step):
             run.steps.take(count)
             run.step += 1
             run.seconds = time.perf_counter() - begun
-            if run.steps.cheap_totals and not math.isfinite(run.steps.totals[0]):
-                raise TrainingDiverged(_where_diverged(run))
+            if run.steps.cheap_totals:
+                if not math.isfinite(run.steps.totals[0]):
+                    raise TrainingDiverged(_where_diverged(run))
+                run.check_scale()
             if run.epoch == 0 and run.step == 1:
                 run.first_loss = run.steps.last_loss()
             first_step_done()
@@ -447,12 +480,32 @@ def _show(bar, run, count):
 
 
 def _leave(run):
+    run.steps.wait()
     run.check_finite()
     run.save()
     run.plot()
     place = f"epoch {run.epoch + 1}, step {run.step}"
     kept = "" if run.out is None else f"; saved in {run.out}, resume to go on"
     raise Interrupted(f"interrupted at {place}{kept}", run.history)
+
+
+def _scaler_for(model, scaler):
+    """Return the loss scaler of a training, or None."""
+    if scaler is None:
+        scaler = model.precision == "float16"
+    if not isinstance(scaler, bool):
+        if getattr(scaler, "gradients", None) is not model.gradients:
+            raise ValueError(f"scaler must be made for this model, or be True, False or None; got {scaler!r}")
+        return scaler
+    return LossScaler(model) if scaler else None
+
+
+def _scaling_text(entry):
+    """Return what the line of an epoch says of its loss scale."""
+    if "loss_scale" not in entry:
+        return ""
+    count = entry["skipped_steps"]
+    return f"; loss scale {entry['loss_scale']:g}, {count} step{'s' * (count != 1)} skipped"
 
 
 def _where_diverged(run):

@@ -42,14 +42,7 @@ class Optimizer:
         ValueError
             If the names, shapes or kinds of number are not this optimiser's.
         """
-        saved, kept = _described(state), _described(self.state)
-        if saved != kept:
-            raise ValueError(
-                f"the saved state {saved} is not of {type(self).__name__}, which keeps {kept}, "
-                "or of another model"
-            )
-        for name, array in state.items():
-            copy(self.state[name], to_host(array).astype(self.state[name].dtype, copy=False))
+        load_arrays(self.state, state, type(self).__name__)
 
     def _zeros(self):
         """Return zeros like the parameters, where those are."""
@@ -139,6 +132,23 @@ class Adam(Optimizer):
     def count(self, steps: int) -> None:
         """Note steps that were taken by `scheduled_step`, replayed or not."""
         self.state["step"] += steps
+
+
+def load_arrays(kept: Mapping[str, Array], saved: Mapping[str, Array], name: str) -> None:
+    """Copy saved arrays into those that something keeps; `name` is what an error calls it.
+
+    Raises
+    ------
+    ValueError
+        If the names, shapes or kinds of number differ.
+    """
+    if _described(saved) != _described(kept):
+        raise ValueError(
+            f"the saved state {_described(saved)} is not of {name}, which keeps {_described(kept)}, "
+            "or of another model"
+        )
+    for key, array in saved.items():
+        copy(kept[key], to_host(array).astype(kept[key].dtype, copy=False))
 
 
 def _described(state):

@@ -56,7 +56,7 @@ def write_history(history: list[dict[str, float]], folder: str | PathLike) -> No
     folder : path
     """
     table = io.StringIO()
-    writer = csv.DictWriter(table, HISTORY_KEYS, lineterminator="\n")
+    writer = csv.DictWriter(table, history[0] if history else HISTORY_KEYS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(history)
     for name, text in (

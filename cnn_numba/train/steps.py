@@ -21,6 +21,7 @@ from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
 from cnn_numba.train.graphs import Replay
 from cnn_numba.train.optim import Optimizer
+from cnn_numba.train.scaling import LossScaler
 
 
 def train_step(
@@ -30,6 +31,7 @@ def train_step(
     x: Array,
     labels: Array,
     lr: float | None = None,
+    scaler: LossScaler | None = None,
 ) -> tuple[Array, Array]:
     """Take one step: forward, loss, backward, update.
 
@@ -42,6 +44,8 @@ def train_step(
     labels : ndarray, shape (n,), int32
     lr : float, optional
         The optimiser's own if None.
+    scaler : LossScaler, optional
+        Scales the gradients, and skips the update where that was too much.
 
     Returns
     -------
@@ -62,8 +66,13 @@ def train_step(
     """
     logits = model.forward(x, training=True)
     losses = loss.forward(logits, labels)
-    model.backward(loss.backward())
-    optimizer.step(lr)
+    if scaler is None:
+        model.backward(loss.backward())
+        optimizer.step(lr)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found, and the step skipped
+            model.backward(scaler.scale_gradient(loss.backward()))
+        scaler.step(optimizer, lr)
     return losses, logits
 
 
@@ -86,11 +95,12 @@ def steps_of(
     dataset: Dataset,
     log: Callable[[str], object],
     graph: bool,
+    scaler: LossScaler | None = None,
 ) -> HostSteps | DeviceSteps:
     """Return the steps of a training for where a model computes; `log` and `graph` are for `DeviceSteps`."""
     if model.room.on_device:
-        return DeviceSteps(model, loss, optimizer, dataset, log, graph)
-    return HostSteps(model, loss, optimizer, dataset)
+        return DeviceSteps(model, loss, optimizer, dataset, log, graph, scaler)
+    return HostSteps(model, loss, optimizer, dataset, scaler)
 
 
 class HostBatches:
@@ -145,9 +155,14 @@ class HostSteps:
     cheap_totals = True
 
     def __init__(
-        self, model: Sequential, loss: CrossEntropyLoss, optimizer: Optimizer, dataset: Dataset
+        self,
+        model: Sequential,
+        loss: CrossEntropyLoss,
+        optimizer: Optimizer,
+        dataset: Dataset,
+        scaler: LossScaler | None = None,
     ) -> None:
-        self.model, self.loss, self.optimizer = model, loss, optimizer
+        self.model, self.loss, self.optimizer, self.scaler = model, loss, optimizer, scaler
         self.batches = HostBatches(
             dataset.train_images, dataset.train_labels, dataset.mean, dataset.std, model
         )
@@ -161,7 +176,9 @@ class HostSteps:
     def take(self, count: int) -> None:
         """Take the next step, on `count` images."""
         x, labels = self.batches.take(count)
-        self.losses, logits = train_step(self.model, self.loss, self.optimizer, x, labels, next(self.lrs))
+        self.losses, logits = train_step(
+            self.model, self.loss, self.optimizer, x, labels, next(self.lrs), self.scaler
+        )
         self.loss.ops.accumulate_metrics(self.losses, logits, labels, self.totals)
         self.batches.advance()
 
@@ -230,6 +247,7 @@ class DeviceSteps:
         Told if there can be no graphs.
     graph : bool
         Whether to use them.
+    scaler : LossScaler, optional
     """
 
     # Reading the totals waits for the GPU: once an epoch, not after each step.
@@ -243,8 +261,9 @@ class DeviceSteps:
         dataset: Dataset,
         log: Callable[[str], object],
         graph: bool = True,
+        scaler: LossScaler | None = None,
     ) -> None:
-        self.model, self.loss, self.optimizer = model, loss, optimizer
+        self.model, self.loss, self.optimizer, self.scaler = model, loss, optimizer, scaler
         self.stream = device.stream()
         with device.use_stream(self.stream):
             self.batches = DeviceBatches(
@@ -254,6 +273,8 @@ class DeviceSteps:
             self._rates = device.pinned((steps, 2))
             self.rates = device.zeros((steps, 2))
             self._totals = device.zeros(2, np.float64)
+            if scaler is not None:
+                scaler.allocate_schedule(steps)
         self.step = Replay(self._step, log, graph)
 
     @property
@@ -271,6 +292,9 @@ class DeviceSteps:
         """Prepare for the steps over `order`, shape (n,), with these learning rates."""
         with device.use_stream(self.stream):
             self.batches.begin(order)
+            if self.scaler is not None:
+                self.scaler.begin(self.optimizer, lrs)
+                return
             self._rates[: len(lrs)] = self.optimizer.rates(lrs)
             device.copy(self.rates, self._rates)
 
@@ -285,6 +309,8 @@ class DeviceSteps:
         """Wait until all steps are done: the GPU is given them faster than it takes them."""
         with device.use_stream(self.stream):
             device.synchronize()
+            if self.scaler is not None:
+                self.scaler.settle(self.optimizer)
 
     def last_loss(self) -> float:
         """Return the mean loss of the last step's batch; waits for the GPU."""
@@ -296,7 +322,11 @@ class DeviceSteps:
         x, labels = self.batches.take(count)
         logits = self.model.forward(x, training=True)
         losses = self.loss.forward(logits, labels)
-        self.model.backward(self.loss.backward())
-        self.optimizer.scheduled_step(self.rates, self.batches.cursor)
+        if self.scaler is None:
+            self.model.backward(self.loss.backward())
+            self.optimizer.scheduled_step(self.rates, self.batches.cursor)
+        else:
+            self.model.backward(self.scaler.scale_gradient(self.loss.backward()))
+            self.scaler.scheduled_step(self.optimizer, self.batches.cursor)
         self.loss.ops.accumulate_metrics(losses, logits, labels, self._totals)
         self.batches.advance()

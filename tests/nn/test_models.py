@@ -23,6 +23,7 @@ from cnn_numba.nn.layers import (
 )
 from cnn_numba.nn.models import MODELS, Sequential, cifar_convnet, mnist_cnn
 from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.scaling import LossScaler
 from cnn_numba.train.steps import train_step
 
 
@@ -262,7 +263,9 @@ LAYERS = {TypeError: [5, None, Flatten(), [Flatten(), "relu"], [Flatten]], Value
 MODEL = {TypeError: [5, None, Flatten()]}
 TINY = Sequential([Flatten(), Linear(4, 2)], (1, 2, 2), batch_size=1)
 OPTIMIZER = {"model": MODEL, "lr": NUMBER | {ValueError: [0, *NUMBER[ValueError]]}, "weight_decay": NUMBER}
-NETWORK = {"batch_size": COUNT, "device": DEVICE, "seed": SEED}
+PRECISION = {ValueError: ["float8", None, ["float16"]]}
+NETWORK = {"batch_size": COUNT, "device": DEVICE, "seed": SEED, "precision": PRECISION}
+FACTOR = NUMBER | {ValueError: [1, *NUMBER[ValueError]]}
 
 # Constructors, what they take, and what they must not be given.
 CONSTRUCTORS = [
@@ -295,6 +298,11 @@ CONSTRUCTORS = [
     *((network, {}, NETWORK) for network in MODELS.values()),
     (SGD, {"model": TINY}, OPTIMIZER | {"momentum": NUMBER, "nesterov": {TypeError: ["no", 1, None]}}),
     (Adam, {"model": TINY}, OPTIMIZER | {"betas": BETAS, "eps": NUMBER}),
+    (
+        *(LossScaler, {"model": TINY}),
+        {"model": MODEL, "scale": NUMBER | {ValueError: [0, 2**-15, *NUMBER[ValueError]]}, "minimum": NUMBER}
+        | {"growth": FACTOR, "backoff": FACTOR, "interval": COUNT},
+    ),
 ]
 
 

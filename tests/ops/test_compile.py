@@ -30,18 +30,30 @@ KERNELS = [
 ]
 
 
+#: Some kernels are for some GPUs: those with the instructions that they consist of, or those without.
+CAPABILITIES = {"": CCS, ">= 8.0": CCS[1:], "< 8.0": CCS[:1]}
+
+
+def capabilities(module, name):
+    """Return the compute capabilities of the GPUs that a kernel is for."""
+    return CAPABILITIES[getattr(module, "CAPABILITIES", {}).get(name, "")]
+
+
 @functools.cache
 def reports():
-    """Return the report of each (module, name, signature, cc), all compiled at once, which is fastest."""
-    kernels = [(getattr(module, name), signature) for module, name, signature in KERNELS]
-    try:
-        found = inspect_kernels(kernels, CCS, disassemble=False)
-    except InspectionError as error:
-        if "install the CUDA compiler" in str(error):
-            pytest.skip(str(error))
-        raise
-    keys = [(*kernel, cc) for kernel in KERNELS for cc in CCS]
-    return dict(zip(keys, found, strict=True))
+    """Return the report of each (module, name, signature, cc), compiled many at once, which is fastest."""
+    found = {}
+    for ccs in CAPABILITIES.values():
+        chosen = [kernel for kernel in KERNELS if capabilities(*kernel[:2]) == ccs]
+        kernels = [(getattr(module, name), signature) for module, name, signature in chosen]
+        try:
+            reports = inspect_kernels(kernels, ccs, disassemble=False)
+        except InspectionError as error:
+            if "install the CUDA compiler" in str(error):
+                pytest.skip(str(error))
+            raise
+        found |= zip([(*kernel, cc) for kernel in chosen for cc in ccs], reports, strict=True)
+    return found
 
 
 def of_each_kernel(test):
@@ -61,6 +73,14 @@ def test_every_kernel_is_registered(module):
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_what_is_for_some_gpus_is_a_kernel(module):
+    """The rest is for all."""
+    for name, wanted in getattr(module, "CAPABILITIES", {}).items():
+        assert name in module.SIGNATURES
+        assert wanted in CAPABILITIES
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_an_allowance_is_of_a_kernel_and_gives_its_reason(module):
     for name, reasons in getattr(module, "ALLOWED", {}).items():
         assert name in module.SIGNATURES
@@ -72,6 +92,8 @@ def test_an_allowance_is_of_a_kernel_and_gives_its_reason(module):
 @of_each_kernel
 @pytest.mark.parametrize("cc", CCS)
 def test_a_kernel_compiles_without_spills_and_without_float64(module, name, signature, cc):
+    if cc not in capabilities(module, name):
+        return
     report = reports()[module, name, signature, cc]
     allowed = getattr(module, "ALLOWED", {}).get(name, {})
     assert report.registers > 0
@@ -93,7 +115,9 @@ def test_table():
     width = max(len(name) for _, name, _ in KERNELS)
     print("kernel".ljust(width), *(cc.rjust(7) for cc in (*CCS, "shared")))
     for kernel in KERNELS:
-        mine = [reports()[(*kernel, cc)] for cc in CCS]
+        ccs = capabilities(*kernel[:2])
+        mine = [reports()[(*kernel, cc)] for cc in ccs]
         assert all(report.shared_bytes == mine[0].shared_bytes for report in mine)
         figures = [f"{r.registers}" + (f"+{r.spill_bytes}" if r.spill_bytes else "") for r in mine]
+        figures = [dict(zip(ccs, figures, strict=True)).get(cc, "") for cc in CCS]
         print(kernel[1].ljust(width), *(text.rjust(7) for text in (*figures, f"{mine[0].shared_bytes}")))

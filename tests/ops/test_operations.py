@@ -146,6 +146,24 @@ CASES = {
     "sgd_update_scheduled": Case(MOMENTUM, {"gradients": normal(6), **SCHEDULE}, {"momentum": 0.9}),
     "adam_update": Case(ARENAS, {"gradients": normal(6)}, {"step": 1, "lr": 0.1}),
     "adam_update_scheduled": Case(ARENAS, {"gradients": normal(6), **SCHEDULE}),
+    "scale_gradient": Case(
+        {"out": normal(6)}, {"gradient": normal(6), "scale": positive(1)}, may_be=("gradient",)
+    ),
+    "unscale_gradients": Case(
+        {"gradients": normal(6), "found_inf": np.zeros(1, np.int32)}, {"scale": positive(1)}
+    ),
+    "update_loss_scale": Case(
+        {"scale": positive(1), **{name: integers(1) for name in ("good_steps", "skipped", "found_inf")}}, {}
+    ),
+    "scheduled_rates": Case(
+        {"taken": integers(1), "row": normal(1, 2), "row_cursor": integers(1)},
+        {
+            "rates": positive(2, 2),
+            "corrections": positive(2, 2),
+            "cursor": integers(1),
+            "found_inf": integers(1),
+        },
+    ),
     "gather_batch": Case(
         {"out": normal(2, 1, 2, 2)},
         {"images": DATA["images"], "indices": integers(2, dtype=np.int64)},
@@ -175,7 +193,8 @@ SETTINGS = {
         "weight_decay",
         "nesterov",
     ),
-    *("beta1", "beta2", "transpose_a", "transpose_b", "batch_size"),
+    *("beta1", "beta2", "transpose_a", "transpose_b", "batch_size", "precision"),
+    *("growth", "backoff", "interval"),
 }
 # Functions of the rooms that write into no array, or are given no other.
 WRITE_NOTHING = {

@@ -21,7 +21,7 @@ BATCH = 2
 IMAGES = 5
 
 
-def toy_cnn(device="gpu", batch_size=BATCH):
+def toy_cnn(device="gpu", batch_size=BATCH, precision="float32"):
     """Build mnist_cnn with fewer channels, for images of 10 x 10."""
     layers = [
         Conv2d(1, 3, 3),
@@ -33,7 +33,7 @@ def toy_cnn(device="gpu", batch_size=BATCH):
         ReLU(),
         Linear(5, 4),
     ]
-    return Sequential(layers, (1, 10, 10), batch_size, device, seed=3, name="toy_cnn")
+    return Sequential(layers, (1, 10, 10), batch_size, device, 3, "toy_cnn", precision)
 
 
 @pytest.fixture

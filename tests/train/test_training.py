@@ -39,9 +39,9 @@ def stripes(train=150, test=40, seed=0):
     )
 
 
-def small_net(seed=0, device="cpu"):
+def small_net(seed=0, device="cpu", precision="float32"):
     layers = [Conv2d(1, 8, 3), MaxPool2d(2), Flatten(), Linear(72, 16), ReLU(), Linear(16, 2)]
-    return Sequential(layers, (1, 8, 8), batch_size=32, device=device, seed=seed, name="stripes_net")
+    return Sequential(layers, (1, 8, 8), 32, device, seed, "stripes_net", precision)
 
 
 def run(out=None, resume=False, epochs=3, model=None, optimizer=None, schedule="one-cycle", **options):

@@ -1,10 +1,11 @@
 """The checks that the cpu and the gpu room share: they return the window, and the output, made if None."""
 
-from cnn_numba.ops.shapes import conv2d_window, sizes
+from cnn_numba.ops.shapes import check_precision, conv2d_window, sizes
 
 
-def conv2d_forward(memory, x, weight, bias, stride, padding, out):
+def conv2d_forward(memory, x, weight, bias, stride, padding, out, precision="float32"):
     """Check the arguments of `conv2d_forward`."""
+    check_precision(precision)
     memory.check("x", x, (None,) * 4)
     memory.check("weight", weight, (None,) * 4)
     window = conv2d_window(x.shape, weight.shape, stride, padding)
@@ -14,8 +15,11 @@ def conv2d_forward(memory, x, weight, bias, stride, padding, out):
     return window, memory.output("out", out, out_shape, inputs={"x": x, "weight": weight, "bias": bias})
 
 
-def conv2d_backward_input(memory, grad_output, weight, input_shape, stride, padding, grad_input):
+def conv2d_backward_input(
+    memory, grad_output, weight, input_shape, stride, padding, grad_input, precision="float32"
+):
     """Check the arguments of `conv2d_backward_input`."""
+    check_precision(precision)
     memory.check("weight", weight, (None,) * 4)
     input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
     window = conv2d_window(input_shape, weight.shape, stride, padding)
@@ -24,8 +28,11 @@ def conv2d_backward_input(memory, grad_output, weight, input_shape, stride, padd
     return window, memory.output("grad_input", grad_input, input_shape, inputs=inputs)
 
 
-def conv2d_backward_weight(memory, grad_output, x, weight_shape, stride, padding, grad_weight):
+def conv2d_backward_weight(
+    memory, grad_output, x, weight_shape, stride, padding, grad_weight, precision="float32"
+):
     """Check the arguments of `conv2d_backward_weight`."""
+    check_precision(precision)
     memory.check("x", x, (None,) * 4)
     weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     window = conv2d_window(x.shape, weight_shape, stride, padding)

@@ -23,6 +23,7 @@ from numba import prange
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.shapes import HOST, check_scratch, conv2d_window, sizes
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
+from cnn_numba.ops.shared.rounding import nearest, round_all, rounding
 from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
 
@@ -115,8 +116,8 @@ def _unpack_image(image, n, window, x):
 
 
 @serial_jit
-def _pack_columns(weight, bias, columns):
-    """Lay bias and weight out as the tiles read them: a panel for each TILE_COLUMNS channels."""
+def _pack_columns(weight, bias, precision, columns):
+    """Lay bias and rounded weight out as the tiles read them: a panel for each TILE_COLUMNS channels."""
     out_channels, channels, kernel_h, kernel_w = weight.shape
     taps = kernel_h * kernel_w
     columns[:] = 0
@@ -126,7 +127,8 @@ def _pack_columns(weight, bias, columns):
         for ic in range(channels):
             for tap in range(taps):
                 row = 1 + tap * channels + ic
-                columns[start + row * TILE_COLUMNS] = weight[oc, ic, tap // kernel_w, tap % kernel_w]
+                value = weight[oc, ic, tap // kernel_w, tap % kernel_w]
+                columns[start + row * TILE_COLUMNS] = nearest(value, precision)
 
 
 @serial_jit
@@ -217,7 +219,7 @@ def _unpack_tile(tile, n, block_size, smallest, out):
 
 
 @parallel_jit
-def _forward(x, window, scratch, smallest, out):
+def _forward(x, window, scratch, precision, smallest, out):
     batch, channels, _, width = x.shape
     threads = scratch.image.shape[0]
     block_size = (window.out_h * window.out_w + TILE_ROWS - 1) // TILE_ROWS * TILE_ROWS * TILE_COLUMNS
@@ -226,21 +228,25 @@ def _forward(x, window, scratch, smallest, out):
         image[:] = 0  # the border; another convolution may have left something there
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             _pack_image(x, n, window, image)
+            round_all(image, precision)
             _forward_image(image, channels, width, window, scratch.columns, tile, block_size)
             _unpack_tile(tile, n, block_size, smallest, out)
 
 
-def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
+def conv2d_forward(
+    x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False, precision="float32"
+):
     """Convolve a batch of images; see `reference.conv2d_forward`.
 
     `scratch` comes from `conv2d_scratch`; None allocates it, here and in the gradients.
     """
-    window, out = checks.conv2d_forward(HOST, x, weight, bias, stride, padding, out)
+    window, out = checks.conv2d_forward(HOST, x, weight, bias, stride, padding, out, precision)
     if bias is None:
         bias = np.zeros(weight.shape[0], np.float32)
     scratch = _checked_scratch(scratch, x.shape, weight.shape, stride, padding, window)
-    _pack_columns(weight, bias, scratch.columns)
-    _forward(x, window, scratch, np.float32(0 if relu else -np.inf), out)
+    precision = rounding(precision)
+    _pack_columns(weight, bias, precision, scratch.columns)
+    _forward(x, window, scratch, precision, np.float32(0 if relu else -np.inf), out)
     return out
 
 
@@ -263,7 +269,7 @@ def _spread_row(values, offsets, count, rows, r, gradient, start):
 
 
 @parallel_jit
-def _backward_input(grad_output, window, scratch, grad_input):
+def _backward_input(grad_output, window, scratch, precision, grad_input):
     batch, channels, _, width = grad_input.shape
     out_channels = grad_output.shape[1]
     threads = scratch.gradient.shape[0]
@@ -276,6 +282,7 @@ def _backward_input(grad_output, window, scratch, grad_input):
             gradient[:] = 0
             for oc in range(out_channels):
                 count = _list_nonzeros(grad_output, n, oc, window, pitch, channels, values, offsets)
+                round_all(values[:count], precision)
                 for kh in range(window.kernel_h):
                     for j in range(0, row_pitch, ROW):
                         r = (oc * window.kernel_h + kh) * row_pitch + j
@@ -284,15 +291,16 @@ def _backward_input(grad_output, window, scratch, grad_input):
 
 
 def conv2d_backward_input(
-    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
+    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None, precision="float32"
 ):
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
     window, grad_input = checks.conv2d_backward_input(
-        HOST, grad_output, weight, input_shape, stride, padding, grad_input
+        HOST, grad_output, weight, input_shape, stride, padding, grad_input, precision
     )
     scratch = _checked_scratch(scratch, grad_input.shape, weight.shape, stride, padding, window)
     _pack_rows(weight, scratch.rows)
-    _backward_input(grad_output, window, scratch, grad_input)
+    round_all(scratch.rows, rounding(precision))
+    _backward_input(grad_output, window, scratch, rounding(precision), grad_input)
     return grad_input
 
 
@@ -321,7 +329,7 @@ def _gather_row(values, offsets, count, image, start, partial, p):
 
 
 @parallel_jit
-def _backward_weight_rows(grad_output, x, window, scratch):
+def _backward_weight_rows(grad_output, x, window, scratch, precision):
     batch, channels, _, width = x.shape
     out_channels = grad_output.shape[1]
     threads = scratch.image.shape[0]
@@ -334,8 +342,10 @@ def _backward_weight_rows(grad_output, x, window, scratch):
         partial[:] = 0
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             _pack_image(x, n, window, image)
+            round_all(image, precision)
             for oc in range(out_channels):
                 count = _list_nonzeros(grad_output, n, oc, window, pitch, channels, values, offsets)
+                round_all(values[:count], precision)
                 for kh in range(window.kernel_h):
                     for j in range(0, row_pitch, ROW):
                         p = (oc * window.kernel_h + kh) * row_pitch + j
@@ -362,7 +372,7 @@ def _dot(a, b):
 
 
 @parallel_jit
-def _backward_weight_planes(grad_output, x, window, scratch):
+def _backward_weight_planes(grad_output, x, window, scratch, precision):
     batch, channels, _, width = x.shape
     out_channels = grad_output.shape[1]
     threads = scratch.planes.shape[0]
@@ -376,11 +386,12 @@ def _backward_weight_planes(grad_output, x, window, scratch):
         partial[:] = 0
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             _pack_planes(x, n, window, planes)
+            round_all(planes[:channels].reshape(-1), precision)
             for oc in range(out_channels):
                 for oh in range(window.out_h):
                     for ow in range(window.out_w):
                         position = oh * window.stride_h * pitch + ow * window.stride_w
-                        spread[position] = grad_output[n, oc, oh, ow]
+                        spread[position] = nearest(grad_output[n, oc, oh, ow], precision)
                 for kh in range(window.kernel_h):
                     for kw in range(window.kernel_w):
                         p = (oc * window.kernel_h + kh) * row_pitch + kw * channels
@@ -389,16 +400,18 @@ def _backward_weight_planes(grad_output, x, window, scratch):
                             partial[p + ic] += _dot(spread[:length], planes[ic, start : start + length])
 
 
-def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None):
+def conv2d_backward_weight(
+    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None, precision="float32"
+):
     """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`."""
     window, grad_weight = checks.conv2d_backward_weight(
-        HOST, grad_output, x, weight_shape, stride, padding, grad_weight
+        HOST, grad_output, x, weight_shape, stride, padding, grad_weight, precision
     )
     scratch = _checked_scratch(scratch, x.shape, grad_weight.shape, stride, padding, window)
     # Below half a ROW, most of each vector would be spent on padding.
     rows_are_short = x.shape[1] * window.kernel_w < ROW // 2
     backward = _backward_weight_planes if rows_are_short else _backward_weight_rows
-    backward(grad_output, x, window, scratch)
+    backward(grad_output, x, window, scratch, rounding(precision))
     _unpack_rows(scratch.partial, grad_weight)
     return grad_weight
 

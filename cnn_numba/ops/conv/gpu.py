@@ -60,7 +60,9 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     return checked_scratch(None, input_shape, weight_shape, stride, padding)
 
 
-def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
+def conv2d_forward(
+    x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False, precision="float32"
+):
     """Convolve a batch of images, ReLU included; see `reference.conv2d_forward`.
 
     `scratch` is not used here; the gradient of the weights does.
@@ -78,26 +80,29 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
     # With one channel the sums are short, and the time goes into reading and writing. A matrix product would
     # be mostly preparation: its step alone is longer than the nine products of a 3 x 3 kernel.
     short = channels == 1 and kernel_h * kernel_w <= 32 and max(pair(stride, "stride")) <= 4
-    rung = conv2d_forward_tiled if short else conv2d_forward_implicit
-    return rung(x, weight, bias, stride, padding, out, scratch, relu)
+    if short and precision == "float32":
+        return conv2d_forward_tiled(x, weight, bias, stride, padding, out, scratch, relu)
+    return conv2d_forward_implicit(x, weight, bias, stride, padding, out, scratch, relu, precision=precision)
 
 
 def conv2d_backward_input(
-    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
+    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None, precision="float32"
 ):
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
     return conv2d_backward_input_implicit(
-        grad_output, weight, input_shape, stride, padding, grad_input, scratch
+        grad_output, weight, input_shape, stride, padding, grad_input, scratch, precision=precision
     )
 
 
-def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None):
+def conv2d_backward_weight(
+    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None, precision="float32"
+):
     """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`.
 
     `scratch` comes from `conv2d_scratch`; None allocates it.
     """
     return conv2d_backward_weight_implicit(
-        grad_output, x, weight_shape, stride, padding, grad_weight, scratch
+        grad_output, x, weight_shape, stride, padding, grad_weight, scratch, precision
     )
 
 

@@ -23,10 +23,13 @@ from cnn_numba.ops.shared.products import (
     Operand,
     Tile,
     at_least,
+    ffma_tiles,
     lower_bound,
     product_engine,
     scattered_store,
+    tensor_tiles,
     thread_results,
+    tile_for,
     transposed_load,
 )
 
@@ -111,7 +114,7 @@ def _weights(tile):
 
     Its source is (weight, table, index of each row, gather).
     """
-    loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + 4
+    loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
     ahead = 2 * tile.depth  # up to the end of the step after the last, whose loads are on their way in vain
     place = transposed_load(tile.depth, tile.threads)
 
@@ -147,12 +150,14 @@ def _pixels(tile):
 
     Its source is (images, table, corner, top, left, gather); `corner` is the index of (top, left).
     """
-    loads, jump, pitch = tile.column_loads, tile.threads // tile.columns, tile.columns
+    loads, jump, lines = tile.column_loads, tile.threads // tile.columns, tile.columns
+    # A warp's threads store neighbours. What it reads of one k are neighbours, too; Tensor Cores read four k.
+    pitch = lines + tile.padding if tile.tensor_cores else lines
 
     @cuda.jit(device=True)
     def place():
         thread = uint32(cuda.threadIdx.x)
-        return thread // uint32(pitch), thread % uint32(pitch)
+        return thread // uint32(lines), thread % uint32(lines)
 
     @cuda.jit(device=True)
     def corner(gather, first_column):
@@ -250,6 +255,22 @@ _KERNELS = {
     SMALL: conv2d_implicit_small_kernel,
     NARROW: conv2d_implicit_narrow_kernel,
 }
+# For rounded operands: 4 warps of 32 x 32 results each, on Tensor Cores, or else NARROW.
+TENSOR = Tile(64, 64, 16, 4, 8)
+conv2d_implicit_tf32_kernel, conv2d_implicit_float16_kernel, conv2d_implicit_bfloat16_kernel = (
+    implicit_kernel(tile) for tile in tensor_tiles(TENSOR)
+)
+(
+    conv2d_implicit_tf32_ffma_kernel,
+    conv2d_implicit_float16_ffma_kernel,
+    conv2d_implicit_bfloat16_ffma_kernel,
+) = (implicit_kernel(tile) for tile in ffma_tiles(NARROW))
+_REDUCED = (
+    *(conv2d_implicit_tf32_kernel, conv2d_implicit_float16_kernel, conv2d_implicit_bfloat16_kernel),
+    *(conv2d_implicit_tf32_ffma_kernel, conv2d_implicit_float16_ffma_kernel),
+    conv2d_implicit_bfloat16_ffma_kernel,
+)
+_KERNELS |= zip((*tensor_tiles(TENSOR), *ffma_tiles(NARROW)), _REDUCED, strict=True)
 # Two for each of the 132 multiprocessors of an H200.
 _ENOUGH_BLOCKS = 264
 
@@ -270,8 +291,11 @@ def best_tile(gather):
     return LARGE if across * down >= _ENOUGH_BLOCKS else SMALL
 
 
-def _launch(gather, source, weight, bias, has_bias, relu, target, tile):
-    tile = best_tile(gather) if tile is None else tile
+def _launch(gather, source, weight, bias, has_bias, relu, target, tile, precision):
+    if precision != "float32":
+        tile = tile_for(precision, TENSOR, NARROW)
+    elif tile is None:
+        tile = best_tile(gather)
     flat = [array.reshape(-1) for array in (source, weight, bias, target)]
     arguments = *flat[:3], has_bias, relu, flat[3], gather
     device.launch(_KERNELS[tile], _blocks(tile, gather), tile.threads, *arguments)
@@ -307,16 +331,25 @@ def _forward_gather(x, weight, window):
 
 
 def conv2d_forward_implicit(
-    x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False, tile=None
+    x,
+    weight,
+    bias=None,
+    stride=1,
+    padding=0,
+    out=None,
+    scratch=None,
+    relu=False,
+    tile=None,
+    precision="float32",
 ):
     """`conv2d_forward` as a matrix product; arguments and result are the same.
 
-    `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose.
+    `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose. Rounded operands have one.
     """
-    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out)
+    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out, precision)
     if out.size:
         gather = _forward_gather(x, weight, window)
-        _launch(gather, x, weight, *checks.bias_for_kernel(weight, bias), relu, out, tile)
+        _launch(gather, x, weight, *checks.bias_for_kernel(weight, bias), relu, out, tile, precision)
     return out
 
 
@@ -374,24 +407,37 @@ def _backward_gathers(weight, window, grad_input):
 
 
 def conv2d_backward_input_implicit(
-    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None, tile=None
+    grad_output,
+    weight,
+    input_shape,
+    stride=1,
+    padding=0,
+    grad_input=None,
+    scratch=None,
+    tile=None,
+    precision="float32",
 ):
     """`conv2d_backward_input` as a matrix product a class of pixels; arguments and result are the same.
 
-    `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose.
+    `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose. Rounded operands have one.
     """
     window, grad_input = checks.conv2d_backward_input(
-        DEVICE, grad_output, weight, input_shape, stride, padding, grad_input
+        DEVICE, grad_output, weight, input_shape, stride, padding, grad_input, precision
     )
     if grad_input.size:
         for gather in _backward_gathers(weight, window, grad_input):
-            _launch(gather, grad_output, weight, weight, False, False, grad_input, tile)
+            _launch(gather, grad_output, weight, weight, False, False, grad_input, tile, precision)
     return grad_input
 
 
 _SIGNATURE = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
+_ON_TENSOR_CORES = [f"conv2d_implicit_{precision}_kernel" for precision in ("tf32", "float16", "bfloat16")]
+_ON_FFMA = [name.replace("_kernel", "_ffma_kernel") for name in _ON_TENSOR_CORES]
 SIGNATURES = {
+    **dict.fromkeys(_ON_TENSOR_CORES + _ON_FFMA, _SIGNATURE),
     "conv2d_implicit_large_kernel": _SIGNATURE,
     "conv2d_implicit_small_kernel": _SIGNATURE,
     "conv2d_implicit_narrow_kernel": _SIGNATURE,
 }
+# Which GPUs a kernel is for, where not for all.
+CAPABILITIES = {**dict.fromkeys(_ON_TENSOR_CORES, ">= 8.0"), **dict.fromkeys(_ON_FFMA, "< 8.0")}

@@ -18,9 +18,12 @@ from cnn_numba.ops.shapes import DEVICE, conv2d_window, sizes
 from cnn_numba.ops.shared.products import (
     Operand,
     Tile,
+    ffma_tiles,
     product_engine,
     scattered_store,
+    tensor_tiles,
     thread_results,
+    tile_for,
     transposed_load,
 )
 
@@ -99,7 +102,7 @@ def _gradients(tile):
 
     Its source is (grad_output, index of each row, shape).
     """
-    loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + 4
+    loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
     place = transposed_load(tile.depth, tile.threads)
 
     @cuda.jit(device=True)
@@ -130,7 +133,7 @@ def _pixels(tile):
 
     Its source is (x, index, row and column of each column's first pixel, shape).
     """
-    loads, jump, pitch = tile.column_loads, tile.threads // tile.depth, tile.columns + 4
+    loads, jump, pitch = tile.column_loads, tile.threads // tile.depth, tile.columns + tile.padding
     place = transposed_load(tile.depth, tile.threads)
 
     @cuda.jit(device=True)
@@ -223,6 +226,19 @@ WIDE, NARROW = Tile(64, 64, 32, 4, 4), Tile(32, 32, 16, 4, 4)
 conv2d_backward_weight_wide_kernel = weight_kernel(WIDE)
 conv2d_backward_weight_narrow_kernel = weight_kernel(NARROW)
 _KERNELS = {WIDE: conv2d_backward_weight_wide_kernel, NARROW: conv2d_backward_weight_narrow_kernel}
+# For rounded operands: 4 warps of 32 x 32 results each, on Tensor Cores, or else NARROW.
+TENSOR = Tile(64, 64, 16, 4, 8)
+conv2d_weight_tf32_kernel, conv2d_weight_float16_kernel, conv2d_weight_bfloat16_kernel = (
+    weight_kernel(tile) for tile in tensor_tiles(TENSOR)
+)
+conv2d_weight_tf32_ffma_kernel, conv2d_weight_float16_ffma_kernel, conv2d_weight_bfloat16_ffma_kernel = (
+    weight_kernel(tile) for tile in ffma_tiles(NARROW)
+)
+_REDUCED = (
+    *(conv2d_weight_tf32_kernel, conv2d_weight_float16_kernel, conv2d_weight_bfloat16_kernel),
+    *(conv2d_weight_tf32_ffma_kernel, conv2d_weight_float16_ffma_kernel, conv2d_weight_bfloat16_ffma_kernel),
+)
+_KERNELS |= zip((*tensor_tiles(TENSOR), *ffma_tiles(NARROW)), _REDUCED, strict=True)
 
 LANES, GROUPS = 32, 8
 
@@ -257,10 +273,12 @@ class Conv2dScratch(NamedTuple):
 _ENOUGH_BLOCKS = {WIDE: 264, NARROW: 528}
 
 
-def _tile(weight_shape):
+def _tile(weight_shape, precision="float32"):
     """Return the tile that wastes least on rows and columns that are not there, and how many there are."""
     rows, columns = weight_shape[0], weight_shape[1] * weight_shape[2] * weight_shape[3]
     tile = NARROW if min(rows, columns) <= NARROW.rows else WIDE
+    if precision != "float32":
+        tile = tile_for(precision, TENSOR, NARROW)
     return tile, (device.blocks(columns, tile.columns), device.blocks(rows, tile.rows))
 
 
@@ -284,18 +302,18 @@ def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
 
 
 def conv2d_backward_weight_implicit(
-    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None
+    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None, precision="float32"
 ):
     """`conv2d_backward_weight` as a matrix product with split sums; arguments and result are the same."""
     window, grad_weight = checks.conv2d_backward_weight(
-        DEVICE, grad_output, x, weight_shape, stride, padding, grad_weight
+        DEVICE, grad_output, x, weight_shape, stride, padding, grad_weight, precision
     )
     scratch = checked_scratch(scratch, x.shape, weight_shape, stride, padding)
     batch, channels, height, width = x.shape
     depth = batch * window.out_h * window.out_w
     if depth == 0:
         return conv2d_backward_weight_naive(grad_output, x, weight_shape, stride, padding, grad_weight)
-    tile, tiles = _tile(weight_shape)
+    tile, tiles = _tile(weight_shape, precision)
     # As many equal shares as there are parts, each a whole number of steps.
     share = tile.depth * device.blocks(device.blocks(depth, scratch.parts.shape[0]), tile.depth)
     shares = device.blocks(depth, share)
@@ -315,8 +333,13 @@ def conv2d_backward_weight_implicit(
 
 
 _SIGNATURE = "void(float32[::1], float32[::1], float32[::1], Correlation)"
+_ON_TENSOR_CORES = [f"conv2d_weight_{precision}_kernel" for precision in ("tf32", "float16", "bfloat16")]
+_ON_FFMA = [name.replace("_kernel", "_ffma_kernel") for name in _ON_TENSOR_CORES]
 SIGNATURES = {
+    **dict.fromkeys(_ON_TENSOR_CORES + _ON_FFMA, _SIGNATURE),
     "conv2d_backward_weight_wide_kernel": _SIGNATURE,
     "conv2d_backward_weight_narrow_kernel": _SIGNATURE,
     "conv2d_sum_parts_kernel": "void(float32[:, ::1], float32[::1])",
 }
+# Which GPUs a kernel is for, where not for all.
+CAPABILITIES = {**dict.fromkeys(_ON_TENSOR_CORES, ">= 8.0"), **dict.fromkeys(_ON_FFMA, "< 8.0")}

@@ -11,7 +11,7 @@ flipped unless ``flip=True`` asks for it.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cnn_numba.ops._reference import Windows, check_arrays, filled, image_shape, images, real, store
+from cnn_numba.ops._reference import Windows, check_arrays, filled, image_shape, images, real, rounded, store
 
 
 def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: bool = False) -> np.ndarray:
@@ -138,7 +138,9 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
     return out
 
 
-def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
+def conv2d_forward(
+    x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False, precision="float32"
+):
     """Convolve a batch of images, all channels at once.
 
     With x taken as zero outside its H x W pixels::
@@ -165,6 +167,9 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
     relu : bool
         Whether to apply ``max(out, 0)`` to the result, as the layer that usually follows would. The faster
         rooms do so while they write the result: it is not read and written once more.
+    precision : {"float32", "tf32", "float16", "bfloat16"}
+        What `x` and `weight` are rounded to before they are multiplied, by `rounded` in
+        `cnn_numba.ops._reference`. Sums and results are not, and the bias is not.
 
     Returns
     -------
@@ -194,7 +199,7 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
     result = np.zeros(window.out_shape)
     if bias is not None:
         result += real("bias", bias, (window.out_shape[1],))[:, None, None]
-    padded = window.pad(x)
+    padded, weight = window.pad(rounded(x, precision)), rounded(weight, precision)
     for kh, kw, pixels in window.taps():
         result += np.einsum("nihw,oi->nohw", padded[pixels], weight[:, :, kh, kw])
     if relu:
@@ -203,7 +208,7 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, scratch=
 
 
 def conv2d_backward_input(
-    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
+    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None, precision="float32"
 ):
     """Send the gradient of the loss from the output of a convolution back to its images.
 
@@ -228,6 +233,9 @@ def conv2d_backward_input(
         Where to write the result; None allocates float64.
     scratch : None
         Not used here.
+    precision : {"float32", "tf32", "float16", "bfloat16"}
+        What `grad_output` and `weight` are rounded to before they are multiplied, by `rounded` in
+        `cnn_numba.ops._reference`. Sums and results are not.
 
     Returns
     -------
@@ -254,12 +262,15 @@ def conv2d_backward_input(
     window = _Window(input_shape, weight.shape, stride, padding)
     grad_output = real("grad_output", grad_output, window.out_shape)
     padded = window.pad(np.zeros(input_shape))
+    grad_output, weight = rounded(grad_output, precision), rounded(weight, precision)
     for kh, kw, pixels in window.taps():
         padded[pixels] += np.einsum("nohw,oi->nihw", grad_output, weight[:, :, kh, kw])
     return store("grad_input", grad_input, window.crop(padded))
 
 
-def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None):
+def conv2d_backward_weight(
+    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None, precision="float32"
+):
     """Compute the gradient of the loss with respect to the kernels of a convolution.
 
     Each weight receives from every output, through the pixel that it met there::
@@ -282,6 +293,9 @@ def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, gr
         Where to write the result; None allocates float64. Overwritten, not added to.
     scratch : None
         Not used here.
+    precision : {"float32", "tf32", "float16", "bfloat16"}
+        What `grad_output` and `x` are rounded to before they are multiplied, by `rounded` in
+        `cnn_numba.ops._reference`. Sums and results are not.
 
     Returns
     -------
@@ -306,7 +320,7 @@ def conv2d_backward_weight(grad_output, x, weight_shape, stride=1, padding=0, gr
     window = _Window(x.shape, weight_shape, stride, padding)
     grad_output = real("grad_output", grad_output, window.out_shape)
     result = np.zeros(weight_shape)
-    padded = window.pad(x)
+    grad_output, padded = rounded(grad_output, precision), window.pad(rounded(x, precision))
     for kh, kw, pixels in window.taps():
         result[:, :, kh, kw] = np.einsum("nohw,nihw->oi", grad_output, padded[pixels])
     return store("grad_weight", grad_weight, result)

@@ -1,8 +1,11 @@
 """The checks that the cpu and the gpu room share: they return the outputs, made if None."""
 
+from cnn_numba.ops.shapes import check_precision
 
-def linear_forward(memory, x, weight, bias, out):
+
+def linear_forward(memory, x, weight, bias, out, precision="float32"):
     """Check the arguments of `linear_forward`."""
+    check_precision(precision)
     memory.check("x", x, (None, None))
     memory.check("weight", weight, (None, x.shape[1]))
     if bias is not None:
@@ -11,16 +14,18 @@ def linear_forward(memory, x, weight, bias, out):
     return memory.output("out", out, (x.shape[0], weight.shape[0]), inputs=inputs)
 
 
-def linear_backward_input(memory, grad_output, weight, grad_input):
+def linear_backward_input(memory, grad_output, weight, grad_input, precision="float32"):
     """Check the arguments of `linear_backward_input`."""
+    check_precision(precision)
     memory.check("grad_output", grad_output, (None, None))
     memory.check("weight", weight, (grad_output.shape[1], None))
     shape, inputs = (grad_output.shape[0], weight.shape[1]), {"grad_output": grad_output, "weight": weight}
     return memory.output("grad_input", grad_input, shape, inputs=inputs)
 
 
-def linear_backward_weight(memory, grad_output, x, grad_weight):
+def linear_backward_weight(memory, grad_output, x, grad_weight, precision="float32"):
     """Check the arguments of `linear_backward_weight`."""
+    check_precision(precision)
     memory.check("grad_output", grad_output, (None, None))
     memory.check("x", x, (grad_output.shape[0], None))
     shape, inputs = (grad_output.shape[1], x.shape[1]), {"grad_output": grad_output, "x": x}

@@ -14,6 +14,7 @@ from numba import prange
 from cnn_numba.ops.dense import checks
 from cnn_numba.ops.shapes import HOST, check_scratch
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
+from cnn_numba.ops.shared.rounding import nearest, round_all, rounding
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile
 
 
@@ -22,6 +23,7 @@ class LinearScratch(NamedTuple):
 
     panel: np.ndarray  # (T, size): TILE_COLUMNS columns of the right-hand matrix
     tile: np.ndarray  # (T, TILE_ROWS * TILE_COLUMNS): the products with TILE_ROWS rows
+    rows: np.ndarray  # (T, TILE_ROWS * depth): these rows of the left-hand matrix, where they are rounded
 
 
 def linear_scratch(batch_size, in_features, out_features):
@@ -37,7 +39,9 @@ def _scratch_shapes(depth):
     """Return the shapes for products that sum over up to `depth` values."""
     threads = numba.get_num_threads()
     return LinearScratch(
-        panel=(threads, (depth + 1) * TILE_COLUMNS), tile=(threads, TILE_ROWS * TILE_COLUMNS)
+        panel=(threads, (depth + 1) * TILE_COLUMNS),
+        tile=(threads, TILE_ROWS * TILE_COLUMNS),
+        rows=(threads, TILE_ROWS * depth),
     )
 
 
@@ -53,24 +57,40 @@ def _pack_panel(b, bias, column, columns, panel):
             panel[(k + 1) * TILE_COLUMNS + c] = b[k, column + c]
 
 
+@serial_jit
+def _pack_rows(a, row, last, row_step, step, depth, precision, packed):
+    """Round TILE_ROWS rows from `row` on; past the last row, that one again."""
+    for r in range(TILE_ROWS):
+        start = min(row + r, last) * row_step
+        for k in range(depth):
+            packed[r * depth + k] = nearest(a[start + k * step], precision)
+
+
 @parallel_jit
-def _multiply(a, row_step, step, b, bias, scratch, out):
-    """Set ``out = A @ b + bias``, where A[m, k] is ``a[m * row_step + k * step]``."""
+def _multiply(a, row_step, step, b, bias, scratch, precision, out):
+    """Set ``out = A @ b + bias``, where A[m, k] is ``a[m * row_step + k * step]``; both rounded first."""
     rows, columns = out.shape
+    depth = b.shape[0]
     panels = (columns + TILE_COLUMNS - 1) // TILE_COLUMNS
     threads = scratch.panel.shape[0]
     for thread in prange(threads):
-        panel, tile = scratch.panel[thread], scratch.tile[thread]
+        panel, tile, packed = scratch.panel[thread], scratch.tile[thread], scratch.rows[thread]
         for index in range(thread * panels // threads, (thread + 1) * panels // threads):
             column = index * TILE_COLUMNS
             width = min(TILE_COLUMNS, columns - column)
             _pack_panel(b, bias, column, width, panel)
+            round_all(panel[TILE_COLUMNS : (depth + 1) * TILE_COLUMNS], precision)
             for row in range(0, rows, TILE_ROWS):
                 # Past the last row, the last one is computed again: no special case for the tail.
                 s0, s1 = row * row_step, min(row + 1, rows - 1) * row_step
                 s2, s3 = min(row + 2, rows - 1) * row_step, min(row + 3, rows - 1) * row_step
                 s4, s5 = min(row + 4, rows - 1) * row_step, min(row + 5, rows - 1) * row_step
-                multiply_tile(a, s0, s1, s2, s3, s4, s5, 1, 0, b.shape[0], step, panel, 0, tile, 0)
+                left, left_step = a, step
+                if precision:
+                    _pack_rows(a, row, rows - 1, row_step, step, depth, precision, packed)
+                    s0, s1, s2, s3, s4, s5 = 0, depth, 2 * depth, 3 * depth, 4 * depth, 5 * depth
+                    left, left_step = packed, 1
+                multiply_tile(left, s0, s1, s2, s3, s4, s5, 1, 0, depth, left_step, panel, 0, tile, 0)
                 for r in range(min(TILE_ROWS, rows - row)):
                     for c in range(width):
                         out[row + r, column + c] = tile[r * TILE_COLUMNS + c]
@@ -91,32 +111,35 @@ def _checked_scratch(scratch, batch_size, in_features, out_features):
     return scratch
 
 
-def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
+def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, precision="float32"):
     """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request; see `reference.linear_forward`.
 
     `scratch` comes from `linear_scratch`; None allocates it, here and in the gradients.
     """
-    out = checks.linear_forward(HOST, x, weight, bias, out)
+    out = checks.linear_forward(HOST, x, weight, bias, out, precision)
     scratch = _checked_scratch(scratch, *x.shape, weight.shape[0])
-    _multiply(x.reshape(-1), x.shape[1], 1, weight.T, _NO_BIAS if bias is None else bias, scratch, out)
+    bias = _NO_BIAS if bias is None else bias
+    _multiply(x.reshape(-1), x.shape[1], 1, weight.T, bias, scratch, rounding(precision), out)
     if relu:
         np.maximum(out, 0, out=out)
     return out
 
 
-def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
+def linear_backward_input(grad_output, weight, grad_input=None, scratch=None, precision="float32"):
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
-    grad_input = checks.linear_backward_input(HOST, grad_output, weight, grad_input)
+    grad_input = checks.linear_backward_input(HOST, grad_output, weight, grad_input, precision)
     scratch = _checked_scratch(scratch, *grad_input.shape, weight.shape[0])
-    _multiply(grad_output.reshape(-1), grad_output.shape[1], 1, weight, _NO_BIAS, scratch, grad_input)
+    flat, precision = grad_output.reshape(-1), rounding(precision)
+    _multiply(flat, grad_output.shape[1], 1, weight, _NO_BIAS, scratch, precision, grad_input)
     return grad_input
 
 
-def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
+def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None, precision="float32"):
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
-    grad_weight = checks.linear_backward_weight(HOST, grad_output, x, grad_weight)
+    grad_weight = checks.linear_backward_weight(HOST, grad_output, x, grad_weight, precision)
     scratch = _checked_scratch(scratch, *x.shape, grad_output.shape[1])
-    _multiply(grad_output.reshape(-1), 1, grad_output.shape[1], x, _NO_BIAS, scratch, grad_weight)
+    flat, precision = grad_output.reshape(-1), rounding(precision)
+    _multiply(flat, 1, grad_output.shape[1], x, _NO_BIAS, scratch, precision, grad_weight)
     return grad_weight
 
 

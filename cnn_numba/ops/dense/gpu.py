@@ -67,7 +67,7 @@ def _checked_partial(scratch, batch_size, in_features, out_features):
     return scratch.partial
 
 
-def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
+def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, precision="float32"):
     """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request; see `reference.linear_forward`.
 
     Bias and ReLU are applied where a sum is complete and still in a register: they cost no pass over memory.
@@ -81,23 +81,24 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
     >>> device.to_host(linear_forward(x, weight, relu=True)).tolist()
     [[11.0, 0.0]]
     """
-    out = checks.linear_forward(DEVICE, x, weight, bias, out)
+    out = checks.linear_forward(DEVICE, x, weight, bias, out, precision)
     partial = _checked_partial(scratch, *x.shape, weight.shape[0])
-    return multiply(x, weight, out, False, True, bias=bias, relu=relu, partial=partial)
+    options = {"bias": bias, "relu": relu, "partial": partial, "precision": precision}
+    return multiply(x, weight, out, False, True, **options)
 
 
-def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
+def linear_backward_input(grad_output, weight, grad_input=None, scratch=None, precision="float32"):
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
-    grad_input = checks.linear_backward_input(DEVICE, grad_output, weight, grad_input)
+    grad_input = checks.linear_backward_input(DEVICE, grad_output, weight, grad_input, precision)
     partial = _checked_partial(scratch, *grad_input.shape, weight.shape[0])
-    return multiply(grad_output, weight, grad_input, False, False, partial=partial)
+    return multiply(grad_output, weight, grad_input, False, False, partial=partial, precision=precision)
 
 
-def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
+def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None, precision="float32"):
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
-    grad_weight = checks.linear_backward_weight(DEVICE, grad_output, x, grad_weight)
+    grad_weight = checks.linear_backward_weight(DEVICE, grad_output, x, grad_weight, precision)
     partial = _checked_partial(scratch, *x.shape, grad_output.shape[1])
-    return multiply(grad_output, x, grad_weight, True, False, partial=partial)
+    return multiply(grad_output, x, grad_weight, True, False, partial=partial, precision=precision)
 
 
 SUM_COLUMNS, SUM_ROWS = 32, 16

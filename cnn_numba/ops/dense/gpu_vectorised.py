@@ -20,16 +20,21 @@ from cnn_numba.ops.shared.products import (
     Operand,
     Tile,
     at_least,
+    ffma_tiles,
     lower_bound,
     product_engine,
+    tensor_tiles,
     thread_results,
+    tile_for,
 )
 from cnn_numba.ops.shared.warps import load4, store4
 
 LARGE = Tile(128, 128, 8, thread_rows=8, thread_columns=8, part_depth=256, fewest_parts=2)
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
-# So many blocks are to share a multiprocessor: they have 128 and 72 registers a thread.
-_BLOCKS = {LARGE: 2, SMALL: 7}
+# For rounded operands: 8 warps of 32 x 16 results each.
+TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
+# So many blocks are to share a multiprocessor: they have 128, 72 and 80 registers a thread.
+_BLOCKS = {128: 2, 32: 7, 64: 3}
 
 
 def aligned(matrix):
@@ -39,7 +44,7 @@ def aligned(matrix):
     return matrix.shape[1] % 4 == 0 and address % 16 == 0
 
 
-def _operand(lines, depth, vectors):
+def _operand(lines, depth, padding, vectors):
     """Return a matrix as an operand: a thread copies four neighbours at once.
 
     Its source is (matrix, along_k, index, line, k, k_step, lines). `along_k` tells which way the matrix lies
@@ -48,7 +53,7 @@ def _operand(lines, depth, vectors):
 
     Parameters
     ----------
-    lines, depth : int
+    lines, depth, padding : int
         Of the tile.
     vectors : bool
         Whether every row of the matrix consists of whole vectors of four.
@@ -60,7 +65,7 @@ def _operand(lines, depth, vectors):
         ``(matrix, along_k, first_line, lines, depth)``: the source of this thread.
     """
     fours_along_k, fours_along_lines = uint32(depth // 4), uint32(lines // 4)
-    pitch = uint32(lines + 4)
+    pitch = uint32(lines + padding)
 
     @cuda.jit(device=True)
     def place(along_k):
@@ -104,7 +109,7 @@ def _operand(lines, depth, vectors):
         else:
             store4(tile, at, values[0], values[1], values[2], values[3])
 
-    return Operand(fetch, stash, lines + 4), source
+    return Operand(fetch, stash, lines + padding), source
 
 
 def _make_kernel(name, tile, vectors):
@@ -115,7 +120,7 @@ def _make_kernel(name, tile, vectors):
     results, thread_rows, thread_columns = tile.results, tile.thread_rows, tile.thread_columns
     block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
     (left, left_source), (right, right_source) = (
-        _operand(lines, tile.depth, vectors) for lines in (tile.rows, tile.columns)
+        _operand(lines, tile.depth, tile.padding, vectors) for lines in (tile.rows, tile.columns)
     )
     accumulate = product_engine(tile, left, right)
     first_result, result_row, result_column = thread_results(tile)
@@ -156,6 +161,24 @@ def _make_kernel(name, tile, vectors):
                         v2, v3 = at_least(bound, sums[at + 2] + b2), at_least(bound, sums[at + 3] + b3)
                         write(out, uint32(part + m * columns + n), count, v0, v1, v2, v3)
 
+    @cuda.jit(device=True)
+    def store_singly(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out):
+        """Do as `store` does with results of which no four are neighbours."""
+        row, column = first_result()
+        part = uint32(uint32(cuda.blockIdx.z) * rows * columns)
+        bound = lower_bound(relu)
+        for j in range(thread_columns):
+            n = uint32(first_column + column + result_column(j))
+            if n < columns:
+                addend = bias[n] if has_bias else float32(0)
+                for i in range(thread_rows):
+                    m = uint32(first_row + row + result_row(i))
+                    if m < rows:
+                        value = at_least(bound, sums[i * thread_columns + j] + addend)
+                        out[uint32(part + m * columns + n)] = value
+
+    store_results = store_singly if tile.tensor_cores else store
+
     def kernel(a, b, bias, out, rows, columns, depth, part_depth, transpose_a, transpose_b, has_bias, relu):
         """Compute one tile of results a block, from one part of their sums.
 
@@ -169,10 +192,10 @@ def _make_kernel(name, tile, vectors):
         a_source = left_source(a, not transpose_a, first_row, rows, depth)
         b_source = right_source(b, transpose_b, first_column, columns, depth)
         accumulate(a_source, b_source, begin, end, sums)
-        store(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out)
+        store_results(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out)
 
     kernel.__name__ = kernel.__qualname__ = name
-    return cuda.jit(launch_bounds=(tile.threads, _BLOCKS[tile]))(kernel)
+    return cuda.jit(launch_bounds=(tile.threads, _BLOCKS[tile.rows]))(kernel)
 
 
 matmul_large_kernel = _make_kernel("matmul_large_kernel", LARGE, vectors=True)
@@ -186,6 +209,29 @@ _KERNELS = {
     (SMALL, True): matmul_small_kernel,
     (SMALL, False): matmul_small_guarded_kernel,
 }
+
+# Where operands are rounded: on Tensor Cores, and for GPUs without.
+_TF32, _FLOAT16, _BFLOAT16 = tensor_tiles(TENSOR)
+matmul_tf32_kernel = _make_kernel("matmul_tf32_kernel", _TF32, vectors=True)
+matmul_tf32_guarded_kernel = _make_kernel("matmul_tf32_guarded_kernel", _TF32, vectors=False)
+matmul_float16_kernel = _make_kernel("matmul_float16_kernel", _FLOAT16, vectors=True)
+matmul_float16_guarded_kernel = _make_kernel("matmul_float16_guarded_kernel", _FLOAT16, vectors=False)
+matmul_bfloat16_kernel = _make_kernel("matmul_bfloat16_kernel", _BFLOAT16, vectors=True)
+matmul_bfloat16_guarded_kernel = _make_kernel("matmul_bfloat16_guarded_kernel", _BFLOAT16, vectors=False)
+_KERNELS |= {
+    (_TF32, True): matmul_tf32_kernel,
+    (_TF32, False): matmul_tf32_guarded_kernel,
+    (_FLOAT16, True): matmul_float16_kernel,
+    (_FLOAT16, False): matmul_float16_guarded_kernel,
+    (_BFLOAT16, True): matmul_bfloat16_kernel,
+    (_BFLOAT16, False): matmul_bfloat16_guarded_kernel,
+}
+matmul_tf32_ffma_kernel, matmul_float16_ffma_kernel, matmul_bfloat16_ffma_kernel = (
+    _make_kernel(f"matmul_{tile.precision}_ffma_kernel", tile, vectors=False) for tile in ffma_tiles(SMALL)
+)
+_FFMA_KERNELS = matmul_tf32_ffma_kernel, matmul_float16_ffma_kernel, matmul_bfloat16_ffma_kernel
+for _tile, _kernel in zip(ffma_tiles(SMALL), _FFMA_KERNELS, strict=True):
+    _KERNELS[_tile, True] = _KERNELS[_tile, False] = _kernel
 
 
 @cuda.jit
@@ -244,7 +290,19 @@ def most_partial_sums(rows, columns, depth):
     return min(depth // SMALL.part_depth * rows * columns, _ENOUGH_BLOCKS * LARGE.rows * LARGE.columns)
 
 
-def multiply(a, b, out, transpose_a, transpose_b, *, tile=None, bias=None, relu=False, partial=None):
+def multiply(
+    a,
+    b,
+    out,
+    transpose_a,
+    transpose_b,
+    *,
+    tile=None,
+    bias=None,
+    relu=False,
+    partial=None,
+    precision="float32",
+):
     """Launch the kernels for a product whose arguments are already checked.
 
     Parameters
@@ -259,6 +317,8 @@ def multiply(a, b, out, transpose_a, transpose_b, *, tile=None, bias=None, relu=
         Set what is negative to zero.
     partial : device array, float32, one axis, optional
         At least `most_partial_sums` elements; allocated if None and needed.
+    precision : str
+        What both matrices are rounded to; then there is one tile, and no choice.
 
     Returns
     -------
@@ -269,7 +329,10 @@ def multiply(a, b, out, transpose_a, transpose_b, *, tile=None, bias=None, relu=
     if not out.size:
         return out
     depth = a.shape[0 if transpose_a else 1]
-    tile = tile or choose_tile(rows, columns, depth)
+    if precision == "float32":
+        tile = tile or choose_tile(rows, columns, depth)
+    else:
+        tile = tile_for(precision, TENSOR, SMALL)
     parts, part_depth = count_parts(tile, rows, columns, depth)
     whole = parts == 1
     flat = out.reshape(out.size)
@@ -312,10 +375,19 @@ def matmul_split(a, b, out=None, transpose_a=False, transpose_b=False):
 
 _VECTOR = "float32[::1]"
 _PRODUCT = f"void({', '.join([_VECTOR] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
+_ON_TENSOR_CORES = [
+    f"matmul_{precision}{guarded}_kernel"
+    for precision in ("tf32", "float16", "bfloat16")
+    for guarded in ("", "_guarded")
+]
+_ON_FFMA = ["matmul_tf32_ffma_kernel", "matmul_float16_ffma_kernel", "matmul_bfloat16_ffma_kernel"]
 SIGNATURES = {
+    **dict.fromkeys(_ON_TENSOR_CORES + _ON_FFMA, _PRODUCT),
     "matmul_large_kernel": _PRODUCT,
     "matmul_large_guarded_kernel": _PRODUCT,
     "matmul_small_kernel": _PRODUCT,
     "matmul_small_guarded_kernel": _PRODUCT,
     "matmul_sum_parts_kernel": f"void({_VECTOR}, uint32, {_VECTOR}, uint32, bool, bool, {_VECTOR})",
 }
+# Which GPUs a kernel is for, where not for all.
+CAPABILITIES = {**dict.fromkeys(_ON_TENSOR_CORES, ">= 8.0"), **dict.fromkeys(_ON_FFMA, "< 8.0")}

@@ -5,10 +5,10 @@ Every function names its indices: n runs over the batch, o over the outputs, i o
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays, real, store
+from cnn_numba.ops._reference import check_arrays, real, rounded, store
 
 
-def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
+def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, precision="float32"):
     """Multiply a batch of vectors by a weight matrix: ``y = x W^T + b``.
 
     ``out[n, o] = bias[o] + sum over i of x[n, i] * weight[o, i]``
@@ -29,6 +29,9 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
         What `linear_scratch` returns; not used.
     relu : bool
         Set negative results to zero; NaN stays.
+    precision : {"float32", "tf32", "float16", "bfloat16"}
+        What `x` and `weight` are rounded to before they are multiplied, by `rounded` in
+        `cnn_numba.ops._reference`. Sums and results are not, and the bias is not.
 
     Returns
     -------
@@ -58,7 +61,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
             f"x has {x.shape[1]} features but weight expects {weight.shape[1]} "
             f"(x has shape {x.shape}, weight has shape {weight.shape})"
         )
-    result = np.einsum("ni,oi->no", x, weight)
+    result = np.einsum("ni,oi->no", rounded(x, precision), rounded(weight, precision))
     if bias is not None:
         result += real("bias", bias, (weight.shape[0],))
     if relu:
@@ -66,7 +69,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False):
     return store("out", out, result)
 
 
-def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
+def linear_backward_input(grad_output, weight, grad_input=None, scratch=None, precision="float32"):
     """Send the gradient of the loss from the outputs of a dense layer back to its inputs.
 
     ``grad_input[n, i] = sum over o of grad_output[n, o] * weight[o, i]``
@@ -81,6 +84,9 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
         Where to write the result; None allocates float64.
     scratch : None
         What `linear_scratch` returns; not used.
+    precision : {"float32", "tf32", "float16", "bfloat16"}
+        What `grad_output` and `weight` are rounded to before they are multiplied, by `rounded` in
+        `cnn_numba.ops._reference`. Sums and results are not.
 
     Returns
     -------
@@ -100,10 +106,11 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None):
     check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "weight": weight})
     weight = real("weight", weight, (None, None))
     grad_output = real("grad_output", grad_output, (None, weight.shape[0]))
-    return store("grad_input", grad_input, np.einsum("no,oi->ni", grad_output, weight))
+    result = np.einsum("no,oi->ni", rounded(grad_output, precision), rounded(weight, precision))
+    return store("grad_input", grad_input, result)
 
 
-def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
+def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None, precision="float32"):
     """Compute the gradient of the loss with respect to the weights of a dense layer.
 
     ``grad_weight[o, i] = sum over n of grad_output[n, o] * x[n, i]``
@@ -118,6 +125,9 @@ def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
         Where to write the result; None allocates float64. Overwritten, not added to.
     scratch : None
         What `linear_scratch` returns; not used.
+    precision : {"float32", "tf32", "float16", "bfloat16"}
+        What `grad_output` and `x` are rounded to before they are multiplied, by `rounded` in
+        `cnn_numba.ops._reference`. Sums and results are not.
 
     Returns
     -------
@@ -137,7 +147,8 @@ def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None):
     check_arrays({"grad_weight": grad_weight}, {"grad_output": grad_output, "x": x})
     x = real("x", x, (None, None))
     grad_output = real("grad_output", grad_output, (x.shape[0], None))
-    return store("grad_weight", grad_weight, np.einsum("no,ni->oi", grad_output, x))
+    result = np.einsum("no,ni->oi", rounded(grad_output, precision), rounded(x, precision))
+    return store("grad_weight", grad_weight, result)
 
 
 def linear_backward_bias(grad_output, grad_bias=None):

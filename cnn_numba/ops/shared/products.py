@@ -3,6 +3,9 @@
 A product is ``sum over k of left[row, k] * right[k, column]``. A block computes a tile of it, some k at a
 time: it copies that piece of both operands to shared memory, and each thread multiplies for its part of the
 tile. Where the operands come from is what makes a dense layer of it, or a convolution.
+
+Operands may be rounded on the way, to tf32, float16 or bfloat16. Tensor Cores multiply those; a GPU without
+multiplies them like other float32 numbers, with FFMA, and gets the same products.
 """
 
 import math
@@ -10,9 +13,22 @@ from typing import NamedTuple
 
 from numba import cuda, float32, uint32
 
+from cnn_numba.ops.shared.tensor_cores import (
+    cut_to_tf32,
+    multiply_bfloat16,
+    multiply_float16,
+    multiply_tf32,
+    pack_bfloat16,
+    pack_float16,
+    product_unit,
+    round_to_bfloat16,
+    round_to_float16,
+    round_to_tf32,
+)
 from cnn_numba.ops.shared.warps import load4
 
 MINUS_INFINITY = float32(-math.inf)
+REDUCED = "tf32", "float16", "bfloat16"
 
 
 class Tile(NamedTuple):
@@ -29,6 +45,11 @@ class Tile(NamedTuple):
     """Where sums are split: how long a part is at least, for that to pay."""
     fewest_parts: int = 1
     """And how many there are at least, for the second kernel to pay."""
+    precision: str = "float32"
+    """What the operands are rounded to."""
+    tensor_cores: bool = False
+    """Whether those multiply. Then `thread_rows` is even, `thread_columns` too, and `depth` a multiple of 16.
+    """
 
     @property
     def threads(self):
@@ -39,6 +60,11 @@ class Tile(NamedTuple):
     def results(self):
         """How many results a thread has."""
         return self.thread_rows * self.thread_columns
+
+    @property
+    def padding(self):
+        """How much the pitch exceeds the lines, a multiple of 32: see `Operand`, and `_fragments`."""
+        return 8 if self.tensor_cores else 4
 
     @property
     def row_loads(self):
@@ -67,6 +93,23 @@ class Operand(NamedTuple):
     what is written down a column goes to different banks."""
 
 
+def tile_for(precision, tensor_tile, other_tile):
+    """Return `tensor_tile` where Tensor Cores multiply numbers of this precision, else `other_tile`."""
+    if product_unit(precision) == "Tensor Cores":
+        return tensor_tile._replace(precision=precision, tensor_cores=True)
+    return other_tile._replace(precision=precision)
+
+
+def tensor_tiles(tile):
+    """Return the tile for tf32, float16 and bfloat16 on Tensor Cores."""
+    return [tile._replace(precision=precision, tensor_cores=True) for precision in REDUCED]
+
+
+def ffma_tiles(tile):
+    """Return the tile for tf32, float16 and bfloat16 that are multiplied like any float32 numbers."""
+    return [tile._replace(precision=precision) for precision in REDUCED]
+
+
 # How the 32 threads of a warp lie on its results. Reading four numbers each, they read 8 x 4 neighbours of a
 # row of the right tile and 4 x 4 of the left one: few, and no two of them in the same bank.
 LANES_DOWN, LANES_ACROSS = 4, 8
@@ -84,6 +127,8 @@ def thread_results(tile):
     row, column : device function
         ``(i)``: how far from there it is to result row (or column) i of the thread.
     """
+    if tile.tensor_cores:
+        return _fragment_results(tile)
     group, lanes_across = min(4, tile.thread_rows), uint32(LANES_ACROSS)
     row_step, column_step = LANES_DOWN * group, LANES_ACROSS * 4
     warp_rows, warp_columns = (
@@ -109,6 +154,111 @@ def thread_results(tile):
         return uint32(j // 4 * column_step + j % 4)
 
     return first, row, column
+
+
+def _fragment_results(tile):
+    """Do what `thread_results` does, for the results that Tensor Cores leave with a thread.
+
+    Those of 16 x 8 are two pairs of neighbours, eight rows apart; a warp has several such pieces.
+    """
+    warp_rows, warp_columns = uint32(8 * tile.thread_rows), uint32(4 * tile.thread_columns)
+    warps_across = uint32(tile.columns // (4 * tile.thread_columns))
+
+    @cuda.jit(device=True)
+    def first():
+        thread = uint32(cuda.threadIdx.x)
+        warp, lane = thread // uint32(32), thread % uint32(32)
+        row = warp // warps_across * warp_rows + lane // uint32(4)
+        return uint32(row), uint32(warp % warps_across * warp_columns + lane % uint32(4) * uint32(2))
+
+    @cuda.jit(device=True)
+    def row(i):
+        return uint32(8 * i)
+
+    @cuda.jit(device=True)
+    def column(j):
+        return uint32(j // 2 * 8 + j % 2)
+
+    return first, row, column
+
+
+def _fragments(tile, row_pitch, column_pitch):
+    """Make two device functions: where a thread reads its parts of the operands, and `_multiplier` of them.
+
+    It takes k = lane % 4 and every fourth from there, and gives them to the instructions as its own whatever
+    k these name: a sum does not ask in which order. So the lanes of a warp read 8 neighbours of 4 k, and with
+    a pitch of 8 more than a multiple of 32 those lie in 32 different banks.
+    """
+    thread_columns = tile.thread_columns
+    row_tiles, column_tiles = tile.thread_rows // 2, thread_columns // 2
+    row_step, column_step = uint32(4 * row_pitch), uint32(4 * column_pitch)
+    first, _, _ = thread_results(tile)
+    pack = pack_bfloat16 if tile.precision == "bfloat16" else pack_float16
+    product = multiply_bfloat16 if tile.precision == "bfloat16" else multiply_float16
+
+    @cuda.jit(device=True)
+    def begin():
+        row, column = first()
+        k, line = uint32(cuda.threadIdx.x) % uint32(4), uint32(cuda.threadIdx.x) // uint32(4) % uint32(8)
+        column = uint32(column - uint32(2) * k + line)  # of the right operand, too, a lane holds one line
+        return uint32(row + k * uint32(row_pitch)), uint32(column + k * uint32(column_pitch))
+
+    @cuda.jit(device=True)
+    def multiply_tf32_pieces(left, below, right, sums):
+        """Multiply 16 x 16 by 16 x 8 numbers; a thread has 4 of each of its rows, and of its column."""
+        sums = multiply_tf32((left[0], below[0], left[1], below[1]), (right[0], right[1]), sums)
+        return multiply_tf32((left[2], below[2], left[3], below[3]), (right[2], right[3]), sums)
+
+    @cuda.jit(device=True)
+    def multiply_packed_pieces(left, below, right, sums):
+        upper, lower = pack(left[0], left[1]), pack(below[0], below[1])
+        further, last = pack(left[2], left[3]), pack(below[2], below[3])
+        return product(
+            (upper, lower, further, last), (pack(right[0], right[1]), pack(right[2], right[3])), sums
+        )
+
+    multiply_pieces = multiply_tf32_pieces if tile.precision == "tf32" else multiply_packed_pieces
+
+    @cuda.jit(device=True)
+    def four(tile, at, step):
+        return tile[at], tile[at + step], tile[at + uint32(2) * step], tile[at + uint32(3) * step]
+
+    @cuda.jit(device=True)
+    def multiply(row_tile, row_at, column_tile, column_at, rows, columns, sums):
+        for j in range(column_tiles):
+            right = four(column_tile, column_at + uint32(8 * j), column_step)
+            columns[4 * j], columns[4 * j + 1], columns[4 * j + 2], columns[4 * j + 3] = right
+        for i in range(row_tiles):
+            left = four(row_tile, row_at + uint32(16 * i), row_step)
+            below = four(row_tile, row_at + uint32(16 * i + 8), row_step)
+            for j in range(column_tiles):
+                right = columns[4 * j], columns[4 * j + 1], columns[4 * j + 2], columns[4 * j + 3]
+                at = 2 * i * thread_columns + 2 * j
+                under = at + thread_columns
+                before = sums[at], sums[at + 1], sums[under], sums[under + 1]
+                after = multiply_pieces(left, below, right, before)
+                sums[at], sums[at + 1], sums[under], sums[under + 1] = after
+
+    return begin, multiply
+
+
+def _rounder(tile, loads):
+    """Make the device function that rounds what a thread has fetched, in its local array."""
+    rounds = {"tf32": round_to_tf32, "float16": round_to_float16, "bfloat16": round_to_bfloat16}
+    if tile.tensor_cores:
+        rounds = {"tf32": cut_to_tf32}  # numbers of 16 bits are rounded where two of them are packed
+    nearest = rounds.get(tile.precision)
+
+    @cuda.jit(device=True)
+    def leave(values):
+        pass
+
+    @cuda.jit(device=True)
+    def round_values(values):
+        for i in range(loads):
+            values[i] = nearest(values[i])
+
+    return round_values if nearest else leave
 
 
 def _multiplier(tile, row_pitch, column_pitch, steps):
@@ -167,18 +317,24 @@ def product_engine(tile, left, right):
     left_half, right_half = tile.depth * left.pitch, tile.depth * right.pitch
     left_size, right_size = 2 * left_half, 2 * right_half
     fetch_left, stash_left, fetch_right, stash_right = left.fetch, left.stash, right.fetch, right.stash
-    steps = min(8, 128 // results)  # more of them need more registers than there are
+    if tile.tensor_cores:
+        steps, row_numbers, column_numbers = 16, 1, 2 * thread_columns
+        first, multiply = _fragments(tile, left.pitch, right.pitch)
+    else:
+        steps = min(8, 128 // results)  # more of them need more registers than there are
+        row_numbers, column_numbers = thread_rows, thread_columns
+        multiply = _multiplier(tile, left.pitch, right.pitch, steps)
+        first, _, _ = thread_results(tile)
     left_jump, right_jump = uint32(steps * left.pitch), uint32(steps * right.pitch)
-    multiply = _multiplier(tile, left.pitch, right.pitch, steps)
-    first, _, _ = thread_results(tile)
+    round_left, round_right = _rounder(tile, row_loads), _rounder(tile, column_loads)
 
     @cuda.jit(device=True)
     def accumulate(left_source, right_source, begin, end, sums):
         # Two halves each, so that one barrier a step is enough; for vectors they begin at 16 bytes.
         left_tile = cuda.shared.array(left_size, float32, alignment=16)
         right_tile = cuda.shared.array(right_size, float32, alignment=16)
-        rows = cuda.local.array(thread_rows, float32)
-        columns = cuda.local.array(thread_columns, float32)
+        rows = cuda.local.array(row_numbers, float32)
+        columns = cuda.local.array(column_numbers, float32)
         next_left = cuda.local.array(row_loads, float32)
         next_right = cuda.local.array(column_loads, float32)
         for i in range(results):
@@ -199,6 +355,8 @@ def product_engine(tile, left, right):
             # Into the other half, which nobody has read since the last barrier.
             left_start = uint32(uint32(left_half) - left_start)
             right_start = uint32(uint32(right_half) - right_start)
+            round_left(next_left)
+            round_right(next_right)
             stash_left(left_source, next_left, left_tile, left_start)
             stash_right(right_source, next_right, right_tile, right_start)
             cuda.syncthreads()

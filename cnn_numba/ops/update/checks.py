@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cnn_numba.ops.shapes import check_memory
+from cnn_numba.ops.shapes import DEVICE, check_memory, integer, number
 
 
 def sgd(memory, parameters, gradients, velocity, momentum, nesterov, **schedule):
@@ -17,6 +17,53 @@ def adam(memory, parameters, gradients, exp_avg, exp_avg_sq, **schedule):
     """Check what Adam updates."""
     state = {"exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
     _arenas(memory, parameters, gradients, state, schedule)
+
+
+def scale_gradient(memory, gradient, scale, out):
+    """Check the arguments of `scale_gradient`; return the output, made if None."""
+    memory.check("gradient", gradient, None)
+    memory.check("scale", scale, (1,))
+    inputs = {"gradient": gradient, "scale": scale}
+    return memory.output("out", out, gradient.shape, inputs=inputs, may_be=["gradient"])
+
+
+def unscale_gradients(memory, gradients, scale, found_inf):
+    """Check the arguments of `unscale_gradients`."""
+    memory.check("gradients", gradients, (None,), writeable=True)
+    memory.check("scale", scale, (1,))
+    memory.check("found_inf", found_inf, (1,), np.int32, writeable=True)
+    check_memory({"gradients": gradients, "found_inf": found_inf}, {"scale": scale})
+
+
+def update_loss_scale(memory, scale, good_steps, skipped, found_inf, growth, backoff, interval):
+    """Check the arguments of `update_loss_scale`; return its settings."""
+    counts = {"good_steps": good_steps, "skipped": skipped, "found_inf": found_inf}
+    memory.check("scale", scale, (1,), writeable=True)
+    for name, array in counts.items():
+        memory.check(name, array, (1,), np.int32, writeable=True)
+    check_memory({"scale": scale, **counts}, {})
+    return loss_scaling(growth, backoff, interval)
+
+
+def loss_scaling(growth, backoff, interval):
+    """Return the settings of `update_loss_scale`, once they are in range."""
+    growth, backoff = number(growth, "growth"), number(backoff, "backoff")
+    if not 0.0 < backoff < 1.0 < growth:
+        raise ValueError(f"backoff must lie between 0 and 1, growth above 1; got {backoff!r} and {growth!r}")
+    return growth, backoff, integer(interval, "interval", minimum=1)
+
+
+def scheduled_rates(rates, corrections, cursor, taken, found_inf, row, row_cursor):
+    """Check the arguments of `scheduled_rates`, which is on the device."""
+    arrays = {"rates": rates, "corrections": corrections}
+    counts = {"cursor": cursor, "found_inf": found_inf}
+    written = {"taken": taken, "row": row, "row_cursor": row_cursor}
+    for name, array in arrays.items():
+        DEVICE.check(name, array, (None, 2))
+    DEVICE.check("row", row, (1, 2), writeable=True)
+    for name, array in (*counts.items(), ("taken", taken), ("row_cursor", row_cursor)):
+        DEVICE.check(name, array, (1,), np.int32, writeable=name in written)
+    check_memory(written, {**arrays, **counts})
 
 
 def _arenas(memory, parameters, gradients, state, schedule):

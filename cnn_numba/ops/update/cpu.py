@@ -10,7 +10,7 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.ops.shapes import HOST, integer
-from cnn_numba.ops.shared.jit import parallel_jit
+from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 from cnn_numba.ops.update import checks
 
 
@@ -36,6 +36,30 @@ def adam_update(
     settings = map(float, (*rates, beta1, beta2, eps, weight_decay))
     _adam(parameters, gradients, exp_avg, exp_avg_sq, *settings)
     return parameters
+
+
+def scale_gradient(gradient, scale, out=None):
+    """Multiply the gradient of the loss by the loss scale; see `reference.scale_gradient`."""
+    out = checks.scale_gradient(HOST, gradient, scale, out)
+    # A batch's logits: a few hundred numbers, for which no thread need be woken.
+    return np.multiply(gradient, scale[0], out=out)
+
+
+def unscale_gradients(gradients, scale, found_inf):
+    """Divide by the loss scale, and look for what is not finite; see `reference.unscale_gradients`."""
+    checks.unscale_gradients(HOST, gradients, scale, found_inf)
+    if _unscale(gradients, scale):
+        found_inf[0] = 1
+    return gradients
+
+
+def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff=0.5, interval=2000):
+    """Take one step of dynamic loss scaling; see `reference.update_loss_scale`."""
+    settings = checks.update_loss_scale(
+        HOST, scale, good_steps, skipped, found_inf, growth, backoff, interval
+    )
+    _update_loss_scale(scale, good_steps, skipped, found_inf, *settings)
+    return scale
 
 
 @parallel_jit
@@ -69,3 +93,30 @@ def _adam(
         exp_avg[i] = m
         exp_avg_sq[i] = v
         parameters[i] -= step_size * m / (math.sqrt(v) * inv_correction + eps)
+
+
+@parallel_jit
+def _unscale(gradients, scale):
+    """Divide in place; return how many are NaN or infinite."""
+    inverse, bad = np.float32(1.0) / scale[0], 0
+    for i in prange(gradients.size):
+        gradient = gradients[i] * inverse
+        gradients[i] = gradient
+        bad += not math.isfinite(gradient)
+    return bad
+
+
+@serial_jit
+def _update_loss_scale(scale, good_steps, skipped, found_inf, growth, backoff, interval):
+    if found_inf[0] != 0:
+        scale[0] *= np.float32(backoff)
+        good_steps[0] = 0
+        skipped[0] += 1
+    else:
+        good_steps[0] += 1
+        if good_steps[0] >= interval:
+            good_steps[0] = 0
+            grown = scale[0] * np.float32(growth)
+            if math.isfinite(grown):
+                scale[0] = grown
+    found_inf[0] = 0

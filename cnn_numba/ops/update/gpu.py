@@ -6,18 +6,37 @@ neighbouring parameters, and each number is read once and written once.
 What changes from step to step, the learning rate and Adam's corrections, is an argument of the plain updates.
 A CUDA graph repeats its arguments, so the *scheduled* updates look it up on the device: the host works out
 `adam_rates` or `sgd_rates` for many steps at once, and a cursor says which row counts.
+
+Where a step may be skipped, only the device knows which step of Adam's comes next: `scheduled_rates` puts the
+two together. Loss scaling itself is in `gpu_scale`.
 """
 
 import math
 
 import numpy as np
-from numba import cuda, float32, uint32
+from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
 from cnn_numba.ops.shapes import DEVICE, integer
 from cnn_numba.ops.update import checks
+from cnn_numba.ops.update.gpu_scale import scale_gradient, unscale_gradients, update_loss_scale
+
+__all__ = [
+    "adam_rates",
+    "adam_update",
+    "adam_update_scheduled",
+    "scale_gradient",
+    "scheduled_rates",
+    "sgd_rates",
+    "sgd_update",
+    "sgd_update_scheduled",
+    "unscale_gradients",
+    "update_loss_scale",
+]
 
 THREADS = 256
+#: The cursor with which a scheduled update leaves everything as it is.
+SKIPPED = -2
 
 
 # The two forms of an update share these, so that they give the same bits.
@@ -91,6 +110,8 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
 @cuda.jit
 def sgd_scheduled_kernel(parameters, gradients, rates, cursor, weight_decay):
     """One thread updates one parameter; a grid of one dimension covers them all."""
+    if cursor[0] == SKIPPED:
+        return
     _sgd(parameters, gradients, _rate(rates, cursor, 0), weight_decay)
 
 
@@ -99,6 +120,8 @@ def sgd_momentum_scheduled_kernel(
     parameters, gradients, velocity, rates, cursor, momentum, weight_decay, nesterov
 ):
     """One thread updates one parameter and its velocity; a grid of one dimension covers them all."""
+    if cursor[0] == SKIPPED:
+        return
     lr = _rate(rates, cursor, 0)
     _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
 
@@ -117,8 +140,8 @@ def sgd_update_scheduled(
     rates : device array, shape (S, 2), float32
         As `sgd_rates` makes them.
     cursor : device array, shape (1,), int32
-        The row of `rates` that counts, from 0. The host cannot look at it: one outside of `rates` makes the
-        parameters NaN.
+        The row of `rates` that counts, from 0. The host cannot look at it: `SKIPPED` leaves everything as it
+        is, and any other that is outside of `rates` makes the parameters NaN.
 
     Returns
     -------
@@ -193,6 +216,8 @@ def adam_scheduled_kernel(
     parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, new1, beta2, new2, eps, weight_decay
 ):
     """One thread updates one parameter and its means; a grid of one dimension covers them all."""
+    if cursor[0] == SKIPPED:
+        return
     step_size, scale = _rate(rates, cursor, 0), _rate(rates, cursor, 1)
     _adam(parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, beta2, new2, eps, weight_decay)
 
@@ -281,6 +306,71 @@ def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
     return np.array(rates, np.float32).reshape(-1, 2)
 
 
+@cuda.jit
+def scheduled_rates_kernel(rates, corrections, cursor, taken, found_inf, row, row_cursor):
+    """One thread does it all; a grid of one thread."""
+    if found_inf[0] != 0:
+        row_cursor[0] = SKIPPED
+    else:
+        row[0, 0] = _rate(rates, cursor, 0) * _rate(corrections, taken, 0)
+        row[0, 1] = _rate(corrections, taken, 1)
+        row_cursor[0] = 0
+        taken[0] += int32(1)
+
+
+def scheduled_rates(rates, corrections, cursor, taken, found_inf, row, row_cursor):
+    """Work out the rates of a step that may be skipped, for the scheduled updates.
+
+    The learning rate is that of the step in the schedule, skipped ones included. Adam's corrections are those
+    of the step in the order of its updates, of which a skipped one is none: so the two come from two tables,
+    each with a cursor of its own.
+
+    Parameters
+    ----------
+    rates : device array, shape (S, 2), float32
+        The learning rate of each step of the schedule in the first column.
+    corrections : device array, shape (S, 2), float32
+        What `adam_rates` or `sgd_rates` makes of learning rates of 1, from the next step on.
+    cursor : device array, shape (1,), int32
+        The row of `rates` that counts.
+    taken : device array, shape (1,), int32
+        The row of `corrections` that counts. If the step is taken, it is moved to the next.
+    found_inf : device array, shape (1,), int32
+        As `unscale_gradients` leaves it: the step is skipped if it is not 0.
+    row : device array, shape (1, 2), float32
+        Written to: the rates of the step, unless it is skipped.
+    row_cursor : device array, shape (1,), int32
+        Written to: 0, or `SKIPPED`. With `row` it is what a scheduled update takes.
+
+    Returns
+    -------
+    row, row_cursor : device array
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type, dtype, shape or layout or is on the host.
+
+    Examples
+    --------
+    >>> rates = device.to_device(sgd_rates([0.5, 0.25]))
+    >>> corrections = device.to_device(adam_rates([1.0, 1.0], beta1=0.5))
+    >>> cursor, taken, row_cursor = (device.zeros(1, np.int32) for _ in range(3))
+    >>> row, found_inf = device.zeros((1, 2)), device.to_device(np.array([1], np.int32))
+    >>> arrays = rates, corrections, cursor, taken, found_inf, row, row_cursor
+    >>> device.to_host(scheduled_rates(*arrays)[1]).tolist() == [SKIPPED]
+    True
+    >>> device.copy(cursor, np.array([1], np.int32)), device.copy(found_inf, np.array([0], np.int32))
+    (None, None)
+    >>> float(device.to_host(scheduled_rates(*arrays)[0])[0, 0]), int(device.to_host(taken)[0])
+    (0.5, 1)
+    """
+    checks.scheduled_rates(rates, corrections, cursor, taken, found_inf, row, row_cursor)
+    arrays = rates, corrections, cursor, taken, found_inf, row, row_cursor
+    device.launch(scheduled_rates_kernel, 1, 1, *arrays)
+    return row, row_cursor
+
+
 def _launch(kernel, parameters, *arguments):
     """Launch a kernel with one thread for each parameter, and return the parameters."""
     device.launch_for_each(kernel, parameters.size, THREADS, parameters, *arguments)
@@ -308,6 +398,10 @@ SIGNATURES = {
     "adam_scheduled_kernel": (
         f"void({_ARENA}, {_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, "
         "float32, float32, float32, float32, float32)"
+    ),
+    "scheduled_rates_kernel": (
+        "void(float32[:, ::1], float32[:, ::1], int32[::1], int32[::1], int32[::1], "
+        "float32[:, ::1], int32[::1])"
     ),
 }
 ALLOWED = {}

@@ -2,11 +2,15 @@
 
 All parameters of a model lie in one flat array and all their gradients in another, so that one call
 is one step of the optimiser. An update works in place and returns its first argument.
+
+In float16 small gradients become 0, and so the gradient of the loss is made larger by a scale before it goes
+back through the layers, and the gradients of the parameters smaller by it before an update. How large the
+scale may be shows in training: `update_loss_scale`.
 """
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays
+from cnn_numba.ops._reference import check_arrays, real, store
 
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
@@ -146,6 +150,175 @@ def adam_update(
     exp_avg_sq[...] = v
     parameters[...] = p - lr * m_hat / (np.sqrt(v_hat) + eps)
     return parameters
+
+
+def scale_gradient(gradient, scale, out=None):
+    """Multiply the gradient of the loss by the loss scale.
+
+    ``out = scale[0] * gradient``. All gradients that follow from it are larger by the same factor, and fewer
+    of them are too small for float16.
+
+    Parameters
+    ----------
+    gradient : ndarray, any shape, float
+        Gradient of the loss with respect to the logits.
+    scale : ndarray, shape (1,), float
+        The loss scale.
+    out : ndarray, shape of `gradient`, float, optional
+        Where to write the result; None allocates float64. May be `gradient` itself.
+
+    Returns
+    -------
+    ndarray, shape of `gradient`
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type or shape.
+
+    Notes
+    -----
+    Micikevicius and others, "Mixed precision training" (2018), section 3.2.
+
+    Examples
+    --------
+    >>> scale_gradient(np.array([[0.25, -0.5]]), np.array([1024.0]))
+    array([[ 256., -512.]])
+    """
+    check_arrays({"out": out}, {"gradient": gradient, "scale": scale}, may_be=["gradient"])
+    return store("out", out, real("scale", scale, (1,))[0] * real("gradient", gradient))
+
+
+def unscale_gradients(gradients, scale, found_inf):
+    """Divide the gradients of the parameters by the loss scale, and note whether one is NaN or infinite.
+
+    ``gradients = gradients * (1 / scale[0])``, and ``found_inf[0] = 1`` if any of them is not finite. If all
+    are, `found_inf` stays as it is, so that several arenas may share it; `update_loss_scale` sets it back to
+    0.
+
+    Parameters
+    ----------
+    gradients : ndarray, shape (P,), float
+        As the backward pass left them; updated in place.
+    scale : ndarray, shape (1,), float
+        The loss scale that they hold.
+    found_inf : ndarray, shape (1,), int32
+        Whether the step must be skipped; updated in place.
+
+    Returns
+    -------
+    ndarray, shape (P,)
+        `gradients`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type or shape.
+
+    Notes
+    -----
+    What `torch.amp.GradScaler.unscale_` does. With a scale that is a power of two, multiplying and dividing
+    change the exponent only: no digit is lost.
+
+    Examples
+    --------
+    >>> gradients, found_inf = np.array([256.0, np.inf]), np.zeros(1, np.int32)
+    >>> unscale_gradients(gradients, np.array([1024.0]), found_inf), found_inf
+    (array([0.25,  inf]), array([1], dtype=int32))
+    """
+    check_arrays({"gradients": gradients, "found_inf": found_inf}, {"scale": scale})
+    g = _state("gradients", gradients)
+    scale = real("scale", scale, (1,))[0]
+    _count("found_inf", found_inf)
+    with np.errstate(all="ignore"):
+        gradients[...] = g * (1.0 / scale)
+    if not np.isfinite(gradients).all():
+        found_inf[0] = 1
+    return gradients
+
+
+def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff=0.5, interval=2000):
+    """Take one step of dynamic loss scaling: smaller after a skipped step, larger after many good ones.
+
+    Where `found_inf` is not 0, the step was skipped::
+
+        scale = scale * backoff,    good_steps = 0,    skipped = skipped + 1
+
+    Otherwise it was a good one: ``good_steps = good_steps + 1``, and once that is `interval`, it begins from
+    0 again with ``scale = scale * growth``, unless that were infinite. In the end ``found_inf = 0``, for the
+    next step.
+
+    Parameters
+    ----------
+    scale : ndarray, shape (1,), float
+        The loss scale; updated in place.
+    good_steps : ndarray, shape (1,), int32
+        Steps since the scale has changed or a step was skipped; updated in place.
+    skipped : ndarray, shape (1,), int32
+        Skipped steps in all; updated in place.
+    found_inf : ndarray, shape (1,), int32
+        As `unscale_gradients` leaves it; set to 0.
+    growth, backoff : float
+        The factors, one above 1 and one between 0 and 1.
+    interval : int
+        So many good steps in a row make the scale larger.
+
+    Returns
+    -------
+    ndarray, shape (1,)
+        `scale`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has the wrong type or shape, or a setting is out of range.
+
+    Notes
+    -----
+    The rule and the settings of `torch.amp.GradScaler`.
+
+    Examples
+    --------
+    >>> scale, (good_steps, skipped, found_inf) = np.array([1024.0]), np.zeros((3, 1), np.int32)
+    >>> for bad in (1, 0, 0):
+    ...     found_inf[0] = bad
+    ...     scale = update_loss_scale(scale, good_steps, skipped, found_inf, interval=2)
+    ...     print(scale, good_steps, skipped)
+    [512.] [0] [1]
+    [512.] [1] [1]
+    [1024.] [0] [1]
+    """
+    counts = {"good_steps": good_steps, "skipped": skipped, "found_inf": found_inf}
+    check_arrays({"scale": scale, **counts}, {})
+    _state("scale", scale, (1,))
+    for name, array in counts.items():
+        _count(name, array)
+    if not 0.0 < backoff < 1.0 < growth < np.inf:
+        raise ValueError(f"backoff must lie between 0 and 1, growth above 1; got {backoff!r} and {growth!r}")
+    if interval < 1:
+        raise ValueError(f"interval must be at least 1, got {interval!r}")
+    if found_inf[0] != 0:
+        scale *= backoff
+        good_steps[0] = 0
+        skipped += 1
+    else:
+        good_steps += 1
+        if good_steps[0] >= interval:
+            good_steps[0] = 0
+            with np.errstate(over="ignore"):
+                grown = scale * scale.dtype.type(growth)
+            scale[...] = np.where(np.isfinite(grown), grown, scale)
+    found_inf[0] = 0
+    return scale
+
+
+def _count(name, array):
+    """Insist on an array that holds one int32."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.int32:
+        raise TypeError(f"{name} must be an array of int32, got {getattr(array, 'dtype', repr(array))}")
+    if array.shape != (1,):
+        raise ValueError(f"{name} must have shape (1,), got {array.shape}")
 
 
 def _state(name, array, shape=None):

@@ -1,0 +1,260 @@
+"""The instructions of the Tensor Cores, for kernels: what a warp multiplies, and how its operands get there.
+
+A Tensor Core multiplies for a whole warp: its 32 lanes hold an operand together, a few numbers each, in an
+order that the instruction fixes. With ``row, k = lane // 4, lane % 4``, a product of 16 x 8 results takes:
+
+- left, 16 x 8 numbers of tf32: (row, k), (row + 8, k), (row, k + 4), (row + 8, k + 4);
+- right, 8 x 8: (k, row), (k + 4, row), its columns where the left one has rows;
+- sums, 16 x 8 of float32: (row, 2 k), (row, 2 k + 1), (row + 8, 2 k), (row + 8, 2 k + 1).
+
+Of float16 and bfloat16 two neighbours along k share 32 bits, and there are twice as many k.
+
+Each is an intrinsic: Numba writes one line of PTX where it is called. All need compute capability 8.0, but
+the roundings written without PTX, `round_to_*`. The simulator and the sanitizer run the Python functions
+beside them, which say what the instructions do.
+"""
+
+import numpy as np
+from numba import cuda
+
+from cnn_numba import device
+
+#: From here on GPUs have the instructions.
+CAPABILITY = (8, 0)
+ALL_LANES = 0xFFFFFFFF
+
+
+def product_unit(precision):
+    """Return what multiplies numbers of a precision on the current GPU: "FFMA" or "Tensor Cores".
+
+    Examples
+    --------
+    >>> product_unit("float32")
+    'FFMA'
+    """
+    if precision == "float32" or device.simulated():
+        return "FFMA"
+    return "Tensor Cores" if cuda.get_current_device().compute_capability >= CAPABILITY else "FFMA"
+
+
+class _Host:
+    """A function that the simulator calls as it is: NumPy does what no kernel could."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *arguments):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.function(*arguments)
+
+
+def _bits_of(value):
+    return int(np.float32(value).view(np.uint32))
+
+
+def _number_of(bits):
+    return np.uint32(bits).view(np.float32)
+
+
+@_Host
+def _near_tf32(value):
+    return value if value != value else _number_of((_bits_of(value) + 0x1000) & 0xFFFFE000)
+
+
+@_Host
+def _near_float16(value):
+    return np.float32(np.float16(value))
+
+
+@_Host
+def _near_bfloat16(value):
+    bits = _bits_of(value)
+    return value if value != value else _number_of((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000)
+
+
+@_Host
+def _packed_float16(low, high):
+    return np.array([low, high], np.float32).astype(np.float16).view(np.uint32)[0]
+
+
+@_Host
+def _packed_bfloat16(low, high):
+    return np.uint32(_bits_of(_near_bfloat16(low)) >> 16 | _bits_of(_near_bfloat16(high)) & 0xFFFF0000)
+
+
+@_Host
+def _float16_of(word, upper):
+    return np.float32(np.array([word], np.uint32).view(np.float16)[int(upper)])
+
+
+@_Host
+def _bfloat16_of(word, upper):
+    return _number_of(int(word) & 0xFFFF0000 if upper else int(word) << 16 & 0xFFFFFFFF)
+
+
+def _round_to_tf32(value):
+    return _near_tf32(value)
+
+
+def _round_to_float16(value):
+    return _near_float16(value)
+
+
+def _round_to_bfloat16(value):
+    return _near_bfloat16(value)
+
+
+def _pack_float16(low, high):
+    return _packed_float16(low, high)
+
+
+def _pack_bfloat16(low, high):
+    return _packed_bfloat16(low, high)
+
+
+@_Host
+def _itself(value, upper):
+    return value
+
+
+def _multiplication(element, depth):
+    """Make the Python function of an instruction: each lane is told what the others hold."""
+    per_word = depth // 8
+
+    def multiply(left, right, sums):
+        c0, c1, c2, c3 = sums
+        row, column = cuda.laneid // 4, 2 * (cuda.laneid % 4)
+        for k in range(depth):
+            half, holder, upper = k // (4 * per_word), k // per_word % 4, k % per_word
+            upper_row = element(cuda.shfl_sync(ALL_LANES, left[2 * half], 4 * row + holder), upper)
+            lower_row = element(cuda.shfl_sync(ALL_LANES, left[2 * half + 1], 4 * row + holder), upper)
+            first = element(cuda.shfl_sync(ALL_LANES, right[half], 4 * column + holder), upper)
+            second = element(cuda.shfl_sync(ALL_LANES, right[half], 4 * column + 4 + holder), upper)
+            c0, c1 = c0 + upper_row * first, c1 + upper_row * second
+            c2, c3 = c2 + lower_row * first, c3 + lower_row * second
+        return c0, c1, c2, c3
+
+    return multiply
+
+
+_multiply_tf32 = _multiplication(_itself, 8)
+_multiply_float16 = _multiplication(_float16_of, 16)
+_multiply_bfloat16 = _multiplication(_bfloat16_of, 16)
+
+
+if device.simulated():
+    round_to_tf32, round_to_float16, round_to_bfloat16, pack_float16, pack_bfloat16 = (
+        cuda.jit(device=True)(function)
+        for function in (
+            *(_round_to_tf32, _round_to_float16, _round_to_bfloat16, _pack_float16, _pack_bfloat16),
+        )
+    )
+    multiply_tf32, multiply_float16, multiply_bfloat16 = (
+        cuda.jit(device=True)(function)
+        for function in (_multiply_tf32, _multiply_float16, _multiply_bfloat16)
+    )
+    cut_to_tf32 = round_to_tf32
+else:
+    from llvmlite import ir
+    from numba.cuda import types
+    from numba.cuda.extending import intrinsic
+
+    _WORD, _HALF, _NUMBER = ir.IntType(32), ir.HalfType(), ir.FloatType()
+
+    def _emit(builder, code, constraints, result, arguments, always=False):
+        """Write a line of PTX. Unless it is to be executed `always`, it may go if nobody uses its result."""
+        kind = ir.FunctionType(result, [argument.type for argument in arguments])
+        return builder.call(ir.InlineAsm(kind, code, constraints, side_effect=always), arguments)
+
+    def _rounding(near):
+        """Make an intrinsic that rounds a number; `near` builds the code of those that are not NaN."""
+
+        @intrinsic
+        def rounded(typingctx, value):
+            def code(context, builder, signature, arguments):
+                (value,) = arguments
+                nan = builder.fcmp_unordered("uno", value, value)
+                return builder.select(nan, value, near(builder, value))
+
+            return types.float32(types.float32), code
+
+        return rounded
+
+    def _cut(builder, bits, ones):
+        return builder.bitcast(builder.and_(bits, ir.Constant(_WORD, ones)), _NUMBER)
+
+    def _tf32(builder, value):
+        half = ir.Constant(_WORD, 0x1000)
+        return _cut(builder, builder.add(builder.bitcast(value, _WORD), half), 0xFFFFE000)
+
+    def _float16(builder, value):
+        return builder.fpext(builder.fptrunc(value, _HALF), _NUMBER)
+
+    def _bfloat16(builder, value):
+        bits = builder.bitcast(value, _WORD)
+        odd = builder.and_(builder.lshr(bits, ir.Constant(_WORD, 16)), ir.Constant(_WORD, 1))
+        almost_half = builder.add(bits, ir.Constant(_WORD, 0x7FFF))
+        return _cut(builder, builder.add(almost_half, odd), 0xFFFF0000)
+
+    round_to_tf32, round_to_float16, round_to_bfloat16 = map(_rounding, (_tf32, _float16, _bfloat16))
+
+    @intrinsic
+    def cut_to_tf32(typingctx, value):
+        """Round a number to tf32 with the instruction for it."""
+
+        def code(context, builder, signature, arguments):
+            bits = _emit(builder, "cvt.rna.tf32.f32 $0, $1;", "=r,f", _WORD, arguments)
+            return builder.bitcast(bits, _NUMBER)
+
+        return types.float32(types.float32), code
+
+    def _packing(kind):
+        @intrinsic
+        def pack(typingctx, low, high):
+            def code(context, builder, signature, arguments):
+                low, high = arguments
+                return _emit(builder, f"cvt.rn.{kind}.f32 $0, $1, $2;", "=r,f,f", _WORD, [high, low])
+
+            return types.uint32(types.float32, types.float32), code
+
+        return pack
+
+    pack_float16, pack_bfloat16 = map(_packing, ("f16x2", "bf16x2"))
+
+    def _product_of(shape, kind, operand):
+        """Make the intrinsic of one instruction, whose operands are 4 and 2 of `operand`."""
+
+        @intrinsic
+        def multiply(typingctx, left, right, sums):
+            def code(context, builder, signature, arguments):
+                given = zip(arguments, (4, 2, 4), strict=True)
+                flat = [builder.extract_value(one, i) for one, count in given for i in range(count)]
+                words = [builder.bitcast(value, _WORD) for value in flat[:6]]
+                names = [f"${i}" for i in range(14)]
+                groups = (", ".join(names[slice(*ends)]) for ends in ((0, 4), (4, 8), (8, 10), (10, 14)))
+                operands = ", ".join(f"{{{group}}}" for group in groups)
+                line = f"mma.sync.aligned.{shape}.row.col.f32.{kind}.{kind}.f32 {operands};"
+                result = ir.LiteralStructType([_NUMBER] * 4)
+                constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
+                values = _emit(builder, line, constraints, result, words + flat[6:], always=True)
+                four = [builder.extract_value(values, i) for i in range(4)]
+                return context.make_tuple(builder, signature.return_type, four)
+
+            four = types.UniTuple(types.float32, 4)
+            return four(types.UniTuple(operand, 4), types.UniTuple(operand, 2), four), code
+
+        return multiply
+
+    multiply_tf32 = _product_of("m16n8k8", "tf32", types.float32)
+    multiply_float16 = _product_of("m16n8k16", "f16", types.uint32)
+    multiply_bfloat16 = _product_of("m16n8k16", "bf16", types.uint32)
+
+    # The sanitizer runs a kernel's Python function, on machines with a GPU as well.
+    for _intrinsic, _function in (
+        *((round_to_tf32, _round_to_tf32), (cut_to_tf32, _round_to_tf32)),
+        *((round_to_float16, _round_to_float16), (round_to_bfloat16, _round_to_bfloat16)),
+        *((pack_float16, _pack_float16), (pack_bfloat16, _pack_bfloat16)),
+        *((multiply_tf32, _multiply_tf32), (multiply_float16, _multiply_float16)),
+        (multiply_bfloat16, _multiply_bfloat16),
+    ):
+        _intrinsic.py_func = _function
