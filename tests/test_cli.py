@@ -87,7 +87,10 @@ def fit(monkeypatch):
         (["train", "--lr", "nan"], "'--lr': nan is not a positive number"),
         (["train", "--lr", "inf"], "'--lr': inf is not a positive number"),
         (["train", "--model", "resnet"], "'--model': 'resnet' is not one of 'mnist_cnn'"),
-        (["train", "--dataset", "imagenet"], "'imagenet' is not one of 'mnist', 'fashion-mnist', 'cifar10'"),
+        (
+            ["train", "--dataset", "imagenet"],
+            "'imagenet' is not one of 'mnist', 'fashion-mnist', 'cifar10', 'made-pictures'",
+        ),
         (["train", "--optimizer", "lion"], "'lion' is not one of 'adam', 'sgd'"),
         (["train", "--schedule", "steps"], "'steps' is not one of"),
         (["train", "--model", "Input should"], "'--model': 'Input should' is not one of"),
