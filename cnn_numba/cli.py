@@ -32,15 +32,22 @@ def _choice(name, *values):
 # Where a network can be trained; `_room` tells which of them there is.
 Device = _choice("Device", "auto", "cpu", "gpu")
 DatasetName = _choice("DatasetName", *DATASETS)
-ModelName = _choice("ModelName", "mnist_cnn", "mnist_cnn_deep", "cifar_convnet")
+ModelName = _choice("ModelName", "mnist_cnn", "mnist_cnn_deep", "cifar_convnet", "cifar_convnet_bn")
 OptimizerName = _choice("OptimizerName", "adam", "sgd")
 ScheduleName = _choice("ScheduleName", "one-cycle", "cosine", "constant")
+AugmentName = _choice("AugmentName", "none", "crop", "crop-flip")
 
 # Typer brings its own copy of click, or in older versions click itself; this is the class of either.
 _UsageError = typer.BadParameter.__bases__[0]
 
 # The choices that a checkpoint holds.
-_CHOICES = {"model": ModelName, "dataset": DatasetName, "optimizer": OptimizerName, "schedule": ScheduleName}
+_CHOICES = {
+    "model": ModelName,
+    "dataset": DatasetName,
+    "optimizer": OptimizerName,
+    "schedule": ScheduleName,
+    "augment": AugmentName,
+}
 
 _OPTIONS = {"rich_markup_mode": None, "context_settings": {"help_option_names": ["-h", "--help"]}}
 app = typer.Typer(help="Train, use, measure and check the course's networks.", **_OPTIONS)
@@ -131,6 +138,12 @@ def _positive(value):
     return value
 
 
+def _not_negative(value):
+    if not (value >= 0 and math.isfinite(value)):
+        raise typer.BadParameter(f"{value} is not a number of at least 0.")
+    return value
+
+
 def _room(device, without_gpu, timed=False):
     """Return the room to compute in; `without_gpu` says what is wrong with the GPU where there is none."""
     from cnn_numba.device import NoGpu, choose
@@ -156,7 +169,7 @@ def train(
     dataset: Annotated[
         DatasetName | None,
         typer.Option(
-            help="The data; else cifar10 for cifar_convnet, and mnist or what --data-dir is known to hold.",
+            help="The data; else cifar10 for colour networks, and mnist or what --data-dir is known to hold.",
             show_default=False,
         ),
     ] = None,
@@ -171,6 +184,13 @@ def train(
         float, typer.Option(metavar="RATE", callback=_positive, help="The (highest) learning rate.")
     ] = 3e-3,
     schedule: Annotated[ScheduleName, typer.Option(help="How the learning rate moves.")] = "one-cycle",
+    weight_decay: Annotated[
+        float, typer.Option(metavar="SHARE", callback=_not_negative, help="How weights are pulled to 0.")
+    ] = 0.0,
+    augment: Annotated[
+        AugmentName,
+        typer.Option(help="Change training images by chance: moved by up to an eighth, or mirrored too."),
+    ] = "none",
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Same seed, machine and threads: same numbers.")
     ] = 0,
@@ -201,6 +221,7 @@ def train(
       cnn-numba train
       cnn-numba train --model mnist_cnn_deep --epochs 5 --lr 1e-3 --schedule constant
       cnn-numba train --model cifar_convnet --optimizer sgd --lr 0.02 --epochs 10
+      cnn-numba train --model cifar_convnet_bn --dataset made-pictures --augment crop-flip --epochs 10
       cnn-numba train --dataset fashion-mnist
       cnn-numba train --lr 1e-3 --out runs/slow
       cnn-numba train --resume
@@ -214,6 +235,8 @@ def train(
         "optimizer": optimizer,
         "lr": lr,
         "schedule": schedule,
+        "weight_decay": weight_decay,
+        "augment": augment,
         "seed": seed,
         "device": device,
     }
@@ -245,9 +268,10 @@ def _train(options, data_dir, out, resume):
         history = fit(
             network,
             data,
-            _optimizer(network, options["optimizer"].value, options["lr"]),
+            _optimizer(network, options["optimizer"].value, options["lr"], options["weight_decay"]),
             epochs=options["epochs"],
             schedule=options["schedule"].value,
+            augment=options["augment"].value,
             seed=options["seed"],
             out=out,
             resume=resume,
@@ -278,7 +302,8 @@ def _held_by(path, options, given):
         raise CliError(f"nothing to resume from: there is no {path}") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
-    recipe = {"device": "auto", **checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
+    older = {"device": "auto", "weight_decay": 0.0, "augment": "none"}  # what the first checkpoints lack
+    recipe = {**older, **checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
     missing = [name for name in options if name not in recipe]
     if missing:
         raise CliError(f"{path}: this is a model, but no training to resume: it lacks {', '.join(missing)}")
@@ -355,10 +380,11 @@ def _dataset_for(network, dataset):
     return dataset.value
 
 
-def _optimizer(network, name, lr):
+def _optimizer(network, name, lr, weight_decay):
     from cnn_numba.train.optim import OPTIMIZERS
 
-    return OPTIMIZERS[name](network, lr=lr, **({"momentum": 0.9} if name == "sgd" else {}))
+    momentum = {"momentum": 0.9} if name == "sgd" else {}
+    return OPTIMIZERS[name](network, lr=lr, weight_decay=weight_decay, **momentum)
 
 
 def _line_printer():

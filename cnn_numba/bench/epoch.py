@@ -42,7 +42,8 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3):
     """
     need_pytorch()
     data = dataset(model)
-    result = new_record("epoch", model=model, results=[])
+    about = {"dataset": data.name, "images": len(data.train_images)}
+    result = new_record("epoch", model=model, **about, results=[])
     for batch_size in batch_sizes:
         samples = _time_epochs(model, data, batch_size, repeats)
         medians = {who: statistics.median(seconds) for who, seconds in samples.items()}

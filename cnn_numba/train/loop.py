@@ -20,6 +20,7 @@ from cnn_numba.data import Dataset, batches
 from cnn_numba.device import threads, to_host
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
+from cnn_numba.train.augment import augmentation
 from cnn_numba.train.checkpoint import (
     HISTORY_KEYS,
     load_checkpoint,
@@ -125,6 +126,7 @@ def fit(
     log: Callable[[str], object] | None = None,
     on_step: Callable[[int, float], object] | None = None,
     graph: bool = True,
+    augment: str = "none",
 ) -> list[dict[str, float]]:
     """Train a model on a data set, measuring it on the test images after each epoch.
 
@@ -155,6 +157,9 @@ def fit(
         every such call waits for the loss, which costs most of its speed.
     graph : bool
         On the GPU, replay a whole step as one CUDA graph; False launches each kernel by itself.
+    augment : {"none", "crop", "crop-flip"}
+        What is done to the training images by chance, anew in each epoch: moved by up to an eighth of their
+        size, or moved and mirrored.
 
     Returns
     -------
@@ -175,7 +180,7 @@ def fit(
     Interrupted
         After Ctrl-C, when the step has been finished and, with `out`, saved.
     """
-    run = _Run(model, dataset, optimizer, epochs, schedule, seed, out, log, graph)
+    run = _Run(model, dataset, optimizer, epochs, schedule, seed, out, log, graph, augment)
     if resume:
         run.load()
     else:
@@ -191,7 +196,7 @@ def fit(
 class _Run:
     """One training: what it consists of, how far it is, and its files."""
 
-    def __init__(self, model, dataset, optimizer, epochs, schedule, seed, out, log, graph):
+    def __init__(self, model, dataset, optimizer, epochs, schedule, seed, out, log, graph, augment):
         epochs, seed = operator.index(epochs), operator.index(seed)
         if epochs < 1:
             raise ValueError(f"epochs must be at least 1, got {epochs}")
@@ -209,7 +214,8 @@ class _Run:
         self.log = log or (lambda line: None)
         self.out = None if out is None else Path(out)
         loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.room)
-        self.steps = steps_of(model, loss, optimizer, dataset, self.log, graph)
+        how = augmentation(augment, dataset.image_shape, seed)
+        self.steps = steps_of(model, loss, optimizer, dataset, self.log, graph, how)
         self.steps_per_epoch = math.ceil(len(dataset.train_images) / model.batch_size)
         self.epochs, self.schedule = epochs, schedule
         # The initial weights are drawn from the model's seed: the order must not repeat that stream.
@@ -230,6 +236,7 @@ class _Run:
             **optimizer.settings,
             "lr": optimizer.lr,
             "schedule": schedule,
+            "augment": augment,
             "epochs": epochs,
             "seed": seed,
         }
@@ -259,7 +266,7 @@ class _Run:
         order = list(batches(count, batch_size, self.generator))
         counts = list(map(len, order[self.step :]))
         lrs = [self.lr(ahead) for ahead in range(len(counts))]
-        self.steps.begin(np.concatenate(order)[self.step * batch_size :], lrs)
+        self.steps.begin(np.concatenate(order)[self.step * batch_size :], lrs, self.epoch)
         return counts
 
     def finish_epoch(self):
@@ -373,6 +380,7 @@ class _Run:
 
     def _check_recipe(self, saved):
         """Refuse to resume a training with another recipe: it would not be the same training."""
+        saved = {"augment": "none", **saved}  # older files have none
         # Without a schedule that depends on the end, training may go on longer. Where it goes on matters for
         # the last digits only, unless one of the two is the reference in float64.
         free = {"epochs"} if self.schedule == "constant" else set()
