@@ -594,6 +594,7 @@ def bench_epoch(
         _count("Images per step; may be given more than once; else 64 and 256, on the GPU 1024 as well."),
     ] = None,
     repeats: Annotated[int, _count("Epochs of each, taken alternately.")] = 3,
+    images: Annotated[int | None, _count("On the CPU: images of an epoch; else all.")] = None,
     device: DeviceOption = "cpu",
     json_file: JsonFile = None,
 ):
@@ -605,12 +606,15 @@ def bench_epoch(
     Examples:
       cnn-numba bench epoch
       cnn-numba bench epoch --batch-size 64 --repeats 5 --json epoch.json
+      cnn-numba bench epoch --model cifar_convnet_bn --batch-size 64 --images 2000
       cnn-numba bench epoch --device gpu
     """
     from cnn_numba.bench import epoch, epoch_gpu
 
     benchmarks = {"cpu": epoch, "gpu": epoch_gpu}[_measured(device)]
     given = {"batch_sizes": tuple(batch_size)} if batch_size else {}
+    if images is not None and device.value == "cpu":
+        given["images"] = images
     _record(json_file, benchmarks.bench_epoch, model=model.value, repeats=repeats, **given)
 
 
