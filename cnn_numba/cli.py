@@ -32,10 +32,11 @@ def _choice(name, *values):
 # Where a network can be trained; `_room` tells which of them there is.
 Device = _choice("Device", "auto", "cpu", "gpu")
 DatasetName = _choice("DatasetName", *DATASETS)
-ModelName = _choice("ModelName", "mnist_cnn", "mnist_cnn_deep", "cifar_convnet")
+ModelName = _choice("ModelName", "mnist_cnn", "mnist_cnn_deep", "cifar_convnet", "cifar_convnet_bn")
 OptimizerName = _choice("OptimizerName", "adam", "sgd")
 ScheduleName = _choice("ScheduleName", "one-cycle", "cosine", "constant")
 Precision = _choice("Precision", "float32", "tf32", "float16", "bfloat16")
+AugmentName = _choice("AugmentName", "none", "crop", "crop-flip")
 
 # Typer brings its own copy of click, or in older versions click itself; this is the class of either.
 _UsageError = typer.BadParameter.__bases__[0]
@@ -47,6 +48,7 @@ _CHOICES = {
     "optimizer": OptimizerName,
     "schedule": ScheduleName,
     "precision": Precision,
+    "augment": AugmentName,
 }
 
 _OPTIONS = {"rich_markup_mode": None, "context_settings": {"help_option_names": ["-h", "--help"]}}
@@ -138,6 +140,12 @@ def _positive(value):
     return value
 
 
+def _not_negative(value):
+    if not (value >= 0 and math.isfinite(value)):
+        raise typer.BadParameter(f"{value} is not a number of at least 0.")
+    return value
+
+
 def _room(device, without_gpu, timed=False):
     """Return the room to compute in; `without_gpu` says what is wrong with the GPU where there is none."""
     from cnn_numba.device import NoGpu, choose
@@ -163,7 +171,7 @@ def train(
     dataset: Annotated[
         DatasetName | None,
         typer.Option(
-            help="The data; else cifar10 for cifar_convnet, and mnist or what --data-dir is known to hold.",
+            help="The data; else cifar10 for colour networks, and mnist or what --data-dir is known to hold.",
             show_default=False,
         ),
     ] = None,
@@ -178,6 +186,13 @@ def train(
         float, typer.Option(metavar="RATE", callback=_positive, help="The (highest) learning rate.")
     ] = 3e-3,
     schedule: Annotated[ScheduleName, typer.Option(help="How the learning rate moves.")] = "one-cycle",
+    weight_decay: Annotated[
+        float, typer.Option(metavar="SHARE", callback=_not_negative, help="How weights are pulled to 0.")
+    ] = 0.0,
+    augment: Annotated[
+        AugmentName,
+        typer.Option(help="Change training images by chance: moved by up to an eighth, or mirrored too."),
+    ] = "none",
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Same seed, machine and threads: same numbers.")
     ] = 0,
@@ -212,6 +227,7 @@ def train(
       cnn-numba train
       cnn-numba train --model mnist_cnn_deep --epochs 5 --lr 1e-3 --schedule constant
       cnn-numba train --model cifar_convnet --optimizer sgd --lr 0.02 --epochs 10
+      cnn-numba train --model cifar_convnet_bn --dataset made-pictures --augment crop-flip --epochs 10
       cnn-numba train --dataset fashion-mnist
       cnn-numba train --lr 1e-3 --out runs/slow
       cnn-numba train --precision float16 --out runs/half
@@ -226,6 +242,8 @@ def train(
         "optimizer": optimizer,
         "lr": lr,
         "schedule": schedule,
+        "weight_decay": weight_decay,
+        "augment": augment,
         "seed": seed,
         "device": device,
         "precision": precision,
@@ -260,9 +278,10 @@ def _train(options, data_dir, out, resume):
         history = fit(
             network,
             data,
-            _optimizer(network, options["optimizer"].value, options["lr"]),
+            _optimizer(network, options["optimizer"].value, options["lr"], options["weight_decay"]),
             epochs=options["epochs"],
             schedule=options["schedule"].value,
+            augment=options["augment"].value,
             seed=options["seed"],
             out=out,
             resume=resume,
@@ -293,7 +312,8 @@ def _held_by(path, options, given):
         raise CliError(f"nothing to resume from: there is no {path}") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
-    older = {"device": "auto", "precision": "float32"}  # what older files do not tell
+    # What older files do not tell.
+    older = {"device": "auto", "precision": "float32", "weight_decay": 0.0, "augment": "none"}
     recipe = {**older, **checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
     missing = [name for name in options if name not in recipe]
     if missing:
@@ -371,10 +391,11 @@ def _dataset_for(network, dataset):
     return dataset.value
 
 
-def _optimizer(network, name, lr):
+def _optimizer(network, name, lr, weight_decay):
     from cnn_numba.train.optim import OPTIMIZERS
 
-    return OPTIMIZERS[name](network, lr=lr, **({"momentum": 0.9} if name == "sgd" else {}))
+    momentum = {"momentum": 0.9} if name == "sgd" else {}
+    return OPTIMIZERS[name](network, lr=lr, weight_decay=weight_decay, **momentum)
 
 
 def _line_printer():
@@ -584,6 +605,7 @@ def bench_epoch(
         _count("Images per step; may be given more than once; else 64 and 256, on the GPU 1024 as well."),
     ] = None,
     repeats: Annotated[int, _count("Epochs of each, taken alternately.")] = 3,
+    images: Annotated[int | None, _count("On the CPU: images of an epoch; else all.")] = None,
     device: DeviceOption = "cpu",
     json_file: JsonFile = None,
 ):
@@ -595,12 +617,15 @@ def bench_epoch(
     Examples:
       cnn-numba bench epoch
       cnn-numba bench epoch --batch-size 64 --repeats 5 --json epoch.json
+      cnn-numba bench epoch --model cifar_convnet_bn --batch-size 64 --images 2000
       cnn-numba bench epoch --device gpu
     """
     from cnn_numba.bench import epoch, epoch_gpu
 
     benchmarks = {"cpu": epoch, "gpu": epoch_gpu}[_measured(device)]
     given = {"batch_sizes": tuple(batch_size)} if batch_size else {}
+    if images is not None and device.value == "cpu":
+        given["images"] = images
     _record(json_file, benchmarks.bench_epoch, model=model.value, repeats=repeats, **given)
 
 

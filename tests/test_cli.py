@@ -86,8 +86,14 @@ def fit(monkeypatch):
         (["train", "--lr", "-0.1"], "'--lr': -0.1 is not a positive number"),
         (["train", "--lr", "nan"], "'--lr': nan is not a positive number"),
         (["train", "--lr", "inf"], "'--lr': inf is not a positive number"),
+        (["train", "--weight-decay", "-0.1"], "'--weight-decay': -0.1 is not a number of at least 0"),
+        (["train", "--weight-decay", "nan"], "'--weight-decay': nan is not a number of at least 0"),
+        (["train", "--augment", "mixup"], "'mixup' is not one of 'none', 'crop', 'crop-flip'"),
         (["train", "--model", "resnet"], "'--model': 'resnet' is not one of 'mnist_cnn'"),
-        (["train", "--dataset", "imagenet"], "'imagenet' is not one of 'mnist', 'fashion-mnist', 'cifar10'"),
+        (
+            ["train", "--dataset", "imagenet"],
+            "'imagenet' is not one of 'mnist', 'fashion-mnist', 'cifar10', 'made-pictures'",
+        ),
         (["train", "--optimizer", "lion"], "'lion' is not one of 'adam', 'sgd'"),
         (["train", "--schedule", "steps"], "'steps' is not one of"),
         (["train", "--model", "Input should"], "'--model': 'Input should' is not one of"),
@@ -263,6 +269,7 @@ def test_train_passes_its_options_on(run, little, tmp_path):
     code, _, _ = run(
         *("train", "--model", "mnist_cnn_deep", "--optimizer", "sgd", "--lr", "0.01", "--schedule", "cosine"),
         *("--seed", 5, "--batch-size", 50, "--epochs", 1, "--device", "cpu", "--out", tmp_path / "here"),
+        *("--weight-decay", 0.125, "--augment", "crop"),
     )
     assert code == 0
     checkpoint = load_checkpoint(tmp_path / "here" / "checkpoint.npz")
@@ -275,6 +282,8 @@ def test_train_passes_its_options_on(run, little, tmp_path):
         "schedule": "cosine",
         "seed": 5,
         "batch_size": 50,
+        "weight_decay": 0.125,
+        "augment": "crop",
     }
     assert expected.items() <= recipe.items()
 
@@ -426,7 +435,10 @@ def test_resume_finds_the_network_and_the_data_in_the_checkpoint(run, fit, monke
     network, dataset, optimizer = calls.pop("arguments")
     assert (network.name, network.batch_size, dataset.name) == ("mnist_cnn_deep", 3, "fashion-mnist")
     assert (type(optimizer).__name__, optimizer.lr) == ("SGD", 0.5)
+    # The file is from before there were weight decay and augmentation.
+    assert optimizer.settings["weight_decay"] == 0
     expected = {"epochs": 4, "schedule": "cosine", "seed": 7, "resume": True, "out": Path("my run")}
+    expected |= {"augment": "none"}
     assert expected.items() <= calls.items()
 
 
@@ -434,6 +446,8 @@ def test_resume_finds_the_network_and_the_data_in_the_checkpoint(run, fit, monke
     ("options", "before", "now"),
     [
         (["--lr", 0.1], "--lr 0.003", "--lr 0.1"),
+        (["--weight-decay", 0.1], "--weight-decay 0.0", "--weight-decay 0.1"),
+        (["--augment", "crop"], "--augment none", "--augment crop"),
         (["--model", "mnist_cnn_deep"], "--model mnist_cnn", "--model mnist_cnn_deep"),
         (["--dataset", "fashion-mnist"], "--dataset mnist", "--dataset fashion-mnist"),
         (["--batch-size", 64], "--batch-size 4", "--batch-size 64"),

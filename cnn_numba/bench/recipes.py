@@ -1,6 +1,7 @@
 """The trainings that are measured."""
 
-from cnn_numba.data import load
+from cnn_numba.data import image_shape, load
+from cnn_numba.nn.models import MODELS
 
 DEFAULT_RECIPE = {"lr": 3e-3, "schedule": "one-cycle", "epochs": 3, "batch_size": 64}
 
@@ -10,5 +11,6 @@ PLAIN_RECIPE = {"lr": 1e-3, "schedule": "constant", "epochs": 5, "batch_size": 6
 
 
 def dataset(model):
-    """Return the data that one of `MODELS` is trained on."""
-    return load("cifar10" if model == "cifar_convnet" else "mnist", log=print)
+    """Return the data that one of `MODELS` is measured with: the made pictures for colour, else MNIST."""
+    shape = MODELS[model](batch_size=1).input_shape
+    return load("mnist" if shape == image_shape("mnist") else "made-pictures", log=print)

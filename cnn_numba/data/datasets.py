@@ -1,7 +1,7 @@
 """MNIST and its relatives as plain arrays, and the order in which batches take from them.
 
 The original files are read once (see `data_files`); the arrays are then kept as ``.npy`` files in a cache, so
-that no later start unpacks them, or loads the torch that CIFAR-10 and downloads need.
+that no later start unpacks them, or loads the torch that downloads need.
 """
 
 import contextlib
@@ -107,23 +107,23 @@ def load(
 
     Parameters
     ----------
-    name : {"mnist", "fashion-mnist", "cifar10"}, optional
+    name : {"mnist", "fashion-mnist", "cifar10", "made-pictures"}, optional
         Without it the folder's files say by their checksums which of the two MNISTs they are; unknown ones
         are taken for MNIST.
     data_dir : path, optional
         A folder with the original files: a torchvision root, or for the two MNISTs the files themselves,
-        packed or not. Without it the environment variable ``CNN_NUMBA_DATA`` counts, then the checkout's
-        ``data/mnist`` for MNIST and torchvision's download for the others.
+        packed or not, and for CIFAR-10 its Python or binary batches or an archive of them. Without it the
+        environment variable ``CNN_NUMBA_DATA`` counts, then the checkout's ``data/mnist`` for MNIST and
+        torchvision's download for the others. The made pictures are drawn.
     log : callable, optional
         Called with one line of text before something slow, and about files that were recognised.
 
     Raises
     ------
     DataError
-        If the data set is not there, cannot be downloaded (torchvision does that, and reads CIFAR-10, where
-        it is installed), or a file of it is truncated, corrupted or
-        foreign, has labels out of range or no images; if the files are known to be of another data set; or
-        if the cache cannot be written. A subclass of ValueError.
+        If the data set is not there, cannot be downloaded (torchvision does that, where it is installed), or
+        a file of it is truncated, corrupted or foreign, has labels out of range or no images; if the files
+        are known to be of another data set; or if the cache cannot be written. A subclass of ValueError.
     ValueError
         If there is no data set of this name.
 
@@ -140,7 +140,7 @@ def load(
     files = None if folder is None else data_files.find_files(asked, folder)
     cache = _cache_root()
     data_files.remove_leftovers(cache)
-    cached = cache / asked / _cache_key(files)
+    cached = cache / asked / _cache_key(files, source)
     arrays, recognised = _read_cache(cached, source) or _fill_cache(cached, name, files, log)
     settled = data_files.settle(name, recognised, folder)
     source = SOURCES[settled]
@@ -161,9 +161,10 @@ def _cache_root():
     return Path.home() / ".cache" / "cnn-numba"
 
 
-def _cache_key(files):
+def _cache_key(files, source):
     """Name the cached arrays after their source, so that a changed file is converted anew."""
-    key = hashlib.sha256(str(_CACHE_FORMAT).encode())
+    drawn = "".join(source.digests) if source.write else ""  # anew when it is drawn otherwise
+    key = hashlib.sha256(f"{_CACHE_FORMAT}{drawn}".encode())
     for path in [] if files is None else files.values():
         stat = path.stat()
         key.update(f"|{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}".encode())

@@ -1,4 +1,7 @@
-"""The original files of the data sets: found, checked, recognised, read, or downloaded by torchvision."""
+"""The original files of the data sets: found, checked, recognised, read, or downloaded by torchvision.
+
+One of the sets is drawn instead. How CIFAR-10's files are read is in `cnn_numba.data.cifar`.
+"""
 
 import contextlib
 import errno
@@ -14,12 +17,14 @@ import threading
 import urllib.error
 import urllib.request
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from cnn_numba import extras
+from cnn_numba.data import cifar, pictures
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -42,7 +47,8 @@ class Source(NamedTuple):
     """What a data set is made of.
 
     `url` is where torchvision downloads it from; `digests` are the SHA-256 of its unpacked files, by which
-    it is told from others with the same file names.
+    it is told from others with the same file names, or which they must have. `versions` are those of a set in
+    CIFAR-10's format, and `write` makes the files of one that is drawn.
     """
 
     title: str
@@ -53,6 +59,8 @@ class Source(NamedTuple):
     classes: tuple
     url: str | None = None
     digests: tuple = ()
+    versions: tuple = ()
+    write: Callable | None = None
 
 
 SOURCES = {
@@ -99,6 +107,25 @@ SOURCES = {
             *("dog", "frog", "horse", "ship", "truck"),
         ),
         url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        versions=(cifar.PYTHON, cifar.BINARY),
+    ),
+    "made-pictures": Source(
+        title="the made pictures",
+        folder="made-pictures",
+        image_shape=cifar.SHAPE,
+        mean=0.5,
+        std=0.5,
+        classes=pictures.KINDS,
+        digests=(
+            "90ff435d3fce2cd8633b8c8f94816c647c60cf6f6ba14171cb479d4a3396f4e9",
+            "5275bc2db43548a415684ddfda2ab218a0c20b6966648d7fc26d2d3b10bad2ff",
+            "a8ef3696f3db71904c58c9fac9e779a9d161ff5ac0821cc14f54ac2cb42926c3",
+            "14940c32b321969e6a40c0b5a3d6c0e52b5bc19f9b1e3c6406d93b6440899579",
+            "832713d0d892b5d4589127cd6643981c9897d1de1c970db4d9c9a88d82878b95",
+            "0287252af0dd384317b6e2d72ef1d38bee8a601702c3f0c8de1e41d1c136cdfc",
+        ),
+        versions=(cifar.Version("made-pictures", None, ".bin", pictures.BATCH),),
+        write=pictures.write,
     ),
 }
 
@@ -121,6 +148,8 @@ def committed_folder():
 def data_folder(name, data_dir):
     """Return the folder that must hold the original files, or None where torchvision downloads them."""
     chosen = data_dir or os.environ.get("CNN_NUMBA_DATA")
+    if SOURCES[name].write and not data_dir:
+        return None  # it is drawn, whatever else lies in the folder of the others
     if chosen:
         folder = Path(chosen).expanduser()
         if not folder.is_dir():
@@ -140,30 +169,42 @@ def data_folder(name, data_dir):
 
 def find_files(name, folder):
     """Return the original files of a data set, as a dict from a short name to a path."""
-    source = SOURCES[name]
-    if name == "cifar10":
-        names = {f"data_batch_{i}": f"data_batch_{i}" for i in range(1, 6)}
-        names |= {"test_batch": "test_batch", "meta": "batches.meta"}
-        places, endings = [folder / source.folder, folder], [""]
-    else:
-        names = _IDX_STEMS
-        places, endings = [folder, folder / source.folder], [".gz", ""]
-    missing = []
-    for place in places:
+    source, missing = SOURCES[name], []
+    for place, names in _layouts(source, folder):
         found = {}
-        for key, file in names.items():
-            paths = [place / (file + ending) for ending in endings]
+        for key, candidates in names.items():
+            paths = [place / file for file in candidates]
             found[key] = next((path for path in paths if path.is_file()), None)
         if all(found.values()):
             return found
         if any(found.values()):
-            missing = [str(place / names[key]) for key, path in found.items() if path is None]
+            missing = [str(place / names[key][-1]) for key, path in found.items() if path is None]
     if missing:
         raise DataError(f"{source.title} lacks {', '.join(missing)}; {_fix(folder)}")
-    raise DataError(
-        f"{folder} holds no {source.title}: neither it nor {folder / source.folder} has the files "
-        f"{', '.join(names.values())}; {_fix(folder)}"
-    )
+    raise DataError(f"{folder} holds no {source.title}: {_wanted(source, folder)}; {_fix(folder)}")
+
+
+def _layouts(source, folder):
+    """Yield each place where a data set may lie, and the names that each of its files may have there."""
+    if not source.versions:
+        for place in (folder, folder / source.folder):
+            yield place, {key: (f"{stem}.gz", stem) for key, stem in _IDX_STEMS.items()}
+    for version in source.versions:
+        for place in (folder / version.folder, folder):
+            yield place, {batch: (batch + version.ending,) for batch in cifar.BATCHES}
+        if version.archive:
+            yield folder, {"archive": (version.archive,)}
+
+
+def _wanted(source, folder):
+    """Say what was looked for."""
+    if not source.versions:
+        names = ", ".join(_IDX_STEMS.values())
+        return f"neither it nor {folder / source.folder} has the files {names}"
+    batches = (", ".join(batch + version.ending for batch in cifar.BATCHES) for version in source.versions)
+    folders = " or ".join(version.folder for version in source.versions)
+    archives = "".join(f", nor is there {version.archive}" for version in source.versions if version.archive)
+    return f"neither it nor a folder {folders} in it has the files {' or '.join(batches)}{archives}"
 
 
 def _fix(folder):
@@ -226,15 +267,16 @@ def convert(name, files, log):
     `name` may be None for either of the two MNISTs.
     """
     folder = next(iter(files.values())).parent
-    if name == "cifar10":
-        _check_md5(files)
+    in_batches = name is not None and SOURCES[name].versions
+    if in_batches:
+        version, contents = _batches(SOURCES[name], files)
         recognised = name
     else:
         contents = {array: _content(path) for array, path in files.items()}
         recognised = _recognise(files, contents)
     source = SOURCES[settle(name, recognised, folder)]
     log(f"Converting {source.title} to arrays (once) ...")
-    arrays = _convert_cifar10(folder) if name == "cifar10" else _convert_idx(files, contents)
+    arrays = _convert_batches(version, files, contents) if in_batches else _convert_idx(files, contents)
     check(arrays, source, files)
     return arrays, recognised
 
@@ -347,48 +389,59 @@ def _idx_lengths(path, content, dimensions):
     return lengths
 
 
-def _check_md5(files):
-    """Compare CIFAR-10's batches, which are pickles, with torchvision's checksums before any is read."""
-    _need_torchvision("Reading CIFAR-10")
-    from torchvision.datasets import CIFAR10
-
-    checksums = dict(CIFAR10.train_list + CIFAR10.test_list) | {"meta": CIFAR10.meta["md5"]}
-    for name, path in files.items():
-        content = _read(path)
-        if hashlib.md5(content, usedforsecurity=False).hexdigest() != checksums[name]:
-            raise DataError(
-                f"{path} ({len(content)} bytes) is truncated or changed: its MD5 is not the one that "
-                f"torchvision expects; {_fix(path.parent)}"
-            )
-
-
-def _convert_cifar10(folder):
-    """Read CIFAR-10's Python batches with torchvision."""
-    from torchvision.datasets import CIFAR10
-
-    arrays = {}
-    for split, is_train in (("train", True), ("test", False)):
-        part = _cifar10_at(CIFAR10, folder)(folder.parent, train=is_train)
-        # torchvision turns the planes of the files into channels-last images; this turns them back.
-        arrays[f"{split}_images"] = np.ascontiguousarray(part.data.transpose(0, 3, 1, 2))
-        arrays[f"{split}_labels"] = np.array(part.targets, np.int32)
-    return arrays
+def _batches(source, files):
+    """Return which version of CIFAR-10's format the files are, and each batch's content, checked."""
+    contents = {}
+    for key, path in files.items():
+        contents[key] = _read(path)
+        _check_sha256(path, contents[key])
+        with _naming(path):
+            cifar.check_md5(path.name, contents[key])
+    endings = [path.name.removeprefix(key) for key, path in files.items()]
+    version = next(v for v in source.versions if v.archive in endings or {v.ending} == set(endings))
+    if "archive" in files:
+        with _naming(files["archive"]):
+            return version, cifar.unpacked(version, contents["archive"])
+    for (key, path), digest in zip(files.items(), source.digests, strict=False):
+        if hashlib.sha256(contents[key]).hexdigest() != digest:
+            raise DataError(f"{path} is truncated or changed: its SHA-256 is another; {_fix(path.parent)}")
+    return version, contents
 
 
-def _cifar10_at(base, folder):
-    """Return torchvision's CIFAR10, reading from a folder of any name."""
-    return type("CIFAR10", (base,), {"base_folder": folder.name})
+def _convert_batches(version, files, contents):
+    """Read five batches to train with and one to test with."""
+    parts = {}
+    for batch, content in contents.items():
+        with _naming(files.get(batch) or files["archive"]):
+            parts[batch] = cifar.read(version, content)
+    *train, test = (parts[batch] for batch in cifar.BATCHES)
+    images, labels = map(np.concatenate, zip(*train, strict=True))
+    return dict(zip(ARRAYS, (images, labels, *test), strict=True))
+
+
+@contextlib.contextmanager
+def _naming(path):
+    """Put a file's name before what is wrong with its content, and the fix behind it."""
+    try:
+        yield
+    except ValueError as error:
+        raise DataError(f"{path} {error}; {_fix(path.parent)}") from None
 
 
 # --- Downloading ------------------------------------------------------------------------------------------
 
 
 def download(name, cache, log):
-    """Let torchvision download a data set; return what `convert` does, or say in one line why that cannot be.
+    """Draw a data set, or let torchvision download it; return what `convert` does, or say why that cannot be.
 
     The files themselves lie in the folder `cache` until they are converted, and are not kept.
     """
     source = SOURCES[name]
+    if source.write:
+        log(f"Drawing {source.title} (once) ...")
+        with working_folder(cache) as working:
+            source.write(working)
+            return convert(name, find_files(name, working), log)
     _need_torchvision(f"Downloading {source.title}")
     fix = (
         "connect to the network once, or copy the data set from elsewhere and name its folder "
@@ -454,7 +507,7 @@ def check(arrays, source, files):
     for split in ("train", "test"):
         images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
         images_at, labels_at = (
-            files.get(f"{split}_{kind}") or files.get("meta") or Path(f"{source.title} ({split} set)")
+            files.get(f"{split}_{kind}") or files.get("archive") or Path(f"{source.title} ({split} set)")
             for kind in ("images", "labels")
         )
         if images.dtype != np.uint8 or images.shape[1:] != source.image_shape:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cnn_numba.device import Array, to_host
-from cnn_numba.nn.layers import Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU
 from cnn_numba.ops.rooms import RoomLike, room
 from cnn_numba.ops.shapes import MOST_ELEMENTS, check_precision, integer, sizes
 
@@ -323,5 +323,33 @@ def cifar_convnet(
     return Sequential(layers, (3, 32, 32), batch_size, device, seed, "cifar_convnet", precision)
 
 
+def cifar_convnet_bn(batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0) -> Sequential:
+    """Build three padded convolutions, each pooled, normalised over the batch and cut off at 0.
+
+    Arguments and result are those of `mnist_cnn`. What pooling leaves is normalised, a quarter of what the
+    convolution gives: that is cheaper, and learns as well.
+
+    Examples
+    --------
+    >>> cifar_convnet_bn().parameters.size
+    114186
+    """
+    layers = []
+    for in_channels, out_channels in ((3, 32), (32, 64), (64, 128)):
+        layers += [
+            Conv2d(in_channels, out_channels, 3, padding=1),
+            MaxPool2d(2),
+            BatchNorm2d(out_channels),
+            ReLU(),
+        ]
+    layers += [Flatten(), Linear(2048, 10)]
+    return Sequential(layers, (3, 32, 32), batch_size, device, seed, name="cifar_convnet_bn")
+
+
 #: The networks by name, as ``cnn-numba train --model`` knows them.
-MODELS = {"mnist_cnn": mnist_cnn, "mnist_cnn_deep": mnist_cnn_deep, "cifar_convnet": cifar_convnet}
+MODELS = {
+    "mnist_cnn": mnist_cnn,
+    "mnist_cnn_deep": mnist_cnn_deep,
+    "cifar_convnet": cifar_convnet,
+    "cifar_convnet_bn": cifar_convnet_bn,
+}

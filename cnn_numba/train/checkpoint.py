@@ -17,6 +17,7 @@ import numpy as np
 from cnn_numba.device import copy, to_host
 from cnn_numba.nn.models import MODELS, Sequential
 from cnn_numba.ops.shapes import PRECISIONS
+from cnn_numba.train.augment import AUGMENTATIONS
 from cnn_numba.train.optim import Optimizer
 from cnn_numba.train.scaling import LossScaler
 
@@ -283,6 +284,8 @@ _RECIPE = {
     "std": (_per_channel(_is_positive), "a positive number or a list of such"),
     "batch_size": _SIZE,
     "lr": (_is_positive, "a positive number"),
+    "weight_decay": (_is_duration, "a number of at least 0"),
+    "augment": (lambda value: value in AUGMENTATIONS, f"one of {', '.join(AUGMENTATIONS)}"),
     "epochs": _SIZE,
     "seed": _COUNT,
     "precision": (_is_precision, f"one of {', '.join(PRECISIONS)}"),

@@ -20,6 +20,7 @@ from cnn_numba.data import Dataset, batches
 from cnn_numba.device import threads, to_host
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
+from cnn_numba.train.augment import augmentation
 from cnn_numba.train.checkpoint import (
     HISTORY_KEYS,
     SCALING_KEYS,
@@ -128,6 +129,7 @@ def fit(
     on_step: Callable[[int, float], object] | None = None,
     graph: bool = True,
     scaler: LossScaler | bool | None = None,
+    augment: str = "none",
 ) -> list[dict[str, float]]:
     """Train a model on a data set, measuring it on the test images after each epoch.
 
@@ -161,6 +163,9 @@ def fit(
     scaler : LossScaler or bool, optional
         Scales the gradients, and skips a step whose gradients are not finite. True makes one, None makes one
         for a model in float16 only, and False trains without.
+    augment : {"none", "crop", "crop-flip"}
+        What is done to the training images by chance, anew in each epoch: moved by up to an eighth of their
+        size, or moved and mirrored.
 
     Returns
     -------
@@ -183,7 +188,7 @@ def fit(
     Interrupted
         After Ctrl-C, when the step has been finished and, with `out`, saved.
     """
-    run = _Run(model, dataset, optimizer, epochs, schedule, seed, out, log, graph, scaler)
+    run = _Run(model, dataset, optimizer, epochs, schedule, seed, out, log, graph, scaler, augment)
     if resume:
         run.load()
     else:
@@ -199,7 +204,7 @@ def fit(
 class _Run:
     """One training: what it consists of, how far it is, and its files."""
 
-    def __init__(self, model, dataset, optimizer, epochs, schedule, seed, out, log, graph, scaler):
+    def __init__(self, model, dataset, optimizer, epochs, schedule, seed, out, log, graph, scaler, augment):
         epochs, seed = operator.index(epochs), operator.index(seed)
         if epochs < 1:
             raise ValueError(f"epochs must be at least 1, got {epochs}")
@@ -218,7 +223,8 @@ class _Run:
         self.log = log or (lambda line: None)
         self.out = None if out is None else Path(out)
         loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.room)
-        self.steps = steps_of(model, loss, optimizer, dataset, self.log, graph, self.scaler)
+        how = augmentation(augment, dataset.image_shape, seed)
+        self.steps = steps_of(model, loss, optimizer, dataset, self.log, graph, self.scaler, how)
         self.steps_per_epoch = math.ceil(len(dataset.train_images) / model.batch_size)
         self.epochs, self.schedule = epochs, schedule
         # The initial weights are drawn from the model's seed: the order must not repeat that stream.
@@ -241,6 +247,7 @@ class _Run:
             **optimizer.settings,
             "lr": optimizer.lr,
             "schedule": schedule,
+            "augment": augment,
             "epochs": epochs,
             "seed": seed,
         }
@@ -270,7 +277,7 @@ class _Run:
         order = list(batches(count, batch_size, self.generator))
         counts = list(map(len, order[self.step :]))
         lrs = [self.lr(ahead) for ahead in range(len(counts))]
-        self.steps.begin(np.concatenate(order)[self.step * batch_size :], lrs)
+        self.steps.begin(np.concatenate(order)[self.step * batch_size :], lrs, self.epoch)
         return counts
 
     def finish_epoch(self):
@@ -403,7 +410,8 @@ class _Run:
 
     def _check_recipe(self, saved):
         """Refuse to resume a training with another recipe: it would not be the same training."""
-        saved = {"precision": "float32", "loss_scaling": None, **saved}  # older files have neither
+        # Older files have none of these.
+        saved = {"precision": "float32", "loss_scaling": None, "augment": "none", **saved}
         # Without a schedule that depends on the end, training may go on longer. Where it goes on matters for
         # the last digits only, unless one of the two is the reference in float64.
         free = {"epochs"} if self.schedule == "constant" else set()

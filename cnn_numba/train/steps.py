@@ -18,7 +18,8 @@ from cnn_numba.data import Dataset
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import CrossEntropyLoss, head
 from cnn_numba.nn.models import Sequential
-from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
+from cnn_numba.ops.gather.cpu import gather_augmented, gather_batch, gather_labels
+from cnn_numba.train.augment import Augmentation
 from cnn_numba.train.graphs import Replay
 from cnn_numba.train.optim import Optimizer
 from cnn_numba.train.scaling import LossScaler
@@ -96,11 +97,12 @@ def steps_of(
     log: Callable[[str], object],
     graph: bool,
     scaler: LossScaler | None = None,
+    augmentation: Augmentation | None = None,
 ) -> HostSteps | DeviceSteps:
     """Return the steps of a training for where a model computes; `log` and `graph` are for `DeviceSteps`."""
     if model.room.on_device:
-        return DeviceSteps(model, loss, optimizer, dataset, log, graph, scaler)
-    return HostSteps(model, loss, optimizer, dataset, scaler)
+        return DeviceSteps(model, loss, optimizer, dataset, log, graph, scaler, augmentation)
+    return HostSteps(model, loss, optimizer, dataset, scaler, augmentation)
 
 
 class HostBatches:
@@ -112,6 +114,8 @@ class HostBatches:
     labels : ndarray, shape (N,), int32
     mean, std : float or tuple of C floats
     model : Sequential
+    augmentation : Augmentation, optional
+        None leaves the images as they are.
     """
 
     def __init__(
@@ -121,21 +125,27 @@ class HostBatches:
         mean: float | tuple[float, ...],
         std: float | tuple[float, ...],
         model: Sequential,
+        augmentation: Augmentation | None = None,
     ) -> None:
         self.images, self.labels, self.mean, self.std = images, labels, mean, std
+        self.augmentation = augmentation
         self.batch_size, self.dtype = model.batch_size, model.parameters.dtype
         self.x = np.empty((model.batch_size, *images.shape[1:]), np.float32)
         self.y = np.empty(model.batch_size, np.int32)
 
-    def begin(self, order: np.ndarray) -> None:
+    def begin(self, order: np.ndarray, epoch: int = 0) -> None:
         """Take the batches from these indices, shape (n,), int64, from the first one on."""
-        self.order, self.cursor = order, 0
+        self.order, self.cursor, self.epoch = order, 0, epoch
 
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images."""
         first = self.cursor * self.batch_size
         indices = self.order[first : first + count]
-        x = gather_batch(self.images, indices, self.mean, self.std, head(self.x, count))
+        what = self.images, indices, self.mean, self.std
+        if self.augmentation is None:
+            x = gather_batch(*what, head(self.x, count))
+        else:
+            x = gather_augmented(*what, *self.augmentation, self.epoch, head(self.x, count))
         return x.astype(self.dtype, copy=False), gather_labels(self.labels, indices, head(self.y, count))
 
     def advance(self) -> None:
@@ -161,16 +171,16 @@ class HostSteps:
         optimizer: Optimizer,
         dataset: Dataset,
         scaler: LossScaler | None = None,
+        augmentation: Augmentation | None = None,
     ) -> None:
         self.model, self.loss, self.optimizer, self.scaler = model, loss, optimizer, scaler
-        self.batches = HostBatches(
-            dataset.train_images, dataset.train_labels, dataset.mean, dataset.std, model
-        )
+        data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
+        self.batches = HostBatches(*data, model, augmentation)
         self.totals = np.zeros(2)
 
-    def begin(self, order: np.ndarray, lrs: Sequence[float]) -> None:
-        """Prepare for the steps over `order`, shape (n,), with these learning rates."""
-        self.batches.begin(order)
+    def begin(self, order: np.ndarray, lrs: Sequence[float], epoch: int = 0) -> None:
+        """Prepare for the steps over `order`, shape (n,), with these rates, in an epoch counted from 0."""
+        self.batches.begin(order, epoch)
         self.lrs = iter(lrs)
 
     def take(self, count: int) -> None:
@@ -206,8 +216,9 @@ class DeviceBatches:
         mean: float | tuple[float, ...],
         std: float | tuple[float, ...],
         model: Sequential,
+        augmentation: Augmentation | None = None,
     ) -> None:
-        self.gather = model.room.ops.gather
+        self.gather, self.augmentation = model.room.ops.gather, augmentation
         self.images, self.labels = device.to_device(images), device.to_device(labels)
         self.mean, self.std, self.batch_size = mean, std, model.batch_size
         self.x = device.empty((model.batch_size, *images.shape[1:]))
@@ -216,9 +227,13 @@ class DeviceBatches:
         self.cursor = device.zeros(1, np.int32)
         self._order = device.pinned(len(images), np.int64)
         self._zero = np.zeros(1, np.int32)
+        # Seed and epoch of the random numbers: there, as the launches of an epoch are replayed in the next.
+        self.draw = device.zeros(2, np.uint32)
 
-    def begin(self, order: np.ndarray) -> None:
+    def begin(self, order: np.ndarray, epoch: int = 0) -> None:
         """Take the batches from these indices, from the first one on; at most as many as there are images."""
+        if self.augmentation is not None:
+            device.copy(self.draw, np.array([self.augmentation.seed, epoch], np.uint32))
         self._order[: len(order)] = order
         device.copy(self.order, self._order)
         device.copy(self.cursor, self._zero)
@@ -226,8 +241,11 @@ class DeviceBatches:
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images, as device arrays."""
         x, y = head(self.x, count), head(self.y, count)
-        where, how = (self.order, self.cursor), (self.mean, self.std)
-        return self.gather.gather_batch_at(self.images, self.labels, *where, *how, x, y, self.batch_size)
+        what = self.images, self.labels, self.order, self.cursor, self.mean, self.std
+        if self.augmentation is None:
+            return self.gather.gather_batch_at(*what, x, y, self.batch_size)
+        padding, flip, _ = self.augmentation
+        return self.gather.gather_augmented_at(*what, padding, flip, self.draw, x, y, self.batch_size)
 
     def advance(self) -> None:
         """Move the cursor to the next batch."""
@@ -248,6 +266,8 @@ class DeviceSteps:
     graph : bool
         Whether to use them.
     scaler : LossScaler, optional
+    augmentation : Augmentation, optional
+        As for `HostBatches`.
     """
 
     # Reading the totals waits for the GPU: once an epoch, not after each step.
@@ -262,13 +282,13 @@ class DeviceSteps:
         log: Callable[[str], object],
         graph: bool = True,
         scaler: LossScaler | None = None,
+        augmentation: Augmentation | None = None,
     ) -> None:
         self.model, self.loss, self.optimizer, self.scaler = model, loss, optimizer, scaler
         self.stream = device.stream()
         with device.use_stream(self.stream):
-            self.batches = DeviceBatches(
-                dataset.train_images, dataset.train_labels, dataset.mean, dataset.std, model
-            )
+            data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
+            self.batches = DeviceBatches(*data, model, augmentation)
             steps = device.blocks(len(dataset.train_images), model.batch_size)
             self._rates = device.pinned((steps, 2))
             self.rates = device.zeros((steps, 2))
@@ -288,10 +308,10 @@ class DeviceSteps:
         with device.use_stream(self.stream):
             device.copy(self._totals, np.asarray(values, np.float64))
 
-    def begin(self, order: np.ndarray, lrs: Sequence[float]) -> None:
-        """Prepare for the steps over `order`, shape (n,), with these learning rates."""
+    def begin(self, order: np.ndarray, lrs: Sequence[float], epoch: int = 0) -> None:
+        """Prepare for the steps over `order`, shape (n,), with these rates, in an epoch counted from 0."""
         with device.use_stream(self.stream):
-            self.batches.begin(order)
+            self.batches.begin(order, epoch)
             if self.scaler is not None:
                 self.scaler.begin(self.optimizer, lrs)
                 return

@@ -98,7 +98,7 @@ def steps_of(t, address, space):
 
 
 def steps(t, address, bits, far):
-    """Return the `Steps` of an address of which `steps_of` is true; lanes `far` from the first are too far."""
+    """Return the `Steps` of an address of which `steps_of` is true; `far` is too far from the first."""
     near, size = t.operand(address.base).assumed, bits // 8
     pointers = _pointers(t, address, "global")
     heads = [_pointer(t, pointers, row, near.rows) for row in range(near.rows)]

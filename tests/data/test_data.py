@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 from cnn_numba import data
-from cnn_numba.data import DataError, Dataset, batches, load
+from cnn_numba.data import DataError, Dataset, batches, cifar, load, pictures
 from cnn_numba.data import files as data_files
 
 STEMS = (
@@ -419,7 +420,7 @@ def test_the_committed_files_are_known_as_mnist(cache):
 
 def test_the_files_of_the_known_data_sets_are_told_apart():
     known = [digest for source in data_files.SOURCES.values() for digest in source.digests]
-    assert len(set(known)) == len(known) == 8
+    assert len(set(known)) == len(known) == 14
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -707,7 +708,7 @@ def test_a_folder_without_the_data_set_is_named(cache, tmp_path, name):
         load(name, data_dir=tmp_path)
 
 
-@pytest.mark.parametrize("name", data.DATASETS)
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])
 def test_a_folder_that_does_not_exist_is_named(cache, tmp_path, monkeypatch, name):
     with pytest.raises(DataError, match=r"data_dir names .*nowhere, which is not a folder"):
         load(name, data_dir=tmp_path / "nowhere")
@@ -724,7 +725,8 @@ def test_outside_a_checkout_mnist_needs_a_folder(cache, tmp_path, monkeypatch):
 
 def test_an_unknown_name_is_refused():
     with pytest.raises(
-        ValueError, match="no data set is called 'imagenet'; choose from mnist, fashion-mnist, cifar10"
+        ValueError,
+        match="no data set is called 'imagenet'; choose from mnist, fashion-mnist, cifar10, made-pictures",
     ):
         load("imagenet")
 
@@ -732,43 +734,118 @@ def test_an_unknown_name_is_refused():
 # --- CIFAR-10 and downloads --------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def cifar10(tmp_path, monkeypatch):
-    """Write a tiny CIFAR-10 in torchvision's layout, and teach torchvision its checksums."""
-    from torchvision.datasets import CIFAR10
+def tiny(monkeypatch, name, count=2):
+    """Let the batches of a data set in CIFAR-10's format hold so few images, whatever their checksums are."""
+    source = data_files.SOURCES[name]
+    versions = tuple(version._replace(images=count) for version in source.versions)
+    changed = source._replace(versions=versions, digests=())
+    monkeypatch.setitem(data_files.SOURCES, name, changed)
 
+
+def batches_of(images, labels):
+    """Cut twelve images into five batches to train with and one to test with, by their names."""
+    return {
+        name: (images[2 * i : 2 * i + 2], labels[2 * i : 2 * i + 2]) for i, name in enumerate(cifar.BATCHES)
+    }
+
+
+def records(images, labels):
+    rows = np.concatenate([labels.astype(np.uint8)[:, np.newaxis], images.reshape(len(images), -1)], axis=1)
+    return rows.tobytes()
+
+
+@pytest.fixture
+def twelve(monkeypatch):
+    tiny(monkeypatch, "cifar10")
+    rng = np.random.default_rng(3)
+    return rng.integers(0, 256, (12, 3, 32, 32), dtype=np.uint8), rng.integers(0, 10, 12)
+
+
+@pytest.fixture
+def cifar10(tmp_path, monkeypatch, twelve):
+    """Write a tiny CIFAR-10 in torchvision's layout, and make its checksums the published ones."""
     folder = tmp_path / "root" / "cifar-10-batches-py"
     folder.mkdir(parents=True)
-    rng = np.random.default_rng(3)
-    images = rng.integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)
-    labels = rng.integers(0, 10, 12).tolist()
-
-    def write(name, content):
-        content = pickle.dumps(content)
+    for name, (images, labels) in batches_of(*twelve).items():
+        # In the oldest protocol, as the set's own: names of NumPy's modules and strings of bytes.
+        content = pickle.dumps({"data": images.reshape(-1, 3072), "labels": labels.tolist()}, protocol=2)
         (folder / name).write_bytes(content)
-        return [name, hashlib.md5(content).hexdigest()]
-
-    def batch(name, part):
-        return write(name, {"data": images[part].reshape(-1, 3072), "labels": labels[part]})
-
-    train = [batch(f"data_batch_{i + 1}", slice(2 * i, 2 * i + 2)) for i in range(5)]
-    monkeypatch.setattr(CIFAR10, "train_list", train)
-    monkeypatch.setattr(CIFAR10, "test_list", [batch("test_batch", slice(10, 12))])
-    meta = write("batches.meta", {"label_names": list(data_files.SOURCES["cifar10"].classes)})
-    monkeypatch.setattr(CIFAR10, "meta", CIFAR10.meta | {"md5": meta[1]})
-    return folder, images, np.array(labels)
+        monkeypatch.setitem(cifar.MD5, name, hashlib.md5(content).hexdigest())
+    return folder, *twelve
 
 
-@pytest.mark.parametrize("inside", [False, True])
-def test_cifar10_is_read_from_a_torchvision_folder(cache, cifar10, inside):
-    folder, images, labels = cifar10
-    loaded = load("cifar10", data_dir=folder if inside else folder.parent)
+@pytest.fixture
+def binary(tmp_path, twelve):
+    """Write the same as binary batches."""
+    folder = tmp_path / "binary" / "cifar-10-batches-bin"
+    folder.mkdir(parents=True)
+    for name, part in batches_of(*twelve).items():
+        (folder / f"{name}.bin").write_bytes(records(*part))
+    return folder, *twelve
+
+
+def packed(folder, archive, monkeypatch):
+    """Pack a folder into an archive beside it, remove it, and make its checksum the published one."""
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(folder, folder.name)
+    shutil.rmtree(folder)
+    monkeypatch.setitem(cifar.MD5, archive.name, hashlib.md5(archive.read_bytes()).hexdigest())
+
+
+def assert_is_the_twelve(loaded, images, labels):
     np.testing.assert_array_equal(loaded.train_images, images[:10])
     np.testing.assert_array_equal(loaded.train_labels, labels[:10])
     np.testing.assert_array_equal(loaded.test_images, images[10:])
     np.testing.assert_array_equal(loaded.test_labels, labels[10:])
     assert (loaded.mean, loaded.std) == (0.5, 0.5)
     assert loaded.train_images.flags.c_contiguous
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("version", ["cifar10", "binary"])
+def test_cifar10_is_read_from_a_folder(cache, request, version, inside):
+    folder, *twelve = request.getfixturevalue(version)
+    assert_is_the_twelve(load("cifar10", data_dir=folder if inside else folder.parent), *twelve)
+
+
+@pytest.mark.parametrize("version", ["cifar10", "binary"])
+def test_cifar10_is_read_from_its_archive_and_not_unpacked(cache, request, monkeypatch, version):
+    folder, *twelve = request.getfixturevalue(version)
+    name = {"cifar10": "cifar-10-python.tar.gz", "binary": "cifar-10-binary.tar.gz"}[version]
+    packed(folder, folder.parent / name, monkeypatch)
+    assert_is_the_twelve(load("cifar10", data_dir=folder.parent), *twelve)
+    assert os.listdir(folder.parent) == [name]
+    (folder.parent / name).write_bytes((folder.parent / name).read_bytes()[:-9])
+    with pytest.raises(DataError, match=rf"{name} .* bytes. is truncated or changed: its MD5 is not the one"):
+        load("cifar10", data_dir=folder.parent)
+
+
+def make_known_to_torchvision(monkeypatch, folder):
+    """Write the file of labels that torchvision reads as well, and teach it the tiny set's checksums."""
+    from torchvision.datasets import CIFAR10
+
+    meta = pickle.dumps({"label_names": list(data_files.SOURCES["cifar10"].classes)})
+    (folder / "batches.meta").write_bytes(meta)
+    monkeypatch.setattr(CIFAR10, "train_list", [[name, cifar.MD5[name]] for name in cifar.BATCHES[:5]])
+    monkeypatch.setattr(CIFAR10, "test_list", [["test_batch", cifar.MD5["test_batch"]]])
+    monkeypatch.setattr(CIFAR10, "meta", CIFAR10.meta | {"md5": hashlib.md5(meta).hexdigest()})
+    return CIFAR10
+
+
+def test_cifar10_is_what_torchvision_reads(cache, cifar10, monkeypatch):
+    folder, *_ = cifar10
+    theirs = make_known_to_torchvision(monkeypatch, folder)(folder.parent)
+    ours = load("cifar10", data_dir=folder.parent)
+    np.testing.assert_array_equal(theirs.data.transpose(0, 3, 1, 2), ours.train_images)
+    assert theirs.targets == ours.train_labels.tolist()
+
+
+def test_the_published_checksums_are_torchvision_s():
+    from torchvision.datasets import CIFAR10
+
+    theirs = dict(CIFAR10.train_list + CIFAR10.test_list) | {CIFAR10.filename: CIFAR10.tgz_md5}
+    assert {name: cifar.MD5[name] for name in theirs} == theirs
+    assert cifar.PYTHON[:2] == (CIFAR10.base_folder, CIFAR10.filename)
 
 
 def test_a_damaged_cifar10_batch_is_named_and_never_unpickled(cache, cifar10):
@@ -778,11 +855,95 @@ def test_a_damaged_cifar10_batch_is_named_and_never_unpickled(cache, cifar10):
         load("cifar10", data_dir=folder.parent)
 
 
-def test_a_missing_cifar10_batch_is_named(cache, cifar10):
+def test_a_pickle_calls_nothing_even_with_the_right_checksum(cache, cifar10, monkeypatch):
     folder, *_ = cifar10
-    (folder / "test_batch").unlink()
-    with pytest.raises(DataError, match=r"CIFAR-10 lacks .*test_batch"):
+    content = b"cos\nabort\n(tR."
+    (folder / "data_batch_3").write_bytes(content)
+    monkeypatch.setitem(cifar.MD5, "data_batch_3", hashlib.md5(content).hexdigest())
+    with pytest.raises(DataError, match=r"data_batch_3 is no Python batch: it names os\.abort"):
         load("cifar10", data_dir=folder.parent)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content[:-1], r"is truncated or no binary batch: 6145 bytes are no records of 3073"),
+        (lambda content: content[:3073], "holds 1 images: 2 were expected"),
+        (lambda content: bytes([10]) + content[1:], r"holds labels from \d to 10, outside 0\.\.9"),
+    ],
+)
+def test_a_wrong_binary_batch_is_named(cache, binary, change, message):
+    folder, *_ = binary
+    path = folder / "data_batch_4.bin"
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(DataError, match=f"data_batch_4.bin {message}.*; put a fresh copy"):
+        load("cifar10", data_dir=folder.parent)
+
+
+def test_an_archive_without_a_batch_is_named(cache, binary, monkeypatch):
+    folder, *_ = binary
+    (folder / "test_batch.bin").unlink()
+    packed(folder, folder.parent / "cifar-10-binary.tar.gz", monkeypatch)
+    with pytest.raises(
+        DataError, match=r"tar.gz has no file cifar-10-batches-bin/test_batch.bin; put a fresh"
+    ):
+        load("cifar10", data_dir=folder.parent)
+
+
+@pytest.mark.parametrize(("version", "file"), [("cifar10", "test_batch"), ("binary", "test_batch.bin")])
+def test_a_missing_cifar10_batch_is_named(cache, request, version, file):
+    folder, *_ = request.getfixturevalue(version)
+    (folder / file).unlink()
+    with pytest.raises(DataError, match=rf"CIFAR-10 lacks .*{file};"):
+        load("cifar10", data_dir=folder.parent)
+
+
+def test_a_folder_without_any_says_what_was_looked_for(cache, tmp_path):
+    with pytest.raises(
+        DataError, match=r"holds no CIFAR-10: .* cifar-10-batches-py or cifar-10-batches-bin .*"
+    ):
+        load("cifar10", data_dir=tmp_path)
+
+
+# --- The made pictures -------------------------------------------------------------------------------------
+
+
+def test_the_made_pictures_are_the_same_bytes_everywhere(cache, tmp_path):
+    """The checksums of what is drawn stand in SOURCES: `load` compares them with every set that it draws."""
+    lines = []
+    drawn = load("made-pictures", log=lines.append)
+    assert lines == [
+        "Drawing the made pictures (once) ...",
+        "Converting the made pictures to arrays (once) ...",
+    ]
+    assert drawn.train_images.shape == (10_000, 3, 32, 32)
+    assert drawn.test_images.shape == (2_000, 3, 32, 32)
+    assert np.bincount(drawn.train_labels).tolist() == [1000] * 10
+    assert drawn.classes == pictures.KINDS
+    pictures.write(tmp_path / "made-pictures")
+    again = load("made-pictures", data_dir=tmp_path)
+    np.testing.assert_array_equal(again.test_images, drawn.test_images)
+    path = tmp_path / "made-pictures" / "test_batch.bin"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(DataError, match=r"test_batch.bin is truncated or changed: its SHA-256 is another"):
+        load("made-pictures", data_dir=tmp_path)
+
+
+def test_the_made_pictures_are_drawn_whatever_the_folder_of_the_others(cache, monkeypatch, tmp_path):
+    tiny(monkeypatch, "made-pictures", 20)
+    source = data_files.SOURCES["made-pictures"]
+    monkeypatch.setattr(pictures, "BATCH", 20)
+    monkeypatch.setitem(data_files.SOURCES, "made-pictures", source._replace(write=pictures.write))
+    monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path))
+    assert load("made-pictures").train_images.shape == (100, 3, 32, 32)
+
+
+def test_pictures_repeat_and_depend_on_the_seed():
+    images, labels = pictures.draw(30, seed=5)
+    again, other = pictures.draw(30, seed=5)[0], pictures.draw(30, seed=6)[0]
+    np.testing.assert_array_equal(images, again)
+    assert (images != other).mean() > 0.9
+    assert labels.tolist() == [*range(10)] * 3
 
 
 @pytest.mark.parametrize("name", ["fashion-mnist", "cifar10"])
@@ -815,9 +976,8 @@ def test_a_name_lookup_that_hangs_does_not_hold_us_up(cache, monkeypatch):
 
 
 def test_a_download_goes_into_the_cache(cache, cifar10, monkeypatch):
-    from torchvision import datasets
-
     folder, images, _ = cifar10
+    theirs = make_known_to_torchvision(monkeypatch, folder)
     calls = []
 
     def download(self):
@@ -825,7 +985,7 @@ def test_a_download_goes_into_the_cache(cache, cifar10, monkeypatch):
         shutil.copytree(folder, Path(self.root) / folder.name)
 
     monkeypatch.setattr(data_files, "_network_problem", lambda url: None)
-    monkeypatch.setattr(datasets.CIFAR10, "download", download)
+    monkeypatch.setattr(theirs, "download", download)
     lines = []
     for _ in range(2):
         loaded = load("cifar10", log=lines.append)

@@ -47,6 +47,7 @@ MOMENTUM = {name: positive(6) for name in ("parameters", "velocity")}
 SCHEDULE = {"rates": positive(2, 2), "cursor": integers(1)}
 DATA = {"images": integers(3, 1, 2, 2, dtype=np.uint8), "labels": integers(3)}
 NORMALISED = {"mean": 0.5, "std": 0.25}
+AUGMENTED = {"padding": 1, "flip": True}
 ELEMENTWISE = Case({"out": normal(6)}, {"x": normal(6)}, may_be=("x",))
 ELEMENTWISE_BACK = Case(
     {"grad_input": normal(6)}, {"grad_output": positive(6), "out": normal(6)}, may_be=("grad_output", "out")
@@ -168,6 +169,21 @@ CASES = {
         {"out": normal(2, 1, 2, 2)},
         {"images": DATA["images"], "indices": integers(2, dtype=np.int64)},
         NORMALISED,
+    ),
+    "gather_augmented": Case(
+        {"out": normal(2, 1, 2, 2)},
+        {"images": DATA["images"], "indices": integers(2, dtype=np.int64)},
+        {**NORMALISED, **AUGMENTED, "seed": 3, "epoch": 1},
+    ),
+    "gather_augmented_at": Case(
+        {"x": normal(2, 1, 2, 2), "y": integers(2)},
+        {
+            **DATA,
+            "order": integers(3, dtype=np.int64),
+            "cursor": np.zeros(1, np.int32),
+            "draw": np.array([3, 1], np.uint32),
+        },
+        {**NORMALISED, **AUGMENTED},
     ),
     "gather_labels": Case(
         {"out": integers(2)}, {"labels": DATA["labels"], "indices": integers(2, dtype=np.int64)}

@@ -38,6 +38,30 @@ def gather_labels(labels: np.ndarray, indices: np.ndarray, out: np.ndarray | Non
     return out
 
 
+def gather_augmented(
+    images: np.ndarray,
+    indices: np.ndarray,
+    mean: float | tuple[float, ...],
+    std: float | tuple[float, ...],
+    padding: int,
+    flip: bool,
+    seed: int,
+    epoch: int,
+    out: np.ndarray | None = None,
+) -> np.ndarray:
+    """Pick images, each moved and mirrored by chance, and normalise them; see `reference.gather_augmented`.
+
+    Computed as by `gather_batch`.
+    """
+    padding, flip, seed, epoch = checks.augmentation(padding, flip, seed, epoch)
+    out = checks.gather_batch(HOST, images, indices, out)
+    scale, shift = checks.scale_and_shift(checks.hashable(mean), checks.hashable(std), images.shape[1])
+    words = np.uint32(seed), np.uint32(epoch)
+    position = _gather_augmented(images, indices, scale, shift, padding, flip, *words, out)
+    _refuse(position, indices, len(images))
+    return out
+
+
 def _refuse(position, indices, count):
     """Raise if a kernel found an index outside the data, at this position; -1 is none."""
     if position >= 0:
@@ -77,3 +101,52 @@ def _gather_labels(labels, indices, out):
     for i in range(indices.shape[0]):
         out[i] = labels[indices[i]]
     return -1
+
+
+@serial_jit
+def _philox(first, second, key):
+    """Return two random words for a counter of two words and a key; see `reference.gather_augmented`."""
+    for _ in range(10):
+        # Numba makes 64 bits of a sum or product of 32: each is cut off again.
+        product = np.uint64(0xD256D193) * np.uint64(first)
+        first, second = np.uint32(np.uint32(product >> np.uint64(32)) ^ key ^ second), np.uint32(product)
+        key = np.uint32(key + np.uint32(0x9E3779B9))
+    return first, second
+
+
+@serial_jit
+def _gather_augmented(images, indices, scale, shift, padding, flip, seed, epoch, out):
+    position = _first_outside(indices, images.shape[0])
+    if position >= 0:
+        return position
+    channels, height = images.shape[1], images.shape[2]
+    places = 2 * padding + 1
+    for i in range(indices.shape[0]):
+        first, second = _philox(np.uint32(indices[i]), epoch, seed)
+        down = (np.int64(first) & 0xFFFF) * places // 65536 - padding
+        across = (np.int64(first) >> 16) * places // 65536 - padding
+        mirror = flip and (np.int64(second) >> 31) == 1
+        for channel in range(channels):
+            for h in range(height):
+                target = out[i, channel, h]
+                if 0 <= h + down < height:
+                    row = images[indices[i], channel, h + down]
+                    _copy_row(row, across, mirror, scale[channel], shift[channel], target)
+                else:
+                    target[:] = shift[channel]
+    return -1
+
+
+@serial_jit
+def _copy_row(row, across, mirror, scale, shift, target):
+    """Normalise the pixels of `row` from number `across` on, 0 where there are none, mirrored or not."""
+    width = target.shape[0]
+    # Without a test for each pixel the loops vectorise.
+    begin, end = min(max(0, -across), width), max(min(width, width - across), 0)
+    target[:] = shift
+    if mirror:
+        for w in range(begin, end):
+            target[width - 1 - w] = np.float32(row[w + across]) * scale + shift
+    else:
+        for w in range(begin, end):
+            target[w] = np.float32(row[w + across]) * scale + shift

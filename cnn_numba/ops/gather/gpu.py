@@ -4,7 +4,6 @@ A batch is a quarter of the traffic that way, and no step copies anything from t
 step is the same: what differs, the number of the batch, lies on the device as a *cursor*.
 """
 
-import functools
 import math
 
 import numpy as np
@@ -12,7 +11,18 @@ from numba import cuda, float32, int32, int64, uint32
 
 from cnn_numba import device
 from cnn_numba.ops.gather import checks
-from cnn_numba.ops.shapes import DEVICE, check_memory, integer
+from cnn_numba.ops.gather.gpu_augmented import gather_augmented, gather_augmented_at
+from cnn_numba.ops.gather.gpu_shared import constants_there, label, rows
+from cnn_numba.ops.shapes import DEVICE
+
+__all__ = [
+    "advance",
+    "gather_augmented",
+    "gather_augmented_at",
+    "gather_batch",
+    "gather_batch_at",
+    "gather_labels",
+]
 
 THREADS = 256
 
@@ -24,14 +34,6 @@ def _normalised(images, index, pixel, scale, shift, plane):
         return float32(math.nan)
     channel = pixel // plane
     return float32(images[index, pixel]) * scale[channel] + shift[channel]
-
-
-@cuda.jit(device=True)
-def _label(labels, index):
-    """Return label `index`, -1 if there is no such label."""
-    if index < 0 or index >= labels.size:
-        return int32(-1)
-    return labels[index]
 
 
 @cuda.jit
@@ -59,8 +61,8 @@ def gather_batch(images, indices, mean, std, out=None):
     [1.0, -1.0, nan]
     """
     out = checks.gather_batch(DEVICE, images, indices, out)
-    scale, shift = _scale_and_shift_there(checks.hashable(mean), checks.hashable(std), images.shape[1])
-    arguments = _rows(images), indices, scale, shift, _plane(images), _rows(out)
+    scale, shift = constants_there(mean, std, images.shape[1])
+    arguments = rows(images), indices, scale, shift, _plane(images), rows(out)
     device.launch_for_each(gather_batch_kernel, out.size, THREADS, *arguments)
     return out
 
@@ -70,7 +72,7 @@ def gather_labels_kernel(labels, indices, out):
     """One thread picks one label; a grid of one dimension covers them all."""
     i = uint32(cuda.grid(1))
     if i < out.size:
-        out[i] = _label(labels, indices[i])
+        out[i] = label(labels, indices[i])
 
 
 def gather_labels(labels, indices, out=None):
@@ -97,7 +99,7 @@ def gather_batch_at_kernel(images, labels, order, cursor, batch_size, scale, shi
             index = order[position]
         x[sample, pixel] = _normalised(images, index, pixel, scale, shift, plane)
         if pixel == 0:
-            y[sample] = _label(labels, index)
+            y[sample] = label(labels, index)
 
 
 def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=None):
@@ -147,22 +149,10 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     [2 1] [0.39 0.2 ]
     [ 0 -1] [ 0. nan]
     """
-    DEVICE.check("images", images, (None, None, None, None), np.uint8)
-    DEVICE.check("labels", labels, images.shape[:1], np.int32)
-    DEVICE.check("order", order, (None,), np.int64)
-    DEVICE.check("cursor", cursor, (1,), np.int32)
-    DEVICE.check("x", x, (None, *images.shape[1:]))
-    DEVICE.check("y", y, x.shape[:1], np.int32)
-    read = {"images": images, "labels": labels, "order": order, "cursor": cursor}
-    check_memory({"x": x, "y": y}, read)
-    if 0 in images.shape[1:]:
-        raise ValueError(f"images must have pixels, got shape {images.shape}")
-    batch_size = integer(x.shape[0] if batch_size is None else batch_size, "batch_size")
-    if batch_size < x.shape[0]:
-        raise ValueError(f"batch_size must be at least the {x.shape[0]} samples of x, got {batch_size}")
-    scale, shift = _scale_and_shift_there(checks.hashable(mean), checks.hashable(std), images.shape[1])
+    batch_size = checks.gather_batch_at(images, labels, order, cursor, x, y, batch_size)
+    scale, shift = constants_there(mean, std, images.shape[1])
     where, how = (order, cursor, batch_size), (scale, shift, _plane(images))
-    arguments = _rows(images), labels, *where, *how, _rows(x), y
+    arguments = rows(images), labels, *where, *how, rows(x), y
     device.launch_for_each(gather_batch_at_kernel, x.size, THREADS, *arguments)
     return x, y
 
@@ -201,18 +191,6 @@ def advance(cursor):
     DEVICE.check("cursor", cursor, (1,), np.int32)
     device.launch(advance_kernel, 1, 1, cursor)
     return cursor
-
-
-# Without a limit: a graph goes on using the arrays, and from a full cache they would be freed under it.
-@functools.cache
-def _scale_and_shift_there(mean, std, channels):
-    """Return the two constants of each channel on the device, copied once."""
-    return tuple(map(device.to_device, checks.scale_and_shift(mean, std, channels)))
-
-
-def _rows(images):
-    """Return images (N, C, H, W) as (N, C * H * W): a view, one row for each image."""
-    return images.reshape(images.shape[0], math.prod(images.shape[1:]))
 
 
 def _plane(images):

@@ -4,6 +4,9 @@ import numpy as np
 
 from cnn_numba.ops._reference import check_arrays, store
 
+#: Pixels that `gather_augmented` moves an image at most.
+MOST_PADDING = 255
+
 
 def gather_batch(images, indices, mean, std, out=None):
     """Pick images and normalise them.
@@ -81,6 +84,98 @@ def gather_labels(labels, indices, out=None):
     _check("labels", labels, np.int32, 1)
     _check_indices(indices, len(labels))
     return store("out", out, labels[indices])
+
+
+def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out=None):
+    """Pick images, cut each out of a black margin at a random place, mirror it or not, and normalise it.
+
+    Image ``j = indices[i]`` lies in the middle of a plane that is larger by `padding` on every side, and
+    black there. A window of the image's size is taken out of it, its corner `row` and `column` pixels in, and
+    its columns are reversed if `mirror` is 1; then it is normalised as by `gather_batch`::
+
+        words = philox((j mod 2**32, epoch), seed)
+        row, column = (words[0] mod 2**16) * places // 2**16, (words[0] // 2**16) * places // 2**16
+        mirror = words[1] // 2**31                 places = 2 * padding + 1
+
+    Parameters
+    ----------
+    images, indices, mean, std
+        As for `gather_batch`.
+    padding : int
+        How far an image moves at most, up to `MOST_PADDING`; 0 leaves it where it is.
+    flip : bool
+        Whether images are mirrored, about every second one.
+    seed, epoch : int
+        What the random numbers depend on, beside the image's index; 0 to 2**32 - 1.
+    out : ndarray, shape (n, C, H, W), float, optional
+        Where to write the result; None allocates float64.
+
+    Returns
+    -------
+    ndarray, shape (n, C, H, W)
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        As for `gather_batch`, or if `padding`, `flip`, `seed` or `epoch` are not as above.
+
+    Notes
+    -----
+    Philox2x32 with ten rounds: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
+    (2011). It is a function of a counter and a key and keeps no state: whoever computes an image, in whatever
+    order and in whatever room, draws the same numbers.
+
+    Examples
+    --------
+    >>> images = np.arange(1, 4, dtype=np.uint8).reshape(1, 1, 1, 3)
+    >>> for epoch in (1, 4, 5):
+    ...     moved = gather_augmented(images, np.array([0]), 0, 1 / 255, 1, True, seed=1, epoch=epoch)
+    ...     print(moved.ravel())
+    [3. 2. 1.]
+    [2. 3. 0.]
+    [0. 0. 0.]
+    """
+    if not isinstance(flip, (bool, np.bool_)):
+        raise TypeError(f"flip must be True or False, got {flip!r}")
+    padding = _whole_number("padding", padding, MOST_PADDING)
+    seed, epoch = (_whole_number(*word, 2**32 - 1) for word in (("seed", seed), ("epoch", epoch)))
+    check_arrays({"out": out}, {"images": images, "indices": indices})
+    _check("images", images, np.uint8, 4)
+    _check_indices(indices, len(images))
+    height, width = images.shape[2:]
+    moved = np.empty((len(indices), *images.shape[1:]), np.uint8)
+    for i, index in enumerate(indices):
+        row, column, mirror = _places(int(index), padding, seed, epoch)
+        plane = np.pad(images[index], ((0, 0), (padding, padding), (padding, padding)))
+        window = plane[:, row : row + height, column : column + width]
+        moved[i] = window[:, :, ::-1] if flip and mirror else window
+    return gather_batch(moved, np.arange(len(indices)), mean, std, out)
+
+
+def _places(index, padding, seed, epoch):
+    """Return where the window of an image begins, row and column, and whether it is mirrored."""
+    first, second = _philox(index % 2**32, epoch, seed)
+    places = 2 * padding + 1
+    return (first % 2**16) * places // 2**16, (first // 2**16) * places // 2**16, second // 2**31
+
+
+def _philox(first, second, key):
+    """Return two random words of 32 bits for the counter (`first`, `second`) and the key, all of 32 bits."""
+    for _ in range(10):
+        product = 0xD256D193 * first
+        first, second = (product // 2**32) ^ key ^ second, product % 2**32
+        key = (key + 0x9E3779B9) % 2**32
+    return first, second
+
+
+def _whole_number(name, value, largest):
+    """Return `value` as an int from 0 to `largest`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    if not 0 <= value <= largest:
+        raise ValueError(f"{name} must lie in 0..{largest}, got {value}")
+    return int(value)
 
 
 def _check(name, array, dtype, ndim):

@@ -1,0 +1,102 @@
+"""What each improvement of the ConvNet adds on the made pictures, as notebook 12 shows it.
+
+`python -m cnn_numba.course.improvements` trains the network of every step of `STEPS`, from several seeds, and
+writes ``improvements.json``, which took half an hour of processor time: the notebook reads that.
+"""
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import NamedTuple
+
+from cnn_numba.bench.records import new_record
+from cnn_numba.data import load
+from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.models import MODELS, Sequential
+from cnn_numba.train.loop import fit
+from cnn_numba.train.optim import SGD
+
+RECORD = Path(__file__).with_name("improvements.json")
+DATASET, EPOCHS, BATCH_SIZE, MOMENTUM = "made-pictures", 8, 64, 0.9
+
+
+class Step(NamedTuple):
+    """A network and how it is trained, one thing changed from the step before."""
+
+    title: str
+    model: str
+    lr: float
+    schedule: str = "one-cycle"
+    weight_decay: float = 0.0
+    augment: str = "none"
+
+
+STEPS = (
+    Step("linear classifier", "linear", 1e-3),
+    Step("the article's network and rate", "cifar_convnet", 1e-3, "constant"),
+    Step("one cycle, up to 0.01", "cifar_convnet", 1e-2),
+    Step("a third convolution, one dense layer", "three", 1e-2),
+    Step("batch normalisation, up to 0.05", "cifar_convnet_bn", 5e-2),
+    Step("weight decay", "cifar_convnet_bn", 5e-2, weight_decay=5e-4),
+    Step("random crops", "cifar_convnet_bn", 5e-2, weight_decay=5e-4, augment="crop"),
+    Step("random crops and flips", "cifar_convnet_bn", 5e-2, weight_decay=5e-4, augment="crop-flip"),
+)
+
+
+def build(name: str, batch_size: int = BATCH_SIZE, seed: int = 0) -> Sequential:
+    """Return one of `MODELS`, "linear", or "three": `cifar_convnet_bn` without its normalisation."""
+    if name in MODELS:
+        return MODELS[name](batch_size=batch_size, seed=seed)
+    layers = [Flatten(), Linear(3072, 10)]
+    if name == "three":
+        layers = [layer for layer in convolutions() if not isinstance(layer, BatchNorm2d)]
+    return Sequential(layers, (3, 32, 32), batch_size, seed=seed, name=name)
+
+
+def convolutions():
+    """Return new layers as those of `cifar_convnet_bn`."""
+    blocks = [
+        (Conv2d(a, b, 3, padding=1), MaxPool2d(2), BatchNorm2d(b), ReLU())
+        for a, b in ((3, 32), (32, 64), (64, 128))
+    ]
+    return [*(layer for block in blocks for layer in block), Flatten(), Linear(2048, 10)]
+
+
+def train(step: Step, data, seed: int = 0, epochs: int = EPOCHS, **options):
+    """Train the network of a step; return it and its history."""
+    network = build(step.model, seed=seed)
+    optimizer = SGD(network, lr=step.lr, momentum=MOMENTUM, weight_decay=step.weight_decay)
+    how = {"schedule": step.schedule, "augment": step.augment, "seed": seed, "progress": False}
+    return network, fit(network, data, optimizer, epochs=epochs, **how, **options)
+
+
+def recorded() -> dict:
+    """Return what was measured: `results`, a dict for each step with its title and the seeds' histories."""
+    return json.loads(RECORD.read_text())
+
+
+def accuracy(result: dict, which: str = "test_accuracy") -> float:
+    """Return the mean of the seeds' last accuracies."""
+    return statistics.mean(history[-1][which] for history in result["histories"])
+
+
+def measure(seeds: int, path: Path = RECORD, epochs: int = EPOCHS, steps: tuple = STEPS) -> dict:
+    """Train every step from seeds 0, 1, ...; write the record after each training, and return it."""
+    data = load(DATASET, log=print)
+    settings = {"dataset": DATASET, "epochs": epochs, "batch_size": BATCH_SIZE, "momentum": MOMENTUM}
+    record = new_record("improvements", **settings, results=[])
+    record["results"] = [step._asdict() | {"histories": []} for step in steps]
+    for seed in range(seeds):
+        for step, result in zip(steps, record["results"], strict=True):
+            _, history = train(step, data, seed, epochs)
+            result["histories"].append(history)
+            print(f"seed {seed}, {step.title}: {history[-1]['test_accuracy']:.1%}", flush=True)
+            path.write_text(json.dumps(record, indent=1) + "\n")
+    return record
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=2)
+    measure(parser.parse_args().seeds)

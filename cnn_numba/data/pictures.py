@@ -1,0 +1,146 @@
+"""Ten kinds of small colour pictures, drawn by a seeded generator: a set for where CIFAR-10 is not.
+
+A picture shows one shape on a patterned ground, among scraps of other colours and under noise; its label is
+the kind of shape. Place, size, slant and all colours are drawn anew for each, so that no pixel by itself
+tells anything, and a mirrored picture is as likely as the picture. The files are in CIFAR-10's binary format.
+
+Only integers are computed with, from the raw words of a PCG64: the bytes are the same on every machine.
+"""
+
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+KINDS = (
+    *("disc", "ring", "square", "frame", "diamond"),
+    *("triangle", "plus", "cross", "stripes", "checks"),
+)
+#: Pictures of each file, and the files; the last one is to test with.
+BATCH = 2_000
+FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
+SIDE = 32
+
+_SUB = 16  # places and sizes count sixteenths of a pixel
+_RADIUS = 256  # of every shape, in the coordinates that it is defined in
+
+
+def write(folder: str | PathLike) -> None:
+    """Draw the set into six files of a folder, which is made if need be.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write(folder)
+    ...     sorted(path.stat().st_size for path in Path(folder).glob("*.bin"))[0]
+    6146000
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, name in enumerate(FILES):
+        images, labels = draw(BATCH, seed=number)
+        records = np.concatenate([labels[:, np.newaxis].astype(np.uint8), images.reshape(BATCH, -1)], axis=1)
+        (folder / name).write_bytes(records.tobytes())
+    (folder / "batches.meta.txt").write_text("".join(f"{kind}\n" for kind in KINDS))
+
+
+def draw(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw so many pictures, kinds in turn.
+
+    Returns
+    -------
+    images : ndarray, shape (count, 3, 32, 32), uint8
+    labels : ndarray, shape (count,), int32
+
+    Examples
+    --------
+    >>> images, labels = draw(20, seed=0)
+    >>> images.shape, labels[:12].tolist()
+    ((20, 3, 32, 32), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1])
+    """
+    draws = _Draws(seed)
+    labels = np.arange(count, dtype=np.int32) % len(KINDS)
+    canvas, ground = _ground(draws, count)
+    _add_scraps(draws, canvas)
+    shape = _shapes(draws, labels)
+    canvas = np.where(shape[:, np.newaxis], _shape_colour(draws, ground), canvas)
+    return _finished(draws, canvas), labels
+
+
+class _Draws:
+    """Whole numbers from the raw words of a PCG64, whose stream NumPy promises not to change."""
+
+    def __init__(self, seed):
+        self.source = np.random.PCG64(seed)
+
+    def __call__(self, low, high, *shape):
+        """Return numbers from `low` to `high`, both included, shape `shape`, int32."""
+        words = self.source.random_raw(int(np.prod(shape))) >> np.uint64(32)
+        numbers = (words * np.uint64(high - low + 1)) >> np.uint64(32)
+        return numbers.astype(np.int32).reshape(shape) + np.int32(low)
+
+
+def _ground(draws, count):
+    """Return a patterned ground for each picture, and the colour it has on the whole."""
+    colour = draws(60, 195, count, 3, 1, 1)
+    slopes = draws(-2, 2, 2, count, 3, 1, 1)
+    rows, columns = np.arange(SIDE).reshape(SIDE, 1) - SIDE // 2, np.arange(SIDE) - SIDE // 2
+    blotches = draws(-18, 18, count, 3, SIDE // 4, SIDE // 4).repeat(4, axis=2).repeat(4, axis=3)
+    return colour + slopes[0] * rows + slopes[1] * columns + blotches, colour
+
+
+def _add_scraps(draws, canvas, scraps=3):
+    """Lay small slanted pieces of any colour over the ground."""
+    count = len(canvas)
+    for _ in range(scraps):
+        u, v = _coordinates(draws, count, places=(0, SIDE), radii=(1, 5))
+        piece = np.maximum(abs(u), abs(v)) < _RADIUS
+        np.copyto(canvas, draws(20, 235, count, 3, 1, 1), where=piece[:, np.newaxis])
+
+
+def _coordinates(draws, count, places, radii):
+    """Return where each pixel lies in the frame of a shape: across and down, `_RADIUS` at its edge."""
+    centre = draws(places[0] * _SUB, places[1] * _SUB, 2, count, 1, 1)
+    radius = draws(radii[0] * _SUB, radii[1] * _SUB, 2, count, 1, 1)
+    slant = draws(-_SUB // 3, _SUB // 3, count, 1, 1)
+    pixels = np.arange(SIDE, dtype=np.int32) * _SUB + _SUB // 2
+    down = pixels.reshape(SIDE, 1) - centre[0]
+    across = pixels - centre[1] + slant * down // _SUB
+    return across * _RADIUS // radius[0], down * _RADIUS // radius[1]
+
+
+def _shapes(draws, labels):
+    """Return which pixels belong to the shape of each picture, shape (count, 32, 32), bool."""
+    u, v = _coordinates(draws, len(labels), places=(10, SIDE - 10), radii=(6, 12))
+    turned = draws(0, 1, len(labels), 1, 1) == 1
+    u, v = np.where(turned, v, u), np.where(turned, u, v)
+    far, near, apart, square = np.maximum(abs(u), abs(v)), np.minimum(abs(u), abs(v)), u * u + v * v, 220
+    upright = np.where(turned, u, v) * draws(0, 1, len(labels), 1, 1) * 2 - np.where(turned, u, v)
+    sideways = np.where(turned, v, u)
+    masks = {
+        "disc": apart < 250 * 250,
+        "ring": (apart < 256 * 256) & (apart > 140 * 140),
+        "square": far < square,
+        "frame": (far < 230) & (far > 120),
+        "diamond": abs(u) + abs(v) < 290,
+        "triangle": (abs(upright) < square) & (2 * abs(sideways) < upright + square + 30),
+        "plus": (near < 75) & (far < 250),
+        "cross": (abs(abs(u) - abs(v)) < 105) & (far < square),
+        "stripes": (far < square) & (v // 74 % 2 == 0),
+        "checks": (far < square) & ((u // 110 + v // 110) % 2 == 0),
+    }
+    return np.choose(labels.reshape(-1, 1, 1), [masks[kind] for kind in KINDS])
+
+
+def _shape_colour(draws, ground):
+    """Return a colour for each shape, lighter than the ground in most channels."""
+    count = len(ground)
+    lighter = draws(0, 3, count, 3, 1, 1) > 0
+    return ground + draws(25, 80, count, 3, 1, 1) * np.where(lighter, 1, -1)
+
+
+def _finished(draws, canvas):
+    """Return the pictures as bytes, after noise in every pixel of every channel."""
+    noise = draws(-16, 16, *canvas.shape) + draws(-16, 16, *canvas.shape)
+    return np.clip(canvas + noise, 0, 255).astype(np.uint8)

@@ -1,0 +1,46 @@
+"""Augmentation by name: what is done by chance to each image before a step."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Augmentation(NamedTuple):
+    """How training images are changed by chance; see `ops.gather`'s `gather_augmented`."""
+
+    padding: int
+    flip: bool
+    seed: int
+
+
+#: Images are left as they are, moved by up to an eighth of their size, or moved and mirrored.
+AUGMENTATIONS = ("none", "crop", "crop-flip")
+
+
+def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmentation | None:
+    """Return what one of `AUGMENTATIONS` means for images of a shape; None leaves them as they are.
+
+    Parameters
+    ----------
+    name : str
+    image_shape : tuple (C, H, W)
+    seed : int
+        The training's.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name.
+
+    Examples
+    --------
+    >>> augmentation("crop-flip", (3, 32, 32), seed=0)[:2]
+    (4, True)
+    """
+    if name not in AUGMENTATIONS:
+        raise ValueError(f"augment must be one of {', '.join(AUGMENTATIONS)}, got {name!r}")
+    if name == "none":
+        return None
+    # A stream of its own, beside those of the weights and of the order of the images.
+    key = int(np.random.SeedSequence([seed, 2]).generate_state(1)[0])
+    return Augmentation(max(image_shape[1:]) // 8, name == "crop-flip", key)
