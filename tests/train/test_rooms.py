@@ -27,7 +27,7 @@ def losses_of(network, batch_size, place, graph=False):
 
 @pytest.mark.gpu
 @pytest.mark.slow
-@pytest.mark.parametrize(("network", "batch_size"), [(mnist_cnn, 32), (mnist_rows, 16)])
+@pytest.mark.parametrize(("network", "batch_size"), [(mnist_cnn, 32), (mnist_rows, 32)])
 def test_a_training_follows_that_of_the_cpu_room_and_its_graph_replays_the_same_bits(network, batch_size):
     launched, replayed = (losses_of(network, batch_size, "gpu", graph) for graph in (False, True))
     expected = losses_of(network, batch_size, "cpu")
