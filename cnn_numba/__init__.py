@@ -31,7 +31,9 @@ from cnn_numba.nn.models import (
     cifar_convnet_bn,
     mnist_cnn,
     mnist_cnn_deep,
+    mnist_rows,
 )
+from cnn_numba.nn.recurrent import LSTM, Rows
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
 from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpoint
@@ -65,6 +67,8 @@ __all__ = [  # noqa: RUF022 (in the order of the course)
     "Tanh",
     "BatchNorm2d",
     "LayerNorm",
+    "Rows",
+    "LSTM",
     "CrossEntropyLoss",
     "numerical_gradient",
     "compare_gradients",
@@ -76,6 +80,7 @@ __all__ = [  # noqa: RUF022 (in the order of the course)
     "mnist_cnn_deep",
     "cifar_convnet",
     "cifar_convnet_bn",
+    "mnist_rows",
     "SGD",
     "Adam",
     "LossScaler",

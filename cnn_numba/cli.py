@@ -32,7 +32,9 @@ def _choice(name, *values):
 # Where a network can be trained; `_room` tells which of them there is.
 Device = _choice("Device", "auto", "cpu", "gpu")
 DatasetName = _choice("DatasetName", *DATASETS)
-ModelName = _choice("ModelName", "mnist_cnn", "mnist_cnn_deep", "cifar_convnet", "cifar_convnet_bn")
+ModelName = _choice(
+    "ModelName", "mnist_cnn", "mnist_cnn_deep", "cifar_convnet", "cifar_convnet_bn", "mnist_rows"
+)
 OptimizerName = _choice("OptimizerName", "adam", "sgd")
 ScheduleName = _choice("ScheduleName", "one-cycle", "cosine", "constant")
 Precision = _choice("Precision", "float32", "tf32", "float16", "bfloat16")
@@ -228,6 +230,7 @@ def train(
       cnn-numba train --model mnist_cnn_deep --epochs 5 --lr 1e-3 --schedule constant
       cnn-numba train --model cifar_convnet --optimizer sgd --lr 0.02 --epochs 10
       cnn-numba train --model cifar_convnet_bn --dataset made-pictures --augment crop-flip --epochs 10
+      cnn-numba train --model mnist_rows
       cnn-numba train --dataset fashion-mnist
       cnn-numba train --lr 1e-3 --out runs/slow
       cnn-numba train --precision float16 --out runs/half

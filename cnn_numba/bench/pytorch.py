@@ -4,7 +4,7 @@ import numpy as np
 
 from cnn_numba import extras
 from cnn_numba.device import to_host
-from cnn_numba.nn import layers
+from cnn_numba.nn import layers, recurrent
 from cnn_numba.train.optim import SCHEDULES
 
 
@@ -48,6 +48,8 @@ def pytorch_twin(model, initialise=True):
         layers.ReLU: lambda our: nn.ReLU(),
         layers.Sigmoid: lambda our: nn.Sigmoid(),
         layers.Tanh: lambda our: nn.Tanh(),
+        recurrent.Rows: lambda our: nn.Flatten(1, 2),
+        recurrent.LSTM: _lstm_twin,
     }
     twin = nn.Sequential(*(twins[type(layer)](layer) for layer in model.layers))
     twin.to(getattr(torch, model.parameters.dtype.name))
@@ -57,6 +59,21 @@ def pytorch_twin(model, initialise=True):
                 for name in layer.parameter_shapes():
                     getattr(module, name).copy_(torch.from_numpy(to_host(getattr(layer, name))))
     return twin
+
+
+def _lstm_twin(our):
+    """Return PyTorch's LSTM, with one output as our layer has, and its parameters under our names too."""
+    from torch import nn
+
+    class LstmTwin(nn.LSTM):
+        def forward(self, x):
+            out, (h_n, _) = super().forward(x)
+            return out if our.return_sequences else h_n[0]
+
+        def __getattr__(self, name):
+            return super().__getattr__(f"{name}_l0" if name in our.parameter_shapes() else name)
+
+    return LstmTwin(our.input_size, our.hidden_size, batch_first=True)
 
 
 class TorchTraining:

@@ -8,6 +8,7 @@ import numpy as np
 
 from cnn_numba.device import Array, to_host
 from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.recurrent import LSTM, Rows
 from cnn_numba.ops.rooms import RoomLike, room
 from cnn_numba.ops.shapes import MOST_ELEMENTS, check_precision, integer, sizes
 
@@ -90,10 +91,12 @@ class Sequential:
         self._name_layers()
         self.shapes = self._propagate_shapes()
         self._allocate_arenas(np.random.default_rng(seed))
+        trained = [index for index, layer in enumerate(self.layers) if layer.parameter_shapes()]
+        first = min(trained, default=0)
         for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
             layer.precision = precision
-            # Nothing lies before the first layer that would want a gradient.
-            layer.build(shape, self.room, needs_grad_input=index > 0)
+            # Where no layer before has parameters, nothing wants a gradient.
+            layer.build(shape, self.room, needs_grad_input=index > first)
         self._fuse()
 
     def _name_layers(self):
@@ -189,6 +192,8 @@ class Sequential:
         gradient = grad_logits
         for layer in reversed(self.layers):
             gradient = layer.backward(gradient)
+            if gradient is None:
+                break
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Return the class probabilities of a batch, shape (n, classes), float64.
@@ -323,7 +328,9 @@ def cifar_convnet(
     return Sequential(layers, (3, 32, 32), batch_size, device, seed, "cifar_convnet", precision)
 
 
-def cifar_convnet_bn(batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0) -> Sequential:
+def cifar_convnet_bn(
+    batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0, precision: str = "float32"
+) -> Sequential:
     """Build three padded convolutions, each pooled, normalised over the batch and cut off at 0.
 
     Arguments and result are those of `mnist_cnn`. What pooling leaves is normalised, a quarter of what the
@@ -343,7 +350,23 @@ def cifar_convnet_bn(batch_size: int = 64, device: RoomLike = "cpu", seed: int =
             ReLU(),
         ]
     layers += [Flatten(), Linear(2048, 10)]
-    return Sequential(layers, (3, 32, 32), batch_size, device, seed, name="cifar_convnet_bn")
+    return Sequential(layers, (3, 32, 32), batch_size, device, seed, "cifar_convnet_bn", precision)
+
+
+def mnist_rows(
+    batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0, precision: str = "float32"
+) -> Sequential:
+    """Build the network that reads a digit row by row: an LSTM, and a dense layer on its last state.
+
+    Arguments and result are those of `mnist_cnn`.
+
+    Examples
+    --------
+    >>> mnist_rows().parameters.size
+    82186
+    """
+    layers = [Rows(), LSTM(28, 128, return_sequences=False), Linear(128, 10)]
+    return Sequential(layers, (1, 28, 28), batch_size, device, seed, "mnist_rows", precision)
 
 
 #: The networks by name, as ``cnn-numba train --model`` knows them.
@@ -352,4 +375,5 @@ MODELS = {
     "mnist_cnn_deep": mnist_cnn_deep,
     "cifar_convnet": cifar_convnet,
     "cifar_convnet_bn": cifar_convnet_bn,
+    "mnist_rows": mnist_rows,
 }

@@ -19,6 +19,7 @@ class Operations(NamedTuple):
     loss: ModuleType
     norm: ModuleType
     pool: ModuleType
+    recurrent: ModuleType
     update: ModuleType
 
 
@@ -92,9 +93,10 @@ def _cpu():
     from cnn_numba.ops.loss import cpu as loss
     from cnn_numba.ops.norm import cpu as norm
     from cnn_numba.ops.pool import cpu as pool
+    from cnn_numba.ops.recurrent import cpu as recurrent
     from cnn_numba.ops.update import cpu as update
 
-    return Operations(activation, conv, dense, gather, loss, norm, pool, update)
+    return Operations(activation, conv, dense, gather, loss, norm, pool, recurrent, update)
 
 
 def _gpu():
@@ -105,9 +107,10 @@ def _gpu():
     from cnn_numba.ops.loss import gpu as loss
     from cnn_numba.ops.norm import gpu as norm
     from cnn_numba.ops.pool import gpu as pool
+    from cnn_numba.ops.recurrent import gpu as recurrent
     from cnn_numba.ops.update import gpu as update
 
-    return Operations(activation, conv, dense, gather, loss, norm, pool, update)
+    return Operations(activation, conv, dense, gather, loss, norm, pool, recurrent, update)
 
 
 def _reference():
@@ -118,9 +121,10 @@ def _reference():
     from cnn_numba.ops.loss import reference as loss
     from cnn_numba.ops.norm import reference as norm
     from cnn_numba.ops.pool import reference as pool
+    from cnn_numba.ops.recurrent import reference as recurrent
     from cnn_numba.ops.update import reference as update
 
-    return Operations(activation, conv, dense, gather, loss, norm, pool, update)
+    return Operations(activation, conv, dense, gather, loss, norm, pool, recurrent, update)
 
 
 _OPERATIONS = {"cpu": _cpu, "gpu": _gpu, "reference": _reference}

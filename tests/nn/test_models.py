@@ -22,6 +22,7 @@ from cnn_numba.nn.layers import (
     Tanh,
 )
 from cnn_numba.nn.models import MODELS, Sequential, cifar_convnet, mnist_cnn
+from cnn_numba.nn.recurrent import LSTM
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.scaling import LossScaler
 from cnn_numba.train.steps import train_step
@@ -287,6 +288,10 @@ CONSTRUCTORS = [
         {"num_features": COUNT, "momentum": SHARE, "eps": NUMBER},
     ),
     (LayerNorm, {"normalized_shape": (4, 4)}, {"normalized_shape": SHAPE, "eps": NUMBER}),
+    (
+        *(LSTM, {"input_size": 4, "hidden_size": 3}),
+        {"input_size": COUNT, "hidden_size": COUNT, "return_sequences": {TypeError: ["no", 1, None]}},
+    ),
     (
         *(CrossEntropyLoss, {"batch_size": 2, "classes": 3}),
         {"batch_size": COUNT, "classes": COUNT, "device": DEVICE},

@@ -131,6 +131,35 @@ CASES = {
             **SAMPLE_STATISTICS,
         },
     ),
+    "lstm_forward": Case(
+        {
+            **{"out": normal(2, 3, 2), "h_n": normal(2, 2), "c_n": normal(2, 2)},
+            **{"cells": normal(2, 3, 2), "gates": normal(2, 3, 8)},
+        },
+        {
+            **{"x": normal(2, 3, 4), "weight_ih": normal(8, 4), "weight_hh": normal(8, 2)},
+            **{name: normal(8) for name in ("bias_ih", "bias_hh")},
+            **{name: normal(2, 2) for name in ("h0", "c0")},
+        },
+    ),
+    "lstm_backward": Case(
+        {"grad_gates": normal(2, 3, 8), **{name: normal(2, 2) for name in ("grad_h0", "grad_c0")}},
+        {
+            **{"grad_output": normal(2, 3, 2), "weight_hh": normal(8, 2)},
+            **{"cells": normal(2, 3, 2), "gates": positive(2, 3, 8)},
+            **{name: normal(2, 2) for name in ("c0", "grad_h_n", "grad_c_n")},
+        },
+    ),
+    "lstm_backward_input": Case(
+        {"grad_input": normal(2, 3, 4)}, {"grad_gates": normal(2, 3, 8), "weight_ih": normal(8, 4)}
+    ),
+    "lstm_backward_weight": Case(
+        {"grad_weight_ih": normal(8, 4), "grad_weight_hh": normal(8, 2)},
+        {"grad_gates": normal(2, 3, 8), "x": normal(2, 3, 4), "out": normal(2, 3, 2), "h0": normal(2, 2)},
+    ),
+    "lstm_backward_bias": Case(
+        {name: normal(8) for name in ("grad_bias_ih", "grad_bias_hh")}, {"grad_gates": normal(2, 3, 8)}
+    ),
     "cross_entropy_forward": Case({"losses": normal(3), "probabilities": normal(3, 4)}, SCORES),
     "cross_entropy_backward": Case(
         {"grad_logits": normal(3, 4)},
@@ -215,6 +244,7 @@ SETTINGS = {
 # Functions of the rooms that write into no array, or are given no other.
 WRITE_NOTHING = {
     *("conv_cpu", "correlate_cpu", "conv2d_scratch", "linear_scratch", "sgd_rates", "adam_rates", "advance"),
+    "lstm_scratch",
 }
 
 

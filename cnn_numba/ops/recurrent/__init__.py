@@ -1,0 +1,1 @@
+"""Recurrent layers: the same functions in every room."""
