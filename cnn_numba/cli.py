@@ -357,11 +357,14 @@ def _command_to_resume(out, data_dir):
 
 
 def _network(name, batch_size, room, seed, precision="float32"):
-    """Build a network; a batch beyond the memory is a wrong argument."""
+    """Build a network; a batch beyond the memory, or a precision it does not know, is a wrong argument."""
+    from cnn_numba.nn.layers import UnsupportedPrecision
     from cnn_numba.nn.models import MODELS
 
     try:
         return MODELS[name](batch_size=batch_size, device=room, seed=seed, precision=precision)
+    except UnsupportedPrecision as error:
+        raise typer.BadParameter(f"{error}.", param_hint="'--precision'") from None
     except (MemoryError, ValueError):  # NumPy's ValueError: more than any machine has
         raise typer.BadParameter(
             f"the memory does not hold {batch_size} images per step.", param_hint="'--batch-size'"

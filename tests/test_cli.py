@@ -99,6 +99,10 @@ def fit(monkeypatch):
         (["train", "--model", "Input should"], "'--model': 'Input should' is not one of"),
         (["train", "--device", "tpu"], "'tpu' is not one of 'auto', 'cpu', 'gpu'"),
         (["train", "--precision", "float8"], "'float8' is not one of 'float32', 'tf32', 'float16'"),
+        (
+            ["train", "--model", "mnist_rows", "--precision", "float16"],
+            "lstm1: LSTM.* computes in float32 only",
+        ),
         (["train", "--nonsense"], "No such option: --nonsense"),
         (["train", "surplus"], "unexpected extra argument"),
         (["predict"], "Missing argument 'IMAGE"),

@@ -11,12 +11,16 @@ import numpy as np
 
 from cnn_numba.device import Array
 from cnn_numba.ops.rooms import RoomLike, room
-from cnn_numba.ops.shapes import conv2d_window, integer, number, pair, pool2d_window, sizes
+from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, integer, number, pair, pool2d_window, sizes
 
 
 def head(array: Array, n: int) -> Array:
     """Return the first n samples of a buffer, the buffer itself if those are all."""
     return array if array.shape[0] == n else array[:n]
+
+
+class UnsupportedPrecision(ValueError):
+    """A layer cannot compute in the precision that is asked for."""
 
 
 class Layer:
@@ -34,11 +38,14 @@ class Layer:
         What the last `forward` returned. The next one overwrites it.
     precision : {"float32", "tf32", "float16", "bfloat16"}
         What the operands of its products are rounded to; the model sets it.
+    precisions : tuple of str
+        Those that it can compute in.
     """
 
     kind = "layer"
     operation = None  # the folder of cnn_numba.ops it calls
     precision = "float32"
+    precisions = PRECISIONS
     weight: Array | None = None
     bias: Array | None = None
     grad_weight: Array | None = None

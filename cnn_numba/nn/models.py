@@ -7,7 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from cnn_numba.device import Array, to_host
-from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Layer, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.layers import (
+    BatchNorm2d,
+    Conv2d,
+    Flatten,
+    Layer,
+    Linear,
+    MaxPool2d,
+    ReLU,
+    UnsupportedPrecision,
+)
 from cnn_numba.nn.recurrent import LSTM, Rows
 from cnn_numba.ops.rooms import RoomLike, room
 from cnn_numba.ops.shapes import MOST_ELEMENTS, check_precision, integer, sizes
@@ -94,6 +103,9 @@ class Sequential:
         trained = [index for index, layer in enumerate(self.layers) if layer.parameter_shapes()]
         first = min(trained, default=0)
         for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
+            if precision not in layer.precisions:
+                can = f"computes in {', '.join(layer.precisions)} only, got precision {precision!r}"
+                raise UnsupportedPrecision(f"{self.name}, {layer.name}: {layer!r} {can}")
             layer.precision = precision
             # Where no layer before has parameters, nothing wants a gradient.
             layer.build(shape, self.room, needs_grad_input=index > first)

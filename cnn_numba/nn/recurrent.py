@@ -78,6 +78,7 @@ class LSTM(Layer):
 
     kind = "lstm"
     operation = "recurrent"
+    precisions = ("float32",)
 
     def __init__(self, input_size: int, hidden_size: int, return_sequences: bool = True) -> None:
         super().__init__()
