@@ -24,7 +24,14 @@ from cnn_numba.nn.layers import (
     Sigmoid,
     Tanh,
 )
-from cnn_numba.nn.models import MODELS, Sequential, cifar_convnet, mnist_cnn, mnist_cnn_deep
+from cnn_numba.nn.models import (
+    MODELS,
+    Sequential,
+    cifar_convnet,
+    mnist_cnn,
+    mnist_cnn_deep,
+    text_transformer,
+)
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
 from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpoint
@@ -67,6 +74,7 @@ __all__ = [  # noqa: RUF022 (in the order of the course)
     "mnist_cnn",
     "mnist_cnn_deep",
     "cifar_convnet",
+    "text_transformer",
     "SGD",
     "Adam",
     "train_step",

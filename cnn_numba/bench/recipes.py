@@ -1,6 +1,7 @@
 """The trainings that are measured."""
 
 from cnn_numba.data import load
+from cnn_numba.data.text import TEXT
 
 DEFAULT_RECIPE = {"lr": 3e-3, "schedule": "one-cycle", "epochs": 3, "batch_size": 64}
 
@@ -11,4 +12,4 @@ PLAIN_RECIPE = {"lr": 1e-3, "schedule": "constant", "epochs": 5, "batch_size": 6
 
 def dataset(model):
     """Return the data that one of `MODELS` is trained on."""
-    return load("cifar10" if model == "cifar_convnet" else "mnist", log=print)
+    return load({"cifar_convnet": "cifar10", "text_transformer": TEXT}.get(model, "mnist"), log=print)

@@ -197,6 +197,13 @@ def _multiply_down(scores, tiles, keys, panels, first, scale, tile, out):
 
 
 @serial_jit
+def _row_of_tile(scores, i, row):
+    """View the scores that a row has in tile i: of a view, LLVM makes vectors."""
+    start = i * _PANEL_ROWS + row * TILE_COLUMNS
+    return scores[start : start + TILE_COLUMNS]
+
+
+@serial_jit
 def _seen_keys(query, causal, keys):
     """Return how many keys a query sees."""
     return min(query + 1, keys) if causal else keys
@@ -207,12 +214,12 @@ def _exponentials(scores, row, tiles, seen, factor, log_sum_exp):
     """Replace scores by exp(score * factor - log_sum_exp), those of what is not seen by 0; return the sum."""
     total = np.float32(0)
     for i in range(tiles):
-        start = i * _PANEL_ROWS + row * TILE_COLUMNS
-        for c in range(TILE_COLUMNS):
-            value = exp(scores[start + c] * factor - log_sum_exp)
-            value = value if i * TILE_COLUMNS + c < seen else np.float32(0)
-            scores[start + c] = value
-            total += value
+        part = _row_of_tile(scores, i, row)
+        inside = part[: max(0, min(TILE_COLUMNS, seen - i * TILE_COLUMNS))]
+        for c in range(inside.size):
+            inside[c] = exp(inside[c] * factor - log_sum_exp)
+            total += inside[c]
+        part[inside.size :] = 0
     return total
 
 
@@ -221,9 +228,9 @@ def _largest(scores, row, seen):
     """Return the largest of the scores that a query sees."""
     largest = np.float32(-np.inf)
     for i in range(_whole_tiles(seen)):
-        start = i * _PANEL_ROWS + row * TILE_COLUMNS
+        part = _row_of_tile(scores, i, row)
         for c in range(min(TILE_COLUMNS, seen - i * TILE_COLUMNS)):
-            largest = max(largest, scores[start + c])
+            largest = part[c] if part[c] > largest else largest
     return largest
 
 
@@ -285,9 +292,9 @@ def _add_outer(scores, keys, rows, start, width, sums):
 def _grad_scores(weights, grad_weights, row, tiles, average, factor):
     """Replace the gradients of a row's weights by those of its scores."""
     for i in range(tiles):
-        start = i * _PANEL_ROWS + row * TILE_COLUMNS
+        weight, gradient = _row_of_tile(weights, i, row), _row_of_tile(grad_weights, i, row)
         for c in range(TILE_COLUMNS):
-            grad_weights[start + c] = weights[start + c] * (grad_weights[start + c] - average) * factor
+            gradient[c] = weight[c] * (gradient[c] - average) * factor
 
 
 @parallel_jit
