@@ -32,6 +32,7 @@ from cnn_numba.nn.models import (
     mnist_cnn,
     mnist_cnn_deep,
     mnist_rows,
+    text_transformer,
 )
 from cnn_numba.nn.recurrent import LSTM, Rows
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
@@ -81,6 +82,7 @@ __all__ = [  # noqa: RUF022 (in the order of the course)
     "cifar_convnet",
     "cifar_convnet_bn",
     "mnist_rows",
+    "text_transformer",
     "SGD",
     "Adam",
     "LossScaler",

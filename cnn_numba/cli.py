@@ -18,6 +18,7 @@ from PIL import Image
 
 from cnn_numba.data import DATASETS, DataError, classes, image_shape, load, normalisation
 from cnn_numba.data.digits import as_text, find_digit, prepare_photo
+from cnn_numba.data.text import TEXT, Windows
 from cnn_numba.device import UnusableGpu
 from cnn_numba.extras import MissingPackage
 from cnn_numba.ops.gather.cpu import gather_batch
@@ -31,9 +32,10 @@ def _choice(name, *values):
 
 # Where a network can be trained; `_room` tells which of them there is.
 Device = _choice("Device", "auto", "cpu", "gpu")
-DatasetName = _choice("DatasetName", *DATASETS)
+DatasetName = _choice("DatasetName", *DATASETS, TEXT)
 ModelName = _choice(
-    "ModelName", "mnist_cnn", "mnist_cnn_deep", "cifar_convnet", "cifar_convnet_bn", "mnist_rows"
+    "ModelName",
+    *("mnist_cnn", "mnist_cnn_deep", "cifar_convnet", "cifar_convnet_bn", "mnist_rows", "text_transformer"),
 )
 OptimizerName = _choice("OptimizerName", "adam", "sgd")
 ScheduleName = _choice("ScheduleName", "one-cycle", "cosine", "constant")
@@ -173,13 +175,16 @@ def train(
     dataset: Annotated[
         DatasetName | None,
         typer.Option(
-            help="The data; else cifar10 for colour networks, and mnist or what --data-dir is known to hold.",
+            help="The data; else cifar10 for colour networks, course-text for text_transformer, and mnist or "
+            "what --data-dir is known to hold.",
             show_default=False,
         ),
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where the original files are (a torchvision root)."),
+        typer.Option(
+            metavar="FOLDER", help="Where the original files are (a torchvision root); or a text of your own."
+        ),
     ] = None,
     epochs: Annotated[int, _count("Passes over the training set.")] = 3,
     batch_size: Annotated[int, _count("Images per step.")] = 64,
@@ -232,6 +237,7 @@ def train(
       cnn-numba train --model cifar_convnet_bn --dataset made-pictures --augment crop-flip --epochs 10
       cnn-numba train --model mnist_rows
       cnn-numba train --dataset fashion-mnist
+      cnn-numba train --model text_transformer --epochs 5
       cnn-numba train --lr 1e-3 --out runs/slow
       cnn-numba train --precision float16 --out runs/half
       cnn-numba train --resume
@@ -273,8 +279,11 @@ def _train(options, data_dir, out, resume):
     )
     data = load(_dataset_for(network, options["dataset"]), data_dir, log)
     out = out or _default_folder(network, data)
+    samples = "windows" if isinstance(data.train_images, Windows) else "images"
+    if samples == "windows" and options["augment"].value != "none":
+        raise typer.BadParameter("a text has no images to move.", param_hint="'--augment'")
     log(
-        f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} images of "
+        f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} {samples} of "
         f"{data.name}, {place_of(room)}, {network.precision}"
     )
     try:
@@ -372,7 +381,8 @@ def _network(name, batch_size, room, seed, precision="float32"):
 
 
 def _usual_dataset(network):
-    return "mnist" if network.input_shape == image_shape("mnist") else "cifar10"
+    shapes = {image_shape(name): name for name in (TEXT, "cifar10", "mnist")}
+    return shapes[network.input_shape]
 
 
 def _default_folder(network, data):
@@ -509,6 +519,43 @@ def _not_sure(probabilities, doubts):
     if probabilities.max() < _SURE:
         doubts = [*doubts, f"no answer reaches {_SURE:.0%}"]
     return f"; not sure: {', and '.join(doubts)}" if doubts else ""
+
+
+# --- sample ------------------------------------------------------------------------------------------------
+
+
+@app.command(short_help="Let a trained network write text.")
+def sample(
+    prompt: Annotated[str, typer.Argument(help="How the text begins.")] = "A kernel",
+    checkpoint: Annotated[Path, typer.Option(help="The trained network, as train wrote it.")] = Path(
+        "runs/text_transformer/checkpoint.npz"
+    ),
+    length: Annotated[int, _count("Characters to write.")] = 400,
+    temperature: Annotated[
+        float, typer.Option(min=0.0, metavar="T", help="Below 1 likelier characters, at 0 the likeliest.")
+    ] = 0.7,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Same seed: same text.")] = 0,
+):
+    """Let a trained text_transformer write on, a character at a time.
+
+    \b
+    Examples:
+      cnn-numba sample
+      cnn-numba sample "The GPU" --length 1000 --temperature 0.5
+    """
+    from cnn_numba.nn.writing import write
+    from cnn_numba.train.checkpoint import load_model
+
+    try:
+        network = load_model(checkpoint, batch_size=1)
+        text = write(network, prompt, length, temperature, seed)
+    except FileNotFoundError:
+        raise CliError(
+            f"there is no {checkpoint}; train a network with: cnn-numba train --model text_transformer"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise CliError(error) from None
+    print(text)
 
 
 # --- bench -------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from PIL import Image, features
 from cnn_numba import cli, course, data, device, doctor
 from cnn_numba.data import digits
 from cnn_numba.data import files as data_files
+from cnn_numba.data.text import TEXT
 from cnn_numba.doctor import Finding
-from cnn_numba.nn.models import cifar_convnet, mnist_cnn, mnist_cnn_deep
+from cnn_numba.nn.models import cifar_convnet, mnist_cnn, mnist_cnn_deep, text_transformer
 from cnn_numba.train.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -101,8 +102,9 @@ def fit(monkeypatch):
         (["train", "--precision", "float8"], "'float8' is not one of 'float32', 'tf32', 'float16'"),
         (
             ["train", "--model", "mnist_rows", "--precision", "float16"],
-            "lstm1: LSTM.* computes in float32 only",
+            "return_sequences=False) computes in float32 only",
         ),
+        (["train", "--model", "text_transformer", "--augment", "crop"], "a text has no images to move"),
         (["train", "--nonsense"], "No such option: --nonsense"),
         (["train", "surplus"], "unexpected extra argument"),
         (["predict"], "Missing argument 'IMAGE"),
@@ -226,7 +228,7 @@ def test_choices_are_those_of_the_modules():
         (cli.ModelName, MODELS),
         (cli.OptimizerName, OPTIMIZERS),
         (cli.ScheduleName, SCHEDULES),
-        (cli.DatasetName, data.DATASETS),
+        (cli.DatasetName, [*data.DATASETS, TEXT]),
     ):
         assert sorted(choice.value for choice in choices) == sorted(names)
 
@@ -903,3 +905,40 @@ def test_predict_normalises_as_the_training_did(run, tmp_path):
     ]
     assert all("%" in answer for answer in answers)
     assert answers[0] != answers[1]
+
+
+# --- sample ------------------------------------------------------------------------------------------------
+
+
+def test_sample_writes_on(tmp_path, run):
+    path = tmp_path / "net.npz"
+    save_checkpoint(path, text_transformer(batch_size=1))
+    arguments = "sample", "A thread", "--checkpoint", path, "--length", 5
+    written = run(*arguments)
+    assert written[0] == 0
+    assert written[1].startswith("A thread")
+    assert run(*arguments) == written
+    wrong = run("sample", "caf\xe9", "--checkpoint", path)
+    assert wrong == (1, "", "cnn-numba: the text must be plain ASCII, got '\xe9' at place 3\n")
+    code, _, error = run("sample", "--checkpoint", tmp_path / "no.npz")
+    assert code == 1
+    assert "train a network with: cnn-numba train --model text_transformer" in error
+
+
+def test_a_text_is_trained_on_and_resumed(tmp_path, run):
+    text = tmp_path / "mine.txt"
+    text.write_text("".join(f"this is paragraph {number}, of a few more words\n" * 2 for number in range(20)))
+    common = "--model", "text_transformer", "--data-dir", text, "--batch-size", 64, "--device", "cpu"
+    code, out, _ = run("train", *common, "--epochs", 2, "--schedule", "constant")
+    assert code == 0
+    assert "windows of course-text" in out
+    assert "test accuracy" in out
+    code, out, _ = run(
+        *("train", "--resume", "--out", tmp_path / "runs" / "text_transformer"),
+        *("--data-dir", text, "--epochs", 3),
+    )
+    assert code == 0
+    assert "epoch 3/3" in out
+    code, _, error = run("train", "--dataset", "course-text")
+    assert code == 2
+    assert "mnist_cnn takes images of shape (1, 28, 28), but those of course-text have (64,)" in error

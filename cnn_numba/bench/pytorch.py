@@ -3,6 +3,7 @@
 import numpy as np
 
 from cnn_numba import extras
+from cnn_numba.bench.transformer import transformer_twins
 from cnn_numba.device import to_host
 from cnn_numba.nn import layers, recurrent
 from cnn_numba.train.optim import SCHEDULES
@@ -51,13 +52,13 @@ def pytorch_twin(model, initialise=True):
         recurrent.Rows: lambda our: nn.Flatten(1, 2),
         recurrent.LSTM: _lstm_twin,
     }
+    twins |= transformer_twins(twins)
     twin = nn.Sequential(*(twins[type(layer)](layer) for layer in model.layers))
     twin.to(getattr(torch, model.parameters.dtype.name))
     if initialise:
-        with torch.no_grad():
-            for layer, module in zip(model.layers, twin, strict=True):
-                for name in layer.parameter_shapes():
-                    getattr(module, name).copy_(torch.from_numpy(to_host(getattr(layer, name))))
+        # In the same order as in the arena, whatever they are called.
+        parameters = torch.from_numpy(to_host(model.parameters).copy())
+        nn.utils.vector_to_parameters(parameters, twin.parameters())
     return twin
 
 

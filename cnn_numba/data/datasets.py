@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from cnn_numba.data import files as data_files
+from cnn_numba.data import text
 from cnn_numba.data.files import ARRAYS, SOURCES, source_of, working_folder
 
 DATASETS = tuple(SOURCES)
@@ -33,6 +34,7 @@ class Dataset:
     ----------
     name : str
     train_images, test_images : ndarray, shape (N, C, H, W), uint8
+        Of a text `data.text.Windows`, which are their own labels.
     train_labels, test_labels : ndarray, shape (N,), int32
     mean, std : float or tuple of C floats
         What `ops.gather` normalises with: ``(image / 255 - mean) / std``.
@@ -70,18 +72,18 @@ def classes(name: str) -> tuple[str, ...]:
     >>> classes("cifar10")[3]
     'cat'
     """
-    return source_of(name).classes
+    return tuple(text.VOCABULARY) if name == text.TEXT else source_of(name).classes
 
 
 def image_shape(name: str) -> tuple[int, ...]:
-    """Return the shape (C, H, W) of a data set's images.
+    """Return the shape (C, H, W) of a data set's images, (T,) of a text's windows.
 
     Examples
     --------
     >>> image_shape("cifar10")
     (3, 32, 32)
     """
-    return source_of(name).image_shape
+    return (text.LENGTH,) if name == text.TEXT else source_of(name).image_shape
 
 
 def normalisation(name: str) -> tuple[float, float]:
@@ -107,7 +109,7 @@ def load(
 
     Parameters
     ----------
-    name : {"mnist", "fashion-mnist", "cifar10", "made-pictures"}, optional
+    name : {"mnist", "fashion-mnist", "cifar10", "made-pictures", "course-text"}, optional
         Without it the folder's files say by their checksums which of the two MNISTs they are; unknown ones
         are taken for MNIST.
     data_dir : path, optional
@@ -133,6 +135,9 @@ def load(
     >>> mnist.train_images.shape, mnist.train_images.dtype, mnist.train_labels[:5].tolist()
     ((60000, 1, 28, 28), dtype('uint8'), [5, 0, 4, 1, 9])
     """
+    if name == text.TEXT:
+        train, test = text.read_text(data_dir)
+        return Dataset(name, train, train, test, test, classes=classes(name))
     asked = "mnist" if name is None else name
     source = source_of(asked)
     log = log or (lambda line: None)

@@ -46,6 +46,8 @@ class Layer:
     operation = None  # the folder of cnn_numba.ops it calls
     precision = "float32"
     precisions = PRECISIONS
+    input_dtype = None  # of what `forward` takes, where it is not the room's
+    layers: Sequence["Layer"] = ()  # those that a layer is made of
     weight: Array | None = None
     bias: Array | None = None
     grad_weight: Array | None = None
@@ -54,6 +56,10 @@ class Layer:
     def __init__(self) -> None:
         self.name = self.kind
         self.output = None
+
+    def unfolded(self) -> list["Layer"]:
+        """Return all layers that it is made of, those of theirs included, and then itself."""
+        return [*(inner for layer in self.layers for inner in layer.unfolded()), self]
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each parameter by name, in the order the arena holds them."""

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cnn_numba.data.text import LENGTH, VOCABULARY
 from cnn_numba.device import Array, to_host
+from cnn_numba.nn.attention import Embedding, FlattenTokens, TransformerBlock
 from cnn_numba.nn.layers import (
     BatchNorm2d,
     Conv2d,
     Flatten,
     Layer,
+    LayerNorm,
     Linear,
     MaxPool2d,
     ReLU,
@@ -47,6 +50,8 @@ class Sequential:
     ----------
     parameters, gradients : ndarray or device array, shape (P,)
         The arenas. Every layer's weight and bias are views into them.
+    every_layer : list of Layer
+        The layers, and those that they are made of.
     buffers : ndarray or device array, shape (B,)
         What is kept with the parameters but not trained, such as running statistics.
 
@@ -86,13 +91,13 @@ class Sequential:
             raise ValueError(f"layers must hold at least one layer, got {layers!r}")
         if wrong := [layer for layer in layers if not isinstance(layer, Layer)]:
             raise TypeError(f"layers must hold layers, such as Linear(6, 4), got {wrong[0]!r}")
-        if len({id(layer) for layer in layers}) < len(layers):
+        self.every_layer = [inner for layer in layers for inner in layer.unfolded()]
+        if len({id(layer) for layer in self.every_layer}) < len(self.every_layer):
             raise ValueError("a layer stands twice in the model: it has one set of buffers, so make it two")
         seed = integer(seed, "seed", maximum=None)
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {name!r}")
         check_precision(precision)
-        self.precision = precision
         self.layers, self.input_shape = list(layers), sizes(input_shape, "input_shape", minimum=1)
         self.batch_size = integer(batch_size, "batch_size", minimum=1)
         self.name, self.room = name, room(device)
@@ -100,20 +105,30 @@ class Sequential:
         self._name_layers()
         self.shapes = self._propagate_shapes()
         self._allocate_arenas(np.random.default_rng(seed))
-        trained = [index for index, layer in enumerate(self.layers) if layer.parameter_shapes()]
+        self._set_precision(precision)
+        trained = [
+            index
+            for index, layer in enumerate(self.layers)
+            if any(inner.parameter_shapes() for inner in layer.unfolded())
+        ]
         first = min(trained, default=0)
         for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
+            # Where no layer before has parameters, nothing wants a gradient.
+            layer.build(shape, self.room, needs_grad_input=index > first)
+        for layers in (self.layers, *(layer.layers for layer in self.every_layer)):
+            self._fuse(layers)
+
+    def _set_precision(self, precision):
+        self.precision = precision
+        for layer in self.every_layer:
             if precision not in layer.precisions:
                 can = f"computes in {', '.join(layer.precisions)} only, got precision {precision!r}"
                 raise UnsupportedPrecision(f"{self.name}, {layer.name}: {layer!r} {can}")
             layer.precision = precision
-            # Where no layer before has parameters, nothing wants a gradient.
-            layer.build(shape, self.room, needs_grad_input=index > first)
-        self._fuse()
 
     def _name_layers(self):
         counts = {}
-        for layer in self.layers:
+        for layer in self.every_layer:
             counts[layer.kind] = counts.get(layer.kind, 0) + 1
             layer.name = f"{layer.kind}{counts[layer.kind]}"
 
@@ -130,11 +145,13 @@ class Sequential:
     def _allocate_arenas(self, generator):
         """Lay all parameters, gradients and buffers out in one array each; give the layers views."""
         parameters = [
-            (layer, key, shape) for layer in self.layers for key, shape in layer.parameter_shapes().items()
+            (layer, key, shape)
+            for layer in self.every_layer
+            for key, shape in layer.parameter_shapes().items()
         ]
         gradients = [(layer, f"grad_{key}", shape) for layer, key, shape in parameters]
         buffers = [
-            (layer, key, shape) for layer in self.layers for key, shape in layer.buffer_shapes().items()
+            (layer, key, shape) for layer in self.every_layer for key, shape in layer.buffer_shapes().items()
         ]
         entries = {"parameters": parameters, "gradients": gradients, "buffers": buffers}
         if _total(parameters) > MOST_ELEMENTS:
@@ -143,7 +160,7 @@ class Sequential:
             )
         arenas = {name: np.zeros(_total(entries[name]), self.room.dtype) for name in entries}
         self._set_arenas(arenas, entries)
-        for layer in self.layers:
+        for layer in self.every_layer:
             layer.initialise(generator)
         if self.room.on_device:
             self._set_arenas({name: self.room.bring(arena) for name, arena in arenas.items()}, entries)
@@ -157,9 +174,10 @@ class Sequential:
                 setattr(layer, key, arena[start : start + size].reshape(shape))
                 start += size
 
-    def _fuse(self):
+    @staticmethod
+    def _fuse(layers):
         """Let the layer before a ReLU apply it in its own pass over the output."""
-        for layer, following in itertools.pairwise([*self.layers, None]):
+        for layer, following in itertools.pairwise([*layers, None]):
             relu_follows = isinstance(following, ReLU)
             if isinstance(layer, (Conv2d, Linear)):
                 layer.relu = relu_follows
@@ -186,7 +204,7 @@ class Sequential:
         TypeError, ValueError
             If `x` has another dtype, shape or layout.
         """
-        self.room.check("x", x, (None, *self.input_shape))
+        self.room.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
         if not 1 <= x.shape[0] <= self.batch_size:
             raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {x.shape[0]}")
         for layer in self.layers:
@@ -206,6 +224,11 @@ class Sequential:
             gradient = layer.backward(gradient)
             if gradient is None:
                 break
+
+    @property
+    def predictions(self) -> int:
+        """How many predictions it makes for a sample: one, or one for each of its places."""
+        return self.shapes[-1][0] // self.batch_size
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Return the class probabilities of a batch, shape (n, classes), float64.
@@ -234,7 +257,8 @@ class Sequential:
         """
         rows = [("layer", "description", "output", "parameters"), ("input", "", str(self.shapes[0]), "")]
         for layer, shape in zip(self.layers, self.shapes[1:], strict=True):
-            count = sum(int(np.prod(s)) for s in layer.parameter_shapes().values())
+            inner = [each.parameter_shapes().values() for each in layer.unfolded()]
+            count = sum(map(math.prod, itertools.chain(*inner)))
             rows.append((layer.name, repr(layer), str(shape), f"{count:,}" if count else ""))
         rows.append(("total", "", "", f"{self.parameters.size:,}"))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
@@ -381,6 +405,31 @@ def mnist_rows(
     return Sequential(layers, (1, 28, 28), batch_size, device, seed, "mnist_rows", precision)
 
 
+def text_transformer(
+    batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0, precision: str = "float32"
+) -> Sequential:
+    """Build a small Transformer that predicts the next character at each of 64 places.
+
+    Arguments and result are those of `mnist_cnn`; it takes the numbers of characters, int32, and its logits
+    have a row for each of them: (n * 64, 96).
+
+    Examples
+    --------
+    >>> text_transformer().parameters.size
+    116640
+    """
+    features, kinds = 64, len(VOCABULARY)
+    layers = [
+        Embedding(kinds, features, LENGTH),
+        TransformerBlock(features, heads=4),
+        TransformerBlock(features, heads=4),
+        LayerNorm(features),
+        FlattenTokens(),
+        Linear(features, kinds),
+    ]
+    return Sequential(layers, (LENGTH,), batch_size, device, seed, "text_transformer", precision)
+
+
 #: The networks by name, as ``cnn-numba train --model`` knows them.
 MODELS = {
     "mnist_cnn": mnist_cnn,
@@ -388,4 +437,5 @@ MODELS = {
     "cifar_convnet": cifar_convnet,
     "cifar_convnet_bn": cifar_convnet_bn,
     "mnist_rows": mnist_rows,
+    "text_transformer": text_transformer,
 }

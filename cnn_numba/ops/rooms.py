@@ -13,8 +13,10 @@ class Operations(NamedTuple):
     """The modules of one room, by operation."""
 
     activation: ModuleType
+    attention: ModuleType
     conv: ModuleType
     dense: ModuleType
+    embedding: ModuleType
     gather: ModuleType
     loss: ModuleType
     norm: ModuleType
@@ -87,8 +89,10 @@ def room(name):
 
 def _cpu():
     from cnn_numba.ops.activation import cpu as activation
+    from cnn_numba.ops.attention import cpu as attention
     from cnn_numba.ops.conv import cpu as conv
     from cnn_numba.ops.dense import cpu as dense
+    from cnn_numba.ops.embedding import cpu as embedding
     from cnn_numba.ops.gather import cpu as gather
     from cnn_numba.ops.loss import cpu as loss
     from cnn_numba.ops.norm import cpu as norm
@@ -96,13 +100,17 @@ def _cpu():
     from cnn_numba.ops.recurrent import cpu as recurrent
     from cnn_numba.ops.update import cpu as update
 
-    return Operations(activation, conv, dense, gather, loss, norm, pool, recurrent, update)
+    return Operations(
+        *(activation, attention, conv, dense, embedding, gather, loss, norm, pool, recurrent, update),
+    )
 
 
 def _gpu():
     from cnn_numba.ops.activation import gpu as activation
+    from cnn_numba.ops.attention import gpu as attention
     from cnn_numba.ops.conv import gpu as conv
     from cnn_numba.ops.dense import gpu as dense
+    from cnn_numba.ops.embedding import gpu as embedding
     from cnn_numba.ops.gather import gpu as gather
     from cnn_numba.ops.loss import gpu as loss
     from cnn_numba.ops.norm import gpu as norm
@@ -110,13 +118,17 @@ def _gpu():
     from cnn_numba.ops.recurrent import gpu as recurrent
     from cnn_numba.ops.update import gpu as update
 
-    return Operations(activation, conv, dense, gather, loss, norm, pool, recurrent, update)
+    return Operations(
+        *(activation, attention, conv, dense, embedding, gather, loss, norm, pool, recurrent, update),
+    )
 
 
 def _reference():
     from cnn_numba.ops.activation import reference as activation
+    from cnn_numba.ops.attention import reference as attention
     from cnn_numba.ops.conv import reference as conv
     from cnn_numba.ops.dense import reference as dense
+    from cnn_numba.ops.embedding import reference as embedding
     from cnn_numba.ops.gather import reference as gather
     from cnn_numba.ops.loss import reference as loss
     from cnn_numba.ops.norm import reference as norm
@@ -124,7 +136,9 @@ def _reference():
     from cnn_numba.ops.recurrent import reference as recurrent
     from cnn_numba.ops.update import reference as update
 
-    return Operations(activation, conv, dense, gather, loss, norm, pool, recurrent, update)
+    return Operations(
+        *(activation, attention, conv, dense, embedding, gather, loss, norm, pool, recurrent, update),
+    )
 
 
 _OPERATIONS = {"cpu": _cpu, "gpu": _gpu, "reference": _reference}

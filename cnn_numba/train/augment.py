@@ -30,7 +30,7 @@ def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmenta
     Raises
     ------
     ValueError
-        If there is none of this name.
+        If there is none of this name, or the samples are no images.
 
     Examples
     --------
@@ -41,6 +41,8 @@ def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmenta
         raise ValueError(f"augment must be one of {', '.join(AUGMENTATIONS)}, got {name!r}")
     if name == "none":
         return None
+    if len(image_shape) != 3:
+        raise ValueError(f"augment is for images (C, H, W), not for samples of shape {image_shape}: {name!r}")
     # A stream of its own, beside those of the weights and of the order of the images.
     key = int(np.random.SeedSequence([seed, 2]).generate_state(1)[0])
     return Augmentation(max(image_shape[1:]) // 8, name == "crop-flip", key)

@@ -80,7 +80,7 @@ def evaluate(
         If images and labels are not as above, or there are none.
     """
     _check_counts(images, labels)
-    loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.room)
+    loss = CrossEntropyLoss(*model.shapes[-1], model.room)
     source = batches_of(model, images, labels, mean, std)
     totals = model.room.zeros(2, np.float64)
     source.begin(np.arange(len(images), dtype=np.int64))
@@ -89,8 +89,8 @@ def evaluate(
         logits = model.forward(x)
         loss.ops.accumulate_metrics(loss.forward(logits, y), logits, y, totals)
         source.advance()
-    totals = to_host(totals)
-    return float(totals[0] / len(images)), float(totals[1] / len(images))
+    loss_sum, right = to_host(totals) / (len(images) * model.predictions)
+    return float(loss_sum), float(right)
 
 
 def _check_counts(images, labels):
@@ -222,7 +222,7 @@ class _Run:
         self.scaler = _scaler_for(model, scaler)
         self.log = log or (lambda line: None)
         self.out = None if out is None else Path(out)
-        loss = CrossEntropyLoss(model.batch_size, model.shapes[-1][1], model.room)
+        loss = CrossEntropyLoss(*model.shapes[-1], model.room)
         how = augmentation(augment, dataset.image_shape, seed)
         self.steps = steps_of(model, loss, optimizer, dataset, self.log, graph, self.scaler, how)
         self.steps_per_epoch = math.ceil(len(dataset.train_images) / model.batch_size)
@@ -283,7 +283,7 @@ class _Run:
     def finish_epoch(self):
         """Measure the model on the test images and write the records."""
         data = self.dataset
-        count = len(data.train_images)
+        count = len(data.train_images) * self.model.predictions
         totals = self.steps.totals
         if not math.isfinite(totals[0]):
             raise TrainingDiverged(_where_diverged(self))
@@ -483,7 +483,7 @@ def _show(bar, run, count):
     # True where the bar was redrawn: only then the figures are worth formatting.
     if bar.update(count) and run.steps.cheap_totals:
         seen = min(run.step * run.model.batch_size, len(run.dataset.train_images))
-        loss, accuracy = run.steps.totals / seen
+        loss, accuracy = run.steps.totals / (seen * run.model.predictions)
         bar.set_postfix_str(f"loss {loss:.4f}, accuracy {accuracy:.2%}", refresh=False)
 
 
@@ -525,7 +525,7 @@ def _where_diverged(run):
         )
     where = f"epoch {run.epoch + 1}, step {run.step}, learning rate {run.lr(-1):g}"
     place = f"the loss became NaN or infinite at {where}"
-    for layer in run.model.layers:
+    for layer in run.model.every_layer:
         if not np.isfinite(to_host(layer.output)).all():
             return (
                 f"{place}: it begins in the output of {layer.name}, {layer!r}. Try a smaller learning rate."

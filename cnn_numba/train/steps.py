@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from cnn_numba import device
 from cnn_numba.data import Dataset
+from cnn_numba.data.text import Windows
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import CrossEntropyLoss, head
 from cnn_numba.nn.models import Sequential
@@ -77,16 +78,22 @@ def train_step(
     return losses, logits
 
 
-def batches_of(model: Sequential, *data: Any) -> HostBatches | DeviceBatches:
+def batches_of(
+    model: Sequential, *data: Any, augmentation: Augmentation | None = None
+) -> HostBatches | DeviceBatches:
     """Return the source of batches for where a model computes.
 
     Parameters
     ----------
     model : Sequential
     *data
-        Images, labels, mean and std, as `HostBatches` takes them.
+        Images, labels, mean and std, as `HostBatches` takes them; or in their place `Windows` of a text.
+    augmentation : Augmentation, optional
+        For images.
     """
-    return (DeviceBatches if model.room.on_device else HostBatches)(*data, model)
+    if isinstance(data[0], Windows):
+        return (DeviceWindows if model.room.on_device else HostWindows)(data[0], model)
+    return (DeviceBatches if model.room.on_device else HostBatches)(*data, model, augmentation)
 
 
 def steps_of(
@@ -175,7 +182,7 @@ class HostSteps:
     ) -> None:
         self.model, self.loss, self.optimizer, self.scaler = model, loss, optimizer, scaler
         data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
-        self.batches = HostBatches(*data, model, augmentation)
+        self.batches = batches_of(model, *data, augmentation=augmentation)
         self.totals = np.zeros(2)
 
     def begin(self, order: np.ndarray, lrs: Sequence[float], epoch: int = 0) -> None:
@@ -198,6 +205,23 @@ class HostSteps:
     def last_loss(self) -> float:
         """Return the mean loss of the last step's batch."""
         return float(self.losses.mean())
+
+
+class HostWindows(HostBatches):
+    """Windows of a text and what follows their characters; otherwise as `HostBatches`."""
+
+    def __init__(self, windows: Windows, model: Sequential) -> None:
+        self.windows, self.batch_size = windows, model.batch_size
+        self.gather = model.room.ops.embedding
+        self.x = np.empty((model.batch_size, windows.length), np.int32)
+        self.y = np.empty(self.x.size, np.int32)
+
+    def take(self, count: int) -> tuple[Array, Array]:
+        """Return the batch under the cursor, of `count` windows."""
+        first = self.cursor * self.batch_size
+        indices = self.order[first : first + count]
+        x, y = head(self.x, count), head(self.y, count * self.windows.length)
+        return self.gather.gather_windows(self.windows.text, indices, self.windows.stride, x, y)
 
 
 class DeviceBatches:
@@ -223,9 +247,13 @@ class DeviceBatches:
         self.mean, self.std, self.batch_size = mean, std, model.batch_size
         self.x = device.empty((model.batch_size, *images.shape[1:]))
         self.y = device.empty(model.batch_size, np.int32)
-        self.order = device.zeros(len(images), np.int64)
+        self._prepare(len(images))
+
+    def _prepare(self, count):
+        """Allocate cursor and order for so many samples."""
+        self.order = device.zeros(count, np.int64)
         self.cursor = device.zeros(1, np.int32)
-        self._order = device.pinned(len(images), np.int64)
+        self._order = device.pinned(count, np.int64)
         self._zero = np.zeros(1, np.int32)
         # Seed and epoch of the random numbers: there, as the launches of an epoch are replayed in the next.
         self.draw = device.zeros(2, np.uint32)
@@ -250,6 +278,26 @@ class DeviceBatches:
     def advance(self) -> None:
         """Move the cursor to the next batch."""
         self.gather.advance(self.cursor)
+
+
+class DeviceWindows(DeviceBatches):
+    """Windows of a text that lies on the device; otherwise as `DeviceBatches`."""
+
+    def __init__(self, windows: Windows, model: Sequential) -> None:
+        self.gather, self.windows_of = model.room.ops.gather, model.room.ops.embedding
+        self.text, self.stride = device.to_device(windows.text), windows.stride
+        self.augmentation = None
+        self.batch_size = model.batch_size
+        self.x = device.empty((model.batch_size, windows.length), np.int32)
+        self.y = device.empty(self.x.size, np.int32)
+        self._prepare(len(windows))
+
+    def take(self, count: int) -> tuple[Array, Array]:
+        """Return the batch under the cursor, of `count` windows, as device arrays."""
+        x, y = head(self.x, count), head(self.y, count * self.x.shape[1])
+        return self.windows_of.gather_windows_at(
+            self.text, self.order, self.cursor, self.stride, x, y, self.batch_size
+        )
 
 
 class DeviceSteps:
@@ -288,7 +336,7 @@ class DeviceSteps:
         self.stream = device.stream()
         with device.use_stream(self.stream):
             data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
-            self.batches = DeviceBatches(*data, model, augmentation)
+            self.batches = batches_of(model, *data, augmentation=augmentation)
             steps = device.blocks(len(dataset.train_images), model.batch_size)
             self._rates = device.pinned((steps, 2))
             self.rates = device.zeros((steps, 2))
@@ -335,7 +383,8 @@ class DeviceSteps:
     def last_loss(self) -> float:
         """Return the mean loss of the last step's batch; waits for the GPU."""
         with device.use_stream(self.stream):
-            return float(device.to_host(head(self.loss.losses, self.count)).mean())
+            losses = head(self.loss.losses, self.count * self.model.predictions)
+            return float(device.to_host(losses).mean())
 
     def _step(self, count):
         """Launch the kernels of one step: all that a graph records."""

@@ -98,11 +98,14 @@ def test_networks_agree_with_autograd_from_the_arena(name, rng):
     model = MODELS[name](batch_size=5, seed=2)
     twin = pytorch_twin(model)
     x = random_float32(rng, 5, *model.input_shape)
-    labels = np.arange(5, dtype=np.int32)
-    loss = CrossEntropyLoss(5, 10)
+    if model.layers[0].input_dtype:
+        x = rng.integers(0, 96, x.shape).astype(np.int32)
+    labels = np.arange(5 * model.predictions, dtype=np.int32) % 10
+    loss = CrossEntropyLoss(*model.shapes[-1])
     loss.forward(model.forward(x, training=True), labels)
     model.backward(loss.backward())
-    torch.nn.functional.cross_entropy(twin(torch.from_numpy(x)), torch.arange(5)).backward()
+    logits = twin(torch.from_numpy(x))
+    torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels).long()).backward()
     gradients = np.concatenate([parameter.grad.numpy().ravel() for parameter in twin.parameters()])
     np.testing.assert_allclose(model.gradients, gradients, rtol=1e-3, atol=1e-5)
     assert np.abs(gradients).max() > 1e-2

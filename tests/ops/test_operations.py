@@ -52,15 +52,24 @@ ELEMENTWISE = Case({"out": normal(6)}, {"x": normal(6)}, may_be=("x",))
 ELEMENTWISE_BACK = Case(
     {"grad_input": normal(6)}, {"grad_output": positive(6), "out": normal(6)}, may_be=("grad_output", "out")
 )
+HEADS = (2, 1, 3, 4)
+QUERIES = {name: normal(*HEADS) + np.float32(i) for i, name in enumerate("qkv")}
+HEAD_GRADIENTS = {f"grad_{name}": normal(*HEADS) for name in "qkv"}
+WINDOWS = {"x": integers(2, 3), "y": integers(6)}
 SCORES = {"logits": normal(3, 4), "labels": integers(3)}
 
 CASES = {
     "relu_forward": ELEMENTWISE,
     "sigmoid_forward": ELEMENTWISE,
+    "gelu_forward": ELEMENTWISE,
     "tanh_forward": ELEMENTWISE,
     "relu_backward": ELEMENTWISE_BACK,
     "sigmoid_backward": ELEMENTWISE_BACK,
     "tanh_backward": ELEMENTWISE_BACK,
+    "gelu_backward": Case(
+        {"grad_input": normal(6)}, {"grad_output": positive(6), "x": normal(6)}, may_be=("grad_output", "x")
+    ),
+    "add_forward": Case({"out": normal(6)}, {"a": normal(6), "b": positive(6)}, may_be=("a", "b")),
     "bias_relu_forward": Case({"out": normal(3, 2)}, {"x": normal(3, 2), "bias": normal(2)}, may_be=("x",)),
     "conv2d_forward": Case(
         {"out": normal(2, 2, 4, 4)},
@@ -160,6 +169,40 @@ CASES = {
     "lstm_backward_bias": Case(
         {name: normal(8) for name in ("grad_bias_ih", "grad_bias_hh")}, {"grad_gates": normal(2, 3, 8)}
     ),
+    "attention_forward": Case({"out": normal(*HEADS), "log_sum_exp": normal(2, 1, 3)}, QUERIES),
+    "attention_backward": Case(
+        HEAD_GRADIENTS,
+        {"grad_output": normal(*HEADS), "out": normal(*HEADS), "log_sum_exp": positive(2, 1, 3), **QUERIES},
+    ),
+    "attention_forward_naive": Case({"out": normal(*HEADS), "weights": normal(2, 1, 3, 3)}, QUERIES),
+    "attention_backward_naive": Case(
+        {**HEAD_GRADIENTS, "grad_scores": normal(2, 1, 3, 3)},
+        {"grad_output": normal(*HEADS), "weights": positive(2, 1, 3, 3), **QUERIES},
+    ),
+    "attention_weights": Case({"out": normal(2, 1, 3, 3)}, {key: QUERIES[key] for key in "qk"}),
+    "split_heads": Case({"out": normal(2, 1, 2, 3, 2)}, {"x": normal(1, 3, 2, 2, 2)}),
+    "merge_heads": Case({"out": normal(1, 3, 2, 2, 2)}, {"x": normal(2, 1, 2, 3, 2)}),
+    "embedding_forward": Case(
+        {"out": normal(2, 3, 4)},
+        {"tokens": integers(2, 3), "weight": normal(2, 4), "positions": normal(3, 4)},
+    ),
+    "embedding_backward": Case(
+        {"grad_weight": normal(2, 4)}, {"grad_output": normal(2, 3, 4), "tokens": integers(2, 3)}
+    ),
+    "gather_windows": Case(
+        WINDOWS,
+        {"text": integers(9, dtype=np.uint8), "indices": integers(2, dtype=np.int64)},
+        {"stride": 2},
+    ),
+    "gather_windows_at": Case(
+        WINDOWS,
+        {
+            "text": integers(9, dtype=np.uint8),
+            "order": integers(3, dtype=np.int64),
+            "cursor": np.zeros(1, np.int32),
+        },
+        {"stride": 2},
+    ),
     "cross_entropy_forward": Case({"losses": normal(3), "probabilities": normal(3, 4)}, SCORES),
     "cross_entropy_backward": Case(
         {"grad_logits": normal(3, 4)},
@@ -238,13 +281,13 @@ SETTINGS = {
         "weight_decay",
         "nesterov",
     ),
-    *("beta1", "beta2", "transpose_a", "transpose_b", "batch_size", "precision"),
+    *("beta1", "beta2", "transpose_a", "transpose_b", "batch_size", "causal", "precision"),
     *("growth", "backoff", "interval"),
 }
 # Functions of the rooms that write into no array, or are given no other.
 WRITE_NOTHING = {
-    *("conv_cpu", "correlate_cpu", "conv2d_scratch", "linear_scratch", "sgd_rates", "adam_rates", "advance"),
-    "lstm_scratch",
+    *("conv_cpu", "correlate_cpu", "conv2d_scratch", "linear_scratch", "attention_scratch", "lstm_scratch"),
+    *("sgd_rates", "adam_rates", "advance"),
 }
 
 

@@ -7,6 +7,7 @@ from numba import prange
 
 from cnn_numba.ops.activation import checks
 from cnn_numba.ops.shapes import HOST
+from cnn_numba.ops.shared.elementary import normal
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 
 # From this many elements on, two cores beat one (measured): below, waking the others takes longer than the
@@ -125,3 +126,42 @@ def _tanh_backward(grad_output, out, grad_input):
 def tanh_backward(grad_output, out, grad_input=None):
     """Send the gradient back through a hyperbolic tangent; see `reference.tanh_backward`."""
     return _backward(_tanh_backward, grad_output, out, grad_input)
+
+
+@_elementwise(COSTLY_PARALLEL_FROM)
+def _gelu_forward(x, out):
+    for i in prange(out.size):
+        share, _ = normal(x[i])
+        out[i] = x[i] * share
+
+
+def gelu_forward(x, out=None):
+    """Weigh each value with the normal share below it; see `reference.gelu_forward`."""
+    return _forward(_gelu_forward, x, out)
+
+
+@_elementwise(COSTLY_PARALLEL_FROM)
+def _gelu_backward(grad_output, x, grad_input):
+    for i in prange(x.size):
+        share, density = normal(x[i])
+        grad_input[i] = grad_output[i] * (share + x[i] * density)
+
+
+def gelu_backward(grad_output, x, grad_input=None):
+    """Send the gradient back through a GELU; see `reference.gelu_backward`."""
+    grad_input = checks.gelu_backward(HOST, grad_output, x, grad_input)
+    _gelu_backward(grad_output, x, grad_input)
+    return grad_input
+
+
+@_elementwise(CHEAP_PARALLEL_FROM)
+def _add_forward(a, b, out):
+    for i in prange(out.size):
+        out[i] = a[i] + b[i]
+
+
+def add_forward(a, b, out=None):
+    """Add two arrays; see `reference.add_forward`."""
+    out = checks.add_forward(HOST, a, b, out)
+    _add_forward(a, b, out)
+    return out

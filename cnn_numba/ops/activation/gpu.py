@@ -234,6 +234,62 @@ def tanh_backward(grad_output, out, grad_input=None):
     return _backward(tanh_backward_kernel, grad_output, out, grad_input)
 
 
+# --- GELU, and sums -----------------------------------------------------------------------------------------
+
+ROOT_HALF = float32(math.sqrt(0.5))
+PEAK = float32(1 / math.sqrt(2 * math.pi))  # of the normal density
+
+
+@cuda.jit(device=True)
+def _normal_share(x):
+    """Return the share of a standard normal distribution below `x`."""
+    return float32(0.5) * (float32(1) + math.erf(x * ROOT_HALF))
+
+
+@cuda.jit
+def gelu_forward_kernel(x, out):
+    """Compute one element a thread; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(x.size):
+        out[i] = x[i] * _normal_share(x[i])
+
+
+def gelu_forward(x, out=None):
+    """Weigh each value with the normal share below it; see `reference.gelu_forward`."""
+    return _forward(gelu_forward_kernel, x, out)
+
+
+@cuda.jit
+def gelu_backward_kernel(grad_output, x, grad_input):
+    """Compute one element a thread; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(x.size):
+        density = PEAK * math.exp(float32(-0.5) * x[i] * x[i])
+        grad_input[i] = grad_output[i] * (_normal_share(x[i]) + x[i] * density)
+
+
+def gelu_backward(grad_output, x, grad_input=None):
+    """Send the gradient back through a GELU; see `reference.gelu_backward`."""
+    grad_input = checks.gelu_backward(DEVICE, grad_output, x, grad_input)
+    _launch(gelu_backward_kernel, x.size, grad_output, x, grad_input)
+    return grad_input
+
+
+@cuda.jit
+def add_forward_kernel(a, b, out):
+    """Add one pair a thread; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(out.size):
+        out[i] = a[i] + b[i]
+
+
+def add_forward(a, b, out=None):
+    """Add two arrays; see `reference.add_forward`."""
+    out = checks.add_forward(DEVICE, a, b, out)
+    _launch(add_forward_kernel, out.size, a, b, out)
+    return out
+
+
 _ROW = "float32[::1]"
 SIGNATURES = {
     "relu_forward_naive_kernel": f"void({_ROW}, {_ROW})",
@@ -245,4 +301,7 @@ SIGNATURES = {
     "sigmoid_backward_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
     "tanh_forward_kernel": f"void({_ROW}, {_ROW})",
     "tanh_backward_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
+    "gelu_forward_kernel": f"void({_ROW}, {_ROW})",
+    "gelu_backward_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
+    "add_forward_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
 }

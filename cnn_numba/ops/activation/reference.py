@@ -1,8 +1,10 @@
 """Activations as their definitions say it, in float64: the oracle for the other rooms.
 
-Each backward takes the saved *output* of the forward: all three derivatives can be told from it, and
-so the layer need not keep its input.
+The backward of ReLU, sigmoid and tanh takes the saved *output* of the forward: their derivatives can be told
+from it, and so the layer need not keep its input. That of GELU cannot, and takes the input.
 """
+
+import math
 
 import numpy as np
 
@@ -272,6 +274,126 @@ def tanh_backward(grad_output, out, grad_input=None):
     """
     grad_output, out = _backward_inputs(grad_output, out, grad_input)
     return store("grad_input", grad_input, grad_output * (1.0 - out**2))
+
+
+def gelu_forward(x, out=None):
+    """Weigh each value with the share of a normal distribution that lies below it.
+
+    ``out = x * P(x)`` with ``P(x) = (1 + erf(x / sqrt(2))) / 2``: nearly x where that is large,
+    nearly 0 where it is far below 0, and smooth in between.
+
+    Parameters
+    ----------
+    x : ndarray, any shape, float
+        The values that enter.
+    out : ndarray, shape of `x`, float, optional
+        Where to write the result; None allocates float64. May be `x` itself.
+
+    Returns
+    -------
+    ndarray, shape of `x`
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `x` does not hold real numbers, or `out` is not a float array of its shape.
+
+    Notes
+    -----
+    Hendrycks and Gimpel, "Gaussian error linear units" (2016), and `torch.nn.functional.gelu`: the exact one,
+    not the approximation by tanh.
+
+    Examples
+    --------
+    >>> gelu_forward(np.array([-10.0, 0.0, 1.0, 10.0])).round(4) + 0.0
+    array([ 0.    ,  0.    ,  0.8413, 10.    ])
+    """
+    check_arrays({"out": out}, {"x": x}, may_be=["x"])
+    x = real("x", x)
+    return store("out", out, x * _normal_share(x))
+
+
+def gelu_backward(grad_output, x, grad_input=None):
+    """Send the gradient back through a GELU.
+
+    ``grad_input = grad_output * (P(x) + x * p(x))`` with the normal density
+    ``p(x) = exp(-x**2 / 2) / sqrt(2 * pi)``, the derivative of P.
+
+    Parameters
+    ----------
+    grad_output : ndarray, any shape, float
+        Gradient of the loss with respect to the output.
+    x : ndarray, shape of `grad_output`, float
+        The *input* of the forward pass.
+    grad_input : ndarray, shape of `grad_output`, float, optional
+        Where to write the result; None allocates float64. May be `grad_output` or
+        `x` itself.
+
+    Returns
+    -------
+    ndarray, shape of `grad_output`
+        `grad_input`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not hold real numbers, or the shapes differ.
+
+    Notes
+    -----
+    The product rule. The output would not do for it: a GELU falls before it rises, and takes most negative
+    values twice.
+
+    Examples
+    --------
+    >>> gelu_backward(np.array([2.0, 2.0]), x=np.array([0.0, 10.0])).round(4)
+    array([1., 2.])
+    """
+    inputs = {"grad_output": grad_output, "x": x}
+    check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
+    grad_output = real("grad_output", grad_output)
+    x = real("x", x, grad_output.shape)
+    density = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+    return store("grad_input", grad_input, grad_output * (_normal_share(x) + x * density))
+
+
+def add_forward(a, b, out=None):
+    """Add two arrays, such as what goes past a layer and what comes out of it.
+
+    ``out = a + b``. The gradient of either is that of the sum: there is no backward.
+
+    Parameters
+    ----------
+    a : ndarray, any shape, float
+    b : ndarray, shape of `a`, float
+    out : ndarray, shape of `a`, float, optional
+        Where to write the result; None allocates float64. May be `a` or `b` itself.
+
+    Returns
+    -------
+    ndarray, shape of `a`
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not hold real numbers, or the shapes differ.
+
+    Examples
+    --------
+    >>> add_forward([1.0, 2.0], [10.0, 20.0])
+    array([11., 22.])
+    """
+    check_arrays({"out": out}, {"a": a, "b": b}, may_be=["a", "b"])
+    a = real("a", a)
+    return store("out", out, a + real("b", b, a.shape))
+
+
+def _normal_share(x):
+    """Return the share of a standard normal distribution that lies below each number."""
+    erf = np.vectorize(math.erf, otypes=[np.float64])
+    return (1.0 + erf(x / np.sqrt(2.0))) / 2.0
 
 
 def _backward_inputs(grad_output, out, grad_input):

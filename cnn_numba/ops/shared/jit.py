@@ -18,7 +18,8 @@ FASTMATH = {"contract", "reassoc", "arcp", "nsz"}
 
 # Where compiled kernels are kept. Numba compiles a cached function anew when its own file has changed, but
 # kernels are made of functions out of these files too: with another content they get another folder.
-_PARTS = [Path(__file__).with_name(name) for name in ("jit.py", "rounding.py", "simd.py", "tile.py")]
+_SHARED = ("elementary.py", "jit.py", "rounding.py", "simd.py", "tile.py")
+_PARTS = [Path(__file__).with_name(name) for name in _SHARED]
 _CACHE = Path(numba.config.CACHE_DIR or Path(__file__).with_name("__pycache__")) / (
     "kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path in _PARTS)).hexdigest()[:12]
 )

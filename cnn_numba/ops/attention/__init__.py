@@ -1,0 +1,1 @@
+"""Attention: the same functions in every room."""
