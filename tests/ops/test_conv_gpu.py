@@ -338,7 +338,10 @@ def test_the_sanitizer_finds_nothing(reports):
     x, grad_output, wide = device.zeros((1, 9, 2, 2)), device.zeros((1, 33, 1, 1)), (33, 9, 2, 2)
     gpu.conv2d_backward_weight(grad_output, x, wide)
     modules = (gpu, gpu_constant, gpu_implicit, gpu_naive, gpu_tiled, gpu_weight)
-    registered = {name for module in modules for name in module.SIGNATURES}
+    rounding = {
+        name for module in modules for name in getattr(module, "CAPABILITIES", {})
+    }  # test_precision.py
+    registered = {name for module in modules for name in module.SIGNATURES} - rounding
     assert len(reports) == len(registered)
 
 

@@ -112,6 +112,7 @@ CASES = {
     ),
     "linear_backward_bias": Case({"grad_bias": normal(4)}, {"grad_output": normal(4, 4)}),
     "matmul": Case({"out": normal(4, 4)}, {"a": normal(4, 4), "b": normal(4, 4)}),
+    "matmul_float16": Case({"out": normal(4, 4)}, {name: normal(4, 4).astype(np.float16) for name in "ab"}),
     "batch_norm2d_forward": Case(
         {
             "out": normal(*IMAGES),

@@ -347,15 +347,17 @@ def test_views_that_begin_off_a_vector(rng):
 @of_each_unit
 def test_the_sanitizer_finds_nothing(rng, unit):
     """Two tiles along k, with tails; each instruction once."""
-    for precision, (name, arguments, *_) in (
-        ("tf32", linear_calls(rng, 5, 18, 3)[0]),
-        ("float16", linear_calls(rng, 17, 3, 5)[2]),
+    convolution = conv_calls(rng, 2, 2, 4, 4, 3, 3, 1, 1)
+    for gpu, reference, precision, (name, arguments, *_) in (
+        (dense_gpu, dense_reference, "tf32", linear_calls(rng, 5, 18, 3)[0]),
+        (conv_gpu, conv_reference, "float16", convolution[0]),
+        (conv_gpu, conv_reference, "bfloat16", convolution[2]),
     ):
-        there = [device.to_device(array) for array in arguments]
+        there = [device.to_device(value) if isinstance(value, np.ndarray) else value for value in arguments]
         with sanitized() as reports:
-            out = getattr(dense_gpu, name)(*there, precision=precision)
+            out = getattr(gpu, name)(*there, precision=precision)
         assert all(report.ok for report in reports), str(reports[0])
-        assert_close(device.to_host(out), getattr(dense_reference, name)(*arguments, precision=precision))
+        assert_close(device.to_host(out), getattr(reference, name)(*arguments, precision=precision))
 
 
 def listings(kernels, cc):

@@ -1,5 +1,7 @@
 """The checks that the cpu and the gpu room share: they return the outputs, made if None."""
 
+import numpy as np
+
 from cnn_numba.ops.shapes import check_precision
 
 
@@ -39,10 +41,10 @@ def linear_backward_bias(memory, grad_output, grad_bias):
     return memory.output("grad_bias", grad_bias, grad_output.shape[1:], inputs=inputs)
 
 
-def matmul(memory, a, b, out, transpose_a, transpose_b):
+def matmul(memory, a, b, out, transpose_a, transpose_b, dtype=np.float32):
     """Check the arguments of ``a @ b``, either of them perhaps transposed."""
-    memory.check("a", a, (None, None))
-    memory.check("b", b, (None, None))
+    memory.check("a", a, (None, None), dtype)
+    memory.check("b", b, (None, None), dtype)
     rows, depth = a.shape[::-1] if transpose_a else a.shape
     b_depth, columns = b.shape[::-1] if transpose_b else b.shape
     if depth != b_depth:

@@ -1,7 +1,8 @@
 """Dense layers on the GPU: three matrix products and a sum.
 
-The products are those of `gpu_matmul` (naive, tiled, register-tiled) and `gpu_vectorised` (the fastest, for
-large and for small matrices). They can be called one by one, with matrices as they are or transposed.
+The products are those of `gpu_matmul` (naive, tiled, register-tiled), `gpu_vectorised` (the fastest of
+float32, for large and for small matrices) and `gpu_tensor` (of rounded numbers, on Tensor Cores). They can be
+called one by one, but for the last with matrices as they are or transposed.
 """
 
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from numba import cuda, float32, uint32
 from cnn_numba import device
 from cnn_numba.ops.dense import checks
 from cnn_numba.ops.dense.gpu_matmul import matmul_naive, matmul_register_tiled, matmul_tiled
+from cnn_numba.ops.dense.gpu_tensor import matmul_3xtf32, matmul_float16, matmul_tf32
 from cnn_numba.ops.dense.gpu_vectorised import matmul_split, matmul_vectorised, most_partial_sums, multiply
 from cnn_numba.ops.shapes import DEVICE
 
@@ -21,9 +23,12 @@ __all__ = [
     "linear_backward_weight",
     "linear_forward",
     "linear_scratch",
+    "matmul_3xtf32",
+    "matmul_float16",
     "matmul_naive",
     "matmul_register_tiled",
     "matmul_split",
+    "matmul_tf32",
     "matmul_tiled",
     "matmul_vectorised",
 ]

@@ -37,11 +37,11 @@ TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest
 _BLOCKS = {128: 2, 32: 7, 64: 3}
 
 
-def aligned(matrix):
-    """Return whether each row of a matrix consists of whole vectors of four, in multiples of 16 bytes."""
+def aligned(matrix, vector=4):
+    """Return whether each row of a matrix consists of whole vectors, in multiples of 16 bytes."""
     # Where a simulated array lies says nothing about a GPU, which begins every allocation at such a multiple.
     address = 0 if device.simulated() else matrix.__cuda_array_interface__["data"][0]
-    return matrix.shape[1] % 4 == 0 and address % 16 == 0
+    return matrix.shape[1] % vector == 0 and address % 16 == 0
 
 
 def _operand(lines, depth, padding, vectors):
@@ -230,8 +230,8 @@ matmul_tf32_ffma_kernel, matmul_float16_ffma_kernel, matmul_bfloat16_ffma_kernel
     _make_kernel(f"matmul_{tile.precision}_ffma_kernel", tile, vectors=False) for tile in ffma_tiles(SMALL)
 )
 _FFMA_KERNELS = matmul_tf32_ffma_kernel, matmul_float16_ffma_kernel, matmul_bfloat16_ffma_kernel
-for _tile, _kernel in zip(ffma_tiles(SMALL), _FFMA_KERNELS, strict=True):
-    _KERNELS[_tile, True] = _KERNELS[_tile, False] = _kernel
+for _vectors in (True, False):
+    _KERNELS |= zip([(tile, _vectors) for tile in ffma_tiles(SMALL)], _FFMA_KERNELS, strict=True)
 
 
 @cuda.jit

@@ -9,6 +9,10 @@ order that the instruction fixes. With ``row, k = lane // 4, lane % 4``, a produ
 
 Of float16 and bfloat16 two neighbours along k share 32 bits, and there are twice as many k.
 
+`load_matrices` gets a warp four pieces of 8 rows of 16 bytes each from shared memory, in this very order;
+`copy4_async` and `copy8_async` bring them there from global memory, 16 bytes at a time, while the thread goes
+on. `commit_copies` ends a group of copies, and `wait_for_copies_but_newest` waits for all groups but one.
+
 Each is an intrinsic: Numba writes one line of PTX where it is called. All need compute capability 8.0, but
 the roundings written without PTX, `round_to_*`. The simulator and the sanitizer run the Python functions
 beside them, which say what the instructions do.
@@ -83,8 +87,14 @@ def _packed_bfloat16(low, high):
 
 
 @_Host
+def _signed(word):
+    """Return the same bits as an int32, which lanes can exchange."""
+    return np.uint32(int(word) & 0xFFFFFFFF).view(np.int32)
+
+
+@_Host
 def _float16_of(word, upper):
-    return np.float32(np.array([word], np.uint32).view(np.float16)[int(upper)])
+    return np.float32(np.array([word], np.int32).view(np.float16)[int(upper)])
 
 
 @_Host
@@ -113,11 +123,11 @@ def _pack_bfloat16(low, high):
 
 
 @_Host
-def _itself(value, upper):
+def _itself(value, upper=0):
     return value
 
 
-def _multiplication(element, depth):
+def _multiplication(word, element, depth):
     """Make the Python function of an instruction: each lane is told what the others hold."""
     per_word = depth // 8
 
@@ -126,10 +136,10 @@ def _multiplication(element, depth):
         row, column = cuda.laneid // 4, 2 * (cuda.laneid % 4)
         for k in range(depth):
             half, holder, upper = k // (4 * per_word), k // per_word % 4, k % per_word
-            upper_row = element(cuda.shfl_sync(ALL_LANES, left[2 * half], 4 * row + holder), upper)
-            lower_row = element(cuda.shfl_sync(ALL_LANES, left[2 * half + 1], 4 * row + holder), upper)
-            first = element(cuda.shfl_sync(ALL_LANES, right[half], 4 * column + holder), upper)
-            second = element(cuda.shfl_sync(ALL_LANES, right[half], 4 * column + 4 + holder), upper)
+            upper_row = element(cuda.shfl_sync(ALL_LANES, word(left[2 * half]), 4 * row + holder), upper)
+            lower_row = element(cuda.shfl_sync(ALL_LANES, word(left[2 * half + 1]), 4 * row + holder), upper)
+            first = element(cuda.shfl_sync(ALL_LANES, word(right[half]), 4 * column + holder), upper)
+            second = element(cuda.shfl_sync(ALL_LANES, word(right[half]), 4 * column + 4 + holder), upper)
             c0, c1 = c0 + upper_row * first, c1 + upper_row * second
             c2, c3 = c2 + lower_row * first, c3 + lower_row * second
         return c0, c1, c2, c3
@@ -137,23 +147,66 @@ def _multiplication(element, depth):
     return multiply
 
 
-_multiply_tf32 = _multiplication(_itself, 8)
-_multiply_float16 = _multiplication(_float16_of, 16)
-_multiply_bfloat16 = _multiplication(_bfloat16_of, 16)
+_multiply_tf32 = _multiplication(_itself, _itself, 8)
+_multiply_float16 = _multiplication(_signed, _float16_of, 16)
+_multiply_bfloat16 = _multiplication(_signed, _bfloat16_of, 16)
+
+
+def _load_matrices_tf32(array, index):
+    index, row, k = _signed(index), cuda.laneid // 4, cuda.laneid % 4
+    a, b = cuda.shfl_sync(ALL_LANES, index, row), cuda.shfl_sync(ALL_LANES, index, 8 + row)
+    c, d = cuda.shfl_sync(ALL_LANES, index, 16 + row), cuda.shfl_sync(ALL_LANES, index, 24 + row)
+    return array[a + k], array[b + k], array[c + k], array[d + k]
+
+
+def _load_matrices(array, index):
+    index, row, k = _signed(index), cuda.laneid // 4, 2 * (cuda.laneid % 4)
+    a, b = cuda.shfl_sync(ALL_LANES, index, row) + k, cuda.shfl_sync(ALL_LANES, index, 8 + row) + k
+    c, d = cuda.shfl_sync(ALL_LANES, index, 16 + row) + k, cuda.shfl_sync(ALL_LANES, index, 24 + row) + k
+    first, second = _packed_float16(array[a], array[a + 1]), _packed_float16(array[b], array[b + 1])
+    return first, second, _packed_float16(array[c], array[c + 1]), _packed_float16(array[d], array[d + 1])
+
+
+def _load_matrices_transposed(array, index):
+    index, row, k = _signed(index), cuda.laneid // 4, 2 * (cuda.laneid % 4)
+    a, a1 = cuda.shfl_sync(ALL_LANES, index, k) + row, cuda.shfl_sync(ALL_LANES, index, k + 1) + row
+    b, b1 = cuda.shfl_sync(ALL_LANES, index, k + 8) + row, cuda.shfl_sync(ALL_LANES, index, k + 9) + row
+    c, c1 = cuda.shfl_sync(ALL_LANES, index, k + 16) + row, cuda.shfl_sync(ALL_LANES, index, k + 17) + row
+    d, d1 = cuda.shfl_sync(ALL_LANES, index, k + 24) + row, cuda.shfl_sync(ALL_LANES, index, k + 25) + row
+    first, second = _packed_float16(array[a], array[a1]), _packed_float16(array[b], array[b1])
+    return first, second, _packed_float16(array[c], array[c1]), _packed_float16(array[d], array[d1])
+
+
+def _copying(count):
+    """Make the Python function of a copy of so many numbers; what is not there becomes zeros."""
+
+    def copy(target, target_index, source, source_index, there):
+        for i in range(count):
+            target[target_index + i] = source[source_index + i] if there else 0
+
+    return copy
+
+
+_copy4_async, _copy8_async = _copying(4), _copying(8)
+
+
+def _nothing():
+    pass
 
 
 if device.simulated():
-    round_to_tf32, round_to_float16, round_to_bfloat16, pack_float16, pack_bfloat16 = (
-        cuda.jit(device=True)(function)
-        for function in (
-            *(_round_to_tf32, _round_to_float16, _round_to_bfloat16, _pack_float16, _pack_bfloat16),
-        )
-    )
-    multiply_tf32, multiply_float16, multiply_bfloat16 = (
-        cuda.jit(device=True)(function)
-        for function in (_multiply_tf32, _multiply_float16, _multiply_bfloat16)
-    )
-    cut_to_tf32 = round_to_tf32
+    round_to_tf32 = cut_to_tf32 = cuda.jit(device=True)(_round_to_tf32)
+    round_to_float16 = cuda.jit(device=True)(_round_to_float16)
+    round_to_bfloat16 = cuda.jit(device=True)(_round_to_bfloat16)
+    pack_float16, pack_bfloat16 = cuda.jit(device=True)(_pack_float16), cuda.jit(device=True)(_pack_bfloat16)
+    multiply_tf32 = cuda.jit(device=True)(_multiply_tf32)
+    multiply_float16 = cuda.jit(device=True)(_multiply_float16)
+    multiply_bfloat16 = cuda.jit(device=True)(_multiply_bfloat16)
+    load_matrices_tf32 = cuda.jit(device=True)(_load_matrices_tf32)
+    load_matrices = cuda.jit(device=True)(_load_matrices)
+    load_matrices_transposed = cuda.jit(device=True)(_load_matrices_transposed)
+    copy4_async, copy8_async = cuda.jit(device=True)(_copy4_async), cuda.jit(device=True)(_copy8_async)
+    commit_copies = wait_for_copies_but_newest = cuda.jit(device=True)(_nothing)
 else:
     from llvmlite import ir
     from numba.cuda import types
@@ -249,12 +302,93 @@ else:
     multiply_float16 = _product_of("m16n8k16", "f16", types.uint32)
     multiply_bfloat16 = _product_of("m16n8k16", "bf16", types.uint32)
 
+    def _element(context, builder, array_type, array, index_type, index):
+        """Return a pointer to an element."""
+        data = context.make_array(array_type)(context, builder, array).data
+        return builder.gep(data, [context.cast(builder, index, index_type, types.intp)])
+
+    def _in_shared_memory(builder, pointer):
+        """Return where in shared memory a pointer points, as the instructions want to know it."""
+        there = builder.addrspacecast(builder.bitcast(pointer, ir.IntType(8).as_pointer()), _BYTES)
+        return builder.ptrtoint(there, _WORD)
+
+    _BYTES = ir.IntType(8).as_pointer(3)
+
+    def _loading(order, number):
+        """Make an intrinsic that loads four matrices of 8 x 16 bytes; a lane gets a `number` of each.
+
+        ``(array, index)``: an array with one axis in shared memory, and the element at which a row begins:
+        lane i says it for row i % 8 of matrix i // 8.
+        """
+
+        @intrinsic
+        def load(typingctx, array, index):
+            def code(context, builder, signature, arguments):
+                array_type, index_type = signature.args
+                pointer = _element(context, builder, array_type, arguments[0], index_type, arguments[1])
+                line = f"ldmatrix.sync.aligned.m8n8.x4{order}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
+                result, constraints = ir.LiteralStructType([_WORD] * 4), "=r,=r,=r,=r,r,~{memory}"
+                address = _in_shared_memory(builder, pointer)
+                values = _emit(builder, line, constraints, result, [address], always=True)
+                kind = context.get_value_type(number)
+                four = [builder.bitcast(builder.extract_value(values, i), kind) for i in range(4)]
+                return context.make_tuple(builder, signature.return_type, four)
+
+            return types.UniTuple(number, 4)(array, index), code
+
+        return load
+
+    load_matrices_tf32 = _loading("", types.float32)
+    load_matrices = _loading("", types.uint32)
+    load_matrices_transposed = _loading(".trans", types.uint32)
+
+    def _copy16():
+        """Make an intrinsic that has 16 bytes copied to shared memory while the thread goes on.
+
+        ``(target, target_index, source, source_index, there)``: zeros are written if it is not `there`.
+        """
+
+        @intrinsic
+        def copy(typingctx, target, target_index, source, source_index, there):
+            def code(context, builder, signature, arguments):
+                kinds = signature.args
+                to = _element(context, builder, kinds[0], arguments[0], kinds[1], arguments[1])
+                start = _element(context, builder, kinds[2], arguments[2], kinds[3], arguments[3])
+                length = builder.select(arguments[4], ir.Constant(_WORD, 16), ir.Constant(_WORD, 0))
+                given = _in_shared_memory(builder, to), builder.ptrtoint(start, ir.IntType(64)), length
+                line = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
+                _emit(builder, line, "r,l,r,~{memory}", ir.VoidType(), given, always=True)
+                return context.get_dummy_value()
+
+            return types.void(target, target_index, source, source_index, types.boolean), code
+
+        return copy
+
+    copy4_async, copy8_async = _copy16(), _copy16()
+
+    def _statement(line):
+        @intrinsic
+        def state(typingctx):
+            def code(context, builder, signature, arguments):
+                _emit(builder, line, "~{memory}", ir.VoidType(), [], always=True)
+                return context.get_dummy_value()
+
+            return types.void(), code
+
+        return state
+
+    commit_copies = _statement("cp.async.commit_group;")
+    wait_for_copies_but_newest = _statement("cp.async.wait_group 1;")
+
     # The sanitizer runs a kernel's Python function, on machines with a GPU as well.
     for _intrinsic, _function in (
         *((round_to_tf32, _round_to_tf32), (cut_to_tf32, _round_to_tf32)),
         *((round_to_float16, _round_to_float16), (round_to_bfloat16, _round_to_bfloat16)),
         *((pack_float16, _pack_float16), (pack_bfloat16, _pack_bfloat16)),
         *((multiply_tf32, _multiply_tf32), (multiply_float16, _multiply_float16)),
-        (multiply_bfloat16, _multiply_bfloat16),
+        *((multiply_bfloat16, _multiply_bfloat16), (load_matrices_tf32, _load_matrices_tf32)),
+        *((load_matrices, _load_matrices), (load_matrices_transposed, _load_matrices_transposed)),
+        *((copy4_async, _copy4_async), (copy8_async, _copy8_async)),
+        *((commit_copies, _nothing), (wait_for_copies_but_newest, _nothing)),
     ):
         _intrinsic.py_func = _function

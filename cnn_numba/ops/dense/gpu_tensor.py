@@ -1,0 +1,349 @@
+"""The product of two matrices on Tensor Cores: the rungs above `matmul_vectorised`.
+
+- `matmul_tf32`: float32 matrices whose numbers are rounded to tf32 on the way; `cp.async` copies tiles into
+  shared memory past the registers, `ldmatrix` loads them as the Tensor Cores want them;
+- `matmul_3xtf32`: each number as a sum of two of tf32; three products of them are nearly float32's;
+- `matmul_float16`: float16 matrices, half the memory, and twice the products of an instruction.
+
+All need compute capability 8.0. `linear_forward` and the convolutions round what they are given as well, but
+gather it in other ways: `cnn_numba.ops.shared.products`.
+"""
+
+import numpy as np
+from numba import cuda, float32, types, uint32
+
+from cnn_numba import device
+from cnn_numba.ops.dense import checks
+from cnn_numba.ops.dense.gpu_vectorised import aligned
+from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.tensor_cores import (
+    CAPABILITY,
+    commit_copies,
+    copy4_async,
+    copy8_async,
+    cut_to_tf32,
+    load_matrices,
+    load_matrices_tf32,
+    load_matrices_transposed,
+    multiply_float16,
+    multiply_tf32,
+    wait_for_copies_but_newest,
+)
+
+ROWS, COLUMNS = 128, 64  # a block's results
+WARPS_ACROSS = 2  # of 32 x 32 results each
+THREADS = 256
+STAGES = 3  # tiles in shared memory: one is multiplied, two are on their way
+ROW_TILES, COLUMN_TILES = 2, 4  # a warp's pieces of 16 x 8 results
+SUMS = 4 * ROW_TILES * COLUMN_TILES
+
+
+def _copier(lines, length, pitch, copy, group):
+    """Make the device function that has a tile copied: `lines` lines of `length` neighbours each.
+
+    With a `copy`, `group` numbers at a time, of which all are within the matrix or none; else one by one.
+    """
+    groups = length // group
+    rounds = lines * groups // THREADS
+
+    @cuda.jit(device=True)
+    def copy_tile(matrix, first_line, first, line_count, count, tile, at):
+        thread = uint32(cuda.threadIdx.x)
+        for i in range(rounds):
+            place = uint32(thread + uint32(i * THREADS))
+            line, start = place // uint32(groups), place % uint32(groups) * uint32(group)
+            row, column = uint32(first_line + line), uint32(first + start)
+            there = row < line_count and column < count
+            source = uint32(row * count + column) if there else uint32(0)
+            copy(tile, uint32(at + line * uint32(pitch) + start), matrix, source, there)
+
+    return copy_tile
+
+
+@cuda.jit(device=True)
+def _copy_one(tile, at, matrix, source, there):
+    if there:
+        tile[at] = matrix[source]
+    else:
+        tile[at] = 0
+
+
+@cuda.jit(device=True)
+def _split(value):
+    """Return a number as the nearest of tf32, and what that leaves."""
+    nearest = cut_to_tf32(value)
+    return nearest, cut_to_tf32(value - nearest)
+
+
+@cuda.jit(device=True)
+def _lane():
+    return uint32(cuda.threadIdx.x) % uint32(32)
+
+
+@cuda.jit(device=True)
+def _warp_corner():
+    """Return row and column of the warp's results within its block's."""
+    warp = uint32(cuda.threadIdx.x) // uint32(32)
+    across = uint32(WARPS_ACROSS)
+    return uint32(warp // across * uint32(32)), uint32(warp % across * uint32(32))
+
+
+def _fragment_multiplier(depth, step, row_pitch, column_pitch, load_columns, load_rows, multiply):
+    """Make the device function that adds the products of one pair of tiles to a warp's sums.
+
+    `load_columns` and `load_rows` return what a lane holds of 8 columns and of 16 rows, `step` deep.
+    """
+
+    @cuda.jit(device=True)
+    def multiply_tiles(row_tile, row_at, column_tile, column_at, sums):
+        row, column = _warp_corner()
+        for k in range(0, depth, step):
+            rights = load_columns(column_tile, uint32(column_at + uint32(k * column_pitch) + column))
+            for i in range(ROW_TILES):
+                line = uint32(row + uint32(16 * i))
+                left = load_rows(row_tile, uint32(row_at + line * uint32(row_pitch) + uint32(k)))
+                for j in range(COLUMN_TILES):
+                    at = 4 * (i * COLUMN_TILES + j)
+                    before = sums[at], sums[at + 1], sums[at + 2], sums[at + 3]
+                    sums[at], sums[at + 1], sums[at + 2], sums[at + 3] = multiply(left, rights[j], before)
+
+    return multiply_tiles
+
+
+@cuda.jit(device=True)
+def _store(sums, first_row, first_column, rows, columns, out):
+    """Write a thread's sums, those that there are."""
+    row, column = _warp_corner()
+    lane = _lane()
+    row = uint32(first_row + row + lane // uint32(4))
+    column = uint32(first_column + column + lane % uint32(4) * uint32(2))
+    for i in range(2 * ROW_TILES):
+        m = uint32(row + uint32(8 * i))
+        for j in range(2 * COLUMN_TILES):
+            n = uint32(column + uint32(j // 2 * 8 + j % 2))
+            if m < rows and n < columns:
+                out[uint32(m * columns + n)] = sums[4 * (i // 2 * COLUMN_TILES + j // 2) + i % 2 * 2 + j % 2]
+
+
+# --- tf32 --------------------------------------------------------------------------------------------------
+
+# Rows of 20 words begin in banks 0, 20, 8, 28, 16, 4, 24, 12: eight of them, four words of each, are in 32
+# different banks. Of the other operand a warp reads 8 neighbours in each of 4 rows.
+DEPTH, ROW_PITCH, COLUMN_PITCH = 16, 20, COLUMNS + 8
+
+
+@cuda.jit(device=True)
+def _left_fragments(tile, at):
+    """Load 16 rows of 8 numbers: lane i says where half a row begins."""
+    lane = _lane()
+    row, half = lane % uint32(16), lane // uint32(16)
+    return load_matrices_tf32(tile, uint32(at + row * uint32(ROW_PITCH) + half * uint32(4)))
+
+
+@cuda.jit(device=True)
+def _right_pair(tile, at, j):
+    lane = _lane()
+    at = uint32(at + lane % uint32(4) * uint32(COLUMN_PITCH) + lane // uint32(4) + uint32(8 * j))
+    return tile[at], tile[at + uint32(4 * COLUMN_PITCH)]
+
+
+@cuda.jit(device=True)
+def _rounded_left(tile, at):
+    a, b, c, d = _left_fragments(tile, at)
+    return cut_to_tf32(a), cut_to_tf32(b), cut_to_tf32(c), cut_to_tf32(d)
+
+
+@cuda.jit(device=True)
+def _rounded_pair(tile, at, j):
+    first, second = _right_pair(tile, at, j)
+    return cut_to_tf32(first), cut_to_tf32(second)
+
+
+@cuda.jit(device=True)
+def _rounded_right(tile, at):
+    first, second = _rounded_pair(tile, at, 0), _rounded_pair(tile, at, 1)
+    return first, second, _rounded_pair(tile, at, 2), _rounded_pair(tile, at, 3)
+
+
+@cuda.jit(device=True)
+def _split_left(tile, at):
+    a, b, c, d = _left_fragments(tile, at)
+    (a, a_rest), (b, b_rest), (c, c_rest), (d, d_rest) = _split(a), _split(b), _split(c), _split(d)
+    return (a, b, c, d), (a_rest, b_rest, c_rest, d_rest)
+
+
+@cuda.jit(device=True)
+def _split_pair(tile, at, j):
+    first, second = _right_pair(tile, at, j)
+    (first, first_rest), (second, second_rest) = _split(first), _split(second)
+    return (first, second), (first_rest, second_rest)
+
+
+@cuda.jit(device=True)
+def _split_right(tile, at):
+    first, second = _split_pair(tile, at, 0), _split_pair(tile, at, 1)
+    return first, second, _split_pair(tile, at, 2), _split_pair(tile, at, 3)
+
+
+@cuda.jit(device=True)
+def _multiply_split(left, right, sums):
+    """Multiply sums of two, but for the product of what is left: small numbers first."""
+    (left, left_rest), (right, right_rest) = left, right
+    sums = multiply_tf32(left_rest, right, sums)
+    sums = multiply_tf32(left, right_rest, sums)
+    return multiply_tf32(left, right, sums)
+
+
+# --- float16 -----------------------------------------------------------------------------------------------
+
+# As many bytes: rows of 80 and of 144 bytes, 20 words and 36.
+HALF_DEPTH, HALF_ROW_PITCH, HALF_COLUMN_PITCH = 32, 40, COLUMNS + 8
+
+
+@cuda.jit(device=True)
+def _half_left(tile, at):
+    lane = _lane()
+    row, half = lane % uint32(16), lane // uint32(16)
+    return load_matrices(tile, uint32(at + row * uint32(HALF_ROW_PITCH) + half * uint32(8)))
+
+
+@cuda.jit(device=True)
+def _half_right(tile, at):
+    """Load 16 rows of 32 numbers, turned round: a lane gets two of a column, one below the other."""
+    lane = _lane()
+    row, half = lane % uint32(16), lane // uint32(16)
+    at = uint32(at + row * uint32(HALF_COLUMN_PITCH) + half * uint32(8))
+    a, b, c, d = load_matrices_transposed(tile, at)
+    e, f, g, h = load_matrices_transposed(tile, uint32(at + uint32(16)))
+    return (a, b), (c, d), (e, f), (g, h)
+
+
+# --- The kernels -------------------------------------------------------------------------------------------
+
+
+def _make_kernel(name, number, depth, row_pitch, column_pitch, copies, multiply_tiles):
+    """Return a kernel; `copies` is how many numbers a copy has, 1 if rows are not whole copies."""
+    row_part, column_part = ROWS * row_pitch, depth * column_pitch
+    row_size, column_size = STAGES * row_part, STAGES * column_part
+    copy = {1: _copy_one, 4: copy4_async, 8: copy8_async}[copies]
+    copy_rows = _copier(ROWS, depth, row_pitch, copy, copies)
+    copy_columns = _copier(depth, COLUMNS, column_pitch, copy, copies)
+
+    @cuda.jit(device=True)
+    def copy_tiles(a, b, place, k, sizes, row_tile, column_tile, stage):
+        """Begin to copy both tiles at `k` to the place of a stage."""
+        (first_row, first_column), (rows, columns, depth_of_all) = place, sizes
+        row_at, column_at = uint32(stage * uint32(row_part)), uint32(stage * uint32(column_part))
+        copy_rows(a, first_row, k, rows, depth_of_all, row_tile, row_at)
+        copy_columns(b, k, first_column, depth_of_all, columns, column_tile, column_at)
+        commit_copies()
+
+    def kernel(a, b, out, rows, columns, depth_of_all):
+        """Compute ROWS x COLUMNS results a block of THREADS; a grid over `out`, columns along x."""
+        row_tile = cuda.shared.array(row_size, number, alignment=16)
+        column_tile = cuda.shared.array(column_size, number, alignment=16)
+        sums = cuda.local.array(SUMS, float32)
+        for i in range(SUMS):
+            sums[i] = float32(0)
+        first_row = uint32(uint32(cuda.blockIdx.y) * uint32(ROWS))
+        first_column = uint32(uint32(cuda.blockIdx.x) * uint32(COLUMNS))
+        place = first_row, first_column
+        sizes = rows, columns, depth_of_all
+        for i in range(STAGES - 1):
+            copy_tiles(a, b, place, uint32(i * depth), sizes, row_tile, column_tile, uint32(i))
+        stage, start = uint32(0), uint32(0)
+        while start < depth_of_all:
+            wait_for_copies_but_newest()
+            cuda.syncthreads()  # the tiles are complete, and nobody reads those before them any more
+            free, ahead = uint32((stage + uint32(STAGES - 1)) % uint32(STAGES)), uint32((STAGES - 1) * depth)
+            copy_tiles(a, b, place, uint32(start + ahead), sizes, row_tile, column_tile, free)
+            row_at, column_at = uint32(stage * uint32(row_part)), uint32(stage * uint32(column_part))
+            multiply_tiles(row_tile, row_at, column_tile, column_at, sums)
+            start, stage = uint32(start + uint32(depth)), uint32((stage + uint32(1)) % uint32(STAGES))
+        _store(sums, first_row, first_column, rows, columns, out)
+
+    kernel.__name__ = kernel.__qualname__ = name
+    return cuda.jit(launch_bounds=(THREADS, 2))(kernel)
+
+
+_TF32 = float32, DEPTH, ROW_PITCH, COLUMN_PITCH
+_HALF = types.float16, HALF_DEPTH, HALF_ROW_PITCH, HALF_COLUMN_PITCH
+_multiply_tf32_tiles = _fragment_multiplier(
+    DEPTH, 8, ROW_PITCH, COLUMN_PITCH, _rounded_right, _rounded_left, multiply_tf32
+)
+_multiply_3xtf32_tiles = _fragment_multiplier(
+    DEPTH, 8, ROW_PITCH, COLUMN_PITCH, _split_right, _split_left, _multiply_split
+)
+_multiply_float16_tiles = _fragment_multiplier(
+    HALF_DEPTH, 16, HALF_ROW_PITCH, HALF_COLUMN_PITCH, _half_right, _half_left, multiply_float16
+)
+tensor_tf32_kernel = _make_kernel("tensor_tf32_kernel", *_TF32, 4, _multiply_tf32_tiles)
+tensor_tf32_guarded_kernel = _make_kernel("tensor_tf32_guarded_kernel", *_TF32, 1, _multiply_tf32_tiles)
+tensor_3xtf32_kernel = _make_kernel("tensor_3xtf32_kernel", *_TF32, 4, _multiply_3xtf32_tiles)
+tensor_3xtf32_guarded_kernel = _make_kernel("tensor_3xtf32_guarded_kernel", *_TF32, 1, _multiply_3xtf32_tiles)
+tensor_float16_kernel = _make_kernel("tensor_float16_kernel", *_HALF, 8, _multiply_float16_tiles)
+tensor_float16_guarded_kernel = _make_kernel(
+    "tensor_float16_guarded_kernel", *_HALF, 1, _multiply_float16_tiles
+)
+
+
+def _multiply(name, kernel, guarded_kernel, a, b, out, dtype=np.float32):
+    out = checks.matmul(DEVICE, a, b, out, False, False, dtype)
+    if not device.simulated():
+        capability = cuda.get_current_device().compute_capability
+        if capability < CAPABILITY:
+            raise RuntimeError(
+                f"{name} needs a GPU of compute capability 8.0, this one has {capability[0]}.{capability[1]}"
+            )
+    if out.size:
+        whole = aligned(a, 16 // a.dtype.itemsize) and aligned(b, 16 // b.dtype.itemsize)
+        grid = device.blocks(out.shape[1], COLUMNS), device.blocks(out.shape[0], ROWS)
+        sizes = map(np.uint32, (*out.shape, a.shape[1]))
+        arrays = a.reshape(a.size), b.reshape(b.size), out.reshape(out.size)
+        device.launch(kernel if whole else guarded_kernel, grid, THREADS, *arrays, *sizes)
+    return out
+
+
+def matmul_tf32(a, b, out=None):
+    """Multiply two matrices of float32 whose numbers are rounded to tf32; as `matmul_naive` otherwise.
+
+    Sums are float32. Rows whose length is no multiple of four are copied one number at a time.
+
+    Raises
+    ------
+    RuntimeError
+        If the GPU's compute capability is below 8.0: so, too, in the other rungs on Tensor Cores.
+    """
+    return _multiply("matmul_tf32", tensor_tf32_kernel, tensor_tf32_guarded_kernel, a, b, out)
+
+
+def matmul_3xtf32(a, b, out=None):
+    """Multiply two matrices of float32 with three products of tf32; as `matmul_naive` otherwise.
+
+    A number is the sum of two of tf32, 22 of its 24 bits and often all. What is left out is the product of
+    the smaller ones. Numbers next to the largest of float32 become infinite, and infinity becomes NaN.
+    """
+    return _multiply("matmul_3xtf32", tensor_3xtf32_kernel, tensor_3xtf32_guarded_kernel, a, b, out)
+
+
+def matmul_float16(a, b, out=None):
+    """Multiply two matrices of float16 to one of float32; as `matmul_naive` otherwise.
+
+    Sums are float32. Rows whose length is no multiple of eight are copied one number at a time.
+    """
+    kernels = tensor_float16_kernel, tensor_float16_guarded_kernel
+    return _multiply("matmul_float16", *kernels, a, b, out, np.float16)
+
+
+_SIZES = "uint32, uint32, uint32"
+_FLOAT32 = f"void(float32[::1], float32[::1], float32[::1], {_SIZES})"
+_FLOAT16 = f"void(float16[::1], float16[::1], float32[::1], {_SIZES})"
+SIGNATURES = {
+    "tensor_tf32_kernel": _FLOAT32,
+    "tensor_tf32_guarded_kernel": _FLOAT32,
+    "tensor_3xtf32_kernel": _FLOAT32,
+    "tensor_3xtf32_guarded_kernel": _FLOAT32,
+    "tensor_float16_kernel": _FLOAT16,
+    "tensor_float16_guarded_kernel": _FLOAT16,
+}
+CAPABILITIES = dict.fromkeys(SIGNATURES, ">= 8.0")
