@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+
 from cnn_numba import device
 from cnn_numba.data import load
 from cnn_numba.nn.models import mnist_cnn
@@ -54,7 +56,7 @@ def record(place: str, precision: str, scaled: bool = True) -> dict:
         "processor_seconds": round(time.process_time() - begun),
         "history": history,
     }
-    others = [other for other in recorded() if key.items() - other.items()]
+    others = [other for other in recorded() if any(other[name] != value for name, value in key.items())]
     lines = (json.dumps(one) for one in [*others, entry])
     RECORD.write_text("[\n" + ",\n".join(lines) + "\n]\n")
     return entry
@@ -65,6 +67,31 @@ def _where(place):
     if place == "cpu":
         return threads
     return f"emulated GPU, on {threads}" if device.SELECTION.emulated else device.place_of(place)
+
+
+def round_to_bfloat16(x: np.ndarray, noise: np.random.Generator | None = None) -> np.ndarray:
+    """Return float32 numbers as those of bfloat16: the nearest, or by chance if there is `noise`.
+
+    Examples
+    --------
+    >>> round_to_bfloat16(np.float32([1.001, 1.006])).tolist()
+    [1.0, 1.0078125]
+    """
+    bits = x.view(np.uint32)
+    if noise is None:
+        added = np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))  # from the middle to the even one
+    else:
+        added = noise.integers(0, 2**16, x.shape, np.uint32)
+    return (bits + added & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def running_sum(value: float, count: int, noise: np.random.Generator | None = None) -> np.ndarray:
+    """Return the sums of 1 to `count` times a value, each rounded to bfloat16 before the next is added."""
+    sums, total = np.empty(count, np.float32), np.zeros(1, np.float32)
+    for index in range(count):
+        total = round_to_bfloat16(total + np.float32(value), noise)
+        sums[index] = total[0]
+    return sums
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import torch
 from helpers import random_float32
 
 from cnn_numba.bench.pytorch import pytorch_twin
+from cnn_numba.device import to_host
 from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.nn.layers import (
     AvgPool2d,
@@ -158,6 +159,32 @@ def test_a_step_allocates_nothing_large_and_repeats_bit_for_bit(rng):
         assert peak < 40_000
         runs.append(model.parameters.copy())
     np.testing.assert_array_equal(*runs)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "float16", "bfloat16"])
+@pytest.mark.parametrize("place", ["cpu", "gpu"])
+def test_every_product_of_a_model_is_rounded(place, precision, rng):
+    """Outputs and gradients are those of the reference in this precision, and not those of float32."""
+    x, grad_logits = random_float32(rng, 3, 1, 10, 10), random_float32(rng, 3, 4)
+
+    def results(device, precision):
+        layers = [Conv2d(1, 3, 3), MaxPool2d(2), Conv2d(3, 4, 3), Flatten(), Linear(16, 5), Linear(5, 4)]
+        model = Sequential(layers, (1, 10, 10), 3, device, precision=precision)
+        assert {layer.precision for layer in model.layers} == {model.precision} == {precision}
+        bring = model.room.bring
+        logits = to_host(model.forward(bring(x.astype(model.room.dtype)), training=True))
+        model.backward(bring(grad_logits.astype(model.room.dtype)))
+        gradients = [to_host(layer.grad_weight).ravel() for layer in layers if layer.weight is not None]
+        return [logits.ravel(), *gradients]
+
+    def distances(ours, theirs):
+        return [np.linalg.norm(a - b) / np.linalg.norm(b) for a, b in zip(ours, theirs, strict=True)]
+
+    rounded = results(place, precision)
+    steps = {"tf32": 2**-11, "float16": 2**-11, "bfloat16": 2**-8}[precision]
+    # Sums in float32 may differ from those in float64 by so much that what comes next is rounded otherwise.
+    assert max(distances(rounded, results("reference", precision))) < steps / 2
+    assert min(distances(rounded, results("reference", "float32"))) > steps / 10
 
 
 def test_a_smaller_batch_reuses_the_buffers(rng):

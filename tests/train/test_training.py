@@ -459,7 +459,7 @@ def test_a_crafted_training_is_not_resumed(tmp_path, interrupted, changes, messa
 
 
 def test_a_mean_for_other_channels_is_refused(tmp_path, monkeypatch, interrupted):
-    monkeypatch.setitem(MODELS, "stripes_net", lambda batch_size, device: small_net())
+    monkeypatch.setitem(MODELS, "stripes_net", lambda batch_size, device, precision: small_net())
     path = crafted(tmp_path / "net.npz", interrupted, recipe={"mean": [0.0, 0.5]})
     with pytest.raises(ValueError, match=r"net\.npz: mean must be one number or one for each of 1 channels"):
         load_model(path)
