@@ -1,0 +1,34 @@
+"""The page on adding a model or a data set does what it says: its code is run as it stands."""
+
+import re
+from pathlib import Path
+
+from cnn_numba import cli
+from cnn_numba.data import files
+from cnn_numba.nn import models
+
+PAGE = Path(__file__).parents[1] / "docs" / "adding-a-model.md"
+
+
+def test_the_page_is_followed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
+    before = dict(models.MODELS), dict(files.SOURCES)
+    blocks = re.findall(r"^```python\n(.+?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    namespace = {"__name__": "page"}
+    try:
+        for number, block in enumerate(blocks):
+            exec(compile(block, f"{PAGE.name}, block {number}", "exec"), namespace)
+    finally:
+        for table, entries in zip((models.MODELS, files.SOURCES), before, strict=True):
+            table.clear()
+            table.update(entries)
+    said = capsys.readouterr().out
+    assert "tiny_convnet, batches of 64" in said
+    assert "(100, 3, 32, 32) ('day', 'night')" in said
+    assert len(blocks) >= 6
+
+
+def test_the_command_line_offers_what_is_entered():
+    assert {name.value for name in cli.ModelName} == set(models.MODELS)
+    assert {name.value for name in cli.DatasetName} == set(files.SOURCES)
