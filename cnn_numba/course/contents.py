@@ -18,6 +18,7 @@ from cnn_numba.course.exercises import (
     other_parts,
     pooling_and_reductions,
     repairing_a_program,
+    sequences,
     shared_memory_and_tiling,
     start_here,
     the_machine,
@@ -63,6 +64,7 @@ NOTEBOOKS = (
     Notebook("09", make_it_fast, "Make it fast"),
     Notebook("11", debugging_gpu_code, "Debugging GPU code"),
     Notebook("11b", repairing_a_program, "Repairing a program"),
+    Notebook("13", sequences, "Sequences"),
 )
 
 
