@@ -19,8 +19,8 @@ from cnn_numba.ops.shapes import HOST, check_array
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
 
-#: Rows of the gates whose products are summed up at a time, for the weights' gradients: so many stay in the
-#: caches, and so few that every one of them may lie in a page of memory of its own.
+#: Rows of the gates whose products are summed up at a time, for the weights' gradients: so few that they stay
+#: in the caches, and the pages of memory that they lie in with the processor's table of pages.
 DEPTH = 128
 
 
@@ -62,12 +62,18 @@ def _scratch_shapes(batch_size, steps, input_size, hidden_size):
 
 
 def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
-    """Return a scratch with as many samples as there are, from one made for as many or more."""
+    """Return a scratch with as many samples as there are, from one made for as many or more.
+
+    An `input_size` of None stands for any.
+    """
     if scratch is None:
-        return lstm_scratch(batch_size, steps, input_size, hidden_size)
+        return lstm_scratch(batch_size, steps, input_size or 1, hidden_size)
     if not isinstance(scratch, LstmScratch):
         raise TypeError(f"scratch must come from lstm_scratch, got {type(scratch).__name__}")
-    samples = max(batch_size, len(scratch.joined))
+    samples, input_size = (
+        max(batch_size, len(scratch.joined)),
+        input_size or scratch.joined.shape[-1] - hidden_size,
+    )
     shapes = _scratch_shapes(samples, steps, input_size, hidden_size)
     for name in ("tile", "panel"):
         shapes[name] = (len(scratch.tile), *shapes[name][1:])  # any number of threads: each takes its share
@@ -251,8 +257,7 @@ def lstm_backward(
     outputs = checks.lstm_backward(HOST, grad_output, weight_hh, cells, gates, states, outputs)
     grad_gates, grad_h0, grad_c0 = outputs
     batch_size, steps, hidden = cells.shape
-    inputs = 1 if scratch is None else scratch.joined.shape[2] - hidden
-    scratch = _checked_scratch(scratch, batch_size, steps, inputs, hidden)
+    scratch = _checked_scratch(scratch, batch_size, steps, None, hidden)
     grad_h0[...] = 0 if grad_h_n is None else grad_h_n
     grad_c0[...] = 0 if grad_c_n is None else grad_c_n
     # One branch a step in the place of two kernels: an empty array stands for zeros.
