@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from cnn_numba.course.checks.exercise import Exercise
 from cnn_numba.course.exercises import (
+    attention,
     backprop_by_hand,
     backward_kernels,
     convolution_as_matmul,
@@ -63,6 +64,7 @@ NOTEBOOKS = (
     Notebook("09", make_it_fast, "Make it fast"),
     Notebook("11", debugging_gpu_code, "Debugging GPU code"),
     Notebook("11b", repairing_a_program, "Repairing a program"),
+    Notebook("13b", attention, "Attention"),
 )
 
 

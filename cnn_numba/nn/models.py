@@ -332,7 +332,7 @@ def text_transformer(batch_size: int = 64, device: RoomLike = "cpu", seed: int =
     Examples
     --------
     >>> text_transformer().parameters.size
-    116640
+    116576
     """
     features, kinds = 64, len(VOCABULARY)
     layers = [
