@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from cnn_numba.course.checks.exercise import Exercise
 from cnn_numba.course.exercises import (
+    attention,
     backprop_by_hand,
     backward_kernels,
     convolution_as_matmul,
@@ -65,6 +66,7 @@ NOTEBOOKS = (
     Notebook("11", debugging_gpu_code, "Debugging GPU code"),
     Notebook("11b", repairing_a_program, "Repairing a program"),
     Notebook("13", sequences, "Sequences"),
+    Notebook("13b", attention, "Attention"),
 )
 
 

@@ -416,7 +416,7 @@ def text_transformer(
     Examples
     --------
     >>> text_transformer().parameters.size
-    116640
+    116576
     """
     features, kinds = 64, len(VOCABULARY)
     layers = [
