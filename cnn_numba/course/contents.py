@@ -14,6 +14,7 @@ from cnn_numba.course.exercises import (
     dense_is_matmul,
     first_cuda_kernels,
     make_it_fast,
+    mixed_precision,
     mnist_cnn,
     other_parts,
     pooling_and_reductions,
@@ -61,6 +62,7 @@ NOTEBOOKS = (
     Notebook("08", mnist_cnn, "The MNIST CNN"),
     Notebook("08b", other_parts, "Other parts"),
     Notebook("09", make_it_fast, "Make it fast"),
+    Notebook("10", mixed_precision, "Mixed precision"),
     Notebook("11", debugging_gpu_code, "Debugging GPU code"),
     Notebook("11b", repairing_a_program, "Repairing a program"),
 )
