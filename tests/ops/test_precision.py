@@ -109,7 +109,7 @@ def round_kernel(numbers, instruction, others, packed):
     i = cuda.grid(1)
     if i < numbers.size:
         number = numbers[i]
-        instruction[i] = tensor_cores.cut_to_tf32(number)
+        instruction[i] = tensor_cores.to_tf32(number)
         others[0, i] = tensor_cores.round_to_tf32(number)
         others[1, i] = tensor_cores.round_to_float16(number)
         others[2, i] = tensor_cores.round_to_bfloat16(number)

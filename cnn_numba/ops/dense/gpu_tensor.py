@@ -21,12 +21,12 @@ from cnn_numba.ops.shared.tensor_cores import (
     commit_copies,
     copy4_async,
     copy8_async,
-    cut_to_tf32,
     load_matrices,
     load_matrices_tf32,
     load_matrices_transposed,
     multiply_float16,
     multiply_tf32,
+    to_tf32,
     wait_for_copies_but_newest,
 )
 
@@ -71,8 +71,8 @@ def _copy_one(tile, at, matrix, source, there):
 @cuda.jit(device=True)
 def _split(value):
     """Return a number as the nearest of tf32, and what that leaves."""
-    nearest = cut_to_tf32(value)
-    return nearest, cut_to_tf32(value - nearest)
+    nearest = to_tf32(value)
+    return nearest, to_tf32(value - nearest)
 
 
 @cuda.jit(device=True)
@@ -150,13 +150,13 @@ def _right_pair(tile, at, j):
 @cuda.jit(device=True)
 def _rounded_left(tile, at):
     a, b, c, d = _left_fragments(tile, at)
-    return cut_to_tf32(a), cut_to_tf32(b), cut_to_tf32(c), cut_to_tf32(d)
+    return to_tf32(a), to_tf32(b), to_tf32(c), to_tf32(d)
 
 
 @cuda.jit(device=True)
 def _rounded_pair(tile, at, j):
     first, second = _right_pair(tile, at, j)
-    return cut_to_tf32(first), cut_to_tf32(second)
+    return to_tf32(first), to_tf32(second)
 
 
 @cuda.jit(device=True)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from numba import cuda, float32, uint32
 
 from cnn_numba.ops.shared.tensor_cores import (
-    cut_to_tf32,
     multiply_bfloat16,
     multiply_float16,
     multiply_tf32,
@@ -24,6 +23,7 @@ from cnn_numba.ops.shared.tensor_cores import (
     round_to_bfloat16,
     round_to_float16,
     round_to_tf32,
+    to_tf32,
 )
 from cnn_numba.ops.shared.warps import load4
 
@@ -246,7 +246,7 @@ def _rounder(tile, loads):
     """Make the device function that rounds what a thread has fetched, in its local array."""
     rounds = {"tf32": round_to_tf32, "float16": round_to_float16, "bfloat16": round_to_bfloat16}
     if tile.tensor_cores:
-        rounds = {"tf32": cut_to_tf32}  # numbers of 16 bits are rounded where two of them are packed
+        rounds = {"tf32": to_tf32}  # numbers of 16 bits are rounded where two of them are packed
     nearest = rounds.get(tile.precision)
 
     @cuda.jit(device=True)

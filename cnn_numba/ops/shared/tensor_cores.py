@@ -123,8 +123,14 @@ def _pack_bfloat16(low, high):
 
 
 @_Host
-def _itself(value, upper=0):
-    return value
+def _itself(number):
+    return number
+
+
+@_Host
+def _seen(number, upper):
+    """Return a number without the bits that the instruction of tf32 does not look at."""
+    return _number_of(_bits_of(number) & 0xFFFFE000)
 
 
 def _multiplication(word, element, depth):
@@ -147,7 +153,7 @@ def _multiplication(word, element, depth):
     return multiply
 
 
-_multiply_tf32 = _multiplication(_itself, _itself, 8)
+_multiply_tf32 = _multiplication(_itself, _seen, 8)
 _multiply_float16 = _multiplication(_signed, _float16_of, 16)
 _multiply_bfloat16 = _multiplication(_signed, _bfloat16_of, 16)
 
@@ -195,7 +201,7 @@ def _nothing():
 
 
 if device.simulated():
-    round_to_tf32 = cut_to_tf32 = cuda.jit(device=True)(_round_to_tf32)
+    round_to_tf32 = to_tf32 = cuda.jit(device=True)(_round_to_tf32)
     round_to_float16 = cuda.jit(device=True)(_round_to_float16)
     round_to_bfloat16 = cuda.jit(device=True)(_round_to_bfloat16)
     pack_float16, pack_bfloat16 = cuda.jit(device=True)(_pack_float16), cuda.jit(device=True)(_pack_bfloat16)
@@ -252,7 +258,7 @@ else:
     round_to_tf32, round_to_float16, round_to_bfloat16 = map(_rounding, (_tf32, _float16, _bfloat16))
 
     @intrinsic
-    def cut_to_tf32(typingctx, value):
+    def to_tf32(typingctx, value):
         """Round a number to tf32 with the instruction for it."""
 
         def code(context, builder, signature, arguments):
@@ -382,7 +388,7 @@ else:
 
     # The sanitizer runs a kernel's Python function, on machines with a GPU as well.
     for _intrinsic, _function in (
-        *((round_to_tf32, _round_to_tf32), (cut_to_tf32, _round_to_tf32)),
+        *((round_to_tf32, _round_to_tf32), (to_tf32, _round_to_tf32)),
         *((round_to_float16, _round_to_float16), (round_to_bfloat16, _round_to_bfloat16)),
         *((pack_float16, _pack_float16), (pack_bfloat16, _pack_bfloat16)),
         *((multiply_tf32, _multiply_tf32), (multiply_float16, _multiply_float16)),
