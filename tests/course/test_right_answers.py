@@ -42,6 +42,46 @@ ANSWERS = {
                     out[i] += signal[k] * signal[k - delay - i]
         """,
     },
+    "lstm_cell_kernel": {
+        "read back from the outputs": """
+            j, n = cuda.grid(2)
+            samples, hidden = h.shape
+            if j < hidden and n < samples:
+                for gate in range(4):
+                    value = sums[n, gate * hidden + j]
+                    gates[n, gate * hidden + j] = math.tanh(value) if gate == 2 else sigmoid(value)
+                cell[n, j] = gates[n, j] * gates[n, 2 * hidden + j] + gates[n, hidden + j] * c[n, j]
+                h[n, j] = math.tanh(cell[n, j]) * gates[n, 3 * hidden + j]
+        """,
+    },
+    "last_states": {
+        "the last of all states": [
+            ("_, h_n, _, _, _ =", "out, *_ ="),
+            ("x.transpose(1, 0, 2)", "np.ascontiguousarray(np.moveaxis(x, 0, 1))"),
+            ("return h_n", "return out[:, -1]"),
+        ],
+        "sample by sample": """
+            samples = range(x.shape[1])
+            return np.stack([lstm_forward(x[:, n][None], weight_ih, weight_hh)[1][0] for n in samples])
+        """,
+    },
+    "lstm_cell_backward_kernel": {
+        "a slope from the hyperbolic cosine": [
+            ("(one - squashed * squashed)", "(one / (math.cosh(cell[n, j]) * math.cosh(cell[n, j])))")
+        ],
+    },
+    "backward_through_time": {
+        "collected in a list": """
+            samples, steps, size = gates.shape
+            before = np.concatenate([np.zeros((samples, 1, size // 4)), cells[:, :-1]], axis=1)
+            grad_h, grad_c, collected = grad_h_n, 0.0, []
+            for t in range(steps)[::-1]:
+                grad_sums, grad_c = cell_backward(gates[:, t], before[:, t], cells[:, t], grad_h, grad_c)
+                collected.insert(0, grad_sums)
+                grad_h = np.dot(grad_sums, weight_hh)
+            return np.stack(collected, axis=1)
+        """,
+    },
     "relu_stride_kernel": {
         "a product with a truth": """
             i = cuda.grid(1)
