@@ -20,6 +20,7 @@ from cnn_numba.course.exercises import (
     repairing_a_program,
     shared_memory_and_tiling,
     start_here,
+    tensor_cores,
     the_machine,
 )
 
@@ -61,6 +62,7 @@ NOTEBOOKS = (
     Notebook("08", mnist_cnn, "The MNIST CNN"),
     Notebook("08b", other_parts, "Other parts"),
     Notebook("09", make_it_fast, "Make it fast"),
+    Notebook("10b", tensor_cores, "Tensor Cores"),
     Notebook("11", debugging_gpu_code, "Debugging GPU code"),
     Notebook("11b", repairing_a_program, "Repairing a program"),
 )
