@@ -23,6 +23,7 @@ from cnn_numba.course.exercises import (
     sequences,
     shared_memory_and_tiling,
     start_here,
+    tensor_cores,
     the_machine,
 )
 
@@ -65,6 +66,7 @@ NOTEBOOKS = (
     Notebook("08b", other_parts, "Other parts"),
     Notebook("09", make_it_fast, "Make it fast"),
     Notebook("10", mixed_precision, "Mixed precision"),
+    Notebook("10b", tensor_cores, "Tensor Cores"),
     Notebook("11", debugging_gpu_code, "Debugging GPU code"),
     Notebook("11b", repairing_a_program, "Repairing a program"),
     Notebook("13", sequences, "Sequences"),

@@ -1,0 +1,65 @@
+"""What notebook 10b draws and claims: who holds what, banks, errors, and how the text counts."""
+
+import numpy as np
+import pytest
+
+from cnn_numba.course import notebooks
+from cnn_numba.course.exercises import tensor_cores as checks
+from cnn_numba.course.pictures import plots
+from cnn_numba.course.pictures import tensor_cores as pictures
+from cnn_numba.data.files import CHECKOUT
+
+NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "10b_tensor_cores.ipynb")
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Collect the figures that are drawn instead of making pictures of them."""
+    figures, picture = [], plots.picture
+    monkeypatch.setattr(plots, "picture", lambda fig, *texts: figures.append(fig) or picture(fig, *texts))
+    return figures
+
+
+def test_the_lanes_of_the_picture_are_those_of_the_exercise():
+    for lane in range(32):
+        for register in range(4):
+            place = pictures._left(lane, register)
+            assert checks.held_by.reference(*place) == (lane, register)
+
+
+@pytest.mark.parametrize("title", pictures.FRAGMENTS)
+def test_every_element_is_held_once(title):
+    place, shape, registers = pictures.FRAGMENTS[title]
+    held = {place(lane, register) for lane in range(32) for register in range(registers)}
+    assert held == set(np.ndindex(shape))
+    assert len(held) == 32 * registers
+
+
+def test_a_lane_is_framed_in_all_three(drawn):
+    caption = pictures.fragments_picture(31).caption
+    assert [len(ax.patches) for ax in drawn[0].axes] == [4, 2, 4]
+    assert "left (7, 3), (15, 3), (7, 7), (15, 7); right (3, 7), (7, 7); sums (7, 6), (7, 7), (15" in caption
+
+
+def test_the_banks_are_counted_as_in_the_exercise(drawn):
+    pitches = (8, 16, 32, 20, 36)
+    caption = pictures.banks_picture(*pitches).caption
+    assert all(f"pitch {pitch}: {checks.turns.reference(pitch)}" in caption for pitch in pitches)
+    assert len(drawn[0].axes) == len(pitches)
+    assert len(pictures.banks_picture(8).alt) > 40
+
+
+def test_the_swizzle_of_the_text_has_no_conflicts():
+    """At pitch 16, whichever group of four words is read of eight rows."""
+    for group in range(4):
+        places = [(16 * row + 4 * (group ^ (row // 2 % 4))) % 32 for row in range(8)]
+        assert sorted(places) == list(range(0, 32, 4))
+    source = next(cell.source for cell in NOTEBOOK.cells if cell.id == "padding-after")
+    assert "`g ^ (r // 2 % 4)`" in source
+    assert checks.turns.reference(16) == 4
+
+
+def test_errors_are_told_in_words(drawn):
+    picture = pictures.errors_picture({"FFMA": 1e-6, "tf32": 3e-4})
+    assert "FFMA 1.0e-06; tf32 3.0e-04" in picture.caption
+    assert len(drawn[0].axes[0].patches) == 2
