@@ -7,6 +7,7 @@ from cnn_numba.course.checks.exercise import Exercise
 from cnn_numba.course.exercises import (
     backprop_by_hand,
     backward_kernels,
+    cifar10_convnet,
     convolution_as_matmul,
     convolution_on_the_cpu,
     convolution_on_the_gpu,
@@ -63,6 +64,7 @@ NOTEBOOKS = (
     Notebook("09", make_it_fast, "Make it fast"),
     Notebook("11", debugging_gpu_code, "Debugging GPU code"),
     Notebook("11b", repairing_a_program, "Repairing a program"),
+    Notebook("12", cifar10_convnet, "A ConvNet for colour images"),
 )
 
 
