@@ -8,6 +8,7 @@ from cnn_numba.course.exercises import (
     attention,
     backprop_by_hand,
     backward_kernels,
+    cifar10_convnet,
     convolution_as_matmul,
     convolution_on_the_cpu,
     convolution_on_the_gpu,
@@ -69,6 +70,7 @@ NOTEBOOKS = (
     Notebook("10b", tensor_cores, "Tensor Cores"),
     Notebook("11", debugging_gpu_code, "Debugging GPU code"),
     Notebook("11b", repairing_a_program, "Repairing a program"),
+    Notebook("12", cifar10_convnet, "A ConvNet for colour images"),
     Notebook("13", sequences, "Sequences"),
     Notebook("13b", attention, "Attention"),
 )
