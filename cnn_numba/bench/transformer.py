@@ -1,10 +1,17 @@
-"""A Transformer's layers in PyTorch, and an alternating comparison of training steps with it."""
+"""A Transformer's layers in PyTorch, and an alternating comparison of training steps with it.
 
+``python -m cnn_numba.bench.transformer`` prints the comparison; with a path it writes the samples there too.
+"""
+
+import json
 import statistics
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
+from cnn_numba.bench.records import new_record
 from cnn_numba.nn import attention
 
 
@@ -72,7 +79,7 @@ def bench_transformer(steps=20, rounds=5, batch_size=64):
     Returns
     -------
     dict
-        Seconds a step of each round, ours and PyTorch's, and the ratio of their medians.
+        A record with the seconds a step of each round, ours and PyTorch's, and the ratio of their medians.
     """
     import torch
 
@@ -117,4 +124,10 @@ def bench_transformer(steps=20, rounds=5, batch_size=64):
     each = f"ours {1e3 * ours:.1f} ms, PyTorch {1e3 * pytorch:.1f} ms"
     print(f"text_transformer, batch {batch_size}, a step: {each}")
     print(f"ratio {ours / pytorch:.2f}, medians of {rounds} rounds of {steps} steps in turn")
-    return {"batch_size": batch_size, "threads": threads(), **samples, "ratio": ours / pytorch}
+    return new_record("transformer", batch_size=batch_size, seconds=samples, ratio=ours / pytorch)
+
+
+if __name__ == "__main__":
+    figures = bench_transformer()
+    for path in sys.argv[1:]:
+        Path(path).write_text(json.dumps(figures, indent=2) + "\n")
