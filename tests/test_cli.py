@@ -857,6 +857,7 @@ def test_predict_names_a_damaged_avif(run, trained, tmp_path):
     ("arguments", "expected"),
     [
         (["epoch"], {"model": "mnist_cnn", "repeats": 3}),
+        (["epoch", "--images", 70], {"model": "mnist_cnn", "repeats": 3, "images": 70}),
         (
             ["epoch", "--batch-size", 32, "--repeats", 1],
             {"model": "mnist_cnn", "batch_sizes": (32,), "repeats": 1},

@@ -86,9 +86,9 @@ def _time_epochs(model, data, batch_size, repeats):
     with ProcessPoolExecutor(
         1, multiprocessing.get_context("spawn"), _start_pytorch, (model, data, recipe, threads())
     ) as pytorch:
-        warm_up = _head(data, 20 * batch_size)
-        fit(network, warm_up, optimizer, epochs=1, schedule="constant", progress=False)
-        pytorch.submit(_pytorch_epoch, 20 * batch_size, 0).result()
+        few = min(20 * batch_size, len(data.train_images))
+        fit(network, _head(data, few), optimizer, epochs=1, schedule="constant", progress=False)
+        pytorch.submit(_pytorch_epoch, few, 0).result()
         for repeat in range(repeats):
             begun = time.process_time()
             history = fit(

@@ -1,5 +1,7 @@
 """What notebook 12 shows: the record of what each step adds, the network that comes with it, and pictures."""
 
+import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +39,18 @@ def test_the_record_is_of_the_recipes(results):
         assert step._asdict() == {name: result[name] for name in step._fields}
         assert len(result["histories"]) == step.seeds
         assert all(len(history) == improvements.EPOCHS for history in result["histories"])
+
+
+def test_the_command_writes_such_a_record(tmp_path, monkeypatch):
+    data = load("made-pictures")
+    parts = {name: getattr(data, name)[:64] for name in ("train_images", "train_labels")}
+    parts |= {name: getattr(data, name)[:10] for name in ("test_images", "test_labels")}
+    monkeypatch.setattr(improvements, "load", lambda name, log: dataclasses.replace(data, **parts))
+    steps = improvements.STEPS[0], improvements.STEPS[-1]._replace(seeds=2)
+    record = improvements.measure(tmp_path / "record.json", epochs=1, steps=steps)
+    assert json.loads((tmp_path / "record.json").read_text()) == record
+    assert [len(result["histories"]) for result in record["results"]] == [1, 2]
+    assert record["results"][1]["augment"] == "crop-flip"
 
 
 def test_the_large_steps_are_as_large_as_the_text_says(results):
