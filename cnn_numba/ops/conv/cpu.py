@@ -8,8 +8,9 @@ K_w * C_in of them, lie side by side. What it works on then fits into the thread
 - backward: after max pooling three quarters of `grad_output` are zeros. The non-zero entries of a
   channel are listed first, and only they cost multiplications. Each takes part as a row: of the
   image in the weight gradient, of the weight in the input gradient.
-- backward weight with few input channels: such rows would be too short, so the gradient is spread
-  over a plane of zeros as wide as the image, which makes every element one long dot product.
+- backward weight with few input channels: rows are short, with three colours 9 values, and take one
+  vector, not six. With one channel even that would be mostly empty: there the gradient is spread over
+  a plane of zeros as wide as the image, which makes every element one long dot product.
 
 Of numbers that are NaN or infinite, the backward passes may make other elements NaN than the reference.
 """
@@ -328,12 +329,36 @@ def _gather_row(values, offsets, count, image, start, partial, p):
     store(partial, p + 5 * WIDTH, s5)
 
 
+@serial_jit
+def _gather_short_rows(values, offsets, count, image, pitch, window, row, partial, p, row_pitch):
+    """Do what `_gather_row` does for all rows of a kernel, one vector at a time: three rows at once."""
+    for j in range(0, row, WIDTH):
+        for kh in range(0, window.kernel_h - 2, 3):
+            start, q = kh * pitch + j, p + kh * row_pitch + j
+            s0, s1, s2 = load(partial, q), load(partial, q + row_pitch), load(partial, q + 2 * row_pitch)
+            for i in range(count):
+                value, x = values[i], offsets[i] + start
+                s0 = multiply_add(value, load(image, x), s0)
+                s1 = multiply_add(value, load(image, x + pitch), s1)
+                s2 = multiply_add(value, load(image, x + 2 * pitch), s2)
+            store(partial, q, s0)
+            store(partial, q + row_pitch, s1)
+            store(partial, q + 2 * row_pitch, s2)
+        for kh in range(window.kernel_h - window.kernel_h % 3, window.kernel_h):
+            start, q = kh * pitch + j, p + kh * row_pitch + j
+            s0 = load(partial, q)
+            for i in range(count):
+                s0 = multiply_add(values[i], load(image, offsets[i] + start), s0)
+            store(partial, q, s0)
+
+
 @parallel_jit
 def _backward_weight_rows(grad_output, x, window, scratch, precision):
     batch, channels, _, width = x.shape
     out_channels = grad_output.shape[1]
     threads = scratch.image.shape[0]
     pitch = (width + 2 * window.padding_w) * channels
+    row = window.kernel_w * channels
     row_pitch = scratch.rows.size // (out_channels * window.kernel_h)
     for thread in prange(threads):
         image, partial = scratch.image[thread], scratch.partial[thread]
@@ -346,6 +371,11 @@ def _backward_weight_rows(grad_output, x, window, scratch, precision):
             for oc in range(out_channels):
                 count = _list_nonzeros(grad_output, n, oc, window, pitch, channels, values, offsets)
                 round_all(values[:count], precision)
+                if row < ROW // 2:
+                    p = oc * window.kernel_h * row_pitch
+                    where = image, pitch, window, row, partial, p, row_pitch
+                    _gather_short_rows(values, offsets, count, *where)
+                    continue
                 for kh in range(window.kernel_h):
                     for j in range(0, row_pitch, ROW):
                         p = (oc * window.kernel_h + kh) * row_pitch + j
@@ -408,8 +438,8 @@ def conv2d_backward_weight(
         HOST, grad_output, x, weight_shape, stride, padding, grad_weight, precision
     )
     scratch = _checked_scratch(scratch, x.shape, grad_weight.shape, stride, padding, window)
-    # Below half a ROW, most of each vector would be spent on padding.
-    rows_are_short = x.shape[1] * window.kernel_w < ROW // 2
+    # Below half a vector, most of it would be spent on padding.
+    rows_are_short = x.shape[1] * window.kernel_w < WIDTH // 2
     backward = _backward_weight_planes if rows_are_short else _backward_weight_rows
     backward(grad_output, x, window, scratch, rounding(precision))
     _unpack_rows(scratch.partial, grad_weight)
