@@ -125,10 +125,12 @@ class Embedding(Layer):
         Tokens are numbers from 0 to ``kinds - 1``, int32.
     features : int
         Length of a vector.
+    length : int
+        Places T of an input (N, T).
 
     Examples
     --------
-    >>> Embedding(96, 64).output_shape((8, 32))
+    >>> Embedding(96, 64, length=32).output_shape((8, 32))
     (8, 32, 64)
     """
 

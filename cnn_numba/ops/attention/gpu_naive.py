@@ -191,7 +191,7 @@ def _launch(kernel, covered, *arguments):
 
 def _launch_rows(kernel, table, *arguments):
     """Launch a kernel over the rows of a table, a warp for each."""
-    threads = table.size // table.shape[-1] * WARP
+    threads = table.size // table.shape[table.ndim - 1] * WARP
     device.launch_for_each(kernel, threads, BLOCK[0] * BLOCK[1], *arguments)
 
 
@@ -202,7 +202,8 @@ def _heads(x):
 
 def _rows(x):
     """View an array as all its rows."""
-    return x.reshape(x.size // x.shape[-1], x.shape[-1])
+    columns = x.shape[x.ndim - 1]
+    return x.reshape(x.size // columns, columns)
 
 
 _TABLE, _HEADS = "float32[:, ::1]", "float32[:, :, ::1]"
