@@ -278,13 +278,12 @@ def refuses(ops, calls):
 # --- On the GPU --------------------------------------------------------------------------------------------
 
 
-@of_each_unit
-@of_each_precision
+@pytest.mark.parametrize("unit", ["FFMA"], indirect=True)
 @pytest.mark.gpu
-def test_either_unit_computes_the_same(rng, unit, precision):
-    for gpu, reference, calls in (
-        (dense_gpu, dense_reference, linear_calls(rng, 17, 70, 18)),
-        (conv_gpu, conv_reference, conv_calls(rng, *CONV[2])),
+def test_without_tensor_cores_the_operations_compute_the_same(rng, unit):
+    for gpu, reference, precision, calls in (
+        (dense_gpu, dense_reference, "float16", linear_calls(rng, 17, 70, 18)),
+        (conv_gpu, conv_reference, "tf32", conv_calls(rng, *CONV[2])),
     ):
         for name, arguments, shape, output in calls:
             there = [device.to_device(a) if isinstance(a, np.ndarray) else a for a in arguments]
@@ -346,13 +345,15 @@ def test_views_that_begin_off_a_vector(rng):
 
 @of_each_unit
 def test_the_sanitizer_finds_nothing(rng, unit):
-    """Two tiles along k, with tails; each instruction once."""
+    """Two tiles along k, with tails."""
     convolution = conv_calls(rng, 2, 2, 4, 4, 3, 3, 1, 1)
-    for gpu, reference, precision, (name, arguments, *_) in (
+    on_tensor_cores = [
         (dense_gpu, dense_reference, "tf32", linear_calls(rng, 5, 18, 3)[0]),
-        (conv_gpu, conv_reference, "float16", convolution[0]),
         (conv_gpu, conv_reference, "bfloat16", convolution[2]),
-    ):
+    ]
+    without = [(conv_gpu, conv_reference, "bfloat16", convolution[0])]
+    chosen = on_tensor_cores if unit == "Tensor Cores" else without
+    for gpu, reference, precision, (name, arguments, *_) in chosen:
         there = [device.to_device(value) if isinstance(value, np.ndarray) else value for value in arguments]
         with sanitized() as reports:
             out = getattr(gpu, name)(*there, precision=precision)
