@@ -63,7 +63,8 @@ def improvements_picture() -> plots.Picture:
     ax.set(xlim=(0, 110), xlabel="test accuracy on the made pictures, %")
     ax.set_yticks(places, titles, fontsize=9)
     seeds = [len(result["histories"]) for result in record["results"]]
-    most = f", the mean of {max(seeds)} for the last steps" if max(seeds) > min(seeds) else ""
+    several = [title for title, count in zip(titles, seeds, strict=True) if count > 1]
+    most = f" (from {several[0]} to {several[-1]} the mean of {max(seeds)})" if several else ""
     said = "; ".join(f"{title} {value:.1f}%" for title, value in zip(titles, values, strict=True))
     return plots.picture(
         fig,
