@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cnn_numba import cli
 from cnn_numba.data import files
+from cnn_numba.data.text import TEXT
 from cnn_numba.nn import models
 
 PAGE = Path(__file__).parents[1] / "docs" / "adding-a-model.md"
@@ -31,4 +32,4 @@ def test_the_page_is_followed(tmp_path, monkeypatch, capsys):
 
 def test_the_command_line_offers_what_is_entered():
     assert {name.value for name in cli.ModelName} == set(models.MODELS)
-    assert {name.value for name in cli.DatasetName} == set(files.SOURCES)
+    assert {name.value for name in cli.DatasetName} == {*files.SOURCES, TEXT}

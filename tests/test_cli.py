@@ -943,3 +943,9 @@ def test_a_text_is_trained_on_and_resumed(tmp_path, run):
     code, _, error = run("train", "--dataset", "course-text")
     assert code == 2
     assert "mnist_cnn takes images of shape (1, 28, 28), but those of course-text have (64,)" in error
+
+
+def test_the_package_runs_as_a_module():
+    run = subprocess.run([sys.executable, "-m", "cnn_numba", "--version"], capture_output=True, text=True)
+    assert run.returncode == 0
+    assert run.stdout.startswith("cnn-numba ")

@@ -95,4 +95,6 @@ def running_sum(value: float, count: int, noise: np.random.Generator | None = No
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit("usage: python -m cnn_numba.course.mixed_precision cpu|gpu PRECISION [unscaled]")
     record(sys.argv[1], sys.argv[2], scaled="unscaled" not in sys.argv)

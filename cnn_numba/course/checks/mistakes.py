@@ -418,7 +418,12 @@ def _places(failed, rtol):
         "on the border": [mask[tuple(slice(1, -1) for _ in mask.shape)] for mask in wrong],
     }
     for place, elsewhere in places.items():
-        if sum(mask.size for mask in elsewhere) and not any(mask.any() for mask in elsewhere):
+        # Of arrays with other axes such a place says nothing, and neither does it of them.
+        if (
+            len(elsewhere) == len(wrong)
+            and sum(mask.size for mask in elsewhere)
+            and not any(mask.any() for mask in elsewhere)
+        ):
             return (f"The wrong entries all lie {place}.",)
     return ()
 

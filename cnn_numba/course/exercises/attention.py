@@ -232,6 +232,18 @@ def _heads(rng):
         q = (scale * normal(rng, (queries, FEATURES))).astype(np.float32)
         k, v = normal(rng, (keys, FEATURES)), normal(rng, (keys, FEATURES))
         yield launch(device.blocks(queries, TILE), TILE, q, k, v, output((queries, FEATURES)))
+    # All scores of these are far below 0.
+    q, k, v = (normal(rng, (n, FEATURES)) for n in (7, 10, 10))
+    q, k = 20 + np.abs(q), -20 - np.abs(k)
+    yield launch(1, TILE, q, k, v, output(q.shape))
+
+
+def _from_zero(q, k, v):
+    """Let the search for the largest score begin with 0, in float32."""
+    scores = (q @ k.T / np.float32(np.sqrt(FEATURES))).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - np.maximum(scores.max(axis=1, keepdims=True), 0))
+        return weights @ v / weights.sum(axis=1, keepdims=True)
 
 
 def _attention(q, k, v):
@@ -333,6 +345,11 @@ tiled_attention_kernel = KernelExercise(
             "The average follows the largest score; the sum does not. Multiply it by the same factor.",
             lambda q, k, v: _average_not_rescaled(q, k, v, rescale_total=False),
         ),
+        "largest from 0": (
+            "Right, until all scores of a query are far below 0: your largest begins as 0, every weight "
+            "becomes 0, and 0 / 0 is NaN. Begin with minus infinity.",
+            _from_zero,
+        ),
         "not divided": ("The average is still to be divided by the sum of the weights.", _not_divided),
         "keys averaged": (
             "You average the keys. What is averaged are the values.",
@@ -368,6 +385,7 @@ softmax_backward_kernel = KernelExercise(
     "softmax_backward_kernel",
     reference=softmax_backward,
     cases=_rows,
+    rtol=1e-4,  # of weights * gradients - weights * average, the difference is small
     float32=True,
     mistakes={
         "average left out": (
@@ -396,7 +414,7 @@ softmax_backward_kernel = KernelExercise(
             lambda w, g: g * w * (1 - w),
         ),
         "sign": (
-            "The sign is wrong: a gradient above the average pushes its score up.",
+            "The sign is wrong: where a gradient is above the average, that of its score is positive.",
             lambda w, g: -softmax_backward(w, g),
         ),
         "average divided": (

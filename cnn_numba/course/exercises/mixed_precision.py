@@ -249,6 +249,9 @@ def _gradients(rng):
             *(grid, THREADS, inout(gradients), np.array([scale], np.float32)),
             inout(np.array([before], np.int32)),
         )
+    # Above what float16 has, and finite.
+    large = np.float32([7e4, -1e30, 3, 1e38])
+    yield launch(1, THREADS, inout(large), np.float32([2]), inout(np.zeros(1, np.int32)))
 
 
 def _unscaled(finite=np.isfinite, change=lambda gradients, scale: gradients / scale, kept=True):
@@ -288,7 +291,7 @@ unscale_kernel = KernelExercise(
         ),
         "NaN missed": (
             "You find infinities, and no NaN. NaN is neither larger nor smaller than anything: every "
-            "comparison with it is false.",
+            "comparison with it is false but `!=`.",
             _unscaled(finite=lambda gradients: ~np.isinf(gradients)),
         ),
         "infinity missed": (
@@ -298,6 +301,12 @@ unscale_kernel = KernelExercise(
         "minus infinity missed": (
             "You miss minus infinity: compare the absolute value.",
             _unscaled(finite=lambda gradients: ~(np.isnan(gradients) | (gradients == np.inf))),
+        ),
+        "large is not infinite": (
+            "A gradient may be larger than any number of float16, and finite: it is divided in float32. Ask "
+            "whether it is infinite or NaN.",
+            _unscaled(finite=lambda gradients: abs(gradients) <= 65504),
+            _unscaled(finite=lambda gradients: abs(gradients) <= 1e10),
         ),
         "found everywhere": (
             "`found_inf` is set where all gradients are finite, and every step would be skipped: by a "
@@ -347,6 +356,7 @@ def _steps(rng):
         yield 3.0 * 2**power, good, bool(rng.integers(0, 2)), interval
     yield 4.0, 6, False, 7
     yield 512.0, 1, True, 4
+    yield 1.0, 3, True, 7  # to a half
 
 
 def _grows_at_once(scale, good_steps, found_inf, interval):
@@ -363,6 +373,13 @@ next_scale = Exercise(
     reference=_stepped(),
     cases=_steps,
     mistakes={
+        "whole numbers only": (
+            "Your scale is a whole number: half of 1 becomes 0. A scale may be smaller than 1: `/`, and "
+            "not `//`.",
+            lambda scale, good_steps, found_inf, interval: (
+                (scale // 2, 0) if found_inf else _stepped()(scale, good_steps, found_inf, interval)
+            ),
+        ),
         "grows at every step": (
             "You double the scale after every good step. It is to grow after `interval` of them in a row.",
             _grows_at_once,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.course.checks.exercise import Exercise
+from cnn_numba.course.checks.exercise import Exercise, avoids
 from cnn_numba.course.checks.kernels import KernelExercise, launch, normal, output
 from cnn_numba.ops.recurrent import reference
 
@@ -72,6 +72,13 @@ def _in_order(order):
     return function
 
 
+def _side_by_side(sums, c):
+    """Take the sums, and store the gates, as if those of each unit were neighbours."""
+    grouped = sums.reshape(len(sums), -1, 4).transpose(0, 2, 1).reshape(sums.shape)
+    gates, cell, h = lstm_cell(grouped, c)
+    return gates.reshape(len(sums), 4, -1).transpose(0, 2, 1).reshape(sums.shape), cell, h
+
+
 def _sums_stored(sums, c):
     _, cell, h = lstm_cell(sums, c)
     return np.float64(sums), cell, h
@@ -93,6 +100,11 @@ lstm_cell_kernel = KernelExercise(
             "is the third, the output gate the fourth.",
             _in_order((0, 1, 3, 2)),
             _in_order((0, 2, 1, 3)),
+        ),
+        "gates side by side": (
+            "You take the four sums of a unit from places next to each other, `4 * j + k`. The groups stand "
+            "one behind the other: `j`, `j + hidden`, `j + 2 * hidden`, `j + 3 * hidden`.",
+            _side_by_side,
         ),
         "content through a sigmoid": (
             "All four go through a sigmoid. The new content `g` goes through tanh: it may be negative, and "
@@ -352,6 +364,7 @@ backward_through_time = Exercise(
     "backward_through_time",
     reference=_backward_through_time,
     cases=_sequences,
+    properties=(avoids("lstm_backward"),),
     mistakes={
         "forwards": (
             "You go from the first step to the last. A step's gradient is made of that of the step *after* "

@@ -134,7 +134,7 @@ warp_product_kernel = KernelExercise(
             lambda a, b: _product(a[:, :8], b[:8]),
         ),
         "first step again": (
-            "Every step reads the same eight k: `start` has to be added.",
+            "Every step reads the same eight k: add the step's first k to the column (or row) of a fragment.",
             lambda a, b: _product(np.tile(a[:, :8], a.shape[1] // 8), np.tile(b[:8], (len(b) // 8, 1))),
             lambda a, b: _product(np.tile(a[:, :8], a.shape[1] // 8), b),
             lambda a, b: _product(a, np.tile(b[:8], (len(b) // 8, 1))),
@@ -165,7 +165,7 @@ split_tf32 = Exercise(
     ],
     mistakes={
         "rest not rounded": (
-            "What is left needs up to 13 bits, and tf32 has 11: round it, too.",
+            "What is left needs up to 12 bits, and tf32 has 11: round it, too.",
             lambda x: (rounded(x, "tf32"), x - rounded(x, "tf32")),
         ),
         "sign": (

@@ -106,6 +106,8 @@ def filters_picture(before, after, count=16) -> plots.Picture:
             largest = np.abs(filter_).max()
             _show(ax, 0.5 + 0.5 * filter_ / largest)
             ax.set_axis_off()
+    for row, name in zip(axes, ("before", "after"), strict=True):
+        row[0].set_title(name, fontsize=8, loc="left", color=plots.INK)
     return plots.picture(
         fig,
         f"The first {count} filters of the first layer, before training (above) and after (below). Grey "
@@ -166,7 +168,7 @@ def confusion_picture(labels, answers, names) -> plots.Picture:
     ax.set(xlabel="what the network says", ylabel="what it is")
     off = np.where(np.eye(len(names), dtype=bool), 0, matrix)
     worst = [np.unravel_index(i, off.shape) for i in np.argsort(off, axis=None)[::-1][:3]]
-    said = ", ".join(f"{names[a]} for {names[b]} {off[a, b]:.0f}%" for a, b in worst)
+    said = ", ".join(f"{names[a]} taken for {names[b]} {off[a, b]:.0f}%" for a, b in worst)
     return plots.picture(
         fig,
         "What is taken for what, in per cent of each row's images.",

@@ -129,7 +129,7 @@ def gradients_picture(gradients, scale) -> plots.Picture:
         "The gradients that reach each layer, those that are 0 left out; the leftmost bar has all that are "
         "smaller still. What is in the tint becomes 0 in float16.",
         f"Histograms over powers of two, one for each layer. These shares lie where float16 has only 0: "
-        f"{lost}. Times {scale:g}, nearly all lie to the right of it.",
+        f"{lost}. Times {scale:g}, most lie to the right of it.",
     )
 
 

@@ -100,6 +100,7 @@ online_step = derive(
 tiled_attention_kernel = derive(
     "tiled_attention_kernel",
     tiled_not_scaled=("not scaled", ("SCALE * dot", "dot")),
+    tiled_largest_from_zero=("largest from 0", ("float32(-math.inf)", "float32(0)")),
     tiled_first_tile=("first tile only", ("range(0, k.shape[0], TILE)", "range(0, 1, TILE)")),
     tiled_whole_tiles=(
         "whole tiles only",

@@ -92,6 +92,8 @@ unscale_kernel = derive(
         "NaN missed",
         ("not abs(gradient) < float32(np.inf)", "abs(gradient) >= float32(np.inf)"),
     ),
+    unscaled_with_a_limit=("large is not infinite", ("float32(np.inf)", "float32(1e10)")),
+    unscaled_with_the_limit_of_float16=("large is not infinite", ("float32(np.inf)", "float32(65504)")),
     unscaled_blind_to_infinity=(
         "infinity missed",
         ("not abs(gradient) < float32(np.inf)", "gradient != gradient"),
@@ -115,6 +117,7 @@ unscale_kernel = derive(
 
 next_scale = derive(
     "next_scale",
+    scale_of_whole_numbers=("whole numbers only", ("scale / 2", "scale // 2")),
     scale_one_step_late=("one step late", ("good_steps == interval", "good_steps == interval + 1")),
     scale_one_step_early=("one step early", ("good_steps == interval", "good_steps >= interval - 1")),
     scale_with_a_counter_that_goes_on=(

@@ -11,6 +11,19 @@ _TANH_G = "math.tanh(sums[n, j + 2 * hidden])"
 
 lstm_cell_kernel = derive(
     "lstm_cell_kernel",
+    cell_with_gates_side_by_side=(
+        "gates side by side",
+        ("sums[n, j]", "sums[n, 4 * j]"),
+        ("gates[n, j]", "gates[n, 4 * j]"),
+        *(
+            (f"sums[n, j + {k}hidden]", f"sums[n, 4 * j + {i}]")
+            for i, k in ((1, ""), (2, "2 * "), (3, "3 * "))
+        ),
+        *(
+            (f"gates[n, j + {k}hidden]", f"gates[n, 4 * j + {i}]")
+            for i, k in ((1, ""), (2, "2 * "), (3, "3 * "))
+        ),
+    ),
     cell_with_output_before_content=(
         "other order of the gates",
         (_TANH_G, "math.tanh(sums[n, j + 3 * hidden])"),
