@@ -187,7 +187,7 @@ def test_help_reads_well(run, command):
     [
         ("tr", ["train"]),
         ("train --mo", ["--model"]),
-        ("train --model mnist", ["mnist_cnn", "mnist_cnn_deep"]),
+        ("train --model mnist", ["mnist_cnn", "mnist_cnn_deep", "mnist_rows"]),
         ("train --schedule c", ["cosine", "constant"]),
     ],
 )

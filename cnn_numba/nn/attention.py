@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cnn_numba.device import Array
-from cnn_numba.nn.layers import Layer, LayerNorm, Linear, _Activation, head
+from cnn_numba.nn.layers import Layer, LayerNorm, Linear, View, _Activation, head
 from cnn_numba.ops.rooms import RoomLike
 from cnn_numba.ops.shapes import integer
 
@@ -79,8 +79,8 @@ class TokenLinear(Linear):
         return grad_input
 
 
-class FlattenTokens(Layer):
-    """Make each place a row of its own, (N, T, C) -> (N * T, C); a view, nothing moves.
+class FlattenTokens(View):
+    """Make each place a row of its own, (N, T, C) -> (N * T, C).
 
     Examples
     --------
@@ -90,30 +90,11 @@ class FlattenTokens(Layer):
 
     kind = "flatten_tokens"
 
-    def __repr__(self):
-        return "FlattenTokens()"
-
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N * T, C)."""
         if len(input_shape) != 3:
             raise ValueError(f"{self!r} takes inputs of shape (N, T, C), got {tuple(input_shape)}")
         return (input_shape[0] * input_shape[1], input_shape[2])
-
-    def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Note the shape; there is nothing to allocate."""
-        self.input_shape = tuple(input_shape)
-
-    def forward(self, x: Array, training: bool = True) -> Array:
-        """Return the batch as a matrix."""
-        self.output = _rows(x)
-        return self.output
-
-    def backward(self, grad_output: Array) -> Array | None:
-        """Return the gradient in the shape of the input."""
-        _, length, features = self.input_shape
-        return grad_output.reshape(grad_output.shape[0] // length, length, features)
 
 
 class Embedding(Layer):

@@ -292,8 +292,31 @@ class AvgPool2d(_Pool2d):
         )
 
 
-class Flatten(Layer):
-    """Lay each image out as one row of features; a view, nothing moves.
+class View(Layer):
+    """A batch in another shape, which `output_shape` tells; nothing moves."""
+
+    def __repr__(self):
+        return f"{type(self).__name__}()"
+
+    def build(
+        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
+        """Note the shape; there is nothing to allocate."""
+        self.input_shape = tuple(input_shape)
+
+    def forward(self, x: Array, training: bool = True) -> Array:
+        """Return the batch in its new shape."""
+        self.output = x.reshape(self.output_shape(x.shape))
+        return self.output
+
+    def backward(self, grad_output: Array) -> Array | None:
+        """Return the gradient in the shape of the input."""
+        samples = grad_output.size // math.prod(self.input_shape[1:])
+        return grad_output.reshape(samples, *self.input_shape[1:])
+
+
+class Flatten(View):
+    """Lay each image out as one row of features.
 
     Examples
     --------
@@ -303,27 +326,9 @@ class Flatten(Layer):
 
     kind = "flatten"
 
-    def __repr__(self):
-        return "Flatten()"
-
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, C * H * W)."""
         return (input_shape[0], math.prod(input_shape[1:]))
-
-    def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Note the shape; there is nothing to allocate."""
-        self.input_shape = tuple(input_shape)
-
-    def forward(self, x: Array, training: bool = True) -> Array:
-        """Return the batch as a matrix."""
-        self.output = x.reshape(self.output_shape(x.shape))
-        return self.output
-
-    def backward(self, grad_output: Array) -> Array | None:
-        """Return the gradient in the shape of the input."""
-        return grad_output.reshape(grad_output.shape[0], *self.input_shape[1:])
 
 
 class Linear(Layer):

@@ -5,13 +5,13 @@ import math
 import numpy as np
 
 from cnn_numba.device import Array
-from cnn_numba.nn.layers import Layer, head
+from cnn_numba.nn.layers import Layer, View, head
 from cnn_numba.ops.rooms import RoomLike
 from cnn_numba.ops.shapes import integer
 
 
-class Rows(Layer):
-    """Read each image as a sequence of its rows, from top to bottom; a view, nothing moves.
+class Rows(View):
+    """Read each image as a sequence of its rows, from top to bottom.
 
     Of several channels, one follows the other.
 
@@ -23,30 +23,12 @@ class Rows(Layer):
 
     kind = "rows"
 
-    def __repr__(self):
-        return "Rows()"
-
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, C * H, W)."""
         if len(input_shape) != 4:
             raise ValueError(f"{self!r} takes images of shape (N, C, H, W), got {tuple(input_shape)}")
         batch_size, channels, height, width = input_shape
         return (batch_size, channels * height, width)
-
-    def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Note the shape; there is nothing to allocate."""
-        self.input_shape = tuple(input_shape)
-
-    def forward(self, x: Array, training: bool = True) -> Array:
-        """Return the batch as sequences."""
-        self.output = x.reshape(self.output_shape(x.shape))
-        return self.output
-
-    def backward(self, grad_output: Array) -> Array | None:
-        """Return the gradient in the shape of the input."""
-        return grad_output.reshape(grad_output.shape[0], *self.input_shape[1:])
 
 
 class LSTM(Layer):
