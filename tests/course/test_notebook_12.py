@@ -133,4 +133,7 @@ def test_pictures_say_what_they_show():
     assert (
         "2 test images that the network gets wrong and is sure of: elk, says owl; owl, says elk" in shown.alt
     )
-    assert "owl for elk 50%" in pictures.confusion_picture(labels, chances.argmax(axis=1), ("owl", "elk")).alt
+    assert (
+        "owl taken for elk 50%"
+        in pictures.confusion_picture(labels, chances.argmax(axis=1), ("owl", "elk")).alt
+    )

@@ -168,7 +168,7 @@ def confusion_picture(labels, answers, names) -> plots.Picture:
     ax.set(xlabel="what the network says", ylabel="what it is")
     off = np.where(np.eye(len(names), dtype=bool), 0, matrix)
     worst = [np.unravel_index(i, off.shape) for i in np.argsort(off, axis=None)[::-1][:3]]
-    said = ", ".join(f"{names[a]} taken for {names[b]} {off[a, b]:.0f}%" for a, b in worst)
+    said = ", ".join(f"{names[a]} taken for {names[b]} {off[a, b]:.0f}%" for a, b in worst if off[a, b])
     return plots.picture(
         fig,
         "What is taken for what, in per cent of each row's images.",
