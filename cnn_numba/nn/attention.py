@@ -64,18 +64,23 @@ class TokenLinear(Linear):
         """Multiply every place's features by the weight and add the bias."""
         self.x = _rows(x)
         self.output = head(self.out, x.shape[0])
-        self.ops.linear_forward(self.x, self.weight, self.bias, _rows(self.output), self.scratch, self.relu)
+        out = _rows(self.output)
+        self.ops.linear_forward(
+            self.x, self.weight, self.bias, out, self.scratch, self.relu, **self._rounding
+        )
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
         gradient = _rows(grad_output)
-        self.ops.linear_backward_weight(gradient, self.x, self.grad_weight, self.scratch)
+        self.ops.linear_backward_weight(gradient, self.x, self.grad_weight, self.scratch, **self._rounding)
         self.ops.linear_backward_bias(gradient, self.grad_bias)
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
-        self.ops.linear_backward_input(gradient, self.weight, _rows(grad_input), self.scratch)
+        self.ops.linear_backward_input(
+            gradient, self.weight, _rows(grad_input), self.scratch, **self._rounding
+        )
         return grad_input
 
 

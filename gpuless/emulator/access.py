@@ -174,7 +174,7 @@ def load(t, where, bits, count, note=""):
 def _load_checked(t, address, space, bits, count, note):
     """Load; where what is assumed of the address is to be checked, in one of two ways."""
     value = t.operand(address.base)
-    if count == 1 and steps_of(t, address, space):
+    if count == 1 and not note and steps_of(t, address, space):
         return _load_in_steps(t, address, space, bits, note)
     rows, size = count == 1 and rows_of(t, address, bits), count * bits // 8
     if value.check is None and not rows:

@@ -243,3 +243,22 @@ def test_a_training_on_the_gpu_follows_the_cpu_and_its_graph_replays_the_same_bi
     assert replayed == launched
     np.testing.assert_array_equal(totals, again)
     np.testing.assert_allclose(launched, expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "float16", "bfloat16"])
+def test_a_dense_layer_at_each_place_rounds_as_one_of_rows_does(precision, rng):
+    x, gradient = rng.normal(size=(3, 4, 5)), rng.normal(size=(3, 4, 6))
+
+    def trained(layer, shape, x, gradient):
+        """Return the result and the gradients; the weights are those of the same seed."""
+        model = Sequential([layer], shape, len(x), "reference", precision=precision)
+        out = model.forward(x).ravel().copy()
+        model.backward(gradient)
+        return out, model.gradients, layer
+
+    rows, row_gradients = x.reshape(12, 5), gradient.reshape(12, 6)
+    out, gradients, layer = trained(TokenLinear(5, 6), (4, 5), x, gradient)
+    expected_out, expected, _ = trained(Linear(5, 6), (5,), rows, row_gradients)
+    np.testing.assert_array_equal(out, expected_out)
+    np.testing.assert_array_equal(gradients, expected)
+    assert not np.allclose(out, (rows @ layer.weight.T + layer.bias).ravel(), rtol=0, atol=1e-6)
