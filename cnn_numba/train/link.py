@@ -250,9 +250,8 @@ class Link:
             if self.place.store_there:
                 return "torchrun, which keeps the workers together, has ended or does not answer"
             return "worker 0, at whose port the workers meet, has ended or does not answer"
-        for rank, why in left.items():
-            if why:
-                return f"worker {rank} of {self.size} has ended: {why}"
+        for why in filter(None, left.values()):
+            return why
         for rank in [rank for rank in others if left[rank] is None]:
             peer = self.peers[rank]
             if peer["visible"] and not _runs(peer["pid"]) and self._get(f"left/{rank}") is None:
@@ -297,7 +296,7 @@ class Link:
             time.sleep(0.01)
 
     def leave(self, why):
-        """Tell the others that this worker ends, and why."""
+        """Tell the others that this worker ends, and why; they do not know yet."""
         self.ended.set()
         with suppress(RuntimeError):
             self.store.set(f"left/{self.rank}", why)

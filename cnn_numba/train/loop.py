@@ -208,7 +208,7 @@ def fit(
                 _train_epoch(run, progress, interrupted, first_step_done, on_step)
                 run.finish_epoch()
     except WorkersError as error:
-        raise WorkersError(f"{error}; {run.what_is_saved()}") from None
+        raise WorkersError(f"{error}; {run.what_is_saved()}", error.reason) from None
     run.warn_if_worse()
     return run.history
 
@@ -308,12 +308,13 @@ class _Run:
         arrays = [array for state in states for _, array in sorted(state.items())]
         for array in (self.model.parameters, self.model.buffers, *arrays):
             self.workers.broadcast(array)
+        totals = self.steps.totals.tolist()
         names = "epoch", "step", "history", "seconds", "first_loss", "resumed"
         told = self.workers.from_first(
             lambda: (
                 {name: getattr(self, name) for name in names},
                 self.generator.bit_generator.state,
-                list(self.steps.totals),
+                totals,
             )
         )
         vars(self).update(told[0])

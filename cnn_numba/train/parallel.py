@@ -29,7 +29,11 @@ TIMEOUT = 30.0
 
 
 class WorkersError(RuntimeError):
-    """Why the workers cannot begin, or cannot go on: one line for the user."""
+    """Why the workers cannot begin, or cannot go on: a line for the user. The others are told `reason`."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 class Workers:
@@ -272,15 +276,20 @@ def join(timeout: float = TIMEOUT) -> Iterator[Workers]:
             yield workers
             link.part()
     except BaseException as error:
-        link.leave(_fault(error))
+        link.leave(_reason(workers, error))
         raise
 
 
-def _fault(error):
-    """Return what the others are to be told of why a worker ends; nothing if they know or need not."""
-    if isinstance(error, (WorkersError, KeyboardInterrupt, SystemExit)):
+def _reason(workers, error):
+    """Return what the others are to be told of why a worker ends; nothing if there is nothing wrong."""
+    if isinstance(error, WorkersError):
+        return error.reason
+    if any(isinstance(each, (KeyboardInterrupt, SystemExit)) for each in (error, error.__context__)):
         return ""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    text = " ".join(str(error).split())
+    if type(error).__module__ == "builtins":  # ours are sentences
+        text = f"{type(error).__name__}: {text}"
+    return f"worker {workers.rank} of {workers.size} has ended: {text}"
 
 
 @contextmanager

@@ -17,8 +17,9 @@ from cnn_numba import device
 from cnn_numba.data import Dataset
 from cnn_numba.data.text import Windows
 from cnn_numba.device import Array
-from cnn_numba.nn.layers import CrossEntropyLoss, head
+from cnn_numba.nn.layers import BatchNorm2d, CrossEntropyLoss, head
 from cnn_numba.nn.models import Sequential
+from cnn_numba.nn.together import Together
 from cnn_numba.ops.gather.cpu import gather_augmented, gather_batch, gather_labels
 from cnn_numba.train.augment import Augmentation
 from cnn_numba.train.graphs import Replay
@@ -169,6 +170,9 @@ class Common:
         self.buckets = Buckets(model, workers, timeline)
         self.between = self.buckets.after()
         self.weights, self.nothing = {}, None
+        norms = [layer for layer in model.every_layer if isinstance(layer, BatchNorm2d)]
+        # In this order they add their sums up, whether this worker has images of a batch or not.
+        self.together = {layer: Together(layer, workers.all_reduce) for layer in norms if workers.many}
 
     def weight(self, count: int) -> Array | None:
         """Return this worker's share of a batch, as `train_step` takes it."""
@@ -185,12 +189,17 @@ class Common:
         if phase in self.between:
             self.between[phase]()
 
-    def backward_of_nothing(self) -> Iterator[str]:
-        """Do what `backward_phases` does where this worker has no image of the batch: it adds nothing."""
+    def phases_of_nothing(self) -> Iterator[str]:
+        """Do what is due before the update where this worker has no image of the batch: it adds nothing."""
         if self.nothing is None:
             self.nothing = self.model.room.zeros(self.model.gradients.shape)
         device.copy(self.model.gradients, self.nothing)
-        yield from self.between
+        for together in self.together.values():
+            together.forward(None)
+        for layer in reversed(self.model.every_layer):
+            if layer in self.together:
+                self.together[layer].backward(None)
+            yield f"backward {layer.name}"
 
 
 class HostBatches:
@@ -281,7 +290,7 @@ class HostSteps:
             )
             common.loss.ops.accumulate_metrics(losses, logits, labels, self.sums[:2])
         else:
-            for phase in common.backward_of_nothing():
+            for phase in common.phases_of_nothing():
                 common.after(phase)
             _update(common.optimizer, common.scaler, lr)
         common.workers.all_reduce(self.sums)
@@ -428,6 +437,8 @@ class DeviceSteps:
             self._totals = device.zeros(2, np.float64)
             if self.scaler is not None:
                 self.scaler.allocate_schedule(steps)
+        # The sums of a shared normalisation pass through the host, in the middle of a step.
+        graph = graph and not common.together
         self.step = Replay(self._step, common.after, common.between, log, graph)
         self.stop = False
 
@@ -494,7 +505,7 @@ class DeviceSteps:
             yield "loss"
             yield from backward_phases(self.model, self.loss, self.scaler, self.common.weight(count))
         else:
-            yield from self.common.backward_of_nothing()
+            yield from self.common.phases_of_nothing()
         if self.scaler is None:
             self.optimizer.scheduled_step(self.rates, self.batches.cursor)
         else:
