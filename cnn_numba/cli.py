@@ -1,4 +1,4 @@
-"""The command line: ``cnn-numba train | predict | bench | inspect | doctor``.
+"""The command line: ``cnn-numba train | predict | sample | export | bench | inspect | doctor``.
 
 A thin layer: it turns arguments into calls, and errors into one line. Whatever takes time to import is
 imported by the command that needs it.
@@ -619,6 +619,61 @@ def sample(
     except (OSError, ValueError) as error:
         raise CliError(error) from None
     print(text)
+
+
+# --- export ------------------------------------------------------------------------------------------------
+
+
+@app.command(short_help="Write a trained network as an ONNX file, for other programs.")
+def export(
+    checkpoint: Annotated[Path, typer.Option(help="The trained network, as train wrote it.")] = Path(
+        "runs/mnist_cnn/checkpoint.npz"
+    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            help="The file to write; else the checkpoint's name with the ending .onnx.",
+            show_default=False,
+        ),
+    ] = None,
+    pixels: Annotated[
+        bool,
+        typer.Option("--pixels", help="Let it take raw pixels, and normalise them as the training did."),
+    ] = False,
+):
+    """Write a trained network as an ONNX file, which ONNX Runtime, TensorRT and others run.
+
+    Its input is x, for any number of samples, its output logits.
+
+    \b
+    Examples:
+      cnn-numba export
+      cnn-numba export --pixels --out digits.onnx
+      cnn-numba export --checkpoint runs/cifar_convnet_bn/checkpoint.npz
+    """
+    from cnn_numba.nn.onnx import to_onnx
+    from cnn_numba.train.checkpoint import load_checkpoint, load_model, written_whole
+
+    out = checkpoint.with_suffix(".onnx") if out is None else out
+    if out.resolve() == checkpoint.resolve():
+        raise typer.BadParameter(f"{out} is the checkpoint.", param_hint="'--out'")
+    try:
+        network = load_model(checkpoint, batch_size=1)
+        recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
+        if pixels and not {"mean", "std"} <= recipe.keys():
+            raise CliError(f"{checkpoint} does not tell how its pixels were normalised: leave out --pixels")
+        proto = to_onnx(network, (recipe["mean"], recipe["std"]) if pixels else None)
+        with written_whole(out) as file:
+            file.write(proto.SerializeToString())
+    except FileNotFoundError:
+        raise CliError(f"there is no {checkpoint}; train a network with: cnn-numba train") from None
+    except (OSError, ValueError) as error:
+        raise CliError(error) from None
+    shape = ", ".join(map(str, ("N", *network.input_shape)))
+    dtype = np.dtype(np.uint8 if pixels else network.layers[0].input_dtype or np.float32)
+    print(f"{out}: {network.name}, {len(proto.graph.node)} nodes; it takes x, {dtype}, of shape ({shape})")
 
 
 # --- bench -------------------------------------------------------------------------------------------------
