@@ -301,7 +301,7 @@ def _told_to_end(workers):
 
     def note(number, frame):
         workers.asked_to_end = True
-        workers.link.look(0.0)
+        workers.link.look()
 
     before = signal.signal(signal.SIGTERM, note)
     try:
