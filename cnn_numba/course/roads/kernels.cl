@@ -87,8 +87,8 @@ __kernel void cross_entropy(__global const float *logits, __global const float *
                             __global float *losses, __global float *grad, int batch, int classes) {
     int n = get_global_id(0);
     if (n >= batch) return;
-    float largest = -INFINITY, total = 0.0f;
-    for (int k = 0; k < classes; k++) largest = fmax(largest, logits[n * classes + k] + bias[k]);
+    float largest = logits[n * classes] + bias[0], total = 0.0f;
+    for (int k = 1; k < classes; k++) largest = fmax(largest, logits[n * classes + k] + bias[k]);
     for (int k = 0; k < classes; k++) total += exp(logits[n * classes + k] + bias[k] - largest);
     for (int k = 0; k < classes; k++) {
         float share = exp(logits[n * classes + k] + bias[k] - largest) / total;

@@ -109,7 +109,7 @@ def usage(text: str, define: dict, cc: int) -> tuple[int, int]:
     from cuda.core import Program, ProgramOptions
 
     macros = [(name, str(value)) for name, value in define.items()]
-    options = ProgramOptions(arch=f"sm_{cc}", std="c++17", define_macro=macros, ptxas_options="-v")
+    options = ProgramOptions(arch=f"sm_{cc}", std="c++17", define_macro=macros or None, ptxas_options="-v")
     log = io.StringIO()
     try:
         Program(text, "c++", options).compile("cubin", logs=log)

@@ -108,41 +108,48 @@ def take(road: Road, given: Task) -> dict:
     dict of str to ndarray
         The convolution's output and gradients, then the losses of one step and the parameters after it.
     """
-    x, labels, weight, bias, grad_output, dense, dense_bias = map(road.array, given)
-    count, features = len(given.x), given.dense.shape[1]
-    out, grad_input = road.empty(*given.grad_output.shape), road.empty(*given.x.shape)
-    grad_weight, grad_bias = road.empty(*given.weight.shape), road.empty(CHANNELS)
+    found = convolution(road, *map(road.array, given[:5])) | train_step(road, *map(road.array, given))
+    return {name: road.host(array) for name, array in found.items()}
+
+
+def convolution(road, x, labels, weight, bias, grad_output):
+    """Compute the convolution, and its gradients from one that is given."""
+    out, grad_input = road.empty(*grad_output.shape), road.empty(*x.shape)
+    grad_weight, grad_bias = road.empty(*weight.shape), road.empty(CHANNELS)
     road.conv_forward(x, weight, bias, out, relu=False)
     road.conv_grad_weight(grad_output, x, grad_weight, grad_bias)
     road.conv_grad_input(grad_output, weight, grad_input)
-    found = {"out": out, "grad_weight": grad_weight, "grad_bias": grad_bias, "grad_input": grad_input}
-    results = {name: road.host(array) for name, array in found.items()}
+    return {"out": out, "grad_weight": grad_weight, "grad_bias": grad_bias, "grad_input": grad_input}
 
+
+def train_step(road, x, labels, weight, bias, grad_output, dense, dense_bias):
+    """Take one step of training, in place; return the losses and the parameters."""
+    count, features = x.shape[0], dense.shape[1]
     hidden, grad_hidden = road.empty(count, features), road.empty(count, features)
-    logits, grad_logits = road.empty(count, CLASSES), road.empty(count, CLASSES)
-    losses, grad_dense, grad_dense_bias = (
-        road.empty(count),
-        road.empty(CLASSES, features),
-        road.empty(1, CLASSES),
-    )
+    logits, grad_logits, losses = road.empty(count, CLASSES), road.empty(count, CLASSES), road.empty(count)
+    grad_weight, grad_bias = road.empty(*weight.shape), road.empty(CHANNELS)
+    grad_dense, grad_dense_bias = road.empty(CLASSES, features), road.empty(1, CLASSES)
     ones = road.array(np.ones((1, count), np.float32))
+
     road.conv_forward(x, weight, bias, hidden, relu=True)
     road.product(hidden, dense, logits, turn_b=True)
     road.cross_entropy(logits, dense_bias, labels, losses, grad_logits)
+
     road.product(grad_logits, hidden, grad_dense, turn_a=True)
     road.product(ones, grad_logits, grad_dense_bias)  # the sums of the columns
     road.product(grad_logits, dense, grad_hidden)
     road.relu_backward(hidden, grad_hidden)
     road.conv_grad_weight(grad_hidden, x, grad_weight, grad_bias)
-    parameters = {"weight": weight, "bias": bias, "dense": dense, "dense_bias": dense_bias}
-    gradients = grad_weight, grad_bias, grad_dense, grad_dense_bias
-    for parameter, gradient in zip(parameters.values(), gradients, strict=True):
-        road.sgd(parameter, gradient, LEARNING_RATE)
-    return (
-        results
-        | {"losses": road.host(losses)}
-        | {f"{name} after": road.host(array) for name, array in parameters.items()}
-    )
+
+    for parameters, gradient in (
+        (weight, grad_weight),
+        (bias, grad_bias),
+        (dense, grad_dense),
+        (dense_bias, grad_dense_bias),
+    ):
+        road.sgd(parameters, gradient, LEARNING_RATE)
+    after = {"weight": weight, "bias": bias, "dense": dense, "dense_bias": dense_bias}
+    return {"losses": losses} | {f"{name} after": array for name, array in after.items()}
 
 
 class Room(NamedTuple):
