@@ -19,6 +19,7 @@ from cnn_numba.course.exercises import (
     mixed_precision,
     mnist_cnn,
     other_parts,
+    other_roads,
     pooling_and_reductions,
     repairing_a_program,
     sequences,
@@ -73,6 +74,7 @@ NOTEBOOKS = (
     Notebook("12", cifar10_convnet, "A ConvNet for colour images"),
     Notebook("13", sequences, "Sequences"),
     Notebook("13b", attention, "Attention"),
+    Notebook("15", other_roads, "Other roads"),
 )
 
 
