@@ -15,6 +15,7 @@ from cnn_numba.course.exercises import (
     debugging_gpu_code,
     dense_is_matmul,
     first_cuda_kernels,
+    frameworks_and_engines,
     make_it_fast,
     mixed_precision,
     mnist_cnn,
@@ -75,6 +76,7 @@ NOTEBOOKS = (
     Notebook("13", sequences, "Sequences"),
     Notebook("13b", attention, "Attention"),
     Notebook("15", other_roads, "Other roads"),
+    Notebook("15b", frameworks_and_engines, "Frameworks and engines"),
 )
 
 
