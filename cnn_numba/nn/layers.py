@@ -65,6 +65,12 @@ class Layer:
         """Return the shape of each parameter by name, in the order the arena holds them."""
         return {}
 
+    @property
+    def parameter_count(self) -> int:
+        """How many parameters it has, with the layers that it is made of."""
+        shapes = [shape for layer in self.unfolded() for shape in layer.parameter_shapes().values()]
+        return sum(map(math.prod, shapes))
+
     def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each array that is kept with the parameters but not trained."""
         return {}
