@@ -128,7 +128,9 @@ def record(batch_sizes: Iterable[int] = BATCH_SIZES) -> dict:
     runs = []
     for batch_size in batch_sizes:
         for lr in RATES:
-            steps = [steps_to_target(batch_size, lr, seed) for seed in SEEDS]
+            steps = []
+            for seed in SEEDS:  # a rate that has failed once is not tried again
+                steps.append(None if None in steps else steps_to_target(batch_size, lr, seed))
             runs.append({"batch_size": batch_size, "lr": lr, "steps": steps})
             print(runs[-1], flush=True)
     text = {"target": TARGET, "judged": JUDGED, "date": datetime.date.today().isoformat(), "runs": runs}
@@ -149,6 +151,39 @@ def best_steps(recorded: dict) -> dict[int, float]:
 def recorded() -> dict:
     """Return the record of `steps_to_target`."""
     return json.loads(RECORD.read_text())
+
+
+class Plan(NamedTuple):
+    """A training with so many workers, by formula: the seconds of all its steps, and the batch size."""
+
+    seconds: float
+    batch_size: int
+
+
+def best_training(
+    workers: int, image_seconds: float, size_in_bytes: float, link: Link, recorded: dict
+) -> Plan:
+    """Return the fastest training with these workers, over the batch sizes that there is a record of.
+
+    A step takes the largest share's images and, one after the other, the ring's all-reduce.
+
+    Parameters
+    ----------
+    workers : int
+    image_seconds : float
+        What a worker takes for an image, forward and backward.
+    size_in_bytes : float
+        Of the gradients.
+    link : Link
+    recorded : dict
+        As `recorded` returns it.
+    """
+    plans = []
+    for batch_size, steps in best_steps(recorded).items():
+        share = math.ceil(batch_size / workers)
+        together = ring_seconds(workers, size_in_bytes, link.latency, link.bandwidth)
+        plans.append(Plan(steps * (share * image_seconds + together), batch_size))
+    return min(plans)
 
 
 if __name__ == "__main__":

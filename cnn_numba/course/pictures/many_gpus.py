@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import NullFormatter
 
 from cnn_numba.course import scaling
 from cnn_numba.course.pictures import plots
@@ -192,8 +193,9 @@ def batches_picture(recorded: Mapping) -> plots.Picture:
         ax.set_yscale("log")
         ax.set(xlabel="batch size", ylabel=what)
         ax.set_xticks(sizes[::2], [str(size) for size in sizes[::2]])
+        ax.yaxis.set_minor_formatter(NullFormatter())
     axes[0].set_ylim(steps.min() / 3, steps.max() * 2)
-    _legend(axes[0], loc="lower left")
+    _legend(axes[0], loc="upper right")
     ends = ", ".join(f"{steps[k]:.0f} steps of {sizes[k]}" for k in (0, len(sizes) // 2, -1))
     return plots.picture(
         fig,
@@ -202,4 +204,133 @@ def batches_picture(recorded: Mapping) -> plots.Picture:
         f"On the left a line that falls, less and less steeply than the dotted one: {ends}. On the right one "
         f"that "
         "rises, steeply at the end.",
+    )
+
+
+def timeline_picture(timeline: Mapping) -> plots.Picture:
+    """Draw what the workers did in one step: computing above, what was being added up below it.
+
+    Parameters
+    ----------
+    timeline : dict
+        As ``cnn-numba train --timeline`` writes it.
+    """
+    step = timeline["steps"][len(timeline["steps"]) // 2]
+    events = [event for event in timeline["events"] if event["step"] == step]
+    begin = min(event["start"] for event in events)
+    fig, ax = plots.figure(size=(7.2, 0.9 + 1.0 * timeline["workers"]))
+    for event in events:
+        start, length = 1e3 * (event["start"] - begin), 1e3 * (event["end"] - event["start"])
+        kind = event["what"].split()[0]
+        low, tall = (event["worker"] + 0.42, 0.28) if kind == "reduce" else (event["worker"], 0.4)
+        colour = _KINDS.get(kind, plots.FAINT)
+        bar = Rectangle((start, low), length, tall, facecolor=colour, edgecolor=plots.PAPER, linewidth=0.8)
+        ax.add_patch(bar)
+        label = f"bucket {event['what'].split()[1]}" if kind == "reduce" else event["what"].split()[-1]
+        if length > _LEGIBLE * len(label) * _span(events, begin):
+            middle = start + length / 2, low + tall / 2
+            ink = "white" if kind in ("backward", "wait") else plots.INK
+            ax.text(*middle, label, ha="center", va="center", fontsize=7.5, color=ink)
+    for kind, colour in _KINDS.items():
+        ax.plot([], [], "s", color=colour, label={"reduce": "being added up"}.get(kind, kind))
+    ax.set(xlim=(0, 1.01 * _span(events, begin)), ylim=(timeline["workers"] - 0.15, -0.15))
+    ax.set_xlabel("milliseconds")
+    ax.set_yticks(np.arange(timeline["workers"]) + 0.35, [f"worker {w}" for w in range(timeline["workers"])])
+    _legend(ax, loc="lower left", ncols=6, bbox_to_anchor=(-0.02, 1.0), handlelength=0.8, columnspacing=1)
+    buckets = "; ".join(
+        f"bucket {k}: {' and '.join(bucket['layers'])}, {bucket['bytes']:,} bytes"
+        for k, bucket in enumerate(timeline["buckets"])
+    )
+    return plots.picture(
+        fig,
+        f"Step {step} of two workers, as it was: above what a worker computes, below which bucket is being "
+        f"added up meanwhile. {buckets}.",
+        f"{len(events)} bars in {timeline['workers']} rows. The first bucket is on its way while the layers "
+        "before its own go back; the second begins with the end of the backward pass.",
+    )
+
+
+_KINDS = {
+    "forward": plots.SKY,
+    "backward": plots.BLUE,
+    "reduce": plots.ORANGE,
+    "wait": plots.RED,
+    "update": plots.GREEN,
+}
+# How much of the picture's width a letter takes.
+_LEGIBLE = 0.014
+
+
+def _span(events, begin):
+    return 1e3 * (max(event["end"] for event in events) - begin)
+
+
+def measured_picture(record: Mapping) -> plots.Picture:
+    """Draw the record of ``cnn-numba bench workers``: steps, and the all-reduce beside its estimate."""
+    fig, axes = plots.figure(1, 2, size=(7.2, 2.3), width_ratios=(3, 2))
+    arena = record["sum_seconds"][str(ARENA)]
+    panels = (
+        ("a step of 64 images", record["step_seconds"]),
+        ("an all-reduce of 0.9 MB", {"measured": arena, "by the formula": [record["estimated_sum_seconds"]]}),
+    )
+    told = []
+    for ax, colour, (title, ways) in zip(axes, (plots.BLUE, plots.ORANGE), panels, strict=True):
+        for place, (name, seconds) in enumerate(ways.items()):
+            times = 1e3 * np.array(seconds)
+            least = 1e3 * record["least_step_seconds"].get(name, times.min() / 1e3)
+            ax.barh(place, least, color=colour, alpha=0.75, height=0.55)
+            ax.plot(times, np.full(len(times), place), "o", color=plots.INK, markersize=3)
+            told.append(f"{name} {least:.1f}")
+        ax.set_yticks(range(len(ways)), list(ways))
+        ax.set(ylim=(len(ways) - 0.5, -0.5), xlabel="milliseconds", xlim=(0, None))
+        ax.set_title(title, fontsize=10, color=plots.INK)
+    return plots.picture(
+        fig,
+        f"Measured on {record['date']}, on two cores that others used besides. Bars: the least. Dots: the "
+        f"median "
+        "of each round.",
+        f"Bars, in milliseconds: {'; '.join(told)}.",
+    )
+
+
+#: Bytes of the gradients of `mnist_cnn`.
+ARENA = 4 * 225_034
+
+
+def cluster_picture(record: Mapping, batches: Mapping) -> plots.Picture:
+    """Draw the time to the loss of `scaling`, by formula, for workers of one core each.
+
+    Parameters
+    ----------
+    record : dict
+        Of ``cnn-numba bench workers``: what a core takes for an image.
+    batches : dict
+        Of `scaling.record`: how many steps a batch takes.
+    """
+    fig, axes = plots.figure(1, 2, size=(7.2, 2.9))
+    workers, told = [1, *map(int, _WORKERS)], []
+    image = record["least_step_seconds"]["1 worker, 1 thread"] / record["batch_size"]
+    for dash, colour, name in zip(
+        _DASHES, _CHUNKS, ("Ethernet, 100 Gbit/s", "Ethernet, 10 Gbit/s"), strict=False
+    ):
+        found = [scaling.best_training(w, image, ARENA, scaling.LINKS[name], batches) for w in workers]
+        axes[0].plot(
+            workers, [found[0].seconds / one.seconds for one in found], dash, color=colour, label=name
+        )
+        axes[1].plot(workers, [one.batch_size for one in found], dash, color=colour)
+        most, count = max((found[0].seconds / one.seconds, w) for w, one in zip(workers, found, strict=True))
+        told.append(f"{name}: {most:.1f} times at most, with {count} workers")
+    axes[0].plot(workers, workers, ":", color=plots.INK, label="W workers, W times")
+    for ax, title in zip(axes, ("times faster", "the batch size that is best"), strict=True):
+        _workers_axis(ax, title)
+    axes[1].set_yscale("log", base=2)
+    axes[1].set_yticks([8, 32, 128, 512, 2048], ["8", "32", "128", "512", "2048"])
+    _legend(axes[0], loc="upper left")
+    return plots.picture(
+        fig,
+        "Simulated: mnist_cnn to the loss of section 4, on workers of one core each, out of the measured "
+        "time of a core, the recorded steps, and published figures of the links.",
+        f"Left, rising lines that bend away from the dotted one. {'; '.join(told)}. Right, the best batch "
+        f"size "
+        "grows with the workers, up to the largest one tried.",
     )
