@@ -16,6 +16,7 @@ from cnn_numba.course.exercises import (
     dense_is_matmul,
     first_cuda_kernels,
     make_it_fast,
+    many_gpus,
     mixed_precision,
     mnist_cnn,
     other_parts,
@@ -73,6 +74,7 @@ NOTEBOOKS = (
     Notebook("12", cifar10_convnet, "A ConvNet for colour images"),
     Notebook("13", sequences, "Sequences"),
     Notebook("13b", attention, "Attention"),
+    Notebook("14", many_gpus, "Many GPUs"),
 )
 
 
