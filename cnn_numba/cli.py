@@ -357,7 +357,7 @@ def _train(options, data_dir, out, resume, workers, timeline):
             if "last checkpoint is" in str(error)
             else ""
         )
-        raise WorkersError(f"{error}{again}") from None
+        raise WorkersError(f"{error}{again}", error.reason) from None
     except Interrupted as error:
         how = _command_to_resume(out, data_dir, workers)
         raise CliError(f"{error}: {how}" if workers.first else "", status=130) from None

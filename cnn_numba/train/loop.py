@@ -208,7 +208,7 @@ def fit(
                 _train_epoch(run, progress, interrupted, first_step_done, on_step)
                 run.finish_epoch()
     except WorkersError as error:
-        raise WorkersError(f"{error}; {run.what_is_saved()}") from None
+        raise WorkersError(f"{error}; {run.what_is_saved()}", error.reason) from None
     run.warn_if_worse()
     return run.history
 
@@ -287,8 +287,10 @@ class _Run:
         """Begin, or go on from the checkpoint; all workers from the same numbers."""
         workers = self.workers
         if workers.many:
-            network = {"model": self.model.name, "parameters": self.model.parameters.size}
-            workers.insist_equal({**network, **self.recipe, "resume": resume})
+            data = self.dataset.test_images, self.dataset.test_labels
+            also = {"model": self.model.name, "parameters": self.model.parameters.size, "resume": resume}
+            also |= {"test_crc32": checksum(*data), "timeline": self.timeline.path is not None}
+            workers.insist_equal(also | self.recipe)
         resume = workers.from_first(lambda: resume or self.is_restarted())
         if workers.first:
             self.load() if resume else self.begin()
@@ -308,12 +310,13 @@ class _Run:
         arrays = [array for state in states for _, array in sorted(state.items())]
         for array in (self.model.parameters, self.model.buffers, *arrays):
             self.workers.broadcast(array)
+        totals = self.steps.totals.tolist()
         names = "epoch", "step", "history", "seconds", "first_loss", "resumed"
         told = self.workers.from_first(
             lambda: (
                 {name: getattr(self, name) for name in names},
                 self.generator.bit_generator.state,
-                list(self.steps.totals),
+                totals,
             )
         )
         vars(self).update(told[0])
@@ -460,7 +463,9 @@ class _Run:
         if self.first_loss is not None:
             progress["first_loss"] = self.first_loss
         if self.workers.many:
-            progress |= {"workers": self.workers.size, "run": self.workers.run}
+            progress["workers"] = self.workers.size
+        if self.workers.run:
+            progress["run"] = self.workers.run
         save_checkpoint(self.checkpoint_path, self.model, self.optimizer, progress, self.scaler)
         write_history(self.history, self.out)
 

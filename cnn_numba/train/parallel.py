@@ -9,6 +9,7 @@ carries the numbers, and what becomes of a worker that does not answer, is in `l
 import json
 import os
 import signal
+import socket
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,17 +20,15 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.device import Array
+from cnn_numba.extras import need
 from cnn_numba.nn.models import Sequential
+from cnn_numba.train.link import Link, WorkersError
 from cnn_numba.train.timeline import Timeline
 
 #: A bucket is closed by the layer with which it holds so many bytes.
 BUCKET_BYTES = 2**18
 #: Seconds without a sign of life after which a worker is given up.
 TIMEOUT = 30.0
-
-
-class WorkersError(RuntimeError):
-    """Why the workers cannot begin, or cannot go on: one line for the user."""
 
 
 class Workers:
@@ -255,13 +254,9 @@ def join(timeout: float = TIMEOUT) -> Iterator[Workers]:
     """
     place = environment()
     if place is None or place.size == 1:
-        yield Workers()
+        yield _alone(place)
         return
-    from cnn_numba.extras import need
-
     need("torch", f"Training with {place.size} workers")
-    from cnn_numba.train.link import Link
-
     device.share_threads(place.local_size)
     link = Link(place, timeout)
     workers = Workers(place.rank, place.size, link)
@@ -272,15 +267,30 @@ def join(timeout: float = TIMEOUT) -> Iterator[Workers]:
             yield workers
             link.part()
     except BaseException as error:
-        link.leave(_fault(error))
+        link.leave(_reason(workers, error))
         raise
 
 
-def _fault(error):
-    """Return what the others are to be told of why a worker ends; nothing if they know or need not."""
-    if isinstance(error, (WorkersError, KeyboardInterrupt, SystemExit)):
+def _alone(place):
+    """Return a worker on its own, which torchrun may have started nevertheless."""
+    workers = Workers()
+    if place is not None and "TORCHELASTIC_RUN_ID" in os.environ:
+        # Its parent is torchrun, which outlives the restarts.
+        workers.run = f"{os.environ['TORCHELASTIC_RUN_ID']}, {socket.gethostname()}, {os.getppid()}"
+        workers.restarted = place.restarts > 0
+    return workers
+
+
+def _reason(workers, error):
+    """Return what the others are to be told of why a worker ends; nothing if there is nothing wrong."""
+    if isinstance(error, WorkersError):
+        return error.reason
+    if any(isinstance(each, (KeyboardInterrupt, SystemExit)) for each in (error, error.__context__)):
         return ""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    text = " ".join(str(error).split())
+    if type(error).__module__ == "builtins":  # ours are sentences
+        text = f"{type(error).__name__}: {text}"
+    return f"worker {workers.rank} of {workers.size} has ended: {text}"
 
 
 @contextmanager
@@ -292,7 +302,7 @@ def _told_to_end(workers):
 
     def note(number, frame):
         workers.asked_to_end = True
-        workers.link.look(0.0)
+        workers.link.look()
 
     before = signal.signal(signal.SIGTERM, note)
     try:

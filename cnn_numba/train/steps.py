@@ -17,8 +17,9 @@ from cnn_numba import device
 from cnn_numba.data import Dataset
 from cnn_numba.data.text import Windows
 from cnn_numba.device import Array
-from cnn_numba.nn.layers import CrossEntropyLoss, head
+from cnn_numba.nn.layers import BatchNorm2d, CrossEntropyLoss, head
 from cnn_numba.nn.models import Sequential
+from cnn_numba.nn.together import Together
 from cnn_numba.ops.gather.cpu import gather_augmented, gather_batch, gather_labels
 from cnn_numba.train.augment import Augmentation
 from cnn_numba.train.graphs import Replay
@@ -169,6 +170,9 @@ class Common:
         self.buckets = Buckets(model, workers, timeline)
         self.between = self.buckets.after()
         self.weights, self.nothing = {}, None
+        norms = [layer for layer in model.every_layer if isinstance(layer, BatchNorm2d)]
+        # In this order they add their sums up, whether this worker has images of a batch or not.
+        self.together = {layer: Together(layer, workers.all_reduce) for layer in norms if workers.many}
 
     def weight(self, count: int) -> Array | None:
         """Return this worker's share of a batch, as `train_step` takes it."""
@@ -185,12 +189,18 @@ class Common:
         if phase in self.between:
             self.between[phase]()
 
-    def backward_of_nothing(self) -> Iterator[str]:
-        """Do what `backward_phases` does where this worker has no image of the batch: it adds nothing."""
+    def phases_of_nothing(self) -> Iterator[str]:
+        """Do what is due before the update where this worker has no image of the batch: it adds nothing."""
         if self.nothing is None:
             self.nothing = self.model.room.zeros(self.model.gradients.shape)
         device.copy(self.model.gradients, self.nothing)
-        yield from self.between
+        for together in self.together.values():
+            together.forward(None)
+        yield "loss"
+        for layer in reversed(self.model.every_layer):
+            if layer in self.together:
+                self.together[layer].backward(None)
+            yield f"backward {layer.name}"
 
 
 class HostBatches:
@@ -272,22 +282,28 @@ class HostSteps:
         mine = common.workers.count(count)
         self.sums[:] = 0, 0, stop
         if mine:
-            x, labels = self.batches.take(mine)
+            x, self.labels = self.batches.take(mine)
             common.after("gather")
-            weight = common.weight(count)
-            settings = common.loss, common.optimizer
-            losses, logits = train_step(
-                self.model, *settings, x, labels, lr, common.scaler, weight, common.after
-            )
-            common.loss.ops.accumulate_metrics(losses, logits, labels, self.sums[:2])
+            step = common.loss, common.optimizer, x, self.labels, lr, common.scaler, common.weight(count)
+            train_step(self.model, *step, self._after)
         else:
-            for phase in common.backward_of_nothing():
-                common.after(phase)
+            self.labels = None
+            for phase in common.phases_of_nothing():
+                self._after(phase)
             _update(common.optimizer, common.scaler, lr)
-        common.workers.all_reduce(self.sums)
+        self.summed()
         self.totals += self.sums[:2]
         self.count, self.stop = count, self.sums[2] > 0
         self.batches.advance()
+
+    def _after(self, phase):
+        if phase == "loss":
+            loss, labels = self.common.loss, self.labels
+            if labels is not None:
+                logits = self.model.layers[-1].output
+                loss.ops.accumulate_metrics(head(loss.losses, len(labels)), logits, labels, self.sums[:2])
+            self.summed = self.common.workers.start(self.sums)
+        self.common.after(phase)
 
     def wait(self) -> None:
         """Wait until all steps are done, which on the CPU they are."""
@@ -428,6 +444,8 @@ class DeviceSteps:
             self._totals = device.zeros(2, np.float64)
             if self.scaler is not None:
                 self.scaler.allocate_schedule(steps)
+        # The sums of a shared normalisation pass through the host, in the middle of a step.
+        graph = graph and not common.together
         self.step = Replay(self._step, common.after, common.between, log, graph)
         self.stop = False
 
@@ -494,7 +512,7 @@ class DeviceSteps:
             yield "loss"
             yield from backward_phases(self.model, self.loss, self.scaler, self.common.weight(count))
         else:
-            yield from self.common.backward_of_nothing()
+            yield from self.common.phases_of_nothing()
         if self.scaler is None:
             self.optimizer.scheduled_step(self.rates, self.batches.cursor)
         else:
