@@ -17,9 +17,11 @@ from cnn_numba.course.exercises import (
     first_cuda_kernels,
     frameworks_and_engines,
     make_it_fast,
+    many_gpus,
     mixed_precision,
     mnist_cnn,
     other_parts,
+    other_roads,
     pooling_and_reductions,
     repairing_a_program,
     sequences,
@@ -74,6 +76,8 @@ NOTEBOOKS = (
     Notebook("12", cifar10_convnet, "A ConvNet for colour images"),
     Notebook("13", sequences, "Sequences"),
     Notebook("13b", attention, "Attention"),
+    Notebook("14", many_gpus, "Many GPUs"),
+    Notebook("15", other_roads, "Other roads"),
     Notebook("15b", frameworks_and_engines, "Frameworks and engines"),
 )
 

@@ -196,15 +196,8 @@ def test_an_hlo_program_is_read():
 
 
 def test_the_count_is_xla_s_own():
-    jax = pytest.importorskip("jax")
-
-    def work(x, w):
-        return jax.nn.relu(x @ w).sum(0), jax.numpy.exp(x)
-
-    x, w = np.ones((16, 8), np.float32), np.ones((8, 4), np.float32)
-    compiled = jax.jit(work).lower(x, w).compile()
-    counted = sum(kernel.bytes for kernel in frameworks.kernels_of(compiled.as_text()))
-    assert counted == pytest.approx(compiled.cost_analysis()["bytes accessed"], rel=0.02)
+    ours, own = map(float, re.search(r"compiled: (\S+) MB; by XLA's own count (\S+) MB", shown("traffic-picture")).groups())
+    assert ours == pytest.approx(own, rel=0.01)
 
 
 def test_the_exercise_and_the_reader_count_alike():
