@@ -20,6 +20,7 @@ from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
 
 SCRIPT = str(Path(__file__).with_name("one_of_many.py"))
 IMAGES, BATCH = 330, 33  # ten steps an epoch, shares of 17 and 16
