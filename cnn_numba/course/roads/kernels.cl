@@ -66,17 +66,26 @@ __kernel void conv_grad_input(__global const float *grad, __global const float *
     grad_input[(n * height + h) * width + w] = total;
 }
 
-// A work-group computes TILE x TILE results. A matrix has two strides, so that it can be taken transposed.
-__kernel void product(__global const float *a, int a_row, int a_column, __global const float *b, int b_row,
-                      int b_column, __global float *out, int m, int n, int depth) {
-    __local float a_tile[TILE][TILE], b_tile[TILE][TILE];
-    int tx = get_local_id(0), ty = get_local_id(1), column = get_global_id(0), row = get_global_id(1);
+// A work-group computes TILE x TILE results.
+// With two strides, a matrix can be taken transposed.
+__kernel void product(
+    __global const float *a, int a_row, int a_column,
+    __global const float *b, int b_row, int b_column,
+    __global float *out, int m, int n, int depth) {
+    __local float a_tile[TILE][TILE];
+    __local float b_tile[TILE][TILE];
+    int tx = get_local_id(0), ty = get_local_id(1);
+    int column = get_global_id(0), row = get_global_id(1);
     float total = 0.0f;
     for (int start = 0; start < depth; start += TILE) {
-        a_tile[ty][tx] = row < m && start + tx < depth ? a[row * a_row + (start + tx) * a_column] : 0.0f;
-        b_tile[ty][tx] = start + ty < depth && column < n ? b[(start + ty) * b_row + column * b_column] : 0.0f;
+        int x = start + tx, y = start + ty;
+        bool a_there = row < m && x < depth;
+        a_tile[ty][tx] = a_there ? a[row * a_row + x * a_column] : 0.0f;
+        bool b_there = y < depth && column < n;
+        b_tile[ty][tx] = b_there ? b[y * b_row + column * b_column] : 0.0f;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int k = 0; k < TILE; k++) total += a_tile[ty][k] * b_tile[k][tx];
+        for (int k = 0; k < TILE; k++)
+            total += a_tile[ty][k] * b_tile[k][tx];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (row < m && column < n) out[row * n + column] = total;
