@@ -28,8 +28,9 @@ __kernel void conv_forward(__global const float *x, __global const float *weight
 }
 
 // A work-group sums up one weight's gradient, and for the tap behind the last, that of the bias.
-__kernel void conv_grad_weight(__global const float *grad, __global const float *x, __global float *grad_weight,
-                               __global float *grad_bias, int batch, int height, int width, int channels) {
+__kernel void conv_grad_weight(__global const float *grad, __global const float *x,
+                               __global float *grad_weight, __global float *grad_bias, int batch,
+                               int height, int width, int channels) {
     __local float partial[GROUP];
     int t = get_local_id(0), tap = get_group_id(0), oc = get_group_id(1);
     int out_w = width - TAPS + 1, places = (height - TAPS + 1) * out_w;
@@ -61,7 +62,8 @@ __kernel void conv_grad_input(__global const float *grad, __global const float *
             for (int j = 0; j < TAPS; j++) {
                 int oh = h - i, ow = w - j;
                 if (oh >= 0 && oh < out_h && ow >= 0 && ow < out_w)
-                    total += grad[((n * channels + oc) * out_h + oh) * out_w + ow] * weight[(oc * TAPS + i) * TAPS + j];
+                    total += grad[((n * channels + oc) * out_h + oh) * out_w + ow] *
+                             weight[(oc * TAPS + i) * TAPS + j];
             }
     grad_input[(n * height + h) * width + w] = total;
 }
@@ -92,8 +94,9 @@ __kernel void product(
 }
 
 // One image a work-item: the loss, and the gradient of the mean loss.
-__kernel void cross_entropy(__global const float *logits, __global const float *bias, __global const int *labels,
-                            __global float *losses, __global float *grad, int batch, int classes) {
+__kernel void cross_entropy(__global const float *logits, __global const float *bias,
+                            __global const int *labels, __global float *losses, __global float *grad,
+                            int batch, int classes) {
     int n = get_global_id(0);
     if (n >= batch) return;
     float largest = logits[n * classes] + bias[0], total = 0.0f;
