@@ -23,6 +23,8 @@ from gpuless import nvidia
 
 #: Timeouts that a worker is waited for which is alive.
 PATIENCE = 20
+#: Seconds that the store is kept for the others to read why its keeper ends.
+LINGER = 3.0
 #: Seconds without a round of its own after which a worker does not judge the others.
 STOPPED = 5.0
 #: Seconds within which all have to arrive, at least: to import torch takes its time.
@@ -259,7 +261,7 @@ class Link:
 
     def leave(self, why):
         """Tell the others that this worker ends, and why, if there is something wrong."""
-        self.watch.end(why)
+        self.watch.end(why, keeper=self.rank == 0 and not self.place.store_there)
 
 
 class Watch:
@@ -276,7 +278,7 @@ class Watch:
     def __init__(self, connect, rank, size):
         self.connect, self.rank, self.size = connect, rank, size
         self.left, self.beats, self.heard = {}, {}, None
-        self.rounds, self.last, self.wanted = 0, None, False
+        self.rounds, self.last, self.wanted, self.keeper = 0, None, False, False
         self.wake, self.news = threading.Event(), threading.Condition()
         self.thread = threading.Thread(target=self._run, daemon=True, name="sign of life")
         self.thread.start()
@@ -298,6 +300,10 @@ class Watch:
     def _round(self, store, last, wanted):
         if last is not None:
             store.set(f"left/{self.rank}", last)
+            everyone = [f"left/{rank}" for rank in range(self.size)]
+            deadline = time.monotonic() + LINGER * self.keeper
+            while time.monotonic() < deadline and not store.check(everyone):
+                time.sleep(0.05)
             return
         store.set(f"beat/{self.rank}", str(self.rounds))
         if not wanted:
@@ -335,11 +341,14 @@ class Watch:
             return (self.heard or now) - self.beats.get(rank, (b"", now))[1]
         return now - (self.heard or now)
 
-    def end(self, why=""):
-        """Say that this worker ends, and why; give no sign of life any more."""
-        self.last = why
+    def end(self, why="", keeper=False):
+        """Say that this worker ends, and why; give no sign of life any more.
+
+        With the `keeper` the store ends: it waits a little for the others to have read that.
+        """
+        self.keeper, self.last = keeper, why
         self.wake.set()
-        self.thread.join(2.0)
+        self.thread.join(LINGER + 2)
 
 
 def _runs(pid):
