@@ -199,6 +199,7 @@ def test_pictures_say_what_they_show():
     assert "ring 21.2; tree 16.2; worker 0 in the middle 1.66e+03 on the left" in alt
     kept = workers.kept_timeline()
     assert "the shortest of those recorded" in pictures.timeline_picture(kept).caption
+    assert "Worker 1: backward until 42, bucket 0 from 19 to 47" in pictures.timeline_picture(kept).alt
     assert "bucket 0: linear2 and linear1, 824,872 bytes" in pictures.timeline_picture(kept).caption
 
 

@@ -241,6 +241,7 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
     ax.set_xlabel("milliseconds")
     ax.set_yticks(np.arange(timeline["workers"]) + 0.35, [f"worker {w}" for w in range(timeline["workers"])])
     _legend(ax, loc="lower left", ncols=6, bbox_to_anchor=(-0.02, 1.0), handlelength=0.8, columnspacing=1)
+    workers = range(timeline["workers"])
     buckets = "; ".join(
         f"bucket {k}: {' and '.join(bucket['layers'])}, {bucket['bytes']:,} bytes"
         for k, bucket in enumerate(timeline["buckets"])
@@ -249,9 +250,21 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
         fig,
         f"Step {events[0]['step']}, the shortest of those recorded: above what a worker computes, below "
         f"which buckets are being added up meanwhile. White is handing a bucket over. {buckets}.",
-        f"{len(events)} bars in {timeline['workers']} rows. The first bucket is on its way while the layers "
-        "before its own go back; the second begins with the end of the backward pass.",
+        f"Bars for each worker, in milliseconds. {'; '.join(_told(events, w, begin) for w in workers)}.",
     )
+
+
+def _told(events, worker, begin):
+    """Say when a worker's buckets were on their way, and when its backward pass was done."""
+    mine = [event for event in events if event["worker"] == worker]
+    back = max(event["end"] for event in mine if event["what"].startswith("backward"))
+    spans = [
+        f"bucket {event['what'].split()[1]} from {1e3 * (event['start'] - begin):.0f} to "
+        f"{1e3 * (event['end'] - begin):.0f}"
+        for event in mine
+        if event["what"].startswith("reduce")
+    ]
+    return f"Worker {worker}: backward until {1e3 * (back - begin):.0f}, {', '.join(spans)}"
 
 
 _KINDS = {
