@@ -458,6 +458,30 @@ ANSWERS = {
         "by the inverse": [("gradients[i] / scale[0]", "gradients[i] * (float32(1) / scale[0])")],
         "all write the same": [("cuda.atomic.max(found_inf, 0, 1)", "found_inf[0] = 1")],
     },
+    "combined_gradient": {
+        "with zeros for nobody's": """
+            weights = np.asarray(counts)[:, None] / np.sum(counts)
+            return np.where(weights > 0, gradients * weights, 0).sum(axis=0)
+        """,
+    },
+    "ring_all_reduce": {
+        "only the last receives first": [("if rank % 2 == 0:", "if rank < size - 1:")],
+        "cut by NumPy": [
+            (
+                "[array[k * n // size : (k + 1) * n // size] for k in range(size)]",
+                "np.array_split(array, size)",
+            ),
+            ("n = len(array)", ""),
+        ],
+        "begun with the next chunk": [
+            ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - step) % size] +="),
+            ("exchange(chunks[(rank - step) % size])", "exchange(chunks[(rank + 1 - step) % size])"),
+            (
+                "chunks[(rank - step) % size][:] = exchange(chunks[(rank + 1 - step) % size])",
+                "chunks[(rank + 1 - step) % size][:] = exchange(chunks[(rank + 2 - step) % size])",
+            ),
+        ],
+    },
     "next_scale": {
         "in one expression": """
             good_steps = 0 if found_inf else good_steps + 1
