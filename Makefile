@@ -21,7 +21,7 @@ BIN := .venv/bin
 
 $(BASE): EXTRAS := $(if $(filter none,$(CUDA)),,[cu$(CUDA)])
 $(BASE): WHAT := what training needs, a download of some 400 MB
-$(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA)),test,conformance]
+$(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA)),roads,test,conformance]
 $(ALL): WHAT := everything, a download of up to 4 GB, most of it PyTorch with its CUDA libraries
 
 .PHONY: help train test conformance sanitize lint format lab notebooks html bench install

@@ -1,4 +1,4 @@
-"""The command line: ``cnn-numba train | predict | bench | inspect | doctor``.
+"""The command line: ``cnn-numba train | predict | sample | export | bench | inspect | doctor``.
 
 A thin layer: it turns arguments into calls, and errors into one line. Whatever takes time to import is
 imported by the command that needs it.
@@ -6,6 +6,7 @@ imported by the command that needs it.
 
 import json
 import math
+import os
 import shlex
 import sys
 from enum import Enum
@@ -66,11 +67,14 @@ app.add_typer(bench, name="bench")
 
 
 class CliError(Exception):
-    """Why a command ends early, for the user to read; `status` is the exit code."""
+    """Why a command ends early, for the user to read, if there is something to say, and the exit code.
 
-    def __init__(self, message, status=1):
+    `at_once` ends the process without what Python does at an end: threads may wait for a lost connection.
+    """
+
+    def __init__(self, message, status=1, at_once=False):
         super().__init__(message)
-        self.status = status
+        self.status, self.at_once = status, at_once
 
 
 def main(arguments=None):
@@ -95,8 +99,13 @@ def main(arguments=None):
         _complain(_wrong_argument(error))
         status = 2
     except CliError as error:
-        _complain(error)
+        if str(error):
+            _complain(error)
         status = error.status
+        if error.at_once:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
     except (DataError, MissingPackage, UnusableGpu) as error:
         _complain(error)
         status = 1
@@ -224,10 +233,27 @@ def train(
             "--epochs.",
         ),
     ] = False,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            help="Write what each worker did when, in three steps, as JSON; on the GPU they take longer so.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            callback=_positive,
+            help="Give another worker up that gives no sign of life for so long.",
+        ),
+    ] = 30.0,
 ):
     """Train a network; write its checkpoint, history and curves.
 
     The files of an earlier run in the same folder are kept, in a folder earlier-1, earlier-2, ... there.
+    Under torchrun each worker takes its share of every batch.
 
     \b
     Examples:
@@ -242,7 +268,10 @@ def train(
       cnn-numba train --precision float16 --out runs/half
       cnn-numba train --resume
       cnn-numba train --resume --out runs/slow
+      torchrun --nproc-per-node 2 -m cnn_numba train
     """
+    from cnn_numba.train.parallel import WorkersError, join
+
     options = {
         "model": model,
         "dataset": dataset,
@@ -257,26 +286,44 @@ def train(
         "device": device,
         "precision": precision,
     }
-    if resume:
-        if out is None:
-            network = _network(model.value, 1, "cpu", seed)
-            out = _default_folder(network, load(_dataset_for(network, dataset), data_dir))
-        given = {name for name in options if context.get_parameter_source(name).name == "COMMANDLINE"}
-        options = _held_by(out / "checkpoint.npz", options, given)
-    _train(options, data_dir, out, resume)
+    try:
+        with join(timeout) as workers:
+            if resume:
+                if out is None:
+                    network = _network(model.value, 1, "cpu", seed)
+                    out = _default_folder(network, load(_dataset_for(network, dataset), data_dir))
+                given = {name for name in options if context.get_parameter_source(name).name == "COMMANDLINE"}
+                # The others need not have the file.
+                options = _chosen(
+                    workers.from_first(lambda: _held_by(out / "checkpoint.npz", options, given))
+                )
+            _train(options, data_dir, out, resume, workers, timeline)
+    except WorkersError as error:
+        raise CliError(error, at_once=True) from None
 
 
-def _train(options, data_dir, out, resume):
+def _chosen(options):
+    """Return options as `train` has them, from their values."""
+    choices = {**_CHOICES, "device": Device}
+    return {name: choices[name](value) if name in choices else value for name, value in options.items()}
+
+
+def _train(options, data_dir, out, resume, workers, timeline):
     """Train with the options of `train`, given or held by a checkpoint."""
     in_simulator = "the kernels would run in the simulator, where an epoch takes weeks"
     room = _room(options["device"], in_simulator + " ({}); use --device cpu or auto")
     from cnn_numba.device import place_of
     from cnn_numba.train.loop import Interrupted, TrainingDiverged, fit
+    from cnn_numba.train.parallel import WorkersError
 
-    log = _line_printer()
-    network = _network(
-        *(options["model"].value, options["batch_size"], room, options["seed"], options["precision"].value)
-    )
+    log = _line_printer() if workers.first else lambda line: None
+    mine = workers.count(options["batch_size"])
+    if options["batch_size"] < workers.size:
+        raise typer.BadParameter(
+            f"{workers.size} workers cannot share {options['batch_size']} images per step.",
+            param_hint="'--batch-size'",
+        )
+    network = _network(*(options["model"].value, mine, room, options["seed"], options["precision"].value))
     data = load(_dataset_for(network, options["dataset"]), data_dir, log)
     out = out or _default_folder(network, data)
     samples = "windows" if isinstance(data.train_images, Windows) else "images"
@@ -285,6 +332,7 @@ def _train(options, data_dir, out, resume):
     log(
         f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} {samples} of "
         f"{data.name}, {place_of(room)}, {network.precision}"
+        + (f", {workers.size} workers" if workers.many else "")
     )
     try:
         history = fit(
@@ -300,16 +348,28 @@ def _train(options, data_dir, out, resume):
             # A bar in a log file is a long line of control characters; the line per epoch says enough.
             progress=sys.stderr.isatty(),
             log=log,
+            **({"workers": workers} if workers.many else {}),
+            **({"timeline": timeline} if timeline else {}),
         )
+    except WorkersError as error:
+        again = (
+            f"; go on with: {_command_to_resume(out, data_dir, workers)}"
+            if "last checkpoint is" in str(error)
+            else ""
+        )
+        raise WorkersError(f"{error}{again}", error.reason) from None
     except Interrupted as error:
-        raise CliError(f"{error}: {_command_to_resume(out, data_dir)}", status=130) from None
+        how = _command_to_resume(out, data_dir, workers)
+        raise CliError(f"{error}: {how}" if workers.first else "", status=130) from None
     except (TrainingDiverged, OSError) as error:
-        raise CliError(error) from None
+        raise CliError(error if workers.first else "") from None
     except ValueError as error:
         # Without --resume a ValueError is a fault of ours, and its traceback is wanted.
         if not resume:
             raise
         raise CliError(error) from None
+    if not workers.first:
+        return
     print(f"test accuracy {history[-1]['test_accuracy']:.2%} after epoch {len(history)}")
     print(f"curves: {out / 'curves.png'}; history: {out / 'history.json'}; network: {out / 'checkpoint.npz'}")
 
@@ -355,14 +415,17 @@ def _as_option(name, value):
     return f"--{name.replace('_', '-')} {value.value if isinstance(value, Enum) else value}"
 
 
-def _command_to_resume(out, data_dir):
+def _command_to_resume(out, data_dir, workers):
     """Return the shortest command that goes on with a training: its checkpoint holds nearly all of it."""
     options = []
     if out != Path("runs/mnist_cnn"):
         options += ["--out", str(out)]
     if data_dir is not None:
         options += ["--data-dir", str(data_dir)]
-    return shlex.join(["cnn-numba", "train", "--resume", *options])
+    program = ["cnn-numba"]
+    if workers.many:
+        program = ["torchrun", "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", "1"), "-m", "cnn_numba"]
+    return shlex.join([*program, "train", "--resume", *options])
 
 
 def _network(name, batch_size, room, seed, precision="float32"):
@@ -556,6 +619,61 @@ def sample(
     except (OSError, ValueError) as error:
         raise CliError(error) from None
     print(text)
+
+
+# --- export ------------------------------------------------------------------------------------------------
+
+
+@app.command(short_help="Write a trained network as an ONNX file, for other programs.")
+def export(
+    checkpoint: Annotated[Path, typer.Option(help="The trained network, as train wrote it.")] = Path(
+        "runs/mnist_cnn/checkpoint.npz"
+    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            help="The file to write; else the checkpoint's name with the ending .onnx.",
+            show_default=False,
+        ),
+    ] = None,
+    pixels: Annotated[
+        bool,
+        typer.Option("--pixels", help="Let it take raw pixels, and normalise them as the training did."),
+    ] = False,
+):
+    """Write a trained network as an ONNX file, which ONNX Runtime, TensorRT and others run.
+
+    Its input is x, for any number of samples, its output logits.
+
+    \b
+    Examples:
+      cnn-numba export
+      cnn-numba export --pixels --out digits.onnx
+      cnn-numba export --checkpoint runs/cifar_convnet_bn/checkpoint.npz
+    """
+    from cnn_numba.nn.onnx import to_onnx
+    from cnn_numba.train.checkpoint import load_checkpoint, load_model, written_whole
+
+    out = checkpoint.with_suffix(".onnx") if out is None else out
+    if out.resolve() == checkpoint.resolve():
+        raise typer.BadParameter(f"{out} is the checkpoint.", param_hint="'--out'")
+    try:
+        network = load_model(checkpoint, batch_size=1)
+        recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
+        if pixels and not {"mean", "std"} <= recipe.keys():
+            raise CliError(f"{checkpoint} does not tell how its pixels were normalised: leave out --pixels")
+        proto = to_onnx(network, (recipe["mean"], recipe["std"]) if pixels else None)
+        with written_whole(out) as file:
+            file.write(proto.SerializeToString())
+    except FileNotFoundError:
+        raise CliError(f"there is no {checkpoint}; train a network with: cnn-numba train") from None
+    except (OSError, ValueError) as error:
+        raise CliError(error) from None
+    shape = ", ".join(map(str, ("N", *network.input_shape)))
+    dtype = np.dtype(np.uint8 if pixels else network.layers[0].input_dtype or np.float32)
+    print(f"{out}: {network.name}, {len(proto.graph.node)} nodes; it takes x, {dtype}, of shape ({shape})")
 
 
 # --- bench -------------------------------------------------------------------------------------------------

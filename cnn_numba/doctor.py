@@ -23,12 +23,13 @@ def examine():
     Examples
     --------
     >>> [finding.topic for finding in examine()]
-    ['Python', 'packages', 'torchvision', 'numba.cuda', 'kernels', 'GPU', 'driver', 'CPU', 'MNIST']
+    ['Python', 'packages', 'torchvision', 'roads', 'numba.cuda', 'kernels', 'GPU', 'driver', 'CPU', 'MNIST']
     """
     return [
         _python(),
         _packages(),
         _torchvision(),
+        _roads(),
         _numba_cuda(),
         *gpu_findings(),
         Finding("CPU", True, f"{device.threads()} threads, {platform.machine()}"),
@@ -116,6 +117,14 @@ def _torchvision():
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return Finding("torchvision", False, f"does not import: {reason}", _together())
     return Finding("torchvision", True, f"{torchvision.__version__} with torch {installed('torch')}, imports")
+
+
+def _roads():
+    """Look for what notebooks 15 and 15b compare with; importing it all would take seconds."""
+    if missing := [name for name in extras.ROADS if not extras.present(name)]:
+        text = f"{', '.join(missing)} not installed (optional: cnn-numba export, notebooks 15 and 15b)"
+        return Finding("roads", True, text, extras.command(missing[0]))
+    return Finding("roads", True, f"{', '.join(extras.ROADS)} are installed")
 
 
 def _together():

@@ -18,7 +18,7 @@ from cnn_numba.data import files as data_files
 from cnn_numba.data.text import TEXT
 from cnn_numba.doctor import Finding
 from cnn_numba.nn.models import cifar_convnet, mnist_cnn, mnist_cnn_deep, text_transformer
-from cnn_numba.train.checkpoint import load_checkpoint, save_checkpoint
+from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpoint
 
 
 @pytest.fixture
@@ -949,3 +949,55 @@ def test_the_package_runs_as_a_module():
     run = subprocess.run([sys.executable, "-m", "cnn_numba", "--version"], capture_output=True, text=True)
     assert run.returncode == 0
     assert run.stdout.startswith("cnn-numba ")
+
+
+# --- export ------------------------------------------------------------------------------------------------
+
+
+def test_export_writes_a_file_that_reads_digits(run, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    mnist = data.load("mnist")
+    network = load_model(course.TRAINED_MNIST_CNN)
+    save_checkpoint("net.npz", network, progress={"recipe": {"mean": mnist.mean, "std": mnist.std}})
+    code, out, err = run("export", "--checkpoint", "net.npz", "--pixels")
+    assert (code, err) == (0, "")
+    assert out == "net.onnx: mnist_cnn, 11 nodes; it takes x, uint8, of shape (N, 1, 28, 28)\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"net.npz", "net.onnx"}
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    (logits,) = session.run(None, {"x": mnist.test_images[:100]})
+    assert (logits.argmax(axis=1) == mnist.test_labels[:100]).mean() >= 0.98
+
+
+def test_export_of_what_cannot_be_exported_is_one_line_and_leaves_what_was_there(run, tmp_path, monkeypatch):
+    pytest.importorskip("onnx")
+    save_checkpoint(tmp_path / "net.npz", mnist_cnn(batch_size=1))
+    save_checkpoint(tmp_path / "text.npz", text_transformer(1), progress={"recipe": {"mean": 0, "std": 1}})
+    (tmp_path / "broken.npz").write_bytes(b"broken")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    for status, message, arguments in [
+        (1, "there is no no.npz; train a network with: cnn-numba train", ["no.npz"]),
+        (1, "broken.npz is damaged or no checkpoint", ["broken.npz"]),
+        (
+            1,
+            "net.npz does not tell how its pixels were normalised",
+            ["net.npz", "--pixels"],
+        ),
+        (1, "inputs of shape (64,), which are no pixels", ["text.npz", "--pixels"]),
+        (2, "net.npz is the checkpoint", ["net.npz", "--out", "./net.npz"]),
+    ]:
+        code, out, err = run("export", "--checkpoint", *arguments)
+        assert (code, out, err.count("\n")) == (status, "", 1), err
+        assert message in err
+    (tmp_path / "net.onnx").write_text("an earlier one")
+    monkeypatch.setattr("os.replace", lambda *names: (_ for _ in ()).throw(OSError("disk full")))
+    assert run("export", "--checkpoint", "net.npz")[::2] == (1, "cnn-numba: disk full\n")
+    assert (tmp_path / "net.onnx").read_text() == "an earlier one"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "net.onnx"])
+
+
+def test_export_without_onnx_says_how_to_get_it(run, tmp_path, monkeypatch):
+    save_checkpoint(tmp_path / "net.npz", mnist_cnn(batch_size=1))
+    monkeypatch.setattr("cnn_numba.extras.find_spec", lambda package: None)
+    code, _, err = run("export", "--checkpoint", "net.npz")
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.endswith("needs onnx, which is not installed: pip install --editable '.[roads]'\n")

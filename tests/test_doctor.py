@@ -172,3 +172,10 @@ def test_what_is_optional_and_missing_needs_no_fix(monkeypatch):
     first, *_, how = report([doctor._torchvision()]).splitlines()
     assert first.startswith("ok     torchvision  torch and torchvision not installed (optional: ")
     assert how.strip().startswith("to get it: pip install ")
+
+
+def test_what_the_last_notebooks_compare_with_is_optional(monkeypatch):
+    monkeypatch.setattr(doctor.extras, "present", lambda name: name != "jax")
+    first, how = report([doctor._roads()]).splitlines()
+    assert first.startswith("ok     roads  jax not installed (optional: ")
+    assert how.strip() == "to get it: pip install --editable '.[roads]'"

@@ -15,10 +15,12 @@ from cnn_numba.course.exercises import (
     debugging_gpu_code,
     dense_is_matmul,
     first_cuda_kernels,
+    frameworks_and_engines,
     make_it_fast,
     mixed_precision,
     mnist_cnn,
     other_parts,
+    other_roads,
     pooling_and_reductions,
     repairing_a_program,
     sequences,
@@ -73,6 +75,8 @@ NOTEBOOKS = (
     Notebook("12", cifar10_convnet, "A ConvNet for colour images"),
     Notebook("13", sequences, "Sequences"),
     Notebook("13b", attention, "Attention"),
+    Notebook("15", other_roads, "Other roads"),
+    Notebook("15b", frameworks_and_engines, "Frameworks and engines"),
 )
 
 

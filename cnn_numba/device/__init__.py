@@ -30,8 +30,10 @@ from cnn_numba.device.selection import (
     hardware,
     numba_cuda,
     place_of,
+    share_threads,
     simulated,
     threads,
+    use_gpu,
 )
 from cnn_numba.device.streams import current_stream, seconds, stream, synchronize, use_stream
 from gpuless import SHARED_LIMIT, LaunchError, check_launch
@@ -66,12 +68,14 @@ __all__ = [
     "pinned",
     "place_of",
     "seconds",
+    "share_threads",
     "simulated",
     "stream",
     "synchronize",
     "threads",
     "to_device",
     "to_host",
+    "use_gpu",
     "use_stream",
     "zeros",
 ]

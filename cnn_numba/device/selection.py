@@ -1,6 +1,7 @@
 """What the kernels run on, decided at import: a GPU, the emulated one, or the simulator."""
 
 import functools
+import os
 import platform
 from types import ModuleType
 
@@ -64,6 +65,21 @@ def threads() -> int:
     import numba
 
     return numba.get_num_threads()
+
+
+def share_threads(processes: int) -> None:
+    """Let the CPU room use this process's share of the cores, of so many; NUMBA_NUM_THREADS overrides it."""
+    import numba
+
+    if "NUMBA_NUM_THREADS" not in os.environ:
+        numba.set_num_threads(max(1, numba.get_num_threads() // processes))
+
+
+def use_gpu(number: int) -> bool:
+    """Let this process compute on the GPU of this number; return whether there is one."""
+    if there := number < len(nvidia.driver().gpus):
+        numba_cuda().select_device(number)
+    return there
 
 
 _WHERE = {

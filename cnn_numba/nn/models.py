@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -219,9 +219,15 @@ class Sequential:
         grad_logits : ndarray or device array, shape (n, classes)
             Gradient of the loss with respect to what the last `forward` returned.
         """
+        for _ in self.backward_by_layer(grad_logits):
+            pass
+
+    def backward_by_layer(self, grad_logits: Array) -> Iterator[Layer]:
+        """Run `backward` a layer at a time, and yield each layer when its gradients are there."""
         gradient = grad_logits
         for layer in reversed(self.layers):
             gradient = layer.backward(gradient)
+            yield layer
             if gradient is None:
                 break
 
@@ -257,8 +263,7 @@ class Sequential:
         """
         rows = [("layer", "description", "output", "parameters"), ("input", "", str(self.shapes[0]), "")]
         for layer, shape in zip(self.layers, self.shapes[1:], strict=True):
-            inner = [each.parameter_shapes().values() for each in layer.unfolded()]
-            count = sum(map(math.prod, itertools.chain(*inner)))
+            count = layer.parameter_count
             rows.append((layer.name, repr(layer), str(shape), f"{count:,}" if count else ""))
         rows.append(("total", "", "", f"{self.parameters.size:,}"))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]

@@ -298,6 +298,7 @@ _PROGRESS = {
     "generator": (_is_generator_state, "the state of a NumPy generator"),
     "history": (_is_history, f"a list of epochs 1, 2, ..., each with the numbers {', '.join(HISTORY_KEYS)}"),
     "threads": _SIZE,
+    "workers": _SIZE,
     "first_loss": (_is_number, "a number"),
 }
 

@@ -6,7 +6,7 @@ one launch.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 
 from cnn_numba import device
@@ -59,12 +59,17 @@ def record(function: Callable[[], object]) -> Callable[[], object]:
 
 
 class Replay:
-    """A function of launches that becomes a graph for each argument: run, then recorded, then replayed.
+    """A function of launches that becomes graphs for each argument: run, then recorded, then replayed.
 
     Parameters
     ----------
     function : callable
-        Called with the batch's size, as in `record` for each of them.
+        Called with the batch's size, as in `record` for each of them. An iterator: it yields the name of each
+        phase when it has launched it.
+    after : callable
+        Called with the name of a phase that has been launched; of those that are replayed, only with `cuts`.
+    cuts : collection of str
+        The phases after which the host has something to do: there one graph ends and the next begins.
     log : callable
         Told once if there can be no graphs, which leaves the function to be called as it is.
     enabled : bool
@@ -72,9 +77,15 @@ class Replay:
     """
 
     def __init__(
-        self, function: Callable[[int], object], log: Callable[[str], object], enabled: bool = True
+        self,
+        function: Callable[[int], Iterator[str]],
+        after: Callable[[str], object],
+        cuts: Collection[str],
+        log: Callable[[str], object],
+        enabled: bool = True,
     ) -> None:
-        self.function, self.log, self.enabled = function, log, enabled
+        self.function, self.after, self.cuts = function, after, cuts
+        self.log, self.enabled = log, enabled
         self.graphs, self.compiled = {}, set()
 
     def __call__(self, count: int) -> None:
@@ -83,14 +94,26 @@ class Replay:
         if self.enabled and count in self.compiled and count not in self.graphs:
             self._record(count)
         if count in self.graphs:
-            self.graphs[count]()
+            for graph, phase in self.graphs[count]:
+                graph()
+                if phase is not None:
+                    self.after(phase)
         else:
-            self.function(count)
+            for phase in self.function(count):
+                self.after(phase)
             self.compiled.add(count)
 
     def _record(self, count):
+        phases, parts, ends = self.function(count), [], [""]
+
+        def part():
+            ends.append(next((phase for phase in phases if phase in self.cuts), None))
+
         try:
-            self.graphs[count] = record(functools.partial(self.function, count))
+            while ends[-1] is not None:
+                parts.append((record(part), ends[-1]))
         except GraphsUnavailable as error:
             self.enabled = False
             self.log(f"No CUDA graphs here ({error}): every kernel is launched by itself, which is slower")
+        else:
+            self.graphs[count] = parts

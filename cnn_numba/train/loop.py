@@ -7,7 +7,6 @@ import signal
 import tempfile
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from contextlib import contextmanager
 from os import PathLike
@@ -30,9 +29,11 @@ from cnn_numba.train.checkpoint import (
     save_checkpoint,
 )
 from cnn_numba.train.optim import SCHEDULES, Optimizer
+from cnn_numba.train.parallel import ALONE, Workers, WorkersError, checksum
 from cnn_numba.train.records import move_earlier_run, plot_history, write_history
 from cnn_numba.train.scaling import LossScaler
 from cnn_numba.train.steps import batches_of, steps_of
+from cnn_numba.train.timeline import Timeline
 
 #: With fewer steps than this a network has learned little, and `fit` says so.
 FEW_STEPS = 50
@@ -58,6 +59,7 @@ def evaluate(
     labels: np.ndarray,
     mean: float | tuple[float, ...] = 0.0,
     std: float | tuple[float, ...] = 1.0,
+    workers: Workers = ALONE,
 ) -> tuple[float, float]:
     """Measure the mean loss and the accuracy on labelled images.
 
@@ -68,6 +70,8 @@ def evaluate(
     labels : ndarray, shape (N,), int32
     mean, std : float or tuple of C floats
         As in `ops.gather`.
+    workers : Workers, optional
+        Each measures its share of the images; all get the figures of the whole.
 
     Returns
     -------
@@ -83,13 +87,14 @@ def evaluate(
     loss = CrossEntropyLoss(*model.shapes[-1], model.room)
     source = batches_of(model, images, labels, mean, std)
     totals = model.room.zeros(2, np.float64)
-    source.begin(np.arange(len(images), dtype=np.int64))
-    for first in range(0, len(images), model.batch_size):
-        x, y = source.take(min(model.batch_size, len(images) - first))
+    mine = np.arange(len(images), dtype=np.int64)[workers.share(len(images))]
+    source.begin(mine)
+    for first in range(0, len(mine), model.batch_size):
+        x, y = source.take(min(model.batch_size, len(mine) - first))
         logits = model.forward(x)
         loss.ops.accumulate_metrics(loss.forward(logits, y), logits, y, totals)
         source.advance()
-    loss_sum, right = to_host(totals) / (len(images) * model.predictions)
+    loss_sum, right = workers.all_reduce(to_host(totals)) / (len(images) * model.predictions)
     return float(loss_sum), float(right)
 
 
@@ -98,13 +103,6 @@ def _check_counts(images, labels):
         raise ValueError(
             f"need as many labels as images and at least one, got {len(images)} images, {len(labels)} labels"
         )
-
-
-def _checksum(*arrays):
-    checksum = 0
-    for array in arrays:
-        checksum = zlib.crc32(np.ascontiguousarray(array), checksum)
-    return checksum
 
 
 def _check_writable(folder):
@@ -130,6 +128,8 @@ def fit(
     graph: bool = True,
     scaler: LossScaler | bool | None = None,
     augment: str = "none",
+    workers: Workers = ALONE,
+    timeline: str | PathLike | None = None,
 ) -> list[dict[str, float]]:
     """Train a model on a data set, measuring it on the test images after each epoch.
 
@@ -166,6 +166,11 @@ def fit(
     augment : {"none", "crop", "crop-flip"}
         What is done to the training images by chance, anew in each epoch: moved by up to an eighth of their
         size, or moved and mirrored.
+    workers : Workers, optional
+        What `parallel.join` yields. A batch is then that of all workers together: each calls this with a
+        model built for its share, ``workers.count(batch_size)``. The first alone logs, reads and writes.
+    timeline : path, optional
+        Where to write what each worker did when, in three steps.
 
     Returns
     -------
@@ -187,16 +192,23 @@ def fit(
         alone is no reason, for its loss is finite. The checkpoint stays the last good one.
     Interrupted
         After Ctrl-C, when the step has been finished and, with `out`, saved.
+    WorkersError
+        If another worker has ended or does not answer, or the workers are not alike.
     """
-    run = _Run(model, dataset, optimizer, epochs, schedule, seed, out, log, graph, scaler, augment)
-    if resume:
-        run.load()
-    else:
-        run.begin()
-    with _interrupts_noted() as interrupted, _notice_if_slow(run.log) as first_step_done:
-        while run.epoch < epochs:
-            _train_epoch(run, progress, interrupted, first_step_done, on_step)
-            run.finish_epoch()
+    if not workers.first:
+        progress, log = False, None
+    run = _Run(
+        *(model, dataset, optimizer, epochs, schedule, seed, out, log, graph, scaler, augment),
+        *(workers, Timeline(timeline)),
+    )
+    try:
+        run.start(resume)
+        with _interrupts_noted(workers) as interrupted, _notice_if_slow(run.log) as first_step_done:
+            while run.epoch < epochs:
+                _train_epoch(run, progress, interrupted, first_step_done, on_step)
+                run.finish_epoch()
+    except WorkersError as error:
+        raise WorkersError(f"{error}; {run.what_is_saved()}", error.reason) from None
     run.warn_if_worse()
     return run.history
 
@@ -204,7 +216,22 @@ def fit(
 class _Run:
     """One training: what it consists of, how far it is, and its files."""
 
-    def __init__(self, model, dataset, optimizer, epochs, schedule, seed, out, log, graph, scaler, augment):
+    def __init__(
+        self,
+        model,
+        dataset,
+        optimizer,
+        epochs,
+        schedule,
+        seed,
+        out,
+        log,
+        graph,
+        scaler,
+        augment,
+        workers,
+        timeline,
+    ):
         epochs, seed = operator.index(epochs), operator.index(seed)
         if epochs < 1:
             raise ValueError(f"epochs must be at least 1, got {epochs}")
@@ -219,13 +246,17 @@ class _Run:
                 f"but {model.name} takes {model.input_shape}"
             )
         self.model, self.dataset, self.optimizer = model, dataset, optimizer
+        self.workers, self.timeline = workers, timeline
+        self.batch_size = _batch_of_all(model, workers)
         self.scaler = _scaler_for(model, scaler)
         self.log = log or (lambda line: None)
         self.out = None if out is None else Path(out)
         loss = CrossEntropyLoss(*model.shapes[-1], model.room)
         how = augmentation(augment, dataset.image_shape, seed)
-        self.steps = steps_of(model, loss, optimizer, dataset, self.log, graph, self.scaler, how)
-        self.steps_per_epoch = math.ceil(len(dataset.train_images) / model.batch_size)
+        self.steps = steps_of(
+            model, loss, optimizer, dataset, self.log, graph, self.scaler, how, workers, timeline
+        )
+        self.steps_per_epoch = math.ceil(len(dataset.train_images) / self.batch_size)
         self.epochs, self.schedule = epochs, schedule
         # The initial weights are drawn from the model's seed: the order must not repeat that stream.
         self.generator = np.random.default_rng([seed, 1])
@@ -236,13 +267,13 @@ class _Run:
         self.recipe = {
             "dataset": dataset.name,
             "train_images": len(dataset.train_images),
-            "train_crc32": _checksum(dataset.train_images, dataset.train_labels),
+            "train_crc32": checksum(dataset.train_images, dataset.train_labels),
             "mean": np.asarray(dataset.mean).tolist(),
             "std": np.asarray(dataset.std).tolist(),
             "device": model.device,
             "precision": model.precision,
             "loss_scaling": self.scaler and self.scaler.settings,
-            "batch_size": model.batch_size,
+            "batch_size": self.batch_size,
             "optimizer": type(optimizer).__name__,
             **optimizer.settings,
             "lr": optimizer.lr,
@@ -251,6 +282,44 @@ class _Run:
             "epochs": epochs,
             "seed": seed,
         }
+
+    def start(self, resume):
+        """Begin, or go on from the checkpoint; all workers from the same numbers."""
+        workers = self.workers
+        if workers.many:
+            network = {"model": self.model.name, "parameters": self.model.parameters.size}
+            workers.insist_equal({**network, **self.recipe, "resume": resume})
+        resume = workers.from_first(lambda: resume or self.is_restarted())
+        if workers.first:
+            self.load() if resume else self.begin()
+        if workers.many:
+            self._share_state()
+        self.timeline.plan(self.epoch * self.steps_per_epoch + self.step, self.epochs * self.steps_per_epoch)
+
+    def is_restarted(self):
+        """Whether torchrun has started the workers again, and they had saved something before."""
+        if not self.workers.restarted or self.out is None or not self.checkpoint_path.exists():
+            return False
+        return load_checkpoint(self.checkpoint_path).progress.get("run") == self.workers.run
+
+    def _share_state(self):
+        """Give all workers what the first one has drawn or read."""
+        states = [self.optimizer.state] + ([self.scaler.state] if self.scaler else [])
+        arrays = [array for state in states for _, array in sorted(state.items())]
+        for array in (self.model.parameters, self.model.buffers, *arrays):
+            self.workers.broadcast(array)
+        totals = self.steps.totals.tolist()
+        names = "epoch", "step", "history", "seconds", "first_loss", "resumed"
+        told = self.workers.from_first(
+            lambda: (
+                {name: getattr(self, name) for name in names},
+                self.generator.bit_generator.state,
+                totals,
+            )
+        )
+        vars(self).update(told[0])
+        self.generator.bit_generator.state = told[1]
+        self.steps.totals = np.array(told[2])
 
     def begin(self):
         """Look, before an epoch's work, whether it can be saved and is enough to learn something."""
@@ -273,11 +342,11 @@ class _Run:
     def begin_epoch(self):
         """Prepare the steps of this epoch that are still to come; return the size of each one's batch."""
         self.order_state = self.generator.bit_generator.state
-        count, batch_size = len(self.dataset.train_images), self.model.batch_size
-        order = list(batches(count, batch_size, self.generator))
-        counts = list(map(len, order[self.step :]))
+        order = list(batches(len(self.dataset.train_images), self.batch_size, self.generator))[self.step :]
+        counts = list(map(len, order))
         lrs = [self.lr(ahead) for ahead in range(len(counts))]
-        self.steps.begin(np.concatenate(order)[self.step * batch_size :], lrs, self.epoch)
+        mine = [indices[self.workers.share(len(indices))] for indices in order]
+        self.steps.begin(np.concatenate([np.empty(0, np.int64), *mine]), lrs, self.epoch)
         return counts
 
     def finish_epoch(self):
@@ -287,12 +356,15 @@ class _Run:
         totals = self.steps.totals
         if not math.isfinite(totals[0]):
             raise TrainingDiverged(_where_diverged(self))
-        test = evaluate(self.model, data.test_images, data.test_labels, data.mean, data.std)
+        test = evaluate(
+            self.model, data.test_images, data.test_labels, data.mean, data.std, workers=self.workers
+        )
         if not math.isfinite(test[0]):
             # The last step ruined the model; its own loss was still that of the model before.
             raise TrainingDiverged(_where_diverged(self))
         self.check_finite()
         self.check_scale()
+        self.check_alike()
         values = self.epoch + 1, *(totals / count).tolist(), *test, self.seconds
         self.history.append(dict(zip(HISTORY_KEYS, values, strict=True)) | self.scaling())
         self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
@@ -301,6 +373,7 @@ class _Run:
         self.save()
         if self.epoch == self.epochs:
             self.plot()
+        self.write_timeline()
         last = self.history[-1]
         self.log(
             f"epoch {self.epoch}/{self.epochs}: train loss {last['train_loss']:.4f}, "
@@ -324,6 +397,34 @@ class _Run:
                 "Try a smaller learning rate, or bfloat16."
             )
 
+    def check_alike(self):
+        """Insist that all workers have the same parameters still."""
+        if self.workers.many:
+            state = self.model.parameters, self.model.buffers
+            where = f" after epoch {self.epoch + 1}: they have computed different numbers"
+            self.workers.insist_equal({"the checksum of the parameters": checksum(*state)}, where)
+
+    def write_timeline(self):
+        """Write the timeline when its steps have been taken."""
+        steps = self.timeline.steps
+        if not steps or self.epoch * self.steps_per_epoch < steps[-1] or not self.timeline.events:
+            return
+        everyone = self.workers.exchange(self.timeline.events)
+        self.timeline.events = []
+        if self.workers.first:
+            buckets = self.steps.common.buckets
+            self.timeline.write(
+                everyone,
+                {
+                    "workers": self.workers.size,
+                    "device": self.model.device,
+                    "model": self.model.name,
+                    "batch_size": self.batch_size,
+                    "steps": list(steps),
+                    "buckets": buckets.about(),
+                },
+            )
+
     def check_finite(self):
         """Refuse to save what no training could go on from: the last good checkpoint is worth more."""
         state = self.model.parameters, self.model.buffers, *self.optimizer.state.values(), self.steps.totals
@@ -339,7 +440,9 @@ class _Run:
 
     def save(self):
         """Write checkpoint and history, each all or nothing; an earlier run's are kept."""
-        if self.out is None:
+        totals = self.steps.totals.tolist()  # of all workers
+        if self.out is None or not self.workers.first:
+            self.resumed = True
             return
         if not self.resumed:
             move_earlier_run(self.out, self.log)
@@ -348,7 +451,7 @@ class _Run:
             "recipe": self.recipe,
             "epoch": self.epoch,
             "step": self.step,
-            "totals": self.steps.totals.tolist(),
+            "totals": totals,
             "seconds": self.seconds,
             # As it was when the epoch began: resuming draws the same order again and skips what is done.
             "generator": self.order_state,
@@ -357,6 +460,8 @@ class _Run:
         }
         if self.first_loss is not None:
             progress["first_loss"] = self.first_loss
+        if self.workers.many:
+            progress |= {"workers": self.workers.size, "run": self.workers.run}
         save_checkpoint(self.checkpoint_path, self.model, self.optimizer, progress, self.scaler)
         write_history(self.history, self.out)
 
@@ -388,12 +493,21 @@ class _Run:
         # Sums over a batch are split among the threads, so their last digits depend on the number.
         before = progress["recipe"].get("device"), progress["threads"]
         now = self.model.device, threads()
+        by, by_now = progress.get("workers", 1), self.workers.size
         stays_on_device = self.model.room.on_device and before[0] == now[0]
-        if before != now and not stays_on_device:
+        if by != by_now:
+            self.log(f"It was trained by {_counted(by)}, now by {by_now}: the last digits will differ")
+        elif before != now and not stays_on_device:
             self.log(
                 f"It was trained on {before[0]} with {before[1]} threads, now on {now[0]} with {now[1]}: "
                 "the last digits will differ"
             )
+
+    def what_is_saved(self):
+        """Say where the last checkpoint of this training is."""
+        if self.out is None or not (self.resumed and (self.epoch or self.step)):
+            return "no checkpoint of this run has been written yet"
+        return f"the last checkpoint is {self.checkpoint_path}, after epoch {len(self.history)}"
 
     def _check_progress(self, progress):
         """Refuse to resume what is no training, another one, or one that is further than this shall go."""
@@ -445,7 +559,7 @@ class _Run:
 
     def plot(self):
         """Draw the curves."""
-        if self.out is not None and self.history:
+        if self.out is not None and self.history and self.workers.first:
             plot_history(self.history, self.out / "curves.png")
 
 
@@ -455,12 +569,13 @@ def _train_epoch(run, progress, interrupted, first_step_done, on_step):
     with tqdm(
         desc=f"epoch {run.epoch + 1}/{run.epochs}",
         total=len(run.dataset.train_images),
-        initial=run.step * run.model.batch_size,
+        initial=run.step * run.batch_size,
         unit=" images",
         disable=not progress,
     ) as bar:
         for count in run.begin_epoch():
-            run.steps.take(count)
+            run.timeline.begin(run.epoch * run.steps_per_epoch + run.step + 1)
+            run.steps.take(count, run.workers.many and interrupted())
             run.step += 1
             run.seconds = time.perf_counter() - begun
             if run.steps.cheap_totals:
@@ -473,7 +588,7 @@ def _train_epoch(run, progress, interrupted, first_step_done, on_step):
             _show(bar, run, count)
             if on_step:
                 on_step(run.epoch * run.steps_per_epoch + run.step, run.steps.last_loss())
-            if interrupted():
+            if run.steps.stop if run.workers.many else interrupted():
                 _leave(run)
         run.steps.wait()
         run.seconds = time.perf_counter() - begun
@@ -482,7 +597,7 @@ def _train_epoch(run, progress, interrupted, first_step_done, on_step):
 def _show(bar, run, count):
     # True where the bar was redrawn: only then the figures are worth formatting.
     if bar.update(count) and run.steps.cheap_totals:
-        seen = min(run.step * run.model.batch_size, len(run.dataset.train_images))
+        seen = min(run.step * run.batch_size, len(run.dataset.train_images))
         loss, accuracy = run.steps.totals / (seen * run.model.predictions)
         bar.set_postfix_str(f"loss {loss:.4f}, accuracy {accuracy:.2%}", refresh=False)
 
@@ -492,9 +607,24 @@ def _leave(run):
     run.check_finite()
     run.save()
     run.plot()
+    run.workers.exchange("saved")  # until then nobody leaves: torchrun would end the others
     place = f"epoch {run.epoch + 1}, step {run.step}"
     kept = "" if run.out is None else f"; saved in {run.out}, resume to go on"
     raise Interrupted(f"interrupted at {place}{kept}", run.history)
+
+
+def _batch_of_all(model, workers):
+    """Return how many samples the workers' models take together."""
+    if not workers.many:
+        return model.batch_size
+    sizes = workers.exchange(model.batch_size)
+    if sizes != [Workers(rank, len(sizes)).count(sum(sizes)) for rank in range(len(sizes))]:
+        raise WorkersError(f"the models must be built for workers.count(batch_size), got batches of {sizes}")
+    return sum(sizes)
+
+
+def _counted(workers):
+    return "1 worker" if workers == 1 else f"{workers} workers"
 
 
 def _scaler_for(model, scaler):
@@ -534,20 +664,27 @@ def _where_diverged(run):
 
 
 @contextmanager
-def _interrupts_noted():
-    """Turn Ctrl-C into a note that is read between two steps; a second one interrupts at once."""
+def _interrupts_noted(workers):
+    """Turn Ctrl-C into a note that is read between two steps; a second one interrupts at once.
+
+    Of several workers each is told twice, by the terminal and by torchrun.
+    """
     noted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield noted.is_set  # Python delivers signals to the main thread only
         return
 
+    def is_noted():
+        return noted.is_set() or workers.asked_to_end
+
     def note(number, frame):
         noted.set()
-        signal.signal(signal.SIGINT, before)
+        if not workers.many:
+            signal.signal(signal.SIGINT, before)
 
     before = signal.signal(signal.SIGINT, note)
     try:
-        yield noted.is_set
+        yield is_noted
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -7,7 +7,7 @@ device, and a cursor there, advanced by the step itself, says which batch it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,16 @@ from cnn_numba import device
 from cnn_numba.data import Dataset
 from cnn_numba.data.text import Windows
 from cnn_numba.device import Array
-from cnn_numba.nn.layers import CrossEntropyLoss, head
+from cnn_numba.nn.layers import BatchNorm2d, CrossEntropyLoss, head
 from cnn_numba.nn.models import Sequential
+from cnn_numba.nn.together import Together
 from cnn_numba.ops.gather.cpu import gather_augmented, gather_batch, gather_labels
 from cnn_numba.train.augment import Augmentation
 from cnn_numba.train.graphs import Replay
 from cnn_numba.train.optim import Optimizer
+from cnn_numba.train.parallel import ALONE, Buckets, Workers
 from cnn_numba.train.scaling import LossScaler
+from cnn_numba.train.timeline import Timeline
 
 
 def train_step(
@@ -34,6 +37,8 @@ def train_step(
     labels: Array,
     lr: float | None = None,
     scaler: LossScaler | None = None,
+    weight: Array | None = None,
+    after: Callable[[str], object] = lambda phase: None,
 ) -> tuple[Array, Array]:
     """Take one step: forward, loss, backward, update.
 
@@ -48,6 +53,10 @@ def train_step(
         The optimiser's own if None.
     scaler : LossScaler, optional
         Scales the gradients, and skips the update where that was too much.
+    weight : ndarray, shape (1,), float32, optional
+        What the gradients are multiplied by: where others work on the same batch, this share of it.
+    after : callable, optional
+        Called with the name of each phase when it is over: forward, loss, backward and a layer, update.
 
     Returns
     -------
@@ -67,15 +76,36 @@ def train_step(
     True
     """
     logits = model.forward(x, training=True)
+    after("forward")
     losses = loss.forward(logits, labels)
+    after("loss")
+    # What overflows is found by the scaler, and the step skipped.
+    with np.errstate(**({"over": "ignore", "invalid": "ignore"} if scaler else {})):
+        for phase in backward_phases(model, loss, scaler, weight):
+            after(phase)
+    _update(optimizer, scaler, lr)
+    after("update")
+    return losses, logits
+
+
+def _update(optimizer, scaler, lr):
     if scaler is None:
-        model.backward(loss.backward())
         optimizer.step(lr)
     else:
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found, and the step skipped
-            model.backward(scaler.scale_gradient(loss.backward()))
         scaler.step(optimizer, lr)
-    return losses, logits
+
+
+def backward_phases(
+    model: Sequential, loss: CrossEntropyLoss, scaler: LossScaler | None = None, weight: Array | None = None
+) -> Iterator[str]:
+    """Go back through a model, and yield the name of each phase when it is over; as for `train_step`."""
+    gradient = loss.backward()
+    if scaler is not None:
+        gradient = scaler.scale_gradient(gradient)
+    if weight is not None:
+        gradient = model.room.ops.update.scale_gradient(gradient, weight, gradient)
+    for layer in model.backward_by_layer(gradient):
+        yield f"backward {layer.name}"
 
 
 def batches_of(
@@ -105,11 +135,71 @@ def steps_of(
     graph: bool,
     scaler: LossScaler | None = None,
     augmentation: Augmentation | None = None,
+    workers: Workers = ALONE,
+    timeline: Timeline | None = None,
 ) -> HostSteps | DeviceSteps:
     """Return the steps of a training for where a model computes; `log` and `graph` are for `DeviceSteps`."""
+    common = Common(model, loss, optimizer, scaler, workers, timeline or Timeline())
     if model.room.on_device:
-        return DeviceSteps(model, loss, optimizer, dataset, log, graph, scaler, augmentation)
-    return HostSteps(model, loss, optimizer, dataset, scaler, augmentation)
+        return DeviceSteps(common, dataset, log, graph, augmentation)
+    return HostSteps(common, dataset, augmentation)
+
+
+class Common:
+    """What the steps on the host and on the device have in common; as for `steps_of`.
+
+    A batch is that of all workers; each gathers its share of it, for which its model is built.
+
+    Attributes
+    ----------
+    stop : bool
+        Whether a worker asked in the last step to stop after it.
+    """
+
+    def __init__(
+        self,
+        model: Sequential,
+        loss: CrossEntropyLoss,
+        optimizer: Optimizer,
+        scaler: LossScaler | None,
+        workers: Workers,
+        timeline: Timeline,
+    ) -> None:
+        self.model, self.loss, self.optimizer, self.scaler = model, loss, optimizer, scaler
+        self.workers, self.timeline = workers, timeline
+        self.buckets = Buckets(model, workers, timeline)
+        self.between = self.buckets.after()
+        self.weights, self.nothing = {}, None
+        norms = [layer for layer in model.every_layer if isinstance(layer, BatchNorm2d)]
+        # In this order they add their sums up, whether this worker has images of a batch or not.
+        self.together = {layer: Together(layer, workers.all_reduce) for layer in norms if workers.many}
+
+    def weight(self, count: int) -> Array | None:
+        """Return this worker's share of a batch, as `train_step` takes it."""
+        if not self.workers.many:
+            return None
+        if count not in self.weights:
+            share = np.array([self.workers.count(count) / count], self.model.room.dtype)
+            self.weights[count] = self.model.room.bring(share)
+        return self.weights[count]
+
+    def after(self, phase: str) -> None:
+        """Note the end of a phase, and do what is due then."""
+        self.timeline.note(phase)
+        if phase in self.between:
+            self.between[phase]()
+
+    def phases_of_nothing(self) -> Iterator[str]:
+        """Do what is due before the update where this worker has no image of the batch: it adds nothing."""
+        if self.nothing is None:
+            self.nothing = self.model.room.zeros(self.model.gradients.shape)
+        device.copy(self.model.gradients, self.nothing)
+        for together in self.together.values():
+            together.forward(None)
+        for layer in reversed(self.model.every_layer):
+            if layer in self.together:
+                self.together[layer].backward(None)
+            yield f"backward {layer.name}"
 
 
 class HostBatches:
@@ -171,32 +261,41 @@ class HostSteps:
 
     cheap_totals = True
 
-    def __init__(
-        self,
-        model: Sequential,
-        loss: CrossEntropyLoss,
-        optimizer: Optimizer,
-        dataset: Dataset,
-        scaler: LossScaler | None = None,
-        augmentation: Augmentation | None = None,
-    ) -> None:
-        self.model, self.loss, self.optimizer, self.scaler = model, loss, optimizer, scaler
+    def __init__(self, common: Common, dataset: Dataset, augmentation: Augmentation | None = None) -> None:
+        self.common, self.model = common, common.model
         data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
-        self.batches = batches_of(model, *data, augmentation=augmentation)
+        self.batches = batches_of(common.model, *data, augmentation=augmentation)
         self.totals = np.zeros(2)
+        # Of one step: losses, right answers, and how many workers ask to stop.
+        self.sums = np.zeros(3)
+        self.stop = False
 
     def begin(self, order: np.ndarray, lrs: Sequence[float], epoch: int = 0) -> None:
         """Prepare for the steps over `order`, shape (n,), with these rates, in an epoch counted from 0."""
         self.batches.begin(order, epoch)
         self.lrs = iter(lrs)
 
-    def take(self, count: int) -> None:
-        """Take the next step, on `count` images."""
-        x, labels = self.batches.take(count)
-        self.losses, logits = train_step(
-            self.model, self.loss, self.optimizer, x, labels, next(self.lrs), self.scaler
-        )
-        self.loss.ops.accumulate_metrics(self.losses, logits, labels, self.totals)
+    def take(self, count: int, stop: bool = False) -> None:
+        """Take the next step, on `count` images of all workers together; `stop` asks all to stop after it."""
+        common, lr = self.common, next(self.lrs)
+        mine = common.workers.count(count)
+        self.sums[:] = 0, 0, stop
+        if mine:
+            x, labels = self.batches.take(mine)
+            common.after("gather")
+            weight = common.weight(count)
+            settings = common.loss, common.optimizer
+            losses, logits = train_step(
+                self.model, *settings, x, labels, lr, common.scaler, weight, common.after
+            )
+            common.loss.ops.accumulate_metrics(losses, logits, labels, self.sums[:2])
+        else:
+            for phase in common.phases_of_nothing():
+                common.after(phase)
+            _update(common.optimizer, common.scaler, lr)
+        common.workers.all_reduce(self.sums)
+        self.totals += self.sums[:2]
+        self.count, self.stop = count, self.sums[2] > 0
         self.batches.advance()
 
     def wait(self) -> None:
@@ -204,7 +303,7 @@ class HostSteps:
 
     def last_loss(self) -> float:
         """Return the mean loss of the last step's batch."""
-        return float(self.losses.mean())
+        return float(self.sums[0] / (self.count * self.model.predictions))
 
 
 class HostWindows(HostBatches):
@@ -305,15 +404,12 @@ class DeviceSteps:
 
     Parameters
     ----------
-    model : Sequential
-    loss : CrossEntropyLoss
-    optimizer : Optimizer
+    common : Common
     dataset : data.Dataset
     log : callable
         Told if there can be no graphs.
     graph : bool
         Whether to use them.
-    scaler : LossScaler, optional
     augmentation : Augmentation, optional
         As for `HostBatches`.
     """
@@ -323,38 +419,41 @@ class DeviceSteps:
 
     def __init__(
         self,
-        model: Sequential,
-        loss: CrossEntropyLoss,
-        optimizer: Optimizer,
+        common: Common,
         dataset: Dataset,
         log: Callable[[str], object],
         graph: bool = True,
-        scaler: LossScaler | None = None,
         augmentation: Augmentation | None = None,
     ) -> None:
-        self.model, self.loss, self.optimizer, self.scaler = model, loss, optimizer, scaler
+        self.common, self.model, self.loss = common, common.model, common.loss
+        self.optimizer, self.scaler = common.optimizer, common.scaler
         self.stream = device.stream()
         with device.use_stream(self.stream):
             data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
-            self.batches = batches_of(model, *data, augmentation=augmentation)
-            steps = device.blocks(len(dataset.train_images), model.batch_size)
+            self.batches = batches_of(self.model, *data, augmentation=augmentation)
+            steps = device.blocks(len(dataset.train_images), self.model.batch_size)
             self._rates = device.pinned((steps, 2))
             self.rates = device.zeros((steps, 2))
             self._totals = device.zeros(2, np.float64)
-            if scaler is not None:
-                scaler.allocate_schedule(steps)
-        self.step = Replay(self._step, log, graph)
+            if self.scaler is not None:
+                self.scaler.allocate_schedule(steps)
+        # The sums of a shared normalisation pass through the host, in the middle of a step.
+        graph = graph and not common.together
+        self.step = Replay(self._step, common.after, common.between, log, graph)
+        self.stop = False
 
     @property
     def totals(self) -> np.ndarray:
         """Sum of the losses and number of right answers so far, on the host, shape (2,), float64."""
         with device.use_stream(self.stream):
-            return device.to_host(self._totals)
+            return self.common.workers.all_reduce(device.to_host(self._totals))
 
     @totals.setter
     def totals(self, values: ArrayLike) -> None:
+        values = np.asarray(values, np.float64)
         with device.use_stream(self.stream):
-            device.copy(self._totals, np.asarray(values, np.float64))
+            # Each worker adds up its own; those of before are one worker's.
+            device.copy(self._totals, values if self.common.workers.first else np.zeros(2))
 
     def begin(self, order: np.ndarray, lrs: Sequence[float], epoch: int = 0) -> None:
         """Prepare for the steps over `order`, shape (n,), with these rates, in an epoch counted from 0."""
@@ -366,12 +465,18 @@ class DeviceSteps:
             self._rates[: len(lrs)] = self.optimizer.rates(lrs)
             device.copy(self.rates, self._rates)
 
-    def take(self, count: int) -> None:
-        """Take the next step, on `count` images."""
+    def take(self, count: int, stop: bool = False) -> None:
+        """Take the next step, on `count` images of all workers together; `stop` asks all to stop after it."""
         with device.use_stream(self.stream):
-            self.step(count)
+            if self.common.timeline.recording:
+                for phase in self._step(count):
+                    device.synchronize()
+                    self.common.after(phase)
+            else:
+                self.step(count)
         self.count = count
         self.optimizer.count(1)
+        self.stop = self.common.workers.all_reduce(np.array([float(stop)]))[0] > 0
 
     def wait(self) -> None:
         """Wait until all steps are done: the GPU is given them faster than it takes them."""
@@ -382,20 +487,30 @@ class DeviceSteps:
 
     def last_loss(self) -> float:
         """Return the mean loss of the last step's batch; waits for the GPU."""
+        mine = self.common.workers.count(self.count) * self.model.predictions
         with device.use_stream(self.stream):
-            losses = head(self.loss.losses, self.count * self.model.predictions)
-            return float(device.to_host(losses).mean())
+            losses = device.to_host(head(self.loss.losses, mine)) if mine else np.zeros(1)
+        total = self.common.workers.all_reduce(losses.sum(keepdims=True, dtype=np.float64))
+        return float(total[0] / (self.count * self.model.predictions))
 
     def _step(self, count):
-        """Launch the kernels of one step: all that a graph records."""
-        x, labels = self.batches.take(count)
-        logits = self.model.forward(x, training=True)
-        losses = self.loss.forward(logits, labels)
+        """Launch the kernels of one step, all that a graph records; yield the name of each phase."""
+        mine = self.common.workers.count(count)
+        if mine:
+            x, labels = self.batches.take(mine)
+            yield "gather"
+            logits = self.model.forward(x, training=True)
+            yield "forward"
+            losses = self.loss.forward(logits, labels)
+            yield "loss"
+            yield from backward_phases(self.model, self.loss, self.scaler, self.common.weight(count))
+        else:
+            yield from self.common.phases_of_nothing()
         if self.scaler is None:
-            self.model.backward(self.loss.backward())
             self.optimizer.scheduled_step(self.rates, self.batches.cursor)
         else:
-            self.model.backward(self.scaler.scale_gradient(self.loss.backward()))
             self.scaler.scheduled_step(self.optimizer, self.batches.cursor)
-        self.loss.ops.accumulate_metrics(losses, logits, labels, self._totals)
+        yield "update"
+        if mine:
+            self.loss.ops.accumulate_metrics(losses, logits, labels, self._totals)
         self.batches.advance()

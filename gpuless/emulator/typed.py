@@ -134,8 +134,9 @@ def widen(t, s, name, have, want, signed=False, operand=0):
     ahead = s.ahead[operand] if s.ahead and not signed else 0
     if not ahead:
         return resize(t, s, name, have, want, signed)
-    foremost = t.new(f"add i{have} {name}, {ahead}")
-    return t.new(f"sub i{want} {t.new(f'zext i{have} {foremost} to i{want}')}, {ahead}")
+    foremost = t.new(f"add {s.int(have)} {name}, {s.literal(ahead, f'i{have}')}")
+    wide = resize(t, s, foremost, have, want)
+    return t.new(f"sub {s.int(want)} {wide}, {s.literal(ahead, f'i{want}')}")
 
 
 def flush(t, f, instruction, name):

@@ -8,7 +8,7 @@ import gpuless
 if not gpuless.select().emulated:
     pytest.skip("about how the emulated GPU reads and writes", allow_module_level=True)
 
-from numba import cuda, float32
+from numba import cuda, float32, uint32
 
 BLOCKS = [(16, 2), (16, 16), (8, 4), (8, 8), (4, 8, 2), (16, 3), (4, 16), (32, 4), (2, 16), (5, 7)]
 of_each_block = pytest.mark.parametrize("block", BLOCKS, ids=str)
@@ -50,6 +50,22 @@ def test_neighbours_around_the_edge(block, rng):
     out = np.zeros_like(x)
     launch(shift, (*x.shape,), block, x, out)
     np.testing.assert_array_equal(out, np.roll(x, (3, 5), (0, 1)) - np.roll(x, 1, 0))
+
+
+@pytest.mark.parametrize("block", BLOCKS[1:4], ids=str)
+def test_unsigned_numbers_that_are_made_wider(block, rng):
+    # As CUDA C++ has its indices: of 32 bits, until they become an address.
+    @cuda.jit
+    def double(x, width, out):
+        j, i = uint32(cuda.grid(2)[0]), uint32(cuda.grid(2)[1])
+        k = uint32(uint32(i * uint32(width)) + j)
+        if j < uint32(width) and k < uint32(out.size):
+            out[k] = x[k] + x[k]
+
+    x = rng.random(33 * 41).astype(np.float32)
+    out = np.zeros_like(x)
+    launch(double, (33, 41), block, x, np.int32(41), out)
+    np.testing.assert_array_equal(out, x + x)
 
 
 @of_each_block

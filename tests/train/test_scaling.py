@@ -149,13 +149,13 @@ def test_a_damaged_scale_is_refused(tmp_path, scale, match):
 
 def poison_the_backward_pass(model):
     """Let every gradient be infinite while the loss stays finite."""
-    backward = model.backward
+    backward = model.backward_by_layer
 
     def poisoned(gradient):
-        backward(gradient)
+        yield from backward(gradient)
         model.gradients[0] = np.inf
 
-    model.backward = poisoned
+    model.backward_by_layer = poisoned
     return model
 
 

@@ -51,6 +51,35 @@ decayed_step_kernel = KernelExercise(
             "`weight_decay` multiplies the velocity. It belongs to the parameter, which is to shrink.",
             lambda p, g, v, lr, m, wd: (p - lr * (m * v + g + wd * v), m * v + g + wd * v),
         ),
+        "decay without the rate": (
+            "You shrink the parameter by `weight_decay`, whatever the learning rate is. Add "
+            "`weight_decay * parameters[i]` to the gradient instead.",
+            lambda p, g, v, lr, m, wd: (p - wd * p - lr * (m * v + g), m * v + g),
+            lambda p, g, v, lr, m, wd: (p - wd * p - lr * (m * v + g + wd * p), m * v + g + wd * p),
+        ),
+        "rate in the decay": (
+            "You multiply the decay by the learning rate, and the step does so again.",
+            lambda p, g, v, lr, m, wd: decayed_step(p, g, v, lr, m, lr * wd),
+        ),
+        "decay of the new parameter": (
+            "Your pull is that of the parameter after the step. It is a part of the gradient, which is there "
+            "before.",
+            lambda p, g, v, lr, m, wd: ((p - lr * (m * v + g)) * (1 - lr * wd), m * v + g),
+            lambda p, g, v, lr, m, wd: ((p - lr * (m * v + g)) * (1 - wd), m * v + g),
+        ),
+        "gradient dampened": (
+            "You take a share `1 - momentum` of the gradient. Here all of it counts.",
+            lambda p, g, v, lr, m, wd: decayed_step(p, (1 - m) * g, v, lr, m, (1 - m) * wd),
+            lambda p, g, v, lr, m, wd: decayed_step(p, (1 - m) * g, v, lr, m, wd),
+        ),
+        "momentum twice": (
+            "You step by the gradient and the momentum of the new velocity, as Nesterov's method does. Here "
+            "it is `lr * velocity[i]`.",
+            lambda p, g, v, lr, m, wd: (
+                p - lr * (g + wd * p + m * (m * v + g + wd * p)),
+                m * v + g + wd * p,
+            ),
+        ),
         "only the sign": (
             "You pull every parameter equally hard, by its sign. Weight decay pulls in proportion to size.",
             lambda p, g, v, lr, m, wd: decayed_step(p, g + wd * np.sign(p) - wd * p, v, lr, m, wd),
@@ -96,10 +125,12 @@ def crop_and_flip(images, indices, places, padding):
 
 def _cut(images, places, padding, mode="constant"):
     height, width = images.shape[2:]
-    margin = (0, 0), (padding, padding), (padding, padding)
+    wide = 3 * padding + 1  # so that a window may lie further out than it should
     cut = []
     for image, (row, column, mirror) in zip(images, places, strict=True):
-        window = np.pad(image, margin, mode=mode)[:, row : row + height, column : column + width]
+        top, left = row + wide - padding, column + wide - padding
+        margin = (0, 0), (wide, wide), (wide, wide)
+        window = np.pad(image, margin, mode=mode)[:, top : top + height, left : left + width]
         cut.append(window[:, :, ::-1] if mirror else window)
     return np.array(cut) / 255
 
@@ -134,6 +165,19 @@ def _always_mirror(places, padding):
 def _mirror_first(places, padding):
     mirrored = places[:, 2] == 1
     places[mirrored, 1] = 2 * padding - places[mirrored, 1]
+
+
+def _mirror_one_off(places, padding):
+    places[places[:, 2] == 1, 1] += 1
+
+
+def _mirror_about_the_image(places, padding):
+    mirrored = places[:, 2] == 1
+    places[mirrored, 1] = padding
+
+
+def _without_padding(places, padding):
+    places[:, :2] += padding
 
 
 def _upside_down(images, indices, places, padding):
@@ -186,6 +230,20 @@ crop_and_flip_kernel = KernelExercise(
             "You mirror the image and cut then. The other way round is meant: the window is taken from "
             "`places`, and *its* columns are reversed.",
             _with_places(_mirror_first),
+        ),
+        "mirrored one too far": (
+            "Where an image is mirrored, it is moved by one column. The columns go from 0 to "
+            "`out.shape[3] - 1`: the mirror of `w` is `out.shape[3] - 1 - w`.",
+            _with_places(_mirror_one_off),
+        ),
+        "mirrored without moving": (
+            "The mirrored images are not moved sideways: `places[i, 1]` counts there, too.",
+            _with_places(_mirror_about_the_image),
+        ),
+        "padding left out": (
+            "Your windows begin `padding` rows and columns too late. `places` counts from the corner of the "
+            "margin: take `padding` away.",
+            _with_places(_without_padding),
         ),
         "upside down": (
             "You reverse the rows. A mirror exchanges left and right: the columns.",

@@ -10,7 +10,7 @@ from cnn_numba.ops.update.reference import unscale_gradients
 # --- decode_float16 ----------------------------------------------------------------------------------------
 
 
-def decode_float16(bits):
+def decode(bits):
     """Return the number that 16 bits stand for."""
     return float(np.uint16(bits).view(np.float16))
 
@@ -19,16 +19,25 @@ def _fields(bits):
     return bits >> 15, bits >> 10 & 31, bits & 1023
 
 
-def _decoded(bias=15, hidden=1.0, smallest=-14, subnormal=True, infinite=True, signed=True, mantissa=1024):
+def _decoded(
+    bias=15,
+    hidden=1.0,
+    smallest=-14,
+    subnormal=True,
+    infinite=True,
+    signed=True,
+    mantissa=1024,
+    fields=_fields,
+):
     """Return a function that reads 16 bits, in one point not as float16."""
 
     def read(bits):
-        sign, exponent, fraction = _fields(bits)
+        sign, exponent, fraction = fields(bits)
         factor = -1.0 if sign and signed else 1.0
         if exponent == 31 and infinite:
             return factor * np.inf
         if exponent == 0 and subnormal:
-            return factor * fraction / mantissa * 2.0**smallest
+            return factor * fraction / mantissa * 2.0**smallest if subnormal != "zero" else 0 * factor
         return factor * (hidden + fraction / mantissa) * 2.0 ** (exponent - bias)
 
     return read
@@ -43,7 +52,7 @@ def _patterns(rng):
 
 decode_float16 = Exercise(
     "decode_float16",
-    reference=decode_float16,
+    reference=decode,
     cases=_patterns,
     properties=(avoids("float16", "view", "frombuffer", "unpack", "astype", "'float16'"),),
     mistakes={
@@ -65,6 +74,34 @@ decode_float16 = Exercise(
             "Numbers with an exponent field of 0 have the exponent -14, like the smallest normal ones, not "
             "-15: what they lack is the leading 1.",
             _decoded(smallest=-15),
+        ),
+        "subnormal numbers lost": (
+            "Where the exponent field is 0 there are still numbers other than 0: "
+            "`mantissa / 1024 * 2**-14`, those below the smallest normal one.",
+            _decoded(subnormal="zero"),
+        ),
+        "sign in the exponent": (
+            "Your exponent field has the sign in it: after the shift by 10 keep five bits, `& 31`.",
+            _decoded(fields=lambda bits: (bits >> 15, bits >> 10, bits & 1023)),
+        ),
+        "exponent in the mantissa": (
+            "Your mantissa has the bits above it as well: keep ten of them, `bits & 1023`.",
+            _decoded(fields=lambda bits: (bits >> 15, bits >> 10 & 31, bits)),
+            _decoded(fields=lambda bits: (bits >> 15, bits >> 10 & 31, bits & 0x7FFF)),
+        ),
+        "width of the fields": (
+            "Your fields have another width. From the top: 1 bit for the sign, 5 for the exponent, "
+            "`bits >> 10 & 31`, 10 for the mantissa, `bits & 1023`.",
+            *(
+                _decoded(fields=lambda bits, e=e, m=m: (bits >> 15, bits >> 10 & e, bits & m))
+                for e, m in ((31, 511), (31, 2047), (15, 1023), (31, 1024), (32, 1023))
+            ),
+            _decoded(fields=lambda bits: (bits >> 15, bits >> 11 & 31, bits & 1023)),
+            _decoded(fields=lambda bits: (bits >> 15, bits >> 9 & 31, bits & 1023)),
+        ),
+        "infinity without sign": (
+            "There are two infinities: the sign counts there too.",
+            lambda bits: abs(decode(bits)) if np.isinf(decode(bits)) else decode(bits),
         ),
         "no infinity": (
             "An exponent field of 31 is no exponent: with a mantissa of 0 it stands for infinity.",
@@ -187,7 +224,8 @@ stochastic_kernel = KernelExercise(
     once=True,
     mistakes={
         "cut off": (
-            "You only cut off the lower half: that rounds towards 0, always, whatever the random bits are.",
+            "You only cut off the lower half: that rounds towards 0, always, whatever the random bits are. "
+            "Only a sum, `+`, carries over into the upper half.",
             lambda x, random: _upper(x),
         ),
         "nearest": (
@@ -214,6 +252,20 @@ stochastic_kernel = KernelExercise(
         "not cut off": (
             "You add the noise and leave it there. Cut the lower half off after it: `& uint32(0xFFFF0000)`.",
             lambda x, random: (x.astype(np.uint64) + (random & 0xFFFF)).astype(np.uint32),
+        ),
+        "or instead of plus": (
+            "You put the noise in by `|` or `^`, and leave it there. Only a sum carries over into the upper "
+            "half, which is what rounds up; then the lower half is cut off.",
+            lambda x, random: (x | (random & 0xFFFF)).astype(np.uint32),
+            lambda x, random: (x ^ (random & 0xFFFF)).astype(np.uint32),
+        ),
+        "the other random bits": (
+            "You take the upper 16 random bits. They would do as well; the exercise wants the lower ones.",
+            _with_noise(lambda random: random >> 16),
+        ),
+        "noise added after the cut": (
+            "You cut first and add then: the lower half of the result is not 0. Add, and cut after it.",
+            lambda x, random: (_upper(x) + (random & np.uint32(0xFFFF))).astype(np.uint32),
         ),
         "wrong half": (
             "You keep the lower half, and throw sign, exponent and the mantissa's upper bits away.",
@@ -266,6 +318,13 @@ def _unscaled(finite=np.isfinite, change=lambda gradients, scale: gradients / sc
     return function
 
 
+def _counted(gradients, scale, found_inf):
+    """Count what is not finite, where a yes or no is wanted."""
+    with np.errstate(all="ignore"):
+        count = np.count_nonzero(~np.isfinite(gradients))
+        return np.float64(gradients) / scale[0], np.int32(found_inf + count)
+
+
 def _reference(gradients, scale, found_inf):
     gradients, found_inf = gradients.astype(np.float64), found_inf.copy()
     return unscale_gradients(gradients, scale.copy(), found_inf), found_inf
@@ -312,6 +371,20 @@ unscale_kernel = KernelExercise(
             "`found_inf` is set where all gradients are finite, and every step would be skipped: by a "
             "condition that is always true, or by threads beyond the last gradient, which need a guard.",
             _unscaled(finite=lambda gradients: np.zeros(1, bool)),
+        ),
+        "counted": (
+            "`found_inf` is not 1 but a count. It says yes or no: `cuda.atomic.max(found_inf, 0, 1)` leaves "
+            "a 1 a 1.",
+            _counted,
+        ),
+        "plus infinity missed": (
+            "You find minus infinity, and not plus infinity: compare the absolute value.",
+            _unscaled(finite=lambda gradients: ~(np.isnan(gradients) | (gradients == -np.inf))),
+            _unscaled(finite=lambda gradients: gradients != -np.inf),
+        ),
+        "plus infinity only": (
+            "Of what is not finite you find plus infinity only: there are minus infinity and NaN, too.",
+            _unscaled(finite=lambda gradients: gradients != np.inf),
         ),
         "found undone": (
             "`found_inf` is 0 where it was 1 before the launch. Another kernel may have set it: where all "
@@ -368,6 +441,12 @@ def _halves_twice(scale, good_steps, found_inf, interval):
     return (scale / 2, good_steps) if found_inf else (scale, good_steps)
 
 
+def _from_one(scale, good_steps, found_inf, interval, after_growth, after_skip):
+    scale, good_steps = _stepped()(scale, good_steps, found_inf, interval)
+    begins_anew = after_skip if found_inf else after_growth
+    return scale, 1 if good_steps == 0 and begins_anew else good_steps
+
+
 next_scale = Exercise(
     "next_scale",
     reference=_stepped(),
@@ -400,6 +479,20 @@ next_scale = Exercise(
         "good steps kept": (
             "A skipped step ends the row: `good_steps` is 0 after it.",
             _stepped(forget=False),
+        ),
+        "good steps not counted": (
+            "A good step that does not complete the row still counts: return `good_steps + 1`.",
+            lambda scale, good_steps, found_inf, interval: (
+                (scale, good_steps)
+                if not found_inf and good_steps + 1 < interval
+                else _stepped()(scale, good_steps, found_inf, interval)
+            ),
+        ),
+        "counts from one": (
+            "A new row begins at 0, before its first good step. Yours begins at 1.",
+            lambda *state: _from_one(*state, after_growth=True, after_skip=True),
+            lambda *state: _from_one(*state, after_growth=True, after_skip=False),
+            lambda *state: _from_one(*state, after_growth=False, after_skip=True),
         ),
         "does not shrink": (
             "After a step with `found_inf` the scale stays as it is: the next would overflow as well. "

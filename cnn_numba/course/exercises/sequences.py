@@ -239,18 +239,32 @@ def lstm_cell_backward(gates, c, cell, grad_h, grad_cell):
     return grad_sums[:, 0], grad_c
 
 
-def _cell_back(slopes=True, own=True, later=True, tanh_slope=True, forget=True, old=True, squash_new=True):
+def _cell_back(
+    slopes=True,
+    own=True,
+    later=True,
+    tanh_slope=True,
+    forget=True,
+    old=True,
+    squash_new=True,
+    without=(),
+    output=True,
+    shown=True,
+):
     """Return a function for the backward pass of a cell, with parts that may be wrong."""
 
     def function(gates, c, cell, grad_h, grad_cell):
         i, f, g, o = _parts(gates)
         squashed = np.tanh(np.float64(cell if squash_new else c))
-        through = grad_h * o * ((1 - squashed**2) if tanh_slope else 1)
+        slope = {True: 1 - squashed**2, "not squared": 1 - squashed, False: 1}[tanh_slope]
+        through = grad_h * (o if output else 1) * slope
         dc = (grad_cell if later else 0) + (through if own else 0)
-        parts = dc * g, dc * (c if old else cell), dc * i, grad_h * squashed
+        parts = dc * g, dc * (c if old else cell), dc * i, (grad_h if shown else dc) * squashed
         factors = [i * (1 - i), f * (1 - f), 1 - g**2, o * (1 - o)] if slopes else [1, 1, 1, 1]
         if slopes == "sigmoid":
             factors[2] = g * (1 - g)
+        for k in without:
+            factors[k] = np.ones_like(i)
         grad_sums = np.concatenate([part * by for part, by in zip(parts, factors, strict=True)], axis=1)
         return grad_sums, dc * (f if forget else 1)
 
@@ -276,6 +290,25 @@ lstm_cell_backward_kernel = KernelExercise(
             "These are the gradients of the gates. Each still has to go through its sigmoid or tanh: times "
             "`y * (1 - y)`, or `1 - y * y`, with `y` the gate itself.",
             _cell_back(slopes=False),
+        ),
+        "slope of one gate left out": (
+            "One of the four gradients has not gone through its gate: each is multiplied by a slope of its "
+            "own, `y * (1 - y)` for i, f and o, `1 - y * y` for g.",
+            *(_cell_back(without=(k,)) for k in range(4)),
+        ),
+        "slope not squared": (
+            "The slope of tanh is 1 minus the *square* of what comes out.",
+            _cell_back(tanh_slope="not squared"),
+        ),
+        "output gate left out": (
+            "The hidden state shows `o` times the cell's tanh: on its way to the cell the gradient is "
+            "multiplied by `o`.",
+            _cell_back(output=False),
+        ),
+        "output gate from the cell": (
+            "The output gate has no part in the cell: its gradient comes from `grad_h` alone, times "
+            "`tanh(cell)`.",
+            _cell_back(shown=False),
         ),
         "content with a sigmoid's slope": (
             "The new content has gone through tanh: its slope is `1 - g * g`.",
@@ -335,7 +368,7 @@ def _backward_through_time(grad_h_n, weight_hh, cells, gates):
     return reference.lstm_backward(None, weight_hh, cells, gates, grad_h_n=grad_h_n)[0]
 
 
-def _loop(forwards=False, hidden="passed", cell="passed", before="before"):
+def _loop(forwards=False, hidden="passed", cell="passed", before="before", unseen=()):
     """Return a function for the way back through time, with parts that may be wrong."""
 
     def function(grad_h_n, weight_hh, cells, gates):
@@ -355,9 +388,18 @@ def _loop(forwards=False, hidden="passed", cell="passed", before="before"):
                 "again": grad_h_n + product,
                 "summed": grad_h + product,
             }[hidden]
+        grad_gates[:, list(unseen)] = 0
         return grad_gates
 
     return function
+
+
+def _without_the_last(grad_h_n, weight_hh, cells, gates):
+    """Begin with the step before the last."""
+    grad_gates = np.zeros_like(gates)
+    if gates.shape[1] > 1:
+        grad_gates[:, :-1] = _backward_through_time(grad_h_n, weight_hh, cells[:, :-1], gates[:, :-1])
+    return grad_gates
 
 
 backward_through_time = Exercise(
@@ -392,6 +434,16 @@ backward_through_time = Exercise(
             "The cell's gradient ends after each step. Hand what `cell_backward` returns for the cell "
             "before to the next round: that is the way along which little is lost.",
             _loop(cell="dropped"),
+        ),
+        "first step left out": (
+            "The first step gets no gradient: `reversed(range(steps))` ends with 0, and "
+            "`range(steps - 1, 0, -1)` with 1.",
+            _loop(unseen=(0,)),
+        ),
+        "last step left out": (
+            "The last step gets no gradient, and it is the one that the loss sees.",
+            _loop(unseen=(-1,)),
+            _without_the_last,
         ),
         "wraps round": (
             "At the first step, `cells[:, t - 1]` is `cells[:, -1]`: the *last* cell. What came before the "

@@ -37,6 +37,28 @@ decayed_step_kernel = derive(
         ),
         ("lr * velocity[i]", "lr * before"),
     ),
+    step_with_decay_past_the_rate=(
+        "decay without the rate",
+        ("gradients[i] + weight_decay * parameters[i]", "gradients[i]"),
+        (
+            "parameters[i] -= lr * velocity[i]",
+            "parameters[i] -= lr * velocity[i] + weight_decay * parameters[i]",
+        ),
+    ),
+    step_with_the_rate_twice=(
+        "rate in the decay",
+        ("weight_decay * parameters[i]", "lr * weight_decay * parameters[i]"),
+    ),
+    step_that_shrinks_at_the_end=(
+        "decay of the new parameter",
+        ("gradients[i] + weight_decay * parameters[i]", "gradients[i]"),
+        (
+            "parameters[i] -= lr * velocity[i]",
+            "parameters[i] -= lr * velocity[i]\nparameters[i] *= float32(1) - lr * weight_decay",
+        ),
+    ),
+    step_dampened=("gradient dampened", ("+ gradient", "+ (float32(1) - momentum) * gradient")),
+    step_of_nesterov=("momentum twice", ("lr * velocity[i]", "lr * (gradient + momentum * velocity[i])")),
     step_of_the_first_block=("first block only", ("cuda.grid(1)", "cuda.threadIdx.x")),
     step_without_guard=("writes past the edge", ("if i < parameters.size:", "if True:")),
 )
@@ -61,6 +83,16 @@ crop_and_flip_kernel = derive(
     crop_mirrored_first=(
         "mirrored first",
         ("column = out.shape[3] - 1 - w + places[i, 1] - padding", "column = out.shape[3] - 1 - column"),
+    ),
+    crop_mirrored_one_too_far=("mirrored one too far", ("out.shape[3] - 1 - w", "out.shape[3] - w")),
+    crop_mirrored_in_its_place=(
+        "mirrored without moving",
+        ("column = out.shape[3] - 1 - w + places[i, 1] - padding", "column = out.shape[3] - 1 - w"),
+    ),
+    crop_without_padding=(
+        "padding left out",
+        ("+ places[i, 0] - padding", "+ places[i, 0]"),
+        ("+ places[i, 1] - padding", "+ places[i, 1]", 2),
     ),
     crop_upside_down=(
         "upside down",

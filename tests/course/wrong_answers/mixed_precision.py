@@ -16,6 +16,13 @@ decode_float16 = derive(
     float16_without_sign=("sign", ("-1.0 if", "1.0 if")),
     float16_with_a_mantissa_of_9_bits=("mantissa", ("mantissa / 1024", "mantissa / 512", 2)),
     float16_with_a_mantissa_of_11_bits=("mantissa", ("mantissa / 1024", "mantissa / 2048", 2)),
+    float16_flushed_to_zero=("subnormal numbers lost", ("sign * mantissa / 1024 * 2.0**-14", "sign * 0.0")),
+    float16_with_the_sign_in_the_exponent=("sign in the exponent", ("bits >> 10 & 31", "bits >> 10")),
+    float16_with_the_exponent_in_the_mantissa=("exponent in the mantissa", ("bits & 1023", "bits")),
+    float16_of_nine_bits=("width of the fields", ("bits & 1023", "bits & 511")),
+    float16_of_the_eleventh_bit=("width of the fields", ("bits & 1023", "bits & 1024")),
+    float16_of_four_bits=("width of the fields", ("bits >> 10 & 31", "bits >> 10 & 15")),
+    float16_with_one_infinity=("infinity without sign", ('sign * float("inf")', 'float("inf")')),
     float16_divided_by_ten_ones=("mantissa", ("mantissa / 1024", "mantissa / 1023", 2)),
 )
 
@@ -75,6 +82,19 @@ stochastic_kernel = derive(
     chance_of_fifteen_bits=("half of the noise", ("uint32(0xFFFF)", "uint32(0x7FFF)")),
     chance_not_cut_off=("not cut off", ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] + noise")),
     chance_with_the_lower_half=("wrong half", ("uint32(0xFFFF0000)", "uint32(0xFFFF)")),
+    chance_by_or=("cut off", ("x[i] + noise", "x[i] | noise")),
+    chance_by_exclusive_or=(
+        "or instead of plus",
+        ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] ^ noise"),
+    ),
+    chance_of_the_other_bits=(
+        "the other random bits",
+        ("random[i] & uint32(0xFFFF)", "random[i] >> uint32(16)"),
+    ),
+    chance_after_the_cut=(
+        "noise added after the cut",
+        ("(x[i] + noise) & uint32(0xFFFF0000)", "(x[i] & uint32(0xFFFF0000)) + noise"),
+    ),
     chance_taken_away=("taken away", ("x[i] + noise", "x[i] - noise")),
     chance_of_the_first_block=("first block only", ("cuda.grid(1)", "cuda.threadIdx.x")),
     chance_without_guard=("writes past the edge", ("if i < x.size:", "if True:")),
@@ -99,6 +119,15 @@ unscale_kernel = derive(
         ("not abs(gradient) < float32(np.inf)", "gradient != gradient"),
     ),
     unscaled_blind_to_minus_infinity=("minus infinity missed", ("abs(gradient)", "gradient")),
+    unscaled_counted=("counted", ("cuda.atomic.max(found_inf, 0, 1)", "cuda.atomic.add(found_inf, 0, 1)")),
+    unscaled_blind_to_plus_infinity=(
+        "plus infinity missed",
+        ("not abs(gradient) < float32(np.inf)", "not gradient > float32(-np.inf)"),
+    ),
+    unscaled_with_eyes_for_plus_infinity=(
+        "plus infinity only",
+        ("not abs(gradient) < float32(np.inf)", "gradient == float32(np.inf)"),
+    ),
     unscaled_always_found=("found everywhere", ("if not abs(gradient) < float32(np.inf):", "if True:")),
     unscaled_found_undone=(
         "found undone",
@@ -128,6 +157,12 @@ next_scale = derive(
     scale_that_does_not_shrink=("does not shrink", ("return scale / 2, 0", "return scale, 0")),
     scale_that_does_not_grow=("does not grow", ("return scale * 2, 0", "return scale, 0")),
     scale_the_wrong_way_round=("the wrong way round", ("if found_inf:", "if not found_inf:")),
+    scale_without_counting=(
+        "good steps not counted",
+        ("return scale, good_steps", "return scale, good_steps - 1"),
+    ),
+    scale_counting_from_one=("counts from one", ("return scale / 2, 0", "return scale / 2, 1")),
+    scale_counting_from_one_after_growth=("counts from one", ("return scale * 2, 0", "return scale * 2, 1")),
     scale_halved_twice=("halved twice", ("return scale / 2, 0", "return scale / 4, 0")),
 )
 

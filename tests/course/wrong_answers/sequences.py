@@ -136,6 +136,18 @@ lstm_cell_backward_kernel = derive(
         (" * o * (one - o)", ""),
     ),
     back_with_four_sigmoids=("content with a sigmoid's slope", ("(one - g * g)", "g * (one - g)")),
+    back_without_the_input_gates_slope=("slope of one gate left out", (" * i * (one - i)", "")),
+    back_without_the_contents_slope=("slope of one gate left out", (" * (one - g * g)", "")),
+    back_without_the_output_gates_slope=("slope of one gate left out", (" * o * (one - o)", "")),
+    back_with_a_slope_not_squared=("slope not squared", ("squashed * squashed", "squashed")),
+    back_without_the_output_gate=(
+        "output gate left out",
+        ("grad_h[n, j] * o *", "grad_h[n, j] *"),
+    ),
+    back_to_the_output_gate_from_the_cell=(
+        "output gate from the cell",
+        ("grad_h[n, j] * squashed", "dc * squashed"),
+    ),
     back_from_the_step_after_alone=(
         "nothing through the hidden state",
         ("grad_cell[n, j] + grad_h[n, j] * o * (one - squashed * squashed)", "grad_cell[n, j]"),
@@ -168,6 +180,16 @@ _LOOP = "reversed(range(gates.shape[1]))"
 
 backward_through_time = derive(
     "backward_through_time",
+    time_without_its_first_step=(
+        "first step left out",
+        ("np.empty_like", "np.zeros_like"),
+        (_LOOP, "range(gates.shape[1] - 1, 0, -1)"),
+    ),
+    time_without_its_last_step=(
+        "last step left out",
+        ("np.empty_like", "np.zeros_like"),
+        (_LOOP, "reversed(range(gates.shape[1] - 1))"),
+    ),
     time_runs_forwards=("forwards", (_LOOP, "range(gates.shape[1])")),
     time_without_hidden_states=(
         "hidden state not followed",

@@ -1,0 +1,73 @@
+"""Other roads to the same numbers: notebook 15's kernels in three languages, and their yardstick.
+
+- `yardstick`: what every road has to compute, what ours computes, and how far apart two results are.
+- `opencl` with kernels.cl, `cuda_cpp` with kernels.cu, `blocks` with triton_kernels: a road each, the same
+  seven kernels behind the same methods.
+- `machine_code`: registers and instructions of what NVRTC or Triton compiled.
+- `tuning` with tuned_product.cu: candidates for the auto-tuner.
+"""
+
+from pathlib import Path
+
+from cnn_numba import device, extras
+
+
+def source(name: str) -> str:
+    """Return the text of one of the kernels' files.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"kernels.cl"``.
+
+    Examples
+    --------
+    >>> "get_local_id" in source("kernels.cl")
+    True
+    """
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def kernel(name: str, file: str) -> str:
+    """Return one kernel's text: from the comment above it to the brace that closes it.
+
+    Parameters
+    ----------
+    name : str
+    file : str
+        Such as ``"kernels.cl"``.
+
+    Examples
+    --------
+    >>> print(kernel("sgd", "kernels.cl").splitlines()[0])
+    // One parameter a work-item.
+    """
+    pieces = source(file).split("\n\n")
+    return next(piece for piece in pieces if f" {name}(" in piece.partition("{")[0]).rstrip()
+
+
+def missing(language: str) -> str:
+    """Return why a road cannot be taken here, "" if it can.
+
+    Parameters
+    ----------
+    language : {"OpenCL", "Triton", "CUDA C++"}
+
+    Examples
+    --------
+    >>> missing("Fortran")
+    Traceback (most recent call last):
+        ...
+    ValueError: language must be OpenCL, Triton or CUDA C++, got 'Fortran'
+    """
+    if language not in _PACKAGES:
+        raise ValueError(f"language must be OpenCL, Triton or CUDA C++, got {language!r}")
+    absent = [package for package in _PACKAGES[language] if not extras.present(package)]
+    if absent:
+        return f"{language} is left out: {' and '.join(absent)} not installed."
+    if language == "CUDA C++" and device.simulated():
+        return "CUDA C++ is left out: the simulator runs Python only."
+    return ""
+
+
+_PACKAGES = {"OpenCL": ("pyopencl",), "Triton": ("triton", "torch"), "CUDA C++": ()}

@@ -1,0 +1,341 @@
+"""What carries numbers and words between workers: torch.distributed, watched.
+
+Sums go through gloo on the host and NCCL on GPUs; words go through the store at MASTER_PORT. A sum waits for
+the slowest worker, and a dead or stopped one takes for ever. So every worker gives a sign of life once a
+second, and who waits looks at those of the others: a busy worker is waited for, a silent one is named.
+
+Only `parallel.join` imports this, where there is more than one worker: it needs torch.
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+# Before torch is imported: what it has to say of a lost connection is a page, and here it becomes a line.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+import torch
+import torch.distributed as dist
+
+from cnn_numba import device
+from cnn_numba.train.parallel import WorkersError
+from gpuless import nvidia
+
+#: Timeouts that a worker is waited for which is alive.
+PATIENCE = 20
+#: Seconds within which all have to arrive, at least: to import torch takes its time.
+ARRIVAL = 60.0
+
+
+class Link:
+    """One worker's connection to the others.
+
+    Parameters
+    ----------
+    place : parallel.Place
+    timeout : float
+        Seconds without a sign of life after which a worker is given up.
+
+    Attributes
+    ----------
+    run : str
+        The same for all workers and restarts of one start.
+    """
+
+    def __init__(self, place, timeout):
+        self.rank, self.size, self.timeout, self.place = place.rank, place.size, timeout, place
+        if place.local_size == place.size and sys.platform == "linux":
+            # All on this machine: no name need be looked up, and no firewall is in the way.
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        whole = self._open_store()
+        # Kept by torchrun through its restarts, in which the first worker finds it.
+        self.run = whole.compare_set("cnn-numba/run", "", uuid.uuid4().hex).decode()
+        store = self._part(whole)
+        self.peers = self._arrive(store)
+        self.watch = Watch(lambda: self._part(self._connect()), self.rank, self.size)
+        self._start_group(store)
+
+    # --- Meeting -------------------------------------------------------------------------------------------
+
+    def _connect(self, master=False):
+        limit = timedelta(seconds=max(self.timeout, ARRIVAL))
+        where = self.place.address, self.place.port
+        return dist.TCPStore(*where, None, master, limit, wait_for_workers=False)
+
+    def _part(self, store):
+        """Return what of a store belongs to this start of the workers, and to none before."""
+        return dist.PrefixStore(f"cnn-numba/{self.place.restarts}", store)
+
+    def _open_store(self):
+        """Open the store: torchrun's, or the first worker's own."""
+        where = f"{self.place.address}:{self.place.port}"
+        try:
+            return self._connect(master=self.rank == 0 and not self.place.store_there)
+        except (RuntimeError, ValueError) as error:
+            if "EADDRINUSE" in str(error):
+                raise WorkersError(f"the port of {where} (MASTER_PORT) is in use: choose another") from None
+            reason = str(error).partition("\n")[0]
+            raise WorkersError(f"nobody answers at {where}, where worker 0 should be: {reason}") from None
+
+    def _arrive(self, store):
+        """Tell the others of this worker, and wait for all; return what each says of itself."""
+        about = {"host": socket.gethostname(), "pid": os.getpid()}
+        limit, missing = max(self.timeout, ARRIVAL), range(self.size)
+        deadline = time.monotonic() + limit
+        try:
+            if store.add(f"rank/{self.rank}", 1) > 1:
+                raise WorkersError(f"two workers have RANK={self.rank}")
+            store.set(f"about/{self.rank}", json.dumps(about))
+            while missing := [rank for rank in range(self.size) if not store.check([f"about/{rank}"])]:
+                if time.monotonic() > deadline:
+                    raise WorkersError(self._who_arrived(missing, f"within {limit:g} s"))
+                time.sleep(0.02)
+            peers = [json.loads(store.get(f"about/{rank}")) for rank in range(self.size)]
+        except dist.DistError:
+            raise WorkersError(self._who_arrived(missing, "before worker 0 ended")) from None
+        for peer in peers:
+            # From within a container the processes of the next one cannot be seen.
+            peer["visible"] = peer["host"] == about["host"] and _runs(peer["pid"])
+        return peers
+
+    def _who_arrived(self, missing, when):
+        return (
+            f"{self.size - len(missing)} of {self.size} workers (WORLD_SIZE={self.size}) arrived {when}: "
+            f"missing {', '.join(map(str, missing))}"
+        )
+
+    def versions(self):
+        """Return what has to be the same wherever a worker is."""
+        return {
+            "Python": sys.version.split()[0],
+            **{name: nvidia.installed(name) for name in ("cnn-numba", "numpy", "numba", "torch")},
+        }
+
+    def _start_group(self, store):
+        backend = "gloo"
+        if device.hardware():
+            backend = "cpu:gloo,cuda:nccl"
+            self.has_gpu = device.use_gpu(self.place.local_rank)
+            if self.has_gpu:
+                torch.cuda.set_device(self.place.local_rank)
+        limit = timedelta(seconds=2 * PATIENCE * self.timeout)
+        try:
+            dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size, timeout=limit)
+        except RuntimeError:
+            raise self._lost() from None
+
+    # --- Numbers and words ---------------------------------------------------------------------------------
+
+    def start(self, array, done=None):
+        """Begin to add an array of the host up, in place; return what waits for the sum."""
+        work = self._begun(dist.all_reduce, torch.from_numpy(array))
+        if done is not None:
+            work.get_future().then(lambda future: done())
+        return lambda: self._wait(work)
+
+    def start_on_device(self, array):
+        """Begin to add an array of the GPU up, in place, after what the current stream was given before.
+
+        What waits for the sum is the stream and not the host. (Not yet run on a GPU.)
+        """
+        if not self.has_gpu:
+            raise WorkersError(
+                f"worker {self.rank} has no GPU of its own (LOCAL_RANK={self.place.local_rank}, this machine "
+                f"has {len(nvidia.driver().gpus)}): start fewer workers on it, or train with --device cpu"
+            )
+        stream = torch.cuda.ExternalStream(int(device.current_stream()))
+        with torch.cuda.stream(stream):
+            work = self._begun(dist.all_reduce, torch.as_tensor(array, device="cuda"))
+
+        def wait():
+            with torch.cuda.stream(stream):
+                work.wait()
+
+        return wait
+
+    def broadcast(self, array):
+        """Give all workers the values of the first one's array."""
+        self._wait(self._begun(dist.broadcast, torch.from_numpy(array), 0))
+
+    def exchange(self, text):
+        """Return what every worker says here."""
+        mine = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+        self._wait(self._begun(dist.all_gather, sizes, torch.tensor([len(mine)])))
+        longest = max(map(int, sizes))
+        texts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
+        padded = torch.nn.functional.pad(mine, (0, longest - len(mine)))
+        self._wait(self._begun(dist.all_gather, texts, padded))
+        return [bytes(text[: int(size)].numpy()).decode() for text, size in zip(texts, sizes, strict=True)]
+
+    def _begun(self, collective, *arguments):
+        try:
+            return collective(*arguments, async_op=True)
+        except RuntimeError:
+            raise self._lost() from None
+
+    def _wait(self, work):
+        begun = time.monotonic()
+        while True:
+            over = work.is_completed()
+            try:
+                work.wait(timedelta(seconds=1))
+                return
+            except RuntimeError:
+                # A second is over, or the collective has failed: then `work` is completed, and says so again.
+                if over:
+                    raise self._lost() from None
+            self.look()
+            if (waited := time.monotonic() - begun) > PATIENCE * self.timeout:
+                raise WorkersError(
+                    f"worker {self.rank} of {self.size} has waited {waited:.0f} s for the others, which are "
+                    "alive: they hang, or need a longer --timeout"
+                )
+
+    # --- Who is still there --------------------------------------------------------------------------------
+
+    def look(self):
+        """Raise WorkersError if a worker has ended, or is silent for too long."""
+        if found := self._culprit(self.timeout):
+            raise WorkersError(found)
+
+    def _lost(self):
+        """Return the error for a connection that broke, naming whose it was as soon as that shows."""
+        found, deadline = None, time.monotonic() + 6
+        while not found and time.monotonic() < deadline:
+            self.watch.refresh()
+            found = self._culprit(silence=4)
+            time.sleep(0.1)
+        return WorkersError(found or "the connection to a worker broke, and none is known to have ended")
+
+    def _culprit(self, silence):
+        """Return which worker has ended, and how; None if all are there, or ended well."""
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        gone = [rank for rank in others if self.peers[rank]["visible"] and not _runs(self.peers[rank]["pid"])]
+        self.watch.ask()
+        if gone:
+            self.watch.refresh()  # what they had to say
+        for why in filter(None, self.watch.left.values()):
+            return why
+        for rank in gone:
+            if rank not in self.watch.left:
+                return f"worker {rank} of {self.size} was killed (process {self.peers[rank]['pid']})"
+        for rank in others:
+            if rank not in self.watch.left and self.watch.silence(rank) > silence:
+                return (
+                    f"worker {rank} of {self.size} has given no sign of life for "
+                    f"{self.watch.silence(rank):.0f} s (process {self.peers[rank]['pid']} on "
+                    f"{self.peers[rank]['host']})"
+                )
+        if self.watch.silence() > silence:
+            keeper = "torchrun" if self.place.store_there else f"worker 0 of {self.size}"
+            return f"{keeper}, at whose port the workers meet, has ended or does not answer"
+        return None
+
+    # --- The end -------------------------------------------------------------------------------------------
+
+    def part(self):
+        """Wait until all are done; then the connection may go."""
+        self.exchange("done")
+        self.watch.end()
+        dist.destroy_process_group()
+
+    def leave(self, why):
+        """Tell the others that this worker ends, and why, if there is something wrong."""
+        self.watch.end(why)
+
+
+class Watch:
+    """Signs of life: a thread gives this worker's, and notes those of the others when it is asked to.
+
+    It alone uses the store, whose keeper may have ended or been stopped: then it waits, and nobody else.
+
+    Attributes
+    ----------
+    left : dict of int to str
+        What workers that have ended said of why.
+    """
+
+    def __init__(self, connect, rank, size):
+        self.connect, self.rank, self.size = connect, rank, size
+        self.left, self.beats, self.heard = {}, {}, None
+        self.rounds, self.last, self.wanted = 0, None, False
+        self.wake, self.news = threading.Event(), threading.Condition()
+        self.thread = threading.Thread(target=self._run, daemon=True, name="sign of life")
+        self.thread.start()
+
+    def _run(self):
+        with suppress(RuntimeError):
+            store = self.connect()
+            while True:
+                last, wanted = self.last, self.wanted
+                self.wake.clear()
+                self._round(store, last, wanted)
+                with self.news:
+                    self.rounds += 1
+                    self.news.notify_all()
+                if last is not None:
+                    return
+                self.wake.wait(1.0)
+
+    def _round(self, store, last, wanted):
+        if last is not None:
+            store.set(f"left/{self.rank}", last)
+            return
+        store.set(f"beat/{self.rank}", str(self.rounds))
+        if not wanted:
+            return
+        for rank in range(self.size):
+            if store.check([f"left/{rank}"]):
+                self.left[rank] = store.get(f"left/{rank}").decode()
+            beat = store.get(f"beat/{rank}") if store.check([f"beat/{rank}"]) else b""
+            if self.beats.get(rank, (None,))[0] != beat:
+                self.beats[rank] = beat, time.monotonic()
+        self.heard = time.monotonic()
+
+    def ask(self):
+        """Let the signs of the others be noted from now on."""
+        if not self.wanted:
+            self.wanted, self.heard = True, time.monotonic()
+
+    def refresh(self):
+        """Wait until something newer has been noted than what is known, but not for long."""
+        self.wanted = True
+        with self.news:
+            # One round may be under way that began before.
+            rounds = self.rounds + 2
+            self.wake.set()
+            while self.rounds < rounds and self.thread.is_alive() and self.news.wait(1.0):
+                self.wake.set()
+
+    def silence(self, rank=None):
+        """Return for how many seconds nothing new was seen of a worker, or of the store."""
+        now = time.monotonic()
+        if rank is not None:
+            # A worker is not to blame for a store that does not answer.
+            return (self.heard or now) - self.beats.get(rank, (b"", now))[1]
+        return now - (self.heard or now)
+
+    def end(self, why=""):
+        """Say that this worker ends, and why; give no sign of life any more."""
+        self.last = why
+        self.wake.set()
+        self.thread.join(2.0)
+
+
+def _runs(pid):
+    """Return whether a process of this machine runs: one that has ended may still have its number."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # somebody else's, or a system without /proc

@@ -1,0 +1,429 @@
+"""Data-parallel training: several workers reach the numbers of one, and end in one line where one is lost.
+
+Whether the numbers are right is asked of workers that are threads: they add up in Python, and need no torch.
+That torch carries the same numbers is asked of processes, and so is what becomes of lost ones.
+"""
+
+import dataclasses
+import itertools
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from cnn_numba import device
+from cnn_numba.data import Dataset
+from cnn_numba.extras import MissingPackage
+from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train import parallel
+from cnn_numba.train.loop import TrainingDiverged, evaluate, fit
+from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.parallel import Buckets, Workers, WorkersError, environment
+from cnn_numba.train.scaling import LossScaler
+from cnn_numba.train.timeline import Timeline
+
+BATCH = 10
+# Ten steps an epoch; the last batch has two images, so that of four workers two have none.
+IMAGES = 92
+STEPS = 100
+
+
+class Hub:
+    """Where threads that stand for workers add up; one of them runs at a time, until it has to wait."""
+
+    def __init__(self, size):
+        self.size, self.turn, self.news = size, threading.Lock(), threading.Condition()
+        self.arrays, self.texts, self.errors = {}, {}, []
+
+    def wait(self, what, key):
+        """Let the others run until all have brought something; return it by rank."""
+
+        def is_over():
+            return self.errors or len(what.get(key, ())) == self.size
+
+        self.turn.release()
+        try:
+            with self.news:
+                assert self.news.wait_for(is_over, 60), f"{key}: {what}"
+        finally:
+            self.turn.acquire()
+        assert len(what.get(key, ())) == self.size, "another worker has failed"
+        return [what[key][rank] for rank in range(self.size)]
+
+    def bring(self, what, key, rank, value):
+        with self.news:
+            what.setdefault(key, {})[rank] = value
+            self.news.notify_all()
+
+
+class ThreadLink:
+    def __init__(self, hub, rank):
+        self.hub, self.rank, self.sums, self.spoken = hub, rank, 0, 0
+
+    def start(self, array, done=None):
+        self.sums += 1
+        key = self.sums
+        self.hub.bring(self.hub.arrays, key, self.rank, array.copy())
+        array.fill(np.nan if array.dtype.kind == "f" else 0)  # nobody's until the sum is there
+
+        def wait():
+            array[...] = sum(self.hub.wait(self.hub.arrays, key))
+            if done is not None:
+                done()
+
+        return wait
+
+    def broadcast(self, array):
+        if self.rank:
+            array.fill(0)
+        self.start(array)()
+
+    def exchange(self, text):
+        self.spoken += 1
+        self.hub.bring(self.hub.texts, self.spoken, self.rank, text)
+        return self.hub.wait(self.hub.texts, self.spoken)
+
+
+def together(size, work):
+    """Return what `work(workers)` returns on each of so many workers; raise what the first of them raises."""
+    hub, results = Hub(size), [None] * size
+
+    def run(rank):
+        with hub.turn:
+            try:
+                results[rank] = work(Workers(rank, size, ThreadLink(hub, rank)))
+            except Exception as error:
+                with hub.news:
+                    hub.errors.append(error)
+                    hub.news.notify_all()
+
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if hub.errors:
+        raise hub.errors[0]
+    return results
+
+
+def toy_cnn(batch_size, room, seed=3, precision="float32"):
+    layers = [Conv2d(1, 4, 3), MaxPool2d(2), Flatten(), Linear(64, 12), ReLU(), Linear(12, 4)]
+    return Sequential(layers, (1, 10, 10), batch_size, room, seed, "toy_cnn", precision)
+
+
+def toy_norm(batch_size, room, seed=3):
+    """Build a network of two normalisations; the first layer of the second model is one itself."""
+    layers = [BatchNorm2d(1), Conv2d(1, 4, 3), BatchNorm2d(4), ReLU(), MaxPool2d(2), Flatten(), Linear(64, 4)]
+    return Sequential(layers, (1, 10, 10), batch_size, room, seed, "toy_norm")
+
+
+@pytest.fixture(autouse=True)
+def several_buckets(monkeypatch):
+    """Let the toys have more than one bucket."""
+    monkeypatch.setattr(parallel, "BUCKET_BYTES", 400)
+
+
+@pytest.fixture
+def data(rng):
+    def part(count):
+        labels = rng.integers(0, 4, count).astype(np.int32)
+        images = rng.integers(0, 128, (count, 1, 10, 10)) + 32 * labels[:, None, None, None]
+        return images.astype(np.uint8), labels
+
+    train, test = part(IMAGES), part(37)
+    return Dataset("toy", *train, *test, classes=tuple("abcd"))
+
+
+def training(data, workers=None, room="cpu", optimizer=SGD, network=toy_cnn, epochs=STEPS // 10, **options):
+    """Train as one of the workers; return losses, parameters, optimiser's state and history."""
+    workers = workers or Workers()
+    # Other weights on every worker: they have to begin with the first one's.
+    model = network(workers.count(BATCH), room, seed=3 + workers.rank)
+    settings = {"momentum": 0.9} if optimizer is SGD else {}
+    optimiser, losses = optimizer(model, lr=0.02, **settings), []
+    history = fit(
+        *(model, data, optimiser),
+        epochs=epochs,
+        progress=False,
+        on_step=lambda step, loss: losses.append(loss),
+        workers=workers,
+        **options,
+    )
+    arrays = model.parameters, model.buffers, *optimiser.state.values()
+    return np.array(losses), [np.array(device.to_host(array), np.float64) for array in arrays], history
+
+
+def distance(one, other):
+    """Return the largest difference between the losses, and that between the parameters."""
+    return np.array([np.abs(one[0] - other[0]).max(), np.abs(one[1][0] - other[1][0]).max()])
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_many_workers_reach_the_numbers_of_one_in_float64(data, size):
+    # In float64 a step rounds by 1e-16 of its numbers. A hundred steps with momentum multiply that by no more
+    # than a million: the training of float32 below shows a factor of a thousand.
+    alone = training(data, room="reference", augment="crop-flip")
+    for mine in together(size, lambda workers: training(data, workers, "reference", augment="crop-flip")):
+        assert len(mine[0]) == STEPS
+        assert (distance(mine, alone) < 1e-10).all()
+        for ours, theirs in zip(mine[2], alone[2], strict=True):
+            for key in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
+                assert ours[key] == pytest.approx(theirs[key], abs=1e-10), key
+
+
+def test_normalisation_is_by_the_statistics_of_all_workers(data):
+    alone = training(data, room="reference", network=toy_norm, epochs=3)
+    for mine in together(4, lambda workers: training(data, workers, "reference", network=toy_norm, epochs=3)):
+        assert (distance(mine, alone) < 1e-10).all()
+        np.testing.assert_allclose(mine[1][1], alone[1][1], rtol=0, atol=1e-10)  # the running statistics
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_many_workers_round_as_one_does(data, size):
+    exact, alone = training(data, room="reference"), training(data)
+    rounding = distance(alone, exact)
+    workers = together(size, lambda workers: training(data, workers))
+    for mine in workers:
+        # Sums of another order round differently, by as much: each is as far from the exact training.
+        assert (distance(mine, exact) < 4 * rounding + 1e-6).all()
+        for ours, theirs in zip(mine[1], workers[0][1], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_wrong_weight_is_seen(data, monkeypatch):
+    exact, alone = training(data, room="reference"), training(data)
+    # The mean of the workers' means, which a batch that does not divide makes another number.
+    monkeypatch.setattr(
+        "cnn_numba.train.steps.Common.weight", lambda common, count: np.full(1, 0.25, np.float32)
+    )
+    wrong = together(4, lambda workers: training(data, workers))[0]
+    assert (distance(wrong, exact) > 100 * (4 * distance(alone, exact) + 1e-6)).all()
+
+
+@pytest.mark.parametrize("count", [1, 3, 37])
+def test_evaluation_counts_every_image_once(data, count):
+    def measure(workers):
+        part = data.test_images[:count], data.test_labels[:count], data.mean, data.std
+        return evaluate(toy_cnn(2, "reference"), *part, workers=workers)
+
+    expected = measure(Workers())
+    for measured in together(5, measure):
+        assert measured == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize("count", [0, 1, 6, 7, 50])
+def test_shares_are_all_there_is_and_differ_by_one_at_most(size, count):
+    shares = [Workers(rank, size).share(count) for rank in range(size)]
+    assert [i for share in shares for i in range(count)[share]] == list(range(count))
+    counts = [Workers(rank, size).count(count) for rank in range(size)]
+    assert counts == sorted(counts, reverse=True)
+    assert max(counts) - min(counts) <= 1
+
+
+def test_buckets_are_whole_layers_from_the_last_one_on_and_leave_nothing_out():
+    model = toy_cnn(4, "cpu")
+    buckets = Buckets(model, Workers(0, 2), Timeline(), most=400)
+    # 12 * 4 + 4, 64 * 12 + 12 and 9 * 4 + 4 parameters
+    assert buckets.layers == [["linear2", "linear1"], ["conv1"]]
+    assert buckets.slices == [slice(40, 872), slice(0, 40)]
+    assert [bucket["bytes"] for bucket in buckets.about()] == [832 * 4, 160]
+    assert Buckets(model, Workers(0, 2), Timeline(), most=4).layers == [["linear2"], ["linear1"], ["conv1"]]
+    assert list(buckets.after()) == ["backward linear1", "backward conv1"]
+    assert not Buckets(model, Workers(), Timeline()).after()
+
+
+def test_a_bucket_is_on_its_way_while_earlier_layers_go_back(data):
+    def trained(workers):
+        begun = []
+
+        class Noting(ThreadLink):
+            def start(self, array, done=None):
+                begun.append(("start", array.size))
+                return super().start(array, done)
+
+        workers.link.__class__ = Noting
+        model = toy_cnn(workers.count(BATCH), "cpu")
+        for layer in model.layers:
+            noted(layer, begun)
+        fit(model, data, SGD(model), epochs=1, progress=False, workers=workers)
+        return begun
+
+    def noted(layer, begun):
+        backward = layer.backward
+
+        def noting(gradient):
+            begun.append(layer.name)
+            return backward(gradient)
+
+        layer.backward = noting
+
+    events = together(2, trained)[0]
+    first = events.index("linear2")
+    layers = "linear2", "relu1", "linear1", ("start", 832), "flatten1", "pool1", "conv1", ("start", 40)
+    assert tuple(events[first : first + 8]) == layers
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("network", "optimizer"), [(toy_cnn, Adam), (toy_norm, SGD)])
+def test_workers_on_the_gpu_follow_those_on_the_cpu(data, network, optimizer):
+    # Not Adam for toy_norm: a bias before a normalisation has a gradient of nothing but rounding, which Adam
+    # makes as large as any other.
+    def trained(workers=None, room="gpu"):
+        return training(data, workers, room, network=network, epochs=2, optimizer=optimizer)
+
+    alone = trained(room="cpu")
+    for mine in together(2, trained):
+        assert (distance(mine, alone) < 1e-4).all()
+
+
+def test_a_step_that_one_worker_has_to_skip_is_skipped_by_all(data):
+    def trained(workers):
+        model = toy_cnn(workers.count(BATCH), "cpu")
+        scaler = LossScaler(model, 2.0**16)
+        if workers.rank == 1:
+            poison(model, step=3)
+        fit(model, data, SGD(model), epochs=1, progress=False, workers=workers, scaler=scaler)
+        return scaler.skipped, scaler.scale, model.parameters.copy()
+
+    def poison(model, step):
+        backward, steps = model.backward_by_layer, itertools.count(1)
+
+        def poisoned(gradient):
+            if next(steps) == step:
+                gradient[0, 0] = np.inf
+            return backward(gradient)
+
+        model.backward_by_layer = poisoned
+
+    first, second = together(2, trained)
+    assert first[:2] == second[:2] == (1, 2.0**15)
+    np.testing.assert_array_equal(first[2], second[2])
+
+
+def test_a_diverging_training_ends_on_all_workers_in_the_same_step(data):
+    def trained(workers):
+        model = toy_cnn(workers.count(BATCH), "cpu")
+        with pytest.raises(TrainingDiverged) as caught:
+            fit(model, data, SGD(model, lr=1e30), schedule="constant", progress=False, workers=workers)
+        return str(caught.value).partition(":")[0]
+
+    first, second = together(2, trained)
+    assert first == second
+    assert "became NaN or infinite at epoch 1, step 2" in first
+
+
+def test_parameters_that_differ_are_named(data):
+    def trained(workers):
+        model = toy_cnn(workers.count(BATCH), "cpu")
+
+        class Straying(SGD):
+            def step(self, lr=None):
+                super().step(lr)
+                self.parameters[5] += 1e-7 * (workers.rank == 2)
+
+        fit(model, data, Straying(model), epochs=1, progress=False, workers=workers)
+
+    message = "worker 2 of 3 differs after epoch 1: they have computed different numbers: it has the checksum"
+    with pytest.raises(WorkersError, match=message):
+        together(3, trained)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"optimizer": Adam}, "worker 1 of 2 differs: it has optimizer 'Adam', but 'SGD' on worker 0"),
+        ({"augment": "crop"}, "it has augment 'crop', but 'none' on worker 0"),
+        ({"epochs": 3}, "it has epochs 3, but 2 on worker 0"),
+        ({"data": 1}, r"it has train_crc32 \d+, but \d+ on worker 0"),
+    ],
+)
+def test_unequal_trainings_are_named(data, change, message):
+    other = dataclasses.replace(data, train_images=data.train_images ^ 1)
+
+    def trained(workers):
+        options = {"epochs": 2, **(change if workers.rank else {})}
+        return training(other if options.pop("data", 0) else data, workers, **options)
+
+    with pytest.raises(WorkersError, match=message):
+        together(2, trained)
+
+
+def test_a_training_goes_on_with_another_number_of_workers(data, tmp_path):
+    whole = training(data, room="reference", epochs=4, optimizer=Adam, schedule="constant")
+    lines = []
+    for epochs, size in ((1, 2), (3, 3), (4, 1)):
+
+        def trained(workers, epochs=epochs, size=size):
+            options = {"epochs": epochs, "resume": size != 2, "log": lines.append}
+            folder = tmp_path / f"worker{workers.rank}"
+            return training(
+                data, workers, "reference", optimizer=Adam, schedule="constant", out=folder, **options
+            )
+
+        results = together(size, trained) if size > 1 else [trained(Workers())]
+        assert not [path for path in tmp_path.iterdir() if path.name != "worker0"]
+    for mine in results:
+        np.testing.assert_allclose(mine[1][0], whole[1][0], rtol=0, atol=1e-10)
+        assert [entry["epoch"] for entry in mine[2]] == [1, 2, 3, 4]
+        assert mine[2][-1]["train_loss"] == pytest.approx(whole[2][-1]["train_loss"], abs=1e-10)
+    changed = [line for line in lines if "last digits" in line]
+    assert changed == [
+        "It was trained by 2 workers, now by 3: the last digits will differ",
+        "It was trained by 3 workers, now by 1: the last digits will differ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"RANK": "0", "WORLD_SIZE": "two"}, "WORLD_SIZE must be a whole number, got 'two'"),
+        ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK must be a whole number, got '-1'"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK must be below WORLD_SIZE, got RANK=2, WORLD_SIZE=2"),
+        ({"RANK": "0", "WORLD_SIZE": "0"}, "got RANK=0, WORLD_SIZE=0"),
+        ({"WORLD_SIZE": "2"}, "RANK is not set"),
+        ({"RANK": "1"}, "WORLD_SIZE is not set"),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "2"},
+            "got LOCAL_RANK=3, LOCAL_WORLD_SIZE=2",
+        ),
+        ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "1"}, "MASTER_ADDR, .* is not set"),
+        ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "here"}, "MASTER_PORT is not set"),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "70000"},
+            "MASTER_PORT must lie in 1..65535, got 70000",
+        ),
+    ],
+)
+def test_a_wrong_environment_is_named_with_its_values(values, message):
+    with pytest.raises(WorkersError, match=message):
+        environment(values)
+
+
+def test_a_worker_on_its_own_needs_no_torch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for values in ({}, {"RANK": "0", "WORLD_SIZE": "1"}):
+        with monkeypatch.context() as patch:
+            for name, value in values.items():
+                patch.setenv(name, value)
+            with parallel.join() as workers:
+                assert (workers.rank, workers.size, workers.many) == (0, 1, False)
+                array = np.arange(3.0)
+                assert workers.all_reduce(array) is array
+
+
+def test_without_torch_many_workers_are_told_what_to_install(monkeypatch):
+    for name, value in (
+        ("RANK", "0"),
+        ("WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "localhost"),
+        ("MASTER_PORT", "1"),
+    ):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("cnn_numba.extras.find_spec", lambda package: None)
+    with pytest.raises(MissingPackage, match="Training with 2 workers needs torch, which is not installed"):
+        with parallel.join():
+            pass
