@@ -842,6 +842,24 @@ def bench_startup(
     _record(json_file, benchmarks.bench_startup, repeats=repeats)
 
 
+@bench.command("workers", short_help="Time a step with one worker and with two.")
+def bench_workers(
+    rounds: Annotated[int, _count("How often each way is started, in turn.")] = 5,
+    steps: Annotated[int, typer.Option(min=20, metavar="N", help="Of each start; 10 warm up.")] = 40,
+    json_file: JsonFile = None,
+):
+    """Time a step of mnist_cnn with one worker and with two, alternately, and the all-reduce of two.
+
+    \b
+    Examples:
+      cnn-numba bench workers
+      cnn-numba bench workers --rounds 8 --json workers.json
+    """
+    from cnn_numba.bench import workers as benchmarks
+
+    _record(json_file, benchmarks.bench_workers, rounds=rounds, steps=steps)
+
+
 @bench.command("simulator", short_help="Time kernels in the simulators.")
 def bench_simulator(json_file: JsonFile = None):
     """Time kernels in Numba's simulator and in ours, and under the sanitizer.

@@ -147,7 +147,7 @@ def test_a_wrong_value_is_named(run, option):
         (["bench", "--help"], ["ops", "epoch", "accuracy", "startup", "simulator", "plot"]),
         *(
             (["bench", name, "--help"], ["Example", f"bench {name}", "--json"])
-            for name in ("ops", "epoch", "accuracy", "startup", "simulator")
+            for name in ("ops", "epoch", "accuracy", "startup", "workers", "simulator")
         ),
     ],
 )
@@ -171,7 +171,7 @@ def test_help_has_a_short_name(run, command):
 @pytest.mark.parametrize(
     "command",
     ["", "train", "predict", "inspect", "doctor", "bench"]
-    + [f"bench {name}" for name in ("ops", "epoch", "accuracy", "startup", "simulator", "plot")],
+    + [f"bench {name}" for name in ("ops", "epoch", "accuracy", "startup", "workers", "simulator", "plot")],
 )
 def test_help_reads_well(run, command):
     _, out, _ = run(*command.split(), "--help")
@@ -871,6 +871,7 @@ def test_predict_names_a_damaged_avif(run, trained, tmp_path):
             {"model": "mnist_cnn_deep", "seeds": 1, "plain": True, "pytorch": True, "device": "cpu"},
         ),
         (["startup", "--repeats", 2], {"repeats": 2}),
+        (["workers", "--rounds", 2], {"rounds": 2, "steps": 40}),
     ],
 )
 def test_bench_calls_the_benchmark_and_writes_its_figures(run, monkeypatch, tmp_path, arguments, expected):

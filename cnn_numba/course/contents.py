@@ -17,6 +17,7 @@ from cnn_numba.course.exercises import (
     first_cuda_kernels,
     frameworks_and_engines,
     make_it_fast,
+    many_gpus,
     mixed_precision,
     mnist_cnn,
     other_parts,
@@ -75,6 +76,7 @@ NOTEBOOKS = (
     Notebook("12", cifar10_convnet, "A ConvNet for colour images"),
     Notebook("13", sequences, "Sequences"),
     Notebook("13b", attention, "Attention"),
+    Notebook("14", many_gpus, "Many GPUs"),
     Notebook("15", other_roads, "Other roads"),
     Notebook("15b", frameworks_and_engines, "Frameworks and engines"),
 )

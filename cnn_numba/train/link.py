@@ -4,7 +4,7 @@ Sums go through gloo on the host and NCCL on GPUs; words go through the store at
 the slowest worker, and a dead or stopped one takes for ever. So every worker gives a sign of life once a
 second, and who waits looks at those of the others: a busy worker is waited for, a silent one is named.
 
-Only `parallel.join` imports this, where there is more than one worker: it needs torch.
+torch is imported when a `Link` is made: one worker needs none.
 """
 
 import json
@@ -18,20 +18,25 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-# Before torch is imported: what it has to say of a lost connection is a page, and here it becomes a line.
-os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-
-import torch
-import torch.distributed as dist
-
 from cnn_numba import device
-from cnn_numba.train.parallel import WorkersError
 from gpuless import nvidia
 
 #: Timeouts that a worker is waited for which is alive.
 PATIENCE = 20
+#: Seconds that the store is kept for the others to read why its keeper ends.
+LINGER = 3.0
+#: Seconds without a round of its own after which a worker does not judge the others.
+STOPPED = 5.0
 #: Seconds within which all have to arrive, at least: to import torch takes its time.
 ARRIVAL = 60.0
+
+
+class WorkersError(RuntimeError):
+    """Why the workers cannot begin, or cannot go on: a line for the user. The others are told `reason`."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 class Link:
@@ -50,6 +55,11 @@ class Link:
     """
 
     def __init__(self, place, timeout):
+        # What torch has to say of a lost connection is a page, and here it becomes a line.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+        import torch
+
+        self.torch, self.dist = torch, torch.distributed
         self.rank, self.size, self.timeout, self.place = place.rank, place.size, timeout, place
         if place.local_size == place.size and sys.platform == "linux":
             # All on this machine: no name need be looked up, and no firewall is in the way.
@@ -67,11 +77,11 @@ class Link:
     def _connect(self, master=False):
         limit = timedelta(seconds=max(self.timeout, ARRIVAL))
         where = self.place.address, self.place.port
-        return dist.TCPStore(*where, None, master, limit, wait_for_workers=False)
+        return self.dist.TCPStore(*where, None, master, limit, wait_for_workers=False)
 
     def _part(self, store):
         """Return what of a store belongs to this start of the workers, and to none before."""
-        return dist.PrefixStore(f"cnn-numba/{self.place.restarts}", store)
+        return self.dist.PrefixStore(f"cnn-numba/{self.place.restarts}", store)
 
     def _open_store(self):
         """Open the store: torchrun's, or the first worker's own."""
@@ -98,7 +108,7 @@ class Link:
                     raise WorkersError(self._who_arrived(missing, f"within {limit:g} s"))
                 time.sleep(0.02)
             peers = [json.loads(store.get(f"about/{rank}")) for rank in range(self.size)]
-        except dist.DistError:
+        except self.dist.DistError:
             raise WorkersError(self._who_arrived(missing, "before worker 0 ended")) from None
         for peer in peers:
             # From within a container the processes of the next one cannot be seen.
@@ -124,10 +134,12 @@ class Link:
             backend = "cpu:gloo,cuda:nccl"
             self.has_gpu = device.use_gpu(self.place.local_rank)
             if self.has_gpu:
-                torch.cuda.set_device(self.place.local_rank)
+                self.torch.cuda.set_device(self.place.local_rank)
         limit = timedelta(seconds=2 * PATIENCE * self.timeout)
         try:
-            dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size, timeout=limit)
+            self.dist.init_process_group(
+                backend, store=store, rank=self.rank, world_size=self.size, timeout=limit
+            )
         except RuntimeError:
             raise self._lost() from None
 
@@ -135,7 +147,7 @@ class Link:
 
     def start(self, array, done=None):
         """Begin to add an array of the host up, in place; return what waits for the sum."""
-        work = self._begun(dist.all_reduce, torch.from_numpy(array))
+        work = self._begun(self.dist.all_reduce, self.torch.from_numpy(array))
         if done is not None:
             work.get_future().then(lambda future: done())
         return lambda: self._wait(work)
@@ -150,29 +162,29 @@ class Link:
                 f"worker {self.rank} has no GPU of its own (LOCAL_RANK={self.place.local_rank}, this machine "
                 f"has {len(nvidia.driver().gpus)}): start fewer workers on it, or train with --device cpu"
             )
-        stream = torch.cuda.ExternalStream(int(device.current_stream()))
-        with torch.cuda.stream(stream):
-            work = self._begun(dist.all_reduce, torch.as_tensor(array, device="cuda"))
+        stream = self.torch.cuda.ExternalStream(int(device.current_stream()))
+        with self.torch.cuda.stream(stream):
+            work = self._begun(self.dist.all_reduce, self.torch.as_tensor(array, device="cuda"))
 
         def wait():
-            with torch.cuda.stream(stream):
+            with self.torch.cuda.stream(stream):
                 work.wait()
 
         return wait
 
     def broadcast(self, array):
         """Give all workers the values of the first one's array."""
-        self._wait(self._begun(dist.broadcast, torch.from_numpy(array), 0))
+        self._wait(self._begun(self.dist.broadcast, self.torch.from_numpy(array), 0))
 
     def exchange(self, text):
         """Return what every worker says here."""
-        mine = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
-        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
-        self._wait(self._begun(dist.all_gather, sizes, torch.tensor([len(mine)])))
+        mine = self.torch.frombuffer(bytearray(text.encode()), dtype=self.torch.uint8)
+        sizes = [self.torch.zeros(1, dtype=self.torch.int64) for _ in range(self.size)]
+        self._wait(self._begun(self.dist.all_gather, sizes, self.torch.tensor([len(mine)])))
         longest = max(map(int, sizes))
-        texts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
-        padded = torch.nn.functional.pad(mine, (0, longest - len(mine)))
-        self._wait(self._begun(dist.all_gather, texts, padded))
+        texts = [self.torch.zeros(longest, dtype=self.torch.uint8) for _ in range(self.size)]
+        padded = self.torch.nn.functional.pad(mine, (0, longest - len(mine)))
+        self._wait(self._begun(self.dist.all_gather, texts, padded))
         return [bytes(text[: int(size)].numpy()).decode() for text, size in zip(texts, sizes, strict=True)]
 
     def _begun(self, collective, *arguments):
@@ -220,7 +232,7 @@ class Link:
         others = [rank for rank in range(self.size) if rank != self.rank]
         gone = [rank for rank in others if self.peers[rank]["visible"] and not _runs(self.peers[rank]["pid"])]
         self.watch.ask()
-        if gone:
+        if gone or self.watch.silence() > silence:
             self.watch.refresh()  # what they had to say
         for why in filter(None, self.watch.left.values()):
             return why
@@ -245,11 +257,11 @@ class Link:
         """Wait until all are done; then the connection may go."""
         self.exchange("done")
         self.watch.end()
-        dist.destroy_process_group()
+        self.dist.destroy_process_group()
 
     def leave(self, why):
         """Tell the others that this worker ends, and why, if there is something wrong."""
-        self.watch.end(why)
+        self.watch.end(why, keeper=self.rank == 0 and not self.place.store_there)
 
 
 class Watch:
@@ -266,7 +278,7 @@ class Watch:
     def __init__(self, connect, rank, size):
         self.connect, self.rank, self.size = connect, rank, size
         self.left, self.beats, self.heard = {}, {}, None
-        self.rounds, self.last, self.wanted = 0, None, False
+        self.rounds, self.last, self.wanted, self.keeper = 0, None, False, False
         self.wake, self.news = threading.Event(), threading.Condition()
         self.thread = threading.Thread(target=self._run, daemon=True, name="sign of life")
         self.thread.start()
@@ -288,10 +300,16 @@ class Watch:
     def _round(self, store, last, wanted):
         if last is not None:
             store.set(f"left/{self.rank}", last)
+            everyone = [f"left/{rank}" for rank in range(self.size)]
+            deadline = time.monotonic() + LINGER * self.keeper
+            while time.monotonic() < deadline and not store.check(everyone):
+                time.sleep(0.05)
             return
         store.set(f"beat/{self.rank}", str(self.rounds))
         if not wanted:
             return
+        if self.heard is not None and time.monotonic() - self.heard > STOPPED:
+            self.beats.clear()  # this process was stopped itself, and has missed what the others did
         for rank in range(self.size):
             if store.check([f"left/{rank}"]):
                 self.left[rank] = store.get(f"left/{rank}").decode()
@@ -323,11 +341,14 @@ class Watch:
             return (self.heard or now) - self.beats.get(rank, (b"", now))[1]
         return now - (self.heard or now)
 
-    def end(self, why=""):
-        """Say that this worker ends, and why; give no sign of life any more."""
-        self.last = why
+    def end(self, why="", keeper=False):
+        """Say that this worker ends, and why; give no sign of life any more.
+
+        With the `keeper` the store ends: it waits a little for the others to have read that.
+        """
+        self.keeper, self.last = keeper, why
         self.wake.set()
-        self.thread.join(2.0)
+        self.thread.join(LINGER + 2)
 
 
 def _runs(pid):

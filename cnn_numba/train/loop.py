@@ -287,8 +287,10 @@ class _Run:
         """Begin, or go on from the checkpoint; all workers from the same numbers."""
         workers = self.workers
         if workers.many:
-            network = {"model": self.model.name, "parameters": self.model.parameters.size}
-            workers.insist_equal({**network, **self.recipe, "resume": resume})
+            data = self.dataset.test_images, self.dataset.test_labels
+            also = {"model": self.model.name, "parameters": self.model.parameters.size, "resume": resume}
+            also |= {"test_crc32": checksum(*data), "timeline": self.timeline.path is not None}
+            workers.insist_equal(also | self.recipe)
         resume = workers.from_first(lambda: resume or self.is_restarted())
         if workers.first:
             self.load() if resume else self.begin()
@@ -461,7 +463,9 @@ class _Run:
         if self.first_loss is not None:
             progress["first_loss"] = self.first_loss
         if self.workers.many:
-            progress |= {"workers": self.workers.size, "run": self.workers.run}
+            progress["workers"] = self.workers.size
+        if self.workers.run:
+            progress["run"] = self.workers.run
         save_checkpoint(self.checkpoint_path, self.model, self.optimizer, progress, self.scaler)
         write_history(self.history, self.out)
 

@@ -9,6 +9,7 @@ carries the numbers, and what becomes of a worker that does not answer, is in `l
 import json
 import os
 import signal
+import socket
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,21 +20,15 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.device import Array
+from cnn_numba.extras import need
 from cnn_numba.nn.models import Sequential
+from cnn_numba.train.link import Link, WorkersError
 from cnn_numba.train.timeline import Timeline
 
 #: A bucket is closed by the layer with which it holds so many bytes.
 BUCKET_BYTES = 2**18
 #: Seconds without a sign of life after which a worker is given up.
 TIMEOUT = 30.0
-
-
-class WorkersError(RuntimeError):
-    """Why the workers cannot begin, or cannot go on: a line for the user. The others are told `reason`."""
-
-    def __init__(self, message: str, reason: str = "") -> None:
-        super().__init__(message)
-        self.reason = reason or message
 
 
 class Workers:
@@ -259,13 +254,9 @@ def join(timeout: float = TIMEOUT) -> Iterator[Workers]:
     """
     place = environment()
     if place is None or place.size == 1:
-        yield Workers()
+        yield _alone(place)
         return
-    from cnn_numba.extras import need
-
     need("torch", f"Training with {place.size} workers")
-    from cnn_numba.train.link import Link
-
     device.share_threads(place.local_size)
     link = Link(place, timeout)
     workers = Workers(place.rank, place.size, link)
@@ -278,6 +269,16 @@ def join(timeout: float = TIMEOUT) -> Iterator[Workers]:
     except BaseException as error:
         link.leave(_reason(workers, error))
         raise
+
+
+def _alone(place):
+    """Return a worker on its own, which torchrun may have started nevertheless."""
+    workers = Workers()
+    if place is not None and "TORCHELASTIC_RUN_ID" in os.environ:
+        # Its parent is torchrun, which outlives the restarts.
+        workers.run = f"{os.environ['TORCHELASTIC_RUN_ID']}, {socket.gethostname()}, {os.getppid()}"
+        workers.restarted = place.restarts > 0
+    return workers
 
 
 def _reason(workers, error):

@@ -196,6 +196,7 @@ class Common:
         device.copy(self.model.gradients, self.nothing)
         for together in self.together.values():
             together.forward(None)
+        yield "loss"
         for layer in reversed(self.model.every_layer):
             if layer in self.together:
                 self.together[layer].backward(None)
@@ -281,22 +282,28 @@ class HostSteps:
         mine = common.workers.count(count)
         self.sums[:] = 0, 0, stop
         if mine:
-            x, labels = self.batches.take(mine)
+            x, self.labels = self.batches.take(mine)
             common.after("gather")
-            weight = common.weight(count)
-            settings = common.loss, common.optimizer
-            losses, logits = train_step(
-                self.model, *settings, x, labels, lr, common.scaler, weight, common.after
-            )
-            common.loss.ops.accumulate_metrics(losses, logits, labels, self.sums[:2])
+            step = common.loss, common.optimizer, x, self.labels, lr, common.scaler, common.weight(count)
+            train_step(self.model, *step, self._after)
         else:
+            self.labels = None
             for phase in common.phases_of_nothing():
-                common.after(phase)
+                self._after(phase)
             _update(common.optimizer, common.scaler, lr)
-        common.workers.all_reduce(self.sums)
+        self.summed()
         self.totals += self.sums[:2]
         self.count, self.stop = count, self.sums[2] > 0
         self.batches.advance()
+
+    def _after(self, phase):
+        if phase == "loss":
+            loss, labels = self.common.loss, self.labels
+            if labels is not None:
+                logits = self.model.layers[-1].output
+                loss.ops.accumulate_metrics(head(loss.losses, len(labels)), logits, labels, self.sums[:2])
+            self.summed = self.common.workers.start(self.sums)
+        self.common.after(phase)
 
     def wait(self) -> None:
         """Wait until all steps are done, which on the CPU they are."""

@@ -140,7 +140,7 @@ def calibration_picture(values, limits) -> plots.Picture:
     errors = [_error(sizes, clip) for clip in clips]
     right.plot(clips, errors, color=plots.BLUE)
     right.set(yscale="log", xlabel="clipped at", ylabel="mean squared error")
-    for (name, limit), colour in zip(limits.items(), (plots.RED, plots.ORANGE, plots.GREEN), strict=False):
+    for (name, limit), colour in zip(limits.items(), (plots.RED, plots.GREEN), strict=False):
         for ax in (left, right):
             ax.axvline(limit, color=colour, linewidth=1.5, label=name if ax is left else None)
     fig.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9, labelcolor=plots.INK)

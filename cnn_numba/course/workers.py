@@ -1,0 +1,156 @@
+"""Trainings with one worker and with several, as notebook 14 starts them: in processes, on a few digits."""
+
+import importlib.util
+import json
+import os
+import shlex
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from cnn_numba.data import load
+
+#: How many digits these trainings have, and judge by.
+TRAINED_ON, JUDGED_BY = 2048, 512
+#: Seconds for a training, on a machine that is busy besides.
+LIMIT = 300
+TIMELINE = Path(__file__).with_name("timeline.json")
+_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+
+
+class Training(NamedTuple):
+    """What came of a training.
+
+    Attributes
+    ----------
+    folder : Path
+        Where its checkpoint is.
+    history : list of dict
+        Of each epoch.
+    complaints : list of str
+        What it said before it ended, if it did not end well.
+    timeline : dict
+        Of a few steps; empty if they were not reached.
+    """
+
+    folder: Path
+    history: list
+    complaints: list
+    timeline: dict
+
+
+def can_start_several() -> bool:
+    """Tell whether several workers can be started: they need torch."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def options(epochs: int) -> list[str]:
+    """Return what the trainings are started with, after ``cnn-numba train``."""
+    return ["--batch-size", "64", "--schedule", "constant", "--device", "cpu", "--epochs", str(epochs)]
+
+
+def command(workers: int, epochs: int) -> str:
+    """Return the command for a shell."""
+    begin = f"torchrun --standalone --nproc-per-node {workers} -m cnn_numba" if workers > 1 else "cnn-numba"
+    return shlex.join([*begin.split(), "train", *options(epochs)])
+
+
+def write_few_digits(folder: Path) -> None:
+    """Write some of MNIST's digits into a folder, in MNIST's format."""
+    mnist = load("mnist")
+    parts = (mnist.train_images, TRAINED_ON), (mnist.train_labels, TRAINED_ON)
+    parts += (mnist.test_images, JUDGED_BY), (mnist.test_labels, JUDGED_BY)
+    for name, (values, count) in zip(_FILES, parts, strict=True):
+        some = np.squeeze(values[:count].astype(np.uint8))
+        head = struct.pack(f">HBB{some.ndim}I", 0, 8, some.ndim, *some.shape)
+        (folder / name).write_bytes(head + some.tobytes())
+
+
+def train(workers: int, epochs: int, kill_after: int | None = None) -> Training:
+    """Train `mnist_cnn` on a few digits with so many workers.
+
+    Parameters
+    ----------
+    workers, epochs : int
+    kill_after : int, optional
+        After so many epochs the last worker is killed.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="workers-"))
+    write_few_digits(folder)
+    timeline = ["--timeline", str(folder / "timeline.json")] if workers > 1 else []
+    return _run(folder, workers, [*options(epochs), *timeline], kill_after)
+
+
+def resume(training: Training, workers: int, epochs: int) -> Training:
+    """Go on with a training, with so many workers, up to so many epochs in all."""
+    return _run(training.folder, workers, ["--resume", "--epochs", str(epochs)], None)
+
+
+def wrapped(line: str, folder: Path) -> list[str]:
+    """Return a line for a page: in several, and with a word in the place of a folder of this machine."""
+    return textwrap.wrap(
+        line.replace(str(folder), "FOLDER"), 100, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def kept_timeline() -> dict:
+    """Return the timeline that was kept when the notebook was made."""
+    return json.loads(TIMELINE.read_text())
+
+
+def _run(folder, workers, given, kill_after):
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(workers), "-m"]
+    command = [sys.executable, "-m", *(launcher if workers > 1 else []), "cnn_numba", "train", *given]
+    command += ["--data-dir", str(folder), "--out", str(folder / "run")]
+    environment = os.environ | {"CNN_NUMBA_CACHE": str(folder / "cache"), "PYTHONUNBUFFERED": "1"}
+    log = folder / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+        )
+        try:
+            if kill_after:
+                _kill_last(process, folder / "run" / "history.json", kill_after)
+            process.wait(LIMIT)
+        finally:
+            process.terminate()  # torchrun ends its workers
+            process.wait()
+    said = log.read_text()
+    complaints = [line.strip() for line in said.splitlines() if line.strip().startswith("cnn-numba:")]
+    if process.returncode and not kill_after:
+        raise RuntimeError(f"{shlex.join(command)} has failed:\n{said[-2000:]}")
+    timeline = folder / "timeline.json"
+    told = json.loads(timeline.read_text()) if timeline.exists() else {}
+    return Training(folder, _epochs(folder / "run" / "history.json"), complaints, told)
+
+
+def _epochs(path):
+    """Return the history as far as it has been written."""
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+def _kill_last(process, history, after):
+    """Kill the youngest worker of torchrun once so many epochs are done."""
+    deadline = time.monotonic() + LIMIT
+    while len(_epochs(history)) < after:
+        if process.poll() is not None or time.monotonic() > deadline:
+            return
+        time.sleep(0.05)
+    table = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+    ).stdout
+    pairs = [tuple(map(int, line.split())) for line in table.splitlines()]
+    os.kill(max(pid for pid, parent in pairs if parent == process.pid), signal.SIGKILL)
