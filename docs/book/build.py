@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import reference
 from sphinx.cmd.build import main as sphinx
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+COURSE = ROOT / "cnn_numba" / "course"
 PAGES = (
     "notebooks/*.ipynb",
     "notebooks/README.md",
@@ -55,10 +57,20 @@ def lay_out(source):
         shutil.copy2(path, source)
 
 
+def lay_out_pad(static):
+    """Put beside the page with the drawing pad what it loads: the pad of the notebooks, and the network."""
+    static.mkdir()
+    for name in ("pad.js", "pad.css"):
+        shutil.copy2(COURSE / name, static)
+    with np.load(COURSE / "mnist_cnn.npz") as checkpoint:
+        (static / "mnist_cnn.bin").write_bytes(checkpoint["parameters"].astype("<f4").tobytes())
+
+
 def build(folder):
     """Write the book into a folder; return Sphinx's exit status."""
     source = folder / "source"
     lay_out(source)
+    lay_out_pad(source / "static")
     options = [
         "--conf-dir",
         HERE,
@@ -68,6 +80,7 @@ def build(folder):
         "--keep-going",
         "--quiet",
     ]
+    options += ["--define", f"html_static_path={HERE / 'static'},{source / 'static'}"]
     return sphinx([*map(str, options), "-b", "html", str(source), str(folder / "html")])
 
 

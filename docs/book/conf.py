@@ -20,16 +20,17 @@ extensions = [
     "course_pages",
 ]
 root_doc = "index"
+nb_code_prompt_show = "Show the {type}"
 nb_execution_mode = "off"  # the outputs are those that the notebooks hold
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 4
 
 default_role = "py:obj"
+add_module_names = False  # each stands below its module's heading
 # Types in docstrings are words, and some of them are names as well.
 suppress_warnings = ["ref.python", "myst.header"]
 
 html_theme = "sphinx_book_theme"
-html_static_path = ["static"]
 html_css_files = ["book.css"]
 html_theme_options = {
     "repository_url": "https://github.com/cnn-numba/cnn-numba",
@@ -44,7 +45,7 @@ html_theme_options = {
 # The pages of sources, of which there are hundreds, are reached from the reference, and lead back there.
 html_sidebars = {
     "_modules/**": [],
-    "[!_]**": ["navbar-logo.html", "search-button-field.html", "sbt-sidebar-nav.html"],
+    "[!_]**": ["navbar-logo.html", "sbt-sidebar-nav.html"],
 }
 html_copy_source = True
 html_last_updated_fmt = None

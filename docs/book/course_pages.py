@@ -3,13 +3,22 @@
 import re
 from pathlib import Path
 
+import course_map
 from docutils import nodes
-from sphinx.transforms.post_transforms import SphinxPostTransform
-
+from docutils.parsers.rst import Directive
 from reference import source_of
+from sphinx.transforms.post_transforms import SphinxPostTransform
 
 REPOSITORY = "https://github.com/cnn-numba/cnn-numba"
 ROOT = Path(__file__).parents[2]
+
+
+class CourseMap(Directive):
+    """Put the map of the course here."""
+
+    def run(self):
+        """Return it as it is written."""
+        return [nodes.raw("", f'<div class="map-frame">{course_map.draw()}</div>', format="html")]
 
 
 class Glossary(SphinxPostTransform):
@@ -55,6 +64,7 @@ def to_repository(app, docname, source):
 
 def setup(app):
     """Register it."""
+    app.add_directive("course-map", CourseMap)
     app.add_post_transform(Glossary)
     app.connect("source-read", to_repository)
     app.connect("viewcode-find-source", lambda app, name: source_of(name))

@@ -46,7 +46,15 @@ def modules():
         parts = path.relative_to(ROOT).with_suffix("").parts
         if not any(part.startswith("_") for part in parts if part != "__init__"):
             found.append(Module(".".join(part for part in parts if part != "__init__"), path))
-    return [module for module in found if module.name not in COMMANDS]
+    return sorted((module for module in found if module.name not in COMMANDS), key=_place)
+
+
+def _place(module):
+    """Return what modules are sorted by: packages; in an operation the rooms first, its checks last."""
+    last = module.name.rpartition(".")[2]
+    order = [*ROOMS, "other", "checks"]
+    first = "" if module.name == module.package else order[order.index(last) if last in order else 3]
+    return module.package, first != "", order.index(first) if first else 0, module.name
 
 
 def public_names(module):
@@ -84,10 +92,10 @@ def pages():
 
 
 def _page(package, members):
-    lines = [f"``{package}``", "=" * (len(package) + 4), ""]
+    lines = [package, "=" * len(package), ""]
     for module in members:
         if module.name != package:
-            lines += [f"``{module.name}``", "-" * (len(module.name) + 4), ""]
+            lines += [module.name, "-" * len(module.name), ""]
         lines += [f".. py:module:: {module.name}", "", *_docstring(module.tree), ""]
         lines += _constants(module)
         for node in _definitions(module.tree):
@@ -179,8 +187,8 @@ def _operations(packages):
             for first, cell in zip([True] + [False] * 4, row, strict=True)
         ]
     about = (
-        "A function has the same name and the same arguments in every room. Its contract stands in ``reference``: shapes, "
-        "dtypes, formula, errors. The others say what differs."
+        "A function has the same name and the same arguments in every room. Its contract stands in "
+        "``reference``: shapes, dtypes, formula, errors. The others say what differs."
     )
     return "\n".join([title, "=" * len(title), "", about, "", *table, ""])
 

@@ -196,7 +196,10 @@ def test_an_hlo_program_is_read():
 
 
 def test_the_count_is_xla_s_own():
-    ours, own = map(float, re.search(r"compiled: (\S+) MB; by XLA's own count (\S+) MB", shown("traffic-picture")).groups())
+    ours, own = map(
+        float,
+        re.search(r"compiled: (\S+) MB; by XLA's own count (\S+) MB", shown("traffic-picture")).groups(),
+    )
     assert ours == pytest.approx(own, rel=0.01)
 
 
