@@ -348,7 +348,7 @@ def _train(options, data_dir, out, resume, workers, timeline):
             # A bar in a log file is a long line of control characters; the line per epoch says enough.
             progress=sys.stderr.isatty(),
             log=log,
-            **({"workers": workers} if workers.many else {}),
+            **({"workers": workers} if workers.many or workers.run else {}),
             **({"timeline": timeline} if timeline else {}),
         )
     except WorkersError as error:

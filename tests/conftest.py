@@ -1,3 +1,4 @@
+import gc
 import os
 import shutil
 import tempfile
@@ -52,7 +53,8 @@ def keep_bytecode(config):
 
 
 def pytest_configure(config):
-    """Let a run that waits for a long test say for which, once a minute."""
+    """Look for garbage more seldom; let a run that waits for a long test say for which, once a minute."""
+    gc.set_threshold(50_000)  # collecting and compiling make small objects by the million, and keep most
     if not hasattr(config, "workerinput"):  # in pytest-xdist's workers nothing is printed
         config.pluginmanager.register(StillRunning())
 

@@ -38,7 +38,8 @@ class Job(NamedTuple):
     cc: tuple
     options: tuple = tuple((name, None) for name in OPTIONS)
     """Pairs of name and value; None is what the kernel's decorator says."""
-    sass: bool = False
+    listing: str = "PTX"
+    """The instructions that are wanted: "SASS" (PTX where there is no disassembler), "PTX" or none, ""."""
 
 
 # What the worker found, for as long as this process lives.
@@ -48,7 +49,8 @@ _cache = {}
 def compile_jobs(jobs):
     """Compile kernels, in one process or a few if they are many, and remember the results.
 
-    Returns for each `Job` a dict of what the worker says: registers, spill_stores, ... and "sass" or "ptx".
+    Returns for each `Job` a dict of what the worker says: registers, spill_stores, ... and "sass" or "ptx",
+    which is empty where no listing is wanted.
     Raises `InspectionError` if there is no compiler on this machine, or it refuses a kernel.
     """
     keys = [_key(job) for job in jobs]
@@ -165,7 +167,7 @@ def _key(job):
         edited = os.stat(function.__code__.co_filename).st_mtime_ns  # a module sent by name, changed since
     except OSError:
         edited = None
-    return kernel, str(job.signature), job.cc, job.options, job.sass, edited
+    return kernel, str(job.signature), job.cc, job.options, job.listing, edited
 
 
 def _message(key, job):

@@ -6,6 +6,7 @@ input and writes one JSON list, a result for each job, to its output. No GPU and
 """
 
 import functools
+import gc
 import json
 import os
 import pickle
@@ -50,7 +51,9 @@ def _serve(jobs):
     from cuda.pathfinder import find_nvidia_binary_utility
 
     _prepare_numba()
-    nvdisasm = find_nvidia_binary_utility("nvdisasm") if any(job["sass"] for job in jobs) else None
+    nvdisasm = (
+        find_nvidia_binary_utility("nvdisasm") if any(job["listing"] == "SASS" for job in jobs) else None
+    )
     with ThreadPoolExecutor(1) as disassembler:
         return [_finish(result) for result in [_attempt(job, nvdisasm, disassembler) for job in jobs]]
 
@@ -89,6 +92,7 @@ def _prepare_numba():
             library.add_linking_file(get_cudalib("cudadevrt", static=True))
         return library, returned
 
+    _hurry()
     found = {}
 
     def for_every_gpu(*arguments, cc, **options):
@@ -99,6 +103,30 @@ def _prepare_numba():
         return found[key]
 
     compiler._compile_pyfunc_with_fixup = for_every_gpu
+
+
+def _hurry():
+    """Spare Numba a quarter of its time: comparing and hashing the same again and again, and garbage.
+
+    A description for the debugger is never changed once it is made, and hashes all that it refers to, to any
+    depth. The options of two functions are nearly always set alike.
+    """
+    from llvmlite.ir.values import DIValue
+    from numba.cuda.core.targetconfig import TargetConfig
+
+    hashed, equal = DIValue.__hash__, TargetConfig.__eq__
+
+    def remembered(value):
+        if "_remembered" not in vars(value):
+            value._remembered = hashed(value)
+        return value._remembered
+
+    def alike(options, others):
+        return getattr(others, "_values", None) == options._values or equal(options, others)
+
+    DIValue.__hash__, TargetConfig.__eq__ = remembered, alike
+    gc.freeze()  # what is imported stays
+    gc.set_threshold(100_000)
 
 
 def _missing():
@@ -147,8 +175,10 @@ def _compile(job, nvdisasm, disassembler):
         raise _too_much_shared(result["shared"])
     result["arguments"] = [_as_written(argument) for argument in arguments]
     result["launch_bounds"] = options["launch_bounds"]
-    if job["sass"] and nvdisasm:
+    if job["listing"] == "SASS" and nvdisasm:
         result["sass"] = disassembler.submit(_disassemble, nvdisasm, cubin)
+    elif not job["listing"]:
+        result["ptx"] = ""
     else:
         codes = [(kind, code) for kind, code in codes if kind == "LTOIR"]  # no other becomes PTX
         result["ptx"] = _link(codes, arch, options, "ptx")[0].decode().rstrip("\0")

@@ -147,7 +147,7 @@ class _Request:
             occupancy((9, 0), self.threads, registers=1)
 
     def job(self, cc, disassemble):
-        return Job(self.kernel, self.signature, cc, self.compiler_options, disassemble)
+        return Job(self.kernel, self.signature, cc, self.compiler_options, "SASS" if disassemble else "PTX")
 
     def report(self, job, result):
         function = python_function(self.kernel)

@@ -1,12 +1,13 @@
 """Kernels for notebooks that begin with what every notebook imports.
 
 A reader's kernel is a new process, and imports for three seconds before it is of use. One of the tests is
-a fork of one process that has imported the same, and has done nothing else. Where there is no fork that
-programs can rely on, it is a new process as ever.
+a fork of one process that has imported the same, and has compiled and run nothing. Where there is no fork
+that programs can rely on, it is a new process as ever.
 
 Run as a script this is the process that is forked: it reads requests, one in a line, and answers in a line.
 """
 
+import gc
 import json
 import os
 import signal
@@ -40,6 +41,8 @@ def serve():
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as ipykernel has it
     for name in IMPORTED:
         __import__(name)
+    prepare_to_compile()
+    gc.freeze()  # what all share is not looked through in each, and stays shared
     requests, answers = (os.dup(number) for number in (0, 1))
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     os.dup2(2, 1)
@@ -48,6 +51,20 @@ def serve():
             what, *given = json.loads(line)
             answer = {"start": _start, "ended": _ended}[what](*given, own=(requests, answers))
             print(json.dumps(answer), file=output)
+
+
+def prepare_to_compile():
+    """Let Numba register what functions it knows, as it does before it compiles the first."""
+    from numba.core.registry import cpu_target
+
+    targets = [cpu_target]
+    if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") == "0":
+        from numba.cuda.descriptor import cuda_target
+
+        targets.append(cuda_target)
+    for target in targets:
+        target.typing_context.refresh()
+        target.target_context.refresh()
 
 
 def _start(arguments, environment, folder, own):

@@ -10,7 +10,8 @@ import pkgutil
 import pytest
 
 import cnn_numba.ops
-from gpuless.inspector import InspectionError, inspect_kernels
+from gpuless.compiler.jobs import Job, compile_jobs
+from gpuless.inspector import InspectionError, capability, read_ptx
 
 CCS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
@@ -39,21 +40,34 @@ def capabilities(module, name):
     return CAPABILITIES[getattr(module, "CAPABILITIES", {}).get(name, "")]
 
 
+def listed(module, name):
+    """Return the capabilities for which a kernel's instructions are read: the oldest and the newest.
+
+    Types, and float64 with them, are in the LLVM IR already, and that is made once for all.
+    """
+    ccs = capabilities(module, name)
+    return ccs[0], ccs[-1]
+
+
 @functools.cache
-def reports():
-    """Return the report of each (module, name, signature, cc), compiled many at once, which is fastest."""
-    found = {}
-    for ccs in CAPABILITIES.values():
-        chosen = [kernel for kernel in KERNELS if capabilities(*kernel[:2]) == ccs]
-        kernels = [(getattr(module, name), signature) for module, name, signature in chosen]
-        try:
-            reports = inspect_kernels(kernels, ccs, disassemble=False)
-        except InspectionError as error:
-            if "install the CUDA compiler" in str(error):
-                pytest.skip(str(error))
-            raise
-        found |= zip([(*kernel, cc) for kernel in chosen for cc in ccs], reports, strict=True)
-    return found
+def results():
+    """Return what became of each (module, name, signature, cc), compiled all at once, which is fastest."""
+    keys = [(*kernel, cc) for kernel in KERNELS for cc in capabilities(*kernel[:2])]
+    jobs = [
+        Job(getattr(module, name), signature, capability(cc), listing="PTX" * (cc in listed(module, name)))
+        for module, name, signature, cc in keys
+    ]
+    try:
+        return dict(zip(keys, compile_jobs(jobs), strict=True))
+    except InspectionError as error:
+        if "install the CUDA compiler" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
+def float64(result):
+    """Return the instructions with float64."""
+    return [instruction for instruction in read_ptx(result["ptx"]) if instruction.kind == "FP64"]
 
 
 def of_each_kernel(test):
@@ -94,19 +108,20 @@ def test_an_allowance_is_of_a_kernel_and_gives_its_reason(module):
 def test_a_kernel_compiles_without_spills_and_without_float64(module, name, signature, cc):
     if cc not in capabilities(module, name):
         return
-    report = reports()[module, name, signature, cc]
+    result = results()[module, name, signature, cc]
     allowed = getattr(module, "ALLOWED", {}).get(name, {})
-    assert report.registers > 0
-    assert report.spill_bytes == 0 or "spills" in allowed, f"{report.spill_bytes} bytes are spilled"
-    assert not report.float64 or "float64" in allowed, f"float64 in {report.float64}"
+    assert result["registers"] > 0
+    assert result["spill_stores"] == 0 or "spills" in allowed, f"{result['spill_stores']} bytes are spilled"
+    assert bool(result["ptx"]) == (cc in listed(module, name))
+    assert not float64(result) or "float64" in allowed, f"float64 in {float64(result)}"
 
 
 @of_each_kernel
 def test_an_allowance_is_needed(module, name, signature):
     """What is allowed and no longer happens is to be deleted from ALLOWED."""
-    mine = [report for key, report in reports().items() if key[:2] == (module, name)]
+    mine = [result for key, result in results().items() if key[:2] == (module, name)]
     for what in getattr(module, "ALLOWED", {}).get(name, {}):
-        assert any(report.float64 if what == "float64" else report.spill_bytes for report in mine)
+        assert any(float64(result) if what == "float64" else result["spill_stores"] for result in mine)
 
 
 def test_table():
@@ -115,9 +130,9 @@ def test_table():
     width = max(len(name) for _, name, _ in KERNELS)
     print("kernel".ljust(width), *(cc.rjust(7) for cc in (*CCS, "shared")))
     for kernel in KERNELS:
-        ccs = capabilities(*kernel[:2])
-        mine = [reports()[(*kernel, cc)] for cc in ccs]
-        assert all(report.shared_bytes == mine[0].shared_bytes for report in mine)
-        figures = [f"{r.registers}" + (f"+{r.spill_bytes}" if r.spill_bytes else "") for r in mine]
-        figures = [dict(zip(ccs, figures, strict=True)).get(cc, "") for cc in CCS]
-        print(kernel[1].ljust(width), *(text.rjust(7) for text in (*figures, f"{mine[0].shared_bytes}")))
+        mine = {cc: results()[(*kernel, cc)] for cc in capabilities(*kernel[:2])}
+        (shared,) = {result["shared"] for result in mine.values()}
+        spilled = {cc: result["spill_stores"] for cc, result in mine.items()}
+        figures = {cc: f"{mine[cc]['registers']}" + (f"+{spilled[cc]}" if spilled[cc] else "") for cc in mine}
+        columns = [figures.get(cc, "").rjust(7) for cc in CCS]
+        print(kernel[1].ljust(width), *columns, f"{shared}".rjust(7))

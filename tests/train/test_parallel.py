@@ -6,6 +6,8 @@ That torch carries the same numbers is asked of processes, and so is what become
 
 import dataclasses
 import itertools
+import json
+import socket
 import sys
 import threading
 
@@ -427,3 +429,86 @@ def test_without_torch_many_workers_are_told_what_to_install(monkeypatch):
     with pytest.raises(MissingPackage, match="Training with 2 workers needs torch, which is not installed"):
         with parallel.join():
             pass
+
+
+def place(monkeypatch, rank, size, port):
+    """Let this process be a worker."""
+    values = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    for name, value in values.items():
+        monkeypatch.setenv(name, str(value))
+
+
+@pytest.fixture
+def port():
+    """Return a port that nobody listens at, and the socket that has it."""
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        yield taken.getsockname()[1], taken
+
+
+def test_workers_that_do_not_come_are_named(monkeypatch, port):
+    pytest.importorskip("torch")
+    monkeypatch.setattr("cnn_numba.train.link.ARRIVAL", 0.5)
+    port[1].close()
+    place(monkeypatch, 0, 3, port[0])
+    message = r"1 of 3 workers \(WORLD_SIZE=3\) arrived within 0\.5 s: missing 1, 2"
+    with pytest.raises(WorkersError, match=message), parallel.join(timeout=0.5):
+        pass
+
+
+def test_a_port_in_use_and_one_where_nobody_answers_are_named(monkeypatch, port):
+    pytest.importorskip("torch")
+    monkeypatch.setattr("cnn_numba.train.link.ARRIVAL", 0.5)
+    number, taken = port
+    taken.listen()
+    place(monkeypatch, 0, 2, number)
+    message = rf"the port of localhost:{number} \(MASTER_PORT\) is in use"
+    with pytest.raises(WorkersError, match=message), parallel.join(timeout=0.5):
+        pass
+    taken.close()
+    place(monkeypatch, 1, 2, number)
+    with (
+        pytest.raises(WorkersError, match=f"nobody answers at localhost:{number}"),
+        parallel.join(timeout=0.5),
+    ):
+        pass
+
+
+def test_started_again_a_training_goes_on_from_its_own_checkpoint_alone(data, tmp_path):
+    def trained(run, restarted, epochs=2):
+        workers, lines = Workers(), []
+        workers.run, workers.restarted = run, restarted
+        training(data, workers, epochs=epochs, schedule="constant", out=tmp_path, log=lines.append)
+        return " ".join(lines)
+
+    trained("monday", restarted=False)
+    assert "Resuming" in trained("monday", restarted=True, epochs=3)
+    assert not (tmp_path / "earlier-1").exists()
+    for run, restarted in (("monday", False), ("tuesday", True)):
+        lines = trained(run, restarted)
+        assert "Resuming" not in lines
+        assert "Moved the earlier run" in lines
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("room", "size"), [("cpu", 1), ("gpu", 1), ("gpu", 2)])
+def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, room, size):
+    file = tmp_path / "timeline.json"
+
+    def trained(workers):
+        return training(data, workers, room, epochs=3, timeline=file)
+
+    together(size, trained) if size > 1 else trained(Workers())
+    record = json.loads(file.read_text())
+    assert (record["workers"], record["device"], record["model"]) == (size, room, "toy_cnn")
+    assert (record["batch_size"], record["steps"]) == (BATCH, [20, 21, 22])
+    layers = [f"backward {name}" for name in ("linear2", "relu1", "linear1", "flatten1", "pool1", "conv1")]
+    wait = ["wait"] if size > 1 else []
+    for worker in range(size):
+        for step in (20, 21, 22):
+            mine = [e for e in record["events"] if (e["worker"], e["step"]) == (worker, step)]
+            phases = [event for event in mine if not event["what"].startswith("reduce")]
+            expected = ["gather", "forward", "loss", *layers, *wait, "update"]
+            assert [event["what"] for event in phases] == expected
+            assert all(a["end"] <= b["start"] for a, b in itertools.pairwise(phases))
+            assert len(mine) - len(phases) == len(record["buckets"])
