@@ -1,9 +1,11 @@
 """Trainings with one worker and with several, as notebook 14 starts them: in processes, on a few digits."""
 
+import atexit
 import importlib.util
 import json
 import os
 import shlex
+import shutil
 import signal
 import struct
 import subprocess
@@ -89,6 +91,7 @@ def train(workers: int, epochs: int, kill_after: int | None = None) -> Training:
         After so many epochs the last worker is killed.
     """
     folder = Path(tempfile.mkdtemp(prefix="workers-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     write_few_digits(folder)
     timeline = ["--timeline", str(folder / "timeline.json")] if workers > 1 else []
     return _run(folder, workers, [*options(epochs), *timeline], kill_after)
@@ -146,7 +149,7 @@ def _kill_last(process, history, after):
     """Kill the youngest worker of torchrun once so many epochs are done."""
     deadline = time.monotonic() + LIMIT
     while len(_epochs(history)) < after:
-        if process.poll() is not None or time.monotonic() > deadline:
+        if process.poll() is not None or time.monotonic() > deadline or not shutil.which("ps"):
             return
         time.sleep(0.05)
     table = subprocess.run(

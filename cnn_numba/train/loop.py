@@ -37,6 +37,8 @@ from cnn_numba.train.timeline import Timeline
 
 #: With fewer steps than this a network has learned little, and `fit` says so.
 FEW_STEPS = 50
+#: Seconds in which the terminal and torchrun pass on the same Ctrl-C.
+TOLD_TWICE = 3.0
 #: What a checkpoint must tell for a training to go on from it.
 _NEEDED_TO_RESUME = ("recipe", "epoch", "step", "totals", "seconds", "generator", "history", "threads")
 
@@ -659,30 +661,41 @@ def _where_diverged(run):
         )
     where = f"epoch {run.epoch + 1}, step {run.step}, learning rate {run.lr(-1):g}"
     place = f"the loss became NaN or infinite at {where}"
-    for layer in run.model.every_layer:
-        if not np.isfinite(to_host(layer.output)).all():
-            return (
-                f"{place}: it begins in the output of {layer.name}, {layer!r}. Try a smaller learning rate."
-            )
+    first = [each for each in run.workers.exchange(_first_not_finite(run.model)) if each is not None]
+    if first:
+        layer = run.model.every_layer[min(first)]
+        return f"{place}: it begins in the output of {layer.name}, {layer!r}. Try a smaller learning rate."
     return f"{place}: the logits are finite, their loss is not. Try a smaller learning rate."
+
+
+def _first_not_finite(model):
+    """Return the number of the first layer whose output is not finite, None if all are."""
+    for number, layer in enumerate(model.every_layer):
+        # None: a worker that had no image yet
+        if layer.output is not None and not np.isfinite(to_host(layer.output)).all():
+            return number
+    return None
 
 
 @contextmanager
 def _interrupts_noted(workers):
     """Turn Ctrl-C into a note that is read between two steps; a second one interrupts at once.
 
-    Of several workers each is told twice, by the terminal and by torchrun.
+    Each of several workers is told by the terminal and by torchrun: what follows soon is no second one.
     """
-    noted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield noted.is_set  # Python delivers signals to the main thread only
-        return
+    noted = []
 
     def is_noted():
-        return noted.is_set() or workers.asked_to_end
+        return bool(noted) or workers.asked_to_end
+
+    if threading.current_thread() is not threading.main_thread():
+        yield is_noted  # Python delivers signals to the main thread only
+        return
 
     def note(number, frame):
-        noted.set()
+        noted.append(time.monotonic())
+        if noted[-1] - noted[0] > TOLD_TWICE:
+            raise KeyboardInterrupt
         if not workers.many:
             signal.signal(signal.SIGINT, before)
 

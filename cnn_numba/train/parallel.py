@@ -364,7 +364,7 @@ def environment(values: dict[str, str] | None = None) -> Place | None:
     >>> environment({"RANK": "1", "WORLD_SIZE": "1"})
     Traceback (most recent call last):
         ...
-    cnn_numba.train.parallel.WorkersError: RANK must be below WORLD_SIZE, got RANK=1, WORLD_SIZE=1
+    cnn_numba.train.link.WorkersError: RANK must be below WORLD_SIZE, got RANK=1, WORLD_SIZE=1
     """
     values = dict(os.environ) if values is None else values
     if "RANK" not in values and "WORLD_SIZE" not in values:

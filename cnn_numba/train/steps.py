@@ -79,8 +79,8 @@ def train_step(
     after("forward")
     losses = loss.forward(logits, labels)
     after("loss")
-    # What overflows is found by the scaler, and the step skipped.
-    with np.errstate(**({"over": "ignore", "invalid": "ignore"} if scaler else {})):
+    overflow = "ignore" if scaler else None  # the scaler finds it, and skips the step
+    with np.errstate(over=overflow, invalid=overflow):
         for phase in backward_phases(model, loss, scaler, weight):
             after(phase)
     _update(optimizer, scaler, lr)
@@ -152,8 +152,10 @@ class Common:
 
     Attributes
     ----------
-    stop : bool
-        Whether a worker asked in the last step to stop after it.
+    between : dict of str to callable
+        What the host has to do after which phase of a step.
+    together : dict of BatchNorm2d to Together
+        The normalisations that take the statistics of the whole batch.
     """
 
     def __init__(
@@ -258,6 +260,8 @@ class HostSteps:
     ----------
     totals : ndarray, shape (2,), float64
         Sum of the losses and number of right answers so far.
+    stop : bool
+        Whether a worker asked in the last step to stop after it.
     """
 
     cheap_totals = True

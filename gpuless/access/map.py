@@ -36,7 +36,7 @@ from typing import Any, overload
 import numpy as np
 
 from gpuless.access.recording import traced
-from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, Trace, combine
+from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, Trace, combine, distinct
 from gpuless.limits import WARP
 from gpuless.positions import describe_launch
 from gpuless.simulator.kernel import Observed
@@ -325,7 +325,7 @@ class AccessMap:
         rows = (self.trace.array == array) & np.isin(self.trace.kind, kinds)
         if site_number is not None:
             rows &= self.trace.site == site_number
-        distinct = np.unique(combine(self.trace.kind[rows].astype(np.int64), self.trace.element[rows]))
+        touched = np.unique(combine(self.trace.kind[rows].astype(np.int64), self.trace.element[rows]))
         return Traffic(
             array=info.name,
             space=info.space,
@@ -338,7 +338,7 @@ class AccessMap:
             degree=int(requests.degree[chosen].max(initial=0)),
             wavefronts=int(requests.wavefronts[chosen].sum()),
             serialised=int(requests.serialised[chosen].max(initial=0)),
-            minimum=len(distinct) * info.dtype.itemsize,
+            minimum=len(touched) * info.dtype.itemsize,
         )
 
     @property
@@ -500,8 +500,8 @@ def _requests(trace):
 
     address, size = trace.address[rows], trace.itemsize[rows]
     space = np.array([info.space for info in trace.arrays] + [""])[trace.array[rows]]
-    distinct = np.unique(combine(group, address), return_index=True)[1]
-    bytes_asked = np.bincount(group[distinct], weights=size[distinct], minlength=count).astype(np.int64)
+    elements = np.unique(combine(group, address), return_index=True)[1]
+    bytes_asked = np.bincount(group[elements], weights=size[elements], minlength=count).astype(np.int64)
     shared = space == "shared"
     degree, _ = _conflicts(trace, rows, group, count, shared, apart=False)
     _, wavefronts = _conflicts(trace, rows, group, count, shared, apart=True)
@@ -524,8 +524,8 @@ def _sectors(group, address, size, count, chosen):
     group, address, size = group[chosen], address[chosen], size[chosen]
     # An element that is not aligned, a field of a record say, can lie in two of them.
     sectors = np.concatenate([address // SECTOR, (address + size - 1) // SECTOR])
-    pairs = np.stack([np.concatenate([group, group]), sectors])
-    return np.bincount(np.unique(pairs, axis=1)[0], minlength=count)
+    requests, _ = distinct(np.concatenate([group, group]), sectors).columns
+    return np.bincount(requests, minlength=count)
 
 
 def _conflicts(trace, rows, group, count, chosen, apart):
@@ -541,21 +541,22 @@ def _conflicts(trace, rows, group, count, chosen, apart):
     expanded = np.repeat(np.arange(len(rows)), words)
     within = np.arange(len(expanded)) - np.repeat(np.cumsum(words) - words, words)
     word = trace.address[rows][expanded] // WORD + within
-    wanted = np.unique(np.stack([group[expanded], part[expanded], word % BANKS, word, own[expanded]]), axis=1)
-    banks, wants = np.unique(wanted[:3], axis=1, return_counts=True)
-    parts, which = np.unique(banks[:2], axis=1, return_inverse=True)
-    worst = np.zeros(parts.shape[1], np.int64)
-    np.maximum.at(worst, which.ravel(), wants)
+    wanted = distinct(group[expanded], part[expanded], word % BANKS, word, own[expanded]).columns
+    banks = distinct(*wanted[:3])
+    parts = distinct(*banks.columns[:2])
+    worst = np.zeros(len(parts.first), np.int64)
+    np.maximum.at(worst, parts.which, banks.counts)
     degree = np.zeros(count, np.int64)
-    np.maximum.at(degree, parts[0], worst)
-    return degree, np.bincount(parts[0], weights=worst, minlength=count).astype(np.int64)
+    request = parts.columns[0]
+    np.maximum.at(degree, request, worst)
+    return degree, np.bincount(request, weights=worst, minlength=count).astype(np.int64)
 
 
 def _serialised(trace, rows, group, count, chosen):
     """Return how many lanes of each atomic request want one word, at worst."""
     chosen = chosen & (trace.kind[rows] == ATOMIC)
     rows, group = rows[chosen], group[chosen]
-    words, lanes = np.unique(np.stack([group, trace.address[rows] // WORD]), axis=1, return_counts=True)
+    words = distinct(group, trace.address[rows] // WORD)
     serialised = np.zeros(count, np.int64)
-    np.maximum.at(serialised, words[0], lanes)
+    np.maximum.at(serialised, words.columns[0], words.counts)
     return serialised

@@ -31,6 +31,7 @@ addresses with equal ``address // 4 % 32``) and reuse (rows per element) need.
 
 import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -154,3 +155,26 @@ def combine(*columns):
             key = np.unique(key, return_inverse=True)[1]
         key = key * size + column
     return key
+
+
+class Distinct(NamedTuple):
+    """What is distinct among the rows of columns."""
+
+    columns: tuple
+    first: np.ndarray
+    """In which row each is seen first."""
+    which: np.ndarray
+    """Which one each row is."""
+    counts: np.ndarray
+
+
+def distinct(*columns):
+    """Return the distinct rows of non-negative columns, in their order: a quicker ``np.unique(..., axis=1)``.
+
+    >>> rows = distinct(np.array([1, 0, 1]), np.array([5, 7, 5]))
+    >>> np.array(rows.columns).tolist(), rows.first.tolist(), rows.which.tolist(), rows.counts.tolist()
+    ([[0, 1], [7, 5]], [1, 0], [1, 0, 1], [1, 2])
+    """
+    key = combine(*columns)
+    _, first, which, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    return Distinct(tuple(column[first] for column in columns), first, which, counts)

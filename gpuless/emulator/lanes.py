@@ -257,7 +257,8 @@ def widen(have, want, signed, x, assume=False):
     if x.unit:
         return VARYING
     if want <= have:
-        return _apart(want, x.offsets, x.align)
+        found = _apart(want, x.offsets, x.align)
+        return found if x.rows == 1 else found._replace(rows=x.rows)
     if x.uniform or (_within(have, x) and x.align < have) or assume:
         return Lanes(nearest(x.offsets, have), min(x.align, have - 1), rows=x.rows)
     return VARYING

@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from gpuless.access.trace import READ, WRITE, combine
+from gpuless.access.trace import READ, WRITE, combine, distinct
 from gpuless.limits import WARP
 from gpuless.sanitizer.consequences import Clue, lines
 from gpuless.sanitizer.findings import Finding
@@ -179,8 +179,8 @@ class Races(Words):
         """Return whether threads of several warps of the block come to one element of the array."""
         trace = self.trace
         rows = np.flatnonzero((trace.block == trace.block[one]) & (trace.array == trace.array[one]))
-        pairs = np.unique([trace.element[rows], trace.thread[rows] // WARP], axis=1)
-        return len(np.unique(pairs[0])) < pairs.shape[1]
+        elements, warps = distinct(trace.element[rows], trace.thread[rows] // WARP).columns
+        return len(np.unique(elements)) < len(warps)
 
     def _guard_in_loop(self, path, one, two):
         """Return an `if` around one of two accesses that stand in one loop; None if all threads enter each.

@@ -142,6 +142,16 @@ def test_a_missing_package_is_told_in_a_line(monkeypatch):
     assert "cannot be checked here. Triton is left out" in str(standardise_rows(program))
 
 
+def test_opencl_without_a_platform_is_told_in_a_line(monkeypatch):
+    pyopencl = pytest.importorskip("pyopencl")
+
+    def no_platforms():
+        raise pyopencl.LogicError("clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR")
+
+    monkeypatch.setattr(pyopencl, "get_platforms", no_platforms)
+    assert roads.missing("OpenCL").startswith("OpenCL is left out: it has no platform")
+
+
 def test_triton_that_compiles_is_not_interpreted_by_accident(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", object())
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)

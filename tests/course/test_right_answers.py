@@ -54,6 +54,56 @@ ANSWERS = {
                 h[n, j] = math.tanh(cell[n, j]) * gates[n, 3 * hidden + j]
         """,
     },
+    "block_sums_source": {
+        "one barrier, at the head of the loop": [
+            (
+                "    barrier(CLK_LOCAL_MEM_FENCE);\n    for (int step = 32; step > 0; step /= 2) {",
+                "    for (int step = 32; step > 0; step /= 2) {\n    barrier(CLK_LOCAL_MEM_FENCE);",
+            ),
+            ("partial[t + step];\nbarrier(CLK_LOCAL_MEM_FENCE);", "partial[t + step];"),
+        ],
+        "the other way up, sizes asked for": [
+            ("int step = 32; step > 0; step /= 2", "int step = 1; step < 64; step *= 2"),
+            ("if (t < step)", "if (t % (2 * step) == 0)"),
+            ("get_global_id(0);", "get_group_id(0) * get_local_size(0) + t;"),
+        ],
+    },
+    "standardise_rows": {
+        "the mask as numbers": [
+            ("tl.where(there, values - mean, 0.0)", "(values - mean) * there.to(tl.float32)"),
+        ],
+    },
+    "pooling_program": {
+        "a block a channel and row": [
+            ("-(-places // 256), 256", "channels * (height // 2), 64"),
+            ("if (i >= channels * h * w) return;\n", "for (i = threadIdx.x; i < w; i += blockDim.x) {\n"),
+            ("i / (h * w), row = i / w % h,", "blockIdx.x / h, row = blockIdx.x % h,"),
+            ("column = i % w", "column = i"),
+            ("out[i] = fmaxf(above, below);", "out[blockIdx.x * w + i] = fmaxf(above, below); }"),
+        ],
+    },
+    "tune": {
+        "by the best so far": """
+            best = None
+            order = []
+            for place, one in enumerate(candidates):
+                fits = one.threads <= 1024 and occupancy(gpu.cc, one.threads, one.registers, one.shared).warps
+                if fits:
+                    tiles = int(np.ceil(m / one.tile_m) * np.ceil(n / one.tile_n))
+                    moved = 4 * (tiles * depth * (one.tile_m + one.tile_n) + m * n)
+                    work = 2 * one.tile_m * one.tile_n * depth * np.ceil(tiles / gpu.sms) * gpu.sms
+                    slowed = max(1, 16 / fits)
+                    order.append((max(moved / gpu.bandwidth, work / gpu.flops * slowed), place))
+            while order and best is None:
+                seconds, place = min(order)
+                order.remove((seconds, place))
+                if is_right(candidates[place]):
+                    best = place, seconds
+            if best is None:
+                raise ValueError("none")
+            return best
+        """,
+    },
     "last_states": {
         "the last of all states": [
             ("_, h_n, _, _, _ =", "out, *_ ="),
@@ -407,6 +457,30 @@ ANSWERS = {
         ],
         "by the inverse": [("gradients[i] / scale[0]", "gradients[i] * (float32(1) / scale[0])")],
         "all write the same": [("cuda.atomic.max(found_inf, 0, 1)", "found_inf[0] = 1")],
+    },
+    "combined_gradient": {
+        "with zeros for nobody's": """
+            weights = np.asarray(counts)[:, None] / np.sum(counts)
+            return np.where(weights > 0, gradients * weights, 0).sum(axis=0)
+        """,
+    },
+    "ring_all_reduce": {
+        "only the last receives first": [("if rank % 2 == 0:", "if rank < size - 1:")],
+        "cut by NumPy": [
+            (
+                "[array[k * n // size : (k + 1) * n // size] for k in range(size)]",
+                "np.array_split(array, size)",
+            ),
+            ("n = len(array)", ""),
+        ],
+        "begun with the next chunk": [
+            ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - step) % size] +="),
+            ("exchange(chunks[(rank - step) % size])", "exchange(chunks[(rank + 1 - step) % size])"),
+            (
+                "chunks[(rank - step) % size][:] = exchange(chunks[(rank + 1 - step) % size])",
+                "chunks[(rank + 1 - step) % size][:] = exchange(chunks[(rank + 2 - step) % size])",
+            ),
+        ],
     },
     "next_scale": {
         "in one expression": """

@@ -13,6 +13,7 @@ from simulator_kernels import CASES
 
 from gpuless import access_map, plot_access, record
 from gpuless.access import READ
+from gpuless.access.trace import distinct
 
 gpuless.select()
 pytestmark = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
@@ -481,3 +482,22 @@ def test_a_block_of_the_figure():
 
 def test_the_simulator_does_without_matplotlib():
     assert python("import sys, gpuless; print('matplotlib' in sys.modules)").strip() == "False"
+
+
+@pytest.mark.parametrize("scale", [1, 2**40])
+def test_distinct_rows_are_those_that_numpy_finds(rng, scale):
+    columns = rng.integers(0, 4, (3, 200)) * [[1], [scale], [scale]]
+    columns[1] = np.sort(columns[1])
+    ours = distinct(*columns)
+    rows, first, which, counts = np.unique(
+        columns, axis=1, return_index=True, return_inverse=True, return_counts=True
+    )
+    np.testing.assert_array_equal(ours.columns, rows)
+    np.testing.assert_array_equal(ours.first, first)
+    np.testing.assert_array_equal(ours.which, which.ravel())
+    np.testing.assert_array_equal(ours.counts, counts)
+
+
+def test_nothing_has_no_distinct_rows():
+    nothing = np.zeros(0, np.int32)
+    assert [len(part) for part in distinct(nothing, nothing)] == [2, 0, 0, 0]

@@ -69,6 +69,24 @@ def test_unsigned_numbers_that_are_made_wider(block, rng):
 
 
 @of_each_block
+def test_unsigned_numbers_that_are_made_narrower(block, rng):
+    # Of a sum in 64 bits the lower half is taken, and of that the next address made.
+    @cuda.jit
+    def add_next(x, width, out):
+        j, i = cuda.grid(2)
+        if i < out.size // width - 1 and j < width - 1:
+            k = uint32(uint32(i) * uint32(width)) + uint32(j)
+            out[uint32(k)] = x[uint32(k)] + x[uint32(k + uint32(width + 1))]
+
+    x = rng.random((33, 41)).astype(np.float32)
+    out = np.zeros(x.size, np.float32)
+    launch(add_next, x.shape, block, x.ravel(), np.int32(41), out)
+    expected = np.zeros_like(x)
+    expected[:-1, :-1] = x[:-1, :-1] + x[1:, 1:]
+    np.testing.assert_array_equal(out.reshape(x.shape), expected)
+
+
+@of_each_block
 def test_one_number_for_a_row(block, rng):
     @cuda.jit
     def add(rows, steps, columns, out):

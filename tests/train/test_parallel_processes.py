@@ -66,6 +66,8 @@ def ended(process):
     return process.returncode, errors
 
 
+# The one that comes first: it compiles, in this process, what all workers after it find in the cache.
+@pytest.mark.slow
 def test_under_torchrun_a_killed_worker_costs_an_epoch_at_most(environment, tmp_path):
     out, timeline = tmp_path / "run", tmp_path / "timeline.json"
     out.mkdir()

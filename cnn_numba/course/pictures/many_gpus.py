@@ -10,7 +10,7 @@ from cnn_numba.course import scaling
 from cnn_numba.course.pictures import plots
 from cnn_numba.course.ring import Journey
 
-_TINTS = "#f1efe9", "#d3e4f0", "#9cc6e3", "#5ea6d3", "#2f89c4", plots.BLUE
+_TINTS = "#f1efe9", "#d3e4f0", "#9cc6e3", "#5ea6d3"
 _CHUNKS = plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.SKY, plots.RED
 _DASHES = "-", "--", "-.", ":"
 _WORKERS = 2 ** np.arange(1, 11)
@@ -75,7 +75,7 @@ def _draw_chunks(ax, journey, step):
     for rank, states in enumerate(journey.states):
         for chunk, value in enumerate(states[step]):
             parts = parts_in(value, size)
-            colour = _TINTS[round(len(parts) * (len(_TINTS) - 1) / size)]
+            colour = plots.BLUE if len(parts) == size else _TINTS[round(len(parts) * len(_TINTS) / size)]
             ax.add_patch(Rectangle((chunk + 0.04, rank + 0.06), 0.92, 0.88, facecolor=colour, linewidth=0))
             text = "".join(map(str, parts))
             ink = plots.INK if len(parts) < size else "white"
@@ -194,6 +194,7 @@ def batches_picture(recorded: Mapping) -> plots.Picture:
         ax.set(xlabel="batch size", ylabel=what)
         ax.set_xticks(sizes[::2], [str(size) for size in sizes[::2]])
         ax.yaxis.set_minor_formatter(NullFormatter())
+    axes[1].set_yticks([3_000, 10_000, 30_000], ["3,000", "10,000", "30,000"])
     axes[0].set_ylim(steps.min() / 3, steps.max() * 2)
     _legend(axes[0], loc="upper right")
     ends = ", ".join(f"{steps[k]:.0f} steps of {sizes[k]}" for k in (0, len(sizes) // 2, -1))
@@ -202,8 +203,7 @@ def batches_picture(recorded: Mapping) -> plots.Picture:
         f"Recorded: what it takes mnist_cnn to a test loss of {recorded['target']}, at the best of "
         f"{len({run['lr'] for run in recorded['runs']})} learning rates. Left the steps, right the images.",
         f"On the left a line that falls, less and less steeply than the dotted one: {ends}. On the right one "
-        f"that "
-        "rises, steeply at the end.",
+        "that is level at first, and rises ever more steeply.",
     )
 
 
@@ -215,14 +215,17 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
     timeline : dict
         As ``cnn-numba train --timeline`` writes it.
     """
-    step = timeline["steps"][len(timeline["steps"]) // 2]
-    events = [event for event in timeline["events"] if event["step"] == step]
+    recorded = ([e for e in timeline["events"] if e["step"] == step] for step in timeline["steps"])
+    events = min(recorded, key=lambda step: _span(step, min(event["start"] for event in step)))
     begin = min(event["start"] for event in events)
     fig, ax = plots.figure(size=(7.2, 0.9 + 1.0 * timeline["workers"]))
     for event in events:
         start, length = 1e3 * (event["start"] - begin), 1e3 * (event["end"] - event["start"])
         kind = event["what"].split()[0]
-        low, tall = (event["worker"] + 0.42, 0.28) if kind == "reduce" else (event["worker"], 0.4)
+        low, tall = event["worker"], 0.4
+        if kind == "reduce":
+            tall = 0.4 / len(timeline["buckets"])
+            low += 0.42 + tall * int(event["what"].split()[1])
         colour = _KINDS.get(kind, plots.FAINT)
         bar = Rectangle((start, low), length, tall, facecolor=colour, edgecolor=plots.PAPER, linewidth=0.8)
         ax.add_patch(bar)
@@ -233,21 +236,35 @@ def timeline_picture(timeline: Mapping) -> plots.Picture:
             ax.text(*middle, label, ha="center", va="center", fontsize=7.5, color=ink)
     for kind, colour in _KINDS.items():
         ax.plot([], [], "s", color=colour, label={"reduce": "being added up"}.get(kind, kind))
+    ax.plot([], [], "s", color=plots.FAINT, label="gather, loss")
     ax.set(xlim=(0, 1.01 * _span(events, begin)), ylim=(timeline["workers"] - 0.15, -0.15))
     ax.set_xlabel("milliseconds")
     ax.set_yticks(np.arange(timeline["workers"]) + 0.35, [f"worker {w}" for w in range(timeline["workers"])])
     _legend(ax, loc="lower left", ncols=6, bbox_to_anchor=(-0.02, 1.0), handlelength=0.8, columnspacing=1)
+    workers = range(timeline["workers"])
     buckets = "; ".join(
         f"bucket {k}: {' and '.join(bucket['layers'])}, {bucket['bytes']:,} bytes"
         for k, bucket in enumerate(timeline["buckets"])
     )
     return plots.picture(
         fig,
-        f"Step {step} of two workers, as it was: above what a worker computes, below which bucket is being "
-        f"added up meanwhile. {buckets}.",
-        f"{len(events)} bars in {timeline['workers']} rows. The first bucket is on its way while the layers "
-        "before its own go back; the second begins with the end of the backward pass.",
+        f"Step {events[0]['step']}, the shortest of those recorded: above what a worker computes, below "
+        f"which buckets are being added up meanwhile. White is handing a bucket over. {buckets}.",
+        f"Bars for each worker, in milliseconds. {'; '.join(_told(events, w, begin) for w in workers)}.",
     )
+
+
+def _told(events, worker, begin):
+    """Say when a worker's buckets were on their way, and when its backward pass was done."""
+    mine = [event for event in events if event["worker"] == worker]
+    back = max(event["end"] for event in mine if event["what"].startswith("backward"))
+    spans = [
+        f"bucket {event['what'].split()[1]} from {1e3 * (event['start'] - begin):.0f} to "
+        f"{1e3 * (event['end'] - begin):.0f}"
+        for event in mine
+        if event["what"].startswith("reduce")
+    ]
+    return f"Worker {worker}: backward until {1e3 * (back - begin):.0f}, {', '.join(spans)}"
 
 
 _KINDS = {
@@ -330,7 +347,7 @@ def cluster_picture(record: Mapping, batches: Mapping) -> plots.Picture:
         fig,
         "Simulated: mnist_cnn to the loss of section 4, on workers of one core each, out of the measured "
         "time of a core, the recorded steps, and published figures of the links.",
-        f"Left, rising lines that bend away from the dotted one. {'; '.join(told)}. Right, the best batch "
-        f"size "
+        f"Left, lines that rise, leave the dotted one, and fall again. {'; '.join(told)}. Right, the best "
+        f"batch size "
         "grows with the workers, up to the largest one tried.",
     )

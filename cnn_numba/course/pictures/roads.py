@@ -37,7 +37,7 @@ class SideBySide:
         cell = "flex: 1 1 21em; min-width: 0; overflow-x: auto"
         parts = (
             f'<div style="{cell}"><b>{html.escape(title)}</b>'
-            f'<pre style="font-size: 0.78em; line-height: 1.3">{_coloured(text)}</pre></div>'
+            f'<pre style="font-size: 0.72em; line-height: 1.3">{_coloured(text)}</pre></div>'
             for title, text in self.columns.items()
         )
         return (

@@ -65,9 +65,20 @@ def missing(language: str) -> str:
     absent = [package for package in _PACKAGES[language] if not extras.present(package)]
     if absent:
         return f"{language} is left out: {' and '.join(absent)} not installed."
+    if language == "OpenCL" and not _platforms():
+        return "OpenCL is left out: it has no platform, such as pocl-binary-distribution brings."
     if language == "CUDA C++" and device.simulated():
         return "CUDA C++ is left out: the simulator runs Python only."
     return ""
 
 
 _PACKAGES = {"OpenCL": ("pyopencl",), "Triton": ("triton", "torch"), "CUDA C++": ()}
+
+
+def _platforms():
+    import pyopencl
+
+    try:
+        return pyopencl.get_platforms()
+    except pyopencl.Error:  # what it says where there are none
+        return []

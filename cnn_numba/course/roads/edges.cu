@@ -1,6 +1,5 @@
-// An article's program, repaired: which edge is there at each place of an image. Three kernels, and the largest
-// of each four in between. Every thread has a place of its output, asks first whether it is there, and writes
-// nothing else.
+// An article's program, repaired: which edge is there at each place of an image. Every thread has a place of
+// its output, asks first whether it is there, and writes nothing else.
 
 const int FILTERS = 4, TAPS = 3;
 
@@ -12,12 +11,13 @@ extern "C" __global__ void conv(const float *image, const float *weight, float *
     for (int f = 0; f < FILTERS; f++) {
         float total = 0;
         for (int k = 0; k < TAPS * TAPS; k++)
-            total += image[(i / out_w + k / TAPS) * width + i % out_w + k % TAPS] * weight[f * TAPS * TAPS + k];
+            total += image[(i / out_w + k / TAPS) * width + i % out_w + k % TAPS] *
+                     weight[f * TAPS * TAPS + k];
         maps[f * out_h * out_w + i] = total;
     }
 }
 
-// A place of the pooled maps a thread: the largest of each 2 x 2 numbers; an odd last row or column is left out.
+// A place of the pooled maps a thread: the largest of each 2 x 2; an odd last row or column is left out.
 extern "C" __global__ void max_pool(const float *maps, float *pooled, int channels, int height, int width) {
     int out_w = width / 2, places = height / 2 * out_w, i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= channels * places) return;

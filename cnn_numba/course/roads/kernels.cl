@@ -28,8 +28,9 @@ __kernel void conv_forward(__global const float *x, __global const float *weight
 }
 
 // A work-group sums up one weight's gradient, and for the tap behind the last, that of the bias.
-__kernel void conv_grad_weight(__global const float *grad, __global const float *x, __global float *grad_weight,
-                               __global float *grad_bias, int batch, int height, int width, int channels) {
+__kernel void conv_grad_weight(__global const float *grad, __global const float *x,
+                               __global float *grad_weight, __global float *grad_bias, int batch,
+                               int height, int width, int channels) {
     __local float partial[GROUP];
     int t = get_local_id(0), tap = get_group_id(0), oc = get_group_id(1);
     int out_w = width - TAPS + 1, places = (height - TAPS + 1) * out_w;
@@ -61,30 +62,41 @@ __kernel void conv_grad_input(__global const float *grad, __global const float *
             for (int j = 0; j < TAPS; j++) {
                 int oh = h - i, ow = w - j;
                 if (oh >= 0 && oh < out_h && ow >= 0 && ow < out_w)
-                    total += grad[((n * channels + oc) * out_h + oh) * out_w + ow] * weight[(oc * TAPS + i) * TAPS + j];
+                    total += grad[((n * channels + oc) * out_h + oh) * out_w + ow] *
+                             weight[(oc * TAPS + i) * TAPS + j];
             }
     grad_input[(n * height + h) * width + w] = total;
 }
 
-// A work-group computes TILE x TILE results. A matrix has two strides, so that it can be taken transposed.
-__kernel void product(__global const float *a, int a_row, int a_column, __global const float *b, int b_row,
-                      int b_column, __global float *out, int m, int n, int depth) {
-    __local float a_tile[TILE][TILE], b_tile[TILE][TILE];
-    int tx = get_local_id(0), ty = get_local_id(1), column = get_global_id(0), row = get_global_id(1);
+// A work-group computes TILE x TILE results.
+// With two strides, a matrix can be taken transposed.
+__kernel void product(
+    __global const float *a, int a_row, int a_column,
+    __global const float *b, int b_row, int b_column,
+    __global float *out, int m, int n, int depth) {
+    __local float a_tile[TILE][TILE];
+    __local float b_tile[TILE][TILE];
+    int tx = get_local_id(0), ty = get_local_id(1);
+    int column = get_global_id(0), row = get_global_id(1);
     float total = 0.0f;
     for (int start = 0; start < depth; start += TILE) {
-        a_tile[ty][tx] = row < m && start + tx < depth ? a[row * a_row + (start + tx) * a_column] : 0.0f;
-        b_tile[ty][tx] = start + ty < depth && column < n ? b[(start + ty) * b_row + column * b_column] : 0.0f;
+        int x = start + tx, y = start + ty;
+        bool a_there = row < m && x < depth;
+        a_tile[ty][tx] = a_there ? a[row * a_row + x * a_column] : 0.0f;
+        bool b_there = y < depth && column < n;
+        b_tile[ty][tx] = b_there ? b[y * b_row + column * b_column] : 0.0f;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int k = 0; k < TILE; k++) total += a_tile[ty][k] * b_tile[k][tx];
+        for (int k = 0; k < TILE; k++)
+            total += a_tile[ty][k] * b_tile[k][tx];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (row < m && column < n) out[row * n + column] = total;
 }
 
 // One image a work-item: the loss, and the gradient of the mean loss.
-__kernel void cross_entropy(__global const float *logits, __global const float *bias, __global const int *labels,
-                            __global float *losses, __global float *grad, int batch, int classes) {
+__kernel void cross_entropy(__global const float *logits, __global const float *bias,
+                            __global const int *labels, __global float *losses, __global float *grad,
+                            int batch, int classes) {
     int n = get_global_id(0);
     if (n >= batch) return;
     float largest = logits[n * classes] + bias[0], total = 0.0f;

@@ -17,7 +17,9 @@ template <int COUNT> __device__ float block_sum(float value) {
 struct Matrix {
     const float *data;
     int row_stride, column_stride;
-    __device__ float operator()(int row, int column) const { return data[row * row_stride + column * column_stride]; }
+    __device__ float operator()(int row, int column) const {
+        return data[row * row_stride + column * column_stride];
+    }
 };
 
 // One output a thread; x along a row, z through images and channels.
@@ -35,8 +37,9 @@ extern "C" __global__ void conv_forward(const float *x, const float *weight, con
 }
 
 // A block sums up one weight's gradient, and for the tap behind the last, that of the bias.
-extern "C" __global__ void conv_grad_weight(const float *grad, const float *x, float *grad_weight, float *grad_bias,
-                                            int batch, int height, int width, int channels) {
+extern "C" __global__ void conv_grad_weight(const float *grad, const float *x, float *grad_weight,
+                                            float *grad_bias, int batch, int height, int width,
+                                            int channels) {
     int tap = blockIdx.x, oc = blockIdx.y, out_w = width - TAPS + 1, places = (height - TAPS + 1) * out_w;
     bool is_bias = tap == TAPS * TAPS;
     float total = 0;
@@ -50,8 +53,8 @@ extern "C" __global__ void conv_grad_weight(const float *grad, const float *x, f
 }
 
 // One pixel's gradient a thread: what every window that it was in sends back.
-extern "C" __global__ void conv_grad_input(const float *grad, const float *weight, float *grad_input, int height,
-                                           int width, int channels) {
+extern "C" __global__ void conv_grad_input(const float *grad, const float *weight, float *grad_input,
+                                           int height, int width, int channels) {
     int w = blockIdx.x * blockDim.x + threadIdx.x, h = blockIdx.y * blockDim.y + threadIdx.y, n = blockIdx.z;
     int out_h = height - TAPS + 1, out_w = width - TAPS + 1;
     if (w >= width || h >= height) return;
@@ -65,8 +68,8 @@ extern "C" __global__ void conv_grad_input(const float *grad, const float *weigh
 }
 
 // A block computes TILE x TILE results.
-extern "C" __global__ void product(const float *a_data, int a_row, int a_column, const float *b_data, int b_row,
-                                   int b_column, float *out, int m, int n, int depth) {
+extern "C" __global__ void product(const float *a_data, int a_row, int a_column, const float *b_data,
+                                   int b_row, int b_column, float *out, int m, int n, int depth) {
     Matrix a = {a_data, a_row, a_column}, b = {b_data, b_row, b_column};
     __shared__ float a_tile[TILE][TILE], b_tile[TILE][TILE];
     int tx = threadIdx.x, ty = threadIdx.y, column = blockIdx.x * TILE + tx, row = blockIdx.y * TILE + ty;
@@ -82,8 +85,8 @@ extern "C" __global__ void product(const float *a_data, int a_row, int a_column,
 }
 
 // One image a thread: the loss, and the gradient of the mean loss.
-extern "C" __global__ void cross_entropy(const float *logits, const float *bias, const int *labels, float *losses,
-                                         float *grad, int batch, int classes) {
+extern "C" __global__ void cross_entropy(const float *logits, const float *bias, const int *labels,
+                                         float *losses, float *grad, int batch, int classes) {
     int n = blockIdx.x * blockDim.x + threadIdx.x;
     if (n >= batch) return;
     auto score = [=](int k) { return logits[n * classes + k] + bias[k]; };

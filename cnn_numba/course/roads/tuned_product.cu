@@ -22,7 +22,8 @@ extern "C" __global__ void product(const float *a, const float *b, float *out, i
 #pragma unroll 4
         for (int k = 0; k < TILE_K; k++)
             for (int i = 0; i < PER_M; i++)
-                for (int j = 0; j < PER_N; j++) sum[i][j] += a_tile[k][y + i * DOWN] * b_tile[k][x + j * ACROSS];
+                for (int j = 0; j < PER_N; j++)
+                    sum[i][j] += a_tile[k][y + i * DOWN] * b_tile[k][x + j * ACROSS];
         __syncthreads();
     }
     for (int i = 0; i < PER_M; i++)
