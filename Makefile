@@ -21,14 +21,14 @@ BIN := .venv/bin
 
 $(BASE): EXTRAS := $(if $(filter none,$(CUDA)),,[cu$(CUDA)])
 $(BASE): WHAT := what training needs, a download of some 400 MB
-$(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA)),roads,test,conformance]
+$(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA)),roads,test,conformance,book]
 $(ALL): WHAT := everything, a download of up to 4 GB, most of it PyTorch with its CUDA libraries
 
-.PHONY: help train test conformance sanitize lint format lab notebooks html bench install
+.PHONY: help train test conformance sanitize lint format lab notebooks html book book-serve bench install
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo '  options: CUDA=13, 12 or none (here $(CUDA); remembered); PYTHON=python3.12'
 
 train: $(BASE) ## train the course's network on MNIST (under a minute)
@@ -71,6 +71,12 @@ notebooks: $(ALL) ## run every notebook from top to bottom and store its outputs
 html: $(ALL) ## export every notebook as a page that stands alone, into build/html
 	$(BIN)/jupyter nbconvert --to html --HTMLExporter.preprocessors=cnn_numba.course.export.RepositoryLinks \
 		--output-dir build/html notebooks/*.ipynb
+
+book: $(ALL) ## build the course as a site, into build/book/html
+	$(BIN)/python docs/book/build.py
+
+book-serve: book ## build the site and show it, at http://localhost:8000
+	$(BIN)/python -m http.server --directory build/book/html 8000
 
 bench: $(ALL) ## measure start-up and an epoch against PyTorch
 	$(BIN)/cnn-numba bench startup

@@ -168,9 +168,9 @@ def checkout(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("cuda", "base", "everything"),
     [
-        ((), "[cu13]", "[torch-cu13,roads,test,conformance]"),
-        (("CUDA=12",), "[cu12]", "[torch-cu12,roads,test,conformance]"),
-        (("CUDA=none",), "", "[torch,roads,test,conformance]"),
+        ((), "[cu13]", "[torch-cu13,roads,test,conformance,book]"),
+        (("CUDA=12",), "[cu12]", "[torch-cu12,roads,test,conformance,book]"),
+        (("CUDA=none",), "", "[torch,roads,test,conformance,book]"),
     ],
 )
 def test_make_installs_in_two_stages_in_any_order(checkout, cuda, base, everything):
@@ -184,16 +184,16 @@ def test_make_installs_in_two_stages_in_any_order(checkout, cuda, base, everythi
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
 def test_make_installs_everything_at_once_where_everything_is_needed(checkout):
-    assert checkout("test") == ["[torch-cu13,roads,test,conformance]"]
+    assert checkout("test") == ["[torch-cu13,roads,test,conformance,book]"]
     assert checkout("train") == []
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
 def test_another_cuda_is_installed_anew(checkout):
-    assert checkout("CUDA=12", "test") == ["[torch-cu12,roads,test,conformance]"]
+    assert checkout("CUDA=12", "test") == ["[torch-cu12,roads,test,conformance,book]"]
     assert checkout("CUDA=13", "train") == ["[cu13]"]
     assert checkout("train") == []
-    assert checkout("test") == ["[torch-cu13,roads,test,conformance]"]
+    assert checkout("test") == ["[torch-cu13,roads,test,conformance,book]"]
 
 
 def test_what_make_installed_is_out_of_date_when_the_project_changes(checkout, tmp_path):

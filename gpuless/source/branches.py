@@ -60,7 +60,7 @@ def _arm(node, inner):
 
 
 def conditions(code, offset):
-    """Return the `if`s and loops that an instruction stands in, from the outermost inwards.
+    """Return each `if` and loop that an instruction stands in, from the outermost inwards.
 
     Each comes with the arm that the instruction is in, "body" or "else"; none without source.
     """
@@ -69,7 +69,7 @@ def conditions(code, offset):
 
 
 def common_path(*places):
-    """Return the function, and within it the `if`s and loops with all the instructions in one arm.
+    """Return the function, and within it each `if` and loop with all the instructions in one arm.
 
     A place is (code, offset). Empty without source.
     """
@@ -82,7 +82,7 @@ def common_path(*places):
 
 
 def returns_before(code, offset):
-    """Return the lines of the `return`s by which a thread can leave before an instruction.
+    """Return the lines of each `return` by which a thread can leave before an instruction.
 
     None without source.
     """

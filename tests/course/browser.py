@@ -54,11 +54,19 @@ def lab_with(cells, folder):
 @contextmanager
 def lab_of(notebook, folder):
     """Open a copy of a notebook in JupyterLab; otherwise as `lab_with`."""
+    with chrome_in(folder) as chrome:
+        nbformat.write(notebook, folder / "test.ipynb")
+        with _server(folder) as address:
+            chrome.get(f"{address}/lab/tree/test.ipynb")
+            yield chrome
+
+
+@contextmanager
+def chrome_in(folder):
+    """Open a browser that keeps what it writes in a folder; yield it."""
     pytest.importorskip("selenium", reason="selenium is not installed")
     browser, driver = found("chromium", "google-chrome", "chromium-browser"), found("chromedriver")
-    nbformat.write(notebook, folder / "test.ipynb")
-    with _server(folder) as address, _chrome(browser, driver, folder) as chrome:
-        chrome.get(f"{address}/lab/tree/test.ipynb")
+    with _chrome(browser, driver, folder) as chrome:
         yield chrome
 
 

@@ -200,7 +200,7 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
 
     Parameters
     ----------
-    x : ndarray, shape (..., *features), float
+    x : ndarray, shape (..., features), float
         The samples.
     weight, bias : ndarray, shape features, float
         Learned stretch and shift of each feature.
@@ -260,9 +260,9 @@ def layer_norm_backward(
 
     Parameters
     ----------
-    grad_output : ndarray, shape (..., *features), float
+    grad_output : ndarray, shape (..., features), float
         Gradient of the loss with respect to the output.
-    x : ndarray, shape (..., *features), float
+    x : ndarray, shape (..., features), float
         The samples of the forward pass.
     weight : ndarray, shape features, float
         The stretch of the forward pass.

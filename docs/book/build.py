@@ -1,0 +1,88 @@
+"""Build the book: ``python docs/book/build.py [FOLDER]``, into ``build/book`` unless told otherwise.
+
+Sphinx wants all pages below one folder. They are laid out there as they lie in the repository, so that the
+links between them stay what they are.
+"""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import reference
+from sphinx.cmd.build import main as sphinx
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+COURSE = ROOT / "cnn_numba" / "course"
+PAGES = (
+    "notebooks/*.ipynb",
+    "notebooks/README.md",
+    "docs/*.md",
+    "docs/images/*",
+    "gpuless/README.md",
+    "CONTRIBUTING.md",
+)
+
+
+def chapter(path):
+    """Return a notebook as the book shows it: without what is for Colab, which has a button here."""
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells = [cell for cell in notebook.cells if cell.id != "colab"]
+    notebook.metadata.language_info["pygments_lexer"] = "ipython3"
+    notebook.cells[0].source = re.sub(r"\[!\[Open in Colab\].*\n\n", "", notebook.cells[0].source)
+    for cell in notebook.cells:
+        if "setup" in cell.metadata.get("tags", ()):
+            cell.metadata.tags = [*cell.metadata.tags, "hide-input"]
+    return notebook
+
+
+def lay_out(source):
+    """Copy what the book is made of."""
+    shutil.rmtree(source, ignore_errors=True)
+    for pattern in PAGES:
+        for path in ROOT.glob(pattern):
+            place = source / path.relative_to(ROOT)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix == ".ipynb":
+                nbformat.write(chapter(path), place)
+            else:
+                shutil.copy2(path, place)
+    (source / "api").mkdir()
+    for name, text in reference.pages().items():
+        (source / "api" / f"{name}.rst").write_text(text, encoding="utf-8")
+    for path in (HERE / "pages").iterdir():
+        shutil.copy2(path, source)
+
+
+def lay_out_pad(static):
+    """Put beside the page with the drawing pad what it loads: the pad of the notebooks, and the network."""
+    static.mkdir()
+    for name in ("pad.js", "pad.css"):
+        shutil.copy2(COURSE / name, static)
+    with np.load(COURSE / "mnist_cnn.npz") as checkpoint:
+        (static / "mnist_cnn.bin").write_bytes(checkpoint["parameters"].astype("<f4").tobytes())
+
+
+def build(folder):
+    """Write the book into a folder; return Sphinx's exit status."""
+    source = folder / "source"
+    lay_out(source)
+    lay_out_pad(source / "static")
+    options = [
+        "--conf-dir",
+        HERE,
+        "--doctree-dir",
+        folder / "doctrees",
+        "--fail-on-warning",
+        "--keep-going",
+        "--quiet",
+    ]
+    options += ["--define", f"html_static_path={HERE / 'static'},{source / 'static'}"]
+    return sphinx([*map(str, options), "-b", "html", str(source), str(folder / "html")])
+
+
+if __name__ == "__main__":
+    sys.exit(build(Path(sys.argv[1]) if sys.argv[1:] else ROOT / "build" / "book"))

@@ -1,0 +1,71 @@
+"""A Sphinx extension: what the course's pages need beyond what notebooks and docstrings say."""
+
+import re
+from pathlib import Path
+
+import course_map
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from reference import source_of
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+REPOSITORY = "https://github.com/cnn-numba/cnn-numba"
+ROOT = Path(__file__).parents[2]
+
+
+class CourseMap(Directive):
+    """Put the map of the course here."""
+
+    def run(self):
+        """Return it as it is written."""
+        return [nodes.raw("", f'<div class="map-frame">{course_map.draw()}</div>', format="html")]
+
+
+class Glossary(SphinxPostTransform):
+    """Show a term's explanation where the pointer rests on a link to it."""
+
+    default_priority = 900  # after links have been resolved
+
+    def run(self, **kwargs):
+        """Give each link to the glossary a title."""
+        for reference in self.document.findall(nodes.reference):
+            page, _, anchor = reference.get("refuri", "").partition("#")
+            if page.endswith("README.html") and anchor in explanations():
+                reference["reftitle"] = explanations()[anchor]
+
+
+def explanations(cache={}):  # noqa: B006 (it is a cache)
+    """Return the text of each term of the glossary, by its anchor."""
+    if not cache:
+        text = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
+        for term, explanation in re.findall(r"^#### (.+)\n\n((?:.+\n)+)", text, re.MULTILINE):
+            anchor = re.sub(r"[^\w\- ]", "", term.lower()).replace(" ", "-")
+            cache[anchor] = " ".join(explanation.split())
+    return cache
+
+
+def to_repository(app, docname, source):
+    """Let links to files that are no pages go to the repository."""
+
+    def address(link):
+        target = link[1]
+        path = (Path(docname).parent / target.partition("#")[0]).as_posix()
+        parts = []
+        for part in path.split("/"):
+            parts = parts[:-1] if part == ".." else [*parts, part]
+        path = "/".join(parts)
+        if (Path(app.srcdir) / path).exists() or not (ROOT / path).exists():
+            return link[0]
+        kind = "tree" if (ROOT / path).is_dir() else "blob"
+        return f"]({REPOSITORY}/{kind}/main/{path})"
+
+    source[0] = re.sub(r"\]\((?!https?:|#|mailto:|attachment:)([^)\s]+)\)", address, source[0])
+
+
+def setup(app):
+    """Register it."""
+    app.add_directive("course-map", CourseMap)
+    app.add_post_transform(Glossary)
+    app.connect("source-read", to_repository)
+    app.connect("viewcode-find-source", lambda app, name: source_of(name))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,102 @@
+"""The page of the book that one draws a digit on, in a browser; skipped where there is no Chromium."""
+
+import functools
+import http.server
+import shutil
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browser import chrome_in, element, until
+
+from cnn_numba import course, load, load_model, prepare_digit
+from cnn_numba.course.pad import SIZE, example_drawing
+
+ROOT = Path(__file__).parents[2]
+PAGE = """<!DOCTYPE html><link rel="stylesheet" href="pad.css"><div id="digit-pad"></div>
+<script type="module" src="draw.js"></script>"""
+
+pytestmark = pytest.mark.slow
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files, and says nothing of it."""
+
+    def log_message(self, *arguments):
+        pass
+
+
+@contextmanager
+def serving(folder):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Yield a browser with the pad's page, with what `docs/book/build.py` puts beside it."""
+    folder = tmp_path_factory.mktemp("page")
+    shutil.copytree(ROOT / "docs" / "book" / "static", folder, dirs_exist_ok=True)
+    for name in ("pad.js", "pad.css"):
+        shutil.copy2(ROOT / "cnn_numba" / "course" / name, folder)
+    with np.load(course.TRAINED_MNIST_CNN) as checkpoint:
+        (folder / "mnist_cnn.bin").write_bytes(checkpoint["parameters"].tobytes())
+    (folder / "index.html").write_text(PAGE)
+    with serving(folder) as address, chrome_in(tmp_path_factory.mktemp("browser")) as chrome:
+        chrome.get(address)
+        until(chrome, lambda chrome: chrome.execute_script("return Boolean(window.readDigit)"))
+        yield chrome
+
+
+def test_the_browser_answers_as_predict_does(page):
+    images = load("mnist").test_images[:200].astype(np.float32) / 255
+    script = "return arguments[0].map((digit) => window.readDigit(digit))"
+    chances = np.array(page.execute_script(script, images.reshape(200, -1).tolist()))
+    expected = load_model(course.TRAINED_MNIST_CNN, batch_size=200).predict(images)
+    assert (chances.argmax(axis=1) == expected.argmax(axis=1)).all()
+    np.testing.assert_allclose(chances, expected, atol=1e-5)
+
+
+def drawings():
+    three = example_drawing()
+    wide, tall = np.zeros((2, SIZE, SIZE), np.uint8)
+    wide[60:75, 5:130] = 255
+    tall[10:131, 20:27] = 255
+    tall[10:20, 20:60] = 255
+    small = np.zeros_like(three)
+    small[100:135, 3:38] = three[20:125:3, 20:125:3]
+    return {"three": three, "small": small, "wide": wide, "tall": tall}
+
+
+@pytest.mark.parametrize("name", drawings())
+def test_a_drawing_becomes_what_python_makes_of_it(name, page):
+    drawing = drawings()[name]
+    digit = page.execute_script("return window.prepareDigit(arguments[0], 140)", drawing.ravel().tolist())
+    difference = np.array(digit).reshape(28, 28) - prepare_digit(drawing)[0].astype(int)
+    assert abs(difference).max() <= 1  # of 255, where a sum of other order is rounded
+
+
+def test_what_is_drawn_is_read_and_wiped(page):
+    from selenium.webdriver import ActionChains
+
+    canvas = element(page, "canvas.drawing")
+    pen = ActionChains(page, duration=20)
+    pen.move_to_element_with_offset(canvas, -70, -80).click_and_hold()
+    pen.move_by_offset(140, 0).move_by_offset(-60, 80).move_by_offset(-20, 90).release().perform()
+    until(page, lambda page: element(page, ".answer").text == "This is a 7.")
+    assert element(page, ".bar.best .digit").text == "7"
+    element(page, ".clear").click()
+    until(page, lambda page: element(page, ".answer").text == "Draw a digit.")
+
+
+def test_a_picture_is_read(page, tmp_path):
+    from PIL import Image
+
+    path = tmp_path / "three.png"
+    Image.fromarray(255 - example_drawing()).resize((420, 420)).save(path)
+    element(page, "input.file").send_keys(str(path))
+    until(page, lambda page: element(page, ".answer").text == "This is a 3.")

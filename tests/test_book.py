@@ -1,0 +1,110 @@
+"""The pages of the book as far as they can be judged before it is built; `make book` fails on warnings."""
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from cnn_numba.course.contents import NOTEBOOKS
+
+ROOT = Path(__file__).parents[1]
+
+
+def module(name):
+    """Return a module of the book's, which stand in no package."""
+    spec = importlib.util.spec_from_file_location(f"book_{name}", ROOT / "docs" / "book" / f"{name}.py")
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+reference, course_map = module("reference"), module("course_map")
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return reference.pages()
+
+
+def names_of(path):
+    """Return the public functions and classes of a file, found without the book's means."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    kinds = ast.FunctionDef, ast.ClassDef
+    return [node.name for node in tree.body if isinstance(node, kinds) and ast.get_docstring(node)]
+
+
+def described(pages):
+    """Return what the reference describes, as (module, name)."""
+    found, current = set(), ""
+    for text in pages.values():
+        for line in text.splitlines():
+            if match := re.match(r"\.\. py:module:: (\S+)", line):
+                current = match[1]
+            elif match := re.match(r"\.\. py:(?:function|class|data):: (\w+)", line):
+                found.add((current, match[1]))
+    return found
+
+
+def test_every_public_name_is_in_the_reference(pages):
+    wanted = set()
+    for path in [*ROOT.glob("cnn_numba/**/*.py"), *ROOT.glob("gpuless/**/*.py")]:
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if name not in reference.COMMANDS and not re.search(r"\._", name):
+            wanted |= {(name, each) for each in names_of(path) if not each.startswith("_")}
+    assert len(wanted) > 1000
+    assert not wanted - described(pages)
+
+
+@pytest.mark.parametrize("package", ["cnn_numba", "gpuless"])
+def test_what_a_package_offers_is_described_where_it_is_defined(package, pages):
+    offered = [
+        name for name in importlib.import_module(package).__all__ if name not in ("device", "DATASETS")
+    ]
+    names = {name for _, name in described(pages)}
+    assert [name for name in offered if name not in names] == []
+
+
+def test_operations_are_a_table_of_rooms(pages):
+    rows = re.findall(r"\* - :doc:`(\w+) <", pages["operations"])
+    folders = {path.parent.name for path in ROOT.glob("cnn_numba/ops/*/reference.py")}
+    assert set(rows) == folders
+    for room in reference.ROOMS:
+        assert pages["operations"].count(f":py:mod:`{room} <") == len(folders)
+
+
+def test_an_operation_s_rooms_come_first_and_its_checks_last(pages):
+    order = re.findall(r"py:module:: cnn_numba\.ops\.conv\.(\w+)", pages["cnn_numba.ops.conv"])
+    assert order[:3] == ["reference", "cpu", "gpu"]
+    assert order[-1] == "checks"
+
+
+def test_map_has_every_notebook_below_those_it_stands_on():
+    known = course_map.stops()
+    assert list(known) == [notebook.number for notebook in NOTEBOOKS]
+    found, width, height = course_map.places(known)
+    for before, after in course_map.arrows(known):
+        assert found[before][1] < found[after][1]
+    assert len(set(found.values())) == len(known)
+    assert all(0 < x < width and 0 < y < height for x, y in found.values())
+    svg = course_map.draw()
+    assert all(f'href="notebooks/{notebook.stem}.html"' in svg for notebook in NOTEBOOKS)
+
+
+def test_map_s_arrows_say_what_the_table_says():
+    known = course_map.stops()
+    arrows = course_map.arrows(known)
+
+    def above(number):
+        direct = {before for before, after in arrows if after == number}
+        return direct.union(*map(above, direct))
+
+    assert all(set(stop.before) <= above(stop.number) for stop in known.values())
+
+
+def test_every_notebook_is_in_the_book_s_contents():
+    index = (ROOT / "docs" / "book" / "pages" / "index.md").read_text()
+    assert re.findall(r"^notebooks/(\d\w+)$", index, re.MULTILINE) == [
+        notebook.stem for notebook in NOTEBOOKS
+    ]

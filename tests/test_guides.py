@@ -1,0 +1,37 @@
+"""The guides do what they say: their Python is run as it stands, block by block."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def followed(page, monkeypatch, capsys):
+    """Run a page's Python in the checkout; return what it has printed and what it has defined."""
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.+?)^```$", text, re.MULTILINE | re.DOTALL)
+    namespace = {"__name__": "page"}
+    for number, block in enumerate(blocks):
+        path = f"{page}, block {number}"
+        exec(compile(block, path, "exec"), namespace)
+    return capsys.readouterr().out, namespace
+
+
+def test_teaching(monkeypatch, capsys):
+    said, defined = followed("teaching.md", monkeypatch, capsys)
+    assert not any(cell.id.endswith("-solution") for cell in defined["handout"].cells)
+    assert any(cell.id.endswith("-check") for cell in defined["handout"].cells)
+    assert "Numbers above `high` stay what they are." in said
+    assert said.splitlines()[-2:] == ["solved", "writes past the edge"]
+
+
+@pytest.mark.gpu
+def test_adding_an_operation(monkeypatch, capsys):
+    said, defined = followed("adding-an-operation.md", monkeypatch, capsys)
+    assert "three rooms agree" in said
+    assert "no " in said.splitlines()[-1] or "clean" in said
+    with pytest.raises(ValueError, match=r"slope must be at least 0, got -1"):
+        defined["gpu"](None, -1)
