@@ -11,21 +11,25 @@ import sys
 from cnn_numba.cli import main
 from cnn_numba.train.steps import HostSteps
 
-what, rank, step, *arguments = sys.argv[1:]
-taken = 0
-take = HostSteps.take
 
+def fateful(what, step):
+    """Return what takes the steps of the training, to which something happens at this one."""
+    take, taken = HostSteps.take, 0
 
-def fateful(steps, *details):
-    global taken
-    taken += 1
-    if taken == int(step) and os.environ["RANK"] == rank:
-        if what == "error":
+    def take_or_end(steps, *details):
+        nonlocal taken
+        taken += 1
+        if taken == step and what == "error":
             raise ValueError("something is wrong here")
-        os.kill(os.getpid(), getattr(signal, what))
-    take(steps, *details)
+        if taken == step:
+            os.kill(os.getpid(), getattr(signal, what))
+        take(steps, *details)
+
+    return take_or_end
 
 
-if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
-    HostSteps.take = fateful
-main(arguments)
+if __name__ == "__main__":
+    what, rank, step, *arguments = sys.argv[1:]
+    if os.environ["RANK"] == rank and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+        HostSteps.take = fateful(what, int(step))
+    main(arguments)
