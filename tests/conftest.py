@@ -20,11 +20,10 @@ import cnn_numba  # noqa: F401
 # isort: split
 import numpy as np
 import pytest
-from helpers import check_registered
+from helpers import check_registered, write_mnist
 from progress import StillRunning
 
 from cnn_numba import device
-from cnn_numba.data import load
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's, which starts the processes
@@ -114,16 +113,3 @@ def sixth_of_mnist(tmp_path, monkeypatch):
     """Let other processes find the first images of MNIST only."""
     write_mnist(tmp_path, 10_000, 2_000)
     monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path))
-
-
-def write_mnist(folder, train, test):
-    """Write the files of an MNIST of the first images alone into a folder."""
-    mnist = load("mnist")
-    for part, images, labels in (
-        ("train", mnist.train_images[:train], mnist.train_labels[:train]),
-        ("t10k", mnist.test_images[:test], mnist.test_labels[:test]),
-    ):
-        for kind, array in (("images", images[:, 0]), ("labels", labels)):
-            header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
-            path = folder / f"{part}-{kind}-idx{array.ndim}-ubyte"
-            path.write_bytes(header + array.astype(np.uint8).tobytes())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from browser import cell, element, lab_of, step_to, type_code, until
-from conftest import write_mnist
+from helpers import write_mnist
 
 from cnn_numba.course import notebooks
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import write_mnist
+from helpers import write_mnist
 
 from cnn_numba.data import load
 from cnn_numba.nn.models import mnist_cnn
