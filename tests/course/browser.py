@@ -1,11 +1,14 @@
 """A notebook in JupyterLab in a headless Chromium: `lab_with`, `lab_of`. Without a browser: skipped."""
 
+import functools
+import http.server
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from contextlib import contextmanager
@@ -68,6 +71,22 @@ def chrome_in(folder):
     browser, driver = found("chromium", "google-chrome", "chromium-browser"), found("chromedriver")
     with _chrome(browser, driver, folder) as chrome:
         yield chrome
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files, and says nothing of it."""
+
+    def log_message(self, *arguments):
+        pass
+
+
+@contextmanager
+def serving(folder):
+    """Serve a folder's files; yield the address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
 
 
 def until(chrome, condition):

@@ -1,15 +1,11 @@
 """The page of the book that one draws a digit on, in a browser; skipped where there is no Chromium."""
 
-import functools
-import http.server
 import shutil
-import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import chrome_in, element, until
+from browser import chrome_in, element, serving, until
 
 from cnn_numba import course, load, load_model, prepare_digit
 from cnn_numba.course.pad import SIZE, example_drawing
@@ -19,21 +15,6 @@ PAGE = """<!DOCTYPE html><link rel="stylesheet" href="pad.css"><div id="digit-pa
 <script type="module" src="draw.js"></script>"""
 
 pytestmark = pytest.mark.slow
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves files, and says nothing of it."""
-
-    def log_message(self, *arguments):
-        pass
-
-
-@contextmanager
-def serving(folder):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/"
-    server.shutdown()
 
 
 @pytest.fixture(scope="module")
