@@ -64,7 +64,8 @@ def missing(language: str) -> str:
         raise ValueError(f"language must be OpenCL, Triton or CUDA C++, got {language!r}")
     absent = [package for package in _PACKAGES[language] if not extras.present(package)]
     if absent:
-        return f"{language} is left out: {' and '.join(absent)} not installed."
+        how = extras.command("torch" if "torch" in _PACKAGES[language] else absent[0])  # torch brings triton
+        return f"{language} is left out: {' and '.join(absent)} not installed ({how})."
     if language == "OpenCL" and not _platforms():
         return "OpenCL is left out: it has no platform, such as pocl-binary-distribution brings."
     if language == "CUDA C++" and device.simulated():
