@@ -9,7 +9,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.course.checks.exercise import Exercise, Verdict, Wrong
 from cnn_numba.course.checks.kernels import normal
-from cnn_numba.course.roads import missing, source
+from cnn_numba.course.roads import missing, source, watched
 from cnn_numba.course.roads.blocks import language
 from cnn_numba.course.roads.cuda_cpp import CudaCpp
 from cnn_numba.course.roads.opencl import OpenCL
@@ -104,7 +104,7 @@ def _fault(error):
 
 # --- From Numba to OpenCL ----------------------------------------------------------------------------------
 
-GROUP = 64
+GROUP, ROUNDS = 64, 6
 
 
 def _block_sums(x, tree=lambda part: part.sum(), tail=0.0):
@@ -118,29 +118,91 @@ def _run_block_sums(attempt, x):
     """Compile and run the kernel as CUDA C++, then in OpenCL; that order names faults, and harms nobody."""
     text = attempt()
     _insist_on_text(text, "block_sums")
-    code = _without_comments(text)
-    loop = re.search(r"\b(for|while)\b", code)
-    if "barrier" not in code[loop.start() if loop else 0 :]:
-        raise Wrong(
-            "missing barrier",
-            "Between two rounds of the tree there is no `barrier`: a work-item adds what another may not "
-            "have written yet. On one device that is seen, on the next it is not.",
-        )
+    # OpenCL C has these words without underscores, too.
+    code = re.sub(r"\b(kernel|global|local)\b", r"__\1", _without_comments(text))
+    _insist_on_words(code)
+    if not device.simulated():
+        _refuse_what_is_seen(code)
+    if not re.search(r"\b(for|while)\b.*barrier|barrier.*barrier.*barrier", code, re.DOTALL):
+        raise _no_barrier("Between two rounds of the tree there is no `barrier`")
+    groups, result = -(-x.size // GROUP), None
+    if not device.simulated():
+        road = _compiled(source("opencl_words.h") + code)
+        result = _launched(road, "block_sums", groups, GROUP, x, groups, x.size)
+    if result is None or (not missing("OpenCL") and np.allclose(result, _block_sums(x), atol=1e-4)):
+        result = _launched(_built(text), "block_sums", (groups * GROUP,), (GROUP,), x, groups, x.size)
+    return result
+
+
+def _insist_on_words(code):
+    if "__shared__" in code:
+        raise Wrong("a word of CUDA", "`__shared__` is CUDA's word: in OpenCL it is `__local`.")
+    if re.search(r"\bint\b[^;()]*\bhalf\b", code):
+        raise Wrong("half", "`half` is the name of a type in OpenCL: call the step otherwise.")
+    if "__local" not in code:
+        raise Wrong("no local memory", "The tree is to stand in local memory: `__local float partial[64];`.")
     if re.search(r"\bif\s*\([^;{}]*\)\s*(\{[^{}]*)?barrier", code):
         raise Wrong(
             "divergent barrier",
             "A `barrier` stands in an `if`, and some work-items never come to it. Here they are not waited "
             "for; on other devices that is not promised. Put it behind the `if`.",
         )
-    if "__local" not in code:
-        raise Wrong("no local memory", "The tree is to stand in local memory: `__local float partial[64];`.")
-    groups, result = -(-x.size // GROUP), None
-    if not device.simulated():
-        road = _compiled(source("opencl_words.h") + text)
-        result = _launched(road, "block_sums", groups, GROUP, x, groups, x.size)
-    if result is None or (not missing("OpenCL") and np.allclose(result, _block_sums(x), atol=1e-4)):
-        result = _launched(_built(text), "block_sums", (groups * GROUP,), (GROUP,), x, groups, x.size)
-    return result
+    if any("CLK_LOCAL_MEM_FENCE" not in fence for fence in re.findall(r"barrier\s*\(([^)]*)\)", code)):
+        raise Wrong(
+            "another fence",
+            "A `barrier` has to make what stands in local memory visible: `barrier(CLK_LOCAL_MEM_FENCE)`.",
+        )
+
+
+def _no_barrier(where):
+    return Wrong(
+        "missing barrier",
+        f"{where}: a work-item adds what another may not have written yet. On one device that is seen, on "
+        "the next it is not.",
+    )
+
+
+@functools.lru_cache(maxsize=4)
+def _watched(code):
+    # Of 64 work-items, 40 have a number.
+    return watched.watch(code, "block_sums", np.ones(16 * GROUP, np.float32), 40)
+
+
+def _refuse_what_is_seen(code):
+    """Raise `Wrong` if work-items touch the local array as they may not, though the sums be right."""
+    seen = _watched(code)
+    if seen is None:
+        return
+    for touch in seen.touches:
+        if touch.how == watched.OUTSIDE:
+            raise Wrong(
+                "past the local array",
+                f"Work-item {touch.item} touches `{seen.array}[{touch.place}]`, and the array has "
+                f"{seen.size} places. What lies there is somebody else's, or nobody's.",
+            )
+    if len(set(seen.barriers)) > 1:
+        raise Wrong(
+            "leaves early",
+            "Work-items without a number leave before a `barrier`, and put no 0 into the tile. All of a group "
+            "have to come to each barrier: let the `if` hold for the number alone.",
+        )
+    if found := watched.race(seen):
+        writes, touches = found
+        what = "writes it, too" if touches.how == watched.WRITTEN else "reads it"
+        where = (
+            f"Work-item {writes.item} writes `{seen.array}[{writes.place}]`, work-item {touches.item} {what}, "
+            "and no `barrier` stands between"
+        )
+        if max(seen.barriers) < ROUNDS + 1:
+            raise _no_barrier(where)
+        raise Wrong(
+            "race", f"{where}. In a round, only the items below `step` may add: the others are read from."
+        )
+    if sum(touch.item == 0 and touch.how == watched.READ for touch in seen.touches) > GROUP // 2:
+        raise Wrong(
+            "one item adds",
+            "Right, but one work-item adds up all of them, and 63 wait. A tree takes six rounds.",
+        )
 
 
 @functools.lru_cache(maxsize=4)
@@ -148,10 +210,10 @@ def _built(text):
     try:
         return OpenCL(text)
     except Exception as error:
-        told = re.search(r"error: *(.*)", str(error))
-        raise Wrong(
-            "does not compile", f"OpenCL's compiler refuses it: {told[1] if told else error}."
-        ) from None
+        # Not the first line: that one names a file in a folder of the compiler's.
+        told = re.findall(r"error: *(?!.*[/\\\\])(.*)", str(error))
+        told = told[0] if told else "it gives no line"
+        raise Wrong("does not compile", f"OpenCL's compiler refuses it: {told}.") from None
 
 
 block_sums_source = RoadExercise(

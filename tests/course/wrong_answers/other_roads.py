@@ -24,7 +24,30 @@ block_sums_source = derive(
     ),
     has_the_tree_in_private_memory=("no local memory", ("__local", "")),
     calls_it_otherwise=("another name", ("void block_sums", "void sums")),
-    calls_its_step_half=("does not compile", ("int step", "int step step")),
+    types_its_step_twice=("does not compile", ("int step", "int step step")),
+    declares_a_quarter_of_the_places=("past the local array", ("partial[64]", "partial[16]")),
+    begins_a_round_early=("past the local array", ("int step = 32", "int step = 64")),
+    adds_one_too_many=("past the local array", ("t < step", "t <= step")),
+    lets_all_items_add=("past the local array", (_ROUND, "partial[t] += partial[t + step];")),
+    lets_32_items_add_in_each_round=("race", ("t < step", "t < 32")),
+    fences_global_memory=("another fence", (_BARRIER, "barrier(CLK_GLOBAL_MEM_FENCE);", 2)),
+    forgets_the_first_barrier=("missing barrier", (f"0.0f;\n{_BARRIER}", "0.0f;")),
+    sends_home_who_has_no_number=(
+        "leaves early",
+        ("partial[t] = i < n ? x[i] : 0.0f;", "if (i >= n) return;\npartial[t] = x[i];"),
+    ),
+    says_shared=("a word of CUDA", ("__local float", "__shared__ float")),
+    has_one_item_add=(
+        "one item adds",
+        (
+            f"for (int step = 32; step > 0; step /= 2) {{\n    {_ROUND}\n    {_BARRIER}\n}}",
+            "if (t == 0) for (int k = 1; k < 64; k++) partial[0] += partial[k];",
+        ),
+    ),
+    calls_its_step_half=(
+        "half",
+        ("int step = 32; step > 0; step /= 2", "int half = 32; half > 0; half /= 2"),
+    ),
 )
 
 # --- standardise_rows ---
