@@ -1,6 +1,8 @@
 """The checks of notebook 15, ``15_other_roads``: programs in OpenCL C, Triton and CUDA C++, and a tuner."""
 
+import contextlib
 import functools
+import os
 import re
 from dataclasses import dataclass
 
@@ -9,6 +11,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.course.checks.exercise import Exercise, Verdict, Wrong
 from cnn_numba.course.checks.kernels import normal
+from cnn_numba.course.checks.uninitialised import code_of, names_in
 from cnn_numba.course.roads import missing, source, watched
 from cnn_numba.course.roads.blocks import language
 from cnn_numba.course.roads.cuda_cpp import CudaCpp
@@ -183,15 +186,15 @@ def _refuse_what_is_seen(code):
     if len(set(seen.barriers)) > 1:
         raise Wrong(
             "leaves early",
-            "Work-items without a number leave before a `barrier`, and put no 0 into the tile. All of a group "
-            "have to come to each barrier: let the `if` hold for the number alone.",
+            "Work-items without a number leave before a `barrier`, and put no 0 into the tile. All of a "
+            "group have to come to each barrier: let the `if` hold for the number alone.",
         )
     if found := watched.race(seen):
         writes, touches = found
         what = "writes it, too" if touches.how == watched.WRITTEN else "reads it"
         where = (
-            f"Work-item {writes.item} writes `{seen.array}[{writes.place}]`, work-item {touches.item} {what}, "
-            "and no `barrier` stands between"
+            f"Work-item {writes.item} writes `{seen.array}[{writes.place}]`, work-item {touches.item} "
+            f"{what}, and no `barrier` stands between"
         )
         if max(seen.barriers) < ROUNDS + 1:
             raise _no_barrier(where)
@@ -208,12 +211,27 @@ def _refuse_what_is_seen(code):
 @functools.lru_cache(maxsize=4)
 def _built(text):
     try:
-        return OpenCL(text)
+        with _quiet():
+            return OpenCL(text)
     except Exception as error:
-        # Not the first line: that one names a file in a folder of the compiler's.
-        told = re.findall(r"error: *(?!.*[/\\\\])(.*)", str(error))
-        told = told[0] if told else "it gives no line"
-        raise Wrong("does not compile", f"OpenCL's compiler refuses it: {told}.") from None
+        # PoCL's compiler puts a file of its own before each complaint.
+        told = re.search(r"error: *(?:\S+:\d+:\d+: *)?(.*)", str(error))
+        raise Wrong(
+            "does not compile", f"OpenCL's compiler refuses it: {told[1] if told else error}."
+        ) from None
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Keep back what a library in C writes to the standard error by itself, such as "3 errors generated"."""
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 block_sums_source = RoadExercise(
@@ -264,8 +282,12 @@ def _standardise(x, mean=None, variance=None, rows=None):
     return (x - mean) / np.sqrt(variance + EPS)
 
 
+def _next_power(size):
+    return 1 << int(size - 1).bit_length()
+
+
 def _block_of(x):
-    return 1 << int(x.shape[1] - 1).bit_length()
+    return _next_power(x.shape[1])
 
 
 def _padded(x, fill):
@@ -295,21 +317,100 @@ def _unmasked(x, in_variance):
     return _standardise(x, mean, ((in_variance - mean) ** 2).sum(axis=1, keepdims=True) / x.shape[1])
 
 
+class _Addresses:
+    """What a program's loads and stores ask for, looked at before the interpreter does it.
+
+    Parameters
+    ----------
+    arrays : dict of str to tuple of int
+        For each array's name its address and how many bytes may be touched before and behind it.
+    rows, columns : int
+    """
+
+    def __init__(self, arrays, rows, columns):
+        self.arrays, self.rows, self.columns = arrays, rows, columns
+        self.stored, self.finding = set(), None
+
+    def __call__(self, program, addresses, mask, is_store):
+        """Note one load or store; raise `Wrong` before it touches memory that is nobody's."""
+        columns, reach = self.columns, self.rows * self.columns + _next_power(self.columns)
+        addresses, mask = np.broadcast_arrays(np.int64(addresses), mask)
+        near = {name: np.abs(addresses.flat[0] - base) for name, base in self.arrays.items()}
+        name = min(near, key=near.get)
+        if is_store:
+            self.stored.add(name)
+        places = (addresses.ravel() - self.arrays[name]) // 4
+        begins, asked = int(places[0]), places[mask.ravel()]
+        if places.size > 1 and begins not in (0, program * columns):
+            self._refuse(
+                "row begins elsewhere",
+                f"Program {program} begins at place {begins} of `{name}`, and its row, of {columns} numbers, "
+                f"at place {program * columns}: `program_id` rows lie before it.",
+            )
+        if begins and not asked.size:
+            self._refuse(
+                "mask on the address",
+                f"Program {program} masks all of its row out. The mask asks for the place in the row, "
+                "`k < columns`, and not for the address.",
+            )
+        outside = asked[(asked < 0) | (asked >= reach)]
+        if outside.size:
+            self._refuse(
+                "out of bounds",
+                f"Program {program} touches place {outside[0]} of `{name}`, which has "
+                f"{self.rows * columns} numbers.",
+            )
+
+    def _refuse(self, mistake, message):
+        self.finding = Wrong(mistake, message)
+        raise self.finding
+
+
+@contextlib.contextmanager
+def _looked_at(addresses):
+    """Have each load and store of Triton's interpreter shown to `addresses` first."""
+    from triton.runtime.interpreter import interpreter_builder as builder
+
+    load, store = builder.create_masked_load, builder.create_masked_store
+
+    def masked_load(pointers, mask, *others):
+        addresses(builder.grid_idx[0], pointers.data, mask.data, False)
+        return load(pointers, mask, *others)
+
+    def masked_store(pointers, value, mask, *others):
+        addresses(builder.grid_idx[0], pointers.data, mask.data, True)
+        return store(pointers, value, mask, *others)
+
+    builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
+    try:
+        yield
+    finally:
+        del builder.create_masked_load, builder.create_masked_store
+
+
 def _run_rows(attempt, x):
     """Interpret the program, each array amid others of NaN, so that what lies beside it is no number."""
     triton, _ = language()
     import torch
 
+    if {"np", "numpy"} & set(names_in(code_of(attempt))):
+        raise Wrong("NumPy", "Here NumPy works, as Triton interprets; compiled, there is only `tl`.")
     rows, columns = x.shape
     margin = _block_of(x)
     given, out = (np.full(x.size + 2 * margin, np.nan, np.float32) for _ in range(2))
     given[margin:-margin] = x.ravel()
     out[:margin] = out[-margin:] = UNTOUCHED
     tensors = [torch.from_numpy(array)[margin:] for array in (given, out)]
+    bases = dict(zip(("x", "out"), (tensor.data_ptr() for tensor in tensors), strict=True))
+    addresses = _Addresses(bases, rows, columns)
     try:
-        triton.jit(attempt)[(rows,)](*tensors, columns, BLOCK=margin)
+        with _looked_at(addresses):
+            triton.jit(attempt)[(rows,)](*tensors, columns, BLOCK=margin)
     except Exception as error:
-        raise Wrong("raises", f"Triton stops: {error}") from None
+        raise (addresses.finding or Wrong("raises", f"Triton stops: {error}")) from None
+    if "out" not in addresses.stored:
+        into = " You store into `x`." if addresses.stored else " There is no `tl.store`."
+        raise Wrong("nothing stored", f"Nothing arrives in `out`.{into}")
     if not (out[-margin:] == UNTOUCHED).all():
         raise Wrong(
             "writes past the edge",
@@ -318,12 +419,21 @@ def _run_rows(attempt, x):
     return out[margin:-margin].reshape(x.shape)
 
 
+def _row_cases(rng):
+    for shape in ((1, 8), (1, 5), (3, 7), (4, 17), (5, 30)):
+        yield (3 * normal(rng, shape) + np.float32(2),)
+    # Rows of nearly the same numbers, and of the same: there the 1e-5 counts.
+    yield (np.concatenate([0.003 * normal(rng, (2, 6)), np.full((1, 6), 2, np.float32)]),)
+
+
+def _with_deviation(deviation):
+    return lambda x: (x - x.mean(axis=1, keepdims=True)) / deviation(np.float64(x).var(axis=1, keepdims=True))
+
+
 standardise_rows = RoadExercise(
     "standardise_rows",
     reference=_standardise,
-    cases=lambda rng: [
-        (3 * normal(rng, shape) + np.float32(2),) for shape in ((1, 8), (1, 5), (3, 7), (4, 17), (5, 30))
-    ],
+    cases=_row_cases,
     run=_run_rows,
     rtol=1e-4,
     languages=("Triton",),
@@ -353,6 +463,12 @@ standardise_rows = RoadExercise(
             "You divide by the variance, and not by its root.",
             lambda x: (x - x.mean(axis=1, keepdims=True)) / (np.float64(x).var(axis=1, keepdims=True) + EPS),
         ),
+        "without the 1e-5": (
+            "Right, but where a row's numbers are nearly the same: add 1e-5 to the variance, under the root.",
+            _with_deviation(np.sqrt),
+            _with_deviation(lambda variance: np.sqrt(variance + 1e-3)),
+            _with_deviation(lambda variance: np.sqrt(variance) + 1e-5),
+        ),
         "mean not taken away": (
             "You divide the numbers themselves: their mean is to be taken away first.",
             lambda x: x / np.sqrt(np.float64(x).var(axis=1, keepdims=True) + EPS),
@@ -368,7 +484,7 @@ standardise_rows = RoadExercise(
 
 # --- A program in CUDA C++, repaired -----------------------------------------------------------------------
 
-THREADS = 256
+THREADS, WARP, MOST_THREADS = 256, 32, 1024
 
 
 def _pool(maps):
@@ -387,14 +503,20 @@ def _rounded_down(maps):
     return flat.reshape(pooled.shape)
 
 
-def _pool_with(maps, row_length, plane_length):
-    """Pool as if rows and planes were so long."""
+def _pool_with(maps, row_length=None, plane_length=None, down=2, across=2, below=None):
+    """Pool as if rows and planes were so long, windows so far apart, and a window's second row `below`."""
     channels, height, width = maps.shape
+    row_length = width if row_length is None else row_length
+    plane_length = height * width if plane_length is None else plane_length
+    below = row_length if below is None else below
     c, h, w = np.indices((channels, height // 2, width // 2))
-    first = c * plane_length + 2 * h * row_length + 2 * w
+    first = c * plane_length + down * h * row_length + across * w
     flat = np.concatenate([maps.ravel(), np.zeros(4 * width, maps.dtype)])
-    return np.max([flat[first + i * row_length + j] for i in (0, 1) for j in (0, 1)], axis=0)
+    return np.max([flat[first + i * below + j] for i in (0, 1) for j in (0, 1)], axis=0)
 
+
+# What `nvcc` takes from a header that NVRTC does without.
+_INFINITY = "#define INFINITY __int_as_float(0x7f800000)\n"
 
 _BROKEN = r"""
 extern "C" __global__ void max_pool(const float *maps, float *out, int channels, int height, int width) {
@@ -412,21 +534,40 @@ def _run_pooling(attempt, maps):
     program = attempt(*maps.shape)
     if not (isinstance(program, tuple) and len(program) == 3):
         raise Wrong(
-            "not a program", "Return three things: the source, the blocks, and the threads of a block."
+            "not a program", "Return a tuple of three: the source, the blocks, and the threads of a block."
         )
     text, blocks, threads = program
     _insist_on_text(text, "max_pool")
+    _insist_on_a_launch(maps, blocks, threads)
+    if 'extern "C"' not in _without_comments(text):
+        raise Wrong(
+            "no extern",
+            'Without `extern "C"` the compiler adds the types of the parameters to the name, and the launch '
+            "finds no `max_pool`.",
+        )
     channels, height, width = maps.shape
+    size = channels * (height // 2) * (width // 2)
+    road = _compiled(_INFINITY + text)
+    out = _launched(road, "max_pool", int(blocks), int(threads), maps, size, channels, height, width)
+    return out.reshape(channels, height // 2, width // 2)
+
+
+def _insist_on_a_launch(maps, blocks, threads):
+    for name, number in (("number of blocks", blocks), ("number of threads", threads)):
+        if not isinstance(number, (int, np.integer)):
+            raise Wrong("not whole", f"The {name} is to be a whole number, and you return {number!r}.")
     if blocks < 1:
         raise Wrong(
             "rounded down",
             f"For {maps.shape} you launch {blocks} blocks: the number of blocks is rounded down, and what "
             "fills no block is never computed.",
         )
-    size = channels * (height // 2) * (width // 2)
-    road = _compiled(text)
-    out = _launched(road, "max_pool", int(blocks), int(threads), maps, size, channels, height, width)
-    return out.reshape(channels, height // 2, width // 2)
+    if not WARP <= threads <= MOST_THREADS:
+        raise Wrong(
+            "threads of a block",
+            f"For {maps.shape} you launch {blocks} blocks of {threads} threads; a block has a warp of {WARP} "
+            f"or more, and {MOST_THREADS} at most. The number of blocks comes first, then that of threads.",
+        )
 
 
 pooling_program = RoadExercise(
@@ -451,6 +592,21 @@ pooling_program = RoadExercise(
         "one row only": (
             "You compare two numbers of each window, and there are four: two in a row, and two below them.",
             lambda maps: _windows(maps)[:2].max(axis=0),
+        ),
+        "smallest": ("You keep the smallest of each four.", lambda maps: _windows(maps).min(axis=0)),
+        "windows overlap": (
+            "Windows overlap: a place further in `out` is two further in `maps`, across and down.",
+            lambda maps: _pool_with(maps, down=1),
+            lambda maps: _pool_with(maps, across=1),
+            lambda maps: _pool_with(maps, down=1, across=1),
+        ),
+        "first channel only": (
+            "Every channel of `out` is made from the first one of `maps`.",
+            lambda maps: _pool_with(maps, plane_length=0),
+        ),
+        "row of out": (
+            "The number below is a row of `maps` further on, `four[width]`, and not a row of `out`.",
+            lambda maps: _pool_with(maps, below=maps.shape[2] // 2),
         ),
         "from 0": (
             "Where all four are negative you get 0: begin with one of the four.",
@@ -477,7 +633,7 @@ pooling_program = RoadExercise(
 
 # --- The auto-tuner ----------------------------------------------------------------------------------------
 
-MOST_THREADS, ENOUGH_WARPS = 1024, 16
+ENOUGH_WARPS = 16
 
 
 class Judge:

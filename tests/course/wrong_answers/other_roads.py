@@ -78,6 +78,33 @@ standardise_rows = derive(
     loads_without_a_mask=("no mask on the load", ("mask=there, other=0.0", "")),
     stores_without_a_mask=("writes past the edge", ("+ 1e-5), mask=there)", "+ 1e-5))")),
     asks_for_a_norm=("raises", ("tl.sqrt", "tl.norm")),
+    masks_the_address=(
+        "mask on the address",
+        (
+            "there, place = k < columns, tl.program_id(0) * columns + k",
+            "place = tl.program_id(0) * columns + k",
+        ),
+        ("values = tl.load", "there = place < columns\nvalues = tl.load"),
+    ),
+    takes_rows_as_long_as_a_block=(
+        "row begins elsewhere",
+        ("program_id(0) * columns", "program_id(0) * BLOCK"),
+    ),
+    counts_in_bytes=("row begins elsewhere", ("program_id(0) * columns", "program_id(0) * columns * 4")),
+    begins_far_away=(
+        "row begins elsewhere",
+        ("program_id(0) * columns", "program_id(0) * columns * BLOCK * 100000"),
+    ),
+    reaches_far_away=("out of bounds", ("tl.store(out + place", "tl.store(out + place + k * 1000000")),
+    stores_nothing=(
+        "nothing stored",
+        ("tl.store(out + place, distance / tl.sqrt(variance + 1e-5), mask=there)", ""),
+    ),
+    stores_into_x=("nothing stored", ("tl.store(out", "tl.store(x")),
+    leaves_the_small_number_out=("without the 1e-5", ("variance + 1e-5", "variance")),
+    adds_a_larger_number=("without the 1e-5", ("1e-5", "1e-3")),
+    adds_it_to_the_root=("without the 1e-5", ("tl.sqrt(variance + 1e-5)", "(tl.sqrt(variance) + 1e-5)")),
+    takes_the_root_of_numpy=("NumPy", ("tl.sqrt", "np.sqrt")),
 )
 
 # --- pooling_program ---
@@ -107,6 +134,26 @@ pooling_program = derive(
     ),
     takes_columns_for_even=("odd height", ("(c * height + 2 * row)", "(c * 2 * h + 2 * row)")),
     returns_the_source_alone=("not a program", ("return source, -(-places // 256), 256", "return source")),
+    keeps_the_smallest=("smallest", ("fmaxf", "fminf", 3)),
+    steps_one_row_down=("windows overlap", ("2 * row", "row")),
+    steps_one_column_across=("windows overlap", ("2 * column", "column")),
+    forgets_the_channel=("first channel only", ("c * height + 2 * row", "2 * row")),
+    looks_a_row_of_out_further=(
+        "row of out",
+        ("four[width]", "four[w]"),
+        ("four[width + 1]", "four[w + 1]"),
+    ),
+    swaps_blocks_and_threads=(
+        "threads of a block",
+        ("return source, -(-places // 256), 256", "return source, 256, -(-places // 256)"),
+    ),
+    shares_blocks_out=("not whole", ("-(-places // 256)", "places / 256 + 1")),
+    returns_a_grid=("not whole", ("-(-places // 256)", "(-(-places // 256),)")),
+    returns_a_list=(
+        "not a program",
+        ("return source, -(-places // 256), 256", "return [source, -(-places // 256), 256]"),
+    ),
+    has_a_name_of_cpp=("no extern", ('extern "C" ', "")),
     forgets_a_semicolon=("does not compile", ("four[1]);", "four[1])")),
 )
 
