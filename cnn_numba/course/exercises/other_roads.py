@@ -651,11 +651,18 @@ class Judge:
         return f"a function that finds {len(self.right)} right"
 
 
+class Candidates(list):
+    """Candidates that a verdict shows in few words."""
+
+    def __repr__(self):
+        return f"[{len(self)} candidates, the first {self[0].name}]"
+
+
 def _up(a, b):
     return -(-a // b)
 
 
-def _time(one, m, n, depth, gpu, up=_up, of_parts=max, bytes_of=None, enough=ENOUGH_WARPS, tail=True):
+def _time(one, m, n, depth, gpu, up=_up, of_parts=max, bytes_of=None, enough=ENOUGH_WARPS, **slip):
     """Return the model's seconds; None for what does not fit."""
     if one.threads > MOST_THREADS:
         return None
@@ -669,14 +676,16 @@ def _time(one, m, n, depth, gpu, up=_up, of_parts=max, bytes_of=None, enough=ENO
         else bytes_of(one, blocks, m, n, depth)
     )
     memory = 4 * numbers / gpu.bandwidth
-    rounds = up(blocks, gpu.sms) if tail else blocks / gpu.sms
-    work = rounds * 2 * one.tile_m * one.tile_n * depth
+    at_once = gpu.sms * held.blocks if slip.get("waves") else gpu.sms
+    rounds = up(blocks, at_once) if slip.get("tail", True) else blocks / at_once
+    work = rounds * slip.get("operations", 2) * one.tile_m * one.tile_n * depth
     arithmetic = work / (gpu.flops / gpu.sms * min(1, held.warps / enough))
     return of_parts((memory, arithmetic))
 
 
-def _tune(candidates, m, n, depth, gpu, is_right, worst=False, ask=True, **model):
+def _tune(candidates, m, n, depth, gpu, is_right, worst=False, ask=True, last=False, **model):
     times = {place: _time(one, m, n, depth, gpu, **model) for place, one in enumerate(candidates)}
+    times = dict(reversed(times.items())) if last else times
     fitting = sorted((place for place in times if times[place] is not None), key=times.get, reverse=worst)
     for place in fitting:
         if not ask or is_right(candidates[place]):
@@ -694,15 +703,31 @@ def _candidate(rng):
     return Candidate(tile_m, tile_n, tile_k, per_m, per_n, down * across, registers, shared)
 
 
+_OF_THE_NOTEBOOK = (
+    (16, 16, 16, 1, 1, 256, 25, 2048),
+    (32, 32, 16, 2, 2, 256, 32, 4096),
+    (64, 64, 4, 2, 2, 1024, 30, 2048),
+    (64, 64, 16, 4, 4, 256, 56, 8192),
+    (128, 64, 16, 8, 4, 256, 92, 12288),
+    (64, 64, 8, 1, 1, 4096, 19, 4096),
+    (128, 128, 64, 4, 4, 1024, 80, 65536),
+)
+
+
 def _tunings(rng):
     for number in range(16):
         sizes = [int(size) for size in rng.choice([48, 100, 333, 1000, 2500], 3)]
         gpu = TARGETS[number % 2]
         # What does not fit, and would be fast, and others, of which no two take the same time.
         found = {_time(one, *sizes, gpu): one for one in (_candidate(rng) for _ in range(12))}
-        candidates = [*found.values(), Candidate(256, 128, 64, 8, 8, 512, 96, 98304)]
+        candidates = Candidates([*found.values(), Candidate(256, 128, 64, 8, 8, 512, 96, 98304)])
         right = frozenset(one for one in candidates if rng.random() < 0.6)
         yield candidates, *sizes, gpu, Judge(frozenset() if number == 11 else right)
+    # The notebook's: one has 4096 threads, two take the same time, and a multiprocessor holds several blocks.
+    candidates = Candidates(Candidate(*one) for one in _OF_THE_NOTEBOOK)
+    for sizes in ((1024,) * 3, (960, 1100, 2000)):
+        for right in (frozenset(candidates), frozenset(candidates) - {candidates[2]}):
+            yield candidates, *sizes, TARGETS[1], Judge(right)
 
 
 def _asks_as_often_as_it_must(attempt):
@@ -729,6 +754,12 @@ def _division_by_no_warps(candidates, m, n, depth, gpu, is_right):
     return _tune(candidates, m, n, depth, gpu, is_right)
 
 
+def _refused_threads(candidates, m, n, depth, gpu, is_right):
+    if any(one.threads > MOST_THREADS for one in candidates):
+        raise ValueError
+    return _tune(candidates, m, n, depth, gpu, is_right)
+
+
 tune = Exercise(
     "tune",
     reference=_tune,
@@ -739,6 +770,29 @@ tune = Exercise(
             "A block that no multiprocessor has room for has 0 warps there: leave out what `occupancy` gives "
             "no blocks, before anything is divided by its warps.",
             _division_by_no_warps,
+        ),
+        "too many threads": (
+            f"One candidate has more than {MOST_THREADS} threads, which `occupancy` refuses with an error: "
+            "leave it out before you ask.",
+            _refused_threads,
+        ),
+        "last of equals": (
+            "Of two that are equally fast the first in the list is wanted, and you take the last.",
+            functools.partial(_tune, last=True),
+        ),
+        "waves": (
+            "Blocks that a multiprocessor holds at the same time share its arithmetic: a round is one block "
+            "for each multiprocessor, `blocks / sms`, however many it holds.",
+            functools.partial(_tune, waves=True),
+        ),
+        "multiply-add as one": (
+            "A multiply-add is two operations, and `flops` counts operations: "
+            "`2 * tile_m * tile_n * depth` of a block.",
+            functools.partial(_tune, operations=1),
+        ),
+        "tuple swapped": (
+            "The place in the list comes first, then the time.",
+            lambda *given: _tune(*given)[::-1],
         ),
         "not checked": (
             "Your choice is the fastest of the model, right or wrong. Ask `is_right`.",
