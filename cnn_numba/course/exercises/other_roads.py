@@ -366,26 +366,35 @@ class _Addresses:
         raise self.finding
 
 
+# What of Triton's interpreter touches memory: which argument holds the pointers, which the mask.
+_TOUCHING = {
+    "create_masked_load": (0, 1),
+    "create_masked_store": (0, 2),
+    "create_atomic_rmw": (1, 3),
+    "create_atomic_cas": (0, None),
+}
+
+
 @contextlib.contextmanager
 def _looked_at(addresses):
-    """Have each load and store of Triton's interpreter shown to `addresses` first."""
+    """Have all that touches memory in Triton's interpreter shown to `addresses` first."""
     from triton.runtime.interpreter import interpreter_builder as builder
 
-    load, store = builder.create_masked_load, builder.create_masked_store
+    def shown(touch, pointers, mask, is_store):
+        def look_and_touch(*given, **named):
+            there = True if mask is None else given[mask].data
+            addresses(builder.grid_idx[0], given[pointers].data, there, is_store)
+            return touch(*given, **named)
 
-    def masked_load(pointers, mask, *others):
-        addresses(builder.grid_idx[0], pointers.data, mask.data, False)
-        return load(pointers, mask, *others)
+        return look_and_touch
 
-    def masked_store(pointers, value, mask, *others):
-        addresses(builder.grid_idx[0], pointers.data, mask.data, True)
-        return store(pointers, value, mask, *others)
-
-    builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
+    for name, places in _TOUCHING.items():
+        setattr(builder, name, shown(getattr(builder, name), *places, "load" not in name))
     try:
         yield
     finally:
-        del builder.create_masked_load, builder.create_masked_store
+        for name in _TOUCHING:
+            delattr(builder, name)
 
 
 def _run_rows(attempt, x):

@@ -96,6 +96,7 @@ standardise_rows = derive(
         ("program_id(0) * columns", "program_id(0) * columns * BLOCK * 100000"),
     ),
     reaches_far_away=("out of bounds", ("tl.store(out + place", "tl.store(out + place + k * 1000000")),
+    adds_far_away=("out of bounds", ("tl.store(out + place", "tl.atomic_add(out + place + k * 1000000")),
     stores_nothing=(
         "nothing stored",
         ("tl.store(out + place, distance / tl.sqrt(variance + 1e-5), mask=there)", ""),
