@@ -113,7 +113,12 @@ standardise_rows = derive(
 pooling_program = derive(
     "pooling_program",
     rounds_the_blocks_down=("rounded down", ("-(-places // 256)", "places // 256")),
-    has_no_guard=("writes past the edge", ("    if (i >= channels * h * w) return;\n", "")),
+    has_no_guard=("out of bounds", ("    if (i >= channels * h * w) return;\n", "")),
+    guards_the_store_alone=(
+        "out of bounds",
+        ("    if (i >= channels * h * w) return;\n", ""),
+        ("out[i] = fmaxf(above, below);", "if (i < channels * h * w) out[i] = fmaxf(above, below);"),
+    ),
     takes_no_maximum=("no maximum", ("fmaxf(above, below)", "four[0]")),
     looks_at_one_row=("one row only", ("fmaxf(above, below)", "above")),
     begins_at_zero=("from 0", ("fmaxf(above, below)", "fmaxf(0, fmaxf(above, below))")),
