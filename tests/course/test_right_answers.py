@@ -62,6 +62,11 @@ ANSWERS = {
             ),
             ("partial[t + step];\nbarrier(CLK_LOCAL_MEM_FENCE);", "partial[t + step];"),
         ],
+        "words without underscores": [
+            ("__kernel", "kernel"),
+            ("__global", "global", 2),
+            ("__local", "local"),
+        ],
         "the other way up, sizes asked for": [
             ("int step = 32; step > 0; step /= 2", "int step = 1; step < 64; step *= 2"),
             ("if (t < step)", "if (t % (2 * step) == 0)"),
@@ -72,8 +77,22 @@ ANSWERS = {
         "the mask as numbers": [
             ("tl.where(there, values - mean, 0.0)", "(values - mean) * there.to(tl.float32)"),
         ],
+        "the mean, number by number": [
+            (
+                "mean = tl.sum(values, axis=0) / columns",
+                "mean = 0.0\n"
+                "for j in range(columns):\n"
+                "    mean += tl.load(x + tl.program_id(0) * columns + j) / columns",
+            ),
+        ],
     },
     "pooling_program": {
+        "from minus infinity": [
+            (
+                "float above = fmaxf(four[0], four[1]);",
+                "float above = fmaxf(fmaxf(-INFINITY, four[0]), four[1]);",
+            ),
+        ],
         "a block a channel and row": [
             ("-(-places // 256), 256", "channels * (height // 2), 64"),
             ("if (i >= channels * h * w) return;\n", "for (i = threadIdx.x; i < w; i += blockDim.x) {\n"),

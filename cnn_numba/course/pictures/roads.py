@@ -101,7 +101,7 @@ def grain_picture(size=22, block=8) -> plots.Picture:
             color=plots.INK,
         )
         axes[1].add_patch(
-            Rectangle((left + 0.05, -0.06), block - 0.1, 1.12, fill=False, edgecolor=plots.INK, linewidth=2)
+            Rectangle((left + 0.1, -0.06), block - 0.2, 1.12, fill=False, edgecolor=plots.INK, linewidth=1.4)
         )
     return plots.picture(
         fig,

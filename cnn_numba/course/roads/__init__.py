@@ -3,6 +3,7 @@
 - `yardstick`: what every road has to compute, what ours computes, and how far apart two results are.
 - `opencl` with kernels.cl, `cuda_cpp` with kernels.cu, `blocks` with triton_kernels: a road each, the same
   seven kernels behind the same methods.
+- `watched` with watched.h: which places of its local array each work-item of an OpenCL kernel touches.
 - `machine_code`: registers and instructions of what NVRTC or Triton compiled.
 - `tuning` with tuned_product.cu: candidates for the auto-tuner.
 """
@@ -64,7 +65,8 @@ def missing(language: str) -> str:
         raise ValueError(f"language must be OpenCL, Triton or CUDA C++, got {language!r}")
     absent = [package for package in _PACKAGES[language] if not extras.present(package)]
     if absent:
-        return f"{language} is left out: {' and '.join(absent)} not installed."
+        how = extras.command("torch" if "torch" in _PACKAGES[language] else absent[0])  # torch brings triton
+        return f"{language} is left out: {' and '.join(absent)} not installed ({how})."
     if language == "OpenCL" and not _platforms():
         return "OpenCL is left out: it has no platform, such as pocl-binary-distribution brings."
     if language == "CUDA C++" and device.simulated():

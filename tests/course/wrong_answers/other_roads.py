@@ -24,7 +24,30 @@ block_sums_source = derive(
     ),
     has_the_tree_in_private_memory=("no local memory", ("__local", "")),
     calls_it_otherwise=("another name", ("void block_sums", "void sums")),
-    calls_its_step_half=("does not compile", ("int step", "int step step")),
+    types_its_step_twice=("does not compile", ("int step", "int step step")),
+    declares_a_quarter_of_the_places=("past the local array", ("partial[64]", "partial[16]")),
+    begins_a_round_early=("past the local array", ("int step = 32", "int step = 64")),
+    adds_one_too_many=("past the local array", ("t < step", "t <= step")),
+    lets_all_items_add=("past the local array", (_ROUND, "partial[t] += partial[t + step];")),
+    lets_32_items_add_in_each_round=("race", ("t < step", "t < 32")),
+    fences_global_memory=("another fence", (_BARRIER, "barrier(CLK_GLOBAL_MEM_FENCE);", 2)),
+    forgets_the_first_barrier=("missing barrier", (f"0.0f;\n{_BARRIER}", "0.0f;")),
+    sends_home_who_has_no_number=(
+        "leaves early",
+        ("partial[t] = i < n ? x[i] : 0.0f;", "if (i >= n) return;\npartial[t] = x[i];"),
+    ),
+    says_shared=("a word of CUDA", ("__local float", "__shared__ float")),
+    has_one_item_add=(
+        "one item adds",
+        (
+            f"for (int step = 32; step > 0; step /= 2) {{\n    {_ROUND}\n    {_BARRIER}\n}}",
+            "if (t == 0) for (int k = 1; k < 64; k++) partial[0] += partial[k];",
+        ),
+    ),
+    calls_its_step_half=(
+        "half",
+        ("int step = 32; step > 0; step /= 2", "int half = 32; half > 0; half /= 2"),
+    ),
 )
 
 # --- standardise_rows ---
@@ -55,6 +78,34 @@ standardise_rows = derive(
     loads_without_a_mask=("no mask on the load", ("mask=there, other=0.0", "")),
     stores_without_a_mask=("writes past the edge", ("+ 1e-5), mask=there)", "+ 1e-5))")),
     asks_for_a_norm=("raises", ("tl.sqrt", "tl.norm")),
+    masks_the_address=(
+        "mask on the address",
+        (
+            "there, place = k < columns, tl.program_id(0) * columns + k",
+            "place = tl.program_id(0) * columns + k",
+        ),
+        ("values = tl.load", "there = place < columns\nvalues = tl.load"),
+    ),
+    takes_rows_as_long_as_a_block=(
+        "row begins elsewhere",
+        ("program_id(0) * columns", "program_id(0) * BLOCK"),
+    ),
+    counts_in_bytes=("row begins elsewhere", ("program_id(0) * columns", "program_id(0) * columns * 4")),
+    begins_far_away=(
+        "row begins elsewhere",
+        ("program_id(0) * columns", "program_id(0) * columns * BLOCK * 100000"),
+    ),
+    reaches_far_away=("out of bounds", ("tl.store(out + place", "tl.store(out + place + k * 1000000")),
+    adds_far_away=("out of bounds", ("tl.store(out + place", "tl.atomic_add(out + place + k * 1000000")),
+    stores_nothing=(
+        "nothing stored",
+        ("tl.store(out + place, distance / tl.sqrt(variance + 1e-5), mask=there)", ""),
+    ),
+    stores_into_x=("nothing stored", ("tl.store(out", "tl.store(x")),
+    leaves_the_small_number_out=("without the 1e-5", ("variance + 1e-5", "variance")),
+    adds_a_larger_number=("without the 1e-5", ("1e-5", "1e-3")),
+    adds_it_to_the_root=("without the 1e-5", ("tl.sqrt(variance + 1e-5)", "(tl.sqrt(variance) + 1e-5)")),
+    takes_the_root_of_numpy=("NumPy", ("tl.sqrt", "np.sqrt")),
 )
 
 # --- pooling_program ---
@@ -62,7 +113,12 @@ standardise_rows = derive(
 pooling_program = derive(
     "pooling_program",
     rounds_the_blocks_down=("rounded down", ("-(-places // 256)", "places // 256")),
-    has_no_guard=("writes past the edge", ("    if (i >= channels * h * w) return;\n", "")),
+    has_no_guard=("out of bounds", ("    if (i >= channels * h * w) return;\n", "")),
+    guards_the_store_alone=(
+        "out of bounds",
+        ("    if (i >= channels * h * w) return;\n", ""),
+        ("out[i] = fmaxf(above, below);", "if (i < channels * h * w) out[i] = fmaxf(above, below);"),
+    ),
     takes_no_maximum=("no maximum", ("fmaxf(above, below)", "four[0]")),
     looks_at_one_row=("one row only", ("fmaxf(above, below)", "above")),
     begins_at_zero=("from 0", ("fmaxf(above, below)", "fmaxf(0, fmaxf(above, below))")),
@@ -84,6 +140,26 @@ pooling_program = derive(
     ),
     takes_columns_for_even=("odd height", ("(c * height + 2 * row)", "(c * 2 * h + 2 * row)")),
     returns_the_source_alone=("not a program", ("return source, -(-places // 256), 256", "return source")),
+    keeps_the_smallest=("smallest", ("fmaxf", "fminf", 3)),
+    steps_one_row_down=("windows overlap", ("2 * row", "row")),
+    steps_one_column_across=("windows overlap", ("2 * column", "column")),
+    forgets_the_channel=("first channel only", ("c * height + 2 * row", "2 * row")),
+    looks_a_row_of_out_further=(
+        "row of out",
+        ("four[width]", "four[w]"),
+        ("four[width + 1]", "four[w + 1]"),
+    ),
+    swaps_blocks_and_threads=(
+        "threads of a block",
+        ("return source, -(-places // 256), 256", "return source, 256, -(-places // 256)"),
+    ),
+    shares_blocks_out=("not whole", ("-(-places // 256)", "places / 256 + 1")),
+    returns_a_grid=("not whole", ("-(-places // 256)", "(-(-places // 256),)")),
+    returns_a_list=(
+        "not a program",
+        ("return source, -(-places // 256), 256", "return [source, -(-places // 256), 256]"),
+    ),
+    has_a_name_of_cpp=("no extern", ('extern "C" ', "")),
     forgets_a_semicolon=("does not compile", ("four[1]);", "four[1])")),
 )
 
@@ -95,6 +171,19 @@ tune = derive(
         "does not fit",
         ("        if held.blocks == 0:\n            continue\n", ""),
     ),
+    takes_any_number_of_threads=(
+        "too many threads",
+        ("        if one.threads > 1024:\n            continue\n", ""),
+    ),
+    takes_the_last_of_equals=(
+        "last of equals",
+        ("append((max(memory, arithmetic), place))", "append((max(memory, arithmetic), -place))"),
+        ("is_right(candidates[place])", "is_right(candidates[-place])"),
+        ("return place, time", "return -place, time"),
+    ),
+    counts_waves=("waves", ("-(-blocks // gpu.sms)", "-(-blocks // (gpu.sms * held.blocks))")),
+    counts_a_multiply_add_once=("multiply-add as one", ("* 2 * one.tile_m", "* one.tile_m")),
+    returns_the_time_first=("tuple swapped", ("return place, time", "return time, place")),
     asks_nobody=("not checked", ("if is_right(candidates[place]):", "if True:")),
     takes_the_slowest=("slowest", ("sorted(ranking)", "sorted(ranking, reverse=True)")),
     adds_both_times=("sum of both", ("max(memory, arithmetic)", "memory + arithmetic")),
