@@ -659,16 +659,23 @@ def export(
     out = checkpoint.with_suffix(".onnx") if out is None else out
     if out.resolve() == checkpoint.resolve():
         raise typer.BadParameter(f"{out} is the checkpoint.", param_hint="'--out'")
+    if checkpoint.is_dir():
+        raise CliError(f"{checkpoint} is a folder; give the checkpoint in it")
     try:
         network = load_model(checkpoint, batch_size=1)
         recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
-        if pixels and not {"mean", "std"} <= recipe.keys():
-            raise CliError(f"{checkpoint} does not tell how its pixels were normalised: leave out --pixels")
+    except FileNotFoundError:
+        raise CliError(f"there is no {checkpoint}; train a network with: cnn-numba train") from None
+    except (OSError, ValueError) as error:
+        raise CliError(error) from None
+    if pixels and not {"mean", "std"} <= recipe.keys():
+        raise CliError(f"{checkpoint} does not tell how its pixels were normalised: leave out --pixels")
+    try:
         proto = to_onnx(network, (recipe["mean"], recipe["std"]) if pixels else None)
         with written_whole(out) as file:
             file.write(proto.SerializeToString())
-    except FileNotFoundError:
-        raise CliError(f"there is no {checkpoint}; train a network with: cnn-numba train") from None
+    except FileNotFoundError:  # of a folder that takes no files, such as /proc
+        raise CliError(f"{out} cannot be written there") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
     shape = ", ".join(map(str, ("N", *network.input_shape)))

@@ -984,6 +984,7 @@ def test_export_of_what_cannot_be_exported_is_one_line_and_leaves_what_was_there
             ["net.npz", "--pixels"],
         ),
         (1, "inputs of shape (64,), which are no pixels", ["text.npz", "--pixels"]),
+        (1, ". is a folder; give the checkpoint in it", [".", "--out", "net.onnx"]),
         (2, "net.npz is the checkpoint", ["net.npz", "--out", "./net.npz"]),
     ]:
         code, out, err = run("export", "--checkpoint", *arguments)
@@ -992,6 +993,11 @@ def test_export_of_what_cannot_be_exported_is_one_line_and_leaves_what_was_there
     (tmp_path / "net.onnx").write_text("an earlier one")
     monkeypatch.setattr("os.replace", lambda *names: (_ for _ in ()).throw(OSError("disk full")))
     assert run("export", "--checkpoint", "net.npz")[::2] == (1, "cnn-numba: disk full\n")
+    monkeypatch.setattr(
+        "os.replace", lambda *names: (_ for _ in ()).throw(FileNotFoundError("no such folder"))
+    )
+    told = "cnn-numba: net.onnx cannot be written there\n"
+    assert run("export", "--checkpoint", "net.npz")[::2] == (1, told)
     assert (tmp_path / "net.onnx").read_text() == "an earlier one"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "net.onnx"])
 

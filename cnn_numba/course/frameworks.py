@@ -17,7 +17,7 @@ from cnn_numba.nn.models import Sequential
 
 
 def load_packages(*names: str) -> list[ModuleType | None]:
-    """Import packages; where one is missing print a line, and give None in its place.
+    """Import packages; where one is missing or fails print a line, and give None in its place.
 
     Examples
     --------
@@ -27,10 +27,15 @@ def load_packages(*names: str) -> list[ModuleType | None]:
     """
     found = []
     for name in names:
-        there = extras.present(name)
-        if not there:
+        module = None
+        if extras.present(name):
+            try:
+                module = importlib.import_module(name)
+            except ImportError as error:  # Keras without its backend
+                print(f"{name} cannot be imported ({error}), so its cells do nothing")
+        else:
             print(f"{name} is not installed, so its cells do nothing: {extras.command(name)}")
-        found.append(importlib.import_module(name) if there else None)
+        found.append(module)
     return found
 
 

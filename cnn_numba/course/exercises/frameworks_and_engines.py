@@ -138,6 +138,26 @@ def _loads_inner_arrays(kernels, sizes, results):
     return total
 
 
+def _last_outputs(kernels, sizes, results):
+    """Return the bytes where a kernel stores what its last operation makes, and nothing else."""
+    total = 0
+    for kernel in kernels:
+        made = {output for output, _ in kernel}
+        asked = {name for _, inputs in kernel for name in inputs}
+        total += sum(sizes[name] for name in asked - made) + sizes[kernel[-1][0]]
+    return total
+
+
+def _once_in_all(kernels, sizes, results):
+    """Return the bytes of the arrays that are moved at all."""
+    moved = set()
+    for kernel in kernels:
+        made = {output for output, _ in kernel}
+        others = {name for other in kernels if other is not kernel for _, inputs in other for name in inputs}
+        moved |= {name for _, inputs in kernel for name in inputs} - made | made & (others | set(results))
+    return sum(sizes[name] for name in moved)
+
+
 def _plans(rng):
     """Draw programs, each cut into kernels in several ways."""
     yield [[("y", ("x",))]], {"x": 4, "y": 8}, ("y",)
@@ -165,7 +185,8 @@ traffic = Exercise(
             _counted(keep=lambda made, others, results: made),
         ),
         "inner arrays read": (
-            "You let a kernel load what it has made itself a moment before: that is in its registers.",
+            "You count an array that a kernel makes and uses. While it runs that is in its registers: it "
+            "is not loaded, and it is stored only if *another* kernel loads it or it is a result.",
             _counted(reads=lambda asked, made: set(asked)),
             _loads_inner_arrays,
         ),
@@ -196,6 +217,20 @@ traffic = Exercise(
             "You store the results only. What a later kernel loads has to be stored as well.",
             _counted(keep=lambda made, others, results: made & results),
         ),
+        "stored twice": (
+            "A result that another kernel loads as well is stored once: take the set of names.",
+            _counted(keep=lambda made, others, results: [*(made & others), *(made & results)]),
+        ),
+        "last outputs stored": (
+            "You store what each kernel makes last. It may make several arrays that others want, and "
+            "all of them are stored.",
+            _last_outputs,
+        ),
+        "once in all": (
+            "You count each array once for the whole program. It is moved once for each kernel that loads or "
+            "stores it: a kernel's registers are gone when it ends.",
+            _once_in_all,
+        ),
         "arrays counted": (
             "You count arrays. Bytes are asked for: add up their `sizes`.",
             _counted(size=lambda sizes, name: 1),
@@ -220,6 +255,27 @@ def _folded(
         return weight(conv_weight, f), bias(conv_bias, mean, f, shift)
 
     return fold
+
+
+def _exchanged(conv_weight, conv_bias, scale, shift, mean, var, eps):
+    return _folded()(conv_weight, conv_bias, shift, scale, mean, var, eps)
+
+
+def _mean_from_the_weight(bias):
+    """Return a folding that takes the mean from the weight, and does this to the bias."""
+
+    def fold(conv_weight, conv_bias, scale, shift, mean, var, eps):
+        f = scale / np.sqrt(var + eps)
+        return (conv_weight - mean[:, None, None, None]) * f[:, None, None, None], bias(
+            conv_bias, mean, f, shift
+        )
+
+    return fold
+
+
+def _bias_without_scale(conv_weight, conv_bias, scale, shift, mean, var, eps):
+    weight, _ = _folded()(conv_weight, conv_bias, scale, shift, mean, var, eps)
+    return weight, (conv_bias - mean) / np.sqrt(var + eps) + shift
 
 
 def _norms(rng):
@@ -298,6 +354,29 @@ fold_batch_norm = Exercise(
             "The learned `shift` is missing from the new bias.",
             _folded(bias=lambda b, m, f, s: (b - m) * f),
         ),
+        "shift scaled": (
+            "You multiply `shift` by the factor as well. It is added at the end, as it is.",
+            _folded(bias=lambda b, m, f, s: (b - m + s) * f),
+        ),
+        "scale and shift exchanged": (
+            "`scale` and `shift` have changed places: `scale` multiplies, `shift` is added.",
+            _exchanged,
+        ),
+        "mean taken from the weight": (
+            "You take the mean from the weight. It is the mean of the convolution's *output*: take it from "
+            "the bias.",
+            _mean_from_the_weight(lambda b, m, f, s: b * f + s),
+            _mean_from_the_weight(lambda b, m, f, s: (b - m) * f + s),
+        ),
+        "times the root": (
+            "You multiply by the root. A batch norm divides by it: `scale / np.sqrt(var + eps)`.",
+            _folded(factor=lambda scale, root: scale * root),
+        ),
+        "bias without scale": (
+            "The new bias is divided by the root, and not multiplied by `scale`: it takes the whole factor, "
+            "like the weight.",
+            _bias_without_scale,
+        ),
         "weight not scaled": (
             "The weight is as it was. Each of its filters is multiplied by its factor.",
             _folded(weight=lambda w, f: w),
@@ -346,6 +425,15 @@ def _by_columns(x, weight, bias, x_scale):
     return _rounded(x, x_scale) @ _rounded(weight, scales).T * (x_scale * scales) + bias
 
 
+def _meets_the_columns(x, weight, bias, x_scale):
+    scales = _by_row(weight)
+    return _rounded(x, x_scale) @ _rounded(weight, scales).T * (x_scale * scales) + bias
+
+
+def _multiplied(values, scale):
+    return np.clip(np.rint(values * scale), -127, 127)
+
+
 def _in_8_bits(x, w):
     return x.astype(np.int8) @ w.astype(np.int8).T
 
@@ -354,6 +442,7 @@ def _layers(rng):
     """Draw dense layers whose rows differ in size, and inputs that now and then exceed the calibration."""
     for samples, inputs, outputs, limit in [
         (1, 2, 1, 3.0),
+        (2, 3, 3, 2.0),  # square: only so does a scale along the wrong axis give numbers and no error
         (3, 7, 4, 2.0),
         (5, 20, 6, 1.5),
         (2, 33, 5, 2.5),
@@ -361,7 +450,7 @@ def _layers(rng):
     ]:
         weight = rng.normal(size=(outputs, inputs)) * 10.0 ** rng.uniform(-1.5, 1, (outputs, 1))
         x, bias = rng.normal(size=(samples, inputs)), rng.normal(size=outputs)
-        x[0, 0] = 1.3 * limit
+        x[0, 0], x[-1, -1] = 1.3 * limit, -1.4 * limit
         yield x, weight, bias, limit / 127
 
 
@@ -381,6 +470,35 @@ int8_dense = Exercise(
             "`axis=1`.",
             _by_columns,
         ),
+        "scales meet the columns": (
+            "The scales of the rows meet the columns of the weight: NumPy lines shapes up at the ends. Give "
+            "them one more axis: `scales[:, None]`.",
+            _meets_the_columns,
+        ),
+        "divided back": (
+            "You divide the sums by the scales. A unit of the sum is worth `x_scale` times the row's scale: "
+            "multiply by both.",
+            _dense(back=lambda total, x_scale, scales, bias: total / (x_scale * scales) + bias),
+        ),
+        "multiplied by the scale": (
+            "You multiply by a scale to come to integers. A scale is the size of one step: divide by it.",
+            _dense(x8=_multiplied),
+            _dense(w8=_multiplied),
+            _dense(x8=_multiplied, w8=_multiplied),
+        ),
+        "not clipped": (
+            "An input beyond the calibrated range becomes an integer beyond 127, which int8 does not have. "
+            "Clip to -127 .. 127, after dividing by `x_scale`.",
+            _dense(x8=lambda values, scale: np.rint(values / scale)),
+        ),
+        "128 steps": (
+            "You divide each row's largest by 128. int8 ends at 127: the largest of a row is to become 127.",
+            _dense(scales=lambda weight: abs(weight).max(axis=1) / 128),
+        ),
+        "clipped at -128": (
+            "You clip at -128. The integers are to be symmetric: -127 .. 127.",
+            _dense(x8=lambda values, scale: np.clip(np.rint(values / scale), -128, 127)),
+        ),
         "largest, not largest in size": (
             "You take each row's largest number. A row may have a larger negative one: take the largest of "
             "the "
@@ -389,8 +507,7 @@ int8_dense = Exercise(
         ),
         "wraps around": (
             "An input beyond the calibrated range wraps around: 140 becomes -116 in 8 bits. Clip to -127 .. "
-            "127 "
-            "before `astype(np.int8)`.",
+            "127 after dividing by `x_scale`, before `astype(np.int8)`.",
             _dense(x8=_wrapped),
         ),
         "cut off": (

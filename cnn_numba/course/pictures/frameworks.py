@@ -5,7 +5,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from cnn_numba.course.pictures import plots
 
-_CHANNELS = plots.BLUE, plots.ORANGE, plots.GREEN
+_CHANNELS = plots.RED, plots.GREEN, plots.BLUE
 _KINDS = {
     "products": plots.BLUE,
     "pooling": plots.ORANGE,
@@ -140,7 +140,7 @@ def calibration_picture(values, limits) -> plots.Picture:
     errors = [_error(sizes, clip) for clip in clips]
     right.plot(clips, errors, color=plots.BLUE)
     right.set(yscale="log", xlabel="clipped at", ylabel="mean squared error")
-    for (name, limit), colour in zip(limits.items(), (plots.RED, plots.GREEN), strict=False):
+    for (name, limit), colour in zip(limits.items(), (plots.INK, plots.GREEN), strict=False):
         for ax in (left, right):
             ax.axvline(limit, color=colour, linewidth=1.5, label=name if ax is left else None)
     fig.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9, labelcolor=plots.INK)
@@ -149,7 +149,7 @@ def calibration_picture(values, limits) -> plots.Picture:
     )
     return plots.picture(
         fig,
-        "What comes into a layer, and how wrong it is in 8 bits, for every limit that a calibration may "
+        "What comes into conv2, and how wrong it is in 8 bits, for every limit that a calibration may "
         "choose.",
         f"A histogram that falls steeply, with a long tail, and a curve that falls and rises again. {found}.",
     )

@@ -57,6 +57,11 @@ traffic = derive(
     bytes_of_stores=("nothing loaded", ("(asked - made) | (made & (others", "(made & (others")),
     bytes_without_results=("results forgotten", ("(others | set(results))", "others")),
     bytes_of_results_only=("only results stored", ("(others | set(results))", "set(results)")),
+    bytes_with_the_kernel_among_the_others=("inner arrays read", ("if k is not kernel ", "")),
+    bytes_of_the_last_outputs=(
+        "last outputs stored",
+        ("(made & (others | set(results)))", "{kernel[-1][0]}"),
+    ),
     bytes_by_the_count=("arrays counted", ("sum(sizes[name] for name in moved)", "len(moved)")),
 )
 
@@ -84,6 +89,27 @@ def bytes_loaded_at_each_use(kernels, sizes, results):
     return total
 
 
+@wrong("traffic", "stored twice")
+def bytes_of_results_beside_those_of_others(kernels, sizes, results):
+    total = 0
+    for kernel in kernels:
+        made = {output for output, _ in kernel}
+        others = {name for k in kernels if k is not kernel for _, inputs in k for name in inputs}
+        total += sum(sizes[name] for name in {name for _, inputs in kernel for name in inputs} - made)
+        total += sum(sizes[name] for name in made if name in others)
+        total += sum(sizes[name] for name in made if name in results)
+    return total
+
+
+@wrong("traffic", "once in all")
+def bytes_of_each_array_once(kernels, sizes, results):
+    moved = set(results)
+    for kernel in kernels:
+        made = {output for output, _ in kernel}
+        moved |= {name for _, inputs in kernel for name in inputs if name not in made}
+    return sum(sizes[name] for name in moved)
+
+
 # --- fold_batch_norm ---
 
 FACTOR = "np.sqrt(var + eps)"
@@ -108,6 +134,22 @@ fold_batch_norm = derive(
     ),
     fold_without_bias=("bias dropped", ("(conv_bias - mean)", "(-mean)")),
     fold_without_shift=("shift forgotten", ("* factor + shift", "* factor")),
+    fold_with_the_shift_scaled=("shift scaled", ("mean) * factor + shift", "mean + shift) * factor")),
+    fold_with_scale_for_shift=(
+        "scale and shift exchanged",
+        ("factor = scale /", "factor = shift /"),
+        ("factor + shift", "factor + scale"),
+    ),
+    fold_with_the_mean_out_of_the_weight=(
+        "mean taken from the weight",
+        ("return conv_weight *", "return (conv_weight - mean[:, None, None, None]) *"),
+        ("(conv_bias - mean)", "conv_bias"),
+    ),
+    fold_by_the_root=("times the root", ("scale / np", "scale * np")),
+    fold_with_the_bias_without_scale=(
+        "bias without scale",
+        ("(conv_bias - mean) * factor", "(conv_bias - mean) / np.sqrt(var + eps)"),
+    ),
     fold_of_the_bias_alone=(
         "weight not scaled",
         ("conv_weight * factor[:, None, None, None]", "conv_weight"),
@@ -159,6 +201,22 @@ int8_dense = derive(
         ("np.clip(np.rint(weight / scales[:, None]), -127, 127).astype(np.int8)", "weight / scales[:, None]"),
         ("w8.astype(np.int32)", "w8"),
     ),
+    int8_with_scales_along_the_columns=("scales meet the columns", ("scales[:, None]", "scales")),
+    int8_divided_back=("divided back", ("total * (x_scale", "total / (x_scale")),
+    int8_times_the_inputs_scale=("multiplied by the scale", ("x / x_scale", "x * x_scale")),
+    int8_not_clipped=(
+        "not clipped",
+        ("np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)", "np.rint(x / x_scale)"),
+    ),
+    int8_clipped_before_dividing=(
+        "not clipped",
+        (
+            "np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)",
+            "np.rint(np.clip(x, -127, 127) / x_scale)",
+        ),
+    ),
+    int8_with_128_steps=("128 steps", ("axis=1) / 127", "axis=1) / 128")),
+    int8_clipped_lower=("clipped at -128", ("np.rint(x / x_scale), -127", "np.rint(x / x_scale), -128")),
     int8_by_the_range_of_the_batch=(
         "range of the batch",
         ("scales = np.abs(weight)", "x_scale = np.abs(x).max() / 127\nscales = np.abs(weight)"),
