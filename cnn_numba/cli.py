@@ -288,6 +288,10 @@ def train(
     }
     try:
         with join(timeout) as workers:
+            # Here, as some of them decide what the workers speak of next. Their devices are compared later.
+            workers.insist_equal(
+                {"resume": resume} | {name: value for name, value in options.items() if name != "device"}
+            )
             if resume:
                 if out is None:
                     network = _network(model.value, 1, "cpu", seed)

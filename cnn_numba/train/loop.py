@@ -265,6 +265,8 @@ class _Run:
         self.epoch, self.step, self.history = 0, 0, []
         self.seconds, self.first_loss = 0.0, None
         self.resumed = False
+        # Epoch and step of this run's checkpoint, as far as this worker has been told that it is there.
+        self.saved = None
         self.order_state = self.generator.bit_generator.state
         self.recipe = {
             "dataset": dataset.name,
@@ -313,7 +315,7 @@ class _Run:
         for array in (self.model.parameters, self.model.buffers, *arrays):
             self.workers.broadcast(array)
         totals = self.steps.totals.tolist()
-        names = "epoch", "step", "history", "seconds", "first_loss", "resumed"
+        names = "epoch", "step", "history", "seconds", "first_loss", "resumed", "saved"
         told = self.workers.from_first(
             lambda: (
                 {name: getattr(self, name) for name in names},
@@ -445,9 +447,18 @@ class _Run:
     def save(self):
         """Write checkpoint and history, each all or nothing; an earlier run's are kept."""
         totals = self.steps.totals.tolist()  # of all workers
-        if self.out is None or not self.workers.first:
-            self.resumed = True
+        if self.out is None:
             return
+        if self.workers.first:
+            self.write_checkpoint(totals)
+        # What is not known to be there must not be told of, whatever becomes of the first worker.
+        self.workers.exchange("saved")
+        self.saved = self.epoch, self.step
+        if self.workers.first:
+            write_history(self.history, self.out)
+
+    def write_checkpoint(self, totals):
+        """Write the checkpoint, with these totals of all workers."""
         if not self.resumed:
             move_earlier_run(self.out, self.log)
             self.resumed = True
@@ -469,7 +480,6 @@ class _Run:
         if self.workers.run:
             progress["run"] = self.workers.run
         save_checkpoint(self.checkpoint_path, self.model, self.optimizer, progress, self.scaler)
-        write_history(self.history, self.out)
 
     def load(self):
         """Go back to where the checkpoint was saved, and write the records from it."""
@@ -488,7 +498,7 @@ class _Run:
         self.steps.totals, self.seconds = np.array(progress["totals"]), progress["seconds"]
         self.first_loss = progress.get("first_loss")
         self.generator.bit_generator.state = progress["generator"]
-        self.resumed = True
+        self.resumed, self.saved = True, (self.epoch, self.step)
         # A process killed after it wrote the checkpoint left those of the epoch before.
         write_history(self.history, self.out)
         self.plot()
@@ -511,9 +521,11 @@ class _Run:
 
     def what_is_saved(self):
         """Say where the last checkpoint of this training is."""
-        if self.out is None or not (self.resumed and (self.epoch or self.step)):
+        if self.saved is None:
             return "no checkpoint of this run has been written yet"
-        return f"the last checkpoint is {self.checkpoint_path}, after epoch {len(self.history)}"
+        epoch, step = self.saved
+        place = f"epoch {epoch + 1}, step {step}" if step else f"epoch {epoch}"
+        return f"the last checkpoint is {self.checkpoint_path}, after {place}"
 
     def _check_progress(self, progress):
         """Refuse to resume what is no training, another one, or one that is further than this shall go."""

@@ -10,17 +10,19 @@ import json
 import socket
 import sys
 import threading
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
-from cnn_numba import device
+from cnn_numba import cli, device
 from cnn_numba.data import Dataset
 from cnn_numba.extras import MissingPackage
 from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train import parallel
-from cnn_numba.train.loop import TrainingDiverged, evaluate, fit
+from cnn_numba.train.checkpoint import save_checkpoint
+from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.parallel import Buckets, Workers, WorkersError, environment
 from cnn_numba.train.scaling import LossScaler
@@ -88,14 +90,14 @@ class ThreadLink:
         return self.hub.wait(self.hub.texts, self.spoken)
 
 
-def together(size, work):
+def together(size, work, link=None):
     """Return what `work(workers)` returns on each of so many workers; raise what the first of them raises."""
     hub, results = Hub(size), [None] * size
 
     def run(rank):
         with hub.turn:
             try:
-                results[rank] = work(Workers(rank, size, ThreadLink(hub, rank)))
+                results[rank] = work(Workers(rank, size, (link or ThreadLink)(hub, rank)))
             except Exception as error:
                 with hub.news:
                     hub.errors.append(error)
@@ -106,8 +108,8 @@ def together(size, work):
         thread.start()
     for thread in threads:
         thread.join()
-    if hub.errors:
-        raise hub.errors[0]
+    for error in filter(None, hub.errors):
+        raise error
     return results
 
 
@@ -351,6 +353,109 @@ def test_unequal_trainings_are_named(data, change, message):
         return training(other if options.pop("data", 0) else data, workers, **options)
 
     with pytest.raises(WorkersError, match=message):
+        together(2, trained)
+
+
+def together_in_fit(data, out, epochs=2, resume=False, **options):
+    """Train as two workers, of which one ends; return what each has to say, by rank."""
+    lines = {}
+
+    def trained(workers):
+        try:
+            training(data, workers, epochs=epochs, schedule="constant", out=out, resume=resume, **options)
+        except (WorkersError, OSError) as error:
+            lines[workers.rank] = str(error)
+        finally:
+            workers.link.end()
+
+    together(2, trained, LosingLink)
+    return lines
+
+
+class LosingLink(ThreadLink):
+    """A link that tells, as the real one does, when another worker has ended."""
+
+    def exchange(self, text):
+        try:
+            return super().exchange(text)
+        except AssertionError:
+            raise WorkersError("the other one has ended") from None
+
+    def end(self):
+        with self.hub.news:
+            self.hub.errors.append(None)
+            self.hub.news.notify_all()
+
+
+@pytest.mark.parametrize(("before", "told"), [(0, "no checkpoint of this run"), (1, "after epoch 1")])
+def test_no_worker_tells_of_a_checkpoint_that_was_not_written(data, tmp_path, monkeypatch, before, told):
+    saves = itertools.count()
+
+    def save(*arguments):
+        if next(saves) == before:
+            raise OSError("File too large")
+        save_checkpoint(*arguments)
+
+    monkeypatch.setattr("cnn_numba.train.loop.save_checkpoint", save)
+    lines = together_in_fit(data, tmp_path)
+    assert lines[0] == "File too large"
+    assert lines[1].startswith("the other one has ended; ")
+    assert told in lines[1]
+    assert (tmp_path / "checkpoint.npz").exists() == (before > 0)
+
+
+def test_a_lost_worker_leaves_the_place_of_the_checkpoint_and_not_of_the_history(data, tmp_path):
+    def interrupted_and_lost(workers):
+        workers.asked_to_end = False
+
+        def stop(step, loss):
+            workers.asked_to_end = step == 13
+
+        with pytest.raises(Interrupted):
+            fit(
+                *trainee(workers, data), epochs=3, progress=False, workers=workers, out=tmp_path, on_step=stop
+            )
+
+    def trainee(workers, data):
+        model = toy_cnn(workers.count(BATCH), "cpu")
+        return model, data, SGD(model)
+
+    def resumed_and_lost(workers):
+        def fail(step, loss):
+            raise WorkersError("the other one was killed")
+
+        with pytest.raises(WorkersError) as caught:
+            options = {"progress": False, "out": tmp_path, "resume": True, "on_step": fail}
+            fit(*trainee(workers, data), epochs=3, workers=workers, **options)
+        return str(caught.value)
+
+    together(2, interrupted_and_lost)
+    for line in together(2, resumed_and_lost):
+        assert line.endswith(f"the last checkpoint is {tmp_path}/checkpoint.npz, after epoch 2, step 4")
+
+
+@pytest.mark.parametrize(
+    ("rank", "option", "message"),
+    [
+        (0, ["--resume"], "worker 1 of 2 differs: it has resume False, but True on worker 0"),
+        (1, ["--resume"], "worker 1 of 2 differs: it has resume True, but False on worker 0"),
+        (1, ["--batch-size", "32"], "worker 1 of 2 differs: it has batch_size 32, but 64 on worker 0"),
+    ],
+)
+def test_unequal_options_are_named_before_anything_else(monkeypatch, rank, option, message, tmp_path):
+    me = threading.local()
+
+    @contextmanager
+    def join(timeout):
+        yield me.workers
+
+    def trained(workers):
+        me.workers = workers
+        given = option if workers.rank == rank else []
+        cli.app(["train", "--out", str(tmp_path / "none"), *given], standalone_mode=False)
+
+    monkeypatch.setattr(parallel, "join", join)
+    with pytest.raises(cli.CliError, match=message):
         together(2, trained)
 
 
