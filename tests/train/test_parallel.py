@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 from contextlib import contextmanager
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d,
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train import parallel
 from cnn_numba.train.checkpoint import save_checkpoint
+from cnn_numba.train.link import Link
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.parallel import Buckets, Workers, WorkersError, environment
@@ -405,28 +407,24 @@ def test_no_worker_tells_of_a_checkpoint_that_was_not_written(data, tmp_path, mo
 
 
 def test_a_lost_worker_leaves_the_place_of_the_checkpoint_and_not_of_the_history(data, tmp_path):
-    def interrupted_and_lost(workers):
-        workers.asked_to_end = False
+    def trained(workers, on_step, resume=False):
+        model = toy_cnn(workers.count(BATCH), "cpu")
+        options = {"epochs": 3, "progress": False, "out": tmp_path, "resume": resume, "on_step": on_step}
+        fit(model, data, SGD(model), workers=workers, **options)
 
+    def interrupted_and_lost(workers):
         def stop(step, loss):
             workers.asked_to_end = step == 13
 
         with pytest.raises(Interrupted):
-            fit(
-                *trainee(workers, data), epochs=3, progress=False, workers=workers, out=tmp_path, on_step=stop
-            )
-
-    def trainee(workers, data):
-        model = toy_cnn(workers.count(BATCH), "cpu")
-        return model, data, SGD(model)
+            trained(workers, stop)
 
     def resumed_and_lost(workers):
         def fail(step, loss):
             raise WorkersError("the other one was killed")
 
         with pytest.raises(WorkersError) as caught:
-            options = {"progress": False, "out": tmp_path, "resume": True, "on_step": fail}
-            fit(*trainee(workers, data), epochs=3, workers=workers, **options)
+            trained(workers, fail, resume=True)
         return str(caught.value)
 
     together(2, interrupted_and_lost)
@@ -577,6 +575,122 @@ def test_a_port_in_use_and_one_where_nobody_answers_are_named(monkeypatch, port)
         parallel.join(timeout=0.5),
     ):
         pass
+
+
+def test_a_name_that_nobody_knows_is_told_in_time_and_by_us(monkeypatch, capfd):
+    pytest.importorskip("torch")
+
+    def unknown(*details):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr("cnn_numba.train.link.ARRIVAL", 0.5)
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
+    place(monkeypatch, 1, 2, 29500)
+    monkeypatch.setenv("MASTER_ADDR", "nosuchhost.invalid")
+    message = (
+        "nobody answers at nosuchhost.invalid:29500, where worker 0 should be: Name or service not known$"
+    )
+    with pytest.raises(WorkersError, match=message), parallel.join(timeout=0.5):
+        pass
+    assert capfd.readouterr().err == ""  # torch writes there
+
+
+def test_workers_that_were_told_of_different_numbers_of_workers_both_say_so(port):
+    pytest.importorskip("torch")
+    port[1].close()
+    where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port[0])}
+    lines = {}
+
+    def arrive(rank, size):
+        try:
+            Link(environment({"RANK": str(rank), "WORLD_SIZE": str(size), **where}), 5.0)
+        except WorkersError as error:
+            lines[rank] = str(error)
+
+    threads = [threading.Thread(target=arrive, args=pair, daemon=True) for pair in ((0, 2), (1, 3))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    told = "the workers differ: WORLD_SIZE is 2 on worker 0, but 3 on worker 1"
+    assert lines == {0: told, 1: told}
+
+
+def test_a_worker_that_ends_before_the_group_is_there_is_named_by_those_who_wait(monkeypatch, port):
+    torch = pytest.importorskip("torch")
+    port[1].close()
+    place(monkeypatch, 0, 2, port[0])
+
+    def arrive():
+        """Arrive as worker 1, and end before the group has been started."""
+        store = torch.distributed.TCPStore("localhost", port[0], None, False, timedelta(seconds=60))
+        store = torch.distributed.PrefixStore("cnn-numba/0", store)
+        store.set("about/1", json.dumps({"host": "elsewhere", "pid": 1, "size": 2}))
+        store.set("left/1", "worker 1 of 2 has ended: no GPU")
+
+    over = threading.Event()
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *where, **how: over.wait(20))
+    other = threading.Thread(target=arrive, daemon=True)
+    other.start()
+    with pytest.raises(WorkersError, match="worker 1 of 2 has ended: no GPU"), parallel.join(timeout=30):
+        pass
+    over.set()
+    other.join()
+
+
+def test_what_fails_while_the_group_is_started_is_told_to_the_others(monkeypatch, port):
+    torch = pytest.importorskip("torch")
+    port[1].close()
+    place(monkeypatch, 0, 2, port[0])
+    told = []
+
+    def arrive():
+        store = torch.distributed.TCPStore("localhost", port[0], None, False, timedelta(seconds=60))
+        store = torch.distributed.PrefixStore("cnn-numba/0", store)
+        store.set("about/1", json.dumps({"host": "elsewhere", "pid": 1, "size": 2}))
+        told.append(store.get("left/0").decode())
+        store.set("left/1", "")
+
+    def fail(link, store):
+        raise OSError("no such device")
+
+    monkeypatch.setattr(Link, "_start_group", fail)
+    other = threading.Thread(target=arrive, daemon=True)
+    other.start()
+    with pytest.raises(OSError, match="no such device"), parallel.join(timeout=30):
+        pass
+    other.join(60)
+    assert told == ["worker 0 of 2 has ended: no such device"]
+
+
+def test_unequal_versions_are_named(monkeypatch):
+    me = threading.local()
+
+    class NamedLink(ThreadLink):
+        run = "monday"
+
+        def versions(self):
+            return {"Python": "3.11.9", "numba": "0.65.1" if self.rank else "0.66.0"}
+
+        def leave(self, why):
+            pass
+
+    def joined(workers):
+        me.workers = workers
+        with parallel.join():
+            pass
+
+    def place_of_mine():
+        values = {"RANK": str(me.workers.rank), "WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
+        return parallel.Place(values)
+
+    monkeypatch.setattr(parallel, "environment", place_of_mine)
+    monkeypatch.setattr(parallel, "need", lambda *details: None)
+    monkeypatch.setattr(parallel, "Link", lambda place, timeout: me.workers.link)
+    monkeypatch.setattr(device, "share_threads", lambda processes: None)
+    message = "worker 1 of 2 differs: it has numba '0.65.1', but '0.66.0' on worker 0"
+    with pytest.raises(WorkersError, match=message):
+        together(2, joined, NamedLink)
 
 
 def test_started_again_a_training_goes_on_from_its_own_checkpoint_alone(data, tmp_path):
