@@ -4,6 +4,7 @@ import json
 import math
 import operator
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -172,7 +173,7 @@ def fit(
         What `parallel.join` yields. A batch is then that of all workers together: each calls this with a
         model built for its share, ``workers.count(batch_size)``. The first alone logs, reads and writes.
     timeline : path, optional
-        Where to write what each worker did when, in three steps.
+        Where to write what each worker did when, in three steps. All have to be on one machine.
 
     Returns
     -------
@@ -295,12 +296,27 @@ class _Run:
             also = {"model": self.model.name, "parameters": self.model.parameters.size, "resume": resume}
             also |= {"test_crc32": checksum(*data), "timeline": self.timeline.path is not None}
             workers.insist_equal(also | self.recipe)
+        if self.timeline.path is not None:
+            self.prepare_timeline()
         resume = workers.from_first(lambda: resume or self.is_restarted())
         if workers.first:
             self.load() if resume else self.begin()
         if workers.many:
             self._share_state()
         self.timeline.plan(self.epoch * self.steps_per_epoch + self.step, self.epochs * self.steps_per_epoch)
+
+    def prepare_timeline(self):
+        """Refuse, before any work, a timeline that would be wrong or could not be written."""
+        hosts = sorted(set(self.workers.exchange(socket.gethostname())))
+        if len(hosts) > 1:
+            raise WorkersError(
+                "a timeline needs all workers on one machine, as each has a clock of its own; these are on "
+                + ", ".join(hosts)
+            )
+        if self.workers.first:
+            if self.timeline.path.is_dir():
+                raise IsADirectoryError(f"the timeline cannot be written to {self.timeline.path}: a folder")
+            _check_writable(self.timeline.path.parent)
 
     def is_restarted(self):
         """Whether torchrun has started the workers again, and they had saved something before."""

@@ -7,6 +7,7 @@ That torch carries the same numbers is asked of processes, and so is what become
 import dataclasses
 import itertools
 import json
+import re
 import socket
 import sys
 import threading
@@ -15,6 +16,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+import typer
 
 from cnn_numba import cli, device
 from cnn_numba.data import Dataset
@@ -432,6 +434,23 @@ def test_a_lost_worker_leaves_the_place_of_the_checkpoint_and_not_of_the_history
         assert line.endswith(f"the last checkpoint is {tmp_path}/checkpoint.npz, after epoch 2, step 4")
 
 
+@pytest.fixture
+def command_line(monkeypatch, tmp_path):
+    """Return a function that is given to `together`: it runs `train` as one of the workers."""
+    me = threading.local()
+
+    @contextmanager
+    def join(timeout):
+        yield me.workers
+
+    def train(workers, *options):
+        me.workers = workers
+        cli.app(["train", "--out", str(tmp_path / "run"), *options], standalone_mode=False)
+
+    monkeypatch.setattr(parallel, "join", join)
+    return train
+
+
 @pytest.mark.parametrize(
     ("rank", "option", "message"),
     [
@@ -440,21 +459,69 @@ def test_a_lost_worker_leaves_the_place_of_the_checkpoint_and_not_of_the_history
         (1, ["--batch-size", "32"], "worker 1 of 2 differs: it has batch_size 32, but 64 on worker 0"),
     ],
 )
-def test_unequal_options_are_named_before_anything_else(monkeypatch, rank, option, message, tmp_path):
-    me = threading.local()
+def test_unequal_options_are_named_before_anything_else(command_line, rank, option, message):
+    with pytest.raises(cli.CliError, match=message):
+        together(2, lambda workers: command_line(workers, *(option if workers.rank == rank else [])))
 
-    @contextmanager
-    def join(timeout):
-        yield me.workers
+
+def test_fewer_images_than_workers_are_a_wrong_argument(command_line):
+    with pytest.raises(typer.BadParameter, match=r"2 workers cannot share 1 image per step\."):
+        together(2, lambda workers: command_line(workers, "--batch-size", "1"))
+
+
+@pytest.mark.parametrize(
+    ("here", "how"),
+    [
+        ("2", "torchrun --nproc-per-node 2 -m cnn_numba train --resume --out OUT$"),
+        (
+            "1",
+            r"torchrun \.\.\. -m cnn_numba train --resume --out OUT \(on each machine, with torchrun's",
+        ),
+    ],
+)
+def test_interrupted_workers_tell_once_how_to_go_on_and_end_at_once(
+    command_line, monkeypatch, tmp_path, here, how
+):
+    def fit(*arguments, **options):
+        raise Interrupted("interrupted", [])
 
     def trained(workers):
-        me.workers = workers
-        given = option if workers.rank == rank else []
-        cli.app(["train", "--out", str(tmp_path / "none"), *given], standalone_mode=False)
+        with pytest.raises(cli.CliError) as caught:
+            command_line(workers)
+        return caught.value
 
-    monkeypatch.setattr(parallel, "join", join)
-    with pytest.raises(cli.CliError, match=message):
-        together(2, trained)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", here)
+    monkeypatch.setattr("cnn_numba.train.loop.fit", fit)
+    first, second = together(2, trained)
+    # At once: torch aborts where a thread of its own still waits.
+    assert (first.status, first.at_once, second.status, second.at_once) == (130, True, 130, True)
+    assert re.match("interrupted: " + how.replace("OUT", re.escape(str(tmp_path / "run"))), str(first))
+    assert str(second) == ""
+
+
+def test_one_worker_under_torchrun_is_told_that_it_was_started_again(monkeypatch, tmp_path):
+    values = {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_RESTART_COUNT": "1"}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    given = {}
+
+    def fit(*arguments, **options):
+        given.update(options)
+        return [{"test_accuracy": 1.0}]
+
+    monkeypatch.setattr("cnn_numba.train.loop.fit", fit)
+    cli.app(["train", "--out", str(tmp_path)], standalone_mode=False)
+    assert given["workers"].restarted
+    assert given["workers"].run
+
+
+@pytest.mark.parametrize(("rank", "lines"), [("0", 1), ("1", 0)])
+def test_a_wrong_argument_is_told_once_by_those_of_one_torchrun(monkeypatch, capsys, rank, lines):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["train", "--epochs", "0"])
+    assert capsys.readouterr().err.count("\n") == lines
 
 
 def test_a_training_goes_on_with_another_number_of_workers(data, tmp_path):
@@ -731,3 +798,35 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, room, size):
             assert [event["what"] for event in phases] == expected
             assert all(a["end"] <= b["start"] for a, b in itertools.pairwise(phases))
             assert len(mine) - len(phases) == len(record["buckets"])
+
+
+def test_a_timeline_of_several_machines_is_refused(data, tmp_path, monkeypatch):
+    names = itertools.cycle(["ada", "bob"])
+    monkeypatch.setattr("socket.gethostname", lambda: next(names))
+    message = "all workers on one machine, as each has a clock of its own; these are on ada, bob"
+    with pytest.raises(WorkersError, match=message):
+        together(2, lambda workers: training(data, workers, timeline=tmp_path / "timeline.json"))
+
+
+@pytest.mark.parametrize("name", ["folder", "file/timeline.json"])
+def test_a_timeline_that_cannot_be_written_is_refused_before_the_training(data, tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+
+    def step(*details):
+        raise AssertionError("trained")
+
+    model = toy_cnn(BATCH, "cpu")
+    with pytest.raises(OSError, match=name.partition("/")[0]):
+        fit(model, data, SGD(model), progress=False, on_step=step, timeline=tmp_path / name)
+
+
+@pytest.mark.gpu
+def test_workers_on_the_gpu_say_why_they_go_without_graphs(data):
+    lines = []
+
+    def trained(workers):
+        return training(data, workers, "gpu", network=toy_norm, epochs=1, log=lines.append)
+
+    together(2, trained)
+    assert len([line for line in lines if "Batch normalisation of several workers" in line]) == 1
