@@ -96,7 +96,8 @@ def main(arguments=None):
     try:
         status = app(arguments or ["--help"], prog_name="cnn-numba", standalone_mode=False)
     except _UsageError as error:
-        _complain(_wrong_argument(error))
+        if not _repeats_another():
+            _complain(_wrong_argument(error))
         status = 2
     except CliError as error:
         if str(error):
@@ -115,6 +116,11 @@ def main(arguments=None):
     except (typer.Abort, KeyboardInterrupt):
         status = 130
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _repeats_another():
+    """Return whether another process on this machine, started by the same torchrun, says the same."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
 
 
 def _complain(message):
@@ -288,6 +294,10 @@ def train(
     }
     try:
         with join(timeout) as workers:
+            # Here, as some of them decide what the workers speak of next. Their devices are compared later.
+            workers.insist_equal(
+                {"resume": resume} | {name: value for name, value in options.items() if name != "device"}
+            )
             if resume:
                 if out is None:
                     network = _network(model.value, 1, "cpu", seed)
@@ -320,7 +330,8 @@ def _train(options, data_dir, out, resume, workers, timeline):
     mine = workers.count(options["batch_size"])
     if options["batch_size"] < workers.size:
         raise typer.BadParameter(
-            f"{workers.size} workers cannot share {options['batch_size']} images per step.",
+            f"{workers.size} workers cannot share {options['batch_size']} "
+            f"image{'s' * (options['batch_size'] != 1)} per step.",
             param_hint="'--batch-size'",
         )
     network = _network(*(options["model"].value, mine, room, options["seed"], options["precision"].value))
@@ -360,7 +371,8 @@ def _train(options, data_dir, out, resume, workers, timeline):
         raise WorkersError(f"{error}{again}", error.reason) from None
     except Interrupted as error:
         how = _command_to_resume(out, data_dir, workers)
-        raise CliError(f"{error}: {how}" if workers.first else "", status=130) from None
+        # At once, as torch may abort a worker that ends while a thread of its own still waits.
+        raise CliError(f"{error}: {how}" if workers.first else "", 130, at_once=workers.many) from None
     except (TrainingDiverged, OSError) as error:
         raise CliError(error if workers.first else "") from None
     except ValueError as error:
@@ -422,10 +434,14 @@ def _command_to_resume(out, data_dir, workers):
         options += ["--out", str(out)]
     if data_dir is not None:
         options += ["--data-dir", str(data_dir)]
-    program = ["cnn-numba"]
-    if workers.many:
-        program = ["torchrun", "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", "1"), "-m", "cnn_numba"]
-    return shlex.join([*program, "train", "--resume", *options])
+    again = shlex.join(["train", "--resume", *options])
+    here = os.environ.get("LOCAL_WORLD_SIZE")
+    if not workers.many:
+        return f"cnn-numba {again}"
+    if here == str(workers.size):
+        return f"torchrun --nproc-per-node {here} -m cnn_numba {again}"
+    # How torchrun was told of the other machines, it does not tell.
+    return f"torchrun ... -m cnn_numba {again} (on each machine, with torchrun's options as before)"
 
 
 def _network(name, batch_size, room, seed, precision="float32"):

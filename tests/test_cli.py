@@ -263,7 +263,7 @@ def test_train_writes_everything_and_says_where(run, little, tmp_path):
     ]
     history = json.loads((folder / "history.json").read_text())
     lines = out.splitlines()
-    where = f"{device.threads()} CPU threads"
+    where = "1 CPU thread" if device.threads() == 1 else f"{device.threads()} CPU threads"
     if not device.hardware():
         where += f" (no GPU: {device.SELECTION.reason})"
     assert lines[0] == f"mnist_cnn: 225,034 parameters, 200 images of mnist, {where}, float32"

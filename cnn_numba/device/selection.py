@@ -53,10 +53,11 @@ def choose(wish: str = "auto", timed: bool = False) -> str:
 
 def place_of(room: str) -> str:
     """Return what a room computes on, as text for people."""
+    counted = f"{threads()} CPU thread{'s' * (threads() != 1)}"
     if room == "cpu":
-        return f"{threads()} CPU threads" + ("" if hardware() else f" (no GPU: {SELECTION.reason})")
+        return counted + ("" if hardware() else f" (no GPU: {SELECTION.reason})")
     if SELECTION.emulated:
-        return f"on the emulated GPU, which is {threads()} CPU threads ({SELECTION.reason})"
+        return f"on the emulated GPU, which is {counted} ({SELECTION.reason})"
     return f"on {nvidia.driver().gpus[0].name}"
 
 

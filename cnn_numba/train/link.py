@@ -70,7 +70,11 @@ class Link:
         store = self._part(whole)
         self.peers = self._arrive(store)
         self.watch = Watch(lambda: self._part(self._connect()), self.rank, self.size)
-        self._start_group(store)
+        try:
+            self._start_group(store)
+        except BaseException as error:
+            self.leave(f"worker {self.rank} of {self.size} has ended: {' '.join(str(error).split())}")
+            raise
 
     # --- Meeting -------------------------------------------------------------------------------------------
 
@@ -86,6 +90,7 @@ class Link:
     def _open_store(self):
         """Open the store: torchrun's, or the first worker's own."""
         where = f"{self.place.address}:{self.place.port}"
+        self._await_name(where)
         try:
             return self._connect(master=self.rank == 0 and not self.place.store_there)
         except (RuntimeError, ValueError) as error:
@@ -94,26 +99,53 @@ class Link:
             reason = str(error).partition("\n")[0]
             raise WorkersError(f"nobody answers at {where}, where worker 0 should be: {reason}") from None
 
+    def _await_name(self, where):
+        """Wait until the name of worker 0's machine is known: torch takes longer, and says it in a page."""
+        deadline = time.monotonic() + max(self.timeout, ARRIVAL)
+        while True:
+            try:
+                socket.getaddrinfo(self.place.address, self.place.port)
+                return
+            except OSError as error:
+                reason = error.strerror or error
+            if time.monotonic() > deadline:
+                raise WorkersError(f"nobody answers at {where}, where worker 0 should be: {reason}")
+            time.sleep(0.5)
+
     def _arrive(self, store):
         """Tell the others of this worker, and wait for all; return what each says of itself."""
-        about = {"host": socket.gethostname(), "pid": os.getpid()}
+        about = {"host": socket.gethostname(), "pid": os.getpid(), "size": self.size}
         limit, missing = max(self.timeout, ARRIVAL), range(self.size)
         deadline = time.monotonic() + limit
         try:
             if store.add(f"rank/{self.rank}", 1) > 1:
                 raise WorkersError(f"two workers have RANK={self.rank}")
             store.set(f"about/{self.rank}", json.dumps(about))
-            while missing := [rank for rank in range(self.size) if not store.check([f"about/{rank}"])]:
+            while True:
+                there = [rank for rank in range(self.size) if store.check([f"about/{rank}"])]
+                peers = {rank: json.loads(store.get(f"about/{rank}")) for rank in there}
+                self._insist_on_size(peers)
+                if not (missing := [rank for rank in range(self.size) if rank not in peers]):
+                    break
                 if time.monotonic() > deadline:
                     raise WorkersError(self._who_arrived(missing, f"within {limit:g} s"))
                 time.sleep(0.02)
-            peers = [json.loads(store.get(f"about/{rank}")) for rank in range(self.size)]
         except self.dist.DistError:
             raise WorkersError(self._who_arrived(missing, "before worker 0 ended")) from None
-        for peer in peers:
+        for peer in peers.values():
             # From within a container the processes of the next one cannot be seen.
             peer["visible"] = peer["host"] == about["host"] and _runs(peer["pid"])
         return peers
+
+    def _insist_on_size(self, peers):
+        """Refuse workers that were told of another number of workers."""
+        for rank, peer in peers.items():
+            if peer["size"] != self.size:
+                if self.rank == 0 and not self.place.store_there:
+                    time.sleep(1.0)  # the store ends with this worker: the others shall see the same
+                sizes = sorted([(self.rank, self.size), (rank, peer["size"])])
+                told = ", but ".join(f"{size} on worker {number}" for number, size in sizes)
+                raise WorkersError(f"the workers differ: WORLD_SIZE is {told}")
 
     def _who_arrived(self, missing, when):
         return (
@@ -135,13 +167,24 @@ class Link:
             self.has_gpu = device.use_gpu(self.place.local_rank)
             if self.has_gpu:
                 self.torch.cuda.set_device(self.place.local_rank)
-        limit = timedelta(seconds=2 * PATIENCE * self.timeout)
-        try:
-            self.dist.init_process_group(
-                backend, store=store, rank=self.rank, world_size=self.size, timeout=limit
-            )
-        except RuntimeError:
-            raise self._lost() from None
+        limit, failed = timedelta(seconds=2 * PATIENCE * self.timeout), []
+
+        def start():
+            try:
+                self.dist.init_process_group(
+                    backend, store=store, rank=self.rank, world_size=self.size, timeout=limit
+                )
+            except RuntimeError as error:
+                failed.append(error)
+
+        # It waits for the others, and does not look whether they are still there.
+        thread = threading.Thread(target=start, daemon=True, name="start of the group")
+        thread.start()
+        while thread.is_alive():
+            thread.join(1.0)
+            self.look()
+        if failed:
+            raise self._lost()
 
     # --- Numbers and words ---------------------------------------------------------------------------------
 

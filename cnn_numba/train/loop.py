@@ -4,6 +4,7 @@ import json
 import math
 import operator
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -172,7 +173,7 @@ def fit(
         What `parallel.join` yields. A batch is then that of all workers together: each calls this with a
         model built for its share, ``workers.count(batch_size)``. The first alone logs, reads and writes.
     timeline : path, optional
-        Where to write what each worker did when, in three steps.
+        Where to write what each worker did when, in three steps. All have to be on one machine.
 
     Returns
     -------
@@ -265,6 +266,8 @@ class _Run:
         self.epoch, self.step, self.history = 0, 0, []
         self.seconds, self.first_loss = 0.0, None
         self.resumed = False
+        # Epoch and step of this run's checkpoint, as far as this worker has been told that it is there.
+        self.saved = None
         self.order_state = self.generator.bit_generator.state
         self.recipe = {
             "dataset": dataset.name,
@@ -293,12 +296,27 @@ class _Run:
             also = {"model": self.model.name, "parameters": self.model.parameters.size, "resume": resume}
             also |= {"test_crc32": checksum(*data), "timeline": self.timeline.path is not None}
             workers.insist_equal(also | self.recipe)
+        if self.timeline.path is not None:
+            self.prepare_timeline()
         resume = workers.from_first(lambda: resume or self.is_restarted())
         if workers.first:
             self.load() if resume else self.begin()
         if workers.many:
             self._share_state()
         self.timeline.plan(self.epoch * self.steps_per_epoch + self.step, self.epochs * self.steps_per_epoch)
+
+    def prepare_timeline(self):
+        """Refuse, before any work, a timeline that would be wrong or could not be written."""
+        hosts = sorted(set(self.workers.exchange(socket.gethostname())))
+        if len(hosts) > 1:
+            raise WorkersError(
+                "a timeline needs all workers on one machine, as each has a clock of its own; these are on "
+                + ", ".join(hosts)
+            )
+        if self.workers.first:
+            if self.timeline.path.is_dir():
+                raise IsADirectoryError(f"the timeline cannot be written to {self.timeline.path}: a folder")
+            _check_writable(self.timeline.path.parent)
 
     def is_restarted(self):
         """Whether torchrun has started the workers again, and they had saved something before."""
@@ -313,7 +331,7 @@ class _Run:
         for array in (self.model.parameters, self.model.buffers, *arrays):
             self.workers.broadcast(array)
         totals = self.steps.totals.tolist()
-        names = "epoch", "step", "history", "seconds", "first_loss", "resumed"
+        names = "epoch", "step", "history", "seconds", "first_loss", "resumed", "saved"
         told = self.workers.from_first(
             lambda: (
                 {name: getattr(self, name) for name in names},
@@ -445,9 +463,18 @@ class _Run:
     def save(self):
         """Write checkpoint and history, each all or nothing; an earlier run's are kept."""
         totals = self.steps.totals.tolist()  # of all workers
-        if self.out is None or not self.workers.first:
-            self.resumed = True
+        if self.out is None:
             return
+        if self.workers.first:
+            self.write_checkpoint(totals)
+        # What is not known to be there must not be told of, whatever becomes of the first worker.
+        self.workers.exchange("saved")
+        self.saved = self.epoch, self.step
+        if self.workers.first:
+            write_history(self.history, self.out)
+
+    def write_checkpoint(self, totals):
+        """Write the checkpoint, with these totals of all workers."""
         if not self.resumed:
             move_earlier_run(self.out, self.log)
             self.resumed = True
@@ -469,7 +496,6 @@ class _Run:
         if self.workers.run:
             progress["run"] = self.workers.run
         save_checkpoint(self.checkpoint_path, self.model, self.optimizer, progress, self.scaler)
-        write_history(self.history, self.out)
 
     def load(self):
         """Go back to where the checkpoint was saved, and write the records from it."""
@@ -488,7 +514,7 @@ class _Run:
         self.steps.totals, self.seconds = np.array(progress["totals"]), progress["seconds"]
         self.first_loss = progress.get("first_loss")
         self.generator.bit_generator.state = progress["generator"]
-        self.resumed = True
+        self.resumed, self.saved = True, (self.epoch, self.step)
         # A process killed after it wrote the checkpoint left those of the epoch before.
         write_history(self.history, self.out)
         self.plot()
@@ -511,9 +537,11 @@ class _Run:
 
     def what_is_saved(self):
         """Say where the last checkpoint of this training is."""
-        if self.out is None or not (self.resumed and (self.epoch or self.step)):
+        if self.saved is None:
             return "no checkpoint of this run has been written yet"
-        return f"the last checkpoint is {self.checkpoint_path}, after epoch {len(self.history)}"
+        epoch, step = self.saved
+        place = f"epoch {epoch + 1}, step {step}" if step else f"epoch {epoch}"
+        return f"the last checkpoint is {self.checkpoint_path}, after {place}"
 
     def _check_progress(self, progress):
         """Refuse to resume what is no training, another one, or one that is further than this shall go."""

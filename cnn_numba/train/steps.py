@@ -449,6 +449,10 @@ class DeviceSteps:
             if self.scaler is not None:
                 self.scaler.allocate_schedule(steps)
         # The sums of a shared normalisation pass through the host, in the middle of a step.
+        if graph and common.together:
+            log(
+                "Batch normalisation of several workers: kernels are launched one by one, without CUDA graphs"
+            )
         graph = graph and not common.together
         self.step = Replay(self._step, common.after, common.between, log, graph)
         self.stop = False

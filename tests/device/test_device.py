@@ -116,12 +116,14 @@ def test_a_room_is_chosen_by_what_there_is(monkeypatch, gpu, auto, wished, timed
 
 def test_where_a_training_runs_is_said_with_the_reason(monkeypatch):
     monkeypatch.setattr(nvidia, "driver", lambda: Driver((Gpu("Toy GPU", (9, 0)),), (13, 2), "580", None))
-    threads = f"{device.threads()} CPU threads"
+    threads = "1 CPU thread" if device.threads() == 1 else f"{device.threads()} CPU threads"
     monkeypatch.setattr(selection, "SELECTION", Selection("hardware", "a GPU was found"))
     assert [device.place_of(room) for room in ("cpu", "gpu")] == [threads, "on Toy GPU"]
     monkeypatch.setattr(selection, "SELECTION", Selection("emulator", "no driver"))
     assert device.place_of("cpu") == f"{threads} (no GPU: no driver)"
     assert device.place_of("gpu") == f"on the emulated GPU, which is {threads} (no driver)"
+    monkeypatch.setattr(selection, "threads", lambda: 1)
+    assert device.place_of("cpu") == "1 CPU thread (no GPU: no driver)"
 
 
 def test_the_sanitizer_takes_vector_accesses_where_there_is_a_gpu():

@@ -7,20 +7,26 @@ That torch carries the same numbers is asked of processes, and so is what become
 import dataclasses
 import itertools
 import json
+import re
 import socket
 import sys
 import threading
+from contextlib import contextmanager
+from datetime import timedelta
 
 import numpy as np
 import pytest
+import typer
 
-from cnn_numba import device
+from cnn_numba import cli, device
 from cnn_numba.data import Dataset
 from cnn_numba.extras import MissingPackage
 from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train import parallel
-from cnn_numba.train.loop import TrainingDiverged, evaluate, fit
+from cnn_numba.train.checkpoint import save_checkpoint
+from cnn_numba.train.link import Link
+from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.parallel import Buckets, Workers, WorkersError, environment
 from cnn_numba.train.scaling import LossScaler
@@ -88,14 +94,14 @@ class ThreadLink:
         return self.hub.wait(self.hub.texts, self.spoken)
 
 
-def together(size, work):
+def together(size, work, link=None):
     """Return what `work(workers)` returns on each of so many workers; raise what the first of them raises."""
     hub, results = Hub(size), [None] * size
 
     def run(rank):
         with hub.turn:
             try:
-                results[rank] = work(Workers(rank, size, ThreadLink(hub, rank)))
+                results[rank] = work(Workers(rank, size, (link or ThreadLink)(hub, rank)))
             except Exception as error:
                 with hub.news:
                     hub.errors.append(error)
@@ -106,8 +112,8 @@ def together(size, work):
         thread.start()
     for thread in threads:
         thread.join()
-    if hub.errors:
-        raise hub.errors[0]
+    for error in filter(None, hub.errors):
+        raise error
     return results
 
 
@@ -354,6 +360,170 @@ def test_unequal_trainings_are_named(data, change, message):
         together(2, trained)
 
 
+def together_in_fit(data, out, epochs=2, resume=False, **options):
+    """Train as two workers, of which one ends; return what each has to say, by rank."""
+    lines = {}
+
+    def trained(workers):
+        try:
+            training(data, workers, epochs=epochs, schedule="constant", out=out, resume=resume, **options)
+        except (WorkersError, OSError) as error:
+            lines[workers.rank] = str(error)
+        finally:
+            workers.link.end()
+
+    together(2, trained, LosingLink)
+    return lines
+
+
+class LosingLink(ThreadLink):
+    """A link that tells, as the real one does, when another worker has ended."""
+
+    def exchange(self, text):
+        try:
+            return super().exchange(text)
+        except AssertionError:
+            raise WorkersError("the other one has ended") from None
+
+    def end(self):
+        with self.hub.news:
+            self.hub.errors.append(None)
+            self.hub.news.notify_all()
+
+
+@pytest.mark.parametrize(("before", "told"), [(0, "no checkpoint of this run"), (1, "after epoch 1")])
+def test_no_worker_tells_of_a_checkpoint_that_was_not_written(data, tmp_path, monkeypatch, before, told):
+    saves = itertools.count()
+
+    def save(*arguments):
+        if next(saves) == before:
+            raise OSError("File too large")
+        save_checkpoint(*arguments)
+
+    monkeypatch.setattr("cnn_numba.train.loop.save_checkpoint", save)
+    lines = together_in_fit(data, tmp_path)
+    assert lines[0] == "File too large"
+    assert lines[1].startswith("the other one has ended; ")
+    assert told in lines[1]
+    assert (tmp_path / "checkpoint.npz").exists() == (before > 0)
+
+
+def test_a_lost_worker_leaves_the_place_of_the_checkpoint_and_not_of_the_history(data, tmp_path):
+    def trained(workers, on_step, resume=False):
+        model = toy_cnn(workers.count(BATCH), "cpu")
+        options = {"epochs": 3, "progress": False, "out": tmp_path, "resume": resume, "on_step": on_step}
+        fit(model, data, SGD(model), workers=workers, **options)
+
+    def interrupted_and_lost(workers):
+        def stop(step, loss):
+            workers.asked_to_end = step == 13
+
+        with pytest.raises(Interrupted):
+            trained(workers, stop)
+
+    def resumed_and_lost(workers):
+        def fail(step, loss):
+            raise WorkersError("the other one was killed")
+
+        with pytest.raises(WorkersError) as caught:
+            trained(workers, fail, resume=True)
+        return str(caught.value)
+
+    together(2, interrupted_and_lost)
+    for line in together(2, resumed_and_lost):
+        assert line.endswith(f"the last checkpoint is {tmp_path}/checkpoint.npz, after epoch 2, step 4")
+
+
+@pytest.fixture
+def command_line(monkeypatch, tmp_path):
+    """Return a function that is given to `together`: it runs `train` as one of the workers."""
+    me = threading.local()
+
+    @contextmanager
+    def join(timeout):
+        yield me.workers
+
+    def train(workers, *options):
+        me.workers = workers
+        cli.app(["train", "--out", str(tmp_path / "run"), *options], standalone_mode=False)
+
+    monkeypatch.setattr(parallel, "join", join)
+    return train
+
+
+@pytest.mark.parametrize(
+    ("rank", "option", "message"),
+    [
+        (0, ["--resume"], "worker 1 of 2 differs: it has resume False, but True on worker 0"),
+        (1, ["--resume"], "worker 1 of 2 differs: it has resume True, but False on worker 0"),
+        (1, ["--batch-size", "32"], "worker 1 of 2 differs: it has batch_size 32, but 64 on worker 0"),
+    ],
+)
+def test_unequal_options_are_named_before_anything_else(command_line, rank, option, message):
+    with pytest.raises(cli.CliError, match=message):
+        together(2, lambda workers: command_line(workers, *(option if workers.rank == rank else [])))
+
+
+def test_fewer_images_than_workers_are_a_wrong_argument(command_line):
+    with pytest.raises(typer.BadParameter, match=r"2 workers cannot share 1 image per step\."):
+        together(2, lambda workers: command_line(workers, "--batch-size", "1"))
+
+
+@pytest.mark.parametrize(
+    ("here", "how"),
+    [
+        ("2", "torchrun --nproc-per-node 2 -m cnn_numba train --resume --out OUT$"),
+        (
+            "1",
+            r"torchrun \.\.\. -m cnn_numba train --resume --out OUT \(on each machine, with torchrun's",
+        ),
+    ],
+)
+def test_interrupted_workers_tell_once_how_to_go_on_and_end_at_once(
+    command_line, monkeypatch, tmp_path, here, how
+):
+    def fit(*arguments, **options):
+        raise Interrupted("interrupted", [])
+
+    def trained(workers):
+        with pytest.raises(cli.CliError) as caught:
+            command_line(workers)
+        return caught.value
+
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", here)
+    monkeypatch.setattr("cnn_numba.train.loop.fit", fit)
+    first, second = together(2, trained)
+    # At once: torch aborts where a thread of its own still waits.
+    assert (first.status, first.at_once, second.status, second.at_once) == (130, True, 130, True)
+    assert re.match("interrupted: " + how.replace("OUT", re.escape(str(tmp_path / "run"))), str(first))
+    assert str(second) == ""
+
+
+def test_one_worker_under_torchrun_is_told_that_it_was_started_again(monkeypatch, tmp_path):
+    values = {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_RESTART_COUNT": "1"}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    given = {}
+
+    def fit(*arguments, **options):
+        given.update(options)
+        return [{"test_accuracy": 1.0}]
+
+    monkeypatch.setattr("cnn_numba.train.loop.fit", fit)
+    cli.app(["train", "--out", str(tmp_path)], standalone_mode=False)
+    assert given["workers"].restarted
+    assert given["workers"].run
+
+
+@pytest.mark.parametrize(("rank", "lines"), [("0", 1), ("1", 0)])
+def test_a_wrong_argument_is_told_once_by_those_of_one_torchrun(monkeypatch, capsys, rank, lines):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["train", "--epochs", "0"])
+    assert capsys.readouterr().err.count("\n") == lines
+
+
 def test_a_training_goes_on_with_another_number_of_workers(data, tmp_path):
     whole = training(data, room="reference", epochs=4, optimizer=Adam, schedule="constant")
     lines = []
@@ -474,6 +644,122 @@ def test_a_port_in_use_and_one_where_nobody_answers_are_named(monkeypatch, port)
         pass
 
 
+def test_a_name_that_nobody_knows_is_told_in_time_and_by_us(monkeypatch, capfd):
+    pytest.importorskip("torch")
+
+    def unknown(*details):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr("cnn_numba.train.link.ARRIVAL", 0.5)
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
+    place(monkeypatch, 1, 2, 29500)
+    monkeypatch.setenv("MASTER_ADDR", "nosuchhost.invalid")
+    message = (
+        "nobody answers at nosuchhost.invalid:29500, where worker 0 should be: Name or service not known$"
+    )
+    with pytest.raises(WorkersError, match=message), parallel.join(timeout=0.5):
+        pass
+    assert capfd.readouterr().err == ""  # torch writes there
+
+
+def test_workers_that_were_told_of_different_numbers_of_workers_both_say_so(port):
+    pytest.importorskip("torch")
+    port[1].close()
+    where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port[0])}
+    lines = {}
+
+    def arrive(rank, size):
+        try:
+            Link(environment({"RANK": str(rank), "WORLD_SIZE": str(size), **where}), 5.0)
+        except WorkersError as error:
+            lines[rank] = str(error)
+
+    threads = [threading.Thread(target=arrive, args=pair, daemon=True) for pair in ((0, 2), (1, 3))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    told = "the workers differ: WORLD_SIZE is 2 on worker 0, but 3 on worker 1"
+    assert lines == {0: told, 1: told}
+
+
+def test_a_worker_that_ends_before_the_group_is_there_is_named_by_those_who_wait(monkeypatch, port):
+    torch = pytest.importorskip("torch")
+    port[1].close()
+    place(monkeypatch, 0, 2, port[0])
+
+    def arrive():
+        """Arrive as worker 1, and end before the group has been started."""
+        store = torch.distributed.TCPStore("localhost", port[0], None, False, timedelta(seconds=60))
+        store = torch.distributed.PrefixStore("cnn-numba/0", store)
+        store.set("about/1", json.dumps({"host": "elsewhere", "pid": 1, "size": 2}))
+        store.set("left/1", "worker 1 of 2 has ended: no GPU")
+
+    over = threading.Event()
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *where, **how: over.wait(20))
+    other = threading.Thread(target=arrive, daemon=True)
+    other.start()
+    with pytest.raises(WorkersError, match="worker 1 of 2 has ended: no GPU"), parallel.join(timeout=30):
+        pass
+    over.set()
+    other.join()
+
+
+def test_what_fails_while_the_group_is_started_is_told_to_the_others(monkeypatch, port):
+    torch = pytest.importorskip("torch")
+    port[1].close()
+    place(monkeypatch, 0, 2, port[0])
+    told = []
+
+    def arrive():
+        store = torch.distributed.TCPStore("localhost", port[0], None, False, timedelta(seconds=60))
+        store = torch.distributed.PrefixStore("cnn-numba/0", store)
+        store.set("about/1", json.dumps({"host": "elsewhere", "pid": 1, "size": 2}))
+        told.append(store.get("left/0").decode())
+        store.set("left/1", "")
+
+    def fail(link, store):
+        raise OSError("no such device")
+
+    monkeypatch.setattr(Link, "_start_group", fail)
+    other = threading.Thread(target=arrive, daemon=True)
+    other.start()
+    with pytest.raises(OSError, match="no such device"), parallel.join(timeout=30):
+        pass
+    other.join(60)
+    assert told == ["worker 0 of 2 has ended: no such device"]
+
+
+def test_unequal_versions_are_named(monkeypatch):
+    me = threading.local()
+
+    class NamedLink(ThreadLink):
+        run = "monday"
+
+        def versions(self):
+            return {"Python": "3.11.9", "numba": "0.65.1" if self.rank else "0.66.0"}
+
+        def leave(self, why):
+            pass
+
+    def joined(workers):
+        me.workers = workers
+        with parallel.join():
+            pass
+
+    def place_of_mine():
+        values = {"RANK": str(me.workers.rank), "WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
+        return parallel.Place(values)
+
+    monkeypatch.setattr(parallel, "environment", place_of_mine)
+    monkeypatch.setattr(parallel, "need", lambda *details: None)
+    monkeypatch.setattr(parallel, "Link", lambda place, timeout: me.workers.link)
+    monkeypatch.setattr(device, "share_threads", lambda processes: None)
+    message = "worker 1 of 2 differs: it has numba '0.65.1', but '0.66.0' on worker 0"
+    with pytest.raises(WorkersError, match=message):
+        together(2, joined, NamedLink)
+
+
 def test_started_again_a_training_goes_on_from_its_own_checkpoint_alone(data, tmp_path):
     def trained(run, restarted, epochs=2):
         workers, lines = Workers(), []
@@ -512,3 +798,35 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, room, size):
             assert [event["what"] for event in phases] == expected
             assert all(a["end"] <= b["start"] for a, b in itertools.pairwise(phases))
             assert len(mine) - len(phases) == len(record["buckets"])
+
+
+def test_a_timeline_of_several_machines_is_refused(data, tmp_path, monkeypatch):
+    names = itertools.cycle(["ada", "bob"])
+    monkeypatch.setattr("socket.gethostname", lambda: next(names))
+    message = "all workers on one machine, as each has a clock of its own; these are on ada, bob"
+    with pytest.raises(WorkersError, match=message):
+        together(2, lambda workers: training(data, workers, timeline=tmp_path / "timeline.json"))
+
+
+@pytest.mark.parametrize("name", ["folder", "file/timeline.json"])
+def test_a_timeline_that_cannot_be_written_is_refused_before_the_training(data, tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+
+    def step(*details):
+        raise AssertionError("trained")
+
+    model = toy_cnn(BATCH, "cpu")
+    with pytest.raises(OSError, match=name.partition("/")[0]):
+        fit(model, data, SGD(model), progress=False, on_step=step, timeline=tmp_path / name)
+
+
+@pytest.mark.gpu
+def test_workers_on_the_gpu_say_why_they_go_without_graphs(data):
+    lines = []
+
+    def trained(workers):
+        return training(data, workers, "gpu", network=toy_norm, epochs=1, log=lines.append)
+
+    together(2, trained)
+    assert len([line for line in lines if "Batch normalisation of several workers" in line]) == 1
