@@ -42,8 +42,8 @@ def ring_picture(journey: Journey) -> plots.Picture:
     size = len(journey.arrays)
     steps = size - 1
     fig, axes = plots.figure(2, steps + 1, size=(7.2, 3.9))
-    titles = ["at the beginning", *(f"after step {k}" for k in range(1, steps + 1))]
-    titles += ["second phase: as above", *(f"after step {steps + k}" for k in range(1, steps + 1))]
+    after = ["after 1 step", *(f"after {k} steps" for k in range(2, 2 * steps + 1))]
+    titles = ["at the beginning", *after[:steps], "second phase: as above", *after[steps:]]
     for index, ax in enumerate(axes.flat):
         step = index - (index > steps)
         _draw_chunks(ax, journey, step)
