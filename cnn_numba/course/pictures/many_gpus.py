@@ -10,7 +10,7 @@ from cnn_numba.course import scaling
 from cnn_numba.course.pictures import plots
 from cnn_numba.course.ring import Journey
 
-_TINTS = "#f1efe9", "#d3e4f0", "#9cc6e3", "#5ea6d3"
+_TINTS = "#f1efe9", "#e2eef6", "#cbe2f1", "#b3d5eb"
 _CHUNKS = plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.SKY, plots.RED
 _DASHES = "-", "--", "-.", ":"
 _WORKERS = 2 ** np.arange(1, 11)
