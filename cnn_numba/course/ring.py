@@ -284,5 +284,10 @@ def all_reduce(rank, size, array, send, receive):
 
 
 def yours() -> Callable:
-    """Return the reader's `ring_all_reduce` from their workbook, or the package's `all_reduce`."""
-    return workbook.answer("many_gpus", "ring_all_reduce", otherwise=all_reduce)
+    """Return the reader's `ring_all_reduce` from their workbook, or the package's `all_reduce`.
+
+    The package's also where the reader's sends copies of its chunks: nobody sees then what is sent.
+    """
+    answer = workbook.answer("many_gpus", "ring_all_reduce", otherwise=all_reduce)
+    sent = run_together(answer, [np.zeros(3), np.zeros(3), np.zeros(3)]).sent
+    return all_reduce if any(note.start is None for note in sent) else answer

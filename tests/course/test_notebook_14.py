@@ -175,13 +175,28 @@ def test_a_wrong_sum_is_told_part_by_part():
     def twice(rank, size, array, send, receive):
         ring.all_reduce(rank, size, array, send, receive)
         if rank == 1:
-            array[4] += 100
+            array[4] += 10.0 ** (2 * 3 + 2)
 
     (told,) = check._ledger(twice)
     assert told == (
-        "With 3 workers and 6 numbers, entry 4 of worker 1 has worker 0's 1 times, worker 1's 1 times, "
-        "worker 2's 2 times."
+        "With 3 workers and 6 numbers, entry 4 of worker 1 has worker 0's once, worker 1's once, "
+        "worker 2's twice."
     )
+
+
+def test_a_ring_of_copies_is_not_drawn(monkeypatch):
+    def of_copies(rank, size, array, send, receive):
+        copy = array.copy()
+        ring.all_reduce(rank, size, copy, send, receive)
+        array[:] = copy
+
+    for answer, drawn in ((of_copies, ring.all_reduce), (ring_of_slices, ring_of_slices)):
+        monkeypatch.setattr(ring.workbook, "answer", lambda *names, answer=answer, otherwise: answer)
+        assert ring.yours() is drawn
+
+
+def ring_of_slices(rank, size, array, send, receive):
+    ring.all_reduce(rank, size, array, send, receive)
 
 
 # --- pictures ----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from cnn_numba.course import ring
-from cnn_numba.course.checks.exercise import Exercise, avoids
+from cnn_numba.course.checks.exercise import Exercise, StandIn, avoids
 from cnn_numba.course.checks.mistakes import Wrong
 
 # --- share_of ----------------------------------------------------------------------------------------------
@@ -68,6 +68,12 @@ share_of = Exercise(
             "It is the last workers that take one image more in yours. Here it is the first `n % size`.",
             lambda n, rank, size: tuple(n - edge for edge in reversed(_shares(n, size)[size - 1 - rank])),
         ),
+        "cut at fractions": (
+            "You cut at `n * rank // size`, as exercise 3 cuts its chunks. Shares differ by one at most, "
+            "but those that take one more are not the first: of 7 images for 3 workers, worker 2 has 3. Here "
+            "it is the first `n % size`.",
+            lambda n, rank, size: (n * rank // size, n * (rank + 1) // size),
+        ),
         "begin not moved": (
             "The lengths are right, and the shares overlap: those before you have taken one image more each, "
             "as long as there were any, so your own first image is `min(rank, n % size)` further on.",
@@ -111,6 +117,25 @@ def _workers(rng):
         yield gradients, np.array(counts)
 
 
+def _near(result, right, rtol):
+    """Tell whether a result is right, but for errors of this part of its largest number."""
+    numbers = isinstance(result, np.ndarray) and result.shape == right.shape and result.dtype.kind == "f"
+    return numbers and bool(np.abs(result - right).max() <= rtol * np.abs(right).max())
+
+
+def _in_full_precision(attempt, gradients, counts):
+    """Run an attempt; say it if its result is right, but to the precision of float32 only."""
+    result = attempt(gradients, counts)
+    right = _combined(gradients, counts)
+    if _near(result, right, 1e-5) and not _near(result, right, 1e-9):
+        raise Wrong(
+            "float32",
+            "Your result is right to the precision of float32. The gradients here are float64: keep what you "
+            "compute in their dtype.",
+        )
+    return result
+
+
 def _with_nothing_for_nan(combine):
     """Return a mistake that has 0 for the gradients of workers without images."""
     return lambda gradients, counts: combine(np.nan_to_num(gradients), np.asarray(counts, float)[:, None])
@@ -121,6 +146,7 @@ combined_gradient = Exercise(
     reference=_combined,
     cases=_workers,
     rtol=1e-9,
+    run=_in_full_precision,
     mistakes={
         "plain mean": (
             "You take the mean over the workers. Where one has 5 images and the other 2, those 2 would count "
@@ -149,6 +175,11 @@ combined_gradient = Exercise(
             "images.",
             _with_nothing_for_nan(lambda g, n: (g * n).mean(axis=0)),
             lambda gradients, counts: (gradients * counts[:, None]).mean(axis=0),
+        ),
+        "divided by the busy workers": (
+            "You divide by the number of workers that have images. The weights are images, so their sum is "
+            "that of all images.",
+            lambda gradients, counts: counts[counts > 0] @ gradients[counts > 0] / (counts > 0).sum(),
         ),
         "NaN of nobody's images": (
             "A worker without images has a mean over nothing, 0 / 0, which is NaN. A weight of 0 does not "
@@ -249,7 +280,10 @@ def _walk(
     originals=False,
     cut=None,
 ):
-    """Move chunks as a mistaken ring does: all workers in step. Which, whereto, how often, added or not."""
+    """Move chunks as a mistaken ring does: all workers in step. Which, whereto, how often, added or not.
+
+    A phase that is None changes nothing.
+    """
     arrays = _start(size, length)
     edges = [k * length // size for k in range(size + 1)] if cut is None else cut(size, length)
     if size == 1:
@@ -257,6 +291,8 @@ def _walk(
     chunks = [[array[edges[k] : edges[k + 1]] for k in range(size)] for array in arrays]
     first = [[chunk.copy() for chunk in own] for own in chunks]
     for phase, adding in enumerate(phases):
+        if adding is None:
+            continue
         which, where = ((sent, into), (gathered, gathered_into))[phase]
         for step in range(steps(size)):
             source = first if originals and phase == 0 else chunks
@@ -264,6 +300,27 @@ def _walk(
             for rank in range(size):
                 target = chunks[rank][where(rank, step) % size]
                 target[:] = moving[rank - 1] + (target if adding else 0)
+    return tuple(arrays)
+
+
+_TOO_MANY = (
+    "one step too many",
+    "There are steps too many: W - 1 in each phase are enough, `range(size - 1)`, as a chunk need not come "
+    "back to where it began. A single worker has none, and nobody to send to.",
+)
+_NOT_INTO_THE_CHUNK = (
+    "list instead of array",
+    "The first phase is right. In the second one what comes in does not get into `array`: `chunks[k] = ...` "
+    "puts another array into the list. `chunks[k][:] = ...` writes into the slice.",
+)
+
+
+def _sums_of_own_chunk(size, length):
+    """Return what is left of a ring whose first phase puts new arrays in the list of chunks."""
+    arrays = _start(size, length)
+    for rank, array in enumerate(arrays):
+        own = slice(rank * length // size, (rank + 1) * length // size)
+        array[own] = _sums(size, length)[0][own]
     return tuple(arrays)
 
 
@@ -304,17 +361,61 @@ def _alike(attempt):
 
 
 def _ledger(attempt, size=3, length=6):
-    """Say whose numbers an entry holds that is wrong; empty if that cannot be told."""
-    arrays = [np.full(length, 10.0**rank) for rank in range(size)]
+    """Say whose numbers an entry holds that is wrong, and of which chunk; empty if that cannot be told.
+
+    Raises
+    ------
+    Wrong
+        If an entry has numbers of another chunk.
+    """
+    # Each chunk of each worker has a decimal digit of its own, which counts how often it is there.
+    chunk_of = [place * size // length for place in range(length)]
+    arrays = [np.array([10.0 ** (rank * size + chunk) for chunk in chunk_of]) for rank in range(size)]
+    told = ()
     for rank, array in enumerate(ring.run_together(attempt, arrays).arrays):
         for place, value in enumerate(array):
-            times = [int(value) // 10**other % 10 for other in range(size)] if np.isfinite(value) else []
-            if times and times != [1] * size and value == sum(n * 10**k for k, n in enumerate(times)):
-                parts = ", ".join(f"worker {other}'s {count} times" for other, count in enumerate(times))
-                return (
-                    f"With {size} workers and {length} numbers, entry {place} of worker {rank} has {parts}.",
-                )
-    return ()
+            counts = _digits(value, size)
+            if counts is None:
+                continue
+            where = f"With {size} workers and {length} numbers, entry {place} of worker {rank}"
+            _refuse_mixed(counts, chunk_of[place], where)
+            times = counts[:, chunk_of[place]]
+            if not told and (times != 1).any():
+                parts = ", ".join(f"worker {other}'s {_often(count)}" for other, count in enumerate(times))
+                told = (f"{where} has {parts}.",)
+    return told
+
+
+def _digits(value, size):
+    """Return how often a number has each worker's part of each chunk; None if it cannot be read."""
+    if not (np.isfinite(value) and 0 <= value < 10.0 ** (size * size) and value == int(value)):
+        return None
+    return np.array([int(value) // 10**digit % 10 for digit in range(size * size)]).reshape(size, size)
+
+
+def _often(count):
+    return {0: "not at all", 1: "once", 2: "twice"}.get(int(count), f"{count} times")
+
+
+def _refuse_mixed(counts, chunk, where):
+    """Say it if there are numbers of another chunk than this one."""
+    for other, strange in np.argwhere(counts):
+        if strange != chunk:
+            raise Wrong(
+                "mixed chunks",
+                "Numbers of one chunk get into another one. What comes in is the chunk that the left "
+                "neighbour has sent: if worker r sends its chunk `r - step`, what comes in belongs to chunk "
+                "`r - step - 1`. The numbers fall: with `rank + step` chunks would have to go to the left.",
+                f"{where} is of chunk {chunk}, and has numbers of worker {other}'s chunk {strange}.",
+            )
+
+
+def _sendings(attempt, size=3, length=6):
+    """Return how often a worker sends, at most; 0 where there are no workers."""
+    if isinstance(attempt, StandIn):
+        return 0
+    sent = Counter(note.worker for note in _together(attempt, _start(size, length)).sent)
+    return max(sent.values(), default=0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -325,9 +426,20 @@ class RingExercise(Exercise):
         try:
             super()._judge(attempt, trials)
         except Wrong as finding:
+            if finding.mistake == "first phase only" and _sendings(attempt) > 2:
+                raise Wrong(*_NOT_INTO_THE_CHUNK) from None
             if finding.mistake != "numbers":
                 raise
             raise Wrong("numbers", finding.message, *finding.details, *_ledger(attempt)) from None
+
+    def trials(self, attempt):
+        """As of any exercise; steps that are one too many show first where a worker is alone."""
+        try:
+            return super().trials(attempt)
+        except Wrong as finding:
+            if finding.mistake == "sends alone" and _sendings(attempt) > 4:
+                raise Wrong(*_TOO_MANY, *finding.details) from None
+            raise
 
     def _praise(self, trials):
         return f"Right for all {len(trials)} rings: the same bits everywhere, and no byte more than needed."
@@ -365,6 +477,14 @@ ring_all_reduce = RingExercise(
             "W - 2 steps in each phase are one too few: a chunk must be with all W workers, and that is W - "
             "1 steps.",
             partial(_walk, steps=lambda size: size - 2),
+            partial(
+                _walk,
+                sent=lambda rank, step: rank - step - 1,
+                into=lambda rank, step: rank - step - 2,
+                gathered=lambda rank, step: rank - step,
+                gathered_into=lambda rank, step: rank - step - 1,
+                steps=lambda size: size - 2,
+            ),
         ),
         "adds in the second phase": (
             "You add in the second phase too. The sums are complete there; what comes in takes the place of "
@@ -376,6 +496,12 @@ ring_all_reduce = RingExercise(
             "the first phase overwrites, where it is to add; or the second begins with the wrong chunk: the "
             "one that is complete is the one received last, `rank + 1`.",
             partial(_walk, phases=(False, False)),
+        ),
+        "first phase beside the array": (
+            "The first phase does not add up in `array` itself. `part = part + incoming` and `chunks[k] = "
+            "chunks[k] + incoming` make new arrays; `chunks[k] += incoming` writes into the slice.",
+            _sums_of_own_chunk,
+            partial(_walk, phases=(None, False)),
         ),
         "sends its original": (
             "In the first phase you send your own chunk as it was at the beginning. Send the partial sum: "
@@ -403,9 +529,9 @@ ring_all_reduce = RingExercise(
 # --- ring_seconds ------------------------------------------------------------------------------------------
 
 
-def _seconds(size, bytes_, latency, bandwidth):
+def _seconds(size, size_in_bytes, latency, bandwidth):
     """Add it up step by step."""
-    chunk = bytes_ / size
+    chunk = size_in_bytes / size
     return float(sum(latency + chunk / bandwidth for _ in range(2) for _ in range(size - 1)))
 
 
@@ -419,12 +545,28 @@ ring_seconds = Exercise(
     rtol=1e-9,
     mistakes={
         "whole arrays": (
-            "You count as if each step sent the whole array. It sends one chunk of W: `bytes / size`.",
+            "You count as if each step sent the whole array. It sends one chunk of W: "
+            "`size_in_bytes / size`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / bandwidth),
         ),
         "one phase": (
             "That is one phase. There are two, of W - 1 steps each.",
             lambda size, n, latency, bandwidth: _seconds(size, n, latency, bandwidth) / 2,
+        ),
+        "no parentheses": (
+            "Each of the 2 (W - 1) steps takes the latency and a chunk's time: parentheses round their sum, "
+            "`2 * (size - 1) * (latency + ...)`.",
+            lambda size, n, latency, bandwidth: 2 * (size - 1) * latency + n / size / bandwidth,
+        ),
+        "no parentheses round size - 1": (
+            "`2 * size - 1` is one step more than `2 * (size - 1)`.",
+            lambda size, n, latency, bandwidth: (2 * size - 1) * (latency + n / size / bandwidth),
+        ),
+        "chunks of W - 1": (
+            "You cut the array into W - 1 chunks. There are as many chunks as workers: "
+            "`size_in_bytes / size`.",
+            lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / (size - 1) / bandwidth),
+            lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / max(size - 1, 1) / bandwidth),
         ),
         "one step too many": (
             "You count W steps in a phase. There are W - 1, and none at all for a single worker.",

@@ -10,7 +10,7 @@ from cnn_numba.course import scaling
 from cnn_numba.course.pictures import plots
 from cnn_numba.course.ring import Journey
 
-_TINTS = "#f1efe9", "#d3e4f0", "#9cc6e3", "#5ea6d3"
+_TINTS = "#f1efe9", "#e2eef6", "#cbe2f1", "#b3d5eb"
 _CHUNKS = plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.SKY, plots.RED
 _DASHES = "-", "--", "-.", ":"
 _WORKERS = 2 ** np.arange(1, 11)
@@ -42,8 +42,8 @@ def ring_picture(journey: Journey) -> plots.Picture:
     size = len(journey.arrays)
     steps = size - 1
     fig, axes = plots.figure(2, steps + 1, size=(7.2, 3.9))
-    titles = ["at the beginning", *(f"after step {k}" for k in range(1, steps + 1))]
-    titles += ["second phase: as above", *(f"after step {steps + k}" for k in range(1, steps + 1))]
+    after = ["after 1 step", *(f"after {k} steps" for k in range(2, 2 * steps + 1))]
+    titles = ["at the beginning", *after[:steps], "second phase: as above", *after[steps:]]
     for index, ax in enumerate(axes.flat):
         step = index - (index > steps)
         _draw_chunks(ax, journey, step)

@@ -31,6 +31,12 @@ share_of = derive(
     share_begins_too_early=("begin not moved", ("+ min(rank, rest)", "")),
     share_as_a_length=("length returned", ("first + each", "each")),
     share_to_the_last_one=("last one inside", ("(rank < rest)", "(rank < rest) - 1")),
+    share_cut_at_fractions=(
+        "cut at fractions",
+        ("each, rest = divmod(n, size)", ""),
+        ("rank * each + min(rank, rest)", "n * rank // size"),
+        ("first + each + (rank < rest)", "n * (rank + 1) // size"),
+    ),
     share_by_numpy=(
         "shortcut",
         ("each, rest = divmod(n, size)", "part = np.array_split(np.arange(n), size)"),
@@ -64,6 +70,19 @@ combined_gradient = derive(
     ),
     combined_not_divided=("not divided", ("/ counts.sum()", "")),
     combined_by_the_workers=("divided by the workers", ("counts.sum()", "len(counts)")),
+    combined_by_the_busy_workers=("divided by the busy workers", ("counts.sum()", "busy.sum()")),
+    combined_in_float32=(
+        "float32",
+        (
+            "counts[busy] @ gradients[busy]",
+            "counts[busy].astype(np.float32) @ gradients[busy].astype(np.float32)",
+        ),
+        ("counts.sum()", "np.float32(counts.sum())"),
+    ),
+    combined_in_float32_and_converted=(
+        "float32",
+        ("counts[busy] @ gradients[busy]", "(counts[busy] @ gradients[busy]).astype(np.float32)"),
+    ),
     combined_with_nan=(
         "NaN of nobody's images",
         ("counts[busy] @ gradients[busy]", "counts @ gradients"),
@@ -135,9 +154,40 @@ ring_all_reduce = derive(
         "sends too much",
         ("exchange(chunks[(rank - step) % size])", "exchange(np.float64(chunks[(rank - step) % size]))"),
     ),
-    ring_backwards=(
-        "numbers",
+    ring_of_wrong_places=(
+        "mixed chunks",
         ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - step - 2) % size] +="),
+    ),
+    ring_backwards=(
+        "mixed chunks",
+        ("chunks[(rank - step - 1) % size] +=", "chunks[(rank + step + 1) % size] +="),
+        ("exchange(chunks[(rank - step) % size])", "exchange(chunks[(rank + step) % size])"),
+        ("chunks[(rank - step) % size][:]", "chunks[(rank + step) % size][:]"),
+        ("exchange(chunks[(rank + 1 - step) % size])", "exchange(chunks[(rank - 1 + step) % size])"),
+    ),
+    ring_of_any_w_steps=("one step too many", ("range(size - 1)", "range(size)", 2)),
+    ring_from_step_1=("one step too few", ("range(size - 1)", "range(1, size - 1)", 2)),
+    ring_into_the_list=(
+        "list instead of array",
+        ("chunks[(rank - step) % size][:] =", "chunks[(rank - step) % size] ="),
+    ),
+    ring_sums_into_the_list=(
+        "first phase beside the array",
+        (
+            "chunks[(rank - step - 1) % size] +=",
+            "chunks[(rank - step - 1) % size] = chunks[(rank - step - 1) % size] +",
+        ),
+    ),
+    ring_sums_into_a_name=(
+        "first phase beside the array",
+        (
+            "chunks[(rank - step - 1) % size] +=",
+            "part = chunks[(rank - step - 1) % size] +",
+        ),
+    ),
+    ring_counts_worker_1_twice=(
+        "numbers",
+        ("n = len(array)", "n = len(array)\nif rank == 1:\n    array += array"),
     ),
 )
 
@@ -166,6 +216,19 @@ ring_seconds = derive(
     ),
     seconds_of_one_phase=("one phase", ("2 * (size - 1)", "(size - 1)")),
     seconds_of_w_steps=("one step too many", ("2 * (size - 1)", "2 * size")),
+    seconds_without_parentheses=(
+        "no parentheses",
+        ("(latency + size_in_bytes / size / bandwidth)", "latency + size_in_bytes / size / bandwidth"),
+    ),
+    seconds_of_one_more=("no parentheses round size - 1", ("2 * (size - 1)", "(2 * size - 1)")),
+    seconds_of_fewer_chunks=(
+        "chunks of W - 1",
+        ("size_in_bytes / size /", "size_in_bytes / max(size - 1, 1) /"),
+    ),
+    seconds_of_fewer_chunks_alone=(
+        "chunks of W - 1",
+        ("size_in_bytes / size /", "size_in_bytes / (size - 1) /"),
+    ),
     seconds_with_one_latency=(
         "latency once",
         (
