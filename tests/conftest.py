@@ -11,6 +11,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # takes several times the product's own time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# Before PyTorch imports Triton, whose kernels are interpreted or compiled as this says then.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 # What tests and the notebooks that they run solve is not the reader's.
 os.environ["CNN_NUMBA_WORKBOOK"] = f"{tempfile.gettempdir()}/workbook-{os.getpid()}"
 

@@ -21,7 +21,7 @@ from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.activation.gpu import relu_forward_naive
 from cnn_numba.ops.gather.gpu import advance, advance_kernel, gather_labels
 from cnn_numba.train.optim import SGD
-from cnn_numba.train.steps import DeviceSteps
+from cnn_numba.train.steps import steps_of
 
 
 @cuda.jit
@@ -102,7 +102,7 @@ def test_the_bytes_of_the_exercise_are_those_of_a_training(rng):
     model = Sequential([Flatten(), Linear(2, 2)], (1, 1, 2), batch_size=2, device="gpu")
     dataset = Dataset("five", images, labels, images, labels)
     loss, sgd = CrossEntropyLoss(2, 2, "gpu"), SGD(model)
-    steps = DeviceSteps(model, loss, sgd, dataset, log=lambda line: None, graph=False)
+    steps = steps_of(model, loss, sgd, dataset, log=lambda line: None, graph=False)
     steps.take(2)  # the first one copies constants, once for all trainings
     with bus_traffic() as bus:
         steps.begin(np.arange(5), lrs=[0.1] * 3)

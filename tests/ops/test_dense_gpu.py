@@ -164,7 +164,7 @@ def test_tiles_that_vectors_are_read_from_begin_at_a_vector():
     signature = gpu_vectorised.SIGNATURES["matmul_large_kernel"]
     options = tuple((name, None) for name in ("fastmath", "launch_bounds", "max_registers"))
     try:
-        results = compile_jobs([Job(kernel, signature, (9, 0), options, sass=False) for kernel in kernels])
+        results = compile_jobs([Job(kernel, signature, (9, 0), options) for kernel in kernels])
     except InspectionError as error:
         pytest.skip(str(error))
     for result in results:
