@@ -28,7 +28,10 @@ PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # 08, trains for most of them; its kernels for the GPU are compiled, and run on the emulated one.
 LIMIT = 150
 # What a reader's environment does not have.
-OURS = ("CNN_NUMBA_STRICT", "TRITON_INTERPRET", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST_WORKER")
+OURS = (
+    *("CNN_NUMBA_STRICT", "TRITON_INTERPRET"),
+    *("PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST_WORKER"),
+)
 
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
 
