@@ -1,6 +1,7 @@
 """A Sphinx extension: what the course's pages need beyond what notebooks and docstrings say."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import course_map
@@ -34,14 +35,16 @@ class Glossary(SphinxPostTransform):
                 reference["reftitle"] = explanations()[anchor]
 
 
-def explanations(cache={}):  # noqa: B006 (it is a cache)
+@cache
+def explanations():
     """Return the text of each term of the glossary, by its anchor."""
-    if not cache:
-        text = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
-        for term, explanation in re.findall(r"^#### (.+)\n\n((?:.+\n)+)", text, re.MULTILINE):
-            anchor = re.sub(r"[^\w\- ]", "", term.lower()).replace(" ", "-")
-            cache[anchor] = " ".join(explanation.split())
-    return cache
+    text = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
+    terms = re.findall(r"^#### (.+)\n\n((?:.+\n)+)", text, re.MULTILINE)
+    return {_anchor(term): " ".join(explanation.split()) for term, explanation in terms}
+
+
+def _anchor(term):
+    return re.sub(r"[^\w\- ]", "", term.lower()).replace(" ", "-")
 
 
 def to_repository(app, docname, source):

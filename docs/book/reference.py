@@ -57,16 +57,6 @@ def _place(module):
     return module.package, first != "", order.index(first) if first else 0, module.name
 
 
-def public_names(module):
-    """Return the names that a module defines for others: functions, classes and their methods, constants."""
-    names = []
-    for node in _definitions(module.tree):
-        names.append(node.name)
-        if isinstance(node, ast.ClassDef):
-            names += [f"{node.name}.{inner.name}" for inner in _definitions(node)]
-    return names + [match["name"] for match in _CONSTANT.finditer(module.path.read_text(encoding="utf-8"))]
-
-
 def _definitions(tree):
     """Yield the public functions and classes of a module or class that say what they are."""
     for node in tree.body:

@@ -74,6 +74,13 @@ def test_what_is_drawn_is_read_and_wiped(page):
     until(page, lambda page: element(page, ".answer").text == "Draw a digit.")
 
 
+def test_what_is_no_picture_is_told(page, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("no picture")
+    element(page, "input.file").send_keys(str(path))
+    until(page, lambda page: element(page, ".answer").text.startswith("No digit could be read"))
+
+
 def test_a_picture_is_read(page, tmp_path):
     from PIL import Image
 

@@ -1,6 +1,7 @@
 """The book as `make book` has built it: links, accessibility, telephones. Skipped where it is not built."""
 
 import functools
+import re
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
@@ -67,6 +68,14 @@ def test_every_link_leads_somewhere():
 
 def test_every_picture_is_described():
     assert [path.name for path in PAGES if page(path).undescribed] == []
+
+
+def test_terms_explain_themselves_where_the_pointer_rests():
+    text = (SITE / "notebooks" / "04_shared_memory_and_tiling.html").read_text(encoding="utf-8")
+    links = re.findall(r"<a [^>]*README.html#[^>]*>", text)
+    assert len(links) > 10
+    assert all("title=" in link for link in links)
+    assert 'title="A piece of an array that a block loads' in text
 
 
 def test_nothing_is_fetched_from_elsewhere():

@@ -4,6 +4,7 @@ import { predict, prepare } from "./network.js";
 
 const SIZE = 140;
 const EMPTY = "Draw a digit.";
+const FAINT = 80;
 
 // What pad.js asks of a widget's model: values by name, and who is told of changes.
 class Model {
@@ -31,19 +32,27 @@ class Model {
   }
 
   async save_changes() {
-    const ink =
-      this.changed === "upload" ? await inkOf(this.get("upload")) : new Uint8Array(this.get("drawing").buffer);
+    const drawn = this.changed === "drawing";
+    try {
+      this.read(drawn ? new Uint8Array(this.get("drawing").buffer) : await inkOf(this.get("upload")));
+    } catch {
+      this.read(new Uint8Array(SIZE * SIZE));
+      this.values.message = "No digit could be read: this is no picture that the browser knows.";
+    }
+    this.listeners.forEach((listener) => listener());
+  }
+
+  read(ink) {
     const digit = prepare(ink, SIZE);
     const chances = digit ? predict(this.arena, Float32Array.from(digit, (value) => value / 255)) : [];
     const best = chances.indexOf(Math.max(...chances));
     this.values.chances = chances;
     this.values.seen = new DataView((digit ?? new Uint8Array(0)).buffer);
     this.values.message = digit ? `This is ${best === 8 ? "an" : "a"} ${best}.` : EMPTY;
-    this.listeners.forEach((listener) => listener());
   }
 }
 
-// A picture file, fitted to the pad; what most of it is, light or dark, is paper.
+// A picture file, fitted to the pad; what most of it is, light or dark, is paper, and faint ink as well.
 async function inkOf(bytes) {
   const picture = await createImageBitmap(new Blob([bytes]));
   const canvas = Object.assign(document.createElement("canvas"), { width: SIZE, height: SIZE });
@@ -56,7 +65,8 @@ async function inkOf(bytes) {
   const { data } = pen.getImageData(0, 0, SIZE, SIZE);
   const grey = Uint8Array.from({ length: SIZE * SIZE }, (_, i) => data[4 * i + 1]);
   const light = grey.reduce((a, b) => a + b) / grey.length > 127;
-  return grey.map((value) => (Math.abs((light ? 255 - value : value)) > 80 ? (light ? 255 - value : value) : 0));
+  const ink = light ? grey.map((value) => 255 - value) : grey;
+  return ink.map((value) => (value > FAINT ? value : 0));
 }
 
 const place = document.querySelector("#digit-pad");
