@@ -23,10 +23,11 @@ import cnn_numba  # noqa: F401
 # isort: split
 import numpy as np
 import pytest
-from helpers import check_registered, write_mnist
+from helpers import check_registered
 from progress import StillRunning
 
 from cnn_numba import device
+from cnn_numba.course.workers import write_few_digits
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's, which starts the processes
@@ -114,5 +115,5 @@ def launches_as_registered():
 @pytest.fixture
 def sixth_of_mnist(tmp_path, monkeypatch):
     """Let other processes find the first images of MNIST only."""
-    write_mnist(tmp_path, 10_000, 2_000)
+    write_few_digits(tmp_path, 10_000, 2_000)
     monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path))

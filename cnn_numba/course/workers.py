@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -25,12 +24,6 @@ TRAINED_ON, JUDGED_BY = 2048, 512
 #: Seconds for a training, on a machine that is busy besides.
 LIMIT = 300
 TIMELINE = Path(__file__).with_name("timeline.json")
-_FILES = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
 
 
 class Training(NamedTuple):
@@ -70,15 +63,17 @@ def command(workers: int, epochs: int) -> str:
     return shlex.join([*begin.split(), "train", *options(epochs)])
 
 
-def write_few_digits(folder: Path) -> None:
-    """Write some of MNIST's digits into a folder, in MNIST's format."""
+def write_few_digits(folder: Path, train: int = TRAINED_ON, test: int = JUDGED_BY) -> None:
+    """Write the first of MNIST's digits, so many of each set, into a folder, in MNIST's format."""
     mnist = load("mnist")
-    parts = (mnist.train_images, TRAINED_ON), (mnist.train_labels, TRAINED_ON)
-    parts += (mnist.test_images, JUDGED_BY), (mnist.test_labels, JUDGED_BY)
-    for name, (values, count) in zip(_FILES, parts, strict=True):
-        some = np.squeeze(values[:count].astype(np.uint8))
-        head = struct.pack(f">HBB{some.ndim}I", 0, 8, some.ndim, *some.shape)
-        (folder / name).write_bytes(head + some.tobytes())
+    for part, images, labels in (
+        ("train", mnist.train_images[:train], mnist.train_labels[:train]),
+        ("t10k", mnist.test_images[:test], mnist.test_labels[:test]),
+    ):
+        for kind, array in (("images", images[:, 0]), ("labels", labels)):
+            header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+            path = folder / f"{part}-{kind}-idx{array.ndim}-ubyte"
+            path.write_bytes(header + array.astype(np.uint8).tobytes())
 
 
 def train(workers: int, epochs: int, kill_after: int | None = None) -> Training:

@@ -151,6 +151,8 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         # What NumPy does not know it takes for a pickle, and tells how to load it: that would run its code.
         known = isinstance(error, OSError) or (zipfile.is_zipfile(path) and "pickle" not in str(error))
         reason = error if known else "it is no whole .npz file of plain arrays"
+        if isinstance(error, KeyError):  # whose text is quoted
+            reason = error.args[0]
         raise ValueError(f"{path} is damaged or no checkpoint of this project: {reason}") from None
     if version != FORMAT_VERSION:
         raise ValueError(f"{path} has format version {version}; this version reads {FORMAT_VERSION}")

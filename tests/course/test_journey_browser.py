@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from browser import cell, element, lab_of, step_to, type_code, until
-from helpers import write_mnist
 
 from cnn_numba.course import notebooks
+from cnn_numba.course.workers import write_few_digits
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 # What of notebook 08 leads to the certificate.
@@ -25,7 +25,7 @@ def desk(tmp_path, monkeypatch):
     """Return a folder for the notebooks, beside a small MNIST and an empty workbook."""
     for name in ("data", "first", "last"):
         (tmp_path / name).mkdir()
-    write_mnist(tmp_path / "data", 320, 200)
+    write_few_digits(tmp_path / "data", 320, 200)
     monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(tmp_path / "workbook"))
     return tmp_path

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import write_mnist
 
+from cnn_numba.course.workers import write_few_digits
 from cnn_numba.data import load
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.train.checkpoint import load_checkpoint
@@ -31,7 +31,7 @@ def environment(tmp_path, monkeypatch):
     """Return the environment of a process that finds a few images of MNIST."""
     data = tmp_path / "data"
     data.mkdir()
-    write_mnist(data, IMAGES, 50)
+    write_few_digits(data, IMAGES, 50)
     monkeypatch.setenv("CNN_NUMBA_DATA", str(data))
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
     load("mnist")  # converts the files, which several at once would do

@@ -338,6 +338,12 @@ def test_pickled_arrays_are_never_loaded(tmp_path):
         load_checkpoint(tmp_path / "net.npz")
 
 
+def test_an_archive_of_something_else_is_told_plainly(tmp_path):
+    np.savez(tmp_path / "net.npz", weights=np.zeros(1))
+    with pytest.raises(ValueError, match=r"project: about is not a file in the archive$"):
+        load_checkpoint(tmp_path / "net.npz")
+
+
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory):
     """Return the arrays and the metadata of a checkpoint in the middle of the second epoch."""
