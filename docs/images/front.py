@@ -1,14 +1,17 @@
 """Make the moving picture of the README: ``python docs/images/front.py``.
 
-It writes ``front.gif``, and ``front.png``, the end of each scene, for readers who want no motion. All that is
-shown has been run: the kernels where the course's kernels run, the sanitizer's words by the sanitizer, the answer
-by the network that ``cnn-numba train`` trains. Only what a race comes to differs from run to run, and stands in
-``front.json``; with ``--measure`` the script counts anew.
+It writes ``front.gif``, and ``front.png``, the end of each scene, for readers who want no motion. All that
+is shown has been run: the kernels where the course's kernels run, the sanitizer's words by the sanitizer, the
+answer by the network that ``cnn-numba train`` trains. Only what a race comes to differs from run to run, and
+stands in ``front.json``; with ``--measure`` the script counts anew. The other picture there,
+``feature_maps.png``, is taken from notebook 00, which draws it.
 """
 
+import base64
 import inspect
 import json
 import os
+import re
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -16,13 +19,13 @@ from datetime import date
 from pathlib import Path
 
 import cnn_numba  # noqa: F401  isort: skip  (before numba.cuda: this selects what kernels run on)
-import gpuless
 import matplotlib
 import numpy as np
 from numba import cuda
 from PIL import Image, ImageDraw, ImageFont
 from scipy.spatial import KDTree
 
+import gpuless
 from cnn_numba import course, data, device
 from cnn_numba.bench.plots import COLOURS, FAINT, INK, PAPER
 from cnn_numba.course.pad import example_drawing
@@ -42,7 +45,7 @@ BLOCKS, THREADS = (4, 4), (8, 8)
 
 
 @cuda.jit
-def conv_kernel(image, w, out):
+def conv_kernel(image, w, out):  # noqa: D103
     x, y = cuda.grid(2)  # which output is mine?
     if y >= out.shape[0] or x >= out.shape[1]:
         return
@@ -54,7 +57,7 @@ def conv_kernel(image, w, out):
 
 
 @cuda.jit
-def count_kernel(digits, counts):
+def count_kernel(digits, counts):  # noqa: D103
     x, y, n = cuda.grid(3)  # which pixel is mine?
     if y < 28 and x < 28:
         level = digits[n, y, x] // 16
@@ -62,7 +65,7 @@ def count_kernel(digits, counts):
 
 
 @cuda.jit
-def mended_kernel(digits, counts):
+def mended_kernel(digits, counts):  # noqa: D103
     x, y, n = cuda.grid(3)
     if y < 28 and x < 28:
         level = digits[n, y, x] // 16
@@ -110,7 +113,9 @@ def gather() -> Facts:
         [maps[busiest(maps, 4)] for maps in layers],
         [maps.shape[:2] for maps in layers],
         chances,
-        evaluate(model, mnist.test_images, mnist.test_labels)[1],
+        evaluate(load_model(course.TRAINED_MNIST_CNN, batch_size=500), mnist.test_images, mnist.test_labels)[
+            1
+        ],
     )
 
 
@@ -176,10 +181,12 @@ class Page:
             self.draw.rectangle((left, 68, left + 342, 72), fill=BLUE if now else FAINT)
 
     def text(self, place, text, size=33, colour=INK, bold=False, mono=False):
+        """Write a line, its upper left corner at a place."""
         name = f"DejaVuSans{'Mono' if mono else ''}{'-Bold' if bold else ''}.ttf"
         self.draw.text(place, text, font=ImageFont.truetype(FONTS / name, size), fill=colour)
 
     def card(self, top, bottom):
+        """Put a ground under what is written from here to there."""
         self.draw.rounded_rectangle((MARGIN - 20, top, WIDTH - MARGIN + 20, bottom), 14, fill=CARD)
 
     def code(self, lines, top, step=42):
@@ -201,11 +208,13 @@ class Page:
         self.draw.rectangle((left - 2, top - 2, left + edge + 1, top + edge + 1), outline=GREY, width=2)
 
     def frame(self, left, top, right, bottom):
+        """Draw a frame."""
         self.draw.rectangle((left, top, right, bottom), outline=ORANGE, width=5)
 
 
 def source(kernel):
-    return inspect.getsource(kernel.py_func).splitlines()
+    """Return a kernel's lines."""
+    return [line.split("  # noqa")[0] for line in inspect.getsource(kernel.py_func).splitlines()]
 
 
 def kernel_scene(facts):
@@ -221,6 +230,7 @@ def kernel_scene(facts):
 
 
 def kernel_page(facts, lines, out, block):
+    """Draw the kernel and what it has written so far; ``block`` is the last one's number and its outputs."""
     page, top, edge = Page(0), 592, 286
     page.code(lines, 92)
     limit = np.abs(facts.out).max()
@@ -263,6 +273,7 @@ def race_scene(facts, record):
 
 
 def race_page(record, runs, words):
+    """Draw the racing kernel, so many runs of it, the fourth mended, and what the sanitizer says."""
     page = Page(1)
     lines = source(count_kernel)
     mended = runs == 4
@@ -297,18 +308,19 @@ def digit_scene(facts):
 
 
 def digit_page(facts, share, stage):
+    """Draw so much of the digit, and the network's stages so far: -1 none, 0 the pixels, 5 the answer."""
     page, edge = Page(2), 250
     page.text((MARGIN, 92), "drawn")
     page.array(1 - example_drawing(share) / 255, MARGIN, 138, edge)
     if stage >= 0:
-        page.text((342, 92), "28 × 28 pixels", 32)
+        page.text((342, 92), "28 x 28 pixels", 32)
         page.array(facts.digit / 255, 342, 138, edge)
     names = "convolution", "max-pooling", "convolution", "max-pooling"
     for number in range(min(stage, 4)):
         left, half = MARGIN + 288 * number, 118
         count, height = facts.sizes[number]
         page.text((left, 420), names[number])
-        page.text((left, 460), f"{count} maps, {height} × {height}", 28, GREY)
+        page.text((left, 460), f"{count} maps, {height} x {height}", 28, GREY)
         for place, values in enumerate(facts.maps[number]):
             corner = left + place % 2 * (half + 10), 512 + place // 2 * (half + 10)
             page.array(values, *corner, half, np.abs(values).max())
@@ -330,6 +342,7 @@ def answer(page, chances):
 
 
 def scenes(facts):
+    """Return the pages of each scene."""
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     return kernel_scene(facts), race_scene(facts, record), digit_scene(facts)
 
@@ -360,11 +373,22 @@ def write(facts):
     coloured(still).save(FOLDER / "front.png", optimize=True)
     first, *others = [coloured(page) for film in films for page, _ in film]
     stays = [round(1000 * seconds) for film in films for _, seconds in film]
-    first.save(FOLDER / "front.gif", save_all=True, append_images=others, duration=stays, loop=0, optimize=False)
+    first.save(FOLDER / "front.gif", save_all=True, append_images=others, duration=stays, loop=0)
     return sum(stays)
+
+
+def copy_feature_maps():
+    """Take the picture of a digit's way from notebook 00, as it is stored there."""
+    path = FOLDER.parents[1] / "notebooks" / "00_start_here.ipynb"
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    (cell,) = [cell for cell in notebook["cells"] if cell["id"] == "stages-picture"]
+    shown = "".join(cell["outputs"][0]["data"]["text/html"])
+    picture = base64.b64decode(re.search('base64,([^"]+)', shown)[1])
+    (FOLDER / "feature_maps.png").write_bytes(picture)
 
 
 if __name__ == "__main__":
     if "--measure" in sys.argv:
         measure()
+    copy_feature_maps()
     print(f"{write(gather()) / 1000:g} s")

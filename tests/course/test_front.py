@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +47,14 @@ def test_the_race_loses_and_its_repair_does_not():
     assert max(record["runs"]) < record["pixels"]
 
 
+def apart(stored, page):
+    """Return how far two pages are apart in each square of 40 by 40; versions of Pillow differ by shades."""
+    difference = np.abs(np.int16(stored) - np.int16(page)).mean(axis=2)
+    height, width = difference.shape
+    squares = difference[: height // 40 * 40].reshape(height // 40, 40, width // 40, 40)
+    return squares.mean(axis=(1, 3))
+
+
 @pytest.mark.gpu
 def test_what_is_stored_shows_all_this(front, facts):
     assert "lost update" in facts.words
@@ -64,8 +71,7 @@ def test_what_is_stored_shows_all_this(front, facts):
         film.seek(frame)
         part = still.crop((0, number * front.HEIGHT, front.WIDTH, (number + 1) * front.HEIGHT))
         for stored in (film.convert("RGB"), part):
-            # Fonts may be drawn a shade apart from one version of Pillow to another.
-            assert np.abs(np.int16(stored) - np.int16(page)).mean() < 2, number
+            assert np.max(apart(stored, page)) < 16, number
     assert film.n_frames == frame + 1
 
 
@@ -75,6 +81,6 @@ def test_the_film_is_small_and_neither_hasty_nor_long():
     for frame in range(film.n_frames):
         film.seek(frame)
         stays.append(film.info["duration"] / 1000)
-    assert 12 < sum(stays) < 22
+    assert 12 < sum(stays) <= 21
     assert min(stays) >= 0.1
     assert (IMAGES / "front.gif").stat().st_size < 1.5e6
