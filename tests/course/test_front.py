@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -84,3 +85,21 @@ def test_the_film_is_small_and_neither_hasty_nor_long():
     assert 12 < sum(stays) <= 21
     assert min(stays) >= 0.1
     assert (IMAGES / "front.gif").stat().st_size < 1.5e6
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/book/pages/index.md"])
+def test_the_pages_tell_what_the_film_shows_and_have_a_still_one(page):
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    record = json.loads((IMAGES / "front.json").read_text())
+    first, second, third = (f"{run / 1e6:.1f}" for run in record["runs"])
+    assert f"counts {record['pixels']:,} pixels counts {first}, {second} and {third} million in three" in text
+    assert "prefers-reduced-motion: reduce" in text
+    assert "docs/images/front.png" in text
+
+
+def test_what_the_readme_links_to_is_there():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r'(?:\]\(|src="|srcset=")([^)"#]+)', text)
+    local = [link for link in links if not link.startswith("https://")]
+    assert len(local) > 40
+    assert [link for link in local if not (ROOT / link).exists()] == []
