@@ -282,7 +282,8 @@ def race_page(record, runs, words):
     if mended:
         page.draw.line((MARGIN + 155, last + 22, MARGIN + 530, last + 22), fill=ORANGE, width=4)
         page.text((MARGIN, last + 40), source(mended_kernel)[-1], mono=True, colour=GREEN, bold=True)
-    page.text((MARGIN, 404), f"{record['pixels']:,} pixels, on an emulated GPU. Counted:", 32, GREY)
+    where = "an emulated GPU" if "emulated" in record["kernels"] else "a GPU"
+    page.text((MARGIN, 404), f"{record['pixels']:,} pixels, on {where}. Counted:", 32, GREY)
     counted = [*record["runs"], record["mended"]][:runs]
     for number, count in enumerate(counted):
         top, right = 454 + 50 * number, count == record["pixels"]
