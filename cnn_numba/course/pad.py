@@ -104,8 +104,13 @@ class DigitPad(anywidget.AnyWidget):
         return bundle | {"text/plain": repr(still), "text/html": still._repr_html_()}, metadata
 
 
-def example_drawing():
+def example_drawing(share=1.0):
     """Return a three as somebody might draw it on the pad.
+
+    Parameters
+    ----------
+    share : float
+        How much of it is drawn already.
 
     Returns
     -------
@@ -114,8 +119,10 @@ def example_drawing():
     """
     paper = Image.new("L", (SIZE, SIZE))
     pen = ImageDraw.Draw(paper)
-    for box, start, end in _THREE:
-        pen.arc(box, start, end, fill=255, width=11)
+    for number, (box, start, end) in enumerate(_THREE):
+        drawn = min(max(share * len(_THREE) - number, 0.0), 1.0) * ((end - start) % 360)
+        if drawn:
+            pen.arc(box, start, start + drawn, fill=255, width=11)
     return np.asarray(paper)
 
 

@@ -1,5 +1,8 @@
 """What notebook 00 shows: what a reader sees of a race, and pictures that say what they show."""
 
+import base64
+import re
+
 import numpy as np
 import pytest
 from numba import cuda
@@ -90,13 +93,19 @@ def test_the_way_of_a_digit_has_labels_a_key_and_its_answer(drawn):
     maps = [np.random.default_rng(0).normal(size=(5, 6, 6)), np.ones((3, 4, 4))]
     start.stages_picture(np.zeros((9, 9)), maps, ["one", "two"], np.eye(10)[7])
     texts = [ax.get_title() for ax in drawn[0].axes]
-    assert {"image", "one\n5 maps", "two\n3 maps", "dense layers:\na 7"} <= set(texts)
-    labels = [label.get_text() for ax in drawn[0].axes for label in ax.get_yticklabels()]
-    assert "7" in labels
-    assert [ax.get_ylabel() for ax in drawn[0].axes if ax.get_ylabel()] == [
-        "busiest\nmap",
-        "second\nbusiest",
-        "third\nbusiest",
-    ]
+    answer = "the dense layers' answer: 100% a 7"
+    assert {"image, 9 x 9", answer, "one\n5 maps,\n6 x 6", "two\n3 maps,\n4 x 4"} <= set(texts)
+    (bars,) = [ax for ax in drawn[0].axes if ax.get_title() == answer]
+    assert [label.get_text() for label in bars.get_xticklabels()] == list("0123456789")
+    assert [ax.get_ylabel() for ax in drawn[0].axes if ax.get_ylabel()] == ["busiest map", "second", "third"]
     keys = [label.get_text() for label in drawn[0].axes[-1].get_xticklabels()]
     assert keys == ["below zero (red)", "0", "above zero (blue)"]
+    letters = [text for ax in drawn[0].axes for text in (ax.title, ax.yaxis.label, *ax.get_xticklabels())]
+    assert min(text.get_fontsize() for text in letters) >= 13, "the README shows it on telephones"
+
+
+def test_the_readme_shows_the_picture_of_the_notebook():
+    (cell,) = [cell for cell in CODE if cell.id == "stages-picture"]
+    stored = re.search('base64,([^"]+)', cell.outputs[0].data["text/html"])[1]
+    picture = CHECKOUT / "docs" / "images" / "feature_maps.png"
+    assert base64.b64decode(stored) == picture.read_bytes(), "run docs/images/front.py"

@@ -4,6 +4,7 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
+from cnn_numba.bench.plots import style
 from cnn_numba.course.pictures import plots
 
 
@@ -90,34 +91,48 @@ def stages_picture(image, layers, names, chances, count=3) -> plots.Picture:
     count : int
         Maps of each layer; an odd number.
     """
-    fig, axes = plots.figure(count, len(layers) + 2, size=(7.2, 4.3))
-    for ax in (*axes[:, 0], *axes[:, -1]):
-        ax.set_axis_off()
-    middle = count // 2
-    plots.show_image(axes[middle, 0], image, "image")
-    axes[middle, 0].set_axis_on()
-    for column, (maps, name) in enumerate(zip(layers, names, strict=True), start=1):
+    # Wide letters in a narrow picture: it also stands in the README, which is read on telephones.
+    fig, axes = plots.figure(count + 1, len(layers), size=(7.2, 1.6 * count + 2.5))
+    plots.show_image(axes[0, 0], image, "image, " + _size(image))
+    for ax in axes[0, 1:]:
+        ax.remove()
+    _answer(fig.add_subplot(axes[0, 0].get_gridspec()[0, 1:]), chances)
+    for column, maps, name in zip(axes[1:].T, layers, names, strict=True):
         busiest = np.argsort(maps.std(axis=(1, 2)))[::-1][:count]
-        for row, channel in enumerate(busiest):
-            title = f"{name}\n{len(maps)} maps" if row == 0 else ""
-            plots.show_image(axes[row, column], maps[channel], title, cmap="RdBu")
-    for row, label in enumerate(["busiest\nmap", "second\nbusiest", "third\nbusiest"][:count]):
-        axes[row, 1].set_ylabel(label, fontsize=8.5, color=plots.INK)
-    answer = axes[middle, -1]
-    answer.set_axis_on()
-    answer.barh(range(10), chances, color=plots.BLUE)
-    answer.set(yticks=range(10), xticks=[0, 1])
-    answer.tick_params(axis="y", labelsize=7)
-    answer.set_title(f"dense layers:\na {chances.argmax()}", fontsize=10)
+        for ax, channel in zip(column, busiest, strict=True):
+            plots.show_image(ax, maps[channel], cmap="RdBu")
+        column[0].set_title(f"{name}\n{len(maps)} maps,\n{_size(maps[0])}")
+    for ax, label in zip(axes[1:, 0], ["busiest map", "second", "third"], strict=False):
+        ax.set_ylabel(label)
     key = fig.colorbar(
-        ScalarMappable(Normalize(-1, 1), "RdBu"), ax=axes, location="bottom", shrink=0.35, aspect=25, pad=0.03
+        ScalarMappable(Normalize(-1, 1), "RdBu"),
+        ax=axes[1:],
+        location="bottom",
+        shrink=0.5,
+        aspect=25,
+        pad=0.03,
     )
-    key.set_ticks([-1, 0, 1], labels=["below zero (red)", "0", "above zero (blue)"], fontsize=8.5)
+    key.set_ticks([-1, 0, 1], labels=["below zero (red)", "0", "above zero (blue)"])
+    for ax in fig.axes:
+        for text in (ax.title, ax.yaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()):
+            text.set(fontsize=13, color=plots.INK)
     return plots.picture(
         fig,
         "One digit on its way: smaller maps, and more of them. Of each layer the maps that vary most are "
         "shown, each on a scale of its own.",
-        "From left to right: a handwritten seven; three of 32 maps in which its strokes and edges light up; "
-        "the same at half the size; three of 64 coarser maps; their halves, 5 by 5; bars for the digits from "
-        "0 to 9, of which that of the 7 is full.",
+        "Above: a handwritten seven, and a bar for each digit from 0 to 9, of which that of the 7 is full. "
+        "Below, from left to right: three of 32 maps in which its strokes and edges light up; the same at "
+        "half the size; three of 64 coarser maps; their halves, 5 by 5. Blue is above zero, red below.",
     )
+
+
+def _answer(ax, chances):
+    """Draw how likely each digit is taken to be."""
+    style(ax, 13)
+    ax.bar(range(len(chances)), chances, color=plots.BLUE)
+    ax.set(xticks=range(len(chances)), yticks=[], ylim=(0, 1))
+    ax.set_title(f"the dense layers' answer: {chances.max():.0%} a {chances.argmax()}")
+
+
+def _size(image):
+    return " x ".join(map(str, image.shape))
