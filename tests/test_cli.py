@@ -1007,4 +1007,6 @@ def test_export_without_onnx_says_how_to_get_it(run, tmp_path, monkeypatch):
     monkeypatch.setattr("cnn_numba.extras.find_spec", lambda package: None)
     code, _, err = run("export", "--checkpoint", "net.npz")
     assert (code, err.count("\n")) == (1, 1)
-    assert err.endswith("needs onnx, which is not installed: pip install --editable '.[roads]'\n")
+    assert err.endswith(
+        "needs onnx, which is not installed: pip install --editable ./gpuless --editable '.[roads]'\n"
+    )
