@@ -46,9 +46,12 @@ sanitize: $(ALL) ## check every kernel with NVIDIA's compute-sanitizer (needs a 
 		compute-sanitizer --tool $$tool --error-exitcode 1 --target-processes all \
 			$(BIN)/python -m pytest -q -n 0 -m 'not gpu' $(wildcard tests/ops/test_*_gpu.py) tests/train/test_graphs.py || exit 1; done
 
-lint: $(ALL) ## check style and formatting, notebooks included
+lint: $(ALL) ## check style and formatting, notebooks included; the Dockerfile and the workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --offline --quiet .github/workflows
+	$(if $(wildcard $(BIN)/hadolint),$(BIN)/hadolint Dockerfile)
 
 format: $(ALL) ## repair style and formatting where that can be done automatically
 	$(BIN)/ruff check --fix .

@@ -720,6 +720,8 @@ def export(
         raise CliError(f"there is no {checkpoint}; train a network with: cnn-numba train") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
+    if checkpoint != asked:  # the package's own, of which no training tells
+        recipe = dict(zip(("mean", "std"), normalisation("mnist"), strict=True))
     if pixels and not {"mean", "std"} <= recipe.keys():
         raise CliError(f"{checkpoint} does not tell how its pixels were normalised: leave out --pixels")
     try:

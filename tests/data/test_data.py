@@ -775,7 +775,7 @@ def test_mirrors_that_will_not_do_are_each_named(cache, mirrors, tmp_path):
     with pytest.raises(DataError, match=r"name a folder .* --data-dir .* CNN_NUMBA_DATA") as caught:
         load("mnist")
     for reason in (
-        "missing/: Not Found",
+        "missing/: File not found",
         "other/: .* there is another file, by",
         "html/: Not a gzipped",
     ):
