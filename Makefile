@@ -50,8 +50,8 @@ lint: $(ALL) ## check style and formatting, notebooks included; the Dockerfile a
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
-	$(BIN)/zizmor --offline --quiet .github/workflows
-	$(if $(wildcard $(BIN)/hadolint),$(BIN)/hadolint Dockerfile)
+	$(BIN)/hadolint Dockerfile
+	$(if $(wildcard $(BIN)/zizmor),$(BIN)/zizmor --offline --quiet .github)
 
 format: $(ALL) ## repair style and formatting where that can be done automatically
 	$(BIN)/ruff check --fix .
