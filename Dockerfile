@@ -9,10 +9,10 @@
 #   docker build --build-arg EXTRAS=torch-cu13,roads,test --tag cnn-numba .
 FROM python:3.12-slim AS base
 
-# make, with which the notebooks are opened as in a clone
+# make, with which the notebooks are opened as in a clone; OpenMP, with which Numba runs loops on all cores
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends make \
+    && apt-get install --yes --no-install-recommends libgomp1 make \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 1000 reader \
     && install --directory --owner 1000 --group 1000 /home/reader/cnn-numba
