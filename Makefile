@@ -1,6 +1,6 @@
 # make TARGET [CUDA=13|12|none] [PYTHON=python3.12] [ARGS="--port 9999"]
 #
-# Every target makes .venv and installs what it needs into it: the first time, and whenever pyproject.toml has
+# Every target makes .venv and installs what it needs into it: the first time, and whenever a pyproject.toml has
 # changed. After that it does only what it is called for. Training needs a fifth of the disk that the rest does.
 
 # The first Python of 3.11 or newer that answers.
@@ -21,7 +21,7 @@ BIN := .venv/bin
 
 $(BASE): EXTRAS := $(if $(filter none,$(CUDA)),,[cu$(CUDA)])
 $(BASE): WHAT := what training needs, a download of some 400 MB
-$(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA)),roads,test,conformance,book]
+$(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA)),roads,test,conformance,book,lint]
 $(ALL): WHAT := everything, a download of up to 4 GB, most of it PyTorch with its CUDA libraries
 
 .PHONY: help train test conformance sanitize lint format lab notebooks html book book-serve bench install
@@ -46,9 +46,12 @@ sanitize: $(ALL) ## check every kernel with NVIDIA's compute-sanitizer (needs a 
 		compute-sanitizer --tool $$tool --error-exitcode 1 --target-processes all \
 			$(BIN)/python -m pytest -q -n 0 -m 'not gpu' $(wildcard tests/ops/test_*_gpu.py) tests/train/test_graphs.py || exit 1; done
 
-lint: $(ALL) ## check style and formatting, notebooks included
+lint: $(ALL) ## check style and formatting, notebooks included; the Dockerfile and the workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/hadolint Dockerfile
+	$(if $(wildcard $(BIN)/zizmor),$(BIN)/zizmor --offline --quiet .github)
 
 format: $(ALL) ## repair style and formatting where that can be done automatically
 	$(BIN)/ruff check --fix .
@@ -87,7 +90,7 @@ install: $(ALL) ## make .venv with everything in it, run nothing
 # Two installers at once would write into the same folders.
 .NOTPARALLEL:
 
-$(BASE) $(ALL): pyproject.toml
+$(BASE) $(ALL): pyproject.toml gpuless/pyproject.toml
 	@$(if $(PYTHON),$(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo 'make: Python 3.11 or newer is needed, and $(if $(PYTHON),$(PYTHON) is not that,none was found);' \
 			'install one and name it: make PYTHON=/path/to/python3.12 ...' >&2; exit 1; }
@@ -96,6 +99,7 @@ $(BASE) $(ALL): pyproject.toml
 	# The pip of Python 3.11 cannot resolve what torch and numba-cuda ask of cuda-toolkit; newer ones can.
 	$(BIN)/python -m pip install --upgrade 'pip>=24.1'
 	# Most of the modules are never imported; those that are will be compiled then.
-	$(BIN)/python -m pip install --no-compile --editable '.$(EXTRAS)'
+	# Both packages are named, so that pip looks for neither elsewhere.
+	$(BIN)/python -m pip install --no-compile --editable ./gpuless --editable '.$(EXTRAS)'
 	@rm -f $(filter-out $(BASE) $(ALL),$(wildcard .venv/.installed-*))
 	@touch $(BASE) $@

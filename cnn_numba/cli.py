@@ -514,8 +514,22 @@ def _line_printer():
 _SURE = 0.9
 
 
+def _trained(context, checkpoint):
+    """Return the checkpoint to read: where none is named and none was trained, the course's own."""
+    if context.get_parameter_source("checkpoint").name == "COMMANDLINE" or checkpoint.exists():
+        return checkpoint
+    from cnn_numba.course import TRAINED_MNIST_CNN
+
+    _complain(
+        f"there is no {checkpoint} here, so the network that comes with the package answers; "
+        "train your own with: cnn-numba train"
+    )
+    return TRAINED_MNIST_CNN
+
+
 @app.command(short_help="Say which digit a picture shows.")
 def predict(
+    context: typer.Context,
     images: Annotated[
         list[Path],
         typer.Argument(metavar="IMAGE", exists=True, dir_okay=False, help="Pictures of one digit each."),
@@ -530,13 +544,14 @@ def predict(
     Any size and any mode that Pillow opens; dark ink on light paper or the other way round, in even light or
     not. The digit must stand alone: a table, a frame or a ruled line may be in the picture, but not touch it.
     Where the answer is not to be relied upon, the line ends in why: "not sure: ...".
+    Before you have trained a network, the one that comes with the package answers.
 
     \b
     Examples:
       cnn-numba predict seven.png --show
       cnn-numba predict scans/*.jpg --checkpoint runs/mnist_cnn_deep/checkpoint.npz
     """
-    network, dataset, mean, std = _load_network(checkpoint)
+    network, dataset, mean, std = _load_network(_trained(context, checkpoint))
     failed = 0
     for path in images:
         try:
@@ -603,8 +618,20 @@ def _not_sure(probabilities, doubts):
 # --- sample ------------------------------------------------------------------------------------------------
 
 
+def _writer_of_the_course(checkpoint):
+    """Return the network that comes with the package."""
+    from cnn_numba.course.text_training import trained
+
+    _complain(
+        f"there is no {checkpoint} here, so the network that comes with the package writes; "
+        "train your own with: cnn-numba train --model text_transformer"
+    )
+    return trained()
+
+
 @app.command(short_help="Let a trained network write text.")
 def sample(
+    context: typer.Context,
     prompt: Annotated[str, typer.Argument(help="How the text begins.")] = "A kernel",
     checkpoint: Annotated[Path, typer.Option(help="The trained network, as train wrote it.")] = Path(
         "runs/text_transformer/checkpoint.npz"
@@ -617,6 +644,8 @@ def sample(
 ):
     """Let a trained text_transformer write on, a character at a time.
 
+    Before you have trained one, the one that comes with the package writes.
+
     \b
     Examples:
       cnn-numba sample
@@ -626,7 +655,10 @@ def sample(
     from cnn_numba.train.checkpoint import load_model
 
     try:
-        network = load_model(checkpoint, batch_size=1)
+        if context.get_parameter_source("checkpoint").name == "COMMANDLINE" or checkpoint.exists():
+            network = load_model(checkpoint, batch_size=1)
+        else:
+            network = _writer_of_the_course(checkpoint)
         text = write(network, prompt, length, temperature, seed)
     except FileNotFoundError:
         raise CliError(
@@ -642,6 +674,7 @@ def sample(
 
 @app.command(short_help="Write a trained network as an ONNX file, for other programs.")
 def export(
+    context: typer.Context,
     checkpoint: Annotated[Path, typer.Option(help="The trained network, as train wrote it.")] = Path(
         "runs/mnist_cnn/checkpoint.npz"
     ),
@@ -650,7 +683,8 @@ def export(
         typer.Option(
             metavar="FILE",
             dir_okay=False,
-            help="The file to write; else the checkpoint's name with the ending .onnx.",
+            help="The file to write; else the checkpoint's name with the ending .onnx, or mnist_cnn.onnx for "
+            "the network that comes with the package.",
             show_default=False,
         ),
     ] = None,
@@ -672,7 +706,9 @@ def export(
     from cnn_numba.nn.onnx import to_onnx
     from cnn_numba.train.checkpoint import load_checkpoint, load_model, written_whole
 
-    out = checkpoint.with_suffix(".onnx") if out is None else out
+    asked, checkpoint = checkpoint, _trained(context, checkpoint)
+    if out is None:
+        out = checkpoint.with_suffix(".onnx") if checkpoint == asked else Path("mnist_cnn.onnx")
     if out.resolve() == checkpoint.resolve():
         raise typer.BadParameter(f"{out} is the checkpoint.", param_hint="'--out'")
     if checkpoint.is_dir():
@@ -684,6 +720,8 @@ def export(
         raise CliError(f"there is no {checkpoint}; train a network with: cnn-numba train") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
+    if checkpoint != asked:  # the package's own, of which no training tells
+        recipe = dict(zip(("mean", "std"), normalisation("mnist"), strict=True))
     if pixels and not {"mean", "std"} <= recipe.keys():
         raise CliError(f"{checkpoint} does not tell how its pixels were normalised: leave out --pixels")
     try:

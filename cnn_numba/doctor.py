@@ -83,15 +83,11 @@ def _python():
 
 def _packages():
     """Compare what is installed with what the package asks for."""
-    # Only here: everything else in this module works without it.
-    from packaging.requirements import Requirement
-
     try:
-        lines = importlib.metadata.requires("cnn-numba") or []
+        requirements = _required("cnn-numba") + (_required("gpuless") if installed("gpuless") else [])
     except importlib.metadata.PackageNotFoundError:
-        return Finding("packages", False, "cnn-numba is not installed", "pip install --editable .")
-    requirements = [Requirement(line) for line in lines]
-    requirements = [r for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
+        return Finding("packages", False, "cnn-numba is not installed", extras.install())
+    requirements = [*{r.name: r for r in requirements}.values()]
     wrong = [
         requirement
         for requirement in requirements
@@ -103,6 +99,15 @@ def _packages():
     text = ", ".join(f"{r.name} {installed(r.name) or 'is missing'} (needs {r.specifier})" for r in wrong)
     names = " ".join(f"'{r.name}{r.specifier}'" for r in wrong)
     return Finding("packages", False, text, f"pip install {names}")
+
+
+def _required(package):
+    """Return what an installed package asks for on this machine, without its extras."""
+    # Only here: everything else in this module works without it.
+    from packaging.requirements import Requirement
+
+    requirements = map(Requirement, importlib.metadata.requires(package) or [])
+    return [r for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
 
 
 def _torchvision():
@@ -134,7 +139,7 @@ def _together():
 def _numba_cuda():
     if sys.platform == "darwin":
         return Finding("numba.cuda", True, "numba's own simulator (macOS has no numba-cuda)")
-    fix = f"pip uninstall --yes numba-cuda && pip install {extra(NEWEST_CUDA)}"
+    fix = f"pip uninstall --yes numba-cuda && {extra(NEWEST_CUDA)}"
     try:
         cuda = importlib.import_module("numba.cuda")
     except Exception as error:
@@ -146,8 +151,11 @@ def _numba_cuda():
 
 def _mnist():
     from cnn_numba.data import DataError, load
+    from cnn_numba.data.datasets import needs_download
 
     try:
+        if needs_download("mnist"):  # which is not for a doctor to begin
+            return Finding("MNIST", True, "not here yet: the first training downloads it (12 MB)")
         mnist = load("mnist")
     except DataError as error:
         return Finding("MNIST", False, *str(error).split("; ", 1))

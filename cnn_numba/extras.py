@@ -1,8 +1,12 @@
 """What is installed on request: training needs neither PyTorch nor what notebooks 15 and 15b compare with."""
 
 from importlib.util import find_spec
+from pathlib import Path
 
 from gpuless import nvidia
+
+#: Where both packages lie in a clone of the repository; anything else where they were installed as wheels.
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 #: What the extra `roads` installs, under the names by which Python imports it.
 ROADS = ("pyopencl", "jax", "keras", "onnx", "onnxruntime")
@@ -49,9 +53,28 @@ def command(package: str = "torch") -> str:
     Examples
     --------
     >>> command("onnx")
-    "pip install --editable '.[roads]'"
+    "pip install --editable ./gpuless --editable '.[roads]'"
     """
     if package in ROADS:
-        return "pip install --editable '.[roads]'"
+        return install("roads")
     toolkit = nvidia.toolkit()
-    return f"pip install --editable '.[torch{f'-cu{toolkit[0]}' if toolkit else ''}]'"
+    return install(f"torch-cu{toolkit[0]}" if toolkit else "torch")
+
+
+def install(extra: str = "") -> str:
+    """Return what installs an extra: in a clone both packages of it, so that pip looks nowhere for either.
+
+    Examples
+    --------
+    >>> install("cu13")
+    "pip install --editable ./gpuless --editable '.[cu13]'"
+    """
+    wanted = f"[{extra}]" if extra else ""
+    if in_checkout():
+        return f"pip install --editable ./gpuless --editable '.{wanted}'"
+    return f"pip install 'cnn-numba{wanted}'"
+
+
+def in_checkout() -> bool:
+    """Return whether this is a clone of the repository, and not the package alone."""
+    return (CHECKOUT / "gpuless" / "pyproject.toml").is_file()

@@ -29,7 +29,7 @@ def extra():
 
 
 def main():
-    """Install the package with the toolkit that fits, and make this process find it.
+    """Install both packages with the toolkit that fits, and make this process find it.
 
     Raises
     ------
@@ -39,7 +39,9 @@ def main():
     found = extra()
     target = f"{COURSE}[{found},torch]" if found else f"{COURSE}[torch]"
     print(f"Installing the course ({found or 'no GPU: kernels will run in the simulator'}) ...")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--editable", target]
+    # Both packages of the repository, so that pip looks for neither elsewhere.
+    both = ["--editable", str(COURSE / "gpuless"), "--editable", target]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", *both]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]

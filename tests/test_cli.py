@@ -767,7 +767,7 @@ def test_predict_of_a_missing_picture_is_a_wrong_argument(run, trained, tmp_path
 
 def test_predict_without_a_network_says_how_to_get_one(run, tmp_path):
     (good, _), *_ = pictures(tmp_path)
-    code, _, err = run("predict", good)
+    code, _, err = run("predict", good, "--checkpoint", "checkpoint.npz")
     assert code == 1
     assert "checkpoint.npz; train a network with: cnn-numba train, or name one by --checkpoint" in err
     (tmp_path / "broken.npz").write_bytes(b"broken")
@@ -1007,4 +1007,32 @@ def test_export_without_onnx_says_how_to_get_it(run, tmp_path, monkeypatch):
     monkeypatch.setattr("cnn_numba.extras.find_spec", lambda package: None)
     code, _, err = run("export", "--checkpoint", "net.npz")
     assert (code, err.count("\n")) == (1, 1)
-    assert err.endswith("needs onnx, which is not installed: pip install --editable '.[roads]'\n")
+    assert err.endswith(
+        "needs onnx, which is not installed: pip install --editable ./gpuless --editable '.[roads]'\n"
+    )
+
+
+def test_before_a_training_the_network_of_the_package_answers(run):
+    pytest.importorskip("onnx")
+    Image.fromarray(data.load("mnist").test_images[0, 0]).save("seven.png")
+    usual = Path("runs/mnist_cnn/checkpoint.npz")
+    said = f"cnn-numba: there is no {usual} here, so the network that comes with the package answers"
+    code, out, err = run("predict", "seven.png")
+    assert (code, out[:14], err.count("\n")) == (0, "seven.png: 7 (", 1)
+    assert err.startswith(said)
+    code, out, err = run("export", "--pixels")
+    assert (code, out.startswith("mnist_cnn.onnx: ")) == (0, True)
+    assert err.startswith(said)
+    code, out, err = run("sample", "--length", "5")
+    assert (code, len(out)) == (0, len("A kernel") + 5 + 1)
+    assert "comes with the package writes; train your own with: cnn-numba train --model text_tr" in err
+    # Who has trained one, or names one, is given that.
+    usual.parent.mkdir(parents=True)
+    usual.write_bytes(b"broken")
+    code, out, err = run("predict", "seven.png")
+    assert (code, out) == (1, "")
+    assert f"{usual} is damaged" in err
+    usual.unlink()
+    code, out, err = run("predict", "seven.png", "--checkpoint", usual)
+    assert (code, out) == (1, "")
+    assert f"there is no {usual}; train a network" in err

@@ -68,7 +68,10 @@ def test_an_old_driver_gets_the_older_toolkit(machine):
     finding = by_topic("driver")
     assert not finding.healthy
     assert finding.text.endswith("but the toolkit is CUDA 13.2")
-    assert finding.fix == "pip install --editable '.[cu12]', or update the driver to 580 or newer"
+    assert (
+        finding.fix
+        == "pip install --editable ./gpuless --editable '.[cu12]', or update the driver to 580 or newer"
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,7 @@ def test_a_missing_toolkit_is_named_for_driver_and_gpu(machine, cuda, capability
     machine(gpus=[Gpu("Toy GPU", capability)], cuda=cuda, toolkit=None)
     finding = by_topic("GPU")
     assert not finding.healthy
-    assert finding.fix == f"pip install --editable '.[cu{extra}]'"
+    assert finding.fix == f"pip install --editable ./gpuless --editable '.[cu{extra}]'"
 
 
 def test_conda_s_toolkit_will_do(machine, monkeypatch, tmp_path):
@@ -95,7 +98,7 @@ def test_conda_s_toolkit_will_do(machine, monkeypatch, tmp_path):
 
 def test_an_old_gpu_gets_the_older_toolkit_or_the_emulated_one(machine):
     machine(gpus=[Gpu("Old GPU", (6, 1))])
-    assert by_topic("GPU").fix == "pip install --editable '.[cu12]'"
+    assert by_topic("GPU").fix == "pip install --editable ./gpuless --editable '.[cu12]'"
     machine(gpus=[Gpu("Ancient GPU", (3, 5))], toolkit=(12, 9))
     assert by_topic("GPU").fix == "export GPULESS=emulator"
 
@@ -153,8 +156,13 @@ def test_missing_data_are_named_with_their_fix(monkeypatch, tmp_path):
     monkeypatch.setattr(data_files, "CHECKOUT", tmp_path)
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path))
     finding = by_topic("MNIST")
+    assert finding.healthy
+    assert "the first training downloads it" in finding.text
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path))
+    finding = by_topic("MNIST")
     assert not finding.healthy
-    assert "MNIST is not at" in finding.text
+    assert f"{tmp_path} holds no MNIST" in finding.text
 
 
 def test_an_old_python_is_named(monkeypatch):
@@ -178,4 +186,4 @@ def test_what_the_last_notebooks_compare_with_is_optional(monkeypatch):
     monkeypatch.setattr(doctor.extras, "present", lambda name: name != "jax")
     first, how = report([doctor._roads()]).splitlines()
     assert first.startswith("ok     roads  jax not installed (optional: ")
-    assert how.strip() == "to get it: pip install --editable '.[roads]'"
+    assert how.strip() == "to get it: pip install --editable ./gpuless --editable '.[roads]'"

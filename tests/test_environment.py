@@ -18,7 +18,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT, GPULESS = (
+    tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for folder in (".", "gpuless")
+)
 CONDA_NAMES = {"torch": "pytorch"}
 # In the conda file for its own reasons: the interpreter, the installer, and what the CUDA extras say; PoCL
 # has versions of its own there.
@@ -28,10 +30,12 @@ EVERYTHING = ("torch", "roads", "test")
 
 
 def requirements(*extras):
-    lines = list(PROJECT["dependencies"])
+    """Return what both packages need, each package once, and neither of the two."""
+    lines = PROJECT["dependencies"] + GPULESS["dependencies"]
     for extra in extras:
         lines += PROJECT["optional-dependencies"][extra]
-    return [Requirement(line) for line in lines]
+    found = {requirement.name: requirement for requirement in map(Requirement, lines)}
+    return [requirement for name, requirement in found.items() if name != "gpuless"]
 
 
 def conda_packages():
@@ -56,7 +60,7 @@ def test_conda_has_the_bounds_of_pip(requirement):
 def test_conda_installs_the_package_itself_and_the_same_python():
     entries = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     (pip,) = [entry["pip"] for entry in entries if isinstance(entry, dict)]
-    assert pip == ["--editable ."]
+    assert pip == ["--editable ./gpuless", "--editable ."]
     assert conda_packages()["python"] == SpecifierSet(PROJECT["requires-python"])
 
 
@@ -96,12 +100,24 @@ def test_numba_cuda_is_the_one_of_its_own_package():
 def test_the_cuda_extras_exclude_each_other():
     extras = PROJECT["optional-dependencies"]
     for extra in ("cu12", "cu13"):
-        (numba_cuda,) = [Requirement(line) for line in extras[extra] if line.startswith("numba-cuda")]
+        assert extras[extra] == [f"gpuless[{extra}]=={PROJECT['version']}"]
+        toolkit = map(Requirement, GPULESS["optional-dependencies"][extra])
+        (numba_cuda,) = [requirement for requirement in toolkit if requirement.name == "numba-cuda"]
         assert numba_cuda.extras == {extra}
         (plain,) = [requirement for requirement in requirements() if requirement.name == "numba-cuda"]
         assert numba_cuda.specifier == plain.specifier
         project, torch = map(Requirement, extras[f"torch-{extra}"])
         assert (project.name, project.extras, torch.name) == ("cnn-numba", {extra, "torch"}, "torch")
+
+
+def test_the_two_packages_are_of_one_version_and_ask_for_the_same():
+    assert f"gpuless=={PROJECT['version']}" in PROJECT["dependencies"]
+    for key in ("version", "license", "requires-python", "urls"):
+        assert GPULESS[key] == PROJECT[key]
+    ours = {Requirement(line).name: line for line in PROJECT["dependencies"]}
+    for line in GPULESS["dependencies"] + GPULESS["optional-dependencies"]["pictures"]:
+        assert ours.get(Requirement(line).name, line) == line
+    assert (ROOT / "gpuless" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
 def test_the_base_installs_no_torch():
@@ -137,7 +153,7 @@ def test_every_target_of_make_installs_when_needed():
     steps = [
         "-m venv .venv",
         "-m pip install --upgrade",
-        "-m pip install --no-compile --editable '.[",
+        "-m pip install --no-compile --editable ./gpuless --editable '.[",
         "touch",
         "cnn-numba train",
     ]
@@ -149,7 +165,8 @@ def checkout(tmp_path, monkeypatch):
     """Return a function that calls make where an interpreter that does nothing stands in for Python."""
     for name in ("CUDA", "MAKEFLAGS"):  # from a make that runs these tests
         monkeypatch.delenv(name, raising=False)
-    for name in ("Makefile", "pyproject.toml"):
+    (tmp_path / "gpuless").mkdir()
+    for name in ("Makefile", "pyproject.toml", "gpuless/pyproject.toml"):
         (tmp_path / name).write_text((ROOT / name).read_text())
         os.utime(tmp_path / name, (1, 1))
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
@@ -159,7 +176,7 @@ def checkout(tmp_path, monkeypatch):
 
     def run(*arguments):
         """Return what is installed, as pip is told."""
-        return re.findall(r"--editable '\.(.*)'", make("-C", tmp_path, *arguments))
+        return re.findall(r"--editable \./gpuless --editable '\.(.*)'", make("-C", tmp_path, *arguments))
 
     return run
 
@@ -168,9 +185,9 @@ def checkout(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("cuda", "base", "everything"),
     [
-        ((), "[cu13]", "[torch-cu13,roads,test,conformance,book]"),
-        (("CUDA=12",), "[cu12]", "[torch-cu12,roads,test,conformance,book]"),
-        (("CUDA=none",), "", "[torch,roads,test,conformance,book]"),
+        ((), "[cu13]", "[torch-cu13,roads,test,conformance,book,lint]"),
+        (("CUDA=12",), "[cu12]", "[torch-cu12,roads,test,conformance,book,lint]"),
+        (("CUDA=none",), "", "[torch,roads,test,conformance,book,lint]"),
     ],
 )
 def test_make_installs_in_two_stages_in_any_order(checkout, cuda, base, everything):
@@ -184,22 +201,23 @@ def test_make_installs_in_two_stages_in_any_order(checkout, cuda, base, everythi
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
 def test_make_installs_everything_at_once_where_everything_is_needed(checkout):
-    assert checkout("test") == ["[torch-cu13,roads,test,conformance,book]"]
+    assert checkout("test") == ["[torch-cu13,roads,test,conformance,book,lint]"]
     assert checkout("train") == []
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
 def test_another_cuda_is_installed_anew(checkout):
-    assert checkout("CUDA=12", "test") == ["[torch-cu12,roads,test,conformance,book]"]
+    assert checkout("CUDA=12", "test") == ["[torch-cu12,roads,test,conformance,book,lint]"]
     assert checkout("CUDA=13", "train") == ["[cu13]"]
     assert checkout("train") == []
-    assert checkout("test") == ["[torch-cu13,roads,test,conformance,book]"]
+    assert checkout("test") == ["[torch-cu13,roads,test,conformance,book,lint]"]
 
 
-def test_what_make_installed_is_out_of_date_when_the_project_changes(checkout, tmp_path):
+@pytest.mark.parametrize("changed", ["pyproject.toml", "gpuless/pyproject.toml"])
+def test_what_make_installed_is_out_of_date_when_a_project_changes(checkout, tmp_path, changed):
     checkout("test")
     later = time.time() + 60
-    os.utime(tmp_path / "pyproject.toml", (later, later))
+    os.utime(tmp_path / changed, (later, later))
     assert len(checkout("train")) == 1
     assert len(checkout("test")) == 1
 

@@ -61,7 +61,7 @@ def test_training_and_predicting_work_without_torch(tmp_path):
 )
 def test_the_command_fits_the_toolkit(monkeypatch, toolkit, extra):
     monkeypatch.setattr(nvidia, "toolkit", lambda: toolkit)
-    assert command() == f"pip install --editable '.[{extra}]'"
+    assert command() == f"pip install --editable ./gpuless --editable '.[{extra}]'"
 
 
 def test_what_is_installed_is_not_complained_about():
@@ -79,7 +79,8 @@ def test_a_download_without_torchvision_is_one_line(no_torch, monkeypatch, tmp_p
     with pytest.raises(DataError) as caught:
         load(name, log=lines.append)
     assert str(caught.value) == (
-        f"{asked} needs torchvision, which is not installed: pip install --editable '.[torch-cu13]'"
+        f"{asked} needs torchvision, which is not installed: "
+        "pip install --editable ./gpuless --editable '.[torch-cu13]'"
     )
     assert lines == []
 
@@ -124,7 +125,7 @@ def test_the_command_line_says_it_in_one_line(no_torch, monkeypatch, tmp_path, c
     err = capsys.readouterr().err
     assert caught.value.code == 1
     assert err.startswith("cnn-numba: ")
-    assert err.endswith("not installed: pip install --editable '.[torch-cu13]'\n")
+    assert err.endswith("not installed: pip install --editable ./gpuless --editable '.[torch-cu13]'\n")
     assert err.count("\n") == 1
 
 

@@ -1,6 +1,9 @@
 """The files that other tools read agree with the project."""
 
+import json
+import os
 import re
+import subprocess
 import tomllib
 import types
 from pathlib import Path
@@ -12,7 +15,11 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
-JOBS = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
+WORKFLOWS = {
+    path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").iterdir()
+}
+JOBS = WORKFLOWS["tests"]["jobs"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
 def commands(job):
@@ -33,20 +40,76 @@ def test_linux_does_what_ci_does():
     assert PROJECT["requires-python"].removeprefix(">=") in JOBS["linux"]["strategy"]["matrix"]["python"]
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_what_the_workflow_calls_is_there(job):
+@pytest.mark.parametrize("workflow", WORKFLOWS)
+def test_what_a_workflow_calls_is_there(workflow):
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for command in commands(job):
+    steps = [step for job in WORKFLOWS[workflow]["jobs"].values() for step in job["steps"]]
+    for command in [step["run"] for step in steps if "run" in step]:
         assert {word for word in re.findall(r"make (\w+)", command)} <= targets
         for path in re.findall(r"\S+\.py", command):
             assert (ROOT / path).is_file(), path
+        for script in re.findall(r"\.ci/\w+", command):
+            assert os.access(ROOT / script, os.X_OK)
         for extras in re.findall(r"--editable \"\.\[(.*)\]\"", command):
             assert set(extras.split(",")) <= PROJECT["optional-dependencies"].keys()
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS)
+def test_a_workflow_may_do_little_and_runs_once_and_not_for_ever(workflow):
+    about = WORKFLOWS[workflow]
+    assert about["permissions"] in ({}, {"contents": "read"})
+    assert "group" in about["concurrency"]
+    for job in about["jobs"].values():
+        assert job["timeout-minutes"] <= 90
+        for step in job["steps"]:
+            assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/none@v1"))
+
+
+def test_whoever_installs_from_a_clone_names_both_packages():
+    """There is no gpuless on the package index: pip must never ask there for it, as anybody may put one."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found = 0
+    for path in map(Path, listed.splitlines()):
+        kinds = (".py", ".md", ".yml", ".ipynb", ".txt", "")
+        elsewhere = ("tests", "docs/emulated-gpu.md")  # the page installs a project of the reader's
+        if path.suffix not in kinds or path.as_posix().startswith(elsewhere):
+            continue
+        text = " ".join((ROOT / path).read_text(encoding="utf-8").replace("- --", "--").split())
+        for match in re.finditer(r"""--editable ['"]?\.(?=[\['"$`\s])""", text):
+            found += 1
+            said = text[: match.end()][-80:]
+            assert said.removesuffix(match[0]).endswith("--editable ./gpuless "), f"{path}: {said}"
+    assert found > 10
+
+
+def test_the_container_installs_what_there_is():
+    copied = re.findall(r"^COPY \S+ (.+) \S+$", DOCKERFILE, re.MULTILINE)
+    assert copied.pop() == "."
+    for path in " ".join(copied).split():
+        assert (ROOT / path).is_file(), path
+    readmes = {PROJECT["readme"], *PROJECT["license-files"], "pyproject.toml"}
+    assert set(" ".join(copied).split()) == readmes | {f"gpuless/{name}" for name in readmes}
+    for extras in re.findall(r"EXTRAS=(\S+)", DOCKERFILE):
+        assert set(extras.split(",")) <= PROJECT["optional-dependencies"].keys()
+    assert DOCKERFILE.rindex("USER 1000") > DOCKERFILE.rindex("USER 0")
+
+
+def test_the_devcontainer_and_binder_fit_the_rest():
+    about = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    stages = re.findall(r"^FROM \S+ AS (\S+)", DOCKERFILE, re.MULTILINE)
+    assert about["build"]["target"] in stages
+    assert (ROOT / ".devcontainer" / about["build"]["dockerfile"]).resolve() == ROOT / "Dockerfile"
+    assert about["remoteUser"] in DOCKERFILE
+    assert f"EXPOSE {about['forwardPorts'][0]}\n" in DOCKERFILE
+    _, *binder = (ROOT / ".binder" / "requirements.txt").read_text().splitlines()
+    assert binder == ["--editable ./gpuless", "--editable .[cu13]"]
 
 
 def test_the_version_is_the_same_everywhere():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
+    wheels = re.findall(r"(?:gpuless|cnn_numba)-(.*?)-py3", (ROOT / "README.md").read_text())
+    assert wheels == [PROJECT["version"]] * 2
     versions = re.findall(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert versions[:2] == ["Unreleased", PROJECT["version"]]
 

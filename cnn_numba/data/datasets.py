@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cnn_numba import extras
 from cnn_numba.data import files as data_files
 from cnn_numba.data import text
 from cnn_numba.data.files import ARRAYS, SOURCES, source_of, working_folder
@@ -115,16 +116,17 @@ def load(
     data_dir : path, optional
         A folder with the original files: a torchvision root, or for the two MNISTs the files themselves,
         packed or not, and for CIFAR-10 its Python or binary batches or an archive of them. Without it the
-        environment variable ``CNN_NUMBA_DATA`` counts, then the checkout's ``data/mnist`` for MNIST and
-        torchvision's download for the others. The made pictures are drawn.
+        environment variable ``CNN_NUMBA_DATA`` counts, then the checkout's ``data/mnist`` for MNIST. What is
+        not here then is downloaded, once: MNIST from its mirrors, the others by torchvision. The made
+        pictures are drawn.
     log : callable, optional
         Called with one line of text before something slow, and about files that were recognised.
 
     Raises
     ------
     DataError
-        If the data set is not there, cannot be downloaded (torchvision does that, where it is installed), or
-        a file of it is truncated, corrupted or foreign, has labels out of range or no images; if the files
+        If the data set is not there and cannot be downloaded (all but MNIST need torchvision for that), or a
+        file of it is truncated, corrupted or foreign, has labels out of range or no images; if the files
         are known to be of another data set; or if the cache cannot be written. A subclass of ValueError.
     ValueError
         If there is no data set of this name.
@@ -146,10 +148,12 @@ def load(
     cache = _cache_root()
     data_files.remove_leftovers(cache)
     cached = cache / asked / _cache_key(files, source)
-    arrays, recognised = _read_cache(cached, source) or _fill_cache(cached, name, files, log)
+    arrays, recognised = _read_cache(cached, source) or _fill_cache(
+        cached, name if files else asked, files, log
+    )
     settled = data_files.settle(name, recognised, folder)
     source = SOURCES[settled]
-    if name is None and folder != data_files.committed_folder():
+    if name is None and folder not in (None, data_files.committed_folder()):
         log(
             f"{folder} holds {source.title}, recognised by its checksums"
             if recognised
@@ -158,10 +162,24 @@ def load(
     return Dataset(settled, **arrays, mean=source.mean, std=source.std, classes=source.classes)
 
 
+def needs_download(name: str) -> bool:
+    """Return whether `load` would download a data set: neither its files are here, nor what it kept of them.
+
+    Examples
+    --------
+    >>> needs_download("made-pictures")  # they are drawn
+    False
+    """
+    source = source_of(name)
+    if source.write or data_files.data_folder(name, None) is not None:
+        return False
+    return _read_cache(_cache_root() / name / _cache_key(None, source), source) is None
+
+
 def _cache_root():
     if os.environ.get("CNN_NUMBA_CACHE"):
         return Path(os.environ["CNN_NUMBA_CACHE"]).expanduser()
-    if (data_files.CHECKOUT / "data").is_dir():
+    if extras.in_checkout():
         return data_files.CHECKOUT / "data" / "cache"
     return Path.home() / ".cache" / "cnn-numba"
 

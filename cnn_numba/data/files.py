@@ -1,12 +1,14 @@
-"""The original files of the data sets: found, checked, recognised, read, or downloaded by torchvision.
+"""The original files of the data sets: found, checked, recognised, read, or downloaded.
 
-One of the sets is drawn instead. How CIFAR-10's files are read is in `cnn_numba.data.cifar`.
+MNIST lies in a checkout and comes from its mirrors elsewhere, torchvision downloads two sets, one is drawn.
+How CIFAR-10's files are read is in `cnn_numba.data.cifar`.
 """
 
 import contextlib
 import errno
 import gzip
 import hashlib
+import http.client
 import math
 import os
 import re
@@ -26,7 +28,7 @@ import numpy as np
 from cnn_numba import extras
 from cnn_numba.data import cifar, pictures
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = extras.CHECKOUT
 ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 _IDX_STEMS = {
     "train_images": "train-images-idx3-ubyte",
@@ -46,9 +48,10 @@ class DataError(ValueError):
 class Source(NamedTuple):
     """What a data set is made of.
 
-    `url` is where torchvision downloads it from; `digests` are the SHA-256 of its unpacked files, by which
-    it is told from others with the same file names, or which they must have. `versions` are those of a set in
-    CIFAR-10's format, and `write` makes the files of one that is drawn.
+    `url` is where torchvision downloads it from, `mirrors` are folders of the four packed files; `digests`
+    are the SHA-256 of its unpacked files, by which it is told from others with the same file names, or which
+    they must have. `versions` are those of a set in CIFAR-10's format, and `write` makes the files of one
+    that is drawn.
     """
 
     title: str
@@ -58,6 +61,7 @@ class Source(NamedTuple):
     std: float
     classes: tuple
     url: str | None = None
+    mirrors: tuple = ()
     digests: tuple = ()
     versions: tuple = ()
     write: Callable | None = None
@@ -71,6 +75,11 @@ SOURCES = {
         mean=0.0,
         std=1.0,
         classes=tuple("0123456789"),
+        mirrors=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+            "https://raw.githubusercontent.com/cnn-numba/cnn-numba/main/data/mnist/",
+        ),
         digests=(
             "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
             "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -146,7 +155,7 @@ def committed_folder():
 
 
 def data_folder(name, data_dir):
-    """Return the folder that must hold the original files, or None where torchvision downloads them."""
+    """Return the folder that must hold the original files, or None where they are downloaded."""
     chosen = data_dir or os.environ.get("CNN_NUMBA_DATA")
     if SOURCES[name].write and not data_dir:
         return None  # it is drawn, whatever else lies in the folder of the others
@@ -156,15 +165,7 @@ def data_folder(name, data_dir):
             origin = "--data-dir / data_dir" if data_dir else "the environment variable CNN_NUMBA_DATA"
             raise DataError(f"{origin} names {folder}, which is not a folder; give the one that holds {name}")
         return folder
-    if name != "mnist":
-        return None
-    folder = committed_folder()
-    if not folder.is_dir():
-        raise DataError(
-            f"MNIST is not at {folder}: run from a checkout of the repository (pip install -e .), or name a "
-            "folder with its four files by --data-dir or the environment variable CNN_NUMBA_DATA"
-        )
-    return folder
+    return committed_folder() if name == "mnist" and committed_folder().is_dir() else None
 
 
 def find_files(name, folder):
@@ -432,11 +433,13 @@ def _naming(path):
 
 
 def download(name, cache, log):
-    """Draw a data set, or let torchvision download it; return what `convert` does, or say why that cannot be.
+    """Draw or download a data set; return what `convert` does, or say why that cannot be.
 
     The files themselves lie in the folder `cache` until they are converted, and are not kept.
     """
     source = SOURCES[name]
+    if source.mirrors:
+        return _from_mirrors(name, cache, log)
     if source.write:
         log(f"Drawing {source.title} (once) ...")
         with working_folder(cache) as working:
@@ -469,6 +472,48 @@ def download(name, cache, log):
         finally:
             socket.setdefaulttimeout(timeout)
         return convert(name, find_files(name, working), log)
+
+
+def _from_mirrors(name, cache, log):
+    """Download four packed files, each from the first mirror that has the right one."""
+    source = SOURCES[name]
+    log(f"Downloading {source.title} (once, 12 MB) ...")
+    mirrors, problems = list(source.mirrors), {}
+    with working_folder(cache) as working:
+        for stem, digest in zip(_IDX_STEMS.values(), source.digests, strict=True):
+            content = None
+            while mirrors and content is None:
+                try:
+                    content = _fetched(mirrors[0] + f"{stem}.gz", digest)
+                except _Unreachable as error:  # what has failed once is not asked again
+                    problems[mirrors.pop(0)] = error
+            if content is None:
+                told = "; ".join(f"{mirror}: {problem}" for mirror, problem in problems.items())
+                raise DataError(
+                    f"{source.title} is not here and cannot be downloaded ({told}); connect to the network "
+                    "once, or name a folder with its four files, such as data/mnist of a clone of the "
+                    "repository, by --data-dir or the environment variable CNN_NUMBA_DATA"
+                )
+            (working / stem).write_bytes(content)
+        return convert(name, find_files(name, working), log)
+
+
+class _Unreachable(Exception):
+    """Why a mirror does not give the file that it should."""
+
+
+def _fetched(url, digest):
+    """Return the unpacked content of `url`, which has this SHA-256."""
+    if problem := _network_problem(url):
+        raise _Unreachable(problem)
+    try:
+        with urllib.request.urlopen(url, timeout=5 * _NETWORK_SECONDS) as answer:
+            content = gzip.decompress(answer.read())
+    except (OSError, EOFError, zlib.error, http.client.HTTPException) as error:
+        raise _Unreachable(getattr(error, "reason", None) or error) from None
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise _Unreachable(f"{url.rpartition('/')[2]} there is another file, by its SHA-256")
+    return content
 
 
 def _need_torchvision(purpose):

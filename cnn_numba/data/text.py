@@ -105,7 +105,10 @@ def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
     >>> test.shape
     (219, 64)
     """
-    path = CHECKOUT / "data" / "text" if path is None else Path(path)
+    if path is None:  # in a wheel it lies beside this file
+        path = CHECKOUT / "data" / "text"
+        path = path if path.is_dir() else Path(__file__).parent
+    path = Path(path)
     path = path / "course.txt" if path.is_dir() else path
     try:
         paragraphs = path.read_text(encoding="ascii").splitlines(keepends=True)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from cnn_numba import extras
 from cnn_numba.device import selection
 from gpuless import nvidia
 
@@ -32,8 +33,8 @@ def gpu_findings():
 
 
 def extra(major):
-    """Return what to install for a CUDA toolkit of this major version."""
-    return f"--editable '.[cu{major}]'"
+    """Return the command that installs a CUDA toolkit of this major version."""
+    return extras.install(f"cu{major}")
 
 
 _WHERE = {
@@ -66,13 +67,13 @@ def _gpu():
     text = ", ".join(f"{gpu.name}, compute capability {nvidia.dotted(gpu.capability)}" for gpu in found.gpus)
     best, toolkit = _best_toolkit(found), nvidia.toolkit()
     if toolkit is None:
-        return Finding("GPU", False, f"{text}; no CUDA toolkit", f"pip install {extra(best)}")
+        return Finding("GPU", False, f"{text}; no CUDA toolkit", extra(best))
     capability = found.gpus[0].capability
     if toolkit[0] in _NEEDS and capability < _NEEDS[toolkit[0]][1]:
         wrong = f"{text}: too old for the CUDA {nvidia.dotted(toolkit)} toolkit"
         if best == toolkit[0]:
             return Finding("GPU", False, wrong, "export GPULESS=emulator")
-        return Finding("GPU", False, wrong, f"pip install {extra(best)}")
+        return Finding("GPU", False, wrong, extra(best))
     return Finding("GPU", True, text)
 
 
@@ -93,5 +94,5 @@ def _driver():
     oldest = _NEEDS.get(toolkit[0], ("a newer one", None))[0]
     fix = f"update the driver to {oldest} or newer"
     if found.cuda[0] == 12:
-        fix = f"pip install {extra(12)}, or {fix}"
+        fix = f"{extra(12)}, or {fix}"
     return Finding("driver", False, f"{text}, but the toolkit is CUDA {nvidia.dotted(toolkit)}", fix)

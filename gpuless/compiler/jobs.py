@@ -19,7 +19,7 @@ from numba import cloudpickle, cuda, get_num_threads
 
 OPTIONS = ("fastmath", "launch_bounds", "max_registers")
 _JOBS_PER_WORKER = 20
-_FIX = "install the CUDA compiler (no GPU needed): pip install --editable '.[cu13]'"
+_FIX = "install the CUDA compiler (no GPU needed): pip install 'numba-cuda[cu13]'"
 
 
 class InspectionError(RuntimeError):

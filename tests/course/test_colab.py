@@ -63,7 +63,9 @@ def test_the_course_is_installed_and_found(colab, machine, capsys):
     sys.path = [entry for entry in sys.path if entry != str(COLAB.parents[1])]
     colab.main()
     target = f"{COLAB.parents[1]}[cu12,torch]"
-    assert commands[-1][1:] == ["-m", "pip", "install", "--quiet", "--editable", target]
+    gpuless = str(COLAB.parents[1] / "gpuless")
+    wanted = ["--editable", gpuless, "--editable", target]
+    assert commands[-1][1:] == ["-m", "pip", "install", "--quiet", *wanted]
     assert sys.path[0] == str(COLAB.parents[1])
     assert Path.cwd() == COLAB.parent
     assert "Installing the course (cu12)" in capsys.readouterr().out

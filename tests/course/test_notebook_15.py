@@ -128,7 +128,7 @@ def test_differences_want_the_same_names():
 
 def test_a_missing_package_is_told_in_a_line(monkeypatch):
     monkeypatch.setattr("cnn_numba.extras.present", lambda package: package not in ("pyopencl", "triton"))
-    how = "pip install --editable '.["
+    how = "pip install --editable ./gpuless --editable '.["
     assert roads.missing("OpenCL") == f"OpenCL is left out: pyopencl not installed ({how}roads]')."
     assert roads.missing("Triton").startswith(f"Triton is left out: triton not installed ({how}torch")
     triton, tl = blocks.language()

@@ -114,7 +114,7 @@ def test_the_cost_is_the_arithmetic_of_the_text():
 def test_a_missing_package_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "jax" else object())
     assert frameworks.load_packages("json", "jax")[1] is None
-    told = "jax is not installed, so its cells do nothing: pip install --editable '.[roads]'\n"
+    told = f"jax is not installed, so its cells do nothing: {extras.install('roads')}\n"
     assert capsys.readouterr().out == told
 
 

@@ -1,9 +1,12 @@
 import contextlib
 import errno
+import functools
 import gzip
 import hashlib
+import http.server
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -717,10 +720,83 @@ def test_a_folder_that_does_not_exist_is_named(cache, tmp_path, monkeypatch, nam
         load(name)
 
 
-def test_outside_a_checkout_mnist_needs_a_folder(cache, tmp_path, monkeypatch):
-    monkeypatch.setattr(data_files, "CHECKOUT", tmp_path)
-    with pytest.raises(DataError, match=r"run from a checkout .* CNN_NUMBA_DATA"):
+@pytest.fixture
+def mirrors(cache, tmp_path, monkeypatch):
+    """Be outside a checkout, where `mnist` comes from these folders; return the requests that were made."""
+    monkeypatch.setattr(data_files, "CHECKOUT", tmp_path / "site-packages")
+    asked = []
+
+    class Quietly(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            super().do_GET()
+
+        def log_message(self, *arguments):
+            pass
+
+    handler = functools.partial(Quietly, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def serve(*folders):
+            address = f"http://127.0.0.1:{server.server_port}"
+            source = data_files.SOURCES["mnist"]
+            source = source._replace(mirrors=tuple(f"{address}/{folder}/" for folder in folders))
+            monkeypatch.setitem(data_files.SOURCES, "mnist", source)
+            return asked
+
+        yield serve
+        server.shutdown()
+
+
+@pytest.mark.parametrize("name", ["mnist", None])
+def test_outside_a_checkout_mnist_is_downloaded_once(cache, mirrors, tmp_path, name):
+    shutil.copytree(COMMITTED, tmp_path / "good")
+    write_idx_folder(tmp_path / "other", small_images())
+    asked, lines = mirrors("missing", "other", "good"), []
+    assert data.datasets.needs_download("mnist")
+    for _ in range(2):
+        loaded = load(name, log=lines.append)
+    assert lines == ["Downloading MNIST (once, 12 MB) ...", "Converting MNIST to arrays (once) ..."]
+    assert not data.datasets.needs_download("mnist")
+    assert loaded.name == "mnist"
+    assert loaded.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
+    # A mirror that failed is not asked for the rest.
+    first = f"{STEMS[0]}.gz"
+    assert asked == [f"/missing/{first}", f"/other/{first}", *(f"/good/{stem}.gz" for stem in STEMS)]
+    assert not list(cache.rglob("*ubyte*"))
+
+
+def test_mirrors_that_will_not_do_are_each_named(cache, mirrors, tmp_path):
+    write_idx_folder(tmp_path / "other", small_images())
+    (tmp_path / "html").mkdir()
+    (tmp_path / "html" / f"{STEMS[0]}.gz").write_text("<html>Please log in</html>")
+    mirrors("missing", "other", "html")
+    with pytest.raises(DataError, match=r"name a folder .* --data-dir .* CNN_NUMBA_DATA") as caught:
         load("mnist")
+    for reason in (
+        "missing/: File not found",
+        "other/: .* there is another file, by",
+        "html/: Not a gzipped",
+    ):
+        assert re.search(reason, str(caught.value))
+    assert not files_under(cache)
+
+
+def test_without_a_network_and_a_checkout_mnist_is_one_line_quickly(cache, mirrors, monkeypatch):
+    mirrors()
+    source = data_files.SOURCES["mnist"]._replace(mirrors=("http://127.0.0.1:9/", "http://127.0.0.1:9/b/"))
+    monkeypatch.setitem(data_files.SOURCES, "mnist", source)
+    start = time.perf_counter()
+    with pytest.raises(DataError, match=r"MNIST is not here and cannot be downloaded \(http://127") as caught:
+        load("mnist")
+    assert time.perf_counter() - start < 15  # of a busy machine; whoever retries takes longer
+    assert "\n" not in str(caught.value)
+
+
+def test_the_known_digests_are_those_of_the_committed_files():
+    for stem, digest in zip(STEMS, data_files.SOURCES["mnist"].digests, strict=True):
+        assert hashlib.sha256(gzip.decompress((COMMITTED / f"{stem}.gz").read_bytes())).hexdigest() == digest
 
 
 def test_an_unknown_name_is_refused():

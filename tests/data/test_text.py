@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from cnn_numba import data
+from cnn_numba.data import text as texts
 from cnn_numba.data.files import CHECKOUT
 from cnn_numba.data.text import LENGTH, TEXT, VOCABULARY, Windows, decode, encode, read_text
 
@@ -53,3 +54,13 @@ def test_a_text_of_one_s_own(tmp_path):
 def test_characters_that_are_none_are_named():
     with pytest.raises(ValueError, match="plain ASCII, got '\\\\t' at place 1"):
         encode("a\tb")
+
+
+def test_without_a_checkout_the_text_lies_in_the_package(monkeypatch, tmp_path):
+    package = tmp_path / "cnn_numba" / "data"
+    package.mkdir(parents=True)
+    (package / "course.txt").write_text("".join(f"{str(i) * 300}\n" for i in range(10)))
+    monkeypatch.setattr(texts, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(texts, "__file__", str(package / "text.py"))
+    train, test = texts.read_text()
+    assert (len(train.text), len(test.text)) == (9 * 301, 301)

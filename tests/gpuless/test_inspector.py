@@ -961,7 +961,7 @@ def test_a_machine_without_a_compiler(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     answer = python_types.SimpleNamespace(returncode=0, stdout=b'{"missing": "no libnvvm"}')
     monkeypatch.setattr(compiler.subprocess, "run", lambda *arguments, **options: answer)
-    with pytest.raises(InspectionError, match=r"no libnvvm; install .* pip install --editable '\.\[cu13\]'"):
+    with pytest.raises(InspectionError, match=r"no libnvvm; install .* pip install 'numba-cuda\[cu13\]'"):
         inspect_kernel(clean_kernel, VECTORS)
 
 

@@ -131,6 +131,6 @@ def test_pixels_that_do_not_fit_are_refused(build, pixels, message):
 
 def test_without_onnx_it_is_one_line(monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda package: None)
-    needs = r"Exporting a network needs onnx, which is not installed: pip install --editable '\.\[roads\]'"
+    needs = r"Exporting a network needs onnx, which is not installed: pip install .* '\.\[roads\]'"
     with pytest.raises(extras.MissingPackage, match=needs):
         to_onnx(mnist_cnn())
