@@ -14,7 +14,8 @@ from gpuless.emulator import lanes
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, ZERO
 from gpuless.emulator.layout import ARENA_SPAN, SHARED_SPAN
 from gpuless.emulator.ptx import BITS, Address
-from gpuless.emulator.rows import load_rows, load_steps, rows_of, steps, steps_of, store_rows
+from gpuless.emulator.rows import load_rows, rows_of, store_rows
+from gpuless.emulator.strides import has_strides, strides, ways
 from gpuless.emulator.translate import ALL, ONE, Value, translates
 from gpuless.emulator.typed import Typed
 
@@ -174,8 +175,8 @@ def load(t, where, bits, count, note=""):
 def _load_checked(t, address, space, bits, count, note):
     """Load; where what is assumed of the address is to be checked, in one of two ways."""
     value = t.operand(address.base)
-    if count == 1 and not note and steps_of(t, address, space):
-        return _load_in_steps(t, address, space, bits, note)
+    if count == 1 and not note and has_strides(t, address, space):
+        return _load_in_strides(t, address, space, bits, note)
     rows, size = count == 1 and rows_of(t, address, bits), count * bits // 8
     if value.check is None and not rows:
         return load(t, place(t, address, space, size), bits, count, note)
@@ -194,27 +195,28 @@ def _load_checked(t, address, space, bits, count, note):
     return [Value(VARYING, None, vector) for vector in _either(t, value.check, pieces, ALL.int(bits), count)]
 
 
-def _load_in_steps(t, address, space, bits, note):
-    """Load from addresses a stride apart: neighbours, as a rule, or else by one scalar address after another.
+def _load_in_strides(t, address, space, bits, note):
+    """Load from addresses a stride apart, in the way that is best for it.
 
-    Where lanes are off, or not where they are assumed, it is done lane by lane.
+    Where lanes are not where they are assumed, or some are off, it is done lane by lane.
     """
     value, size = t.operand(address.base), bits // 8
     t.mask_vector()
-    found = steps(t, address, bits, NEAR)
+    found = strides(t, address, bits, NEAR)
     safe = t.all_of(value.check, found.even)
-    next_ = t.all_of(safe, t.new(f"icmp eq i64 {found.step}, {size}"))
-    all_on = t.all_of(safe, t.new(f"icmp eq i32 {t.mask}, -1") if t.masked else None)
 
     def one_by_one():
         _check_alignment(t, value, 64, address, size)
-        return [t.vector(each, bits) for each in load(t, place(t, address, space), bits, 1, note)]
+        return t.vector(load(t, place(t, address, space), bits, 1, note)[0], bits)
 
-    def apart():
-        return _either(t, all_on, [one_by_one, lambda: [load_steps(t, found, bits)]], ALL.int(bits), 1)
+    def first_of(ways):
+        if not ways:
+            return one_by_one()
+        (condition, piece), *others = ways
+        pieces = [lambda: [first_of(others)], lambda: [piece()]]
+        return _either(t, t.all_of(safe, condition), pieces, ALL.int(bits), 1)[0]
 
-    loaded = _either(t, next_, [apart, lambda: [load_rows(t, address, space, bits)]], ALL.int(bits), 1)
-    return [Value(VARYING, None, loaded[0])]
+    return [Value(VARYING, None, first_of(ways(t, found, bits)))]
 
 
 def _load_next(t, pointer, bits):

@@ -25,6 +25,13 @@ def processor():
     return llvm.get_host_cpu_name(), features, llvm.get_process_triple(), llvm.llvm_version_info
 
 
+@functools.cache
+def masks_loads(bits):
+    """Return whether a load of a vector of integers can leave out some of them, without a branch for each."""
+    features = llvm.get_host_cpu_features()
+    return bool(features.get("avx512bw") or (bits >= 32 and features.get("avx2")))
+
+
 def _target_machine():
     features = llvm.get_host_cpu_features().flatten()
     # LLVM would rather use half of a register of 512 bits on some processors.
@@ -43,6 +50,8 @@ def optimise(text):
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
     passes = builder.getModulePassManager()
+    # Much is computed only for lanes that are not where they are assumed: there, then.
+    passes.add_sinking_pass()
     passes.run(module, builder)
     return module, machine
 

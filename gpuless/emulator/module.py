@@ -15,8 +15,7 @@ from gpuless.emulator import (  # noqa: F401
     runtime,
     warps,
 )
-from gpuless.emulator.access import Place, load
-from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, ZERO
+from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.layout import OFFSET, PRIVATE_SPAN
 from gpuless.emulator.ptx import BITS, Address, Variable
 from gpuless.emulator.translate import ALL, Translator, Value
@@ -181,7 +180,7 @@ class ModuleTranslator:
     def signature(self, t):
         """Return how a function begins in the IR."""
         if t.function.kernel:
-            return "define internal void @kernel(ptr noalias %ctx, i32 %warp)"
+            return "define internal void @kernel(ptr noalias %ctx, i32 noundef %warp)"
         given = [f"ptr %res{i}" for i in range(len(t.function.results))]
         given += [f"ptr %par{i}" for i in range(len(t.function.parameters))]
         listed = ", ".join(["ptr %ctx", "i32 %warp", "i64 %sp", "i32 %mask", *given])
@@ -196,7 +195,7 @@ class ModuleTranslator:
         for name, type_ in _FIELDS.items():
             field = f"%at.{name}"
             head.append(f"  {field} = getelementptr i8, ptr %ctx, i64 {OFFSET[name]}")
-            head.append(f"  %{name} = load {type_}, ptr {field}, align 4, !invariant.load !0")
+            head.append(f"  %{name} = load {type_}, ptr {field}, align 4, !invariant.load !0, !noundef !0")
         if t.function.kernel:
             head.append("  %warp64 = zext i32 %warp to i64\n  %stack = mul i64 %warp64, %local.size")
             head.append("  %sp = add i64 %local, %stack")
@@ -273,9 +272,9 @@ class ModuleTranslator:
 
     def parameter(self, t, address, bits, count):
         """Return what lies in a parameter: of a kernel, or of a function, each lane its own."""
-        place = self._kernel_parameter(t, address)
-        if place is not None:
-            return load(t, place, bits, count)
+        pointer = self._kernel_parameter(t, address)
+        if pointer is not None:
+            return [Value(UNIFORM, _constant(t, pointer, bits, i * bits // 8)) for i in range(count)]
         unit, found = self._unit(t, address.base, bits), []
         type_, piece = ALL.int(bits), ALL.int(unit)
         for at in range(8 * address.offset, 8 * address.offset + count * bits, bits):
@@ -321,18 +320,16 @@ class ModuleTranslator:
         t.line(f"store {ALL.int(bits)} {vector}, ptr {pointer}, align {bits // 8}")
 
     def _kernel_parameter(self, t, address):
+        """Return a pointer to a parameter of the kernel, None if it is another function's."""
         if not t.function.kernel:
             return None
         places, _ = parameter_places(t.function)
         if address.base in places:
-            offset = places[address.base] + address.offset
-            pointer = t.new(f"getelementptr i8, ptr %params, i64 {offset}")
-            return Place(pointer, ZERO, None, True)
+            return t.new(f"getelementptr i8, ptr %params, i64 {places[address.base] + address.offset}")
         if address.base in t.function.registers:
             value = t.operand(address.base)
             pointer = t.new(f"getelementptr i8, ptr %params, i64 {value.scalar}")
-            pointer = t.new(f"getelementptr i8, ptr {pointer}, i64 {address.offset}")
-            return Place(pointer, ZERO, None, True)
+            return t.new(f"getelementptr i8, ptr {pointer}, i64 {address.offset}")
         return None
 
     # --- Names -----------------------------------------------------------------------------------------
@@ -400,6 +397,12 @@ class ModuleTranslator:
 _FIELDS = {"params": "ptr", "arena": "ptr", "shared": "ptr", "local": "i64", "globals": "i64"}
 _FIELDS |= {f"{name}.{axis}": "i32" for name in ("ctaid", "nctaid") for axis in "xyz"}
 _FIELDS |= {"dynamic_smem_size": "i32", "smid": "i32", "local.size": "i64"}
+
+
+def _constant(t, pointer, bits, offset):
+    """Load what never changes while a kernel runs, and is something: LLVM need not look after that."""
+    at = t.new(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
+    return t.new(f"load i{bits}, ptr {at}, align {bits // 8}, !invariant.load !0, !noundef !0")
 
 
 def _coordinate(t, type_, linear, axis, sizes):

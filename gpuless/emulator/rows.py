@@ -4,8 +4,6 @@ What the lanes of a row access are neighbours, as a rule, and how far one row is
 when the kernel runs: a row of threads, times the length of the array's rows.
 """
 
-from typing import NamedTuple
-
 from gpuless.emulator import lanes
 from gpuless.emulator.lanes import VARYING, WARP, ZERO
 from gpuless.emulator.layout import ARENA_SPAN, SHARED_SPAN
@@ -22,7 +20,7 @@ def rows_of(t, address, bits):
     return near.rows if distances in (ZERO[:width], tuple(bits // 8 * lane for lane in range(width))) else 0
 
 
-def _pointers(t, address, space):
+def heads_of(t, address, space):
     """Return a vector of the addresses of the first lanes of rows."""
     value = t.operand(address.base)
     bits, s = t.function.registers.get(address.base, 64), Shape(value.assumed.rows)
@@ -36,20 +34,21 @@ def _pointers(t, address, space):
     return t.new(f"getelementptr i8, ptr {root}, {s.int(64)} {inside}")
 
 
-def _pointer(t, pointers, row, rows):
+def head(t, pointers, row, rows):
+    """Return the address of the first lane of a row."""
     return t.new(f"extractelement <{rows} x ptr> {pointers}, i64 {row}") if rows > 1 else pointers
 
 
-def _mask(t, row, rows):
+def on_in_row(t, on, row, rows):
     """Return the lanes of a row that are on, as a vector."""
     width = WARP // rows
-    return t.shuffle(t.mask_vector(), None, "i1", WARP, range(row * width, (row + 1) * width))
+    return t.shuffle(on, None, "i1", WARP, range(row * width, (row + 1) * width))
 
 
 def load_rows(t, address, space, bits):
     """Load a row at a time: neighbouring numbers, or one for all its lanes."""
     near = t.operand(address.base).assumed
-    rows, pointers = near.rows, _pointers(t, address, space)
+    rows, pointers = near.rows, heads_of(t, address, space)
     width, type_ = WARP // rows, Shape(WARP // rows).int(bits)
     if near.uniform:
         return _load_heads(t, pointers, rows, bits)
@@ -57,14 +56,14 @@ def load_rows(t, address, space, bits):
     t.module.declare(f"{type_} @{name}(ptr, <{width} x i1>, {type_})")
     found = []
     for row in range(rows):
-        pointer = _pointer(t, pointers, row, rows)
-        on = _mask(t, row, rows)
+        pointer = head(t, pointers, row, rows)
+        on = on_in_row(t, t.mask_vector(), row, rows)
         found.append(
             t.new(
                 f"call {type_} @{name}(ptr align {bits // 8} {pointer}, <{width} x i1> {on}, {type_} poison)"
             )
         )
-    return _joined(t, found, f"i{bits}")
+    return joined(t, found, f"i{bits}")
 
 
 def _load_heads(t, pointers, rows, bits):
@@ -79,54 +78,8 @@ def _load_heads(t, pointers, rows, bits):
     return t.shuffle(heads, None, f"i{bits}", rows, [lane // width for lane in range(WARP)])
 
 
-class Steps(NamedTuple):
-    """Lanes a step apart: where each row of them begins and how far it is to the next, found at run time."""
-
-    pointers: list
-    step: str
-    even: str
-    """Whether all addresses are aligned, and no lane is far from its row's first."""
-
-
-def steps_of(t, address, space):
-    """Return whether the lanes of each row are assumed to be the same number of strides apart."""
-    near = t.operand(address.base).assumed
-    if near is VARYING or not near.unit or space == "shared":
-        return False
-    width = WARP // near.rows
-    return near.offsets[:width] == tuple(near.offsets[1] * lane for lane in range(width))
-
-
-def steps(t, address, bits, far):
-    """Return the `Steps` of an address of which `steps_of` is true; `far` is too far from the first."""
-    near, size = t.operand(address.base).assumed, bits // 8
-    pointers = _pointers(t, address, "global")
-    heads = [_pointer(t, pointers, row, near.rows) for row in range(near.rows)]
-    step = t.new(f"mul i64 {t.parameter(near.unit)}, {near.offsets[1]}")
-    low = step
-    for head in heads:
-        low = t.new(f"or i64 {low}, {t.new(f'ptrtoint ptr {head} to i64')}")
-    aligned = t.new(f"icmp eq i64 {t.new(f'and i64 {low}, {size - 1}')}, 0")
-    most = far // WARP
-    near_by = t.new(f"icmp ult i64 {t.new(f'add i64 {step}, {most}')}, {2 * most}")
-    return Steps(heads, step, t.all_of(aligned, near_by))
-
-
-def load_steps(t, found, bits):
-    """Load lane by lane, all of which are on, from scalar addresses."""
-    type_, vector = Shape(WARP).int(bits), "poison"
-    width = WARP // len(found.pointers)
-    ahead = [t.new(f"mul i64 {found.step}, {lane}") for lane in range(width)]
-    for lane in range(WARP):
-        pointer = found.pointers[lane // width]
-        there = t.new(f"getelementptr i8, ptr {pointer}, i64 {ahead[lane % width]}")
-        one = t.new(f"load i{bits}, ptr {there}, align {bits // 8}")
-        vector = t.new(f"insertelement {type_} {vector}, i{bits} {one}, i64 {lane}")
-    return vector
-
-
-def _joined(t, vectors, type_):
-    """Return vectors one behind the other."""
+def joined(t, vectors, type_):
+    """Return the lanes of vectors, one behind the other."""
     while len(vectors) > 1:
         size = WARP // len(vectors)
         pairs = zip(vectors[::2], vectors[1::2], strict=True)
@@ -136,12 +89,12 @@ def _joined(t, vectors, type_):
 
 def store_rows(t, address, space, bits, vector):
     """Store a row of neighbouring numbers at a time."""
-    rows, pointers = t.operand(address.base).assumed.rows, _pointers(t, address, space)
+    rows, pointers = t.operand(address.base).assumed.rows, heads_of(t, address, space)
     width, type_ = WARP // rows, Shape(WARP // rows).int(bits)
     name = f"llvm.masked.store.v{width}i{bits}.p0"
     t.module.declare(f"void @{name}({type_}, ptr, <{width} x i1>)")
     for row in range(rows):
         pointer = t.new(f"extractelement <{rows} x ptr> {pointers}, i64 {row}")
         part = t.shuffle(vector, None, f"i{bits}", WARP, range(row * width, (row + 1) * width))
-        on = _mask(t, row, rows)
+        on = on_in_row(t, t.mask_vector(), row, rows)
         t.line(f"call void @{name}({type_} {part}, ptr align {bits // 8} {pointer}, <{width} x i1> {on})")

@@ -16,7 +16,8 @@ from gpuless.emulator import faults
 BLOCKS = [(64, 1), (16, 4), (8, 8), (7, 9)]
 of_each_block = pytest.mark.parametrize("block", BLOCKS, ids=str)
 
-# Thread (x, y) loads what lies `x * stride + y * pitch` bytes behind the start, if x is below a limit.
+# Thread (x, y) loads what lies `x * stride + y * pitch` bytes behind the start, if x is below a limit, or if
+# its bit of the limit is set.
 LOAD = """
 .visible .entry f(.param .u64 data, .param .u64 out, .param .u64 start, .param .u64 stride, .param .u64 pitch,
                   .param .u64 limit)
@@ -27,7 +28,7 @@ LOAD = """
     mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %ntid.x;
     cvt.s64.s32 %rd6, %r1; cvt.s64.s32 %rd7, %r2;
     mov.u64 %v, 77;
-    setp.ge.s64 %p1, %rd6, %rd16;
+    {condition}
     @%p1 bra OFF;
     {product}
     ld.global.u{bits} %v, [%rd12];
@@ -37,6 +38,11 @@ OFF:
     ret;
 }}
 """
+CONDITIONS = {
+    "below": "setp.ge.s64 %p1, %rd6, %rd16;",
+    "picked": "mad.lo.s32 %r5, %r2, %r3, %r1; shr.u64 %rd17, %rd16, %r5; and.b64 %rd17, %rd17, 1;"
+    "setp.eq.s64 %p1, %rd17, 0;",
+}
 PRODUCTS = {
     "mul": "mul.lo.s64 %rd8, %rd6, %rd4; mul.lo.s64 %rd9, %rd7, %rd5; add.s64 %rd10, %rd8, %rd9;"
     "add.s64 %rd11, %rd10, %rd3; add.s64 %rd12, %rd1, %rd11;",
@@ -49,18 +55,19 @@ PRODUCTS = {
 }
 
 
-def loaded(block, bits, start, stride, pitch, limit=1 << 30, product="mul", size=8192):
+def loaded(block, bits, start, stride, pitch, limit=1 << 30, product="mul", size=8192, condition="below"):
     """Return what the threads load, and what they should, both as (y, x)."""
     (columns, rows), data = block, np.random.default_rng(3).integers(0, 256, size).astype(np.uint8)
     out = np.zeros((rows, columns), np.uint64)
-    text = LOAD.format(bits=bits, product=PRODUCTS[product])
+    text = LOAD.format(bits=bits, product=PRODUCTS[product], condition=CONDITIONS[condition])
     numbers = start, stride, pitch, limit
     _, found = run(text, [data, out], block=(*block, 1), numbers=numbers)
     factor = 2 if product == "halved" else 1
 
     def number(x, y):
+        on = x < limit if condition == "below" else limit >> (y * columns + x) & 1
         at = start + factor * (x * stride + y * pitch)
-        return int.from_bytes(data[at : at + bits // 8].tobytes(), "little") if x < limit else 77
+        return int.from_bytes(data[at : at + bits // 8].tobytes(), "little") if on else 77
 
     return found.tolist(), [[number(x, y) for x in range(columns)] for y in range(rows)]
 
@@ -92,6 +99,31 @@ def test_lanes_that_are_off_load_nothing(block, limit, stride):
     start = 0 if stride > 0 else 4 * max(limit - 1, 0)
     found, expected = loaded(block, 32, start, stride, 0, limit, size=max(limit * abs(stride) % (1 << 40), 4))
     assert found == expected
+
+
+@of_each_block
+@pytest.mark.parametrize("bits", [8, 32, 64])
+@pytest.mark.parametrize("steps", [1, 2, 3, -1, -2])
+def test_any_lanes_at_the_edge_of_memory(block, bits, steps, rng):
+    # Of a page between two that nobody may touch: threads whose numbers lie outside are off, and some others.
+    (columns, rows), size, page = block, bits // 8, 4096
+    width, pitch = steps * size * (columns - 1), 3 * size
+    for start in (-2 * size - min(width, 0), page - 3 * size - max(width, 0), page - width // 2 - 4 * size):
+        start -= start % size
+        inside = [
+            0 <= start + x * steps * size + y * pitch <= page - size
+            for y in range(rows)
+            for x in range(columns)
+        ]
+        assert any(inside)
+        for chance in (1, 0.6):
+            picked = [here and rng.random() < chance for here in inside]
+            limit = sum(1 << i for i, on in enumerate(picked) if on)
+            limit -= limit >> 63 << 64  # numbers of kernels are signed
+            found, expected = loaded(
+                block, bits, start, steps * size, pitch, limit, size=page, condition="picked"
+            )
+            assert found == expected
 
 
 @of_each_block
