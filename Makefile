@@ -24,7 +24,7 @@ $(BASE): WHAT := what training needs, a download of some 400 MB
 $(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA)),roads,test,conformance,book,lint]
 $(ALL): WHAT := everything, a download of up to 4 GB, most of it PyTorch with its CUDA libraries
 
-.PHONY: help train test conformance sanitize lint format lab notebooks html book book-serve bench install
+.PHONY: help train test test-all conformance sanitize lint format lab notebooks html book book-serve bench install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -34,7 +34,10 @@ help: ## show this list
 train: $(BASE) ## train the course's network on MNIST (under a minute)
 	$(BIN)/cnn-numba train
 
-test: $(ALL) ## run all tests, those in docstrings and notebooks included
+test: $(ALL) ## prove every feature, docstrings and notebooks included
+	$(BIN)/python -m pytest -m 'not exhaustive'
+
+test-all: $(ALL) ## run all tests, those too that repeat what others prove
 	$(BIN)/python -m pytest
 
 conformance: $(ALL) ## run numba-cuda's own tests on the emulated GPU (half an hour on two cores)

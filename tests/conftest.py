@@ -1,6 +1,7 @@
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -23,11 +24,26 @@ import cnn_numba  # noqa: F401
 # isort: split
 import numpy as np
 import pytest
+import tiers
 from helpers import check_registered
 from progress import StillRunning
 
 from cnn_numba import device
 from cnn_numba.course.workers import write_few_digits
+
+LEFT = pytest.StashKey()
+
+
+def pytest_addoption(parser):
+    """Know nbval's options, which running a notebook asks for, without its plugin, which comes too early.
+
+    Notebooks are read with jsonschema, which works out a grammar for addresses in other alphabets where it
+    finds one: more than a second in each process, and no notebook has such an address.
+    """
+    sys.modules.setdefault("rfc3987_syntax", None)
+    from nbval import plugin
+
+    plugin.pytest_addoption(parser)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's, which starts the processes
@@ -75,8 +91,12 @@ def pytest_xdist_make_scheduler(config, log):
     return ByFile(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest's, which chooses by marks
 def pytest_collection_modifyitems(config, items):
-    """Skip tests of a GPU where there is none that will do; begin with the slow ones where several run."""
+    """Mark what repeats; skip tests of a GPU where there is none; begin with the slow ones if several run."""
+    for item in items:
+        if tiers.repeats(item):
+            item.add_marker("exhaustive")
     if hasattr(config, "workerinput"):  # in a process of pytest-xdist
         import scheduling
 
@@ -88,6 +108,30 @@ def pytest_collection_modifyitems(config, items):
             if lacking[name] and item.get_closest_marker(name):
                 reason = f"needs {needs[name]} ({device.SELECTION.reason})"
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_deselected(items):
+    """Count what is left to `make test-all`; all processes of a run find the same."""
+    config = items[0].config
+    left = sum(item.get_closest_marker("exhaustive") is not None for item in items)
+    if left and "not exhaustive" in config.option.markexpr:
+        config.stash[LEFT] = left
+        if hasattr(config, "workerinput"):
+            config.workeroutput["left"] = left
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's
+def pytest_testnodedown(node):
+    """Take over what a process has counted."""
+    node.config.stash[LEFT] = getattr(node, "workeroutput", {}).get("left", 0)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say what was left out."""
+    if config.stash.get(LEFT, 0):
+        terminalreporter.write_line(
+            f"{config.stash[LEFT]} exhaustive tests, which repeat other proofs, are left to `make test-all`."
+        )
 
 
 @pytest.fixture

@@ -116,8 +116,15 @@ def test_the_version_is_the_same_everywhere():
 
 def test_pytest_alone_tests_all_that_is_tested():
     assert PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"] == ["cnn_numba", "gpuless", "tests"]
-    (recipe,) = re.findall(r"^test:.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert recipe == "$(BIN)/python -m pytest"
+    recipes = dict(re.findall(r"^(test(?:-all)?):.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    whole = "$(BIN)/python -m pytest"
+    assert recipes == {"test": f"{whole} -m 'not exhaustive'", "test-all": whole}
+
+
+def test_continuous_integration_tests_what_make_test_leaves_out():
+    run = (ROOT / ".ci" / "run").read_text()
+    assert "\nmake test " in run
+    assert "\n.venv/bin/python -m pytest -m exhaustive " in run
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,6 +54,26 @@ def test_accuracies_of_both_sides_come_close(few_images, plain):
         np.testing.assert_allclose(record["means"][who], np.mean(record["accuracies"][who], axis=0))
         # 21 steps an epoch on 1300 images, measured on 100: far from trained, farther from guessing.
         assert record["means"][who][-1] > 0.7
+
+
+def test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches(monkeypatch, capsys):
+    seconds, found = iter([30.0, 2.0, 1.5]), []
+
+    def train(command, env, check):
+        folders = [Path(env[name]) for name in ("NUMBA_CACHE_DIR", "CNN_NUMBA_CACHE")]
+        found.append([folder.exists() for folder in folders])
+        for folder in folders:
+            folder.mkdir(exist_ok=True)
+        result = {"first_step_seconds": next(seconds), "peak_memory_mb": 400.0}
+        Path(command[-1]).write_text(json.dumps(result))
+
+    monkeypatch.setattr(startup.subprocess, "run", train)
+    record = startup.bench_startup(repeats=2)
+    check_record(record, "startup")
+    assert found == [[False, False], [True, True], [True, True]]
+    assert record["first"]["first_step_seconds"] == 30
+    assert [each["first_step_seconds"] for each in record["later"]] == [2, 1.5]
+    assert capsys.readouterr().out.startswith("first run: first step after 30.0 s, peak memory 400 MB\nlater")
 
 
 @pytest.mark.slow

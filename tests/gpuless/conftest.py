@@ -21,8 +21,9 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_configure(config):
-    """Know the one marker there is, where no pyproject.toml tells."""
+    """Know the markers there are, where no pyproject.toml tells."""
     config.addinivalue_line("markers", "slow: takes more than a few seconds")
+    config.addinivalue_line("markers", "exhaustive: repeats what other tests prove")
 
 
 @pytest.fixture

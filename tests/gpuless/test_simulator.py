@@ -16,10 +16,10 @@ FILES = [*sorted(HERE.glob("test_simulator_*.py")), HERE / "test_sanitizer.py", 
 
 
 @functools.cache
-def verdicts(root, files):
-    """Run files in one process; return a line for each test, and all that was printed."""
+def verdicts(root, files, marked):
+    """Run what is so marked of files in one process; return a line for each test, and all it printed."""
     plugins = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:nbval"]
-    options = ["-q", "-rA", "--no-header", "--show-capture=no", *plugins]
+    options = ["-q", "-rA", "--no-header", "--show-capture=no", *plugins, "-m", marked]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *map(str, files)],
         env=os.environ | {"GPULESS": "simulator"},
@@ -38,6 +38,14 @@ def verdicts(root, files):
 def test_in_a_process_with_the_simulator(file, request):
     asked = [item for item in request.session.items if getattr(item, "function", None) is request.function]
     files = tuple(item.callspec.params["file"] for item in asked)
-    lines, printed = verdicts(request.config.rootpath, files)
+    lines, printed = verdicts(request.config.rootpath, files, "not exhaustive")
     mine = {verdict for verdict, test in lines if f"/{file.name}" in test}
     assert mine == {"PASSED"}, printed[-8000:]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.skipif(gpuless.select().simulated, reason="they run by themselves")
+def test_what_is_exhaustive_in_a_process_with_the_simulator(request):
+    lines, printed = verdicts(request.config.rootpath, tuple(FILES), "exhaustive")
+    assert {verdict for verdict, _ in lines} == {"PASSED"}, printed[-8000:]

@@ -3,7 +3,6 @@
 Run with ``-s`` to see the table.
 """
 
-import functools
 import importlib
 import pkgutil
 
@@ -49,10 +48,22 @@ def listed(module, name):
     return ccs[0], ccs[-1]
 
 
-@functools.cache
-def results():
+@pytest.fixture(scope="module")
+def results(request):
     """Return what became of each (module, name, signature, cc), compiled all at once, which is fastest."""
-    keys = [(*kernel, cc) for kernel in KERNELS for cc in capabilities(*kernel[:2])]
+    tests = [
+        item.callspec.params
+        for item in request.session.items
+        if item.path == request.path and hasattr(item, "callspec")
+    ]
+    asked = {each["cc"] for each in tests if "cc" in each} or set(CCS)
+    keys = [
+        (*kernel, cc)
+        for kernel in KERNELS
+        for cc in capabilities(*kernel[:2])
+        # What is allowed may be needed on any.
+        if cc in asked or kernel[1] in getattr(kernel[0], "ALLOWED", {})
+    ]
     jobs = [
         Job(getattr(module, name), signature, capability(cc), listing="PTX" * (cc in listed(module, name)))
         for module, name, signature, cc in keys
@@ -105,10 +116,10 @@ def test_an_allowance_is_of_a_kernel_and_gives_its_reason(module):
 @pytest.mark.slow
 @of_each_kernel
 @pytest.mark.parametrize("cc", CCS)
-def test_a_kernel_compiles_without_spills_and_without_float64(module, name, signature, cc):
+def test_a_kernel_compiles_without_spills_and_without_float64(module, name, signature, cc, results):
     if cc not in capabilities(module, name):
         return
-    result = results()[module, name, signature, cc]
+    result = results[module, name, signature, cc]
     allowed = getattr(module, "ALLOWED", {}).get(name, {})
     assert result["registers"] > 0
     assert result["spill_stores"] == 0 or "spills" in allowed, f"{result['spill_stores']} bytes are spilled"
@@ -117,20 +128,20 @@ def test_a_kernel_compiles_without_spills_and_without_float64(module, name, sign
 
 
 @of_each_kernel
-def test_an_allowance_is_needed(module, name, signature):
+def test_an_allowance_is_needed(module, name, signature, results):
     """What is allowed and no longer happens is to be deleted from ALLOWED."""
-    mine = [result for key, result in results().items() if key[:2] == (module, name)]
+    mine = [result for key, result in results.items() if key[:2] == (module, name)]
     for what in getattr(module, "ALLOWED", {}).get(name, {}):
         assert any(float64(result) if what == "float64" else result["spill_stores"] for result in mine)
 
 
-def test_table():
+def test_table(results):
     """Print what every kernel takes: registers and spilled bytes on each architecture, and shared memory."""
     print("\nregisters a thread (+ bytes spilled) by compute capability; bytes of shared memory a block")
     width = max(len(name) for _, name, _ in KERNELS)
     print("kernel".ljust(width), *(cc.rjust(7) for cc in (*CCS, "shared")))
     for kernel in KERNELS:
-        mine = {cc: results()[(*kernel, cc)] for cc in capabilities(*kernel[:2])}
+        mine = {cc: results[(*kernel, cc)] for cc in CCS if (*kernel, cc) in results}
         (shared,) = {result["shared"] for result in mine.values()}
         spilled = {cc: result["spill_stores"] for cc, result in mine.items()}
         figures = {cc: f"{mine[cc]['registers']}" + (f"+{spilled[cc]}" if spilled[cc] else "") for cc in mine}

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cnn_numba
@@ -67,16 +68,39 @@ print(WIDTH, *losses)
 """
 
 
+MULTIPLY = """
+import numpy as np
+from cnn_numba.ops.dense.cpu import linear_forward
+from cnn_numba.ops.shared.simd import WIDTH
+
+rng = np.random.default_rng(0)
+x, weight = rng.standard_normal((13, 70), np.float32), rng.standard_normal((37, 70), np.float32)
+print(WIDTH, *linear_forward(x, weight).ravel())
+"""
+
+
+@pytest.mark.slow
+def test_vectors_of_every_width_multiply_alike(package):
+    """The vectors are 16 floats wide with AVX-512, else 8: this machine has one, a copy gets the other."""
+    results = of_both_widths(MULTIPLY, package)
+    np.testing.assert_allclose(results[8], results[16], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.slow
 def test_vectors_of_every_width_train_alike(package):
-    """The vectors are 16 floats wide with AVX-512, else 8: this machine has one, a copy gets the other."""
+    results = of_both_widths(TRAIN, package)
+    assert results[8] == pytest.approx(results[16], rel=1e-5)
+    assert results[8][2] < results[8][0]
+
+
+def of_both_widths(script, package):
+    """Return the numbers that a script prints after the width, by the width."""
     other = {8: 16, 16: 8}[WIDTH]
     simd = package / "ops" / "shared" / "simd.py"
     simd.write_text(re.sub("^WIDTH = .*$", f"WIDTH = {other}", simd.read_text(), flags=re.MULTILINE))
     results = {}
     for folder in (SOURCE, package):
-        width, *losses = run(TRAIN, folder)[0].split()
-        results[int(width)] = [float(loss) for loss in losses]
+        width, *numbers = run(script, folder)[0].split()
+        results[int(width)] = [float(number) for number in numbers]
     assert set(results) == {8, 16}
-    assert results[8] == pytest.approx(results[16], rel=1e-5)
-    assert results[8][2] < results[8][0]
+    return results

@@ -1,0 +1,184 @@
+"""Two tiers: `make test` proves each feature, `make test-all` repeats the proofs as well.
+
+What repeats is marked `exhaustive` here and nowhere else: further cases of a test whose first ones stay in
+`make test`, or a test whose claim others make as well. Each entry says which.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """A test, which of its cases `make test` keeps, and what else covers the rest."""
+
+    file: str
+    test: str
+    covered: str
+    kept: object = None
+    """A function of the cases' parameters (and of their module, as `tests`); None: no case is kept."""
+
+    def holds(self, item):
+        """Return whether an item of this test is a repetition."""
+        return self.kept is None or not self.kept(tests=item.module, **item.callspec.params)
+
+
+def first_of_each(exercise, answer, tests, **_):
+    """Return whether an unusual answer is the first of its exercise."""
+    return answer is next(iter(tests.ANSWERS[exercise].values()))
+
+
+def of_notebook(*numbers):
+    """Return a function that tells whether a notebook is one of these."""
+    return lambda path, **_: path.stem.partition("_")[0] in numbers
+
+
+REPETITIONS = [
+    # --- The course ----------------------------------------------------------------------------------------
+    Repetition(
+        "course/test_exercises.py",
+        "test_wrong_answer_is_rejected_by_name",
+        "every mistake of every exercise is told by its name from a function that makes it",
+        lambda found, answer, **_: answer in found.wrong[:3],
+    ),
+    Repetition(
+        "course/test_right_answers.py",
+        "test_an_unusual_answer_is_right",
+        "the first unusual answer of each exercise",
+        first_of_each,
+    ),
+    Repetition(
+        "course/test_notebooks.py",
+        "test_runs_in_strict_mode_with_every_exercise_solved",
+        "each notebook as shipped, and each solution in test_exercises.py",
+        of_notebook("01", "02"),
+    ),
+    Repetition(
+        "course/test_notebooks.py",
+        "test_the_first_cells_select_what_kernels_run_on",
+        "test_notebook_lint.py: in every notebook the package is imported before numba.cuda",
+        of_notebook("00", "03"),
+    ),
+    Repetition(
+        "course/test_network.py",
+        "test_a_subtly_wrong_kernel_is_named_before_training",
+        "the first and the last kernel of a step, one with an index and the loss",
+        lambda name, **_: (
+            name in ("conv2d_kernel", "max_pool_backward_kernel", "cross_entropy_kernel", "adam_kernel")
+        ),
+    ),
+    # --- Kernels -------------------------------------------------------------------------------------------
+    Repetition(
+        "ops/test_compile.py",
+        "test_a_kernel_compiles_without_spills_and_without_float64",
+        "the oldest and the newest compute capability",
+        lambda cc, **_: cc in ("7.5", "12.0"),
+    ),
+    Repetition(
+        "ops/test_update_gpu.py",
+        "test_large_arenas_against_torch",
+        "the largest arena with every option of Adam; 100,003 parameters with all settings",
+        lambda size, options, **_: size < 20_000_001 or "beta1" in options,
+    ),
+    Repetition(
+        "ops/test_jit.py",
+        "test_vectors_of_every_width_train_alike",
+        "test_vectors_of_every_width_multiply_alike: the kernel that all products share",
+    ),
+    Repetition(
+        "ops/test_precision.py",
+        "test_the_sanitizer_finds_nothing",
+        "test_dense_tensor.py: the engine of the Tensor Cores under the sanitizer",
+        lambda unit, **_: unit != "Tensor Cores",
+    ),
+    Repetition(
+        "ops/test_dense_gpu.py",
+        "test_the_sanitizer_finds_nothing_in_any_rung",
+        "each rung with one of its factors transposed",
+        lambda transpose, **_: transpose != (True, False),
+    ),
+    Repetition(
+        "ops/test_attention_gpu.py",
+        "test_the_sanitizer_finds_nothing",
+        "the shape with several tiles",
+        lambda shape, **_: shape[2] == 34,
+    ),
+    # --- Training ------------------------------------------------------------------------------------------
+    Repetition(
+        "nn/test_models.py",
+        "test_every_product_of_a_model_is_rounded",
+        "tf32 in both rooms; each operation in every precision in test_precision.py",
+        lambda precision, **_: precision == "tf32",
+    ),
+    Repetition(
+        "train/test_rooms.py",
+        "test_a_training_follows_that_of_the_cpu_room_and_its_graph_replays_the_same_bits",
+        "the course's network",
+        lambda network, **_: network.__name__ == "mnist_cnn",
+    ),
+    Repetition(
+        "train/test_training.py",
+        "test_the_first_hundred_losses_on_mnist_equal_pytorchs",
+        "the cpu room, which test_rooms.py compares the gpu room with over a hundred steps",
+        lambda place, **_: place == "cpu",
+    ),
+    Repetition(
+        "train/test_graphs.py",
+        "test_the_same_seed_gives_the_same_bits_on_the_gpu",
+        "test_rooms.py: two trainings, one of them of replayed steps, have the same bits",
+    ),
+    Repetition(
+        "train/test_parallel_processes.py",
+        "test_a_killed_first_worker_is_named_by_the_others",
+        "the worker that is killed under torchrun is named as well",
+    ),
+    Repetition(
+        "bench/test_bench.py",
+        "test_accuracies_of_both_sides_come_close",
+        "the default recipe",
+        lambda plain, **_: not plain,
+    ),
+    Repetition(
+        "bench/test_bench.py",
+        "test_start_up_is_measured_from_empty_caches",
+        "test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches",
+    ),
+    # --- gpuless -------------------------------------------------------------------------------------------
+    Repetition(
+        "gpuless/test_simulator_constructs.py",
+        "test_the_table_is_what_the_compiler_says",
+        "the table's effects; it can change with a version of Numba only",
+    ),
+    Repetition(
+        "gpuless/test_simulator_arithmetic.py",
+        "test_numba_types_operators_for_a_cpu_as_for_a_gpu",
+        "each operator's types and values, from the compiler; it can change with a version of Numba only",
+    ),
+    Repetition(
+        "gpuless/test_emulator_flow.py",
+        "test_random_programs",
+        "the programs of every other shape of a block",
+        lambda shape, tests, **_: shape in tests.SHAPES[::2],
+    ),
+    Repetition(
+        "gpuless/test_conformance.py",
+        "test_the_outcome_of_a_sample_is_as_listed",
+        "the tests of the emulator; `make conformance` runs all of numba-cuda's",
+    ),
+    # --- The repository ------------------------------------------------------------------------------------
+    Repetition(
+        "test_environment.py",
+        "test_make_installs_in_two_stages_in_any_order",
+        "the default toolkit",
+        lambda cuda, **_: cuda == (),
+    ),
+]
+_BY_TEST = {(FOLDER / each.file, each.test): each for each in REPETITIONS}
+
+
+def repeats(item):
+    """Return whether a collected test is a repetition."""
+    found = _BY_TEST.get((item.path, getattr(item, "originalname", None)))
+    return found is not None and found.holds(item)
