@@ -39,7 +39,12 @@ def _command(context):
     about, _, examples = (context.command.help or "").partition("\b\nExamples:\n")
     yield from (_plain(about.replace("\b", "")), "")
     if examples:
-        yield from (".. code-block:: sh", "", indent(re.sub("^ +", "", examples, flags=re.MULTILINE), "   "), "")
+        yield from (
+            ".. code-block:: sh",
+            "",
+            indent(re.sub("^ +", "", examples, flags=re.MULTILINE), "   "),
+            "",
+        )
     for parameter in context.command.get_params(context):
         if parameter.name == "help":
             continue
@@ -59,4 +64,5 @@ def _plain(text):
 def _gpuless():
     name, parser = "python -m gpuless", _parser()
     parser.formatter_class = partial(HelpFormatter, width=80)  # whatever the terminal's is
-    yield from (name, "-" * len(name), "", ".. code-block:: text", "", indent(parser.format_help(), "   "), "")
+    yield from (name, "-" * len(name), "", ".. code-block:: text", "")
+    yield from (indent(parser.format_help(), "   "), "")
