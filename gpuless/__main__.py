@@ -10,7 +10,7 @@ _DESCRIPTION = """Run a program that uses Numba-CUDA, as python does; without a 
 Alone, say what kernels run on, and why."""
 
 
-def _main(arguments):
+def _parser():
     parser = argparse.ArgumentParser(
         "python -m gpuless", usage=_USAGE, description=_DESCRIPTION, allow_abbrev=False
     )
@@ -20,6 +20,11 @@ def _main(arguments):
     parser.add_argument("-m", dest="module", **rest)
     parser.add_argument("-c", dest="code", **rest)
     parser.add_argument("script", **rest)
+    return parser
+
+
+def _main(arguments):
+    parser = _parser()
     options = parser.parse_args(arguments)
     try:
         selection = inherit(options.gpu)

@@ -20,7 +20,7 @@ def module(name):
     return found
 
 
-reference, course_map = module("reference"), module("course_map")
+reference, course_map, commands = module("reference"), module("course_map"), module("commands")
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,44 @@ def test_an_operation_s_rooms_come_first_and_its_checks_last(pages):
     order = re.findall(r"py:module:: cnn_numba\.ops\.conv\.(\w+)", pages["cnn_numba.ops.conv"])
     assert order[:3] == ["reference", "cpu", "gpu"]
     assert order[-1] == "checks"
+
+
+def helped(capsys, path):
+    """Return what a command prints when asked for help."""
+    from cnn_numba.cli import main
+
+    with pytest.raises(SystemExit):
+        main([*path, "--help"])
+    return capsys.readouterr().out
+
+
+def test_every_command_and_option_is_in_the_reference(capsys):
+    page = re.sub(r"\s+", " ", commands.page().replace("``", "").replace("\\", ""))
+    waiting, options, examples = [()], 0, 0
+    while waiting:
+        path = waiting.pop()
+        text = helped(capsys, path)
+        below = re.findall(r"^  ([a-z]+)  ", text.partition("Commands:\n")[2], re.MULTILINE)
+        waiting += [(*path, name) for name in below]
+        section = page.partition(f".. program:: {' '.join(['cnn-numba', *path])} ")[2]
+        assert section, path
+        section = section.partition(".. program::")[0]
+        for option in re.findall(r"^  (--(?!help)[a-z-]+)", text, re.MULTILINE):
+            assert f".. option:: {option}" in section, (path, option)
+            options += 1
+        for example in re.findall(r"^    (cnn-numba .+)$", text, re.MULTILINE):
+            assert " ".join(example.split()) in section, example
+            examples += 1
+    assert options > 50
+    assert examples > 25
+    assert "--gpu {emulator,simulator,hardware}" in page
+
+
+def test_map_is_a_list_for_telephones():
+    text = course_map.listed()
+    assert re.findall(r'href="notebooks/(\w+)\.html"', text) == [notebook.stem for notebook in NOTEBOOKS]
+    assert "after 03</small>" in text
+    assert "after 02 and 04</small>" in text
 
 
 def test_map_has_every_notebook_below_those_it_stands_on():

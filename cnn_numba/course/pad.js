@@ -3,6 +3,9 @@
 const SIZE = 140; // pixels along an edge of the drawing, as in pad.py
 const PEN = 11;
 const SEEN = 28;
+const STEP = 7; // of the keyboard's pen
+const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const HELP = "By keys: arrows move the pen, Space puts it down or lifts it, Delete clears.";
 
 function element(parent, tag, className, properties = {}) {
   const made = Object.assign(document.createElement(tag), { className, ...properties });
@@ -10,34 +13,75 @@ function element(parent, tag, className, properties = {}) {
   return made;
 }
 
-// A stroke goes on where the pointer was last; a touch without a move leaves a dot.
-function strokes(canvas, pen, changed) {
+// Ink from where the pen was last; a pen put down without a move leaves a dot.
+function inking(pen, changed) {
   let last = null;
+  return {
+    line: (to) => {
+      pen.beginPath();
+      pen.moveTo(...(last ?? to));
+      pen.lineTo(to[0] + 0.01, to[1]); // where nothing moved a browser would draw nothing
+      pen.stroke();
+      last = to;
+      changed();
+    },
+    lift: () => (last = null),
+    down: () => last !== null,
+  };
+}
+
+function strokes(canvas, ink) {
   const place = (event) => {
     const frame = canvas.getBoundingClientRect();
     const x = ((event.clientX - frame.left) * SIZE) / frame.width;
     const y = ((event.clientY - frame.top) * SIZE) / frame.height;
     return [x, y];
   };
-  const line = (to) => {
-    pen.beginPath();
-    pen.moveTo(...(last ?? to));
-    pen.lineTo(...to);
-    pen.stroke();
-    last = to;
-    changed();
-  };
   canvas.addEventListener("pointerdown", (event) => {
     canvas.setPointerCapture(event.pointerId);
     event.preventDefault();
-    line(place(event));
+    ink.lift();
+    ink.line(place(event));
   });
   canvas.addEventListener("pointermove", (event) => {
-    if (last) line(place(event));
+    if (canvas.hasPointerCapture(event.pointerId)) ink.line(place(event));
   });
   for (const end of ["pointerup", "pointercancel"]) {
-    canvas.addEventListener(end, () => (last = null));
+    canvas.addEventListener(end, ink.lift);
   }
+}
+
+// The same by keys: arrows move a pen, the space bar puts it down and lifts it, Delete clears.
+function keys(canvas, ink, mark, told, clear) {
+  let at = [SIZE / 2, SIZE / 2];
+  const show = () => {
+    [mark.style.left, mark.style.top] = at.map((place) => `${(100 * place) / SIZE}%`);
+    mark.classList.toggle("down", ink.down());
+    told.textContent = ink.down() ? "The pen is down." : "The pen is up.";
+  };
+  const act = {
+    " ": () => (ink.down() ? ink.lift() : ink.line(at)),
+    Delete: clear,
+    Backspace: clear,
+  };
+  canvas.addEventListener("keydown", (event) => {
+    const move = MOVES[event.key];
+    if (event.ctrlKey || event.altKey || event.metaKey || !(move || act[event.key])) return;
+    event.preventDefault();
+    if (move) {
+      at = at.map((place, axis) => Math.min(Math.max(place + STEP * move[axis], 0), SIZE));
+      if (ink.down()) ink.line(at);
+    } else if (!event.repeat) {
+      act[event.key]();
+    }
+    show();
+  });
+  canvas.addEventListener("blur", () => {
+    ink.lift();
+    told.textContent = "";
+  });
+  show();
+  told.textContent = "";
 }
 
 function bars(parent) {
@@ -53,8 +97,15 @@ function bars(parent) {
 function render({ model, el }) {
   el.classList.add("digit-pad");
   const left = element(el, "div", "column");
-  const canvas = element(left, "canvas", "drawing", { width: SIZE, height: SIZE });
-  canvas.setAttribute("aria-label", "Drawing pad: draw one digit here with mouse, pen or finger");
+  const paper = element(left, "div", "paper");
+  const canvas = element(paper, "canvas", "drawing", { width: SIZE, height: SIZE, tabIndex: 0 });
+  canvas.setAttribute("role", "application"); // so that screen readers pass the arrow keys on
+  canvas.setAttribute("aria-label", `Drawing pad for one digit. ${HELP}`);
+  canvas.dataset.lmSuppressShortcuts = "true"; // JupyterLab would walk through its cells
+  const mark = element(paper, "div", "pen");
+  element(left, "div", "help", { textContent: HELP }).setAttribute("aria-hidden", "true");
+  const told = element(left, "div", "told");
+  told.setAttribute("role", "status");
   const buttons = element(left, "div", "buttons");
   const clear = element(buttons, "button", "clear", { type: "button", textContent: "Clear" });
   const open = element(buttons, "label", "open", { textContent: "or open a picture " });
@@ -66,6 +117,7 @@ function render({ model, el }) {
   const rows = bars(right);
   const view = element(right, "div", "buttons");
   const small = element(view, "canvas", "seen", { width: SEEN, height: SEEN });
+  small.setAttribute("role", "img");
   small.setAttribute("aria-label", "Your digit, 28 by 28 pixels");
   element(view, "span", "open", { textContent: "what the network sees" });
 
@@ -93,7 +145,7 @@ function render({ model, el }) {
   const show = () => {
     const chances = model.get("chances");
     const best = chances.indexOf(Math.max(...chances));
-    answer.textContent = model.get("message");
+    if (answer.textContent !== model.get("message")) answer.textContent = model.get("message"); // said once
     rows.forEach(({ row, fill, number }, digit) => {
       const chance = chances[digit] ?? 0;
       row.classList.toggle("best", digit === best);
@@ -110,11 +162,15 @@ function render({ model, el }) {
   };
 
   wipe();
-  strokes(canvas, pen, changed);
-  clear.addEventListener("click", () => {
+  const ink = inking(pen, changed);
+  const start = () => {
+    ink.lift();
     wipe();
     changed();
-  });
+  };
+  strokes(canvas, ink);
+  keys(canvas, ink, mark, told, start);
+  clear.addEventListener("click", start);
   file.addEventListener("change", async () => {
     if (!file.files.length) return;
     model.set("upload", new DataView(await file.files[0].arrayBuffer()));

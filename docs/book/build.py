@@ -9,9 +9,11 @@ import shutil
 import sys
 from pathlib import Path
 
+import commands
 import nbformat
 import numpy as np
 import reference
+from nbformat.v4 import new_markdown_cell
 from sphinx.cmd.build import main as sphinx
 
 HERE = Path(__file__).parent
@@ -27,6 +29,21 @@ PAGES = (
 )
 
 
+#: What moves only where Python runs, and what the book says below its still picture.
+MOVING = {
+    r"\bexplore\(|^explorer$": "The picture's sliders move in JupyterLab or Colab; here it stands still.",
+    r"^DigitPad\(": "Here the pad is a still picture; [Draw a digit](../draw.md) has one that works.",
+}
+
+
+def still(cell):
+    """Return what is to be said below a cell, as cells: none or one."""
+    notes = [note for code, note in MOVING.items() if re.search(code, cell.source, re.MULTILINE)]
+    if cell.cell_type != "code" or not notes:
+        return []
+    return [new_markdown_cell(f"_{notes[0]}_", id=f"{cell.id}-still")]
+
+
 def chapter(path):
     """Return a notebook as the book shows it: without what is for Colab, which has a button here."""
     notebook = nbformat.read(path, as_version=4)
@@ -36,6 +53,7 @@ def chapter(path):
     for cell in notebook.cells:
         if "setup" in cell.metadata.get("tags", ()):
             cell.metadata.tags = [*cell.metadata.tags, "hide-input"]
+    notebook.cells = [shown for cell in notebook.cells for shown in (cell, *still(cell))]
     return notebook
 
 
@@ -51,7 +69,7 @@ def lay_out(source):
             else:
                 shutil.copy2(path, place)
     (source / "api").mkdir()
-    for name, text in reference.pages().items():
+    for name, text in {**reference.pages(), "commands": commands.page()}.items():
         (source / "api" / f"{name}.rst").write_text(text, encoding="utf-8")
     for path in (HERE / "pages").iterdir():
         shutil.copy2(path, source)

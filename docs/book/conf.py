@@ -20,7 +20,8 @@ extensions = [
     "course_pages",
 ]
 root_doc = "index"
-nb_code_prompt_show = "Show the {type}"
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
 nb_execution_mode = "off"  # the outputs are those that the notebooks hold
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 4
@@ -35,7 +36,7 @@ html_css_files = ["book.css"]
 html_theme_options = {
     "repository_url": "https://github.com/cnn-numba/cnn-numba",
     "repository_branch": "main",
-    "path_to_docs": ".",
+    "path_to_docs": "",
     "use_repository_button": True,
     "use_source_button": True,
     "use_download_button": True,

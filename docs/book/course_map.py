@@ -97,3 +97,20 @@ def draw(folder="notebooks"):
             f'<text x="{x:g}" y="{y + 14:g}">{escape(stop.title)}</text></a>'
         )
     return "".join([*parts, "</svg>"])
+
+
+def listed(folder="notebooks"):
+    """Return the map as a list, for screens on which the picture would be too small, as HTML."""
+    items = [
+        f'<li class="{stop.part}"><a href="{folder}/{stop.stem}.html">{escape(f"{stop.number} {stop.title}")}'
+        f"</a>{_after(stop)}</li>"
+        for stop in stops().values()
+    ]
+    return "".join(['<ol class="course-list">', *items, "</ol>"])
+
+
+def _after(stop):
+    """Return what a notebook on the list stands on, in words."""
+    *others, last = stop.before or ("",)
+    names = f"{', '.join(others)} and {last}" if others else last
+    return f" <small>after {names}</small>" if last else ""

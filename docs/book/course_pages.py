@@ -8,6 +8,7 @@ import course_map
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from reference import source_of
+from sphinx import addnodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 REPOSITORY = "https://github.com/cnn-numba/cnn-numba"
@@ -19,7 +20,8 @@ class CourseMap(Directive):
 
     def run(self):
         """Return it as it is written."""
-        return [nodes.raw("", f'<div class="map-frame">{course_map.draw()}</div>', format="html")]
+        picture, words = course_map.draw(), course_map.listed()
+        return [nodes.raw("", f'<div class="map-frame">{picture}</div>{words}', format="html")]
 
 
 class Glossary(SphinxPostTransform):
@@ -65,10 +67,18 @@ def to_repository(app, docname, source):
     source[0] = re.sub(r"\]\((?!https?:|#|mailto:|attachment:)([^)\s]+)\)", address, source[0])
 
 
+def unlink_types(app, document):
+    """Undo links from the words of a parameter's type: ``shape`` is a word there, and no function of ours."""
+    for link in list(document.findall(addnodes.pending_xref)):
+        if link.get("reftype") == "class" and link["reftarget"].islower():
+            link.replace_self(link.children)
+
+
 def setup(app):
     """Register it."""
     app.add_directive("course-map", CourseMap)
     app.add_post_transform(Glossary)
     app.connect("source-read", to_repository)
+    app.connect("doctree-read", unlink_types)
     app.connect("viewcode-find-source", lambda app, name: source_of(name))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -74,6 +74,37 @@ def test_what_is_drawn_is_read_and_wiped(page):
     until(page, lambda page: element(page, ".answer").text == "Draw a digit.")
 
 
+def test_a_digit_is_drawn_read_and_wiped_by_keys(page):
+    from selenium.webdriver import ActionChains, Keys
+
+    def press(*keys):
+        ActionChains(page).send_keys(*keys).perform()
+
+    def focused():
+        return page.execute_script("return document.activeElement.className")
+
+    page.execute_script("document.body.tabIndex = -1; document.body.focus()")
+    press(Keys.TAB)
+    assert focused() == "drawing"
+    assert element(page, ".pen").is_displayed()
+    press(*[Keys.ARROW_UP] * 7, Keys.SPACE)
+    assert element(page, "[role=status]").text == "The pen is down."
+    press(*[Keys.ARROW_DOWN] * 14, Keys.SPACE)
+    assert element(page, "[role=status]").text == "The pen is up."
+    press(*[Keys.ARROW_RIGHT] * 3)
+    until(page, lambda page: element(page, "[aria-live=polite]").text == "This is a 1.")
+    press(Keys.DELETE)
+    until(page, lambda page: element(page, ".answer").text == "Draw a digit.")
+    press(*[Keys.ARROW_LEFT] * 99, Keys.SPACE)  # to the edge and no farther
+    until(page, lambda page: element(page, ".answer").text.startswith("This is a"))
+    for reached in ("clear", "file"):
+        press(Keys.TAB)
+        assert focused() == reached
+    assert not page.find_elements("css selector", ".pen.down:focus, .drawing:focus")
+    page.find_element("css selector", ".clear").send_keys(Keys.ENTER)
+    until(page, lambda page: element(page, ".answer").text == "Draw a digit.")
+
+
 def test_what_is_no_picture_is_told(page, tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("no picture")
