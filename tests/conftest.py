@@ -3,6 +3,7 @@ import os
 import shutil
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 # Before numba is imported: its threads wait asleep. By default they wait in a busy loop, which is faster
@@ -40,10 +41,11 @@ def pytest_addoption(parser):
     Notebooks are read with jsonschema, which works out a grammar for addresses in other alphabets where it
     finds one: more than a second in each process, and no notebook has such an address.
     """
-    sys.modules.setdefault("rfc3987_syntax", None)
-    from nbval import plugin
+    if find_spec("nbval"):
+        sys.modules.setdefault("rfc3987_syntax", None)
+        from nbval import plugin
 
-    plugin.pytest_addoption(parser)
+        plugin.pytest_addoption(parser)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's, which starts the processes
