@@ -99,7 +99,10 @@ def build(folder):
         "--quiet",
     ]
     options += ["--define", f"html_static_path={HERE / 'static'},{source / 'static'}"]
-    return sphinx([*map(str, options), "-b", "html", str(source), str(folder / "html")])
+    status = sphinx([*map(str, options), "-b", "html", str(source), str(folder / "html")])
+    for path in ROOT.glob("notebooks/*.ipynb"):  # what is downloaded is the notebook itself
+        shutil.copy2(path, folder / "html" / "_sources" / "notebooks")
+    return status
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ suppress_warnings = ["ref.python", "myst.header"]
 
 html_theme = "sphinx_book_theme"
 html_css_files = ["book.css"]
+html_js_files = [("book.js", {"defer": "defer"})]
 html_theme_options = {
     "repository_url": "https://github.com/cnn-numba/cnn-numba",
     "repository_branch": "main",
