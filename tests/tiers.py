@@ -69,12 +69,30 @@ REPETITIONS = [
             name in ("conv2d_kernel", "max_pool_backward_kernel", "cross_entropy_kernel", "adam_kernel")
         ),
     ),
+    Repetition(
+        "course/test_lab_browser.py",
+        "test_a_typed_answer_turns_its_check_green_and_a_slider_draws_anew",
+        "test_journey_browser.py: answers in JupyterLab, up to the certificate; the slider in test_course.py",
+    ),
     # --- Kernels -------------------------------------------------------------------------------------------
     Repetition(
         "ops/test_compile.py",
         "test_a_kernel_compiles_without_spills_and_without_float64",
-        "the oldest and the newest compute capability",
-        lambda cc, **_: cc in ("7.5", "12.0"),
+        "the oldest and the newest compute capability; of the kernels that one function makes two",
+        lambda module, name, signature, cc, tests, **_: (
+            cc in ("7.5", "12.0") and tests.stands_for_others((module, name, signature))
+        ),
+    ),
+    Repetition(
+        "ops/test_conv_gpu.py",
+        "test_large_shapes_against_torch",
+        "the course's shapes, a large stride, and unequal windows, strides and borders",
+        lambda case, tests, **_: case in (tests.COURSE, tests.GREY) or case.stride != 1,
+    ),
+    Repetition(
+        "ops/test_precision.py",
+        "test_the_machine_code_multiplies_on_tensor_cores",
+        "test_dense_tensor.py: the instructions of the same engine",
     ),
     Repetition(
         "ops/test_update_gpu.py",
@@ -133,6 +151,11 @@ REPETITIONS = [
         "train/test_parallel_processes.py",
         "test_a_killed_first_worker_is_named_by_the_others",
         "the worker that is killed under torchrun is named as well",
+    ),
+    Repetition(
+        "train/test_parallel_processes.py",
+        "test_an_exception_on_one_worker_ends_the_others_with_its_words",
+        "test_parallel.py: what a worker that ends says to the others; a killed and a hung one in processes",
     ),
     Repetition(
         "bench/test_bench.py",

@@ -48,21 +48,31 @@ def listed(module, name):
     return ccs[0], ccs[-1]
 
 
+def stands_for_others(kernel):
+    """Return whether an entry of KERNELS is the first or the last of those that one function makes."""
+    alike = [each for each in KERNELS if code(each) is code(kernel)]
+    return kernel in (alike[0], alike[-1])
+
+
+def code(kernel):
+    """Return the code of a kernel's function, which those that one function makes share."""
+    return getattr(*kernel[:2]).py_func.__code__
+
+
 @pytest.fixture(scope="module")
 def results(request):
-    """Return what became of each (module, name, signature, cc), compiled all at once, which is fastest."""
-    tests = [
-        item.callspec.params
-        for item in request.session.items
-        if item.path == request.path and hasattr(item, "callspec")
-    ]
-    asked = {each["cc"] for each in tests if "cc" in each} or set(CCS)
+    """Return what became of each (module, name, signature, cc), compiled all at once, which is fastest.
+
+    Those that the chosen tests are of, and all that are allowed something: it may be needed for any GPU.
+    """
+    chosen = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
+    chosen = [each.params for each in chosen if each]
+    asked = {(each["module"], each["name"], each["signature"], each["cc"]) for each in chosen if "cc" in each}
     keys = [
         (*kernel, cc)
         for kernel in KERNELS
         for cc in capabilities(*kernel[:2])
-        # What is allowed may be needed on any.
-        if cc in asked or kernel[1] in getattr(kernel[0], "ALLOWED", {})
+        if not asked or (*kernel, cc) in asked or kernel[1] in getattr(kernel[0], "ALLOWED", {})
     ]
     jobs = [
         Job(getattr(module, name), signature, capability(cc), listing="PTX" * (cc in listed(module, name)))
@@ -142,6 +152,8 @@ def test_table(results):
     print("kernel".ljust(width), *(cc.rjust(7) for cc in (*CCS, "shared")))
     for kernel in KERNELS:
         mine = {cc: results[(*kernel, cc)] for cc in CCS if (*kernel, cc) in results}
+        if not mine:
+            continue
         (shared,) = {result["shared"] for result in mine.values()}
         spilled = {cc: result["spill_stores"] for cc, result in mine.items()}
         figures = {cc: f"{mine[cc]['registers']}" + (f"+{spilled[cc]}" if spilled[cc] else "") for cc in mine}
