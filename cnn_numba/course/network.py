@@ -50,7 +50,7 @@ class OwnNetwork:
         self.history = []
 
     def __repr__(self):
-        rows = [f"{self.owner(part.name)}  {part.title:28}{part.name}" for part in PARTS]
+        rows = [f"{self.owner(part.name)}  {part.title:30}{part.name}" for part in PARTS]
         return "\n".join([*rows, f"{len(self.own)} of {len(PARTS)} kernels are yours"])
 
     def owner(self, name: str) -> str:

@@ -147,6 +147,16 @@ def figures(monkeypatch):
     return drawn
 
 
+def test_optimisers_are_told_apart_without_colour(figures):
+    losses = np.linspace(2, 1, 20)
+    pictures.race_picture({name: losses for name in ("SGD", "momentum", "Adam")})
+    pictures.rates_picture({(name, 0.1): losses for name in ("SGD", "momentum", "Adam")})
+    race, rates = (figure.axes[0] for figure in figures)
+    assert len({line.get_linestyle() for line in race.lines}) == 3
+    lines = [line for line in rates.lines if line.get_marker() != "x"]
+    assert len({(line.get_marker(), line.get_linestyle()) for line in lines}) == 3
+
+
 def test_lost_runs_are_crosses(runs, figures):
     pictures.rates_picture(runs)
     (ax,) = figures[0].axes

@@ -14,6 +14,8 @@ from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.loop import evaluate
 
 RECORDED_TRAINING = Path(__file__).parents[1] / "own_training.json"
+# What tells lines apart beside their colours: a mark and a way of drawing for each.
+_LINES = ("o", "-"), ("s", "--"), ("^", ":")
 
 
 def smoothed(values, width):
@@ -230,8 +232,8 @@ def race_picture(runs, title="training loss") -> plots.Picture:
     title : str
     """
     fig, ax = plots.figure(size=(7.2, 2.8))
-    for name, losses in runs.items():
-        ax.plot(np.arange(1, len(losses) + 1), smoothed(losses, 10), label=name)
+    for (_, dash), (name, losses) in zip(_LINES, runs.items(), strict=False):
+        ax.plot(np.arange(1, len(losses) + 1), smoothed(losses, 10), dash, label=name)
     ax.set(xlabel="step", ylabel=f"{title}, mean of 10", ylim=(0, 4))
     ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK)
     return plots.picture(
@@ -251,9 +253,10 @@ def rates_picture(runs) -> plots.Picture:
         The losses of a short training with this optimiser and this learning rate; NaN once it diverged.
     """
     fig, ax = plots.figure(size=(7.2, 2.8))
-    for row, name in enumerate(dict.fromkeys(name for name, _ in runs)):
+    names = dict.fromkeys(name for name, _ in runs)
+    for row, ((mark, dash), name) in enumerate(zip(_LINES, names, strict=False)):
         rates, finals = _finals(runs, name)
-        (line,) = ax.plot(rates, finals, "o-", label=name, markersize=4)
+        (line,) = ax.plot(rates, finals, mark + dash, label=name, markersize=4)
         lost = rates[~np.isfinite(finals)]
         ax.plot(lost, np.full(len(lost), 3.8 - 0.3 * row), "x", color=line.get_color())
     _rate_axis(ax)
