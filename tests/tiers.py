@@ -74,6 +74,11 @@ REPETITIONS = [
         "test_a_typed_answer_turns_its_check_green_and_a_slider_draws_anew",
         "test_journey_browser.py: answers in JupyterLab, up to the certificate; the slider in test_course.py",
     ),
+    Repetition(
+        "course/test_pad_browser.py",
+        "test_a_digit_drawn_in_jupyterlab_is_read_by_the_network",
+        "test_book_browser.py: the same pad in a browser; test_journey_browser.py: JupyterLab",
+    ),
     # --- Kernels -------------------------------------------------------------------------------------------
     Repetition(
         "ops/test_compile.py",
@@ -116,6 +121,12 @@ REPETITIONS = [
         "test_the_sanitizer_finds_nothing_in_any_rung",
         "each rung with one of its factors transposed",
         lambda transpose, **_: transpose != (True, False),
+    ),
+    Repetition(
+        "ops/test_dense_gpu.py",
+        "test_rungs_against_torch_at_large_sizes",
+        "each rung and size with no factor or both transposed; small sizes with all",
+        lambda transpose_a, transpose_b, **_: transpose_a == transpose_b,
     ),
     Repetition(
         "ops/test_attention_gpu.py",

@@ -43,6 +43,7 @@ def serve():
         __import__(name)
     prepare_to_compile()
     gc.freeze()  # what all share is not looked through in each, and stays shared
+    gc.set_threshold(50_000)  # compiling makes small objects by the million, and keeps most
     requests, answers = (os.dup(number) for number in (0, 1))
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     os.dup2(2, 1)
