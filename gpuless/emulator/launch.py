@@ -154,7 +154,7 @@ class Workers:
         """
         ended, idle = 0, 0.0
         try:
-            while wait(workers, timeout=_PERIOD).not_done:
+            while not _over(workers, _PERIOD):
                 running = self._running(launch)
                 now = sum(map(faults.ended, running)) + sum(w.result()[0] for w in workers if w.done())
                 # Not the clock: a process that was suspended has not run for all that time.
@@ -281,6 +281,15 @@ class _Record:
         if size > self.local:
             self.local = size
             _put(self.buffer, layout.OFFSET["local"], self.arena.private(size), True)
+
+
+def _over(workers, seconds):
+    """Wait for workers, for so long at most; return whether all have come to their end."""
+    if len(workers) > 1:
+        return not wait(workers, timeout=seconds).not_done
+    with contextlib.suppress(TimeoutError):  # for one there is a cheaper way
+        workers[0].exception(seconds)
+    return workers[0].done()
 
 
 def _put(buffer, offset, value, wide):

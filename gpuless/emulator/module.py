@@ -195,7 +195,7 @@ class ModuleTranslator:
         for name, type_ in _FIELDS.items():
             field = f"%at.{name}"
             head.append(f"  {field} = getelementptr i8, ptr %ctx, i64 {OFFSET[name]}")
-            head.append(f"  %{name} = load {type_}, ptr {field}, align 4, !invariant.load !0, !noundef !0")
+            head.append(f"  %{name} = load {type_}, ptr {field}, align 4, !noundef !0")
         if t.function.kernel:
             head.append("  %warp64 = zext i32 %warp to i64\n  %stack = mul i64 %warp64, %local.size")
             head.append("  %sp = add i64 %local, %stack")
@@ -274,7 +274,7 @@ class ModuleTranslator:
         """Return what lies in a parameter: of a kernel, or of a function, each lane its own."""
         pointer = self._kernel_parameter(t, address)
         if pointer is not None:
-            return [Value(UNIFORM, _constant(t, pointer, bits, i * bits // 8)) for i in range(count)]
+            return [Value(UNIFORM, _something(t, pointer, bits, i * bits // 8)) for i in range(count)]
         unit, found = self._unit(t, address.base, bits), []
         type_, piece = ALL.int(bits), ALL.int(unit)
         for at in range(8 * address.offset, 8 * address.offset + count * bits, bits):
@@ -399,10 +399,10 @@ _FIELDS |= {f"{name}.{axis}": "i32" for name in ("ctaid", "nctaid") for axis in 
 _FIELDS |= {"dynamic_smem_size": "i32", "smid": "i32", "local.size": "i64"}
 
 
-def _constant(t, pointer, bits, offset):
-    """Load what never changes while a kernel runs, and is something: LLVM need not look after that."""
+def _something(t, pointer, bits, offset):
+    """Load what is certainly something, which LLVM would take long to find out wherever lanes part."""
     at = t.new(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
-    return t.new(f"load i{bits}, ptr {at}, align {bits // 8}, !invariant.load !0, !noundef !0")
+    return t.new(f"load i{bits}, ptr {at}, align {bits // 8}, !noundef !0")
 
 
 def _coordinate(t, type_, linear, axis, sizes):

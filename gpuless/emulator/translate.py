@@ -432,14 +432,21 @@ class Translator:
         if lanes.uniform(condition.kind):
             self._uniform_branch(at, end, condition, masked)
             return
-        taken = self.mask_of(self.vector(condition, 1))
-        if end.negated:
-            taken = self.new(f"xor i32 {taken}, -1")
-        there = self.new(f"and i32 {self.mask}, {taken}")
+        there = self._taken(self.vector(condition, 1))
         rest = self.new(f"xor i32 {self.mask}, {there}")
+        if end.negated:
+            there, rest = rest, there
         self._wait(end.targets[0], there)
         self._wait(end.targets[1], rest)
         self._leave(at, end.targets)
+
+    def _taken(self, vector):
+        """Return the lanes that are on and for which a condition is true, as 32 bits."""
+        if self.masked:
+            # To freeze what the others hold would cost LLVM more time than all else.
+            on, type_ = self.mask_vector(), f"<{WARP} x i1>"
+            vector = self.new(f"select {type_} {on}, {type_} {vector}, {type_} zeroinitializer")
+        return self.new(f"bitcast <{WARP} x i1> {vector} to i32")
 
     def _is_switch(self, end):
         return self.function.registers.get(end.condition, 1) > 1

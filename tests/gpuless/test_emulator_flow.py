@@ -237,6 +237,22 @@ def test_control_flow_that_no_source_has():
     assert results(body, block=64)[0] == [thread(i) for i in range(64)]
 
 
+@pytest.mark.parametrize("block", [32, 40, 64])
+def test_a_branch_on_what_only_some_lanes_have_loaded(block):
+    # The others have nothing there, and a condition of their own that is false whatever it is.
+    body = """and.b32 %x1, %i, 3; setp.eq.u32 %p1, %x1, 1; mov.u32 %x4, 7;
+    @!%p1 bra MEET;
+    ld.global.u32 %x2, [%out];
+    add.u32 %x2, %x2, %i;
+    MEET:
+    and.b32 %x3, %x2, 4; setp.ne.u32 %p2, %x3, 0; and.pred %p3, %p1, %p2;
+    @!%p3 bra END;
+    mov.u32 %x4, 8;
+    END: st.global.u32 [%out], %x4;"""
+    # Each finds 0 there.
+    assert results(body, block=block)[0] == [8 if i & 3 == 1 and i & 4 else 7 for i in range(block)]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_any_control_flow_at_all(seed):
     """Blocks that branch anywhere, by what a lane holds, a number of times."""

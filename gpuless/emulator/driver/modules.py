@@ -238,9 +238,11 @@ def _arguments(kernel, pointers, extra):
         return b""
     if pointers:
         buffer = bytearray(kernel.parameter_size)
-        for i, variable in enumerate(kernel.function.parameters):
+        listed = kernel.function.parameters
+        for variable, pointer in zip(
+            listed, (ctypes.c_uint64 * len(listed)).from_address(pointers), strict=True
+        ):
             at = kernel.places[variable.name]
-            pointer = ctypes.c_uint64.from_address(pointers + 8 * i).value
             buffer[at : at + variable.size] = ctypes.string_at(pointer, variable.size)
         return bytes(buffer)
     if not extra:
