@@ -70,11 +70,6 @@ REPETITIONS = [
         ),
     ),
     Repetition(
-        "course/test_lab_browser.py",
-        "test_a_typed_answer_turns_its_check_green_and_a_slider_draws_anew",
-        "test_journey_browser.py: answers in JupyterLab, up to the certificate; the slider in test_course.py",
-    ),
-    Repetition(
         "course/test_pad_browser.py",
         "test_a_digit_drawn_in_jupyterlab_is_read_by_the_network",
         "test_book_browser.py: the same pad in a browser; test_journey_browser.py: JupyterLab",
