@@ -19,6 +19,10 @@ BASE := .venv/.installed-base-cuda-$(CUDA)
 ALL := .venv/.installed-all-cuda-$(CUDA)
 BIN := .venv/bin
 
+# What an environment says of itself counts for nothing where its Python does not run: in a container that works in
+# a clone of its host, for instance.
+$(if $(wildcard .venv/.installed-*),$(shell $(BIN)/python -c '' 2>/dev/null || rm -f .venv/.installed-*))
+
 $(BASE): EXTRAS := $(if $(filter none,$(CUDA)),,[cu$(CUDA)])
 $(BASE): WHAT := what training needs, a download of some 400 MB
 $(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA)),roads,test,conformance,book,lint]
@@ -98,7 +102,7 @@ $(BASE) $(ALL): pyproject.toml gpuless/pyproject.toml
 		echo 'make: Python 3.11 or newer is needed, and $(if $(PYTHON),$(PYTHON) is not that,none was found);' \
 			'install one and name it: make PYTHON=/path/to/python3.12 ...' >&2; exit 1; }
 	@echo 'Installing into .venv: $(WHAT), where it is not there yet.'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
+	$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
 	# The pip of Python 3.11 cannot resolve what torch and numba-cuda ask of cuda-toolkit; newer ones can.
 	$(BIN)/python -m pip install --upgrade 'pip>=24.1'
 	# Most of the modules are never imported; those that are will be compiled then.

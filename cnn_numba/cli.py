@@ -470,20 +470,23 @@ def _default_folder(network, data):
 
 
 def _dataset_for(network, dataset):
-    """Return the name of the data set to train on; one of the wrong shape is a wrong argument.
+    """Return the name of the data set to train on; one that does not fit the network is a wrong argument.
 
     None leaves it to the files which of the two MNISTs they are.
     """
-    if dataset is None:
-        usual = _usual_dataset(network)
-        return None if usual == "mnist" else usual
-    if network.input_shape != image_shape(dataset.value):
+    name = dataset.value if dataset else _usual_dataset(network)
+    if network.input_shape != image_shape(name):
         raise typer.BadParameter(
-            f"{network.name} takes images of shape {network.input_shape}, but those of {dataset.value} have "
-            f"{image_shape(dataset.value)}.",
+            f"{network.name} takes images of shape {network.input_shape}, but those of {name} have "
+            f"{image_shape(name)}.",
             param_hint="'--dataset'",
         )
-    return dataset.value
+    scores, kinds = network.shapes[-1][-1], len(classes(name))
+    if name != TEXT and scores < kinds:
+        raise typer.BadParameter(
+            f"{network.name} tells {scores} kinds apart, but {name} has {kinds}.", param_hint="'--dataset'"
+        )
+    return None if dataset is None and name == "mnist" else name
 
 
 def _optimizer(network, name, lr, weight_decay):

@@ -11,19 +11,19 @@ CUDA_13_DRIVER = 580
 
 
 def extra():
-    """Return the extra of the package that fits the machine's driver, "" where there is no GPU.
+    """Return the extra of the package that fits the machine's driver; any will do for the emulated GPU.
 
     PyTorch is left as it is on the machine: the notebooks only compare with it, on the CPU.
 
     Returns
     -------
-    {"cu13", "cu12", ""}
+    {"cu13", "cu12"}
     """
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         answer = subprocess.run(query, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+    except (OSError, subprocess.CalledProcessError):  # no GPU: the emulated one asks for a compiler only
+        return "cu13"
     version = answer.stdout.split(".")[0].strip()
     return "cu13" if version.isdigit() and int(version) >= CUDA_13_DRIVER else "cu12"
 
@@ -37,8 +37,8 @@ def main():
         With one line that says what failed.
     """
     found = extra()
-    target = f"{COURSE}[{found},torch]" if found else f"{COURSE}[torch]"
-    print(f"Installing the course ({found or 'no GPU: kernels will run in the simulator'}) ...")
+    target = f"{COURSE}[{found},torch]"
+    print(f"Installing the course ({found}) ...")
     # Both packages of the repository, so that pip looks for neither elsewhere.
     both = ["--editable", str(COURSE / "gpuless"), "--editable", target]
     command = [sys.executable, "-m", "pip", "install", "--quiet", *both]

@@ -3,7 +3,10 @@
 import re
 from pathlib import Path
 
-from cnn_numba import cli
+import pytest
+import typer
+
+from cnn_numba import cli, load
 from cnn_numba.data import files
 from cnn_numba.data.text import TEXT
 from cnn_numba.nn import models
@@ -28,6 +31,26 @@ def test_the_page_is_followed(tmp_path, monkeypatch, capsys):
     assert "tiny_convnet, batches of 64" in said
     assert "(100, 3, 32, 32) ('day', 'night')" in said
     assert len(blocks) >= 6
+
+
+def test_a_set_of_ones_own_is_asked_for_by_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
+    source = files.Source("Day and night", "day-and-night", (3, 32, 32), 0.5, 0.3, ("day", "night"))
+    monkeypatch.setitem(files.SOURCES, "day-and-night", source)
+    with pytest.raises(
+        files.DataError, match=r"^Day and night is not here; .* day-and-night in it: --data-dir"
+    ):
+        load("day-and-night")
+
+
+def test_a_network_with_fewer_scores_than_a_set_has_kinds_is_refused(monkeypatch):
+    source = files.SOURCES["made-pictures"]._replace(classes=tuple("abcdefghijkl"))
+    monkeypatch.setitem(files.SOURCES, "made-pictures", source)
+    chosen = cli.DatasetName("made-pictures")
+    with pytest.raises(
+        typer.BadParameter, match="cifar_convnet tells 10 kinds apart, but made-pictures has 12"
+    ):
+        cli._dataset_for(models.cifar_convnet(1), chosen)
 
 
 def test_the_command_line_offers_what_is_entered():

@@ -151,7 +151,7 @@ def test_every_target_of_make_installs_when_needed():
     assert {target for target, needs in rules.items() if needs != "$(ALL)"} == {"train", "help"}
     plan = make("--dry-run", "--assume-new=pyproject.toml", "train")
     steps = [
-        "-m venv .venv",
+        "-m venv --clear .venv",
         "-m pip install --upgrade",
         "-m pip install --no-compile --editable ./gpuless --editable '.[",
         "touch",
@@ -220,6 +220,19 @@ def test_what_make_installed_is_out_of_date_when_a_project_changes(checkout, tmp
     os.utime(tmp_path / changed, (later, later))
     assert len(checkout("train")) == 1
     assert len(checkout("test")) == 1
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(checkout, tmp_path):
+    checkout("test")
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.unlink()
+    python.symlink_to("/no/such/python")
+    other = tmp_path / "other-python"
+    other.write_text(f"#!/bin/sh\nrm -f '{python}'\ncp '{other}' '{python}'\n")
+    other.chmod(0o755)
+    assert len(checkout(f"PYTHON={other}", "train")) == 1
+    assert not python.is_symlink()
+    assert checkout("train") == []
 
 
 @pytest.mark.parametrize(("user", "allowed"), [("0", True), ("1000", False)])

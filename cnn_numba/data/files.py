@@ -445,6 +445,10 @@ def download(name, cache, log):
         with working_folder(cache) as working:
             source.write(working)
             return convert(name, find_files(name, working), log)
+    if not source.url:
+        raise DataError(
+            f"{source.title} is not here; name the folder with {source.folder} in it: --data-dir FOLDER"
+        )
     _need_torchvision(f"Downloading {source.title}")
     fix = (
         "connect to the network once, or copy the data set from elsewhere and name its folder "
@@ -520,7 +524,7 @@ def _need_torchvision(purpose):
     try:
         extras.need("torchvision", purpose)
     except extras.MissingPackage as error:
-        raise DataError(str(error)) from None
+        raise DataError(f"{error}; a folder with its files, --data-dir FOLDER, needs none") from None
 
 
 def _network_problem(url):

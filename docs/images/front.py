@@ -21,7 +21,7 @@ from pathlib import Path
 import cnn_numba  # noqa: F401  isort: skip  (before numba.cuda: this selects what kernels run on)
 import matplotlib
 import numpy as np
-from numba import cuda
+from numba import cuda, float32
 from PIL import Image, ImageDraw, ImageFont
 from scipy.spatial import KDTree
 
@@ -39,7 +39,7 @@ RECORD = FOLDER / "front.json"
 WIDTH, HEIGHT, MARGIN = 1200, 900, 44
 BLUE, ORANGE, GREEN = COLOURS[0], "#b35900", "#00704f"
 CARD, GREY = "#f0eee7", "#5c5f66"
-STEPS = ("1  Write a kernel", "2  Find the race", "3  Train a network")
+STEPS = ("1  Write a kernel", "2  Find the race", "3  Draw a digit")
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 BLOCKS, THREADS = (4, 4), (8, 8)
 
@@ -49,7 +49,7 @@ def conv_kernel(image, w, out):  # noqa: D103
     x, y = cuda.grid(2)  # which output is mine?
     if y >= out.shape[0] or x >= out.shape[1]:
         return
-    total = 0
+    total = float32(0)
     for i in range(3):
         for j in range(3):
             total += image[y + i, x + j] * w[i, j]

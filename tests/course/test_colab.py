@@ -50,7 +50,7 @@ def machine(monkeypatch):
         ("591.2\n590.1\n", "cu13"),
         ("550.54.15\n", "cu12"),
         ("N/A", "cu12"),
-        (None, ""),
+        (None, "cu13"),
     ],
 )
 def test_the_toolkit_fits_the_driver(colab, machine, driver, expected):
@@ -71,11 +71,10 @@ def test_the_course_is_installed_and_found(colab, machine, capsys):
     assert "Installing the course (cu12)" in capsys.readouterr().out
 
 
-def test_without_a_gpu_no_toolkit_is_installed(colab, machine, capsys):
+def test_without_a_gpu_the_emulated_one_has_its_compiler(colab, machine):
     commands = machine()
     colab.main()
-    assert commands[-1][-1] == f"{COLAB.parents[1]}[torch]"
-    assert "simulator" in capsys.readouterr().out
+    assert commands[-1][-1] == f"{COLAB.parents[1]}[cu13,torch]"
 
 
 def test_a_failure_is_one_line(colab, machine):

@@ -189,7 +189,7 @@ class Certificate:
 
     def __repr__(self):
         kernels = [
-            f"  {'✔ yours      ' if own else '○ the package'}  {title:28}{name}"
+            f"  {'✔ yours      ' if own else '○ the package'}  {title:30}{name}"
             for title, name, own in self.kernels
         ]
         return "\n".join(["MNIST, trained from scratch", *self.lines, self.date, *kernels])
