@@ -517,9 +517,14 @@ def _line_printer():
 _SURE = 0.9
 
 
+def _is_meant(context, checkpoint):
+    """Return whether a checkpoint was named, or is there; else the course's own network stands in."""
+    return context.get_parameter_source("checkpoint").name == "COMMANDLINE" or checkpoint.exists()
+
+
 def _trained(context, checkpoint):
     """Return the checkpoint to read: where none is named and none was trained, the course's own."""
-    if context.get_parameter_source("checkpoint").name == "COMMANDLINE" or checkpoint.exists():
+    if _is_meant(context, checkpoint):
         return checkpoint
     from cnn_numba.course import TRAINED_MNIST_CNN
 
@@ -658,7 +663,7 @@ def sample(
     from cnn_numba.train.checkpoint import load_model
 
     try:
-        if context.get_parameter_source("checkpoint").name == "COMMANDLINE" or checkpoint.exists():
+        if _is_meant(context, checkpoint):
             network = load_model(checkpoint, batch_size=1)
         else:
             network = _writer_of_the_course(checkpoint)

@@ -45,7 +45,7 @@ BLOCKS, THREADS = (4, 4), (8, 8)
 
 
 @cuda.jit
-def conv_kernel(image, w, out):  # noqa: D103
+def conv_kernel(image, w, out):
     x, y = cuda.grid(2)  # which output is mine?
     if y >= out.shape[0] or x >= out.shape[1]:
         return
@@ -57,7 +57,7 @@ def conv_kernel(image, w, out):  # noqa: D103
 
 
 @cuda.jit
-def count_kernel(digits, counts):  # noqa: D103
+def count_kernel(digits, counts):
     x, y, n = cuda.grid(3)  # which pixel is mine?
     if y < 28 and x < 28:
         level = digits[n, y, x] // 16
@@ -65,7 +65,7 @@ def count_kernel(digits, counts):  # noqa: D103
 
 
 @cuda.jit
-def mended_kernel(digits, counts):  # noqa: D103
+def mended_kernel(digits, counts):
     x, y, n = cuda.grid(3)
     if y < 28 and x < 28:
         level = digits[n, y, x] // 16
@@ -103,6 +103,8 @@ def gather() -> Facts:
     digit = prepare_digit(255 - example_drawing())[0]
     chances = model.predict(digit[None, None].astype(np.float32) / 255)[0].copy()
     layers = [layer.output[0].copy() for layer in model.layers[:4]]
+    judged = load_model(course.TRAINED_MNIST_CNN, batch_size=500)
+    _, accuracy = evaluate(judged, mnist.test_images, mnist.test_labels)
     return Facts(
         image,
         weight,
@@ -113,9 +115,7 @@ def gather() -> Facts:
         [maps[busiest(maps, 4)] for maps in layers],
         [maps.shape[:2] for maps in layers],
         chances,
-        evaluate(load_model(course.TRAINED_MNIST_CNN, batch_size=500), mnist.test_images, mnist.test_labels)[
-            1
-        ],
+        accuracy,
     )
 
 
@@ -214,7 +214,7 @@ class Page:
 
 def source(kernel):
     """Return a kernel's lines."""
-    return [line.split("  # noqa")[0] for line in inspect.getsource(kernel.py_func).splitlines()]
+    return inspect.getsource(kernel.py_func).splitlines()
 
 
 def kernel_scene(facts):
