@@ -69,11 +69,17 @@ def threads() -> int:
 
 
 def share_threads(processes: int) -> None:
-    """Let the CPU room use this process's share of the cores, of so many; NUMBA_NUM_THREADS overrides it."""
+    """Let this process compute on its share of the cores, of so many processes.
+
+    NUMBA_NUM_THREADS overrides it for the CPU room, GPULESS_THREADS for the emulated GPU, which is to be used
+    after this only.
+    """
     import numba
 
+    share = max(1, numba.get_num_threads() // processes)
     if "NUMBA_NUM_THREADS" not in os.environ:
-        numba.set_num_threads(max(1, numba.get_num_threads() // processes))
+        numba.set_num_threads(share)
+    os.environ.setdefault("GPULESS_THREADS", str(share))
 
 
 def use_gpu(number: int) -> bool:

@@ -3,14 +3,13 @@
 import atexit
 import contextlib
 import ctypes
-import os
 import struct
 import threading
 import time
 from concurrent.futures import wait
 from functools import partial
 
-from gpuless.emulator import cache, counting, faults, host, layout, machine, trace
+from gpuless.emulator import cache, counting, faults, host, layout, machine, settings, trace
 from gpuless.emulator.alignment import needed_alignments
 from gpuless.emulator.lanes import WARP
 from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places
@@ -83,12 +82,12 @@ class Workers:
     ----------
     arena : Arena
     count : int, optional
-        As many as the process may use processors by default.
+        As `settings` has it by default.
     """
 
     def __init__(self, arena, count=None):
         self.arena = arena
-        self.count = count or len(os.sched_getaffinity(0))
+        self.count = count or settings.threads()
         self._pool, self._more = Pool(self.count, "gpuless"), Pool(1 << 16, "gpuless-more")
         atexit.register(self._close)
         self._idle, self._records, self._lock = [], [], threading.Lock()

@@ -114,6 +114,23 @@ def test_a_room_is_chosen_by_what_there_is(monkeypatch, gpu, auto, wished, timed
                 device.choose(*arguments)
 
 
+@pytest.mark.skipif(not device.SELECTION.emulated, reason="there is no emulated GPU")
+@pytest.mark.parametrize("environment", [{}, {"GPULESS_THREADS": "7"}], ids=["shared", "overridden"])
+def test_workers_on_one_machine_share_its_cores_in_both_rooms(environment):
+    printed = python(
+        "import numba",
+        "from cnn_numba import device",
+        "before = numba.get_num_threads()",
+        "device.share_threads(2)",
+        "from gpuless.emulator.driver.device import device as emulated",
+        "print(before, numba.get_num_threads(), emulated().workers.count)",
+        **environment,
+    )
+    before, cpu, gpu = map(int, printed.split())
+    assert cpu == max(1, before // 2)
+    assert gpu == int(environment.get("GPULESS_THREADS", cpu))
+
+
 def test_where_a_training_runs_is_said_with_the_reason(monkeypatch):
     monkeypatch.setattr(nvidia, "driver", lambda: Driver((Gpu("Toy GPU", (9, 0)),), (13, 2), "580", None))
     threads = "1 CPU thread" if device.threads() == 1 else f"{device.threads()} CPU threads"

@@ -251,6 +251,8 @@ def test_a_suite_can_be_given_the_simulator(suite):
         ("GPULESS_MEMORY", "-5", "must be a number from 16777216, got '-5'"),
         ("GPULESS_COMPUTE_CAPABILITY", "abc", "must be a number from 7.5, got 'abc'"),
         ("GPULESS_COMPUTE_CAPABILITY", "5.0", "must be a number from 7.5, got '5.0'"),
+        ("GPULESS_THREADS", "0", "must be a number from 1, got '0'"),
+        ("GPULESS_THREADS", "1.5", "must be a number from 1, got '1.5'"),
         ("GPULESS_KERNEL_SECONDS", "0", "must be a number above 0, got '0'"),
         ("GPULESS_KERNEL_SECONDS", "soon", "must be a number above 0, got 'soon'"),
     ],

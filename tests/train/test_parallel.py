@@ -602,7 +602,8 @@ def test_without_torch_many_workers_are_told_what_to_install(monkeypatch):
 
 
 def place(monkeypatch, rank, size, port):
-    """Let this process be a worker."""
+    """Let this process be a worker, and the tests after this one have all cores."""
+    monkeypatch.setattr(device, "share_threads", lambda processes: None)
     values = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
     for name, value in values.items():
         monkeypatch.setenv(name, str(value))
