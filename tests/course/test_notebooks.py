@@ -3,11 +3,13 @@
 The second run leaves out the cells that no exercise reaches, which would do the same again: `solved_cells`.
 """
 
+import contextlib
 import importlib
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import matplotlib.font_manager  # noqa: F401  (builds its cache here, and not with a message inside a notebook)
@@ -24,9 +26,9 @@ from cnn_numba.ops.conv.reference import conv_cpu
 
 ROOT = Path(__file__).parents[2]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-# Seconds for one notebook. Counted as processor time, which a busy machine hardly stretches. The longest,
-# 08, trains for most of them; its kernels for the GPU are compiled, and run on the emulated one.
-LIMIT = 150
+# Seconds of processor time for one notebook, on a machine where `yardstick` takes YARD. The longest, 08,
+# trains for most of them.
+LIMIT, YARD = 150, 0.2
 # What a reader's environment does not have.
 OURS = (
     *("CNN_NUMBA_STRICT", "TRITON_INTERPRET"),
@@ -48,16 +50,33 @@ def forge():
 
 
 @pytest.fixture
-def spent(forge, monkeypatch):
-    """Return a function that gives the processor time of all kernels and other processes that have ended."""
+def bearable(forge, monkeypatch):
+    """Return a context in which kernels and other processes may take LIMIT, and more on a slow machine."""
     if forge:
         monkeypatch.setattr(local_provisioner, "launch_kernel", forge.launch_kernel)
 
-    def seconds():
+    def spent():
         times = os.times()
         return times.children_user + times.children_system + (forge.spent if forge else 0)
 
-    return seconds
+    @contextlib.contextmanager
+    def watched():
+        yards, start = [yardstick()], spent()
+        yield
+        yards.append(yardstick())
+        assert spent() - start < LIMIT * max(1, np.mean(yards) / YARD)
+
+    return watched
+
+
+def yardstick():
+    """Return the processor time of some arithmetic in Python and of 64 MB of new memory.
+
+    A virtual machine with shared processors may be several times as slow as another, or as an hour ago.
+    """
+    begun = time.process_time()
+    np.ones(1 << 23).sum() + sum(range(10_000_000))
+    return time.process_time() - begun
 
 
 @pytest.fixture(autouse=True)
@@ -68,39 +87,38 @@ def no_workbook(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @each_notebook
-def test_runs_as_shipped_with_the_stored_outputs(path, spent, monkeypatch, request):
+def test_runs_as_shipped_with_the_stored_outputs(path, bearable, monkeypatch, request):
     """What `pytest --nbval` would say, cell by cell."""
     for name in OURS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(request.config.option, "nbval_sanitize_with", Path(__file__).with_name("nbval.cfg"))
     monkeypatch.setattr(request.config.option, "nbval_cell_timeout", 600)
-    start, failures = spent(), []
+    failures = []
     file = IPyNbFile.from_parent(request.session, path=path)
     cells = list(file.collect())
-    file.setup()
-    try:
-        for cell in cells:
-            try:
-                cell.runtest()
-            except NbCellError as error:
-                failures.append(cell.repr_failure(pytest.ExceptionInfo.from_exception(error)))
-    finally:
-        file.teardown()
-    assert not failures, "\n\n".join(failures)[-8000:]
-    assert spent() - start < LIMIT
+    with bearable():
+        file.setup()
+        try:
+            for cell in cells:
+                try:
+                    cell.runtest()
+                except NbCellError as error:
+                    failures.append(cell.repr_failure(pytest.ExceptionInfo.from_exception(error)))
+        finally:
+            file.teardown()
+        assert not failures, "\n\n".join(failures)[-8000:]
 
 
 @pytest.mark.slow
 @each_notebook
-def test_runs_in_strict_mode_with_every_exercise_solved(path, spent, monkeypatch, request):
+def test_runs_in_strict_mode_with_every_exercise_solved(path, bearable, monkeypatch, request):
     if path.stem.startswith("08"):  # as shipped it reads all of the test images
         request.getfixturevalue("sixth_of_mnist")
     monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
     notebook = notebooks.solved(notebooks.read(path))
     notebook.cells = solved_cells.belonging(notebooks.read(path), notebook)
-    start = spent()
-    notebooks.execute(notebook, path.parent)
-    assert spent() - start < LIMIT
+    with bearable():
+        notebooks.execute(notebook, path.parent)
     for cell in notebook.cells:
         if cell.id.endswith("-check"):
             (output,) = cell.outputs
@@ -109,7 +127,7 @@ def test_runs_in_strict_mode_with_every_exercise_solved(path, spent, monkeypatch
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS[1:3], ids=["of NumPy", "of kernels"])
-@pytest.mark.usefixtures("spent")
+@pytest.mark.usefixtures("bearable")
 def test_unsolved_exercises_raise_in_strict_mode(path, monkeypatch):
     """Strict mode reaches the kernel, so that the test above cannot pass by not being strict."""
     monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
