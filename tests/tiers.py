@@ -52,8 +52,8 @@ REPETITIONS = [
     Repetition(
         "course/test_notebooks.py",
         "test_runs_as_shipped_with_the_stored_outputs",
-        "the first chapters and the network; the others in test_notebook_*.py, and their exercises",
-        of_notebook("00", "01", "02", "05", "08"),
+        "the first chapters; cells of the others in test_notebook_*.py, solutions in test_exercises.py",
+        of_notebook("00", "01", "02", "05"),
     ),
     Repetition(
         "course/test_notebooks.py",
@@ -187,6 +187,12 @@ REPETITIONS = [
         "test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches",
     ),
     # --- gpuless -------------------------------------------------------------------------------------------
+    Repetition(
+        "gpuless/test_simulator.py",
+        "test_in_a_process_with_the_simulator",
+        "the simulator's own; the sanitizer's and the viewer's beside it, where they step the same Python",
+        lambda file, **_: file.stem.startswith("test_simulator"),
+    ),
     Repetition(
         "gpuless/test_simulator_constructs.py",
         "test_the_table_is_what_the_compiler_says",
