@@ -163,6 +163,35 @@ def test_triton_that_compiles_is_not_interpreted_by_accident(monkeypatch):
 # --- what is stored ----------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def compiled(tmp_path, monkeypatch):
+    """Return a function that compiles Triton's convolution where nothing has been compiled before."""
+    if reason := roads.missing("Triton"):
+        pytest.skip(reason)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    types = dict.fromkeys(("x", "weight", "bias", "out"), "*fp32")
+    types |= dict.fromkeys(("count", "height", "width", "channels"), "i32")
+    usual = {"relu": False, "PLACES": 64, "CHANNELS": 16, "DEPTH": 16, "PRECISION": "ieee"}
+    kernel = blocks.Blocks().kernels.conv_forward
+    return lambda **constants: machine_code.of_triton(kernel, types, usual | constants, 80)
+
+
+def test_triton_compiles_where_it_has_interpreted_its_own_library(compiled):
+    """`cross_entropy` calls `tl.sum`, which is written in Triton."""
+    programs = blocks.Blocks()
+    scores, labels = np.zeros((2, 10), np.float32), np.zeros(2, np.int32)
+    given = map(programs.array, (scores, scores[0], labels))
+    programs.cross_entropy(*given, programs.empty(2), programs.empty(2, 10))
+    code = compiled()
+    assert "sm_80" in code.ptx
+    assert code.shared > 0 < code.registers
+
+
+def test_what_triton_does_not_compile_is_told_in_its_words(compiled):
+    with pytest.raises(RuntimeError, match=r"Triton does not compile `conv_forward`:[\s\S]*power of 2"):
+        compiled(DEPTH=15)
+
+
 def test_all_roads_are_stored_as_right():
     for cell in ("yardstick", "opencl-run", "words", "triton-run", "cuda-run"):
         assert "all 9 arrays agree to 2e-06" in shown(cell), cell

@@ -3,9 +3,13 @@
 `gpuless.inspector` reads Numba's kernels; these are NVRTC's and Triton's.
 """
 
+import base64
 import io
+import json
+import os
 import re
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -31,14 +35,34 @@ class MachineCode(NamedTuple):
     """
 
 
+# Whoever compiles must not have interpreted: Triton's interpreter leaves its own words in the library when
+# a kernel has called what is written in Triton itself, such as `tl.sum`.
+_COMPILE = """
+import base64, importlib.util, json, sys
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+asked = json.load(sys.stdin)
+spec = importlib.util.spec_from_file_location("kernels", asked["file"])
+sys.modules["kernels"] = kernels = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(kernels)
+program = ASTSource(getattr(kernels, asked["name"]), signature=asked["types"], constexprs=asked["constants"])
+target, options = GPUTarget("cuda", asked["cc"], 32), {"num_warps": asked["warps"]}
+found = triton.compile(program, target=target, options=options)
+cubin = base64.b64encode(found.asm["cubin"]).decode()
+print(json.dumps({"ptx": found.asm["ptx"], "shared": found.metadata.shared, "cubin": cubin}))
+"""
+
+
 def of_triton(kernel, signature: dict, constants: dict, cc: int, warps: int = 4) -> MachineCode:
-    """Compile a kernel of Triton's, interpreted here or not.
+    """Compile a kernel of Triton's in a process of its own, interpreted here or not.
 
     Parameters
     ----------
     kernel : function with ``@triton.jit``
-        It calls nothing of Triton's library that is itself written in Triton (`tl.sum`): where kernels are
-        interpreted, so is that.
+        Of a file that imports nothing but Triton, which is loaded there.
     signature : dict
         By parameter: ``"*fp32"``, a pointer, or ``"i32"``.
     constants : dict
@@ -47,17 +71,27 @@ def of_triton(kernel, signature: dict, constants: dict, cc: int, warps: int = 4)
         Compute capability, 80 for 8.0.
     warps : int
         How many share a program's work.
-    """
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-    from triton.runtime.jit import JITFunction
 
+    Raises
+    ------
+    RuntimeError
+        If Triton cannot compile it; the message is Triton's.
+    """
     types = {**signature, **dict.fromkeys(constants, "constexpr")}
-    program = ASTSource(JITFunction(kernel.fn), signature=types, constexprs=constants)
-    found = triton.compile(program, target=GPUTarget("cuda", cc, 32), options={"num_warps": warps})
-    cubin = found.asm["cubin"]
-    return MachineCode(found.asm["ptx"], registers_in(cubin), found.metadata.shared, instructions_in(cubin))
+    asked = {"file": kernel.fn.__code__.co_filename, "name": kernel.fn.__name__}
+    asked |= {"types": types, "constants": constants, "cc": cc, "warps": warps}
+    done = subprocess.run(
+        [sys.executable, "-c", _COMPILE],
+        input=json.dumps(asked),
+        env={name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"Triton does not compile `{kernel.fn.__name__}`:\n{done.stderr.strip()}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    cubin = base64.b64decode(found["cubin"])
+    return MachineCode(found["ptx"], registers_in(cubin), found["shared"], instructions_in(cubin))
 
 
 def registers_in(cubin: bytes) -> int:
