@@ -124,7 +124,7 @@ def test_pytest_alone_tests_all_that_is_tested():
 def test_continuous_integration_tests_what_make_test_leaves_out():
     run = (ROOT / ".ci" / "run").read_text()
     assert "\nmake test " in run
-    assert "\n.venv/bin/python -m pytest -m exhaustive " in run
+    assert " .venv/bin/python -m pytest -m exhaustive " in run
 
 
 @pytest.mark.parametrize(
