@@ -3,6 +3,7 @@
 import ctypes
 import re
 import sys
+import threading
 import weakref
 
 import numpy as np
@@ -60,6 +61,7 @@ def _replace(cuda):
     DeviceNDArrayBase._ary = property(_as_ndarray)
     CUDADispatcher.__init__ = _with_overloads(CUDADispatcher.__init__)
     codegen.CUDACodeLibrary.get_cubin = _without_machine_code(codegen.CUDACodeLibrary.get_cubin)
+    codegen.CUDACodeLibrary.get_cufunc = _one_at_a_time(codegen.CUDACodeLibrary.get_cufunc)
     dispatcher.CUDADispatcher.add_overload = _remembered(dispatcher.CUDADispatcher.add_overload)
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # there is no GPU that a small grid leaves idle
     if driver.initialization_error and not config.DISABLE_CUDA:  # whoever imported it before found none
@@ -117,6 +119,17 @@ def _without_machine_code(get_cubin):
         return code
 
     return get_code
+
+
+def _one_at_a_time(get_cufunc):
+    """Let a thread that launches a kernel wait while another loads it: Numba refuses to load it twice."""
+    lock = threading.RLock()
+
+    def get_function(library):
+        with lock:
+            return get_cufunc(library)
+
+    return get_function
 
 
 def _remembered(add_overload):

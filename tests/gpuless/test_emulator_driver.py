@@ -501,9 +501,18 @@ def test_all_blocks_of_a_grid_wait_for_each_other():
 
 
 def test_several_threads_launch_at_once():
+    """Also for the first time, while another loads the kernel."""
     run(
         """
+        import threading, time
         from concurrent.futures import ThreadPoolExecutor
+        from numba.cuda.cudadrv import driver
+        load, loading = driver.load_module_image, threading.Event()
+        def load_slowly(*given):
+            loading.set()
+            time.sleep(0.5)
+            return load(*given)
+        driver.load_module_image = load_slowly
         @cuda.jit
         def add(x, value):
             i = cuda.grid(1)
@@ -511,6 +520,7 @@ def test_several_threads_launch_at_once():
                 x[i] += value
         def work(value):
             x, stream = cuda.to_device(np.zeros(50_000)), cuda.stream()
+            value == 0 or loading.wait()
             for _ in range(20):
                 add[-(-x.size // 128), 128, stream](x, value)
             return x.copy_to_host(stream=stream)
