@@ -30,6 +30,11 @@ def first_of_each(exercise, answer, tests, **_):
     return answer is next(iter(tests.ANSWERS[exercise].values()))
 
 
+def of_wide_and_odd_blocks(block, **_):
+    """Return whether a block has rows of a multiple of a warp, or of seven."""
+    return block[0] in (64, 7)
+
+
 def of_notebook(*numbers):
     """Return a function that tells whether a notebook is one of these."""
     return lambda path, **_: path.stem.partition("_")[0] in numbers
@@ -52,8 +57,9 @@ REPETITIONS = [
     Repetition(
         "course/test_notebooks.py",
         "test_runs_as_shipped_with_the_stored_outputs",
-        "the first chapters; cells of the others in test_notebook_*.py, solutions in test_exercises.py",
-        of_notebook("00", "01", "02", "05"),
+        "the first page and the first kernels; cells of the others in test_notebook_*.py, solutions in "
+        "test_exercises.py",
+        of_notebook("00", "02"),
     ),
     Repetition(
         "course/test_notebooks.py",
@@ -76,6 +82,11 @@ REPETITIONS = [
         ),
     ),
     Repetition(
+        "course/test_notebook_04.py",
+        "test_kernels_and_solutions_compile_for_a_gpu",
+        "test_exercises.py: the solutions, compiled for the emulated GPU",
+    ),
+    Repetition(
         "course/test_pad_browser.py",
         "test_a_digit_drawn_in_jupyterlab_is_read_by_the_network",
         "test_book_browser.py: the same pad in a browser; test_journey_browser.py: JupyterLab",
@@ -90,10 +101,38 @@ REPETITIONS = [
         ),
     ),
     Repetition(
+        "ops/test_activation_gpu.py",
+        "test_large_arrays_against_torch",
+        "up to a million elements",
+        lambda size, **_: size < 2**24,
+    ),
+    Repetition(
         "ops/test_conv_gpu.py",
         "test_large_shapes_against_torch",
-        "the course's shapes, a large stride, and unequal windows, strides and borders",
-        lambda case, tests, **_: case in (tests.COURSE, tests.GREY) or case.stride != 1,
+        "the course's shapes, and unequal windows, strides and borders",
+        lambda case, tests, **_: case in (tests.COURSE, tests.GREY) or isinstance(case.stride, tuple),
+    ),
+    Repetition(
+        "ops/test_conv_gpu.py",
+        "test_tiles_are_stored_without_bank_conflicts",
+        "test_dense_gpu.py: the tiles of products; these can change with the convolutions' kernels only",
+    ),
+    Repetition(
+        "ops/test_loss_gpu.py",
+        "test_large_mse_against_torch",
+        "up to a million elements",
+        lambda shape, **_: shape[-1] < 16_000_003,
+    ),
+    Repetition(
+        "ops/test_pool_gpu.py",
+        "test_large_poolings_against_torch",
+        "each shape with ties, where it matters which element is taken",
+        lambda ties, **_: ties,
+    ),
+    Repetition(
+        "ops/test_precision.py",
+        "test_the_sanitizer_finds_nothing",
+        "test_dense_tensor.py and test_dense_gpu.py: both engines under the sanitizer",
     ),
     Repetition(
         "ops/test_precision.py",
@@ -103,25 +142,36 @@ REPETITIONS = [
     Repetition(
         "ops/test_update_gpu.py",
         "test_large_arenas_against_torch",
-        "100,003 parameters with all settings, and the largest arena with momentum",
-        lambda size, options, **_: size < 20_000_001 or "nesterov" in options,
+        "up to 100,003 parameters with all settings",
+        lambda size, **_: size < 20_000_001,
+    ),
+    Repetition(
+        "ops/test_jit.py",
+        "test_vectors_of_every_width_multiply_alike",
+        "test_dense.py: products with the vectors that this processor has",
     ),
     Repetition(
         "ops/test_jit.py",
         "test_vectors_of_every_width_train_alike",
-        "test_vectors_of_every_width_multiply_alike: the kernel that all products share",
-    ),
-    Repetition(
-        "ops/test_precision.py",
-        "test_the_sanitizer_finds_nothing",
-        "test_dense_tensor.py: the engine of the Tensor Cores under the sanitizer",
-        lambda unit, **_: unit != "Tensor Cores",
+        "test_training.py: trainings with the vectors that this processor has",
     ),
     Repetition(
         "ops/test_dense_gpu.py",
         "test_the_sanitizer_finds_nothing_in_any_rung",
         "each rung with one of its factors transposed",
         lambda transpose, **_: transpose != (True, False),
+    ),
+    Repetition(
+        "ops/test_dense_gpu.py",
+        "test_tiles_have_no_bank_conflicts",
+        "each kernel with one of its factors transposed",
+        lambda transpose, **_: transpose == (True, False),
+    ),
+    Repetition(
+        "ops/test_dense_gpu.py",
+        "test_layer_against_torch_at_large_sizes",
+        "the course's layers, and the largest with the course's batch",
+        lambda batch_size, in_features, **_: batch_size == 64 or in_features < 4096,
     ),
     Repetition(
         "ops/test_dense_gpu.py",
@@ -138,8 +188,8 @@ REPETITIONS = [
     Repetition(
         "ops/test_norm_gpu.py",
         "test_large_batch_norms_against_torch",
-        "every shape and rung far from zero, where digits are lost",
-        lambda offset, **_: offset == 1000,
+        "every rung far from zero, where digits are lost, with the course's shape and an odd one",
+        lambda offset, shape, **_: offset == 1000 and shape[1] in (32, 7),
     ),
     # --- Training ------------------------------------------------------------------------------------------
     Repetition(
@@ -166,6 +216,12 @@ REPETITIONS = [
         "test_rooms.py: two trainings, one of them of replayed steps, have the same bits",
     ),
     Repetition(
+        "train/test_training.py",
+        "test_an_interrupt_saves_between_steps_and_resumes_exactly",
+        "an interrupt within an epoch and one at its end",
+        lambda number, **_: number in (2, 5),
+    ),
+    Repetition(
         "train/test_parallel_processes.py",
         "test_a_killed_first_worker_is_named_by_the_others",
         "the worker that is killed under torchrun is named as well",
@@ -180,6 +236,11 @@ REPETITIONS = [
         "test_accuracies_of_both_sides_come_close",
         "the default recipe",
         lambda plain, **_: not plain,
+    ),
+    Repetition(
+        "bench/test_bench_simulator.py",
+        "test_the_simulator_is_five_times_faster_than_the_stock_one",
+        "the same file: what a thread costs, and how the medians are compared",
     ),
     Repetition(
         "bench/test_bench.py",
@@ -206,8 +267,26 @@ REPETITIONS = [
     Repetition(
         "gpuless/test_emulator_flow.py",
         "test_random_programs",
-        "the programs of every other shape of a block",
-        lambda shape, tests, **_: shape in tests.SHAPES[::2],
+        "the programs of a lone thread, of eight warps, and of a block with planes",
+        lambda shape, tests, **_: shape in tests.SHAPES[2::2],
+    ),
+    Repetition(
+        "gpuless/test_emulator_strides.py",
+        "test_however_the_address_is_computed",
+        "blocks with rows as wide as a warp and with odd ones",
+        of_wide_and_odd_blocks,
+    ),
+    Repetition(
+        "gpuless/test_emulator_strides.py",
+        "test_lanes_far_apart",
+        "blocks with rows as wide as a warp and with odd ones",
+        of_wide_and_odd_blocks,
+    ),
+    Repetition(
+        "gpuless/test_inspector.py",
+        "test_a_file_may_have_any_name",
+        "a file with dots and a dash in its name",
+        lambda file, **_: file == "my-kernels.v2.py",
     ),
     Repetition(
         "gpuless/test_conformance.py",
@@ -215,6 +294,12 @@ REPETITIONS = [
         "the tests of the emulator; `make conformance` runs all of numba-cuda's",
     ),
     # --- The repository ------------------------------------------------------------------------------------
+    Repetition(
+        "test_environment.py",
+        "test_what_make_installed_is_out_of_date_when_a_project_changes",
+        "the project that the other one is beside",
+        lambda changed, **_: changed != "pyproject.toml",
+    ),
     Repetition(
         "test_environment.py",
         "test_make_installs_in_two_stages_in_any_order",

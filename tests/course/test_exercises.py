@@ -19,12 +19,10 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 class Found:
     """An exercise of a notebook, with its check and its wrong answers."""
 
-    def __init__(self, path, cells):
+    def __init__(self, path, notebook, cells):
         self.path, self.cells = path, cells
         topic = path.stem.partition("_")[2]
-        self.setup = tuple(
-            cell.source for cell in notebooks.read(path).cells if "setup" in cell.metadata.get("tags", ())
-        )
+        self.setup = tuple(cell.source for cell in notebook.cells if "setup" in cell.metadata.get("tags", ()))
         self.check = getattr(importlib.import_module(f"cnn_numba.course.exercises.{topic}"), cells.name)
         answers = answers_in(importlib.import_module(f"wrong_answers.{topic}"))
         self.wrong = [answer for answer in answers if answer.exercise == cells.name]
@@ -59,9 +57,10 @@ def executed(cells):
 
 
 FOUND = [
-    Found(path, cells)
+    Found(path, notebook, cells)
     for path in sorted(FOLDER.glob("*.ipynb"))
-    for cells in notebooks.exercises(notebooks.read(path))
+    for notebook in [notebooks.read(path)]
+    for cells in notebooks.exercises(notebook)
 ]
 NAMES = [found.cells.name for found in FOUND]
 ANSWERS = [(found, answer) for found in FOUND for answer in found.wrong]

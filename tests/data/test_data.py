@@ -984,8 +984,15 @@ def test_a_folder_without_any_says_what_was_looked_for(cache, tmp_path):
 # --- The made pictures -------------------------------------------------------------------------------------
 
 
-def test_the_made_pictures_are_the_same_bytes_everywhere(cache, tmp_path):
+def test_the_made_pictures_are_the_same_bytes_everywhere(cache, monkeypatch, tmp_path):
     """The checksums of what is drawn stand in SOURCES: `load` compares them with every set that it draws."""
+    pictures.write(tmp_path / "made-pictures")
+    source = data_files.SOURCES["made-pictures"]
+
+    def write(folder):
+        shutil.copytree(tmp_path / "made-pictures", folder, dirs_exist_ok=True)
+
+    monkeypatch.setitem(data_files.SOURCES, "made-pictures", source._replace(write=write))
     lines = []
     drawn = load("made-pictures", log=lines.append)
     assert lines == [
@@ -996,7 +1003,6 @@ def test_the_made_pictures_are_the_same_bytes_everywhere(cache, tmp_path):
     assert drawn.test_images.shape == (2_000, 3, 32, 32)
     assert np.bincount(drawn.train_labels).tolist() == [1000] * 10
     assert drawn.classes == pictures.KINDS
-    pictures.write(tmp_path / "made-pictures")
     again = load("made-pictures", data_dir=tmp_path)
     np.testing.assert_array_equal(again.test_images, drawn.test_images)
     path = tmp_path / "made-pictures" / "test_batch.bin"

@@ -81,16 +81,17 @@ def _load_variables(module):
     return base
 
 
-def elementwise(instruction, types, result, count):
-    """Return a kernel that applies an instruction to number i of each array, in thread i; types as of PTX.
+def elementwise(instructions, types, results, count):
+    """Return a kernel that applies instructions to number i of each array, in thread i; types as of PTX.
 
-    The instruction's operands are written %d, %a, %b, %c; a predicate %d is stored as 0 or 1.
+    An instruction's operands are written %d, %a, %b, %c, and each has an array for its %d, of the type in
+    `results`; a predicate is stored as 0 or 1.
     """
     names = "abc"[: len(types)]
-    lines = [f".param .u64 p{i}" for i in range(len(types) + 1)]
+    outs = ["u32" if result == "pred" else result for result in results]
+    lines = [f".param .u64 p{i}" for i in range(len(types) + len(outs))]
     body = [".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<9>;"]
     body += [f".reg .b{max(16, WIDTHS[type_])} %{name};" for name, type_ in zip(names, types, strict=True)]
-    body.append(f".reg .{'pred' if result == 'pred' else f'b{max(16, WIDTHS[result])}'} %d;")
     body += [
         "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;",
         "mad.lo.s32 %r4, %r1, %r2, %r3;",
@@ -99,14 +100,15 @@ def elementwise(instruction, types, result, count):
     for i, (name, type_) in enumerate(zip(names, types, strict=True)):
         body += [f"ld.param.u64 %rd1, [p{i}];", f"mul.wide.u32 %rd2, %r4, {WIDTHS[type_] // 8};"]
         body += ["add.s64 %rd3, %rd1, %rd2;", f"ld.global.{_loaded(type_)} %{name}, [%rd3];"]
-    body += [instruction + ";"]
-    out = "u32" if result == "pred" else result
-    body += [f"ld.param.u64 %rd1, [p{len(types)}];", f"mul.wide.u32 %rd2, %r4, {WIDTHS[out] // 8};"]
-    body += ["add.s64 %rd3, %rd1, %rd2;"]
-    if result == "pred":
-        body += ["selp.u32 %r5, 1, 0, %d;", "st.global.u32 [%rd3], %r5;"]
-    else:
-        body += [f"st.global.{_loaded(out)} [%rd3], %d;"]
+    for i, (instruction, result, out) in enumerate(zip(instructions, results, outs, strict=True)):
+        body += [f".reg .{'pred' if result == 'pred' else f'b{max(16, WIDTHS[result])}'} %d{i};"]
+        body += [instruction.replace("%d", f"%d{i}") + ";"]
+        body += [f"ld.param.u64 %rd1, [p{len(types) + i}];", f"mul.wide.u32 %rd2, %r4, {WIDTHS[out] // 8};"]
+        body += ["add.s64 %rd3, %rd1, %rd2;"]
+        if result == "pred":
+            body += [f"selp.u32 %r5, 1, 0, %d{i};", "st.global.u32 [%rd3], %r5;"]
+        else:
+            body += [f"st.global.{_loaded(out)} [%rd3], %d{i};"]
     return f".visible .entry f({', '.join(lines)})\n{{\n" + "\n".join(body) + "\nEND: ret;\n}\n"
 
 
@@ -115,19 +117,26 @@ def _loaded(type_):
 
 
 def apply(instruction, types, result, *values):
-    """Return what an instruction makes of numbers, each given as bits: computed in lanes, and once for all.
+    """Return what an instruction makes of numbers, given as bits: computed in lanes, and once for all."""
+    (found,) = apply_all([instruction], types, [result], *values)
+    return found
+
+
+def apply_all(instructions, types, results, *values):
+    """Return for each of several instructions, in one kernel, what `apply` does.
 
     The second time each block computes one number in all its lanes, which scalar code does.
     """
     dtypes = [np.dtype(f"u{WIDTHS[type_] // 8}") for type_ in types]
     arrays = [np.array(column, dtype) for column, dtype in zip(values, dtypes, strict=True)]
     count = len(arrays[0])
-    out = np.zeros(count, np.uint32 if result == "pred" else np.dtype(f"u{WIDTHS[result] // 8}"))
-    text = elementwise(instruction, types, result, count)
-    lanes = run(text, [*arrays, out], (-(-count // 64), 1, 1), (64, 1, 1))[-1]
+    for result in results:
+        arrays.append(np.zeros(count, np.uint32 if result == "pred" else np.dtype(f"u{WIDTHS[result] // 8}")))
+    text = elementwise(instructions, types, results, count)
+    lanes = run(text, arrays, (-(-count // 64), 1, 1), (64, 1, 1))[len(types) :]
     uniform = text.replace("mad.lo.s32 %r4, %r1, %r2, %r3;", "mov.u32 %r4, %r1;")
-    scalar = run(uniform, [*arrays, out], (count, 1, 1), (32, 1, 1))[-1]
-    return lanes.tolist(), scalar.tolist()
+    scalar = run(uniform, arrays, (count, 1, 1), (32, 1, 1))[len(types) :]
+    return [(one.tolist(), other.tolist()) for one, other in zip(lanes, scalar, strict=True)]
 
 
 def threads(body, count=2, before="", variables=""):

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from ptx_programs import apply
+from ptx_programs import WIDTHS, apply, apply_all
 
 INTEGERS = {
     bits: sorted(
@@ -71,13 +71,21 @@ def operands(types):
 
 
 def check(instruction, types, result, oracle):
-    values = operands(types)
-    lanes, scalar = apply(instruction, types, result, *values)
-    wanted = [oracle(*given) for given in zip(*values, strict=True)]
-    for found in (lanes, scalar):
-        for given, one, right in zip(zip(*values, strict=True), found, wanted, strict=True):
-            if right is not None:
-                assert one == right, (instruction, [hex(x) for x in given], hex(one), hex(right))
+    check_all([(instruction, types, result, oracle)])
+
+
+def check_all(cases):
+    """Check instructions whose operands are as wide, in one kernel, which compiles faster than many."""
+    instructions, types, results, oracles = zip(*cases, strict=True)
+    values = operands(types[0])
+    for instruction, both, oracle in zip(
+        instructions, apply_all(instructions, types[0], results, *values), oracles, strict=True
+    ):
+        wanted = [oracle(*given) for given in zip(*values, strict=True)]
+        for found in both:
+            for given, one, right in zip(zip(*values, strict=True), found, wanted, strict=True):
+                if right is not None:
+                    assert one == right, (instruction, [hex(x) for x in given], hex(one), hex(right))
 
 
 # --- Integers ----------------------------------------------------------------------------------------------
@@ -216,37 +224,48 @@ def integer_cases():
     yield "dp4a.s32.s32 %d, %a, %b, %c", ["b32", "b32", "b32"], "b32", dot
 
 
-CASES = list(integer_cases())
+def by_widths(cases):
+    """Return lists of cases, by how wide their operands are."""
+    groups = {}
+    for case in cases:
+        groups.setdefault(tuple(WIDTHS[type_] for type_ in case[1]), []).append(case)
+    return groups
 
 
-@pytest.mark.parametrize(
-    ("instruction", "types", "result", "oracle"), CASES, ids=[case[0].split()[0] for case in CASES]
-)
-def test_integer_instructions(instruction, types, result, oracle):
-    check(instruction, types, result, oracle)
+INTEGER_CASES = by_widths(integer_cases())
+
+
+@pytest.mark.parametrize("widths", INTEGER_CASES, ids=str)
+def test_integer_instructions(widths):
+    check_all(INTEGER_CASES[widths])
+
+
+def integer_range(type_):
+    """Return the least and the greatest integer of a type."""
+    bits = int(type_[1:])
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if type_[0] == "s" else (0, (1 << bits) - 1)
 
 
 @pytest.mark.parametrize("have", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"])
-@pytest.mark.parametrize("want", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"])
-@pytest.mark.parametrize("saturate", [False, True])
-def test_conversions_between_integers(have, want, saturate):
+def test_conversions_between_integers(have):
     size = int(have[1:])
-    width = max(16, size)
 
-    def oracle(x):
-        x &= (1 << size) - 1
-        x = signed(x, size) if have[0] == "s" else x
-        bits = int(want[1:])
-        if saturate:
-            low, high = (
-                (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if want[0] == "s" else (0, (1 << bits) - 1)
-            )
-            x = max(low, min(high, x))
-        x &= (1 << bits) - 1
-        return (signed(x, bits) if want[0] == "s" else x) & ((1 << max(16, bits)) - 1)
+    def case(want, saturate):
+        def oracle(x):
+            x &= (1 << size) - 1
+            x = signed(x, size) if have[0] == "s" else x
+            bits = int(want[1:])
+            if saturate:
+                low, high = integer_range(want)
+                x = max(low, min(high, x))
+            x &= (1 << bits) - 1
+            return (signed(x, bits) if want[0] == "s" else x) & ((1 << max(16, bits)) - 1)
 
-    result = f"b{max(16, int(want[1:]))}"
-    check(f"cvt{'.sat' if saturate else ''}.{want}.{have} %d, %a", [f"b{width}"], result, oracle)
+        instruction = f"cvt{'.sat' if saturate else ''}.{want}.{have} %d, %a"
+        return instruction, [f"b{max(16, size)}"], f"b{max(16, int(want[1:]))}", oracle
+
+    wanted = ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"]
+    check_all([case(want, saturate) for want in wanted for saturate in (False, True)])
 
 
 # --- Floating point ----------------------------------------------------------------------------------------
@@ -294,15 +313,23 @@ def float_oracle(function, type_, mode):
     return oracle
 
 
-@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+ARITHMETIC = {
+    "add": ("%a, %b", lambda a, b: a + b),
+    "sub": ("%a, %b", lambda a, b: a - b),
+    "mul": ("%a, %b", lambda a, b: a * b),
+    "fma": ("%a, %b, %c", lambda a, b, c: a * b + c),
+}
+
+
 @pytest.mark.parametrize("type_", ["f32", "f64"])
-@pytest.mark.parametrize("name", ["add", "sub", "mul", "fma"])
-def test_arithmetic_is_rounded_as_asked_for(name, type_, mode):
-    function = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b}
-    function = function.get(name, lambda a, b, c: a * b + c)
-    count = 3 if name == "fma" else 2
-    written = ", ".join("abc"[:count]).replace("a", "%a").replace("b", "%b").replace("c", "%c")
-    check(f"{name}.{mode}.{type_} %d, {written}", [type_] * count, type_, float_oracle(function, type_, mode))
+@pytest.mark.parametrize("name", ARITHMETIC)
+def test_arithmetic_is_rounded_as_asked_for(name, type_):
+    operands, function = ARITHMETIC[name]
+    types = [type_] * operands.count("%")
+    check_all(
+        (f"{name}.{mode}.{type_} %d, {operands}", types, type_, float_oracle(function, type_, mode))
+        for mode in ("rn", "rz", "rm", "rp")
+    )
 
 
 @pytest.mark.parametrize("type_", ["f32", "f64"])
@@ -364,51 +391,57 @@ def test_zeros_infinities_and_overflow(name, type_):
         )
 
 
-@pytest.mark.parametrize("how", ["eq", "ne", "lt", "ge", "equ", "neu", "ltu", "geu", "num", "nan"])
 @pytest.mark.parametrize("type_", ["f32", "f64"])
-def test_comparisons_and_nans(how, type_):
-    def oracle(a, b):
-        x, y = number(a, type_), number(b, type_)
-        unordered = math.isnan(x) or math.isnan(y)
-        if how in ("num", "nan"):
-            return int(unordered == (how == "nan"))
-        if unordered:
-            return int(how.endswith("u"))
-        return int({"eq": x == y, "ne": x != y, "lt": x < y, "ge": x >= y}[how[:2]])
+def test_comparisons_and_nans(type_):
+    def case(how):
+        def oracle(a, b):
+            x, y = number(a, type_), number(b, type_)
+            unordered = math.isnan(x) or math.isnan(y)
+            if how in ("num", "nan"):
+                return int(unordered == (how == "nan"))
+            if unordered:
+                return int(how.endswith("u"))
+            return int({"eq": x == y, "ne": x != y, "lt": x < y, "ge": x >= y}[how[:2]])
 
-    check(f"setp.{how}.{type_} %d, %a, %b", [type_] * 2, "pred", oracle)
+        return f"setp.{how}.{type_} %d, %a, %b", [type_] * 2, "pred", oracle
+
+    check_all(map(case, ["eq", "ne", "lt", "ge", "equ", "neu", "ltu", "geu", "num", "nan"]))
 
 
-@pytest.mark.parametrize("want", ["s32", "u32", "s64", "u64", "s16", "u16"])
 @pytest.mark.parametrize("mode", ["rzi", "rni", "rmi", "rpi"])
 @pytest.mark.parametrize("have", ["f32", "f64"])
-def test_conversions_to_integers_saturate(have, want, mode):
-    bits = int(want[1:])
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if want[0] == "s" else (0, (1 << bits) - 1)
+def test_conversions_to_integers_saturate(have, mode):
     rounding = {"rzi": math.trunc, "rni": round, "rmi": math.floor, "rpi": math.ceil}[mode]
 
-    def oracle(a):
-        x = number(a, have)
-        if math.isnan(x):
-            return None
-        if math.isinf(x):
-            return (high if x > 0 else low) & ((1 << bits) - 1)
-        return max(low, min(high, rounding(x))) & ((1 << bits) - 1)
+    def case(want):
+        bits = int(want[1:])
+        low, high = integer_range(want)
 
-    check(f"cvt.{mode}.{want}.{have} %d, %a", [have], want, oracle)
+        def oracle(a):
+            x = number(a, have)
+            if math.isnan(x):
+                return None
+            if math.isinf(x):
+                return (high if x > 0 else low) & ((1 << bits) - 1)
+            return max(low, min(high, rounding(x))) & ((1 << bits) - 1)
+
+        return f"cvt.{mode}.{want}.{have} %d, %a", [have], want, oracle
+
+    check_all(map(case, ["s32", "u32", "s64", "u64", "s16", "u16"]))
 
 
 @pytest.mark.parametrize("have", ["s32", "u32", "s64", "u64"])
-@pytest.mark.parametrize("want", ["f32", "f64"])
-@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
-def test_conversions_of_integers_are_rounded_as_asked_for(have, want, mode):
+def test_conversions_of_integers_are_rounded_as_asked_for(have):
     bits = int(have[1:])
 
-    def oracle(a):
-        value = signed(a, bits) if have[0] == "s" else a
-        return 0 if value == 0 else nearest(Fraction(value), want, mode)
+    def case(want, mode):
+        def oracle(a):
+            value = signed(a, bits) if have[0] == "s" else a
+            return 0 if value == 0 else nearest(Fraction(value), want, mode)
 
-    check(f"cvt.{mode}.{want}.{have} %d, %a", [have], want, oracle)
+        return f"cvt.{mode}.{want}.{have} %d, %a", [have], want, oracle
+
+    check_all(case(want, mode) for want in ("f32", "f64") for mode in ("rn", "rz", "rm", "rp"))
 
 
 def test_halves():

@@ -5,6 +5,7 @@ Run with ``-s`` to see the table.
 
 import importlib
 import pkgutil
+import re
 
 import pytest
 
@@ -135,6 +136,19 @@ def test_a_kernel_compiles_without_spills_and_without_float64(module, name, sign
     assert result["spill_stores"] == 0 or "spills" in allowed, f"{result['spill_stores']} bytes are spilled"
     assert bool(result["ptx"]) == (cc in listed(module, name))
     assert not float64(result) or "float64" in allowed, f"float64 in {float64(result)}"
+
+
+VECTORISED = [
+    kernel for kernel in KERNELS if kernel[1] in ("matmul_large_kernel", "matmul_small_guarded_kernel")
+]
+
+
+@pytest.mark.parametrize(("module", "name", "signature"), VECTORISED, ids=[name for _, name, _ in VECTORISED])
+@pytest.mark.parametrize("cc", CCS[-1:])
+def test_tiles_that_vectors_are_read_from_begin_at_a_vector(module, name, signature, cc, results):
+    """Not only where the assembler happens to put them: Numba aligns a shared array to its elements."""
+    found = results[module, name, signature, cc]["ptx"]
+    assert re.findall(r"\.shared \.align (\d+)", found) == ["16", "16"]
 
 
 @of_each_kernel

@@ -1,5 +1,3 @@
-import re
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from cnn_numba.bench.ops import launches_of
 from cnn_numba.ops.dense import gpu, gpu_matmul, gpu_vectorised, reference
 from cnn_numba.ops.dense.gpu_vectorised import LARGE, SMALL, choose_tile, count_parts, most_partial_sums
 from gpuless import access_map
-from gpuless.compiler.jobs import InspectionError, Job, compile_jobs
 
 SMALL_RUNGS = (gpu.matmul_naive, gpu.matmul_tiled, gpu.matmul_split)
 LARGE_RUNGS = (gpu.matmul_register_tiled, gpu.matmul_vectorised)
@@ -156,19 +153,6 @@ def test_what_stands_in_for_a_bias_is_not_written_to(rng):
     *_, bias, sums = launch.arguments[:4]
     assert device.extent(sums) == device.extent(out)
     assert not device.overlap(device.extent(bias), device.extent(sums))
-
-
-def test_tiles_that_vectors_are_read_from_begin_at_a_vector():
-    """Not only where the assembler happens to put them: Numba aligns a shared array to its elements."""
-    kernels = gpu_vectorised.matmul_large_kernel, gpu_vectorised.matmul_small_guarded_kernel
-    signature = gpu_vectorised.SIGNATURES["matmul_large_kernel"]
-    options = tuple((name, None) for name in ("fastmath", "launch_bounds", "max_registers"))
-    try:
-        results = compile_jobs([Job(kernel, signature, (9, 0), options) for kernel in kernels])
-    except InspectionError as error:
-        pytest.skip(str(error))
-    for result in results:
-        assert re.findall(r"\.shared \.align (\d+)", result["ptx"]) == ["16", "16"]
 
 
 sizes = st.integers(1, 5000)
