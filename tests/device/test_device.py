@@ -159,12 +159,20 @@ def test_the_sanitizer_takes_vector_accesses_where_there_is_a_gpu():
     assert printed == "True [0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]\n"
 
 
-def test_the_import_is_quick():
+def seconds_of_import(module):
+    """Return the processor time of a process that imports it."""
     before = os.times()
-    python("import cnn_numba")
+    python(f"import {module}")
     after = os.times()
-    # Processor time, so that other processes do not count. 0.6 s; the bound still notices torch.
-    assert sum(after[2:4]) - sum(before[2:4]) < 2.5
+    return sum(after[2:4]) - sum(before[2:4])
+
+
+def test_the_import_is_quick():
+    ours, numbas = zip(
+        *((seconds_of_import("cnn_numba"), seconds_of_import("numba")) for _ in range(2)), strict=True
+    )
+    # A fourth more than Numba's own, which depends on the machine; PyTorch's is three times Numba's.
+    assert min(ours) < 2 * min(numbas)
 
 
 # --- Facts -------------------------------------------------------------------------------------------------

@@ -242,17 +242,29 @@ except Exception as error:
     print(str(error).partition(":")[0])
 good[1, 64](x)
 print(x.copy_to_host().sum())
-threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+endless[1, 1](x)  # it ends at once, and is compiled then
 x = cuda.to_device(np.zeros(64, np.float32))
-begun = time.monotonic()
-try:
+
+def seconds_until_stopped():
+    sent = []
+
+    def interrupt():
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Timer(0.5, interrupt).start()
     try:
-        endless[1, 1](x)
-    finally:
-        stopped = time.monotonic() - begun
-        time.sleep(0.5)
-except KeyboardInterrupt as error:
-    print("interrupted", stopped < 1.5, error.__context__)
+        try:
+            endless[1, 1](x)
+        finally:
+            stopped = time.monotonic()
+            time.sleep(0.5)
+    except KeyboardInterrupt as error:
+        assert error.__context__ is None
+        return stopped - sent[0]
+
+# A machine that others use may let a process wait for longer than that, but not each time.
+print("interrupted", any(seconds_until_stopped() < 1 for attempt in range(5)))
 good[1, 64](x)
 print(x.copy_to_host()[2:].sum())
 """
@@ -363,12 +375,17 @@ def test_threads_streams_processes_and_grids():
             counted[(1, 65536), 1](x)
         except Exception as error:
             print(str(error).partition(":")[0])
-        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-        begun = time.monotonic()
-        try:
-            counted[(2**31 - 1, 65535, 65535), 1](x)
-        except KeyboardInterrupt:
-            print("stopped", time.monotonic() - begun < 1.3)
+
+        def seconds_until_stopped():
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            begun = time.monotonic()
+            try:
+                counted[(2**31 - 1, 65535, 65535), 1](x)
+            except KeyboardInterrupt:
+                return time.monotonic() - begun
+
+        # A machine that others use may let a process wait for longer, but not each time.
+        print("stopped", any(seconds_until_stopped() < 1.3 for attempt in range(5)))
     """
     found = python(BEGINNING, textwrap.dedent(lines), GPULESS="emulator").splitlines()
     assert found[:3] == ["True", "forked: CUDA initialized before forking", "spawned: 64.0"]
@@ -396,4 +413,4 @@ def test_numba_survives_faults_and_ctrl_c():
     """A launch that fails is an error of CUDA's; one that never ends is stopped; the process goes on."""
     failed, *rest = python(NUMBA, GPULESS="emulator").splitlines()
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in failed
-    assert rest == ["65.0", "interrupted True None", "62.0"]
+    assert rest == ["65.0", "interrupted True", "62.0"]
