@@ -57,9 +57,8 @@ REPETITIONS = [
     Repetition(
         "course/test_notebooks.py",
         "test_runs_as_shipped_with_the_stored_outputs",
-        "the first page and the first kernels; cells of the others in test_notebook_*.py, solutions in "
-        "test_exercises.py",
-        of_notebook("00", "02"),
+        "the first page; cells of the others in test_notebook_*.py, solutions in test_exercises.py",
+        of_notebook("00"),
     ),
     Repetition(
         "course/test_notebooks.py",
@@ -85,6 +84,12 @@ REPETITIONS = [
         "course/test_notebook_04.py",
         "test_kernels_and_solutions_compile_for_a_gpu",
         "test_exercises.py: the solutions, compiled for the emulated GPU",
+    ),
+    Repetition(
+        "course/test_films.py",
+        "test_a_film_has_frames_that_differ_and_stays_small",
+        "the film of a barrier, and that of a tree, which the other file draws",
+        lambda draw, tests, **_: draw is not tests.films.halo_film,
     ),
     Repetition(
         "course/test_pad_browser.py",
@@ -191,12 +196,19 @@ REPETITIONS = [
         "every rung far from zero, where digits are lost, with the course's shape and an odd one",
         lambda offset, shape, **_: offset == 1000 and shape[1] in (32, 7),
     ),
+    # --- Data ----------------------------------------------------------------------------------------------
+    Repetition(
+        "data/test_digits.py",
+        "test_a_photograph_is_read_whatever_the_light_and_whatever_lies_around",
+        "every third kind of photograph",
+        lambda kind, tests, **_: kind in list(tests.KINDS)[::3],
+    ),
     # --- Training ------------------------------------------------------------------------------------------
     Repetition(
         "nn/test_models.py",
         "test_every_product_of_a_model_is_rounded",
-        "tf32 in both rooms; each operation in every precision in test_precision.py",
-        lambda precision, **_: precision == "tf32",
+        "tf32 in the cpu room; each operation in every precision and room in test_precision.py",
+        lambda precision, place, **_: (precision, place) == ("tf32", "cpu"),
     ),
     Repetition(
         "train/test_rooms.py",
@@ -228,8 +240,18 @@ REPETITIONS = [
     ),
     Repetition(
         "train/test_parallel_processes.py",
+        "test_a_hung_worker_is_given_up_by_all_others",
+        "the one that is killed under torchrun is given up as well",
+    ),
+    Repetition(
+        "train/test_parallel_processes.py",
+        "test_ctrl_c_on_one_worker_stops_all_after_the_same_step_and_saves",
+        "test_parallel.py: interrupted workers tell how to go on; test_training.py: an interrupt saves",
+    ),
+    Repetition(
+        "train/test_parallel_processes.py",
         "test_an_exception_on_one_worker_ends_the_others_with_its_words",
-        "test_parallel.py: what a worker that ends says to the others; a killed and a hung one in processes",
+        "test_parallel.py: what a worker that ends says to the others; a killed one in processes",
     ),
     Repetition(
         "bench/test_bench.py",
@@ -249,6 +271,28 @@ REPETITIONS = [
     ),
     # --- gpuless -------------------------------------------------------------------------------------------
     Repetition(
+        "test_gpuless_alone.py",
+        "test_gpuless_passes_its_tests_where_the_course_is_not",
+        "test_house.py: gpuless knows nothing of the course; test_wheels.py: its wheel holds all of it",
+    ),
+    Repetition(
+        "gpuless/test_emulator_driver.py",
+        "test_pytorch_stays_on_the_cpu",
+        "PyTorch imported first, which finds the libraries as they were",
+        lambda first, **_: first == "torch",
+    ),
+    Repetition(
+        "gpuless/test_emulator_warps.py",
+        "test_vector_loads_and_stores",
+        "each form where some lanes are off",
+        lambda masked, **_: masked,
+    ),
+    Repetition(
+        "gpuless/test_simulator_scheduler.py",
+        "test_torch_tensors_on_the_host_are_refused",
+        "the same file: what else no GPU could take is refused by its type",
+    ),
+    Repetition(
         "gpuless/test_simulator.py",
         "test_in_a_process_with_the_simulator",
         "the simulator's own; the sanitizer's and the viewer's beside it, where they step the same Python",
@@ -267,8 +311,8 @@ REPETITIONS = [
     Repetition(
         "gpuless/test_emulator_flow.py",
         "test_random_programs",
-        "the programs of a lone thread, of eight warps, and of a block with planes",
-        lambda shape, tests, **_: shape in tests.SHAPES[2::2],
+        "the programs of eight warps, and of a block with planes",
+        lambda shape, tests, **_: shape in tests.SHAPES[4::2],
     ),
     Repetition(
         "gpuless/test_emulator_strides.py",
@@ -293,12 +337,24 @@ REPETITIONS = [
         "test_the_outcome_of_a_sample_is_as_listed",
         "the tests of the emulator; `make conformance` runs all of numba-cuda's",
     ),
+    # --- The command line ----------------------------------------------------------------------------------
+    Repetition(
+        "test_cli.py",
+        "test_options_that_contradict_the_checkpoint_are_refused",
+        "an option of each kind: a number, the network, and several at once",
+        lambda options, **_: options[0] in ("--lr", "--model", "--optimizer"),
+    ),
     # --- The repository ------------------------------------------------------------------------------------
     Repetition(
         "test_environment.py",
         "test_what_make_installed_is_out_of_date_when_a_project_changes",
         "the project that the other one is beside",
         lambda changed, **_: changed != "pyproject.toml",
+    ),
+    Repetition(
+        "test_environment.py",
+        "test_another_cuda_is_installed_anew",
+        "the two stages: what they install is remembered",
     ),
     Repetition(
         "test_environment.py",

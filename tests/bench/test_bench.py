@@ -29,16 +29,16 @@ def check_record(record, name):
 def test_epochs_are_timed_in_turn(few_images, monkeypatch, capsys):
     # With several, PyTorch's threads wait in a busy loop: minutes where others use the machine.
     monkeypatch.setattr(epoch, "threads", lambda: 1)
-    few_images(epoch, 100)  # it warms up with 20 batches, or with as many as there are
-    record = epoch.bench_epoch(batch_sizes=(4, 8), repeats=2)
+    few_images(epoch, 100)  # it warms up with 20 batches
+    record = epoch.bench_epoch(batch_sizes=(4,), repeats=2)
     check_record(record, "epoch")
-    assert [result["batch_size"] for result in record["results"]] == [4, 8]
+    assert [result["batch_size"] for result in record["results"]] == [4]
     for result in record["results"]:
         ours, theirs = result["seconds"]["ours"], result["seconds"]["pytorch"]
         assert len(ours) == len(theirs) == 2
         assert min(ours + theirs) > 0
         assert result["ratio"] == pytest.approx(np.median(ours) / np.median(theirs))
-    assert capsys.readouterr().out.count("ratio") == 2
+    assert capsys.readouterr().out.count("ratio") == 1
 
 
 @pytest.mark.slow
