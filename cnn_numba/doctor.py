@@ -19,11 +19,6 @@ def examine():
     Returns
     -------
     list of Finding
-
-    Examples
-    --------
-    >>> [finding.topic for finding in examine()]
-    ['Python', 'packages', 'torchvision', 'roads', 'numba.cuda', 'kernels', 'GPU', 'driver', 'CPU', 'MNIST']
     """
     return [
         _python(),

@@ -36,6 +36,8 @@ def by_topic(topic):
 
 def test_this_installation_is_healthy():
     findings = examine()
+    topics = "Python packages torchvision roads numba.cuda kernels GPU driver CPU MNIST"
+    assert [finding.topic for finding in findings] == topics.split()
     assert all(finding.healthy for finding in findings), report(findings)
     assert all(not finding.fix for finding in findings)
     text = report(findings)

@@ -26,12 +26,7 @@ _RADIUS = 256  # of every shape, in the coordinates that it is defined in
 
 
 def write(folder: str | PathLike) -> None:
-    """Draw the set into six files of a folder, which is made if need be.
-
-    Examples
-    --------
-    >>> write("data/made-pictures")  # doctest: +SKIP
-    """
+    """Draw the set into six files of a folder, which is made if need be."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for number, name in enumerate(FILES):
