@@ -70,7 +70,7 @@ REPETITIONS = [
         "course/test_notebooks.py",
         "test_the_first_cells_select_what_kernels_run_on",
         "test_notebook_lint.py: in every notebook the package is imported before numba.cuda",
-        of_notebook("00", "03"),
+        of_notebook("00"),
     ),
     Repetition(
         "course/test_network.py",
@@ -256,8 +256,7 @@ REPETITIONS = [
     Repetition(
         "bench/test_bench.py",
         "test_accuracies_of_both_sides_come_close",
-        "the default recipe",
-        lambda plain, **_: not plain,
+        "the same file: both sides train; test_training.py: our losses equal PyTorch's",
     ),
     Repetition(
         "bench/test_bench_simulator.py",
@@ -295,8 +294,7 @@ REPETITIONS = [
     Repetition(
         "gpuless/test_simulator.py",
         "test_in_a_process_with_the_simulator",
-        "the simulator's own; the sanitizer's and the viewer's beside it, where they step the same Python",
-        lambda file, **_: file.stem.startswith("test_simulator"),
+        "test_sanitizer.py and test_access.py step the same Python; `GPULESS=simulator make test` runs these",
     ),
     Repetition(
         "gpuless/test_simulator_constructs.py",
