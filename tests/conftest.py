@@ -1,4 +1,6 @@
+import functools
 import gc
+import io
 import os
 import shutil
 import sys
@@ -31,6 +33,9 @@ from progress import StillRunning
 
 from cnn_numba import device
 from cnn_numba.course.workers import write_few_digits
+from cnn_numba.train import loop
+from cnn_numba.train.checkpoint import HISTORY_KEYS, written_whole
+from cnn_numba.train.records import plot_history
 
 LEFT = pytest.StashKey()
 
@@ -156,6 +161,26 @@ def launches_as_registered():
 
     with device.observe_launches(checked):
         yield
+
+
+@functools.cache
+def some_curves():
+    """Return a picture of curves, as a file's bytes."""
+    picture = io.BytesIO()
+    plot_history([dict.fromkeys(HISTORY_KEYS, 1)]).savefig(picture, format="png")
+    return picture.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def curves_are_drawn_once(request, monkeypatch):
+    """Let trainings write one picture, as drawing takes longer than they do; `curves` marks exceptions."""
+
+    def write_curves(history, path):
+        with written_whole(path) as file:
+            file.write(some_curves())
+
+    if not request.node.get_closest_marker("curves"):
+        monkeypatch.setattr(loop, "plot_history", write_curves)
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fresh_python import run_pytest
 
 CONFTEST = """
 from progress import StillRunning
@@ -25,31 +23,11 @@ def test_slow():
 """
 
 
-@pytest.mark.parametrize(
-    "options", [["-p", "no:xdist"], ["-n", "1", "--dist", "loadgroup"]], ids=["alone", "xdist"]
-)
+@pytest.mark.parametrize("options", [["-n", "0"], ["-n", "1", "--dist", "loadgroup"]], ids=["alone", "xdist"])
 def test_a_long_test_is_named_while_it_runs(tmp_path, options):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_sleep.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:nbval",
-            *options,
-            tmp_path,
-        ],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    run = run_pytest("-q", *options, cwd=tmp_path, PYTHONPATH=str(Path(__file__).parent))
     assert run.returncode == 0, run.stdout + run.stderr
     assert "\nrunning for 0 min: test_sleep.py::test_slow\n" in run.stdout

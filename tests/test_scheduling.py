@@ -1,7 +1,6 @@
-import os
-import subprocess
-import sys
 from pathlib import Path
+
+from fresh_python import run_pytest
 
 CONFTEST = """
 import scheduling
@@ -29,25 +28,7 @@ def test_files_that_compile_for_others_and_those_with_slow_tests_come_first(tmp_
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow")
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-v",
-            "-n",
-            "1",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:nbval",
-            tmp_path,
-        ],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
-        capture_output=True,
-        text=True,
-    )
+    run = run_pytest("-v", "-n", "1", cwd=tmp_path, PYTHONPATH=str(Path(__file__).parent))
     assert run.returncode == 0, run.stdout + run.stderr
     assert [line.split()[-1] for line in run.stdout.splitlines() if "PASSED" in line] == [
         "test_bench.py::test_a",

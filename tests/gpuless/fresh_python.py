@@ -1,4 +1,4 @@
-"""A new interpreter for tests of what happens at import."""
+"""A new interpreter, for tests of what happens at import and of other tests."""
 
 import os
 import subprocess
@@ -23,3 +23,18 @@ def python(*lines, **environment):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def run_pytest(*options, cwd, **environment):
+    """Run pytest in a fresh interpreter, with no plugins but its own and pytest-xdist; return the process.
+
+    To import all that an environment has takes longer than such a run.
+    """
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist", *options],
+        cwd=cwd,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )

@@ -18,7 +18,10 @@ GPULESS = [*PLAIN, "-m", "gpuless"]
 def call(*arguments, cwd=None, **environment):
     """Run Python where there is no GPU; return its exit status and what it printed on both streams."""
     env = {key: value for key, value in os.environ.items() if key not in ("NUMBA_ENABLE_CUDASIM", "GPULESS")}
-    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH, "PYTHONDONTWRITEBYTECODE": "1"} | environment
+    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH, "PYTHONDONTWRITEBYTECODE": "1"}
+    env |= {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
+    } | environment  # they take longer than such a run
     done = subprocess.run(
         [sys.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=120
     )
@@ -202,12 +205,12 @@ def suite(tmp_path):
     return tmp_path
 
 
-PYTEST = ["-m", "pytest", "-p", "gpuless", "-p", "no:cacheprovider", "-p", "no:nbval"]
+PYTEST = ["-m", "pytest", "-p", "gpuless", "-p", "no:cacheprovider"]
 
 
 @emulated
 def test_a_suite_finds_the_emulated_gpu_and_each_test_starts_afresh(suite):
-    spread = ["-n", "1"] if importlib.util.find_spec("xdist") else []
+    spread = ["-p", "xdist", "-n", "1"] if importlib.util.find_spec("xdist") else []
     status, printed, _ = call(*PYTEST, *spread, cwd=suite)
     assert status == 1
     assert "\ngpuless: kernels run on the emulated GPU: no" in printed
