@@ -68,6 +68,17 @@ REPETITIONS = [
     ),
     Repetition(
         "course/test_notebooks.py",
+        "test_unsolved_exercises_raise_in_strict_mode",
+        "the exercises of kernels; test_exercises.py: each stub, outside a notebook",
+        of_notebook("02"),
+    ),
+    Repetition(
+        "course/test_notebook_14.py",
+        "test_a_recorded_training_takes_as_many_steps_again",
+        "test_training.py: our losses equal PyTorch's; the same file: how what is recorded is judged",
+    ),
+    Repetition(
+        "course/test_notebooks.py",
         "test_the_first_cells_select_what_kernels_run_on",
         "test_notebook_lint.py: in every notebook the package is imported before numba.cuda",
         of_notebook("00"),

@@ -4,12 +4,11 @@ import ast
 import linecache
 import math
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fresh_python import run_pytest
 
 from cnn_numba.course import notebooks
 from cnn_numba.course.checks.kernels import KernelExercise, examine, inout, launch, normal, output
@@ -203,9 +202,6 @@ def test_pictures_mark_what_they_are_about():
 @pytest.mark.slow
 def test_the_tests_to_copy_pass():
     """Notebook 11b runs them, and what they print is not compared."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "gpuless", "-p", "no:cacheprovider"]
-    run = subprocess.run(
-        [*command, "examples/test_smooth.py"], cwd=FOLDER.parent, capture_output=True, text=True, check=False
-    )
+    run = run_pytest("-q", "-p", "gpuless", "examples/test_smooth.py", cwd=FOLDER.parent)
     assert run.returncode == 0, run.stdout
     assert "9 passed" in run.stdout

@@ -19,9 +19,7 @@ def call(*arguments, cwd=None, **environment):
     """Run Python where there is no GPU; return its exit status and what it printed on both streams."""
     env = {key: value for key, value in os.environ.items() if key not in ("NUMBA_ENABLE_CUDASIM", "GPULESS")}
     env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH, "PYTHONDONTWRITEBYTECODE": "1"}
-    env |= {
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
-    } | environment  # they take longer than such a run
+    env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environment  # they take longer than such a run
     done = subprocess.run(
         [sys.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=120
     )

@@ -33,7 +33,7 @@ def examined(tool, operation):
     [
         lambda: gpu_matmul.matmul_naive(ones(40, 24), ones(24, 50)),
         lambda: gpu_matmul.matmul_tiled(ones(40, 24), ones(24, 50)),
-        lambda: conv.conv2d_forward_tiled(ones(2, 3, 6, 6), ones(4, 3, 3, 3), padding=1),
+        lambda: conv.conv2d_forward_tiled(ones(1, 2, 6, 6), ones(2, 2, 3, 3), padding=1),
         lambda: pool.max_pool2d_forward(ones(2, 3, 6, 6), 2),
         lambda: activation.tanh_forward(ones(77)),
     ],
