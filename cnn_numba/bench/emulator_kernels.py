@@ -77,16 +77,20 @@ def launches():
     }
 
 
-def _seconds(launch):
-    """Return the processor time of a launch."""
-    begun = time.process_time()
-    launch()
-    cuda.synchronize()
-    return time.process_time() - begun
+def _seconds(launch, altogether=0.0):
+    """Return the processor time of a launch, the mean of as many in a row as take so long altogether."""
+    begun, count, seconds = time.process_time(), 0, 0.0
+    while not count or seconds < altogether:
+        launch()
+        cuda.synchronize()
+        count, seconds = count + 1, time.process_time() - begun
+    return seconds / count
 
 
-def measure(repeats=5):
-    """Time the launches, one after the other, again and again.
+def measure(repeats=9):
+    """Time the launches, each 20 ms in a row, one kernel after the other, again and again.
+
+    The first launch of a row finds in no cache what it reads and writes, nor its own code.
 
     Returns
     -------
@@ -99,7 +103,7 @@ def measure(repeats=5):
         launch()  # compiled
     for _ in range(repeats):
         for name, (launch, work, unit) in found.items():
-            seconds = _seconds(launch)
+            seconds = _seconds(launch, altogether=0.02)
             samples[name].append(work / seconds / 1e9 if "GFLOP" in unit else 1e9 * seconds / work)
     return {name: (taken, found[name][2]) for name, taken in samples.items()}
 
