@@ -19,7 +19,7 @@ def python(*lines, **environment):
         capture_output=True,
         text=True,
         env=env | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH} | environment,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
