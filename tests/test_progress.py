@@ -23,7 +23,9 @@ def test_slow():
 """
 
 
-@pytest.mark.parametrize("options", [["-n", "0"], ["-n", "1", "--dist", "loadgroup"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "options", [["-p", "no:xdist"], ["-n", "1", "--dist", "loadgroup"]], ids=["alone", "xdist"]
+)
 def test_a_long_test_is_named_while_it_runs(tmp_path, options):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_sleep.py").write_text(TESTS)

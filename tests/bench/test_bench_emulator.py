@@ -21,6 +21,17 @@ def test_launches_are_timed_to_their_end():
 
 
 @needs_the_emulator
+def test_a_short_launch_is_timed_in_a_row():
+    from cnn_numba.bench import emulator_kernels
+
+    launched = []
+    emulator_kernels._seconds(lambda: launched.append(1))
+    assert len(launched) == 1
+    assert 0 < emulator_kernels._seconds(lambda: launched.append(1), altogether=0.02) < 0.02
+    assert len(launched) > 2
+
+
+@needs_the_emulator
 def test_a_thousand_times_faster_than_the_simulator():
     samples = simulator_kernels.measure(repeats=3, blocks=1 << 12)
     samples.pop("first launch")
