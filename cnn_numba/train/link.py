@@ -8,6 +8,7 @@ torch is imported when a `Link` is made: one worker needs none.
 """
 
 import json
+import math
 import os
 import socket
 import sys
@@ -266,8 +267,10 @@ class Link:
         found, deadline = None, time.monotonic() + 6
         while not found and time.monotonic() < deadline:
             self.watch.refresh()
-            found = self._culprit(silence=4)
+            # Not yet who is only silent: on a busy machine a process that was killed takes a while to end.
+            found = self._culprit(silence=math.inf)
             time.sleep(0.1)
+        found = found or self._culprit(silence=4)
         return WorkersError(found or "the connection to a worker broke, and none is known to have ended")
 
     def _culprit(self, silence):

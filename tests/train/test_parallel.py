@@ -11,6 +11,7 @@ import re
 import socket
 import sys
 import threading
+import types
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -432,6 +433,36 @@ def test_a_lost_worker_leaves_the_place_of_the_checkpoint_and_not_of_the_history
     together(2, interrupted_and_lost)
     for line in together(2, resumed_and_lost):
         assert line.endswith(f"the last checkpoint is {tmp_path}/checkpoint.npz, after epoch 2, step 4")
+
+
+class StalledWatch:
+    """What a worker sees whose only other one has been silent for five seconds; each look takes two."""
+
+    def __init__(self):
+        self.left, self.seconds = {}, 0
+
+    def ask(self):
+        pass
+
+    def refresh(self):
+        self.seconds += 2
+
+    def silence(self, rank=None):
+        return 0 if rank is None else 5
+
+
+@pytest.mark.parametrize(
+    ("ends_after", "said"), [(5, "was killed"), (60, "has given no sign of life for 5 s")]
+)
+def test_a_worker_that_takes_long_to_end_is_not_taken_for_a_silent_one(monkeypatch, ends_after, said):
+    """It closes its connections first, and on a stalled machine its process ends seconds after that."""
+    link = Link.__new__(Link)
+    link.rank, link.size, link.watch = 0, 2, StalledWatch()
+    link.peers = {1: {"visible": True, "pid": 7, "host": "here"}}
+    monkeypatch.setattr("cnn_numba.train.link._runs", lambda pid: link.watch.seconds < ends_after)
+    clock = types.SimpleNamespace(monotonic=lambda: link.watch.seconds, sleep=lambda seconds: None)
+    monkeypatch.setattr("cnn_numba.train.link.time", clock)
+    assert str(link._lost()).startswith(f"worker 1 of 2 {said}")
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ pytest.importorskip("torch")
 
 SCRIPT = str(Path(__file__).with_name("one_of_many.py"))
 IMAGES, BATCH = 330, 33  # ten steps an epoch, shares of 17 and 16
-LONG = 300  # seconds that a busy machine may take
+LONG = 900  # seconds that a stalled machine may take
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_under_torchrun_a_killed_worker_costs_an_epoch_at_most(environment, tmp_
         r"cnn-numba: worker 1 of 2 was killed \(process \d+\); the last checkpoint is "
         rf"{re.escape(str(out))}/checkpoint\.npz, after epoch 2; go on with: {re.escape(again)}",
         line,
-    )
+    ), line
     assert "Traceback" not in done.stderr
     assert f"Resuming {out}/checkpoint.npz at epoch 3, step 1" in done.stdout
     assert sorted(path.name for path in out.glob("earlier-*")) == ["earlier-1"]
