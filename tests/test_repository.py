@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tomllib
 import types
 from pathlib import Path
@@ -124,34 +123,8 @@ def test_pytest_alone_tests_all_that_is_tested():
 
 def test_continuous_integration_tests_what_make_test_leaves_out():
     run = (ROOT / ".ci" / "run").read_text()
-    assert " make test ||" in run
-    assert " .venv/bin/python -m pytest -m exhaustive ||" in run
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="continuous integration runs on Linux")
-@pytest.mark.parametrize(
-    ("command", "status", "said"),
-    [
-        ("echo 7 passed", 0, "7 passed"),
-        ("echo 1 failed; exit 2", 2, "1 failed"),
-        ("sleep 60", 124, ""),  # from here on as if time had been up, which it is here
-        ("echo 5 passed; exit 124", 124, "5 passed"),
-        ("echo 1 failed, 5 passed; exit 124", 1, "1 failed, 5 passed"),
-        ("echo ERROR test_a.py; exit 124", 1, "ERROR test_a.py"),
-    ],
-)
-def test_continuous_integration_tells_that_time_is_up_from_that_something_failed(
-    tmp_path, command, status, said
-):
-    run = (ROOT / ".ci" / "run").read_text()
-    (function,) = re.findall(r"^until_minute\(\) {\n.*?^}\n", run, re.MULTILINE | re.DOTALL)
-    log = tmp_path / "log"
-    left = 1 if command == "sleep 60" else 50
-    script = f"{function}SECONDS={600 - left}\nuntil_minute 10 '{log}' sh -c '{command}'"
-    command = ["bash", "-euo", "pipefail", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout.strip()) == (status, said)
-    assert log.read_text().strip() == said
+    assert "\nmake test " in run
+    assert " .venv/bin/python -m pytest -m exhaustive " in run
 
 
 @pytest.mark.parametrize(
