@@ -3,6 +3,7 @@
 Where PTX promises IEEE 754 that is what is computed; approximate instructions are better than they promise.
 """
 
+from gpuless.emulator import machine
 from gpuless.emulator.ptx import BITS
 from gpuless.emulator.translate import Shape, translates
 from gpuless.emulator.typed import Typed, change, flush, odd, operands_of, relu, saturate
@@ -43,10 +44,13 @@ def float_arithmetic(t, instruction, name):
 def rounded(t, f, name, rounding, a, b, c=None):
     """Return a result rounded towards zero (rz), down (rm) or up (rp).
 
-    It is rounded to the nearest first; then the exact error tells on which side of the true result that lies.
-    The error of a sum and of a product are numbers of the same type: Dekker, "A floating-point technique for
-    extending the available precision" (1971).
+    Where no instruction of the processor does that, it is rounded to the nearest first; then the exact error
+    tells on which side of the true result that lies. The error of a sum and of a product are numbers of the
+    same type: Dekker, "A floating-point technique for extending the available precision" (1971).
     """
+    operands = (a, b) if c is None else (a, b, c)
+    if _has_rounding(f):
+        return _rounded_by_processor(t, f, name, rounding, *operands)
     if name == "sub":
         b = t.new(f"fneg {f.float} {b}")
     if name in ("add", "sub"):
@@ -59,6 +63,37 @@ def rounded(t, f, name, rounding, a, b, c=None):
         near = f.call("fma", a, b, c)
         error = _error_of_fma(t, f, a, b, c, near)
     return toward(t, f, rounding, near, error)
+
+
+# Of AVX-512: the direction, and that no exception is raised.
+_EMBEDDED = {"rm": 1 | 8, "rp": 2 | 8, "rz": 3 | 8}
+_REGISTER = {"float": 16, "double": 8}  # numbers of a register
+
+
+def _has_rounding(f):
+    """Return whether the processor's instructions for such numbers can say how they are rounded."""
+    size = _REGISTER.get(f.element)
+    return bool(size) and f.count % size == 0 and machine.embeds_rounding()
+
+
+def _rounded_by_processor(t, f, name, rounding, *operands):
+    """Return a result rounded as asked for, of vectors that fill registers."""
+    size = _REGISTER[f.element]
+    type_, word = f"<{size} x {f.element}>", "vfmadd" if name == "fma" else name
+    suffix = "ps" if f.element == "float" else "pd"
+    function = f"@llvm.x86.avx512.{word}.{suffix}.512"
+    t.module.declare(f"{type_} {function}({', '.join([type_] * len(operands))}, i32)")
+    parts = []
+    for first in range(0, f.count, size):
+        picks = range(first, first + size)
+        given = (t.shuffle(x, None, f.element, f.count, picks) for x in operands)
+        arguments = ", ".join(f"{type_} {x}" for x in given)
+        parts.append(t.new(f"call {type_} {function}({arguments}, i32 {_EMBEDDED[rounding]})"))
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [t.shuffle(a, b, f.element, size, range(2 * size)) for a, b in pairs]
+        size *= 2
+    return parts[0]
 
 
 def _error_of_fma(t, f, a, b, c, near):
@@ -155,8 +190,10 @@ def float_divide(t, instruction):
 
 
 def _quotient(t, f, instruction, a, b):
-    near = t.new(f"fdiv {f.float} {a}, {b}")
     rounding = _direction(instruction)
+    if rounding and _has_rounding(f):
+        return _rounded_by_processor(t, f, "div", rounding, a, b)
+    near = t.new(f"fdiv {f.float} {a}, {b}")
     if not rounding:
         return near
     # What is left over has the sign of the error where what is divided by is positive.
@@ -193,10 +230,12 @@ def _rcp(t, instruction):
 @translates("sqrt", "rsqrt")
 def _sqrt(t, instruction):
     def compute(f, a):
+        rounding = _direction(instruction)
+        if rounding and _has_rounding(f):
+            return _rounded_by_processor(t, f, "sqrt", rounding, a)
         root = f.call("sqrt", a)
         if instruction.opcode[0] == "rsqrt":
             return t.new(f"fdiv {f.float} {f.number(1.0)}, {root}")
-        rounding = _direction(instruction)
         if not rounding:
             return root
         rest = _error_of_fma(t, f, t.new(f"fneg {f.float} {root}"), root, a, f.number(0.0))

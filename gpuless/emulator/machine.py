@@ -32,6 +32,12 @@ def masks_loads(bits):
     return bool(features.get("avx512bw") or (bits >= 32 and features.get("avx2")))
 
 
+@functools.cache
+def embeds_rounding():
+    """Return whether an instruction for vectors of 512 bits can say how its result is rounded."""
+    return bool(llvm.get_host_cpu_features().get("avx512f"))
+
+
 def _target_machine():
     features = llvm.get_host_cpu_features().flatten()
     # LLVM would rather use half of a register of 512 bits on some processors.

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from ptx_programs import WIDTHS, apply, apply_all
 
+from gpuless.emulator import machine
+
 INTEGERS = {
     bits: sorted(
         {value & ((1 << bits) - 1) for value in (0, 1, 2, 3, 7, 31, 32, 33, 100, -1, -2, -3, -100)}
@@ -321,6 +323,17 @@ ARITHMETIC = {
 }
 
 
+@pytest.fixture(params=["by the processor", "by its error"])
+def direction(request, monkeypatch, tmp_path):
+    """Let the processor round lanes as asked for, where it can; or as it is done where none can."""
+    if request.param == "by its error":
+        monkeypatch.setenv("GPULESS_CACHE", str(tmp_path))  # none of the other's machine code
+        monkeypatch.setattr(machine, "embeds_rounding", lambda: False)
+    elif not machine.embeds_rounding():
+        pytest.skip("this processor's instructions do not say how they round")
+
+
+@pytest.mark.usefixtures("direction")
 @pytest.mark.parametrize("type_", ["f32", "f64"])
 @pytest.mark.parametrize("name", ARITHMETIC)
 def test_arithmetic_is_rounded_as_asked_for(name, type_):
@@ -341,6 +354,7 @@ def test_division_and_roots_are_rounded_to_nearest(type_):
         check(f"sqrt.rn.{type_} %d, %a", [type_], type_, ieee(np.sqrt, dtype, type_))
 
 
+@pytest.mark.usefixtures("direction")
 @pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
 @pytest.mark.parametrize("type_", ["f32", "f64"])
 def test_division_and_roots_are_rounded_as_asked_for(type_, mode):
