@@ -20,6 +20,7 @@ import platformdirs
 LIMIT = 1 << 29
 _DIGEST = hashlib.sha256().digest_size
 _DAY = 86400
+_OURS = ".gpuless"  # how our files' names end; the folder may be one where others have theirs
 
 # Numba numbers its functions and arrays as they come, which differs from process to process.
 _NUMBERED = re.compile(r"\b_(?:Z|cudapy_)[\w$]*")
@@ -56,9 +57,13 @@ def _sources():
     return whole.hexdigest()
 
 
+def _path(name):
+    return folder() / (name + _OURS)
+
+
 def read(name):
     """Return what is kept under a name; None where there is nothing, or nothing sound."""
-    path = folder() / name
+    path = _path(name)
     try:
         content = path.read_bytes()
         if time.time() - path.stat().st_mtime > _DAY:
@@ -74,11 +79,11 @@ def write(name, content):
     with contextlib.suppress(OSError):
         folder().mkdir(0o700, parents=True, exist_ok=True)
         _make_room()
-        handle, partial = tempfile.mkstemp(dir=folder(), prefix=".partial-")
+        handle, partial = tempfile.mkstemp(_OURS, ".partial-", folder())
         try:
             with open(handle, "wb") as file:
                 file.write(hashlib.sha256(content).digest() + content)
-            os.replace(partial, folder() / name)
+            os.replace(partial, _path(name))
         except OSError:
             os.unlink(partial)
             raise
@@ -89,6 +94,8 @@ def _make_room():
     """Once in a process: let go what nobody has used for longest, and what was left half-written."""
     found = []
     for entry in os.scandir(folder()):
+        if not entry.name.endswith(_OURS):
+            continue
         state = entry.stat()
         left = entry.name.startswith(".partial-") and time.time() - state.st_mtime > _DAY
         found.append((0.0 if left else state.st_mtime, state.st_size, entry.path))

@@ -121,18 +121,30 @@ def test_what_is_not_used_goes_first(folder, monkeypatch):
         (".partial-dead", 2e5),
         (".partial-live", 10),
     ]:
-        (folder / name).write_bytes(bytes(1000))
-        os.utime(folder / name, (now - age, now - age))
+        path = folder / f"{name}.gpuless"
+        path.write_bytes(bytes(1000))
+        os.utime(path, (now - age, now - age))
     monkeypatch.setattr(cache, "LIMIT", 3000)
     cache.write("new", b"x")
-    assert sorted(path.name for path in folder.iterdir()) == [".partial-live", "new", "older", "used"]
+    assert sorted(path.stem for path in folder.iterdir()) == [".partial-live", "new", "older", "used"]
+
+
+def test_files_of_others_stay_in_the_folder(folder, monkeypatch):
+    (folder / "of another program").mkdir(parents=True)
+    (folder / "letter.txt").write_bytes(bytes(1000))
+    os.utime(folder / "letter.txt", (1e9, 1e9))
+    monkeypatch.setattr(cache, "LIMIT", 0)
+    cache.write("new", b"x")
+    assert (folder / "letter.txt").exists()
+    assert cache.read("new") == b"x"
 
 
 def test_what_is_used_counts_as_new(folder):
     cache.write("one", b"content")
-    os.utime(folder / "one", (1e9, 1e9))
+    (path,) = folder.iterdir()
+    os.utime(path, (1e9, 1e9))
     assert cache.read("one") == b"content"
-    assert time.time() - (folder / "one").stat().st_mtime < 100
+    assert time.time() - path.stat().st_mtime < 100
 
 
 def test_processes_share_a_folder(folder):
