@@ -3,6 +3,8 @@
 Where PTX promises IEEE 754 that is what is computed; approximate instructions are better than they promise.
 """
 
+import math
+
 from gpuless.emulator import machine
 from gpuless.emulator.ptx import BITS
 from gpuless.emulator.translate import Shape, translates
@@ -45,24 +47,22 @@ def rounded(t, f, name, rounding, a, b, c=None):
     """Return a result rounded towards zero (rz), down (rm) or up (rp).
 
     Where no instruction of the processor does that, it is rounded to the nearest first; then the exact error
-    tells on which side of the true result that lies. The error of a sum and of a product are numbers of the
-    same type: Dekker, "A floating-point technique for extending the available precision" (1971).
+    tells on which side of the true result that lies.
     """
-    operands = (a, b) if c is None else (a, b, c)
     if _has_rounding(f):
+        operands = (a, b) if c is None else (a, b, c)
         return _rounded_by_processor(t, f, name, rounding, *operands)
-    if name == "sub":
-        b = t.new(f"fneg {f.float} {b}")
     if name in ("add", "sub"):
-        near = t.new(f"fadd {f.float} {a}, {b}")
-        error = _error_of_sum(t, f, a, b, near)
+        a, b, c = a, f.number(1.0), t.new(f"fneg {f.float} {b}") if name == "sub" else b
+        near = t.new(f"fadd {f.float} {a}, {c}")
     elif name == "mul":
+        c = f.number(0.0)
         near = t.new(f"fmul {f.float} {a}, {b}")
-        error = f.call("fma", a, b, t.new(f"fneg {f.float} {near}"))
     else:
         near = f.call("fma", a, b, c)
-        error = _error_of_fma(t, f, a, b, c, near)
-    return toward(t, f, rounding, near, error)
+    error = _unless_too_large(t, f, near, _error_of_fma(t, f, a, b, c, near), a, b, c)
+    found = toward(t, f, rounding, near, error)
+    return found if rounding != "rm" or name == "mul" else _zero_below(t, f, found, near, error, a, b, c)
 
 
 # Of AVX-512: the direction, and that no exception is raised.
@@ -72,28 +72,31 @@ _REGISTER = {"float": 16, "double": 8}  # numbers of a register
 
 def _has_rounding(f):
     """Return whether the processor's instructions for such numbers can say how they are rounded."""
-    size = _REGISTER.get(f.element)
-    return bool(size) and f.count % size == 0 and machine.embeds_rounding()
+    return f.element in _REGISTER and machine.embeds_rounding()
 
 
 def _rounded_by_processor(t, f, name, rounding, *operands):
-    """Return a result rounded as asked for, of vectors that fill registers."""
-    size = _REGISTER[f.element]
+    """Return a result rounded as asked for, of vectors in registers that need not be full."""
+    size, count = _REGISTER[f.element], f.count
     type_, word = f"<{size} x {f.element}>", "vfmadd" if name == "fma" else name
     suffix = "ps" if f.element == "float" else "pd"
     function = f"@llvm.x86.avx512.{word}.{suffix}.512"
     t.module.declare(f"{type_} {function}({', '.join([type_] * len(operands))}, i32)")
+    if count == 1:
+        operands = [t.new(f"insertelement <1 x {f.element}> poison, {f.float} {x}, i64 0") for x in operands]
     parts = []
-    for first in range(0, f.count, size):
-        picks = range(first, first + size)
-        given = (t.shuffle(x, None, f.element, f.count, picks) for x in operands)
+    for first in range(0, count, size):
+        picks = [place % count for place in range(first, first + size)]
+        given = (t.shuffle(x, None, f.element, count, picks) for x in operands)
         arguments = ", ".join(f"{type_} {x}" for x in given)
         parts.append(t.new(f"call {type_} {function}({arguments}, i32 {_EMBEDDED[rounding]})"))
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [t.shuffle(a, b, f.element, size, range(2 * size)) for a, b in pairs]
         size *= 2
-    return parts[0]
+    if count == 1:
+        return t.new(f"extractelement <{size} x {f.element}> {parts[0]}, i64 0")
+    return parts[0] if size == count else t.shuffle(parts[0], None, f.element, size, range(count))
 
 
 def _error_of_fma(t, f, a, b, c, near):
@@ -105,6 +108,7 @@ def _error_of_fma(t, f, a, b, c, near):
         product, low = t.new(f"fmul {g.float} {a}, {b}"), g.number(0.0)
     else:
         g = f
+        a, b, c, near = _in_range(t, g, a, b, c, near)
         product = t.new(f"fmul {g.float} {a}, {b}")
         low = g.call("fma", a, b, t.new(f"fneg {g.float} {product}"))
         # Of a product too small for any number its sign is left.
@@ -128,6 +132,33 @@ def _error_of_fma(t, f, a, b, c, near):
     return t.new(f"select {flag} {below}, {f.float} {f.number(-1.0)}, {f.float} {found}")
 
 
+def _in_range(t, f, a, b, c, near):
+    """Return the numbers of a product and a sum, all scaled alike where its error would be lost.
+
+    That is so where all of them are small, and where the product alone is too large.
+    """
+    flag, one = f.shape.int(1), f.number(1.0)
+    sizes = [f.call("fabs", x) for x in (near, c, t.new(f"fmul {f.float} {a}, {b}"))]
+    ends = [("olt", 2.0**-900), ("olt", 2.0**-700), ("oeq", math.inf)]
+    little, beside, endless = (
+        t.new(f"fcmp {word} {f.float} {x}, {f.number(end)}")
+        for x, (word, end) in zip(sizes, ends, strict=True)
+    )
+    by = t.new(f"select {flag} {endless}, {f.float} {f.number(2.0**-600)}, {f.float} {one}")
+    small = t.new(f"and {flag} {little}, {beside}")
+    by = t.new(f"select {flag} {small}, {f.float} {f.number(2.0**600)}, {f.float} {by}")
+    # Of the factors, the one that stays exact.
+    growing = t.new(f"fcmp olt {f.float} {f.call('fabs', a)}, {one}")
+    first = t.new(f"xor {flag} {growing}, {endless}")
+    scales = (
+        t.new(f"select {flag} {first}, {f.float} {by}, {f.float} {one}"),
+        t.new(f"select {flag} {first}, {f.float} {one}, {f.float} {by}"),
+        by,
+        by,
+    )
+    return [t.new(f"fmul {f.float} {x}, {scale}") for x, scale in zip((a, b, c, near), scales, strict=True)]
+
+
 def _error_of_sum(t, f, a, b, total):
     # Knuth, "The art of computer programming", volume 2, 4.2.2, theorem B.
     late = t.new(f"fsub {f.float} {total}, {a}")
@@ -135,6 +166,28 @@ def _error_of_sum(t, f, a, b, total):
     return t.new(
         f"fadd {f.float} {t.new(f'fsub {f.float} {a}, {early}')}, {t.new(f'fsub {f.float} {b}, {late}')}"
     )
+
+
+def _unless_too_large(t, f, near, error, *operands):
+    """Return the error; of finite operands whose result is infinite, one that leads back to finite ones."""
+    flag, end = f.shape.int(1), f.number(math.inf)
+    beyond = t.new(f"fcmp oeq {f.float} {f.call('fabs', near)}, {end}")
+    for operand in operands:
+        finite = t.new(f"fcmp one {f.float} {f.call('fabs', operand)}, {end}")
+        beyond = t.new(f"and {flag} {beyond}, {finite}")
+    return t.new(f"select {flag} {beyond}, {f.float} {t.new(f'fneg {f.float} {near}')}, {f.float} {error}")
+
+
+def _zero_below(t, f, found, near, error, a, b, c):
+    """Return a sum rounded down: it is -0 where a product and a number come to 0, one of them negative."""
+    signs = t.new(f"xor {f.int} {f.to_int(a)}, {f.to_int(b)}")
+    signs = t.new(f"xor {f.int} {signs}, {f.to_int(c)}")
+    flag, zero = f.shape.int(1), f.number(0.0)
+    unlike = t.new(f"icmp slt {f.int} {signs}, {f.shape.literal(0, f'i{f.bits}')}")
+    for number in (near, error):
+        nothing = t.new(f"fcmp oeq {f.float} {number}, {zero}")
+        unlike = t.new(f"and {flag} {unlike}, {nothing}")
+    return t.new(f"select {flag} {unlike}, {f.float} {f.number(-0.0)}, {f.float} {found}")
 
 
 def toward(t, f, rounding, near, error):
@@ -202,7 +255,11 @@ def _quotient(t, f, instruction, a, b):
         over, minus, under = _enlarged(t, f, over, minus, under)
     rest = _error_of_fma(t, f, minus, under, over, f.number(0.0))
     sign = f.call("copysign", f.number(1.0), b)
-    return toward(t, f, rounding, near, t.new(f"fmul {f.float} {rest}, {sign}"))
+    error = t.new(f"fmul {f.float} {rest}, {sign}")
+    divided = t.new(f"fcmp one {f.float} {b}, {f.number(0.0)}")  # by zero is infinite
+    finite = _unless_too_large(t, f, near, error, a, b)
+    error = t.new(f"select {f.shape.int(1)} {divided}, {f.float} {finite}, {f.float} {error}")
+    return toward(t, f, rounding, near, error)
 
 
 def _enlarged(t, f, a, near, b):
