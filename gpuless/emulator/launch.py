@@ -121,6 +121,7 @@ class Workers:
         blocks = grid[0] * grid[1] * grid[2]
         buffer = ctypes.create_string_buffer(bytes(arguments) + bytes(64))
         launch = ctypes.create_string_buffer(layout.LAUNCH_SIZE)
+        launch.buffer = buffer  # lives as long as there is a worker that has the launch
         wanted = 1 if blocks * compiled.threads <= _SMALL else min(self.count, blocks)
         if together:
             wanted = blocks
@@ -130,11 +131,16 @@ class Workers:
         for name, value in fields.items():
             _put(launch, layout.LAUNCH[name], value, name in ("params", "globals", "blocks", "chunk"))
         with self._threads(together, ctypes.addressof(buffer), blocks) as pool:
-            workers = [pool.submit(work, compiled, launch) for _ in range(wanted)]
             more = partial(self._more.submit, work, compiled, launch) if compiled.spins else None
-            stopped = self._wait(workers, launch, blocks, more)
-        failures = [worker.result()[1] for worker in workers]
-        failures = sorted(filter(None, failures), key=lambda failed: failed.place[::-1])
+            workers = []
+            try:
+                for _ in range(wanted):
+                    workers.append(pool.submit(work, compiled, launch))
+                stopped = self._wait(workers, launch, blocks, more)
+            except BaseException:
+                self._stop(launch, workers)
+                raise
+        failures = sorted(filter(None, map(_failure, workers)), key=_order)
         if stopped is None and not failures:
             if tally:
                 tally.finish()
@@ -152,22 +158,23 @@ class Workers:
         Where blocks may wait for others that have not started, `more` starts another worker.
         """
         ended, idle = 0, 0.0
-        try:
-            while not _over(workers, _PERIOD):
-                running = self._running(launch)
-                now = sum(map(faults.ended, running)) + sum(w.result()[0] for w in workers if w.done())
-                # Not the clock: a process that was suspended has not run for all that time.
-                ended, idle = now, 0.0 if now != ended else idle + _PERIOD
-                if more and idle:
-                    workers += [more() for _ in range(min(blocks - now, _RESIDENT) - len(running))]
-                gathering, waiting = host.gathering(_parameters(launch)), host.waiting(running)
-                alone = gathering and gathering + now == blocks
-                if alone or idle >= RUNNING.kernel_seconds:
-                    self._stop(launch, workers)
-                    return faults.Stopped(blocks, waiting, alone, now, len(running))
-        except KeyboardInterrupt:
-            self._stop(launch, workers)
-            raise
+        while not _over(workers, _PERIOD):
+            if any(worker.done() and _failure(worker) for worker in workers):
+                # The others may wait for what the block that has failed would write.
+                self._stop(launch, workers)
+                break
+            running = self._running(launch)
+            now = sum(map(faults.ended, running)) + sum(w.result()[0] for w in workers if w.done())
+            # Not the clock: a process that was suspended, or is behind another launch, has not run for all
+            # that time.
+            ended, idle = now, idle + _PERIOD if running and now == ended else 0.0
+            if more and idle:
+                workers += [more() for _ in range(min(blocks - now, _RESIDENT) - len(running))]
+            gathering, waiting = host.gathering(_parameters(launch)), host.waiting(running)
+            alone = gathering and gathering + now == blocks
+            if alone or idle >= RUNNING.kernel_seconds:
+                self._stop(launch, workers)
+                return faults.Stopped(blocks, waiting, alone, now, len(running))
         return None
 
     def _running(self, launch):
@@ -206,14 +213,23 @@ class Workers:
             yield self._more
 
     def _stop(self, launch, workers):
-        """Stop a launch: those of its blocks that run, and the others before they do."""
-        ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
-        host.give_up(_parameters(launch))
+        """Stop a launch: those of its blocks that run, and the others before they do.
+
+        Whoever interrupts that is heard when it is over: blocks must not go on without their launch.
+        """
+        interrupted = None
         while True:
-            for record in self._running(launch):
-                faults.stop(record)
-            if not wait(workers, timeout=0.05).not_done:
-                return
+            try:
+                ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
+                host.give_up(_parameters(launch))
+                for record in self._running(launch):
+                    faults.stop(record)
+                if not wait(workers, timeout=0.05).not_done:
+                    break
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if interrupted:
+            raise interrupted
 
     def _close(self):
         """Stop whatever runs when the process ends."""
@@ -289,6 +305,16 @@ def _over(workers, seconds):
     with contextlib.suppress(TimeoutError):  # for one there is a cheaper way
         workers[0].exception(seconds)
     return workers[0].done()
+
+
+def _failure(worker):
+    """Return how a worker that has ended failed, None if it did not."""
+    return worker.result()[1]
+
+
+def _order(failed):
+    """Return what sorts failures: those that were no more than stopped come last."""
+    return failed.outcome == faults.STOP, failed.place[::-1]
 
 
 def _put(buffer, offset, value, wide):

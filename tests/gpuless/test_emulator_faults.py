@@ -4,14 +4,18 @@ import json
 import re
 import textwrap
 import time
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fresh_python import python
-from ptx_programs import apply, run
+from ptx_programs import apply, run, workers
 
+from gpuless.emulator import faults, launch
 from gpuless.emulator.faults import Fault
+from gpuless.limits import RUNNING
 
 STORE = """
 .visible .entry f(.param .u64 p0)
@@ -86,6 +90,64 @@ def test_warps_that_wait_for_nobody(goes_on):
     with pytest.raises(Fault, match="wait at barriers that others will not reach") as caught:
         run(STORE.replace("BODY", body), [np.zeros(64, np.uint32)], block=(64, 1, 1))
     assert caught.value.kind == "barrier"
+
+
+WAIT = """L: ld.acquire.gpu.global.u32 %r3, [%rd3+128]; setp.eq.u32 %p1, %r3, 0; @%p1 bra L;"""
+
+
+LINEAR = "mad.lo.u32 %r1, %r1, 1664525, 1013904223; add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3,"
+
+
+def test_a_block_that_fails_ends_those_that_wait_for_what_it_would_write(monkeypatch, goes_on):
+    """Block 1 waits for a number that block 0, after some time, does not come to write."""
+    monkeypatch.setattr(RUNNING, "kernel_seconds", 20)
+    body = f"""setp.ne.u32 %p1, %r2, 0; @%p1 bra L; mov.u32 %r3, 0; M: {LINEAR} 100000000; @%p1 bra M;
+        st.global.u32 [%rd3+1048576], %r1; st.global.u32 [%rd3+128], 1; {WAIT}"""
+    with pytest.raises(Fault, match=r"block \(0, 0, 0\), thread \(0, 0, 0\)") as caught:
+        run(STORE.replace("BODY", body), [np.zeros(64, np.uint32)], grid=(2, 1, 1))
+    assert caught.value.kind == "address"
+
+
+def test_a_launch_behind_a_longer_one_is_not_taken_for_endless(monkeypatch):
+    """Each block of the longer one takes a fraction of the limit, and all together several times as long."""
+    monkeypatch.setattr(RUNNING, "kernel_seconds", 0.75)
+    body = f"mov.u32 %r3, 0; L: {LINEAR} 200000; @%p1 bra L; st.global.u32 [%rd3], %r1;"
+    with ThreadPoolExecutor(1) as other:
+        longer = other.submit(run, STORE.replace("BODY", body), [np.zeros(32, np.uint32)], (4096, 1, 1))
+        while not any(record.launch for record in workers()._records):
+            time.sleep(0.01)
+        begun = time.monotonic()
+        (found,) = run(GOOD, [np.zeros(64, np.uint32)], block=(64, 1, 1))
+        assert time.monotonic() - begun > 0.75
+        longer.result()
+    assert found.tolist() == list(range(64))
+
+
+def test_an_interrupt_while_a_launch_is_stopped_waits_for_its_end(monkeypatch, goes_on):
+    before = iter([True])
+    stop = faults.stop
+
+    def wait(*arguments, **options):
+        if next(before, False):
+            raise KeyboardInterrupt("again")
+        monkeypatch.setattr(faults, "stop", stop)
+        return futures.wait(*arguments, **options)
+
+    def interrupted(workers, seconds):
+        time.sleep(0.2)  # the block runs
+        raise KeyboardInterrupt("once")
+
+    monkeypatch.setattr(launch, "wait", wait)
+    monkeypatch.setattr(faults, "stop", lambda record: None)  # as long as the block has not heard of it
+    monkeypatch.setattr(launch, "_over", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="again"):
+        run(STORE.replace("BODY", WAIT), [np.zeros(64, np.uint32)])
+    monkeypatch.undo()
+    try:
+        assert not any(record.launch for record in workers()._records)
+    finally:
+        for record in workers()._records:
+            stop(record.address)
 
 
 @pytest.mark.parametrize("bits", [32, 64])
