@@ -191,6 +191,8 @@ def plot_roofline(record):
 def plot_epochs(record):
     """Draw the seconds of an epoch as bars at the median, with every sample as a dot.
 
+    Where a record has processor time, that is drawn: other programs do not count there.
+
     Parameters
     ----------
     record : dict
@@ -201,27 +203,29 @@ def plot_epochs(record):
     matplotlib.figure.Figure
     """
     results = record["results"]
+    timed = "processor_" if all("processor_seconds" in result for result in results) else ""
     # The order is that of a result in which none is left out, if there is one.
     fullest_first = sorted(results, key=lambda result: -len(result["seconds"]))
     contenders = list(dict.fromkeys(who for result in fullest_first for who in result["seconds"]))
-    title = f"An epoch of {record['model']} on {_device(record)}"
+    part = f"{record['images']:,} images" if "images" in record else "An epoch"
+    title = f"{part} of {record['model']} on {_device(record)}"
     figure, panels = _figure(title, 1, len(results), (7.2, 1.6 + 0.3 * len(contenders)), sharey=True)
     for axes, result in zip(panels.flat, results, strict=True):
-        longest = max(map(max, result["seconds"].values()))
+        samples, medians = result[f"{timed}seconds"], result[f"{timed}medians"]
+        longest = max(map(max, samples.values()))
         for place, who in enumerate(contenders):
-            seconds = result["seconds"].get(who, [])
+            seconds = samples.get(who, [])
             if not seconds:
                 _write_behind(axes, 0, place, "not on this machine", longest)
                 continue
-            median = result["medians"][who]
-            axes.barh(place, median, color=OURS if _is_ours(who) else THEIRS, height=0.62)
+            axes.barh(place, medians[who], color=OURS if _is_ours(who) else THEIRS, height=0.62)
             dots = {"color": INK, "markersize": 4, "markeredgecolor": PAPER, "zorder": 3}
             axes.plot(seconds, [place] * len(seconds), "o", **dots)
-            _write_behind(axes, max(seconds), place, f"{median:.3g} s", longest)
+            _write_behind(axes, max(seconds), place, f"{medians[who]:.3g} s", longest)
         axes.set_title(f"batch {result['batch_size']}", fontsize=8)
-        _set_bars(axes, contenders, longest, "seconds")
+        _set_bars(axes, contenders, longest, "seconds of the processor" if timed else "seconds")
     panels.flat[0].invert_yaxis()
-    figure.supxlabel("bars: medians; dots: every epoch timed", fontsize=8, color=INK)
+    figure.supxlabel("bars: medians; dots: every one that was timed", fontsize=8, color=INK)
     return figure
 
 
@@ -258,8 +262,12 @@ def style(axes, fontsize, **ticks):
 def _device(record):
     machine = record["machine"]
     name = machine["gpu"]["name"] if "gpu" in machine else f"{machine['processor']}"
-    threads = "" if "gpu" in machine else f", {machine['threads']} threads"
-    return f"{name}{threads}, {record['date']}"
+    return f"{name}{'' if 'gpu' in machine else ', ' + threads(machine)}, {record['date']}"
+
+
+def threads(machine):
+    """Return how many threads of a CPU a record was taken with, in words."""
+    return f"{machine['threads']} thread{'s' * (machine['threads'] != 1)}"
 
 
 def _is_ours(who):

@@ -589,6 +589,18 @@ def test_epochs_have_a_bar_at_the_median_and_a_dot_for_each_sample(synthetic_epo
     assert texts(missing)[0] == "not on this machine"
 
 
+def test_of_processor_time_and_a_part_of_the_images_the_picture_says_so(synthetic_epochs):
+    record = synthetic_epochs | {"images": 2000, "results": synthetic_epochs["results"][:1]}
+    (result,) = record["results"]
+    who = next(iter(result["seconds"]))
+    result |= {"processor_seconds": {who: [0.5, 0.25]}, "processor_medians": {who: 0.375}}
+    figure = bench_plots.plot_epochs(record)
+    assert figure.get_suptitle().startswith("2,000 images of mnist_cnn on ")
+    (axes,) = figure.axes
+    assert axes.patches[0].get_width() == 0.375
+    assert axes.get_xlabel() == "seconds of the processor"
+
+
 def test_pictures_are_named_after_their_records(synthetic, synthetic_epochs, tmp_path):
     operations = ["matmul", "avg_pool2d_forward"]
     synthetic["results"] = [result for result in synthetic["results"] if result["operation"] in operations]

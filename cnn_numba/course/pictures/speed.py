@@ -404,7 +404,7 @@ def _recorded_picture(path, record, fig):
     machine, versions = record["machine"], record["versions"]
     place = machine["gpu"]["name"] if "gpu" in machine else machine["processor"]
     if "gpu" not in machine:
-        place += f", {machine['threads']} threads of a CPU"
+        place += f", {bench_plots.threads(machine)} of a CPU"
     used = ", ".join(
         f"{name} {versions[name]}" for name in ("numba", "numba-cuda", "torch") if name in versions
     )
@@ -414,7 +414,8 @@ def _recorded_picture(path, record, fig):
     else:
         sizes = ", ".join(str(result["batch_size"]) for result in record["results"])
         who = ", ".join(dict.fromkeys(who for result in record["results"] for who in result["seconds"]))
-        alt = f"Bars of the seconds of an epoch of {record['model']} at batch sizes {sizes}, for {who}."
+        part = f"{record['images']:,} images" if "images" in record else "an epoch"
+        alt = f"Bars of the seconds of {part} of {record['model']} at batch sizes {sizes}, for {who}."
     return plots.picture(fig, caption, alt)
 
 
