@@ -130,7 +130,7 @@ class Program:
     def block(self, depth, loop_depth, loops, uniform):
         """Write some statements."""
         start = len(self.python)
-        kinds = ["assign"] * 6 + ["guarded", "load", "load", "store", "count", "scope", "uniform"]
+        kinds = ["assign"] * 6 + ["guarded", "select", "select", "load", "load", "store", "count", "scope", "uniform"]
         if depth:
             kinds += ["if", "if", "if", "loop", "loop", "switch"]
             kinds += ["leave"] * (2 if loops else 0)
@@ -163,6 +163,12 @@ class Program:
         condition = self.condition(False)
         negated = self.rng.random() < 0.5
         self._assign("@!%p1 " if negated else "@%p1 ", f"if {'not ' * negated}({condition}): {{}}")
+
+    def _select(self):
+        """Choose one of two numbers, which may be the same for all: %tid.y often is."""
+        condition, target = self.condition(False), self.register()
+        (a, x), (b, y) = (self.operand() if self.rng.random() < 0.6 else ("%tid.y", "ty") for _ in range(2))
+        self.line(f"selp.b32 %r{target}, {a}, {b}, %p1;", f"r{target} = {x} if {condition} else {y}")
 
     def _uniform(self, uniform):
         if uniform:
