@@ -475,6 +475,8 @@ def _store_groups(t, pointer, bits, vectors):
 
 @translates("cvta")
 def _cvta(t, instruction):
+    if "param" in instruction.opcode:
+        t.refuse("parameters have no address among those of other memory")
     target, source = instruction.operands
     bits = t.function.registers.get(target, 64)
     if "shared" not in "".join(instruction.opcode):

@@ -11,6 +11,7 @@ from gpuless.emulator import (  # noqa: F401
     floats,
     host,
     integers,
+    lanes,
     matrices,
     runtime,
     warps,
@@ -272,6 +273,8 @@ class ModuleTranslator:
 
     def parameter(self, t, address, bits, count):
         """Return what lies in a parameter: of a kernel, or of a function, each lane its own."""
+        if t.function.kernel and address.base in t.function.registers:
+            return self._parameter_at(t, address, bits, count)
         pointer = self._kernel_parameter(t, address)
         if pointer is not None:
             return [Value(UNIFORM, _something(t, pointer, bits, i * bits // 8)) for i in range(count)]
@@ -289,6 +292,15 @@ class ModuleTranslator:
                 total = one
             found.append(Value(VARYING, None, total))
         return found
+
+    def _parameter_at(self, t, address, bits, count):
+        """Return what lies in the parameters of the kernel at an address that each lane computes."""
+        value, base = t.operand(address.base), t.new(f"getelementptr i8, ptr %params, i64 {address.offset}")
+        if lanes.uniform(value.kind):
+            pointer = t.new(f"getelementptr i8, ptr {base}, i64 {value.scalar}")
+            return access.load(t, access.Place(pointer, lanes.ZERO, None, False), bits, count)
+        pointers = t.new(f"getelementptr i8, ptr {base}, {ALL.int(64)} {t.vector(value, 64)}")
+        return access.load(t, access.Place(None, None, pointers, False), bits, count)
 
     def _piece(self, t, name, at):
         """Return a pointer to what all lanes have at a bit of a parameter, one behind the other."""
@@ -326,10 +338,6 @@ class ModuleTranslator:
         places, _ = parameter_places(t.function)
         if address.base in places:
             return t.new(f"getelementptr i8, ptr %params, i64 {places[address.base] + address.offset}")
-        if address.base in t.function.registers:
-            value = t.operand(address.base)
-            pointer = t.new(f"getelementptr i8, ptr %params, i64 {value.scalar}")
-            return t.new(f"getelementptr i8, ptr {pointer}, i64 {address.offset}")
         return None
 
     # --- Names -----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from ptx_programs import results
+from ptx_programs import results, run
 
 from gpuless.emulator.ptx import PtxError
 
@@ -459,6 +459,25 @@ def test_parameters_that_are_registers():
         return 999 if i == 4 else first * 1000 + i + 3 + 60002
 
     assert results(body, before=function)[0] == [wanted(i) for i in range(32)]
+
+
+def test_parameters_of_the_kernel_at_addresses_that_lanes_compute():
+    text = """.visible .entry f(.param .u64 p0, .param .align 8 .b8 p1[128])
+    {{ .reg .b32 %r<9>; .reg .b64 %y<9>; .reg .pred %p1;
+    ld.param.u64 %y1, [p0]; mov.u32 %r1, %tid.x; mul.wide.u32 %y2, %r1, 4; add.s64 %y1, %y1, %y2;
+    mov.b64 %y3, p1; add.s64 %y4, %y3, %y2; sub.u32 %r2, 31, %r1; and.b32 %r2, %r2, -2;
+    mul.wide.u32 %y5, %r2, 4; add.s64 %y5, %y3, %y5; setp.gt.u32 %p1, %r1, 20;
+    @%p1 bra END;
+    {} ld.param.u32 %r3, [%y4]; ld.param.v2.u32 {{%r4, %r5}}, [%y5]; ld.param.u32 %r6, [%y3+20];
+    mad.lo.u32 %r3, %r4, 100, %r3; mad.lo.u32 %r3, %r5, 10000, %r3; mad.lo.u32 %r3, %r6, 1000000, %r3;
+    st.global.u32 [%y1], %r3;
+    END: ret; }}"""
+    pairs = [2 * i + 1 << 32 | 2 * i for i in range(16)]
+    (found,) = run(text.format(""), [np.zeros(32, np.uint32)], numbers=pairs)
+    even = [31 - i & ~1 for i in range(21)]
+    assert found.tolist() == [5000000 + 10000 * (e + 1) + 100 * e + i for i, e in enumerate(even)] + [0] * 11
+    with pytest.raises(PtxError, match=r"cvta\.param"):
+        run(text.format("cvta.param.u64 %y4, %y4;"), [np.zeros(32, np.uint32)], numbers=pairs)
 
 
 @pytest.mark.parametrize("through", ["", "register"])
