@@ -346,6 +346,31 @@ def _components(blocks, entries, inside):
     return found[::-1]
 
 
+def exits(function, functions):
+    """Return the instructions by which lanes end, but not those that only stand behind what never returns.
+
+    Compilers write `exit` there, so that nobody takes what comes next for what is run next.
+    """
+    found, over = [], False
+    for item in function.body:
+        if isinstance(item, str):
+            over = False
+        elif item.opcode[0] == "exit" and not over:
+            found.append(item)
+        elif item.guard is None:
+            over = over or item.opcode[0] == "trap" or _never_returns(item, functions)
+    return found
+
+
+def _never_returns(instruction, functions):
+    if instruction.opcode[0] != "call":
+        return False
+    called = next(operand for operand in instruction.operands if isinstance(operand, str))
+    if called not in functions:
+        return called == "__assertfail"
+    return all(item.opcode[0] != "ret" for item in _instructions(functions[called]))
+
+
 def check(function):
     """Refuse what cannot be run: labels that are nowhere."""
     labels = {item for item in function.body if isinstance(item, str)}

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gpuless.emulator import lanes
 from gpuless.emulator.alignment import Multiples
 from gpuless.emulator.analysis import Analysis
+from gpuless.emulator.flow import exits
 from gpuless.emulator.instructions import destinations
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.ptx import BITS, PtxError, number
@@ -106,6 +107,9 @@ class Translator:
             if not isinstance(item, str) and item.opcode[0] not in known:
                 self.instruction = item
                 self.refuse()
+        for item in [] if self.function.kernel else exits(self.function, self.module.source.functions):
+            self.instruction = item
+            self.refuse("the emulator can end threads in a kernel only, not in a function")
 
     # --- Where variables live --------------------------------------------------------------------------
 

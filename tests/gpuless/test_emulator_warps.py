@@ -409,6 +409,20 @@ def test_a_function_returns_to_each_lane_its_own():
     assert found == [5 if i == 4 else 3 * i if i > 10 else i + 100 for i in range(32)]
 
 
+def test_a_function_in_which_threads_end_is_refused():
+    """But not where the compiler says by `exit` that nobody comes there."""
+    function = """.func fails() {{ trap; exit; }}
+    .func (.param .b32 out) g(.param .b32 n) {{
+    .reg .b32 %r<5>; .reg .pred %p<3>; ld.param.u32 %r1, [n]; st.param.b32 [out], %r1;
+    setp.gt.u32 %p1, %r1, 99;
+    @%p1 bra FAILS;
+    {} ret;
+    FAILS: call fails; exit; }}"""
+    assert results(called() + STORE, before=function.format(""))[0] == list(range(32))
+    with pytest.raises(PtxError, match=r"exit.*a kernel only"):
+        results(called() + STORE, before=function.format("@%p1 exit;"))
+
+
 def test_recursion():
     """Each lane goes as deep as its number says: Fibonacci's numbers."""
     function = f""".func (.param .b32 out) g(.param .b32 n) {{
