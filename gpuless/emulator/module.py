@@ -16,6 +16,7 @@ from gpuless.emulator import (  # noqa: F401
     runtime,
     warps,
 )
+from gpuless.emulator.flow import reading_anew
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.layout import OFFSET, PRIVATE_SPAN
 from gpuless.emulator.ptx import BITS, Address, Variable
@@ -118,7 +119,7 @@ class ModuleTranslator:
         self.shared, self.static_shared = lay_out(self._shared_variables(), ("shared",))
         self.static_shared = -(-self.static_shared // 16) * 16
         self.waiting, self.done = [self.kernel], []
-        self.units = parameter_units(source)
+        self.units, self.anew = parameter_units(source), reading_anew(source.functions)
 
     def _shared_variables(self):
         found = list(self.source.variables.values())

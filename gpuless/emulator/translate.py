@@ -92,7 +92,7 @@ class Translator:
         self.module, self.function, self.name = module, function, name
         self.frame = self._lay_out_frame()
         self._look_through()
-        self.analysis = Analysis(function, module.block, self._space_of, self._local_kind)
+        self.analysis = Analysis(function, module.block, self._space_of, self._local_kind, module.anew)
         known = {variable.name: min(variable.align, 16) for variable in self._variables()} | module.alignments
         self.multiples = Multiples(self.analysis, known)
         self.lines, self.slots, self.fixed, self.count = [], {}, [], 0

@@ -7,6 +7,7 @@ import pytest
 from ptx_programs import results, run
 
 from gpuless.emulator.ptx import PtxError
+from gpuless.limits import RUNNING
 
 MASK = 0xFFFFFFFF
 STORE = "st.global.u32 [%out], %x9;"
@@ -407,6 +408,28 @@ def test_a_function_returns_to_each_lane_its_own():
     body = f"mov.u32 %x9, 5; setp.eq.u32 %p1, %t, 4;\n@%p1 bra OFF;\n{called()}\nOFF: {STORE}"
     found, _ = results(body, before=function)
     assert found == [5 if i == 4 else 3 * i if i > 10 else i + 100 for i in range(32)]
+
+
+@pytest.mark.parametrize("read", ["atom.global.cas.b32 %r1, [%rd1], 0, 0", "ld.volatile.u32 %r1, [%rd1]"])
+@pytest.mark.parametrize("how", ["directly", "by another", "by its address"])
+def test_a_loop_waits_by_calling_a_function(read, how, monkeypatch):
+    """The first warp for the second, which runs after it."""
+    monkeypatch.setattr(RUNNING, "kernel_seconds", 2)
+    head = "(.param .b32 out) {}(.param .b64 at) {{ .reg .b32 %r1; .reg .b64 %rd1; ld.param.b64 %rd1, [at];"
+    call = "{{ .param .b64 at0; .param .b32 got; st.param.b64 [at0], {1}; call (got), {0}, (at0){2};"
+    call += "ld.param.b32 {3}, [got]; }}"
+    end, inner = "st.param.b32 [out], %r1; ret; }", call.format("get", "%rd1", "", "%r1")
+    functions = f".func {head.format('get')} {read}; {end} .func {head.format('again')} {inner} {end}"
+    name = {"directly": "get", "by another": "again", "by its address": "%y9"}[how]
+    body = f"""setp.ge.u32 %p1, %t, 32; mov.b64 %y9, get;
+    @%p1 bra SET;
+    proto: .callprototype (.param .b32 _) _ (.param .b64 _);
+    L: {call.format(name, "%a0", ", proto" * (name == "%y9"), "%x9")} setp.eq.u32 %p2, %x9, 0;
+    @%p2 bra L;
+    bra END;
+    SET: mov.u32 %x9, 7; st.volatile.global.u32 [%a0], %x9;
+    END: {STORE}"""
+    assert results(body, [column(0)], 64, before=functions)[0] == [7] * 64
 
 
 def test_a_function_in_which_threads_end_is_refused():
