@@ -157,7 +157,7 @@ def _between_floats(t, s, instruction, f, want, x):
     g = Typed(t, s, want)
     rounding = next((part for part in opcode if part in ("rz", "rm", "rp")), None)
     y = change(t, f, g, x)
-    if rounding and g.bits < f.bits:
+    if rounding and g.bits <= f.bits and g.type_ != f.type_:
         error = t.new(f"fsub {f.float} {x}, {change(t, g, f, y)}")
         y = _toward_narrow(t, g, f, rounding, y, error)
     if "sat" in opcode:
