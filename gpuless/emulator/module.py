@@ -49,6 +49,37 @@ def lay_out(variables, space):
     return places, at
 
 
+def visible_variables(source, kernel):
+    """Return the variables of a module, of a kernel in it, and of the functions that it may call.
+
+    Parameters
+    ----------
+    source : Module
+    kernel : Function
+
+    Returns
+    -------
+    list of Variable
+    """
+    found, waiting = set(), [kernel]
+    while waiting:
+        function = waiting.pop()
+        if function.name in found:
+            continue
+        found.add(function.name)
+        for item in function.body:
+            if not isinstance(item, str) and item.opcode[0] == "call":
+                name = split_call(item)[1]
+                if name in function.registers:  # an address: of any of them
+                    waiting += [other for other in source.functions.values() if not other.kernel]
+                elif name in source.functions:
+                    waiting.append(source.functions[name])
+    variables = list(source.variables.values())
+    for function in source.functions.values():
+        variables += function.variables.values() if function.name in found else ()
+    return variables
+
+
 def parameter_units(source):
     """Return the bytes of the pieces that parameters of functions are to be held in.
 
@@ -116,16 +147,10 @@ class ModuleTranslator:
         self.uses_barriers = self.uses_host = self.spins = False
         self.frames = 0
         self.globals, _ = lay_out(source.variables.values(), ("global", "const"))
-        self.shared, self.static_shared = lay_out(self._shared_variables(), ("shared",))
+        self.shared, self.static_shared = lay_out(visible_variables(source, self.kernel), ("shared",))
         self.static_shared = -(-self.static_shared // 16) * 16
         self.waiting, self.done = [self.kernel], []
         self.units, self.anew = parameter_units(source), reading_anew(source.functions)
-
-    def _shared_variables(self):
-        found = list(self.source.variables.values())
-        for function in self.source.functions.values():
-            found += function.variables.values()
-        return found
 
     def translate(self):
         """Return the IR of the module."""

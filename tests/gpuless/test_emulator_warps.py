@@ -4,8 +4,9 @@ import random
 
 import numpy as np
 import pytest
-from ptx_programs import results, run
+from ptx_programs import HEAD, results, run, threads
 
+from gpuless.emulator import launch, ptx
 from gpuless.emulator.ptx import PtxError
 from gpuless.limits import RUNNING
 
@@ -219,6 +220,21 @@ def test_dynamic_shared_memory_lies_behind_the_static():
     body += "mov.u32 %x5, %dynamic_smem_size; add.s32 %x4, %x42, %x5; sub.s32 %x4, %x4, %x2;"
     body += f"ld.shared.u32 %x9, [%x4-4]; {STORE}"
     assert results(body, block=64, shared=256, variables=variables)[0] == [63 - i for i in range(64)]
+
+
+def test_a_kernel_has_the_shared_memory_of_what_it_calls_and_not_of_other_kernels():
+    before = "".join(
+        f".visible .entry k{i}() {{ .shared .align 4 .b8 own{i}[49152]; ret; }}\n" for i in range(6)
+    )
+    before += f""".func (.param .b32 out) g(.param .b32 n) {{
+    {SHARED} .reg .b32 %t, %x<50>; ld.param.u32 %t, [n]; {SLOT} st.shared.u32 [%x40], %t; bar.sync 0;
+    xor.b32 %x1, %x40, 4; ld.shared.u32 %x9, [%x1]; st.param.b32 [out], %x9; ret; }}"""
+    body = f"{called()} mov.u32 %x8, %total_smem_size; mad.lo.u32 %x9, %x8, 100, %x9; {STORE}"
+    variables = ".shared .align 4 .b8 mine[64];"
+    found, _ = results(body, before=before, variables=variables)
+    assert found == [825600 + (i ^ 1) for i in range(32)]
+    module = ptx.parse(HEAD + threads(body, before=before, variables=variables))
+    assert [launch.Kernel(module, name).static_shared for name in ("f", "k0")] == [8256, 49152 + 64]
 
 
 def test_local_memory_belongs_to_a_lane():
