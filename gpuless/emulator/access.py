@@ -501,16 +501,23 @@ def _isspacep(t, instruction):
     space = instruction.opcode[1]
     target, source = instruction.operands
 
+    def is_shared(s, x):
+        base = t.new("ptrtoint ptr %shared to i64")
+        root = base if s.lanes == 1 else t.splat(base, "i64")
+        distance = t.new(f"sub {s.int(64)} {x}, {root}")
+        return t.new(f"icmp ult {s.int(64)} {distance}, {s.literal(SHARED_SPAN, 'i64')}")
+
     def make(s, x):
         if space.startswith("shared"):
-            base = t.new("ptrtoint ptr %shared to i64")
-            root = base if s.lanes == 1 else t.splat(base, "i64")
-            distance = t.new(f"sub {s.int(64)} {x}, {root}")
-            return t.new(f"icmp ult {s.int(64)} {distance}, {s.literal(SHARED_SPAN, 'i64')}")
+            return is_shared(s, x)
         # What is neither shared nor local is global.
         low = t.new(f"and {s.int(64)} {x}, {s.literal(ARENA_SPAN - 1, 'i64')}")
-        word = "ult" if space in ("local", "shared") else "uge"
-        return t.new(f"icmp {word} {s.int(64)} {low}, {s.literal(t.module.private_span, 'i64')}")
+        word = "ult" if space == "local" else "uge"
+        found = t.new(f"icmp {word} {s.int(64)} {low}, {s.literal(t.module.private_span, 'i64')}")
+        if space == "local":
+            other = t.new(f"xor {s.int(1)} {is_shared(s, x)}, {s.literal('true', 'i1')}")
+            found = t.new(f"and {s.int(1)} {found}, {other}")
+        return found
 
     value = t.operand(source)
     kind = UNIFORM if lanes.uniform(value.kind) else VARYING

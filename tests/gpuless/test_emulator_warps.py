@@ -1,5 +1,6 @@
 """What lanes and warps do together, memory of all kinds and calls, against what each thread ought to see."""
 
+import itertools
 import random
 
 import numpy as np
@@ -235,6 +236,20 @@ def test_a_kernel_has_the_shared_memory_of_what_it_calls_and_not_of_other_kernel
     assert found == [825600 + (i ^ 1) for i in range(32)]
     module = ptx.parse(HEAD + threads(body, before=before, variables=variables))
     assert [launch.Kernel(module, name).static_shared for name in ("f", "k0")] == [8256, 49152 + 64]
+
+
+def test_an_address_is_in_one_space():
+    body = ".local .align 8 .b8 own[8]; mov.u64 %y1, own; cvta.local.u64 %y1, %y1; mov.u64 %y2, s;"
+    body += "cvta.shared.u64 %y2, %y2; mul.wide.u32 %y4, %t, 4; add.u64 %y3, %y2, %y4; mov.u32 %x9, 0;\n"
+    for i, (address, space) in enumerate(itertools.product(("%y1", "%y2", "%y3", "%a0", "%out"), SPACES)):
+        body += f"isspacep.{space} %p1, {address};\n@%p1 or.b32 %x9, %x9, {1 << i};\n"
+    wanted = sum(
+        1 << 3 * i + SPACES.index(s) for i, s in enumerate(["local", *["shared"] * 2, *["global"] * 2])
+    )
+    assert results(body + STORE, block=64, variables=SHARED)[0] == [wanted] * 64
+
+
+SPACES = ("global", "shared", "local")
 
 
 def test_local_memory_belongs_to_a_lane():
