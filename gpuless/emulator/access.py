@@ -323,12 +323,25 @@ def _ld(t, instruction):
     if space == "param":
         values = t.module.parameter(t, address, bits, len(targets))
     else:
-        note = "volatile " if "volatile" in instruction.opcode or "relaxed" in instruction.opcode else ""
-        if "acquire" in instruction.opcode:
-            note = "volatile "
-        values = _load_checked(t, address, space, bits, len(targets), note)
+        order = _order(instruction)
+        values = _load_checked(t, address, space, bits, len(targets), "volatile " if order else "")
+        if order:
+            t.line(f"fence {order}")
     for target, value in zip(targets, values, strict=True):
         t.write(target, _extended(t, value, bits, t.function.registers.get(target, bits), type_[0] == "s"))
+
+
+def _order(instruction):
+    """Return the fence that keeps a load before what follows, or a store behind what was before, or None.
+
+    PTX orders the volatile and the relaxed ones among themselves only, and LLVM is to do no less.
+    """
+    found = _ORDERS.keys() & instruction.opcode
+    return _ORDERS[found.pop()] if found else None
+
+
+_ORDERS = {"acquire": "acquire", "release": "release"}
+_ORDERS |= dict.fromkeys(("volatile", "relaxed"), 'syncscope("singlethread") seq_cst')
 
 
 def _extended(t, value, have, want, signed):
@@ -357,6 +370,9 @@ def _st(t, instruction):
     if space == "param":
         t.module.set_parameter(t, address, bits, values)
         return
+    order = _order(instruction)
+    if order:
+        t.line(f"fence {order}")
     _store_checked(t, address, space, bits, values)
 
 

@@ -2,12 +2,14 @@
 
 import itertools
 import random
+import re
 
 import numpy as np
 import pytest
 from ptx_programs import HEAD, results, run, threads
 
 from gpuless.emulator import launch, ptx
+from gpuless.emulator.module import ModuleTranslator
 from gpuless.emulator.ptx import PtxError
 from gpuless.limits import RUNNING
 
@@ -236,6 +238,23 @@ def test_a_kernel_has_the_shared_memory_of_what_it_calls_and_not_of_other_kernel
     assert found == [825600 + (i ^ 1) for i in range(32)]
     module = ptx.parse(HEAD + threads(body, before=before, variables=variables))
     assert [launch.Kernel(module, name).static_shared for name in ("f", "k0")] == [8256, 49152 + 64]
+
+
+def test_accesses_that_tell_another_thread_stay_in_the_order_of_the_program():
+    """Those of vectors of lanes as well."""
+    compiler = 'fence syncscope("singlethread") seq_cst'
+    for access, wanted in {
+        "st.volatile.global.u32 [%out], %t": [compiler, "store"],
+        "st.relaxed.gpu.global.v2.u32 [%a0], {%t, %t}": [compiler, "store"],
+        "st.release.gpu.global.u32 [%a0], %n": ["fence release", "store"],
+        "ld.volatile.global.u32 %x9, [%out]": ["load", compiler],
+        "ld.relaxed.gpu.global.v2.u32 {%x1, %x2}, [%a0]": ["load", compiler],
+        "ld.acquire.gpu.global.u32 %x9, [%out]": ["load", "fence acquire"],
+    }.items():
+        module = ptx.parse(HEAD + threads(f"bar.sync 0; {access}; bar.sync 0;"))
+        kernel = ModuleTranslator(module, "f", (64, 1, 1)).translate().rpartition("void @kernel(")[2]
+        between = kernel.split("call void @barrier(")[1]
+        assert list(dict.fromkeys(re.findall(r"fence .*|\b(?:load|store)\b", between))) == wanted, access
 
 
 def test_an_address_is_in_one_space():
