@@ -323,12 +323,25 @@ def _ld(t, instruction):
     if space == "param":
         values = t.module.parameter(t, address, bits, len(targets))
     else:
-        note = "volatile " if "volatile" in instruction.opcode or "relaxed" in instruction.opcode else ""
-        if "acquire" in instruction.opcode:
-            note = "volatile "
-        values = _load_checked(t, address, space, bits, len(targets), note)
+        order = _order(instruction)
+        values = _load_checked(t, address, space, bits, len(targets), "volatile " if order else "")
+        if order:
+            t.line(f"fence {order}")
     for target, value in zip(targets, values, strict=True):
         t.write(target, _extended(t, value, bits, t.function.registers.get(target, bits), type_[0] == "s"))
+
+
+def _order(instruction):
+    """Return the fence that keeps a load before what follows, or a store behind what was before, or None.
+
+    PTX orders the volatile and the relaxed ones among themselves only, and LLVM is to do no less.
+    """
+    found = _ORDERS.keys() & instruction.opcode
+    return _ORDERS[found.pop()] if found else None
+
+
+_ORDERS = {"acquire": "acquire", "release": "release"}
+_ORDERS |= dict.fromkeys(("volatile", "relaxed"), 'syncscope("singlethread") seq_cst')
 
 
 def _extended(t, value, have, want, signed):
@@ -357,6 +370,9 @@ def _st(t, instruction):
     if space == "param":
         t.module.set_parameter(t, address, bits, values)
         return
+    order = _order(instruction)
+    if order:
+        t.line(f"fence {order}")
     _store_checked(t, address, space, bits, values)
 
 
@@ -475,6 +491,8 @@ def _store_groups(t, pointer, bits, vectors):
 
 @translates("cvta")
 def _cvta(t, instruction):
+    if "param" in instruction.opcode:
+        t.refuse("parameters have no address among those of other memory")
     target, source = instruction.operands
     bits = t.function.registers.get(target, 64)
     if "shared" not in "".join(instruction.opcode):
@@ -499,16 +517,23 @@ def _isspacep(t, instruction):
     space = instruction.opcode[1]
     target, source = instruction.operands
 
+    def is_shared(s, x):
+        base = t.new("ptrtoint ptr %shared to i64")
+        root = base if s.lanes == 1 else t.splat(base, "i64")
+        distance = t.new(f"sub {s.int(64)} {x}, {root}")
+        return t.new(f"icmp ult {s.int(64)} {distance}, {s.literal(SHARED_SPAN, 'i64')}")
+
     def make(s, x):
         if space.startswith("shared"):
-            base = t.new("ptrtoint ptr %shared to i64")
-            root = base if s.lanes == 1 else t.splat(base, "i64")
-            distance = t.new(f"sub {s.int(64)} {x}, {root}")
-            return t.new(f"icmp ult {s.int(64)} {distance}, {s.literal(SHARED_SPAN, 'i64')}")
+            return is_shared(s, x)
         # What is neither shared nor local is global.
         low = t.new(f"and {s.int(64)} {x}, {s.literal(ARENA_SPAN - 1, 'i64')}")
-        word = "ult" if space in ("local", "shared") else "uge"
-        return t.new(f"icmp {word} {s.int(64)} {low}, {s.literal(t.module.private_span, 'i64')}")
+        word = "ult" if space == "local" else "uge"
+        found = t.new(f"icmp {word} {s.int(64)} {low}, {s.literal(t.module.private_span, 'i64')}")
+        if space == "local":
+            other = t.new(f"xor {s.int(1)} {is_shared(s, x)}, {s.literal('true', 'i1')}")
+            found = t.new(f"and {s.int(1)} {found}, {other}")
+        return found
 
     value = t.operand(source)
     kind = UNIFORM if lanes.uniform(value.kind) else VARYING

@@ -31,6 +31,8 @@ class Analysis:
         Tells where a variable of the module or the function lives.
     local_kind : callable
         Tells the `Lanes` of the address of a local variable.
+    anew : set of str, optional
+        The functions that may read what other threads have just written, of which a loop may wait for one.
 
     Attributes
     ----------
@@ -47,9 +49,9 @@ class Analysis:
         Registers that live longer than a block.
     """
 
-    def __init__(self, function, block, space_of, local_kind):
+    def __init__(self, function, block, space_of, local_kind, anew=frozenset()):
         self.function, self.block, self.space_of, self.local_kind = function, block, space_of, local_kind
-        self.flow = Flow(function)
+        self.flow = Flow(function, anew)
         separate(self.flow, function.registers)
         self.spinning = spinning_loops(self.flow)
         part_for_long(self.flow, self.spinning)

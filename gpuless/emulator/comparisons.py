@@ -117,8 +117,6 @@ def _selp(t, instruction):
     (a, _), (b, _) = operands_of(t, instruction, type_, type_)
     condition = t.operand(instruction.operands[3], "pred")
     kind, assumed = next(iter(t.analysis.results(instruction)))
-    if kind is not VARYING and kind.constant:
-        return
     if lanes.uniform(condition.kind) and kind is VARYING:
         flag = condition.scalar
         x, y = t.vector(a, bits), t.vector(b, bits)

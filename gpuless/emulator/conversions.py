@@ -109,7 +109,7 @@ def _from_float(t, s, instruction, want, have, a):
     width = _width(t, instruction.operands[1], have)
     a = resize(t, s, a, width, BITS[have])
     f = Typed(t, s, have)
-    if "ftz" in opcode:
+    if have == "f32":  # of the two, `.ftz` is about this one
         a = flush(t, f, instruction, a)
     x = f.to_float(a)
     whole = next((part for part in opcode if part in _TO_WHOLE), None)
@@ -157,7 +157,7 @@ def _between_floats(t, s, instruction, f, want, x):
     g = Typed(t, s, want)
     rounding = next((part for part in opcode if part in ("rz", "rm", "rp")), None)
     y = change(t, f, g, x)
-    if rounding and g.bits < f.bits:
+    if rounding and g.bits <= f.bits and g.type_ != f.type_:
         error = t.new(f"fsub {f.float} {x}, {change(t, g, f, y)}")
         y = _toward_narrow(t, g, f, rounding, y, error)
     if "sat" in opcode:
@@ -167,7 +167,7 @@ def _between_floats(t, s, instruction, f, want, x):
     bits = g.to_int(y)
     if "satfinite" in opcode:
         bits = _made_finite(t, s, bits, g.bits, 0x7F80 if g.bfloat else 0x7C00)
-    if "ftz" in opcode:
+    if want == "f32":
         bits = flush(t, g, instruction, bits)
     return bits
 

@@ -13,7 +13,7 @@ import threading
 from typing import NamedTuple
 
 from gpuless.emulator import layout, machine
-from gpuless.emulator.layout import MAX_WARPS, PRIVATE_GAP, STACK
+from gpuless.emulator.layout import BARRIERS, MAX_WARPS, PRIVATE_GAP, STACK
 from gpuless.limits import RUNNING
 from gpuless.positions import coordinates
 
@@ -322,7 +322,7 @@ def explain(failed, launched):
     if failed.misaligned:
         return Fault("misaligned", f"{_misaligned(step, lane)}: {where}")
     if failed.outcome == signal.SIGILL:
-        return Fault("trap", f"a trap: {where}")
+        return Fault("trap", f"{_trap(step)}: {where}")
     if _is_stack(failed, launched.arena):
         return Fault("stack", f"a stack overflow (is a recursion endless?): {where}")
     return Fault("address", f"{_address(failed, launched, step, lane)}: {where}")
@@ -335,6 +335,13 @@ def _lane(failed, step, arena):
     if not step.site.size or failed.outcome == STOP:
         return step.lanes[0]
     return step.misaligned_lane() if failed.misaligned else step.lane_at(failed.address, arena)
+
+
+def _trap(step):
+    instruction = step.site.instruction if step else None
+    if instruction is not None and instruction.opcode[0] in ("bar", "barrier"):
+        return f"a barrier with a number above {BARRIERS - 2}, which no block has"
+    return "a trap"
 
 
 def _misaligned(step, lane):

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gpuless.emulator.instructions import destinations, sources
-from gpuless.emulator.ptx import Instruction, PtxError
 
 
 class Branch(NamedTuple):
@@ -48,10 +47,15 @@ class Flow:
         Targets of their ends are indices into it.
     loop_ends : dict
         For the first block of a loop, the last one.
+    anew : set of str
+        What `reading_anew` says of the module.
+    registers : dict
+        Those of the function.
     """
 
-    def __init__(self, function):
-        blocks = _split(function)
+    def __init__(self, function, anew=frozenset()):
+        self.anew, self.registers = anew, function.registers
+        blocks = _split(function, anew)
         reached, order = _reachable(blocks), []
         self.loop_ends = {}
         _order(blocks, [0], sorted(reached), order, self.loop_ends)
@@ -167,10 +171,11 @@ def spinning_loops(flow):
     for first, last in flow.loop_ends.items():
         blocks = flow.blocks[first : last + 1]
         instructions = [instruction for block in blocks for instruction in block.body]
-        fenced = any(
-            instruction.opcode[0] in ("membar", "fence", "nanosleep") for instruction in instructions
-        )
-        read = {name for one in instructions if _reads_anew(one, fenced) for name in destinations(one)}
+        calls = [one for one in instructions if _calls(one, flow.anew, flow.registers)]
+        # What a function has found it may also have left in memory.
+        fenced = bool(calls) or any(one.opcode[0] in _FENCES for one in instructions)
+        waiting = [*calls, *(one for one in instructions if _reads_anew(one, fenced))]
+        read = {name for one in waiting for name in (*destinations(one), *_given_back(one))}
         before = -1
         while before != len(read):
             before = len(read)
@@ -178,14 +183,48 @@ def spinning_loops(flow):
                 if not read.isdisjoint(sources(instruction)):
                     read.update(destinations(instruction))
         # To try again with what was found there is not to wait: somebody has got on.
-        waits = [
-            one
-            for one in instructions
-            if _reads_anew(one, fenced) and not ("cas" in one.opcode and one.operands[2] in read)
-        ]
+        waits = any(not ("cas" in one.opcode and one.operands[2] in read) for one in waiting)
         if waits and any(block.end.condition in read for block in blocks):
             found.add(first)
     return found
+
+
+def _calls(instruction, names, registers):
+    """Return whether an instruction calls one of some functions; by an address it may call any."""
+    if not names or instruction.opcode[0] != "call":
+        return False
+    called = _called(instruction)
+    return called in names or called in registers
+
+
+def reading_anew(functions):
+    """Return the names of the functions that may read what other threads have just written.
+
+    They do so themselves, or by what they call.
+    """
+    found, before = set(), -1
+    while before != len(found):
+        before = len(found)
+        for name, function in functions.items():
+            for one in _instructions(function):
+                fence, calls = one.opcode[0] in _FENCES, _calls(one, found, function.registers)
+                if fence or calls or _reads_anew(one, False):
+                    found.add(name)
+    return found
+
+
+_FENCES = {"membar", "fence", "nanosleep"}
+
+
+def _called(call):
+    """Return the name of the function that is called, or of the register that has its address."""
+    return next(operand for operand in call.operands if isinstance(operand, str))
+
+
+def _given_back(instruction):
+    """Return the names of what a call gives back."""
+    first = instruction.operands[:1] if instruction.opcode[0] == "call" else ()
+    return first[0] if first and isinstance(first[0], tuple) else ()
 
 
 def _instructions(function):
@@ -199,11 +238,13 @@ def _reads_anew(instruction, fenced):
     return opcode[0] == "atom"
 
 
-def _split(function):
+def _split(function, anew):
     """Return the blocks of a function, targets as numbers of blocks."""
     starts, blocks = {}, [Block()]
     # Where lanes may wait for each other they part until a block that begins with such an instruction.
-    meetings = _MEETINGS if any(_reads_anew(one, False) for one in _instructions(function)) else ()
+    listed = _instructions(function)
+    wait = any(_reads_anew(one, False) or _calls(one, anew, function.registers) for one in listed)
+    meetings = _MEETINGS if wait else ()
 
     def fresh():
         if blocks[-1].body or blocks[-1].end:
@@ -346,9 +387,26 @@ def _components(blocks, entries, inside):
     return found[::-1]
 
 
-def check(function):
-    """Refuse what cannot be run: labels that are nowhere."""
-    labels = {item for item in function.body if isinstance(item, str)}
+def exits(function, functions):
+    """Return the instructions by which lanes end, but not those that only stand behind what never returns.
+
+    Compilers write `exit` there, so that nobody takes what comes next for what is run next.
+    """
+    found, over = [], False
     for item in function.body:
-        if isinstance(item, Instruction) and item.opcode[0] == "bra" and item.operands[0] not in labels:
-            raise PtxError(f"{function.name} branches to {item.operands[0]}, which is nowhere")
+        if isinstance(item, str):
+            over = False
+        elif item.opcode[0] == "exit" and not over:
+            found.append(item)
+        elif item.guard is None:
+            over = over or item.opcode[0] == "trap" or _never_returns(item, functions)
+    return found
+
+
+def _never_returns(instruction, functions):
+    if instruction.opcode[0] != "call":
+        return False
+    called = _called(instruction)
+    if called not in functions:
+        return called == "__assertfail"
+    return all(item.opcode[0] != "ret" for item in _instructions(functions[called]))

@@ -12,7 +12,7 @@ from functools import partial
 from gpuless.emulator import cache, counting, faults, host, layout, machine, settings, trace
 from gpuless.emulator.alignment import needed_alignments
 from gpuless.emulator.lanes import WARP
-from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places
+from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places, visible_variables
 from gpuless.emulator.threads import Pool
 from gpuless.limits import RUNNING
 
@@ -42,7 +42,8 @@ class Kernel:
         self._codes, self._lock = {}, threading.Lock()
         self.alignments = needed_alignments(self.function)
         variables = [*source.variables.values(), *self.function.variables.values()]
-        self.static_shared, self.more_shared = lay_out(variables, ("shared",))[1], 0
+        self.static_shared = lay_out(visible_variables(source, self.function), ("shared",))[1]
+        self.more_shared = 0
         self.local_size = lay_out(variables, ("local",))[1]
 
     def code(self, block, arguments, counted=False):

@@ -11,10 +11,12 @@ from gpuless.emulator import (  # noqa: F401
     floats,
     host,
     integers,
+    lanes,
     matrices,
     runtime,
     warps,
 )
+from gpuless.emulator.flow import reading_anew
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.layout import OFFSET, PRIVATE_SPAN
 from gpuless.emulator.ptx import BITS, Address, Variable
@@ -45,6 +47,37 @@ def lay_out(variables, space):
             places[variable.name] = at
             at += variable.size
     return places, at
+
+
+def visible_variables(source, kernel):
+    """Return the variables of a module, of a kernel in it, and of the functions that it may call.
+
+    Parameters
+    ----------
+    source : Module
+    kernel : Function
+
+    Returns
+    -------
+    list of Variable
+    """
+    found, waiting = set(), [kernel]
+    while waiting:
+        function = waiting.pop()
+        if function.name in found:
+            continue
+        found.add(function.name)
+        for item in function.body:
+            if not isinstance(item, str) and item.opcode[0] == "call":
+                name = split_call(item)[1]
+                if name in function.registers:  # an address: of any of them
+                    waiting += [other for other in source.functions.values() if not other.kernel]
+                elif name in source.functions:
+                    waiting.append(source.functions[name])
+    variables = list(source.variables.values())
+    for function in source.functions.values():
+        variables += function.variables.values() if function.name in found else ()
+    return variables
 
 
 def parameter_units(source):
@@ -114,16 +147,10 @@ class ModuleTranslator:
         self.uses_barriers = self.uses_host = self.spins = False
         self.frames = 0
         self.globals, _ = lay_out(source.variables.values(), ("global", "const"))
-        self.shared, self.static_shared = lay_out(self._shared_variables(), ("shared",))
+        self.shared, self.static_shared = lay_out(visible_variables(source, self.kernel), ("shared",))
         self.static_shared = -(-self.static_shared // 16) * 16
         self.waiting, self.done = [self.kernel], []
-        self.units = parameter_units(source)
-
-    def _shared_variables(self):
-        found = list(self.source.variables.values())
-        for function in self.source.functions.values():
-            found += function.variables.values()
-        return found
+        self.units, self.anew = parameter_units(source), reading_anew(source.functions)
 
     def translate(self):
         """Return the IR of the module."""
@@ -272,6 +299,8 @@ class ModuleTranslator:
 
     def parameter(self, t, address, bits, count):
         """Return what lies in a parameter: of a kernel, or of a function, each lane its own."""
+        if t.function.kernel and address.base in t.function.registers:
+            return self._parameter_at(t, address, bits, count)
         pointer = self._kernel_parameter(t, address)
         if pointer is not None:
             return [Value(UNIFORM, _something(t, pointer, bits, i * bits // 8)) for i in range(count)]
@@ -289,6 +318,15 @@ class ModuleTranslator:
                 total = one
             found.append(Value(VARYING, None, total))
         return found
+
+    def _parameter_at(self, t, address, bits, count):
+        """Return what lies in the parameters of the kernel at an address that each lane computes."""
+        value, base = t.operand(address.base), t.new(f"getelementptr i8, ptr %params, i64 {address.offset}")
+        if lanes.uniform(value.kind):
+            pointer = t.new(f"getelementptr i8, ptr {base}, i64 {value.scalar}")
+            return access.load(t, access.Place(pointer, lanes.ZERO, None, False), bits, count)
+        pointers = t.new(f"getelementptr i8, ptr {base}, {ALL.int(64)} {t.vector(value, 64)}")
+        return access.load(t, access.Place(None, None, pointers, False), bits, count)
 
     def _piece(self, t, name, at):
         """Return a pointer to what all lanes have at a bit of a parameter, one behind the other."""
@@ -326,10 +364,6 @@ class ModuleTranslator:
         places, _ = parameter_places(t.function)
         if address.base in places:
             return t.new(f"getelementptr i8, ptr %params, i64 {places[address.base] + address.offset}")
-        if address.base in t.function.registers:
-            value = t.operand(address.base)
-            pointer = t.new(f"getelementptr i8, ptr %params, i64 {value.scalar}")
-            return t.new(f"getelementptr i8, ptr {pointer}, i64 {address.offset}")
         return None
 
     # --- Names -----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gpuless.emulator import lanes
 from gpuless.emulator.alignment import Multiples
 from gpuless.emulator.analysis import Analysis
+from gpuless.emulator.flow import exits
 from gpuless.emulator.instructions import destinations
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.ptx import BITS, PtxError, number
@@ -91,7 +92,7 @@ class Translator:
         self.module, self.function, self.name = module, function, name
         self.frame = self._lay_out_frame()
         self._look_through()
-        self.analysis = Analysis(function, module.block, self._space_of, self._local_kind)
+        self.analysis = Analysis(function, module.block, self._space_of, self._local_kind, module.anew)
         known = {variable.name: min(variable.align, 16) for variable in self._variables()} | module.alignments
         self.multiples = Multiples(self.analysis, known)
         self.lines, self.slots, self.fixed, self.count = [], {}, [], 0
@@ -106,6 +107,9 @@ class Translator:
             if not isinstance(item, str) and item.opcode[0] not in known:
                 self.instruction = item
                 self.refuse()
+        for item in [] if self.function.kernel else exits(self.function, self.module.source.functions):
+            self.instruction = item
+            self.refuse("the emulator can end threads in a kernel only, not in a function")
 
     # --- Where variables live --------------------------------------------------------------------------
 

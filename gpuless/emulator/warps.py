@@ -240,9 +240,9 @@ def _bar(t, instruction):
     reduction = "red" in opcode
     operands = instruction.operands[1:] if reduction else instruction.operands
     predicate = operands[-1] if reduction else None
-    numbers = [_uniform(t, operand) for operand in (operands[:-1] if reduction else operands)]
-    number = numbers[0] if numbers else "0"
-    expected = numbers[1] if len(numbers) > 1 else "0"
+    operands = operands[:-1] if reduction else operands
+    number = _barrier(t, operands[0]) if operands else "0"
+    expected = _uniform(t, operands[1]) if len(operands) > 1 else "0"
     t.module.uses_barriers = True
     if "arrive" in opcode:
         t.line(f"call void @arrive(ptr %ctx, i32 {number})")
@@ -264,11 +264,32 @@ def _bar(t, instruction):
     t.write(instruction.operands[0], Value(UNIFORM, total))
 
 
+def _barrier(t, operand):
+    """Return the number of a barrier; end the kernel where a block has no such barrier."""
+    number = _uniform(t, operand)
+    if number[0] != "%":
+        if int(number) >= BARRIERS - 1:
+            t.refuse(f"a block has {BARRIERS - 1} barriers, from 0 on")
+        return number
+    wrong, right = t.fresh("wrong"), t.fresh("right")
+    none = t.new(f"icmp uge i32 {number}, {BARRIERS - 1}")
+    t.line(f"br i1 {none}, label %{wrong}, label %{right}, !prof !1")
+    t.label(wrong)
+    t.module.declare("void @llvm.trap()")
+    t.line("call void @llvm.trap()")
+    t.line("unreachable")
+    t.label(right)
+    return number
+
+
 def _uniform(t, operand):
+    """Return what the first lane that is on has."""
     value = t.operand(operand, "u32")
     if lanes.uniform(value.kind):
         return value.scalar
-    return t.new(f"extractelement {ALL.int(32)} {t.vector(value, 32)}, i64 0")
+    t.module.declare("i32 @llvm.cttz.i32(i32, i1)")
+    first = t.new(f"call i32 @llvm.cttz.i32(i32 {t.mask}, i1 true)")
+    return t.new(f"extractelement {ALL.int(32)} {t.vector(value, 32)}, i32 {first}")
 
 
 @translates("membar", "fence")

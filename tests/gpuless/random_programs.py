@@ -130,7 +130,17 @@ class Program:
     def block(self, depth, loop_depth, loops, uniform):
         """Write some statements."""
         start = len(self.python)
-        kinds = ["assign"] * 6 + ["guarded", "select", "select", "load", "load", "store", "count", "scope", "uniform"]
+        kinds = ["assign"] * 6 + [
+            "guarded",
+            "select",
+            "select",
+            "load",
+            "load",
+            "store",
+            "count",
+            "scope",
+            "uniform",
+        ]
         if depth:
             kinds += ["if", "if", "if", "loop", "loop", "switch"]
             kinds += ["leave"] * (2 if loops else 0)

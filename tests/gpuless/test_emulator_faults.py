@@ -15,6 +15,7 @@ from ptx_programs import apply, run, workers
 
 from gpuless.emulator import faults, launch
 from gpuless.emulator.faults import Fault
+from gpuless.emulator.ptx import PtxError
 from gpuless.limits import RUNNING
 
 STORE = """
@@ -148,6 +149,18 @@ def test_an_interrupt_while_a_launch_is_stopped_waits_for_its_end(monkeypatch, g
     finally:
         for record in workers()._records:
             stop(record.address)
+
+
+def test_a_barrier_that_a_block_does_not_have(goes_on):
+    """Of numbers that differ the first lane's that is there counts."""
+    body = "ld.global.u32 %r3, [%rd3]; setp.lt.u32 %p1, %r3, 7; @%p1 bra END; bar.sync %r3, 32;\nEND:"
+    run(STORE.replace("BODY", body), [np.array([5] * 8 + [15] * 24, np.uint32)])
+    for number in (16, 100_000, 0xFFFFFFFF):
+        with pytest.raises(Fault, match=r"a barrier with a number above 15, .*: kernel f, block") as caught:
+            run(STORE.replace("BODY", body), [np.array([5] * 8 + [number] * 24, np.uint32)])
+        assert caught.value.kind == "trap"
+    with pytest.raises(PtxError, match=r"a block has 16 barriers"):
+        run(STORE.replace("BODY", "bar.sync 16;"), [np.zeros(32, np.uint32)])
 
 
 @pytest.mark.parametrize("bits", [32, 64])

@@ -176,6 +176,16 @@ def test_ordered_and_unordered_comparisons():
     assert results(body + "st.global.u32 [%out], %x3;")[0] == [0b101010, 0b011111] * 16
 
 
+@pytest.mark.parametrize("choice", ["%ntid.x, 32", "%tid.y, 0"])
+def test_a_choice_between_the_same_constant_is_written_where_the_register_is_none(choice):
+    body = f"""setp.ge.u32 %p2, %t, 8; setp.eq.u32 %p3, %c, 1;
+    @%p2 bra A;
+    selp.b32 %x1, {choice}, %p3; bra B;
+    A: mov.u32 %x1, 9;
+    B: st.global.u32 [%out], %x1;"""
+    assert results(body)[0] == [int(choice.split()[1])] * 8 + [9] * 24
+
+
 def test_round_down_makes_a_power_of_two():
     # How expf splits its operand: a sum with 1.5 * 2 ** 23 rounded down has the floor in its lowest bits.
     body = "cvt.rn.f32.s32 %x1, %t; fma.rm.f32 %x2, %x1, 0fBF400000, 0f4B400000; and.b32 %x3, %x2, 255;"

@@ -510,3 +510,14 @@ def test_flushing_denormals():
     assert apply("add.sat.f32 %d, %a, %b", ["f32", "f32"], "f32", [one], [one]) == ([one], [one])
     nan = bits_of(math.nan, "f32")
     assert apply("add.sat.f32 %d, %a, %b", ["f32", "f32"], "f32", [nan], [one]) == ([0], [0])
+    for mode, types, given, right in (
+        (".ftz", ("f32", "f16"), 0x0001, 0x33800000),
+        (".rn.ftz", ("f16", "f32"), bits_of(2.0**-15, "f32"), 0x0200),
+        (".rn.ftz", ("f16", "f32"), tiny, 0),
+        (".rn.ftz", ("f32", "f64"), bits_of(1e-40, "f64"), 0),
+        (".rn", ("f32", "f64"), bits_of(1e-40, "f64"), tiny),
+        (".rpi.ftz", ("s32", "f32"), tiny, 0),
+        (".rpi.ftz", ("s32", "f16"), 0x0001, 1),
+    ):
+        want, have = types
+        assert apply(f"cvt{mode}.{want}.{have} %d, %a", [have], want, [given]) == ([right], [right]), types

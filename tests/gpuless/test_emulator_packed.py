@@ -604,6 +604,19 @@ def test_conversions_between_the_two_formats_of_sixteen_bits():
                 assert matches(one, encode(value(bits, have), want)), (have, hex(bits), hex(one))
 
 
+@pytest.mark.parametrize(("want", "have"), [("bf16", "f16"), ("f16", "bf16")])
+def test_conversions_between_the_two_formats_are_rounded_as_asked_for(want, have):
+    given = [*EDGES[have], *range(100, 1 << 16, 397), 0x3BFF, 0xBBFF]
+    for mode in ("rz", "rm", "rp"):
+        lanes, scalars = apply(f"cvt.{mode}.{want}.{have} %d, %a", [have], want, given)
+        for bits, one in zip(given * 2, lanes + scalars, strict=True):
+            exact = value(bits, have)
+            right = encode(exact, want, not isinstance(exact, float), "zero")
+            if right is not None and value(right, want) != exact and mode == ("rp" if exact > 0 else "rm"):
+                right += 1
+            assert matches(one, right), (mode, hex(bits), hex(one))
+
+
 @pytest.mark.parametrize("have", ["s32", "u32", "s64", "u64", "f64"])
 @pytest.mark.parametrize("want", ["f16", "bf16"])
 def test_conversions_to_sixteen_bits_round_once(want, have):

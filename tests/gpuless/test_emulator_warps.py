@@ -1,12 +1,17 @@
 """What lanes and warps do together, memory of all kinds and calls, against what each thread ought to see."""
 
+import itertools
 import random
+import re
 
 import numpy as np
 import pytest
-from ptx_programs import results
+from ptx_programs import HEAD, results, run, threads
 
+from gpuless.emulator import launch, ptx
+from gpuless.emulator.module import ModuleTranslator
 from gpuless.emulator.ptx import PtxError
+from gpuless.limits import RUNNING
 
 MASK = 0xFFFFFFFF
 STORE = "st.global.u32 [%out], %x9;"
@@ -220,6 +225,52 @@ def test_dynamic_shared_memory_lies_behind_the_static():
     assert results(body, block=64, shared=256, variables=variables)[0] == [63 - i for i in range(64)]
 
 
+def test_a_kernel_has_the_shared_memory_of_what_it_calls_and_not_of_other_kernels():
+    before = "".join(
+        f".visible .entry k{i}() {{ .shared .align 4 .b8 own{i}[49152]; ret; }}\n" for i in range(6)
+    )
+    before += f""".func (.param .b32 out) g(.param .b32 n) {{
+    {SHARED} .reg .b32 %t, %x<50>; ld.param.u32 %t, [n]; {SLOT} st.shared.u32 [%x40], %t; bar.sync 0;
+    xor.b32 %x1, %x40, 4; ld.shared.u32 %x9, [%x1]; st.param.b32 [out], %x9; ret; }}"""
+    body = f"{called()} mov.u32 %x8, %total_smem_size; mad.lo.u32 %x9, %x8, 100, %x9; {STORE}"
+    variables = ".shared .align 4 .b8 mine[64];"
+    found, _ = results(body, before=before, variables=variables)
+    assert found == [825600 + (i ^ 1) for i in range(32)]
+    module = ptx.parse(HEAD + threads(body, before=before, variables=variables))
+    assert [launch.Kernel(module, name).static_shared for name in ("f", "k0")] == [8256, 49152 + 64]
+
+
+def test_accesses_that_tell_another_thread_stay_in_the_order_of_the_program():
+    """Those of vectors of lanes as well."""
+    compiler = 'fence syncscope("singlethread") seq_cst'
+    for access, wanted in {
+        "st.volatile.global.u32 [%out], %t": [compiler, "store"],
+        "st.relaxed.gpu.global.v2.u32 [%a0], {%t, %t}": [compiler, "store"],
+        "st.release.gpu.global.u32 [%a0], %n": ["fence release", "store"],
+        "ld.volatile.global.u32 %x9, [%out]": ["load", compiler],
+        "ld.relaxed.gpu.global.v2.u32 {%x1, %x2}, [%a0]": ["load", compiler],
+        "ld.acquire.gpu.global.u32 %x9, [%out]": ["load", "fence acquire"],
+    }.items():
+        module = ptx.parse(HEAD + threads(f"bar.sync 0; {access}; bar.sync 0;"))
+        kernel = ModuleTranslator(module, "f", (64, 1, 1)).translate().rpartition("void @kernel(")[2]
+        between = kernel.split("call void @barrier(")[1]
+        assert list(dict.fromkeys(re.findall(r"fence .*|\b(?:load|store)\b", between))) == wanted, access
+
+
+def test_an_address_is_in_one_space():
+    body = ".local .align 8 .b8 own[8]; mov.u64 %y1, own; cvta.local.u64 %y1, %y1; mov.u64 %y2, s;"
+    body += "cvta.shared.u64 %y2, %y2; mul.wide.u32 %y4, %t, 4; add.u64 %y3, %y2, %y4; mov.u32 %x9, 0;\n"
+    for i, (address, space) in enumerate(itertools.product(("%y1", "%y2", "%y3", "%a0", "%out"), SPACES)):
+        body += f"isspacep.{space} %p1, {address};\n@%p1 or.b32 %x9, %x9, {1 << i};\n"
+    wanted = sum(
+        1 << 3 * i + SPACES.index(s) for i, s in enumerate(["local", *["shared"] * 2, *["global"] * 2])
+    )
+    assert results(body + STORE, block=64, variables=SHARED)[0] == [wanted] * 64
+
+
+SPACES = ("global", "shared", "local")
+
+
 def test_local_memory_belongs_to_a_lane():
     body = ".local .align 8 .b8 own[72]; .reg .b64 %SP; mov.u64 %SP, own; "
     body += "cvta.local.u64 %y9, %SP; mov.u32 %x5, 0;\n"
@@ -409,6 +460,42 @@ def test_a_function_returns_to_each_lane_its_own():
     assert found == [5 if i == 4 else 3 * i if i > 10 else i + 100 for i in range(32)]
 
 
+@pytest.mark.parametrize("read", ["atom.global.cas.b32 %r1, [%rd1], 0, 0", "ld.volatile.u32 %r1, [%rd1]"])
+@pytest.mark.parametrize("how", ["directly", "by another", "by its address"])
+def test_a_loop_waits_by_calling_a_function(read, how, monkeypatch):
+    """The first warp for the second, which runs after it."""
+    monkeypatch.setattr(RUNNING, "kernel_seconds", 2)
+    head = "(.param .b32 out) {}(.param .b64 at) {{ .reg .b32 %r1; .reg .b64 %rd1; ld.param.b64 %rd1, [at];"
+    call = "{{ .param .b64 at0; .param .b32 got; st.param.b64 [at0], {1}; call (got), {0}, (at0){2};"
+    call += "ld.param.b32 {3}, [got]; }}"
+    end, inner = "st.param.b32 [out], %r1; ret; }", call.format("get", "%rd1", "", "%r1")
+    functions = f".func {head.format('get')} {read}; {end} .func {head.format('again')} {inner} {end}"
+    name = {"directly": "get", "by another": "again", "by its address": "%y9"}[how]
+    body = f"""setp.ge.u32 %p1, %t, 32; mov.b64 %y9, get;
+    @%p1 bra SET;
+    proto: .callprototype (.param .b32 _) _ (.param .b64 _);
+    L: {call.format(name, "%a0", ", proto" * (name == "%y9"), "%x9")} setp.eq.u32 %p2, %x9, 0;
+    @%p2 bra L;
+    bra END;
+    SET: mov.u32 %x9, 7; st.volatile.global.u32 [%a0], %x9;
+    END: {STORE}"""
+    assert results(body, [column(0)], 64, before=functions)[0] == [7] * 64
+
+
+def test_a_function_in_which_threads_end_is_refused():
+    """But not where the compiler says by `exit` that nobody comes there."""
+    function = """.func fails() {{ trap; exit; }}
+    .func (.param .b32 out) g(.param .b32 n) {{
+    .reg .b32 %r<5>; .reg .pred %p<3>; ld.param.u32 %r1, [n]; st.param.b32 [out], %r1;
+    setp.gt.u32 %p1, %r1, 99;
+    @%p1 bra FAILS;
+    {} ret;
+    FAILS: call fails; exit; }}"""
+    assert results(called() + STORE, before=function.format(""))[0] == list(range(32))
+    with pytest.raises(PtxError, match=r"exit.*a kernel only"):
+        results(called() + STORE, before=function.format("@%p1 exit;"))
+
+
 def test_recursion():
     """Each lane goes as deep as its number says: Fibonacci's numbers."""
     function = f""".func (.param .b32 out) g(.param .b32 n) {{
@@ -459,6 +546,25 @@ def test_parameters_that_are_registers():
         return 999 if i == 4 else first * 1000 + i + 3 + 60002
 
     assert results(body, before=function)[0] == [wanted(i) for i in range(32)]
+
+
+def test_parameters_of_the_kernel_at_addresses_that_lanes_compute():
+    text = """.visible .entry f(.param .u64 p0, .param .align 8 .b8 p1[128])
+    {{ .reg .b32 %r<9>; .reg .b64 %y<9>; .reg .pred %p1;
+    ld.param.u64 %y1, [p0]; mov.u32 %r1, %tid.x; mul.wide.u32 %y2, %r1, 4; add.s64 %y1, %y1, %y2;
+    mov.b64 %y3, p1; add.s64 %y4, %y3, %y2; sub.u32 %r2, 31, %r1; and.b32 %r2, %r2, -2;
+    mul.wide.u32 %y5, %r2, 4; add.s64 %y5, %y3, %y5; setp.gt.u32 %p1, %r1, 20;
+    @%p1 bra END;
+    {} ld.param.u32 %r3, [%y4]; ld.param.v2.u32 {{%r4, %r5}}, [%y5]; ld.param.u32 %r6, [%y3+20];
+    mad.lo.u32 %r3, %r4, 100, %r3; mad.lo.u32 %r3, %r5, 10000, %r3; mad.lo.u32 %r3, %r6, 1000000, %r3;
+    st.global.u32 [%y1], %r3;
+    END: ret; }}"""
+    pairs = [2 * i + 1 << 32 | 2 * i for i in range(16)]
+    (found,) = run(text.format(""), [np.zeros(32, np.uint32)], numbers=pairs)
+    even = [31 - i & ~1 for i in range(21)]
+    assert found.tolist() == [5000000 + 10000 * (e + 1) + 100 * e + i for i, e in enumerate(even)] + [0] * 11
+    with pytest.raises(PtxError, match=r"cvta\.param"):
+        run(text.format("cvta.param.u64 %y4, %y4;"), [np.zeros(32, np.uint32)], numbers=pairs)
 
 
 @pytest.mark.parametrize("through", ["", "register"])
