@@ -206,6 +206,34 @@ def test_addresses_that_were_given_back_serve_for_other_sizes():
     )
 
 
+def test_more_arrays_than_the_operating_system_can_keep_apart():
+    out = run(
+        """
+        from gpuless.emulator import memory
+        @cuda.jit
+        def fill(x):
+            x[cuda.grid(1)] = cuda.grid(1)
+        held = [check(cu.cuMemAlloc(1)) for _ in range(36_000)]
+        x = cuda.device_array(64)
+        fill[2, 32](x)
+        assert x.copy_to_host().tolist() == list(range(64))
+        for one in held:
+            check(cu.cuMemFree(one))
+        # Between a few arrays there is room again that nobody may use.
+        one, other = sorted(int(check(cu.cuMemAlloc(memory.PAGE))) for _ in range(2))
+        assert other - one >= 2 * memory.PAGE
+        try:
+            fill[1024, 1024](x)
+        except Exception as error:
+            print(str(error).partition(":")[0])
+        # Where it gives no more at all, nothing is left half done.
+        used, memory._libc.mprotect = check(cu.cuMemGetInfo()), lambda *given: -1
+        print(cu.cuMemAlloc(1)[0].name, check(cu.cuMemGetInfo()) == used)
+        """
+    )
+    assert out == ["CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_OUT_OF_MEMORY True"]
+
+
 def test_copies_and_sets():
     run(
         """
