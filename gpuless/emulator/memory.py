@@ -11,7 +11,7 @@ import os
 import threading
 from typing import NamedTuple
 
-from gpuless.emulator.layout import ARENA_SPAN, POISON, PRIVATE_GAP, PRIVATE_SPAN
+from gpuless.emulator.layout import ARENA_SPAN, POISON, PRIVATE_MARGIN, PRIVATE_SPAN, WORKER_SPAN, WORKERS
 
 PAGE = mmap.PAGESIZE
 #: An array begins at a multiple of this, as NVIDIA's allocator has it.
@@ -76,24 +76,39 @@ class Arena:
             raise OutOfMemory("the operating system gives no addresses for the memory of an emulated GPU")
         self.base = -(-start // ARENA_SPAN) * ARENA_SPAN
         self.end = self.base + ARENA_SPAN
-        self._private = self.base + (1 << 30)
+        first = self.base + PRIVATE_MARGIN
+        self._private = [first + i * WORKER_SPAN for i in reversed(range(WORKERS))]
         # Freed parts by address, and where what was never used begins.
-        self._free, self._fresh = [], self.base + 2 * PRIVATE_SPAN
+        self._free, self._fresh = [], self.base + PRIVATE_SPAN + PRIVATE_MARGIN
         self._sizes, self._starts = {}, []
         self._rooms = {}  # with the page behind it that nobody may use
 
-    def private(self, size):
-        """Return the address of memory for the emulator itself: stacks, shared and local memory."""
-        with self._lock:
-            address = self._private
-            length = -(-size // PAGE) * PAGE
-            self._private += length + PRIVATE_GAP
-            _protect(address, length, _READ_WRITE)
-            return address
+    def reserve(self):
+        """Return where the memory of one more worker is to be, of which `provide` makes parts usable.
 
-    def forbid(self, address):
-        """Let a page of the emulator's own memory be one that nobody may use."""
-        _protect(address, PAGE, _NONE)
+        Raises
+        ------
+        OutOfMemory
+        """
+        with self._lock:
+            if not self._private:
+                raise OutOfMemory(f"more than {WORKERS} blocks cannot run at once")
+            return self._private.pop()
+
+    def provide(self, address, size):
+        """Let memory be at so many bytes of a worker's.
+
+        Raises
+        ------
+        OutOfMemory
+        """
+        _protect(address, -(-size // PAGE) * PAGE, _READ_WRITE)
+
+    def release(self, address):
+        """Take back all that a worker has."""
+        _libc.mprotect(address, WORKER_SPAN, _NONE)
+        with self._lock:
+            self._private.append(address)
 
     def allocate(self, size):
         """Return the address of so many bytes that nobody else uses; they hold `POISON`.
@@ -186,7 +201,7 @@ class Arena:
 
     def usable(self, address):
         """Return whether a kernel may access an address; one of the emulator's own memory counts as such."""
-        if self.base + (1 << 30) <= address < self.base + 2 * PRIVATE_SPAN:
+        if self.base + PRIVATE_MARGIN <= address < self.base + PRIVATE_SPAN:
             return True
         with self._lock:
             i = bisect.bisect_right(self._starts, address) - 1
