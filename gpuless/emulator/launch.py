@@ -110,6 +110,11 @@ class Workers:
         counted : list, optional
             To which a `counting.Tally` of the launch is to be added.
 
+        Returns
+        -------
+        list of str
+            Which assertions have failed.
+
         Raises
         ------
         Fault
@@ -131,17 +136,20 @@ class Workers:
         fields |= {"chunk": 1 if compiled.spins else max(1, min(64, blocks // (8 * wanted)))}
         for name, value in fields.items():
             _put(launch, layout.LAUNCH[name], value, name in ("params", "globals", "blocks", "chunk"))
-        with self._threads(together, ctypes.addressof(buffer), blocks) as pool:
+        parameters = ctypes.addressof(buffer)
+        with self._threads(together, parameters, blocks) as pool, host.heard(parameters) as asserted:
             workers = self._start(wanted, pool, work, compiled, launch)
             more = partial(self._more.submit, work, compiled, launch) if compiled.spins else None
             stopped = self._wait(workers, launch, blocks, more)
+        if asserted:
+            return asserted
         failures = [worker.result()[1] for worker in workers]
         failures = sorted(filter(None, failures), key=lambda failed: failed.place[::-1])
         if stopped is None and not failures:
             if tally:
                 tally.finish()
                 counted.append(tally)
-            return
+            return []
         if stopped is not None:
             absent = [failed for failed in failures if failed.record not in stopped.waiting]
             failed = self._trace(absent[0], launched, launch, together) if absent else None
@@ -203,7 +211,7 @@ class Workers:
         _put(again, layout.LAUNCH["stop"], 0, False)
         with contextlib.suppress(Exception):  # it is only about the words
             traced = trace.Traced(launched.kernel, launched.block)
-            with self._threads(together, _parameters(again), 1) as pool, host.silence():
+            with self._threads(together, _parameters(again), 1) as pool:
                 worker = pool.submit(self._work, traced.compiled, again, traced)
                 if wait([worker], _STOPPED if failed.outcome == faults.STOP else _FAILED).not_done:
                     self._stop(again, [worker])
