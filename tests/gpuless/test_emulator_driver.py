@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuless.emulator import settings
+
 pytestmark = pytest.mark.skipif(
     find_spec("numba_cuda") is None or sys.platform == "darwin", reason="needs numba-cuda and its compiler"
 )
@@ -181,6 +183,34 @@ def test_memory_comes_to_an_end():
         GPULESS_MEMORY=str(1 << 24),
     )
     assert out == ["CUDA_ERROR_OUT_OF_MEMORY True 16", "True"]
+
+
+@pytest.mark.parametrize(
+    ("membership", "limits", "wanted"),
+    [
+        ("0::/a/b\n", {"a/memory.max": 3 << 30, "a/b/memory.max": "max"}, [3 << 30]),
+        ("0::/\n", {"memory.max": 4 << 30}, [4 << 30]),
+        ("2:cpu:/a\n1:blkio,memory:/not/seen\n0::/\n", {"memory/memory.limit_in_bytes": 5 << 30}, [5 << 30]),
+        ("what is this\n", {}, []),
+        (None, {}, []),
+    ],
+    ids=["around it", "container", "version 1", "unknown", "none"],
+)
+def test_the_memory_that_a_container_is_allowed(membership, limits, wanted, tmp_path):
+    for name, content in {f"sys/fs/cgroup/{name}": f"{limits[name]}\n" for name in limits}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    if membership is not None:
+        (tmp_path / "proc/self").mkdir(parents=True)
+        (tmp_path / "proc/self/cgroup").write_text(membership)
+    assert settings.memory_limits(tmp_path) == wanted
+
+
+def test_half_of_what_is_allowed_is_the_capacity(monkeypatch):
+    monkeypatch.delenv("GPULESS_MEMORY", raising=False)
+    for limits, wanted in (([1 << 62, 1 << 28], 1 << 27), ([1 << 20], 1 << 24)):
+        monkeypatch.setattr(settings, "memory_limits", lambda limits=limits: limits)
+        assert settings.capacity() == wanted
 
 
 def test_addresses_that_were_given_back_serve_for_other_sizes():
