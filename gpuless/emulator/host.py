@@ -373,7 +373,10 @@ def _heap():
 
 @_serves("malloc", 8, (8,))
 def _malloc(request, lane, size):
-    return _heap().allocate(size)
+    try:
+        return _heap().allocate(size)
+    except MemoryError:  # the heap itself does not fit
+        return 0
 
 
 @_serves("free", 0, (8,))

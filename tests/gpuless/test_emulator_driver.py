@@ -571,6 +571,38 @@ def test_an_assertion_is_told_to_the_launch_that_it_failed_in():
     ]
 
 
+def test_a_heap_that_does_not_fit_gives_nothing():
+    ptx = """
+        .version 8.0
+        .target sm_80
+        .address_size 64
+        .extern .func (.param .b64 r) malloc (.param .b64 s);
+        .visible .entry f(.param .u64 p) {
+            .reg .b64 %rd<5>;
+            ld.param.u64 %rd1, [p];
+            {
+                .param .b64 s; .param .b64 r;
+                st.param.b64 [s], 16;
+                call.uni (r), malloc, (s);
+                ld.param.b64 %rd2, [r];
+            }
+            st.global.u64 [%rd1], %rd2;
+            ret;
+        }
+    """
+    run(
+        f"""
+        kernel = check(cu.cuModuleGetFunction(check(cu.cuModuleLoadData({ptx.encode()!r})), b"f"))
+        out, rest = check(cu.cuMemAlloc(8)), check(cu.cuMemAlloc(12 << 20))
+        for fits in (False, True):
+            check(cu.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, ((int(out),), (ctypes.c_void_p,)), 0))
+            assert bool(ctypes.c_uint64.from_address(int(out)).value) == fits
+            fits or check(cu.cuMemFree(rest))
+        """,
+        GPULESS_MEMORY=str(1 << 24),
+    )
+
+
 def test_functions_are_called_by_their_addresses():
     run(
         """
