@@ -13,7 +13,7 @@ import threading
 from typing import NamedTuple
 
 from gpuless.emulator import layout, machine
-from gpuless.emulator.layout import BARRIERS, MAX_WARPS, PRIVATE_GAP, STACK
+from gpuless.emulator.layout import BARRIERS, LOCAL_SPAN, MAX_WARPS, PRIVATE_GAP, STACK
 from gpuless.limits import RUNNING
 from gpuless.positions import coordinates
 
@@ -117,11 +117,19 @@ def watch(record):
     ----------
     record : int
         Its address.
+
+    Raises
+    ------
+    MemoryError
+        If there are too many.
     """
     with _lock:
         if not _state:
             _install()
-        _table[list(_table).index(0)] = record
+        if _state["watched"] == _RECORDS:
+            raise MemoryError(f"no more than {_RECORDS} blocks can run at once")
+        _table[_state["watched"]] = record
+        _state["watched"] += 1
 
 
 def _install():
@@ -134,7 +142,7 @@ def _install():
         fault=layout.OFFSET["fault"],
         jump=layout.OFFSET["jump"],
     )
-    _state["code"] = machine.Code(machine.compile_object(text))
+    _state["code"], _state["watched"] = machine.Code(machine.compile_object(text)), 0
     for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, STOP):
         action, old = _Action(), _Action()
         action.handler = ctypes.cast(_state["code"].run, ctypes.c_void_p).value
@@ -392,7 +400,8 @@ def _is_stack(failed, arena):
         return True
     local = _read(failed.record, "local", ctypes.c_uint64)
     stacks = _read(failed.record, "stack.area", ctypes.c_uint64)
-    return local <= failed.address < local + PRIVATE_GAP or 0 <= failed.address - stacks < STACK * MAX_WARPS
+    distance = failed.address - local
+    return 0 <= distance < LOCAL_SPAN + PRIVATE_GAP or 0 <= failed.address - stacks < STACK * MAX_WARPS
 
 
 def _readable(name):

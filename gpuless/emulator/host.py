@@ -151,6 +151,7 @@ class _Request:
         self.block = block
         numbers = (ctypes.c_uint64 * _REQUEST).from_address(address)
         self.number, mask, self.warp, self.shape, self.result, *self.given = numbers
+        self.parameters = ctypes.c_uint64.from_address(block + OFFSET["params"]).value
         self.lanes = [lane for lane in range(WARP) if mask >> lane & 1]
 
     def thread(self, lane):
@@ -265,24 +266,10 @@ def _convert(head, kind, length, given):
 @_serves("vprintf", 4, (8, 8))
 def _printf(request, lane, form, at):
     line, count = format_text(ctypes.string_at(form), at)
-    if not _Silence.count:
+    if request.parameters in _failures:
         with _lock:
             _lines.append(line)
     return count
-
-
-class _Silence:
-    count = 0
-
-
-@contextlib.contextmanager
-def silence():
-    """Let no kernel print, while one is run again to see what it does."""
-    _Silence.count += 1
-    try:
-        yield
-    finally:
-        _Silence.count -= 1
 
 
 def flush():
@@ -296,7 +283,7 @@ def flush():
 
 # --- assert -------------------------------------------------------------------------------------------------
 
-_failures = []
+_failures = {}
 
 
 @_serves("__assertfail", 0, (8, 8, 4, 8, 8))
@@ -304,17 +291,28 @@ def _assert_fail(request, lane, message, file, line, function, size):
     message, file, function = (
         ctypes.string_at(one).decode(errors="replace") if one else "?" for one in (message, file, function)
     )
-    if _Silence.count:
-        return
     block, thread = request.thread(lane)
     where = f"{file}:{line}: {function}: block: {list(block)}, thread: {list(thread)}"
-    _failures.append(f"{where} Assertion `{message}` failed.")
+    if request.parameters in _failures:
+        _failures[request.parameters].append(f"{where} Assertion `{message}` failed.")
 
 
-def failures():
-    """Return which assertions have failed since this was last asked."""
-    found, _failures[:] = list(_failures), []
-    return found
+@contextlib.contextmanager
+def heard(parameters):
+    """Let a launch print; give a list that has which of its assertions have failed.
+
+    One that is run again to see what it does is not heard.
+
+    Parameters
+    ----------
+    parameters : int
+        The address of the launch's parameters, which tells launches apart.
+    """
+    found = _failures[parameters] = []
+    try:
+        yield found
+    finally:
+        del _failures[parameters]
 
 
 # --- malloc -------------------------------------------------------------------------------------------------
@@ -375,7 +373,10 @@ def _heap():
 
 @_serves("malloc", 8, (8,))
 def _malloc(request, lane, size):
-    return _heap().allocate(size)
+    try:
+        return _heap().allocate(size)
+    except MemoryError:  # the heap itself does not fit
+        return 0
 
 
 @_serves("free", 0, (8,))
@@ -441,13 +442,12 @@ def _synchronize(request, lane, handle, flags):
     # waits, and with it the thread that runs the block.
     if lane != request.lanes[0]:
         return 0
-    parameters = ctypes.c_uint64.from_address(request.block + OFFSET["params"]).value
     alive = ctypes.c_uint32.from_address(request.block + OFFSET["alive"]).value
     if not _passed.get(request.block):
         _passed[request.block] = alive
         _waiting.add(request.block)
         with contextlib.suppress(threading.BrokenBarrierError):
-            _gathered[parameters].wait()
+            _gathered[request.parameters].wait()
         _waiting.discard(request.block)
     _passed[request.block] -= 1
     return 0

@@ -12,6 +12,7 @@ from functools import partial
 from gpuless.emulator import cache, counting, faults, host, layout, machine, settings, trace
 from gpuless.emulator.alignment import needed_alignments
 from gpuless.emulator.lanes import WARP
+from gpuless.emulator.memory import PAGE, OutOfMemory
 from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places, visible_variables
 from gpuless.emulator.threads import Pool
 from gpuless.limits import RUNNING
@@ -88,10 +89,11 @@ class Workers:
 
     def __init__(self, arena, count=None):
         self.arena = arena
-        self.count = count or settings.threads()
+        self.count = min(count or settings.threads(), layout.WORKERS // 2)
         self._pool, self._more = Pool(self.count, "gpuless"), Pool(1 << 16, "gpuless-more")
         atexit.register(self._close)
         self._idle, self._records, self._lock = [], [], threading.Lock()
+        self._together = threading.Lock()
 
     def launch(self, kernel, grid, block, arguments, shared=0, together=False, counted=None):
         """Run a kernel to its end.
@@ -108,6 +110,11 @@ class Workers:
             Whether all blocks run at once, so that they can wait for each other.
         counted : list, optional
             To which a `counting.Tally` of the launch is to be added.
+
+        Returns
+        -------
+        list of str
+            Which assertions have failed.
 
         Raises
         ------
@@ -131,22 +138,25 @@ class Workers:
         fields |= {"chunk": 1 if compiled.spins else max(1, min(64, blocks // (8 * wanted)))}
         for name, value in fields.items():
             _put(launch, layout.LAUNCH[name], value, name in ("params", "globals", "blocks", "chunk"))
-        with self._threads(together, ctypes.addressof(buffer), blocks) as pool:
+        parameters = ctypes.addressof(buffer)
+        with self._threads(together, parameters, blocks) as pool, host.heard(parameters) as asserted:
             more = partial(self._more.submit, work, compiled, launch) if compiled.spins else None
             workers = []
             try:
                 for _ in range(wanted):
                     workers.append(pool.submit(work, compiled, launch))
                 stopped = self._wait(workers, launch, blocks, more)
-            except BaseException:
+            except BaseException:  # Ctrl-C, or a worker without memory, for whose block others may wait
                 self._stop(launch, workers)
                 raise
+        if asserted:
+            return asserted
         failures = sorted(filter(None, map(_failure, workers)), key=_order)
         if stopped is None and not failures:
             if tally:
                 tally.finish()
                 counted.append(tally)
-            return
+            return []
         if stopped is not None:
             absent = [failed for failed in failures if failed.record not in stopped.waiting]
             failed = self._trace(absent[0], launched, launch, together) if absent else None
@@ -170,7 +180,9 @@ class Workers:
             # that time.
             ended, idle = now, idle + _PERIOD if running and now == ended else 0.0
             if more and idle:
-                workers += [more() for _ in range(min(blocks - now, _RESIDENT) - len(running))]
+                left = layout.WORKERS - len(self._records) + len(self._idle)
+                wanted = min(blocks - now, _RESIDENT) - len(running)
+                workers += [more() for _ in range(min(wanted, left))]
             gathering, waiting = host.gathering(_parameters(launch)), host.waiting(running)
             alone = gathering and gathering + now == blocks
             if alone or idle >= RUNNING.kernel_seconds:
@@ -196,7 +208,7 @@ class Workers:
         _put(again, layout.LAUNCH["stop"], 0, False)
         with contextlib.suppress(Exception):  # it is only about the words
             traced = trace.Traced(launched.kernel, launched.block)
-            with self._threads(together, _parameters(again), 1) as pool, host.silence():
+            with self._threads(together, _parameters(again), 1) as pool:
                 worker = pool.submit(self._work, traced.compiled, again, traced)
                 if wait([worker], _STOPPED if failed.outcome == faults.STOP else _FAILED).not_done:
                     self._stop(again, [worker])
@@ -210,7 +222,9 @@ class Workers:
         if not together:
             yield self._pool
             return
-        with host.gathered(parameters, blocks):
+        # One at a time, or many would need more workers than there can be.
+        with self._together, host.gathered(parameters, blocks):
+            self._prepare(blocks)
             yield self._more
 
     def _stop(self, launch, workers):
@@ -246,17 +260,17 @@ class Workers:
         """Run blocks of a launch until none is left; return how many were, and how one fails, or None."""
         with self._lock:
             record = self._idle.pop() if self._idle else self._new_record()
-        size = WARP * compiled.lane_stack
-        _put(record.buffer, layout.OFFSET["local.size"], size, True)
-        record.reserve_local(size * compiled.warps)
-        faults.prepare_thread()
-        host.begin(record.address)
-        _put(record.buffer, layout.OFFSET["misaligned"], 0, False)
-        if traced:
-            traced.clear(record.address)
-        if tally:
-            _put(record.buffer, layout.OFFSET["counts"], tally.numbers(), True)
         try:
+            size = WARP * compiled.lane_stack
+            _put(record.buffer, layout.OFFSET["local.size"], size, True)
+            record.reserve_local(size * compiled.warps)
+            faults.prepare_thread()
+            host.begin(record.address)
+            _put(record.buffer, layout.OFFSET["misaligned"], 0, False)
+            if traced:
+                traced.clear(record.address)
+            if tally:
+                _put(record.buffer, layout.OFFSET["counts"], tally.numbers(), True)
             record.launch = ctypes.addressof(launch)
             outcome = compiled.code.run(record.launch, record.address)
             ended = faults.ended(record.address)
@@ -271,6 +285,12 @@ class Workers:
             with self._lock:
                 self._idle.append(record)
 
+    def _prepare(self, count):
+        """Have records for blocks that wait for each other, before one of them runs."""
+        with self._lock:
+            while len(self._idle) < count:
+                self._idle.append(self._new_record())
+
     def _new_record(self):
         record = _Record(self.arena)
         self._records.append(record)
@@ -283,20 +303,29 @@ class _Record:
     def __init__(self, arena):
         self.arena, self.buffer = arena, ctypes.create_string_buffer(layout.BLOCK_SIZE)
         _put(self.buffer, layout.OFFSET["host"], host.address(), True)
-        shared = arena.private(layout.SHARED_SPAN)
-        stacks = arena.private(layout.STACK * layout.MAX_WARPS)
-        for name, value in (("arena", arena.base), ("shared", shared), ("stack.area", stacks)):
-            _put(self.buffer, layout.OFFSET[name], value, True)
         self.local, self.launch, self.address = 0, None, ctypes.addressof(self.buffer)
-        for i in range(layout.MAX_WARPS):  # a stack that is too full is seen
-            arena.forbid(stacks + i * layout.STACK)
-        faults.watch(self.address)
+        shared = arena.reserve()
+        stacks = shared + layout.STACKS_AT
+        fields = {"arena": arena.base, "shared": shared, "stack.area": stacks}
+        for name, value in (fields | {"local": shared + layout.LOCAL_AT}).items():
+            _put(self.buffer, layout.OFFSET[name], value, True)
+        try:
+            arena.provide(shared, layout.SHARED_SPAN)
+            for i in range(layout.MAX_WARPS):  # above a page without memory: a stack too full is seen
+                arena.provide(stacks + i * layout.STACK + PAGE, layout.STACK - PAGE)
+            faults.watch(self.address)
+        except MemoryError:
+            arena.release(shared)
+            raise
 
     def reserve_local(self, size):
         """Have so much local memory."""
+        if size > layout.LOCAL_SPAN:
+            raise OutOfMemory(f"a block may have {layout.LOCAL_SPAN} bytes of local memory, not {size}")
         if size > self.local:
+            at = ctypes.c_uint64.from_buffer(self.buffer, layout.OFFSET["local"]).value
+            self.arena.provide(at, size)
             self.local = size
-            _put(self.buffer, layout.OFFSET["local"], self.arena.private(size), True)
 
 
 def _over(workers, seconds):

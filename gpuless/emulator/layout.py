@@ -5,9 +5,11 @@ ARENA_SPAN = 1 << 40
 #: Room for a block's shared memory, more than any GPU has.
 SHARED_SPAN = 1 << 18
 #: At the beginning of the arena lie shared and local memory; isspacep tells by it what is global.
-PRIVATE_SPAN = 1 << 36
+PRIVATE_SPAN = 1 << 39
+#: Where that begins, so that what is next to address 0 is of no use, and what lies between it and the others.
+PRIVATE_MARGIN = 1 << 30
 #: What lies between parts of it: lanes may be some way apart.
-PRIVATE_GAP = 64 << 20
+PRIVATE_GAP = 32 << 20
 #: What nobody has written holds this: NaN for floats of every width, near the largest number for integers.
 POISON = 0x7FFF7FFF
 MAX_WARPS = 32
@@ -79,3 +81,11 @@ OFFSET, BLOCK_SIZE = _offsets(_FIELDS)
 LAUNCH, LAUNCH_SIZE = _offsets(_LAUNCH_FIELDS)
 #: Bytes of a warp's stack.
 STACK = 1 << 18
+#: Bytes that a block's local memory can have: 512 KB for each of 1024 threads, and some for calls.
+LOCAL_SPAN = 544 << 20
+#: Behind the shared memory of a worker lie the stacks of its warps, its local memory, and the next worker's.
+STACKS_AT = SHARED_SPAN + PRIVATE_GAP
+LOCAL_AT = STACKS_AT + STACK * MAX_WARPS + PRIVATE_GAP
+WORKER_SPAN = LOCAL_AT + LOCAL_SPAN + PRIVATE_GAP
+#: How many workers there can be.
+WORKERS = (PRIVATE_SPAN - PRIVATE_MARGIN) // WORKER_SPAN

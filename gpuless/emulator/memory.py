@@ -7,14 +7,18 @@ Whatever is not allocated cannot be read or written, so that a wild address is f
 import bisect
 import ctypes
 import mmap
+import os
 import threading
 from typing import NamedTuple
 
-from gpuless.emulator.layout import ARENA_SPAN, POISON, PRIVATE_GAP, PRIVATE_SPAN
+from gpuless.emulator.layout import ARENA_SPAN, POISON, PRIVATE_MARGIN, PRIVATE_SPAN, WORKER_SPAN, WORKERS
 
 PAGE = mmap.PAGESIZE
 #: An array begins at a multiple of this, as NVIDIA's allocator has it.
 ALIGN = 512
+# Arrays that have a page behind them that nobody may use. The operating system keeps books on each such page
+# and has an end of them, 65530 by default; the arrays beyond these many follow each other without one.
+_GUARDED = 1 << 14
 _NONE, _READ_WRITE = 0, 3
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -39,6 +43,21 @@ class OutOfMemory(MemoryError):
     """The emulated GPU has no more memory of that size."""
 
 
+def _protect(address, size, access):
+    """Say what may be done with a part of the memory.
+
+    Raises
+    ------
+    OutOfMemory
+    """
+    if _libc.mprotect(address, size, access):
+        reason = os.strerror(ctypes.get_errno())
+        raise OutOfMemory(
+            f"the operating system gives no {size} bytes more: {reason}. Do vm.max_map_count, "
+            "vm.overcommit_memory or a limit of the process (ulimit) allow too little?"
+        )
+
+
 class Arena:
     """The memory of a GPU.
 
@@ -57,23 +76,39 @@ class Arena:
             raise OutOfMemory("the operating system gives no addresses for the memory of an emulated GPU")
         self.base = -(-start // ARENA_SPAN) * ARENA_SPAN
         self.end = self.base + ARENA_SPAN
-        self._private = self.base + (1 << 30)
+        first = self.base + PRIVATE_MARGIN
+        self._private = [first + i * WORKER_SPAN for i in reversed(range(WORKERS))]
         # Freed parts by address, and where what was never used begins.
-        self._free, self._fresh = [], self.base + 2 * PRIVATE_SPAN
+        self._free, self._fresh = [], self.base + PRIVATE_SPAN + PRIVATE_MARGIN
         self._sizes, self._starts = {}, []
+        self._rooms = {}  # with the page behind it that nobody may use
 
-    def private(self, size):
-        """Return the address of memory for the emulator itself: stacks, shared and local memory."""
+    def reserve(self):
+        """Return where the memory of one more worker is to be, of which `provide` makes parts usable.
+
+        Raises
+        ------
+        OutOfMemory
+        """
         with self._lock:
-            address = self._private
-            length = -(-size // PAGE) * PAGE
-            self._private += length + PRIVATE_GAP
-            _libc.mprotect(address, length, _READ_WRITE)
-            return address
+            if not self._private:
+                raise OutOfMemory(f"more than {WORKERS} blocks cannot run at once")
+            return self._private.pop()
 
-    def forbid(self, address):
-        """Let a page of the emulator's own memory be one that nobody may use."""
-        _libc.mprotect(address, PAGE, _NONE)
+    def provide(self, address, size):
+        """Let memory be at so many bytes of a worker's.
+
+        Raises
+        ------
+        OutOfMemory
+        """
+        _protect(address, -(-size // PAGE) * PAGE, _READ_WRITE)
+
+    def release(self, address):
+        """Take back all that a worker has."""
+        _libc.mprotect(address, WORKER_SPAN, _NONE)
+        with self._lock:
+            self._private.append(address)
 
     def allocate(self, size):
         """Return the address of so many bytes that nobody else uses; they hold `POISON`.
@@ -88,53 +123,66 @@ class Arena:
                 raise OutOfMemory(
                     f"{size} bytes do not fit: the emulated GPU has {self.capacity}, {self.used} in use"
                 )
-            address = self._reuse(length)
-            if address is None and self._fresh + length + PAGE > self.end:
-                self._merge()
-                address = self._reuse(length, exactly=False)
-                if address is None and self._fresh + length + PAGE > self.end:
-                    raise OutOfMemory(f"{size} bytes do not fit between what is in use")
+            # A page between neighbours, that a step too far is seen.
+            guard = PAGE if len(self._starts) < _GUARDED else 0
+            address = self._take(length + guard)
             if address is None:
-                address = self._fresh
-                self._fresh += length + PAGE  # a page between neighbours, that a step too far is seen
-                _libc.mprotect(address, length, _READ_WRITE)
+                raise OutOfMemory(f"{size} bytes do not fit between what is in use")
+            try:
+                _protect(address, length, _READ_WRITE)
+                if guard:
+                    _protect(address + length, guard, _NONE)
+            except OutOfMemory:
+                _libc.mprotect(address, length, _NONE)
+                self._free.append((length + guard, address))
+                raise
             self.used += length
-            self._sizes[address] = size
+            self._sizes[address], self._rooms[address] = size, length + guard
             bisect.insort(self._starts, address)
         _libc.wmemset(address, POISON, length // 4)
         return address
 
-    def _reuse(self, length, exactly=True):
+    def _take(self, room):
+        """Return where there are so many bytes that nobody uses, None if there is no such place."""
+        address = self._reuse(room)
+        if address is None and self._fresh + room > self.end:
+            self._merge()
+            address = self._reuse(room, exactly=False)
+        if address is None and self._fresh + room <= self.end:
+            address, self._fresh = self._fresh, self._fresh + room
+        return address
+
+    def _reuse(self, room, exactly=True):
         for i, (free, address) in enumerate(self._free):
-            if free == length or (not exactly and free > length + PAGE):
+            if free == room or (not exactly and free > room):
                 del self._free[i]
-                if free > length:
-                    self._free.append((free - length - PAGE, address + length + PAGE))
-                _libc.mprotect(address, length, _READ_WRITE)
+                if free > room:
+                    self._free.append((free - room, address + room))
                 return address
         return None
 
     def _merge(self):
         """Make one of freed parts that lie side by side."""
         merged = []
-        for address, length in sorted((address, length) for length, address in self._free):
-            if merged and sum(merged[-1]) + PAGE == address:
-                merged[-1] = merged[-1][0], address + length - merged[-1][0]
+        for address, room in sorted((address, room) for room, address in self._free):
+            if merged and sum(merged[-1]) == address:
+                merged[-1] = merged[-1][0], merged[-1][1] + room
             else:
-                merged.append((address, length))
-        if merged and sum(merged[-1]) + PAGE == self._fresh:
+                merged.append((address, room))
+        if merged and sum(merged[-1]) == self._fresh:
             self._fresh = merged.pop()[0]
-        self._free = [(length, address) for address, length in merged]
+        self._free = [(room, address) for address, room in merged]
 
     def free(self, address):
         """Give memory back; what is done with it from now on is a fault."""
         with self._lock:
-            length = -(-max(self._sizes.pop(address), 1) // PAGE) * PAGE
-            self._starts.remove(address)
+            length, room = -(-max(self._sizes.pop(address), 1) // PAGE) * PAGE, self._rooms.pop(address)
+            del self._starts[bisect.bisect_left(self._starts, address)]
             self.used -= length
-            _libc.mprotect(address, length, _NONE)
+            if room > length:  # the others stay one piece for the operating system
+                _libc.mprotect(address, length, _NONE)
             _libc.madvise(address, length, 4)  # MADV_DONTNEED
-            self._free.append((length, address))
+            self._free.append((room, address))
 
     def find(self, address):
         """Return the `Allocation` that an address lies in, or None."""
@@ -153,7 +201,7 @@ class Arena:
 
     def usable(self, address):
         """Return whether a kernel may access an address; one of the emulator's own memory counts as such."""
-        if self.base + (1 << 30) <= address < self.base + 2 * PRIVATE_SPAN:
+        if self.base + PRIVATE_MARGIN <= address < self.base + PRIVATE_SPAN:
             return True
         with self._lock:
             i = bisect.bisect_right(self._starts, address) - 1

@@ -15,6 +15,8 @@ import sys
 import types
 import zlib
 
+import llvmlite
+import numba
 import numba_cuda
 import numpy as np
 from llvmlite import ir
@@ -113,6 +115,8 @@ def _versions():
         sys.version,
         np.__version__,
         numba_cuda.__version__,
+        numba.__version__,
+        llvmlite.__version__,
         sizes,
         sorted(map(str, options.items())),
         device,

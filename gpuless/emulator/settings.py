@@ -1,6 +1,8 @@
 """What the environment says of the emulated GPU."""
 
+import contextlib
 import os
+from pathlib import Path
 
 from gpuless.limits import from_environment
 
@@ -20,9 +22,40 @@ def capability():
 
 
 def capacity():
-    """Return how many bytes it has: as the environment says, else half of the computer's."""
-    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    """Return how many bytes it has: as the environment says, else half of what this process may use."""
+    computer = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    half = max(_LEAST_MEMORY, min([computer, *memory_limits()]) // 2)
     return from_environment("GPULESS_MEMORY", int, _LEAST_MEMORY, half)
+
+
+def memory_limits(root="/"):
+    """Return how many bytes of memory the control groups allow that this process is in, as in a container.
+
+    Parameters
+    ----------
+    root : str, optional
+        Where ``proc`` and ``sys`` are.
+
+    Returns
+    -------
+    list of int
+    """
+    groups, found = Path(root, "sys/fs/cgroup"), []
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(root, "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            # Version 1 has a tree of groups for each controller, version 2 one tree for all.
+            top, name = groups, "memory.max"
+            if controllers:
+                top, name = groups / "memory", "memory.limit_in_bytes"
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            # The limits of the groups around it count too; a container may see no others.
+            group = top / path.lstrip("/")
+            for folder in (group, *group.parents):
+                with contextlib.suppress(OSError, ValueError):  # there is none, or it is "max"
+                    found.append(int((folder / name).read_text()))
+    return found
 
 
 def threads():

@@ -25,20 +25,33 @@ class Pool:
         self.closed = False
 
     def submit(self, function, *arguments):
-        """Let a thread call a function; return its `Future`."""
+        """Let a thread call a function; return its `Future`.
+
+        Raises
+        ------
+        MemoryError
+            If there is no thread for it, and none can be started.
+        """
         if self.closed:
             raise RuntimeError("the process is at its end, and runs no more kernels")
         future = Future()
         with self._lock:
-            self._tasks.put((future, function, arguments))
             if self._free:
                 self._free -= 1
             elif self._count < self._most:
+                self._start()
                 self._count += 1
-                threading.Thread(target=self._run, name=f"{self._name}_{self._count}", daemon=True).start()
             else:
                 self._behind += 1
+            self._tasks.put((future, function, arguments))
         return future
+
+    def _start(self):
+        name = f"{self._name}_{self._count + 1}"
+        try:
+            threading.Thread(target=self._run, name=name, daemon=True).start()
+        except RuntimeError as error:
+            raise MemoryError(f"the operating system starts no more than {self._count} threads") from error
 
     def _run(self):
         while True:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuless.emulator import settings
+
 pytestmark = pytest.mark.skipif(
     find_spec("numba_cuda") is None or sys.platform == "darwin", reason="needs numba-cuda and its compiler"
 )
@@ -183,6 +185,34 @@ def test_memory_comes_to_an_end():
     assert out == ["CUDA_ERROR_OUT_OF_MEMORY True 16", "True"]
 
 
+@pytest.mark.parametrize(
+    ("membership", "limits", "wanted"),
+    [
+        ("0::/a/b\n", {"a/memory.max": 3 << 30, "a/b/memory.max": "max"}, [3 << 30]),
+        ("0::/\n", {"memory.max": 4 << 30}, [4 << 30]),
+        ("2:cpu:/a\n1:blkio,memory:/not/seen\n0::/\n", {"memory/memory.limit_in_bytes": 5 << 30}, [5 << 30]),
+        ("what is this\n", {}, []),
+        (None, {}, []),
+    ],
+    ids=["around it", "container", "version 1", "unknown", "none"],
+)
+def test_the_memory_that_a_container_is_allowed(membership, limits, wanted, tmp_path):
+    for name, content in {f"sys/fs/cgroup/{name}": f"{limits[name]}\n" for name in limits}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    if membership is not None:
+        (tmp_path / "proc/self").mkdir(parents=True)
+        (tmp_path / "proc/self/cgroup").write_text(membership)
+    assert settings.memory_limits(tmp_path) == wanted
+
+
+def test_half_of_what_is_allowed_is_the_capacity(monkeypatch):
+    monkeypatch.delenv("GPULESS_MEMORY", raising=False)
+    for limits, wanted in (([1 << 62, 1 << 28], 1 << 27), ([1 << 20], 1 << 24)):
+        monkeypatch.setattr(settings, "memory_limits", lambda limits=limits: limits)
+        assert settings.capacity() == wanted
+
+
 def test_addresses_that_were_given_back_serve_for_other_sizes():
     run(
         """
@@ -204,6 +234,34 @@ def test_addresses_that_were_given_back_serve_for_other_sizes():
         assert arena.used == 0 and arena.allocate(70 * PAGE)
         """
     )
+
+
+def test_more_arrays_than_the_operating_system_can_keep_apart():
+    out = run(
+        """
+        from gpuless.emulator import memory
+        @cuda.jit
+        def fill(x):
+            x[cuda.grid(1)] = cuda.grid(1)
+        held = [check(cu.cuMemAlloc(1)) for _ in range(36_000)]
+        x = cuda.device_array(64)
+        fill[2, 32](x)
+        assert x.copy_to_host().tolist() == list(range(64))
+        for one in held:
+            check(cu.cuMemFree(one))
+        # Between a few arrays there is room again that nobody may use.
+        one, other = sorted(int(check(cu.cuMemAlloc(memory.PAGE))) for _ in range(2))
+        assert other - one >= 2 * memory.PAGE
+        try:
+            fill[1024, 1024](x)
+        except Exception as error:
+            print(str(error).partition(":")[0])
+        # Where it gives no more at all, nothing is left half done.
+        used, memory._libc.mprotect = check(cu.cuMemGetInfo()), lambda *given: -1
+        print(cu.cuMemAlloc(1)[0].name, check(cu.cuMemGetInfo()) == used)
+        """
+    )
+    assert out == ["CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_OUT_OF_MEMORY True"]
 
 
 def test_copies_and_sets():
@@ -447,6 +505,104 @@ def test_cuda_c_is_compiled_and_run():
     )
 
 
+def test_an_assertion_is_told_to_the_launch_that_it_failed_in():
+    """And what one launch prints is not lost while another, which has failed, is run again."""
+    out = run(
+        """
+        import contextlib, io, sys
+        from concurrent.futures import ThreadPoolExecutor
+        from cuda.bindings import nvrtc
+        from gpuless.emulator import launch
+        text = b'''
+        extern "C" __device__ void __assertfail(const char *, const char *, unsigned, const char *, size_t);
+        extern "C" __global__ void fail(volatile int *p, int trap) {
+            __assertfail("p is right", "f.cu", 7, "fail", 1);
+            p[0] = 1;
+            while (!trap && p[1] == 0);
+            if (trap)
+                asm("trap;");
+        }
+        extern "C" __global__ void pass(volatile int *p, int wild) {
+            while (p[0] == 0);
+            p[wild] = 0;
+        }
+        '''
+        code, program = nvrtc.nvrtcCreateProgram(text, b"f.cu", 0, [], [])
+        code, = nvrtc.nvrtcCompileProgram(program, 1, [b"--gpu-architecture=compute_80"])
+        assert code == 0, code
+        ptx = bytearray(nvrtc.nvrtcGetPTXSize(program)[1])
+        nvrtc.nvrtcGetPTX(program, ptx)
+        module = check(cu.cuModuleLoadData(bytes(ptx)))
+        p = check(cu.cuMemAllocManaged(256, 1))
+        numbers = (ctypes.c_int * 64).from_address(int(p))
+        numbers[:] = [0] * 64
+        def start(name, number):
+            check(cu.cuCtxSetCurrent(check(cu.cuDevicePrimaryCtxRetain(0))))
+            kernel = check(cu.cuModuleGetFunction(module, name))
+            given = (int(p), number), (ctypes.c_void_p, ctypes.c_int)
+            return cu.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, given, 0)[0].name
+        @cuda.jit
+        def show(x):
+            print("shown", x)
+        show[1, 1](1)
+        said, work = io.StringIO(), launch.Workers._work
+        def work_later(workers, compiled, launch, traced=None, **more):
+            if traced:
+                show[1, 1](2)
+            return work(workers, compiled, launch, *filter(None, [traced]), **more)
+        with contextlib.redirect_stderr(said), ThreadPoolExecutor(1) as pool:
+            failing = pool.submit(start, b"fail", 0)
+            print(start(b"pass", 2))
+            numbers[1] = 1
+            print(failing.result(), start(b"fail", 1))
+            launch.Workers._work = work_later
+            print(start(b"pass", 1 << 29))
+        line = "f.cu:7: fail: block: [0, 0, 0], thread: [0, 0, 0] Assertion `p is right` failed."
+        assert said.getvalue().split("\\n") == [line, line, ""], said.getvalue()
+        """,
+        GPULESS_THREADS="2",
+    )
+    assert out == [
+        "shown 1",
+        "CUDA_SUCCESS",
+        "CUDA_ERROR_ASSERT CUDA_ERROR_ASSERT",
+        "shown 2",
+        "CUDA_ERROR_ILLEGAL_ADDRESS",
+    ]
+
+
+def test_a_heap_that_does_not_fit_gives_nothing():
+    ptx = """
+        .version 8.0
+        .target sm_80
+        .address_size 64
+        .extern .func (.param .b64 r) malloc (.param .b64 s);
+        .visible .entry f(.param .u64 p) {
+            .reg .b64 %rd<5>;
+            ld.param.u64 %rd1, [p];
+            {
+                .param .b64 s; .param .b64 r;
+                st.param.b64 [s], 16;
+                call.uni (r), malloc, (s);
+                ld.param.b64 %rd2, [r];
+            }
+            st.global.u64 [%rd1], %rd2;
+            ret;
+        }
+    """
+    run(
+        f"""
+        kernel = check(cu.cuModuleGetFunction(check(cu.cuModuleLoadData({ptx.encode()!r})), b"f"))
+        out, rest = check(cu.cuMemAlloc(8)), check(cu.cuMemAlloc(12 << 20))
+        for fits in (False, True):
+            check(cu.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, ((int(out),), (ctypes.c_void_p,)), 0))
+            assert bool(ctypes.c_uint64.from_address(int(out)).value) == fits
+            fits or check(cu.cuMemFree(rest))
+        """,
+        GPULESS_MEMORY=str(1 << 24),
+    )
+
+
 def test_functions_are_called_by_their_addresses():
     run(
         """
@@ -498,6 +654,81 @@ def test_all_blocks_of_a_grid_wait_for_each_other():
             raise AssertionError(big)
         """
     )
+
+
+def test_workers_have_their_own_memory_and_come_to_an_end():
+    """A launch that cannot have one for each block is refused, and leaves nobody behind that waits."""
+    out = run(
+        """
+        import threading
+        from gpuless.emulator import launch, layout
+        from gpuless.emulator.driver.device import device
+        from gpuless.emulator.memory import OutOfMemory
+        @cuda.jit
+        def meet(x):
+            grid = cuda.cg.this_grid()
+            x[cuda.grid(1)] += 1
+            grid.sync()
+            x[cuda.grid(1)] += 1
+        def attempt():
+            try:
+                meet[4, 32](x)
+            except Exception as error:
+                print(str(error).partition(":")[0], sum(bool(record.launch) for record in workers._records))
+            else:
+                print(set(x.copy_to_host()))
+        x, workers = cuda.to_device(np.zeros(128)), device().workers
+        # One of four does not get its local memory, and one not its thread.
+        reserve, numbers = launch._Record.reserve_local, iter(range(8))
+        def reserve_not_always(record, size):
+            if next(numbers, None) == 1:
+                raise OutOfMemory
+            reserve(record, size)
+        launch._Record.reserve_local = reserve_not_always
+        attempt()
+        launch._Record.reserve_local = reserve
+        start, threads = threading.Thread.start, iter(range(4))
+        def start_not_always(thread):
+            if next(threads) == 2:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+        workers._more, threading.Thread.start = launch.Pool(1000, "more"), start_not_always
+        attempt()
+        threading.Thread.start = start
+        x.copy_to_device(np.zeros(128))
+        attempt()
+        held, workers._idle = [], []
+        try:
+            while True:
+                held.append(launch._Record(workers.arena))
+        except OutOfMemory:
+            print(400 < len(held) < 1000)
+        attempt()
+        print(set(x.copy_to_host()))
+        # Local memory grows where it is, as far as that is its own.
+        local = ctypes.c_uint64.from_buffer(held[-1].buffer, layout.OFFSET["local"])
+        first = local.value
+        for size in (1 << 20, 1 << 26, layout.LOCAL_SPAN):
+            held[-1].reserve_local(size)
+            ctypes.memset(local.value + size - 1, 1, 1)
+        private = workers.arena.base + layout.PRIVATE_SPAN
+        print(local.value == first < first + layout.LOCAL_SPAN < private < x.device_ctypes_pointer.value)
+        try:
+            held[-1].reserve_local(layout.LOCAL_SPAN + 1)
+        except OutOfMemory as error:
+            print(error)
+        """
+    )
+    assert out == [
+        "CUDA_ERROR_OUT_OF_MEMORY 0",
+        "CUDA_ERROR_OUT_OF_MEMORY 0",
+        "{np.float64(2.0)}",
+        "True",
+        "CUDA_ERROR_OUT_OF_MEMORY 0",
+        "{np.float64(2.0)}",
+        "True",
+        "a block may have 570425344 bytes of local memory, not 570425345",
+    ]
 
 
 def test_several_threads_launch_at_once():

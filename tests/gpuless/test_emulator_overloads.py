@@ -134,6 +134,15 @@ def test_another_name_follows_from_a_change(change):
     assert made_of[0] != made_of[1]
 
 
+def test_the_versions_of_what_compiles_count(monkeypatch):
+    before = overloads._versions()
+    for library in (overloads.numba_cuda, overloads.numba, overloads.llvmlite, np):
+        with monkeypatch.context() as changed:
+            changed.setattr(library, "__version__", "another")
+            assert overloads._versions() != before, library
+    assert overloads._versions() == before
+
+
 def test_types_and_options_count(found):
     source = "from numba import cuda\n@cuda.jit{}\ndef kernel(x):\n    x[0] = x[0] / 3\n"
     for options, dtype in [("", "f4"), ("", "f8"), ("(fastmath=True)", "f4"), ("(max_registers=32)", "f4")]:

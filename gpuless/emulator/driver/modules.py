@@ -291,10 +291,11 @@ def launch(handle, grid, block, shared, stream, pointers, extra, cooperative=Fal
 
 def _run(kernel, grid, block, arguments, shared, cooperative):
     try:
-        device().workers.launch(kernel, grid, block, arguments, shared, cooperative, counting.asked())
+        failed = device().workers.launch(
+            kernel, grid, block, arguments, shared, cooperative, counting.asked()
+        )
     finally:
         host.flush()
-    failed = host.failures()
     if failed:
         print("\n".join(failed), file=sys.stderr, flush=True)
         raise DriverError(ASSERT, failed[0])
