@@ -345,6 +345,42 @@ def test_a_graph_does_what_was_captured_and_not_before():
     )
 
 
+def test_an_event_of_a_capture_is_of_use_in_that_capture_only():
+    run(
+        """
+        def code(answer):
+            return answer[0].name.removeprefix("CUDA_ERROR_")
+        relaxed = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        pointer = check(cu.cuMemAlloc(4))
+        stream, second = check(cu.cuStreamCreate(1)), check(cu.cuStreamCreate(1))
+        event, before, marked = (check(cu.cuEventCreate(0)) for _ in range(3))
+        check(cu.cuEventRecord(before, second))
+        check(cu.cuStreamBeginCapture(stream, relaxed))
+        assert code(cu.cuStreamWaitEvent(stream, before, 0)) == "STREAM_CAPTURE_ISOLATION"
+        check(cu.cuEventRecord(event, stream))
+        assert code(cu.cuEventQuery(event)) == code(cu.cuEventSynchronize(event)) == "CAPTURED_EVENT"
+        assert code(cu.cuEventElapsedTime(before, event)) == "CAPTURED_EVENT"
+        check(cu.cuEventRecordWithFlags(marked, stream, 1))  # whenever the graph runs
+        check(cu.cuStreamBeginCapture(second, relaxed))
+        assert code(cu.cuStreamWaitEvent(second, event, 0)) == "STREAM_CAPTURE_MERGE"
+        check(cu.cuStreamEndCapture(second))
+        graph = check(cu.cuGraphInstantiate(check(cu.cuStreamEndCapture(stream)), 0))
+        assert code(cu.cuStreamWaitEvent(second, event, 0)) == "CAPTURED_EVENT"
+        check(cu.cuMemsetD32Async(pointer, 7, 1, second))
+        assert ctypes.c_uint32.from_address(int(pointer)).value == 7
+        assert code(cu.cuEventElapsedTime(before, marked)) == "INVALID_HANDLE"
+        check(cu.cuGraphLaunch(graph, stream))
+        assert check(cu.cuEventElapsedTime(before, marked)) > 0
+        # Where the stream that began a capture is no more, the others work again.
+        check(cu.cuStreamBeginCapture(stream, relaxed))
+        check(cu.cuEventRecord(event, stream))
+        check(cu.cuStreamWaitEvent(second, event, 0))
+        check(cu.cuStreamDestroy(stream))
+        check(cu.cuStreamSynchronize(second))
+        """
+    )
+
+
 def test_launches_beyond_the_limits_are_refused_and_nothing_breaks():
     run(
         """

@@ -5,6 +5,7 @@ a graph does it later.
 """
 
 import ctypes
+import itertools
 import threading
 import time
 
@@ -12,7 +13,10 @@ from gpuless.emulator.driver.device import _CONTEXT
 from gpuless.emulator.driver.graphs import Graph, Node, executables, graphs, handle_of
 from gpuless.emulator.driver.table import (
     CAPTURE_INVALIDATED,
+    CAPTURE_ISOLATION,
+    CAPTURE_MERGE,
     CAPTURE_UNSUPPORTED,
+    CAPTURED_EVENT,
     INVALID_HANDLE,
     DriverError,
     Handles,
@@ -27,11 +31,33 @@ LEGACY, PER_THREAD = 1, 2
 
 
 class Stream:
-    """A stream: what it captures, if it does."""
+    """A stream: the capture that it is in, and the nodes that its next one comes after."""
 
     def __init__(self, flags=0, priority=0):
         self.flags, self.priority = flags, priority
-        self.graph, self.tail, self.origin, self.number = None, [], True, 0
+        self.capture, self.tail = None, []
+
+
+class Capture:
+    """What its streams do is noted in a graph, until it ends: then it has none."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, graph, origin, tail=()):
+        self.graph, self.origin, self.number, self.streams = graph, origin, next(self._numbers), []
+        self.join(origin, tail)
+
+    def join(self, stream, tail):
+        """Capture what a stream does from now on."""
+        stream.capture, stream.tail = self, list(tail)
+        self.streams.append(stream)
+
+    def end(self):
+        """Let the streams work again; return the graph."""
+        for stream in self.streams:
+            stream.capture, stream.tail = None, []
+        graph, self.graph = self.graph, None
+        return graph
 
 
 _streams, events = Handles(), Handles()
@@ -53,10 +79,16 @@ def stream_of(handle):
 def enqueue(handle, run, kind, parameters=()):
     """Do something in a stream: now, or as a node of the graph that it captures."""
     stream = stream_of(handle)
-    if stream.graph is None:
+    if stream.capture is None:
         run()
         return
-    stream.tail = [stream.graph.add(Node(run, kind, stream.tail, parameters))]
+    stream.tail = [stream.capture.graph.add(Node(run, kind, stream.tail, parameters))]
+
+
+def refuse_in_capture(handle):
+    """Refuse what a stream that is captured cannot do."""
+    if stream_of(handle).capture is not None:
+        raise DriverError(CAPTURE_UNSUPPORTED)
 
 
 # --- Streams ------------------------------------------------------------------------------------------------
@@ -74,13 +106,14 @@ def _create_with_priority(found, flags, priority):
 
 @driver_function("cuStreamDestroy", types="p")
 def _destroy(handle):
-    _streams.remove(handle)
+    stream = _streams.remove(handle)
+    if stream.capture is not None and stream.capture.origin is stream:
+        stream.capture.end()  # nobody else could
 
 
 @driver_function("cuStreamSynchronize", "cuStreamQuery", types="p")
 def _synchronize(handle):
-    if stream_of(handle).graph is not None:
-        raise DriverError(CAPTURE_UNSUPPORTED)
+    refuse_in_capture(handle)
 
 
 @driver_function("cuStreamGetPriority", types="pp")
@@ -119,8 +152,7 @@ def _host_function(handle, function, data):
 
 @driver_function("cuStreamAddCallback", types="pppu")
 def _add_callback(handle, function, data, flags):
-    if stream_of(handle).graph is not None:
-        raise DriverError(CAPTURE_UNSUPPORTED)
+    refuse_in_capture(handle)
     # On a thread of its own, as the driver does: the function may wait for the one that asks.
     thread = threading.Thread(target=_CALLBACK(function), args=(handle, 0, data), daemon=True)
     thread.start()
@@ -135,10 +167,22 @@ def _attach(*_):
 
 
 class Event:
-    """A moment."""
+    """A moment, or a place in a capture."""
 
     def __init__(self, flags):
-        self.flags, self.moment, self.tail, self.graph = flags, None, [], None
+        self.flags, self.moment, self.capture, self.tail = flags, None, None, []
+
+
+#: What is recorded, or waited for, is so whenever the graph runs.
+_EXTERNAL = 1
+
+
+def _moment_of(handle):
+    """Return when an event was recorded, None if it never was."""
+    event = events[handle]
+    if event.capture is not None:
+        raise DriverError(CAPTURED_EVENT)
+    return event.moment
 
 
 @driver_function("cuEventCreate", types="pu")
@@ -153,30 +197,30 @@ def _event_destroy(handle):
 
 @driver_function("cuEventRecord", types="pp")
 def _event_record(handle, stream):
-    _record(events[handle], stream_of(stream))
+    _event_record_with_flags(handle, stream, 0)
 
 
 @driver_function("cuEventRecordWithFlags", types="ppu")
 def _event_record_with_flags(handle, stream, flags):
-    _record(events[handle], stream_of(stream))
+    event, capture = events[handle], stream_of(stream).capture
+    if capture is not None and not flags & _EXTERNAL:
+        event.capture, event.tail = capture, stream_of(stream).tail
+        return
 
+    def note():
+        event.moment, event.capture = time.perf_counter(), None
 
-def _record(event, stream):
-    if stream.graph is None:
-        event.moment, event.graph = time.perf_counter(), None
-    else:
-        event.tail, event.graph, event.origin = list(stream.tail), stream.graph, stream
+    enqueue(stream, note, "event")
 
 
 @driver_function("cuEventSynchronize", "cuEventQuery", types="p")
 def _event_query(handle):
-    if events[handle].graph is not None:
-        raise DriverError(CAPTURE_UNSUPPORTED)
+    _moment_of(handle)
 
 
 @driver_function("cuEventElapsedTime", types="ppp")
 def _elapsed(found, first, last):
-    moments = events[first].moment, events[last].moment
+    moments = _moment_of(first), _moment_of(last)
     if None in moments:
         raise DriverError(INVALID_HANDLE)
     put(found, ctypes.c_float, 1000 * (moments[1] - moments[0]))
@@ -185,12 +229,19 @@ def _elapsed(found, first, last):
 @driver_function("cuStreamWaitEvent", types="ppu")
 def _wait(handle, event, flags):
     stream, event = stream_of(handle), events[event]
-    if event.graph is None:
-        return
-    if stream.graph is None:  # it joins the capture
-        stream.graph, stream.origin, stream.number = event.graph, False, event.origin.number
-        stream.tail = []
-    stream.tail = list(dict.fromkeys([*stream.tail, *event.tail]))
+    if flags & _EXTERNAL:
+        enqueue(handle, lambda: None, "wait")
+    elif event.capture is None:
+        if stream.capture is not None and event.moment is not None:
+            raise DriverError(CAPTURE_ISOLATION)
+    elif event.capture.graph is None:
+        raise DriverError(CAPTURED_EVENT)
+    elif stream.capture is None:
+        event.capture.join(stream, event.tail)
+    elif stream.capture is event.capture:
+        stream.tail = list(dict.fromkeys([*stream.tail, *event.tail]))
+    else:
+        raise DriverError(CAPTURE_MERGE)
 
 
 # --- Capture ------------------------------------------------------------------------------------------------
@@ -199,50 +250,40 @@ def _wait(handle, event, flags):
 @driver_function("cuStreamBeginCapture", types="pi")
 def _begin(handle, mode):
     stream = stream_of(handle)
-    if stream is _legacy or stream.graph is not None:
+    if stream is _legacy or stream.capture is not None:
         raise DriverError(CAPTURE_UNSUPPORTED)
-    _start(stream, Graph(), [])
+    Capture(Graph(), stream)
 
 
 @driver_function("cuStreamBeginCaptureToGraph", types="pppzzi")
 def _begin_to_graph(handle, graph, after, data, count, mode):
+    refuse_in_capture(handle)
     after = [ctypes.c_uint64.from_address(after + 8 * i).value for i in range(count)]
-    _start(stream_of(handle), graphs[graph], after)
-
-
-_numbers = iter(range(1, 1 << 62))
-
-
-def _start(stream, graph, tail):
-    stream.graph, stream.tail, stream.origin, stream.number = graph, tail, True, next(_numbers)
+    Capture(graphs[graph], stream_of(handle), after)
 
 
 @driver_function("cuStreamEndCapture", types="pp")
 def _end(handle, found):
     stream = stream_of(handle)
-    if stream.graph is None or not stream.origin:
+    if stream.capture is None or stream.capture.origin is not stream:
         raise DriverError(CAPTURE_INVALIDATED)
-    graph = stream.graph
-    for other in [*_streams._objects.values(), stream]:
-        if other.graph is graph:
-            other.graph, other.tail = None, []
-    put_handle(found, handle_of(graph))
+    put_handle(found, handle_of(stream.capture.end()))
 
 
 @driver_function("cuStreamIsCapturing", types="pp")
 def _is_capturing(handle, found):
-    put_int(found, int(stream_of(handle).graph is not None))
+    put_int(found, int(stream_of(handle).capture is not None))
 
 
 @driver_function("cuStreamGetCaptureInfo", types="ppppppp")
 def _capture_info(handle, status, number, graph, tail, data, count):
     stream = stream_of(handle)
-    put_int(status, int(stream.graph is not None))
-    if stream.graph is None:
+    put_int(status, int(stream.capture is not None))
+    if stream.capture is None:
         return
-    put_handle(number, stream.number)
+    put_handle(number, stream.capture.number)
     if graph:
-        put_handle(graph, handle_of(stream.graph))
+        put_handle(graph, handle_of(stream.capture.graph))
     stream.listed = (ctypes.c_uint64 * max(1, len(stream.tail)))(*stream.tail)
     put_handle(tail, ctypes.addressof(stream.listed))
     put_handle(data, 0)

@@ -47,6 +47,7 @@ COOPERATIVE_LAUNCH_TOO_LARGE, NOT_PERMITTED, NOT_SUPPORTED, CAPTURE_UNSUPPORTED,
     900,
     901,
 )
+CAPTURE_MERGE, CAPTURE_ISOLATION, CAPTURED_EVENT = 902, 905, 907
 UNKNOWN = 999
 #: What the driver says of its errors.
 ERRORS = {
@@ -88,6 +89,18 @@ ERRORS = {
     CAPTURE_INVALIDATED: (
         "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
         "operation failed due to a previous error",
+    ),
+    CAPTURE_MERGE: (
+        "CUDA_ERROR_STREAM_CAPTURE_MERGE",
+        "operation would result in a merge of separate capture sequences",
+    ),
+    CAPTURE_ISOLATION: (
+        "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+        "dependency created on uncaptured work in another stream",
+    ),
+    CAPTURED_EVENT: (
+        "CUDA_ERROR_CAPTURED_EVENT",
+        "operation not permitted on an event last recorded in a capturing stream",
     ),
     UNKNOWN: ("CUDA_ERROR_UNKNOWN", "unknown error"),
 }
