@@ -1,6 +1,7 @@
 """Graphs: steps that are noted once and done often."""
 
 import ctypes
+import itertools
 
 from gpuless.emulator.driver.table import (
     INVALID_VALUE,
@@ -30,12 +31,14 @@ class Node:
 class Graph:
     """Steps, and which come before which."""
 
+    _numbers = itertools.count(0x1000)
+
     def __init__(self):
         self.nodes, self.objects = {}, []
 
     def add(self, node):
         """Add a node; return its handle."""
-        handle = nodes.add(node)
+        handle = 16 * next(self._numbers)
         self.nodes[handle] = node
         return handle
 
@@ -67,7 +70,7 @@ class Steps(list):
             value.release(count)
 
 
-graphs, executables, nodes = Handles(), Handles(), Handles()
+graphs, executables = Handles(), Handles()
 
 
 def handle_of(graph):
@@ -79,7 +82,7 @@ def handle_of(graph):
 
 @driver_function("cuGraphCreate", types="pu")
 def _graph_create(found, flags):
-    put_handle(found, graphs.add(Graph()))
+    put_handle(found, handle_of(Graph()))
 
 
 @driver_function("cuGraphDestroy", types="p")
@@ -151,11 +154,13 @@ class UserObject:
 
     def __init__(self, data, destroy, count):
         self.data, self.destroy, self.count = data, self._DESTROY(destroy), count
+        self.handle = _objects.add(self)
 
     def release(self, count):
         """Give references back; the last one ends it."""
         self.count -= count
         if self.count == 0:
+            _objects.remove(self.handle)
             self.destroy(self.data)
 
 
@@ -164,7 +169,7 @@ _objects = Handles()
 
 @driver_function("cuUserObjectCreate", types="pppuu")
 def _object_create(found, data, destroy, count, flags):
-    put_handle(found, _objects.add(UserObject(data, destroy, count)))
+    put_handle(found, UserObject(data, destroy, count).handle)
 
 
 @driver_function("cuUserObjectRetain", types="pu")
