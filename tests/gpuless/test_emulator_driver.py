@@ -416,6 +416,26 @@ def test_nothing_is_left_of_a_graph_that_is_destroyed():
     )
 
 
+def test_a_graph_has_no_memory_of_its_own_and_misses_what_is_freed():
+    run(
+        """
+        stream = check(cu.cuStreamCreate(1))
+        one, other = check(cu.cuMemAllocAsync(16, stream)), check(cu.cuMemAlloc(16))
+        refused = cu.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+        check(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+        assert cu.cuMemAllocAsync(16, stream)[0] == cu.cuMemFreeAsync(one, stream)[0] == refused
+        check(cu.cuMemcpyDtoDAsync(other, one, 16, stream))
+        copy = check(cu.cuGraphInstantiate(check(cu.cuStreamEndCapture(stream)), 0))
+        check(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+        check(cu.cuMemsetD32Async(one, 0, 4, stream))
+        fill = check(cu.cuGraphInstantiate(check(cu.cuStreamEndCapture(stream)), 0))
+        check(cu.cuMemFreeAsync(one, stream))
+        for graph in (copy, fill):  # an error, and not the end of the process
+            assert cu.cuGraphLaunch(graph, stream)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        """
+    )
+
+
 def test_launches_beyond_the_limits_are_refused_and_nothing_breaks():
     run(
         """

@@ -3,7 +3,7 @@
 import ctypes
 
 from gpuless.emulator.driver.device import _CONTEXT, device
-from gpuless.emulator.driver.streams import enqueue
+from gpuless.emulator.driver.streams import enqueue, refuse_in_capture
 from gpuless.emulator.driver.table import (
     INVALID_VALUE,
     DriverError,
@@ -109,17 +109,19 @@ def _range(base, size, address):
 
 @driver_function("cuMemAllocAsync", types="pzp")
 def _alloc_async(found, size, stream):
+    refuse_in_capture(stream)  # a graph would need memory of its own, for as long as it lives
     put_handle(found, allocate(size))
 
 
 @driver_function("cuMemAllocFromPoolAsync", types="pzpp")
 def _alloc_pool(found, size, pool, stream):
-    put_handle(found, allocate(size))
+    _alloc_async(found, size, stream)
 
 
 @driver_function("cuMemFreeAsync", types="pp")
 def _free_async(address, stream):
-    enqueue(stream, lambda: free(address or 0), "free")
+    refuse_in_capture(stream)
+    free(address or 0)
 
 
 @driver_function("cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool", types="pi")
@@ -160,8 +162,12 @@ def _pool_trim(pool, size):
 
 
 def _copy(target, source, size, stream=None):
+    def move():
+        _check_copy(target, source, size)  # a graph may do it when the memory is no more
+        ctypes.memmove(target, source, size)
+
     if size:
-        enqueue(stream, lambda: ctypes.memmove(target, source, size), "copy", (target, source, size))
+        enqueue(stream, move, "copy", (target, source, size))
 
 
 @driver_function("cuMemcpy", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD", types="ppz")
@@ -206,6 +212,7 @@ def _set(target, value, count, size, stream=None):
     _check_copy(target, target, count * size)
 
     def fill():
+        _check_copy(target, target, count * size)
         pattern = value.to_bytes(size, "little")
         if len(set(pattern)) == 1:
             ctypes.memset(target, pattern[0], count * size)
