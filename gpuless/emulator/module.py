@@ -80,6 +80,11 @@ def visible_variables(source, kernel):
     return variables
 
 
+def function_address(source, name):
+    """Return a number that stands for a function, where a program takes its address."""
+    return 16 * (1 + list(source.functions).index(name))
+
+
 def parameter_units(source):
     """Return the bytes of the pieces that parameters of functions are to be held in.
 
@@ -263,7 +268,7 @@ class ModuleTranslator:
             taken = [[one.size for one in listed] for listed in (function.results, function.parameters)]
             if function.kernel or taken != sizes:
                 continue
-            address = f"splat (i64 {self._function_address(name)})"
+            address = f"splat (i64 {function_address(self.source, name)})"
             found = t.mask_of(t.new(f"icmp eq <{WARP} x i64> {wanted}, {address}"))
             mask = t.new(f"and i32 {t.mask}, {found}")
             call, after = t.fresh("call"), t.fresh("after")
@@ -273,10 +278,6 @@ class ModuleTranslator:
             self._call_own(t, name, results, given, mask)
             t.line(f"br label %{after}")
             t.label(after)
-
-    def _function_address(self, name):
-        """Return a number that stands for a function, where a program takes its address."""
-        return 16 * (1 + list(self.source.functions).index(name))
 
     def _call_provided(self, t, name, results, given):
         pointers = [[self._blob(t, one) for one in names] for names in (results, given)]
@@ -382,7 +383,7 @@ class ModuleTranslator:
         if t.function.kernel and name in parameter_places(t.function)[0]:
             return Value(UNIFORM, str(parameter_places(t.function)[0][name]))
         if name in self.source.functions:
-            return Value(UNIFORM, str(self._function_address(name)))
+            return Value(UNIFORM, str(function_address(self.source, name)))
         return t.refuse(f"the emulator does not know {name}")
 
     def _is_dynamic(self, t, name):

@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import re
 import sys
 
 from gpuless.emulator import counting, host, ptx
@@ -21,7 +22,7 @@ from gpuless.emulator.driver.table import (
     put_int,
 )
 from gpuless.emulator.launch import Kernel
-from gpuless.emulator.module import lay_out
+from gpuless.emulator.module import function_address, lay_out
 from gpuless.emulator.registers import estimate
 from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch
 
@@ -42,16 +43,29 @@ class Library:
         self.places, self.size = lay_out(variables, ("global", "const"))
         self.address = device().arena.allocate(self.size) if self.size else 0
         self.variables = {variable.name: variable for variable in variables}
-        self._initialise()
         self.kernels = {}
+        try:
+            self._initialise()
+        except DriverError:
+            self.free()
+            raise
 
     def _initialise(self):
         for variable in self.variables.values():
             at = self.address + self.places[variable.name]
             content = bytearray(variable.initial.ljust(variable.size, b"\0"))
-            for offset, name in variable.pointers:
-                content[offset : offset + 8] = (self.address + self.places[name]).to_bytes(8, "little")
+            for offset, text in variable.pointers:
+                content[offset : offset + 8] = self._address_of(text).to_bytes(8, "little")
             ctypes.memmove(at, bytes(content), variable.size)
+
+    def _address_of(self, text):
+        """Return the address that an initialiser means: a variable (and how far from it), or a function."""
+        name, offset = re.fullmatch(r"(.*?)([+-]\w+)?", text, re.S).groups()
+        if name in self.places:
+            return self.address + self.places[name] + int(offset or "0", 0)
+        if name in self.source.functions and not offset:
+            return function_address(self.source, name)
+        raise DriverError(INVALID_PTX, f"{text} is no address that a variable can begin with")
 
     def kernel(self, name):
         """Return the handle of a kernel."""
@@ -80,7 +94,7 @@ def _text(image):
     """Return the PTX at an address."""
     if ctypes.string_at(image, 4) == b"\x7fELF" or ctypes.string_at(image, 4) == b"\x50\xed\x55\xba":
         raise DriverError(NO_BINARY_FOR_GPU, "this is machine code of a GPU; the emulated GPU runs PTX")
-    return ctypes.string_at(image).decode()
+    return ctypes.string_at(image).decode(errors="replace")  # there may be any bytes in comments
 
 
 @driver_function("cuLibraryLoadData", types="ppppupp" + "u")
