@@ -142,6 +142,16 @@ def test_kinds_of_memory():
         assert cu.cuPointerGetAttribute(kind, array.ctypes.data)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
         check(cu.cuMemHostRegister(array.ctypes.data, array.nbytes, 0))
         assert kinds(array.ctypes.data)[0] == 1
+        # No kernel reaches it, and nothing says that one could.
+        seen = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_POINTER
+        assert int(check(cu.cuPointerGetAttribute(seen, array.ctypes.data))) == 0
+        assert cu.cuMemHostGetDevicePointer(array.ctypes.data, 0)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
+        assert int(check(cu.cuMemHostGetDevicePointer(int(host), 0))) == int(host)
+        mapped = cu.cuMemHostRegister(array.ctypes.data, array.nbytes, cu.CU_MEMHOSTREGISTER_DEVICEMAP)
+        assert mapped[0] == cu.CUresult.CUDA_ERROR_NOT_SUPPORTED
+        for name in ("PAGEABLE_MEMORY_ACCESS", "CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM"):
+            attribute = getattr(cu.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_" + name)
+            assert check(cu.cuDeviceGetAttribute(attribute, 0)) == 0
         check(cu.cuMemHostUnregister(array.ctypes.data))
         for free, pointer in ((cu.cuMemFree, device), (cu.cuMemFreeHost, host), (cu.cuMemFree, everywhere)):
             check(free(pointer))

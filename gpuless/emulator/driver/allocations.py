@@ -6,6 +6,7 @@ from gpuless.emulator.driver.device import _CONTEXT, device
 from gpuless.emulator.driver.streams import enqueue, refuse_in_capture
 from gpuless.emulator.driver.table import (
     INVALID_VALUE,
+    NOT_SUPPORTED,
     DriverError,
     Handles,
     driver_function,
@@ -16,6 +17,7 @@ from gpuless.emulator.driver.table import (
 
 DEVICE, HOST, MANAGED = "device", "host", "managed"
 _kinds, _registered = {}, {}
+_MAPPED = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
 _pools = Handles()
 _DEFAULT_POOL = _pools.add({})
 
@@ -77,6 +79,9 @@ def _free_host(address):
 
 @driver_function("cuMemHostRegister", types="pzu")
 def _register(address, size, flags):
+    if flags & _MAPPED:
+        detail = "kernels cannot reach memory that the emulated GPU has not allocated (cuda.mapped_array has)"
+        raise DriverError(NOT_SUPPORTED, detail)
     _registered[address] = size
 
 
@@ -87,6 +92,8 @@ def _unregister(address):
 
 @driver_function("cuMemHostGetDevicePointer", types="ppu")
 def _device_pointer(found, address, flags):
+    if device().arena.find(address or 0) is None:
+        raise DriverError(INVALID_VALUE)
     put_handle(found, address)
 
 
@@ -271,8 +278,10 @@ def _attribute(attribute, address, found):
         put_handle(found, _CONTEXT if kind else 0)
     elif attribute == 2:  # the type: host 1, device 2
         put_int(found, 0 if kind is None else 1 if kind == HOST else 2)
-    elif attribute in (3, 4):  # addresses on the device, on the host
-        put_handle(found, address if kind and not (attribute == 4 and kind == DEVICE) else 0)
+    elif attribute == 3:  # the address on the device
+        put_handle(found, address if allocation else 0)
+    elif attribute == 4:  # on the host
+        put_handle(found, address if kind and kind != DEVICE else 0)
     elif attribute == 7:
         put_handle(found, allocation.address if allocation else 0)
     elif attribute == 8:

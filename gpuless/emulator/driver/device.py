@@ -84,18 +84,16 @@ class Device:
             82: 65536,
             83: 1,  # managed memory
             84: 0,
-            88: 1,  # pageable memory
+            88: 0,  # kernels reach no memory but the emulated GPU's
             89: 1,
             90: 1,
-            91: 1,
-            92: 1,
+            91: 0,
             95: 1,  # cooperative launches
             97: 101376,  # shared memory that can be opted in to
             99: 1,
             106: 16,  # blocks of a multiprocessor
             111: 1024,
             115: 1,  # memory pools
-            119: 1,
         }
 
 
