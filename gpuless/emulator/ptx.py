@@ -248,7 +248,8 @@ class _Parser:
         if end == ";":
             return  # a declaration
         function = Function(name, kind == "entry", _parameters(parameters), _parameters(results))
-        for word, values in re.findall(r"\.(maxntid|reqntid|minnctapersm|maxnreg)\s+([\d,\s]+)", rest):
+        words = "maxntid|reqntid|minnctapersm|maxnreg|reqnctapercluster"
+        for word, values in re.findall(rf"\.({words})\s+([\d,\s]+)", rest):
             function.limits[word] = tuple(int(value) for value in values.split(","))
         self.module.functions[name] = function
         _Body(self, function).read()

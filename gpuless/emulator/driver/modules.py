@@ -15,6 +15,7 @@ from gpuless.emulator.driver.table import (
     INVALID_VALUE,
     NO_BINARY_FOR_GPU,
     NOT_FOUND,
+    NOT_SUPPORTED,
     DriverError,
     Handles,
     driver_function,
@@ -272,9 +273,15 @@ def _arguments(kernel, pointers, extra):
     return ctypes.string_at(given[1], size)
 
 
+def _check_cluster(sides):
+    if max(sides) > 1:
+        raise DriverError(NOT_SUPPORTED, "on the emulated GPU each block is a cluster by itself")
+
+
 def launch(handle, grid, block, shared, stream, pointers, extra, cooperative=False):
     """Check a launch, and do it in its stream."""
     kernel = _kernels[handle]
+    _check_cluster(kernel.function.limits.get("reqnctapercluster", (1,)))
     threads = math.prod(block)
     try:
         # More shared memory has to be asked for, by an attribute of the kernel.
@@ -325,7 +332,7 @@ def _launch_cooperative(handle, gx, gy, gz, bx, by, bz, shared, stream, pointers
     launch(handle, (gx, gy, gz), (bx, by, bz), shared, stream, pointers, None, True)
 
 
-_COOPERATIVE = 2
+_COOPERATIVE, _CLUSTER = 2, 4  # of ``CUlaunchAttributeID``
 
 
 @driver_function("cuLaunchKernelEx", types="pppp")
@@ -336,6 +343,9 @@ def _launch_ex(config, handle, pointers, extra):
     cooperative = False
     for i in range(count):
         at = attributes + 72 * i
-        if ctypes.c_uint32.from_address(at).value == _COOPERATIVE:
+        kind = ctypes.c_uint32.from_address(at).value
+        if kind == _COOPERATIVE:
             cooperative = bool(ctypes.c_int.from_address(at + 8).value)
+        if kind == _CLUSTER:
+            _check_cluster((ctypes.c_uint32 * 3).from_address(at + 8))
     launch(handle, tuple(numbers[:3]), tuple(numbers[3:6]), numbers[6], stream, pointers, extra, cooperative)
