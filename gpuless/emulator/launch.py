@@ -90,6 +90,7 @@ class Workers:
     def __init__(self, arena, count=None):
         self.arena = arena
         self.count = min(count or settings.threads(), layout.WORKERS // 2)
+        self.lane_stack = 0  # bytes of local memory that a lane is to have at least
         self._pool, self._more = Pool(self.count, "gpuless"), Pool(1 << 16, "gpuless-more")
         atexit.register(self._close)
         self._idle, self._records, self._lock = [], [], threading.Lock()
@@ -261,7 +262,7 @@ class Workers:
         with self._lock:
             record = self._idle.pop() if self._idle else self._new_record()
         try:
-            size = WARP * compiled.lane_stack
+            size = WARP * max(compiled.lane_stack, self.lane_stack)
             _put(record.buffer, layout.OFFSET["local.size"], size, True)
             record.reserve_local(size * compiled.warps)
             faults.prepare_thread()

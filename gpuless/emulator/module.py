@@ -18,7 +18,7 @@ from gpuless.emulator import (  # noqa: F401
 )
 from gpuless.emulator.flow import reading_anew
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
-from gpuless.emulator.layout import OFFSET, PRIVATE_SPAN
+from gpuless.emulator.layout import LOCAL_SPAN, OFFSET, PRIVATE_SPAN
 from gpuless.emulator.ptx import BITS, Address, Variable
 from gpuless.emulator.translate import ALL, Translator, Value
 from gpuless.emulator.warps import split_call
@@ -78,6 +78,17 @@ def visible_variables(source, kernel):
     for function in source.functions.values():
         variables += function.variables.values() if function.name in found else ()
     return variables
+
+
+def _stack_check(frame):
+    """Return what touches memory that nobody may use if a function's frame ends in the next warp's stack."""
+    return [
+        "  %next.warp = add i32 %warp, 1\n  %next.warp64 = zext i32 %next.warp to i64",
+        "  %stacks.before = mul i64 %next.warp64, %local.size\n  %stack.end = add i64 %local, %stacks.before",
+        f"  %frame.end = add i64 %sp, {WARP * frame}\n  %full.up = icmp ugt i64 %frame.end, %stack.end",
+        f"  %beyond = add i64 %local, {LOCAL_SPAN}\n  %touched = select i1 %full.up, i64 %beyond, i64 %sp",
+        "  %touched.at = inttoptr i64 %touched to ptr\n  %unused = load volatile i8, ptr %touched.at",
+    ]
 
 
 def function_address(source, name):
@@ -236,6 +247,8 @@ class ModuleTranslator:
                 head.append(
                     f"  %last = icmp eq i32 %warp, {last}\n  %full = select i1 %last, i32 {rest}, i32 -1"
                 )
+        elif t.frame:
+            head += _stack_check(t.frame)
         if 0 in t.analysis.masked:
             head.append(f"  store i32 {t.full}, ptr %mask0")
         return "\n".join([*head, "  br label %block0", *lines, "}"])

@@ -272,7 +272,7 @@ def test_a_fault_tells_the_line_and_the_thread(told, name):
         ],
         "written": ["y[cuda.threadIdx.x * 1_000_000] = 1  # write"],
         "added": ["cuda.atomic.add(x, cuda.threadIdx.x // 7 * 100_000_000, 1)  # atomic"],
-        "recursive": ["def deeper(n):"],
+        "recursive": ["return 1 if n == 0 else n * deeper(n + 1) + deeper(n + 2)  # recursion"],
         "debugged": ["x[cuda.threadIdx.x + 1_000_000] = 1  # with debug"],
         "cell": ["x[cuda.grid(1) + 500_000] = 1  # a cell"],
         "misaligned": ["x[cuda.grid(1)] = y[cuda.grid(1)]  # odd"],

@@ -286,6 +286,8 @@ def _api_version(context, found):
 @driver_function("cuCtxSetLimit", types="iz")
 def _set_limit(limit, value):
     device().limits[limit] = value
+    if limit == STACK_SIZE:
+        device().workers.lane_stack = -(-value // 16) * 16
 
 
 @driver_function("cuCtxGetLimit", types="pi")
