@@ -153,6 +153,9 @@ def test_kinds_of_memory():
             attribute = getattr(cu.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_" + name)
             assert check(cu.cuDeviceGetAttribute(attribute, 0)) == 0
         check(cu.cuMemHostUnregister(array.ctypes.data))
+        text = b".version 8.0\\n.target sm_80\\n.address_size 64\\n.visible .global .u32 variable;"
+        variable, _ = check(cu.cuModuleGetGlobal(check(cu.cuModuleLoadData(text)), b"variable"))
+        assert kinds(variable) == (2, 0)
         for free, pointer in ((cu.cuMemFree, device), (cu.cuMemFreeHost, host), (cu.cuMemFree, everywhere)):
             check(free(pointer))
             assert free(pointer)[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE

@@ -270,7 +270,7 @@ def _hint(*_):
 
 def _attribute(attribute, address, found):
     allocation = device().arena.find(address)
-    kind = _kinds.get(allocation.address) if allocation else None
+    kind = _kinds.get(allocation.address, DEVICE) if allocation else None  # a module's variables, a heap
     registered = any(at <= address < at + size for at, size in _registered.items())
     if kind is None and registered:
         kind = HOST
