@@ -6,7 +6,6 @@ import ctypes
 import struct
 import threading
 import time
-from concurrent.futures import wait
 from functools import partial
 
 from gpuless.emulator import cache, counting, faults, host, layout, machine, settings, trace
@@ -14,7 +13,7 @@ from gpuless.emulator.alignment import needed_alignments
 from gpuless.emulator.lanes import WARP
 from gpuless.emulator.memory import PAGE, OutOfMemory
 from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places, visible_variables
-from gpuless.emulator.threads import Pool
+from gpuless.emulator.threads import Pool, all_done
 from gpuless.limits import RUNNING
 
 # Before machine code on disk: bytes of a lane's local memory, and whether it spins.
@@ -170,13 +169,13 @@ class Workers:
         Where blocks may wait for others that have not started, `more` starts another worker.
         """
         ended, idle = 0, 0.0
-        while not _over(workers, _PERIOD):
-            if any(worker.done() and _failure(worker) for worker in workers):
+        while not all_done(workers, _PERIOD):
+            if any(worker.done and _failure(worker) for worker in workers):
                 # The others may wait for what the block that has failed would write.
                 self._stop(launch, workers)
                 break
             running = self._running(launch)
-            now = sum(map(faults.ended, running)) + sum(w.result()[0] for w in workers if w.done())
+            now = sum(map(faults.ended, running)) + sum(w.result()[0] for w in workers if w.done)
             # Not the clock: a process that was suspended, or is behind another launch, has not run for all
             # that time.
             ended, idle = now, idle + _PERIOD if running and now == ended else 0.0
@@ -211,7 +210,7 @@ class Workers:
             traced = trace.Traced(launched.kernel, launched.block)
             with self._threads(together, _parameters(again), 1) as pool:
                 worker = pool.submit(self._work, traced.compiled, again, traced)
-                if wait([worker], _STOPPED if failed.outcome == faults.STOP else _FAILED).not_done:
+                if not all_done([worker], _STOPPED if failed.outcome == faults.STOP else _FAILED):
                     self._stop(again, [worker])
             found = worker.result()[1]
             return found if found and found.outcome == failed.outcome else failed
@@ -240,7 +239,8 @@ class Workers:
                 host.give_up(_parameters(launch))
                 for record in self._running(launch):
                     faults.stop(record)
-                if not wait(workers, timeout=0.05).not_done:
+                # An interrupt may have come before a worker that was started was noted.
+                if all_done(workers, 0.05) and not self._running(launch):
                     break
             except KeyboardInterrupt as error:
                 interrupted = error
@@ -273,6 +273,8 @@ class Workers:
             if tally:
                 _put(record.buffer, layout.OFFSET["counts"], tally.numbers(), True)
             record.launch = ctypes.addressof(launch)
+            if ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value:
+                return 0, None
             outcome = compiled.code.run(record.launch, record.address)
             ended = faults.ended(record.address)
             if not outcome:
@@ -327,15 +329,6 @@ class _Record:
             at = ctypes.c_uint64.from_buffer(self.buffer, layout.OFFSET["local"]).value
             self.arena.provide(at, size)
             self.local = size
-
-
-def _over(workers, seconds):
-    """Wait for workers, for so long at most; return whether all have come to their end."""
-    if len(workers) > 1:
-        return not wait(workers, timeout=seconds).not_done
-    with contextlib.suppress(TimeoutError):  # for one there is a cheaper way
-        workers[0].exception(seconds)
-    return workers[0].done()
 
 
 def _failure(worker):

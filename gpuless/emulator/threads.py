@@ -1,9 +1,57 @@
 """Threads that run kernels."""
 
-import contextlib
 import threading
-from concurrent.futures import Future
+import time
 from queue import SimpleQueue
+
+
+class Task:
+    """A call that a thread makes for another, which may be interrupted at any moment while it waits.
+
+    A `concurrent.futures.Future` is left with a lock held if that comes at a bad one, and the thread that has
+    made the call waits for that lock for ever.
+
+    Attributes
+    ----------
+    done : bool
+        Whether the call is over.
+    """
+
+    def __init__(self, function, arguments):
+        self.done, self._function, self._arguments = False, function, arguments
+        self._result = self._error = None
+        self._running = threading.Lock()  # released when it is over, and of no use from then on
+        self._running.acquire()
+
+    def run(self):
+        """Make the call."""
+        try:
+            self._result = self._function(*self._arguments)
+        except BaseException as raised:
+            self._error = raised
+
+    def end(self):
+        """Let the call be over."""
+        self.done = True
+        self._running.release()
+
+    def wait(self, seconds):
+        """Wait for the end, for so long at most; return whether it has come."""
+        if not self.done:
+            self._running.acquire(timeout=max(0.0, seconds))
+        return self.done
+
+    def result(self):
+        """Return what the call has returned, or raise what it has raised."""
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+def all_done(tasks, seconds):
+    """Wait for tasks, for so long at most; return whether all are over."""
+    end = time.monotonic() + seconds
+    return all(task.wait(end - time.monotonic()) for task in tasks)
 
 
 class Pool:
@@ -25,7 +73,7 @@ class Pool:
         self.closed = False
 
     def submit(self, function, *arguments):
-        """Let a thread call a function; return its `Future`.
+        """Let a thread call a function; return the `Task`.
 
         Raises
         ------
@@ -34,7 +82,7 @@ class Pool:
         """
         if self.closed:
             raise RuntimeError("the process is at its end, and runs no more kernels")
-        future = Future()
+        task = Task(function, arguments)
         with self._lock:
             if self._free:
                 self._free -= 1
@@ -43,8 +91,8 @@ class Pool:
                 self._count += 1
             else:
                 self._behind += 1
-            self._tasks.put((future, function, arguments))
-        return future
+            self._tasks.put(task)
+        return task
 
     def _start(self):
         name = f"{self._name}_{self._count + 1}"
@@ -55,19 +103,15 @@ class Pool:
 
     def _run(self):
         while True:
-            self._do(*self._tasks.get())
+            self._do(self._tasks.get())
             with self._lock:
                 if self._behind:
                     self._behind -= 1
                 else:
                     self._free += 1
 
-    def _do(self, future, function, arguments):
-        try:
-            result, error = function(*arguments), None
-        except BaseException as raised:
-            result, error = None, raised
+    def _do(self, task):
+        task.run()
         while self.closed:  # the process ends, and nobody is to hear of it
             threading.Event().wait()
-        with contextlib.suppress(Exception):
-            future.set_result(result) if error is None else future.set_exception(error)
+        task.end()

@@ -4,7 +4,6 @@ import json
 import re
 import textwrap
 import time
-from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from ptx_programs import apply, run, workers
 from gpuless.emulator import faults, launch
 from gpuless.emulator.faults import Fault
 from gpuless.emulator.ptx import PtxError
+from gpuless.emulator.threads import all_done
 from gpuless.limits import RUNNING
 
 STORE = """
@@ -125,22 +125,20 @@ def test_a_launch_behind_a_longer_one_is_not_taken_for_endless(monkeypatch):
 
 
 def test_an_interrupt_while_a_launch_is_stopped_waits_for_its_end(monkeypatch, goes_on):
-    before = iter([True])
-    stop = faults.stop
-
-    def wait(*arguments, **options):
-        if next(before, False):
-            raise KeyboardInterrupt("again")
-        monkeypatch.setattr(faults, "stop", stop)
-        return futures.wait(*arguments, **options)
+    stop, waited = faults.stop, []
 
     def interrupted(workers, seconds):
-        time.sleep(0.2)  # the block runs
-        raise KeyboardInterrupt("once")
+        waited.append(seconds)
+        if len(waited) == 1:
+            time.sleep(0.2)  # the block runs
+            raise KeyboardInterrupt("once")
+        if len(waited) == 2:
+            raise KeyboardInterrupt("again")
+        monkeypatch.setattr(faults, "stop", stop)
+        return all_done(workers, seconds)
 
-    monkeypatch.setattr(launch, "wait", wait)
+    monkeypatch.setattr(launch, "all_done", interrupted)
     monkeypatch.setattr(faults, "stop", lambda record: None)  # as long as the block has not heard of it
-    monkeypatch.setattr(launch, "_over", interrupted)
     with pytest.raises(KeyboardInterrupt, match="again"):
         run(STORE.replace("BODY", WAIT), [np.zeros(64, np.uint32)])
     monkeypatch.undo()
@@ -161,6 +159,34 @@ def test_a_barrier_that_a_block_does_not_have(goes_on):
         assert caught.value.kind == "trap"
     with pytest.raises(PtxError, match=r"a block has 16 barriers"):
         run(STORE.replace("BODY", "bar.sync 16;"), [np.zeros(32, np.uint32)])
+
+
+INTERRUPTS = """
+import os, random, signal, threading, time
+import numpy as np
+import ptx_programs
+from gpuless.emulator import launch, ptx
+from ptx_programs import DeviceArray, workers
+from test_emulator_faults import STORE, WAIT
+
+launch._PERIOD = 0.0005  # most of the time nobody sleeps
+kernel = launch.Kernel(ptx.parse(ptx_programs.HEAD + STORE.replace("BODY", WAIT)), "f")
+arguments = DeviceArray(np.zeros(64, np.uint32)).address.to_bytes(8, "little")
+kernel.code((32, 1, 1), arguments)
+for attempt in range(150):
+    interrupt = threading.Timer(random.uniform(0.001, 0.02), os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        interrupt.start()
+        workers().launch(kernel, (2, 1, 1), (32, 1, 1), arguments)
+    except KeyboardInterrupt:
+        assert not any(record.launch for record in workers()._records)
+    interrupt.join()
+print("stopped")
+"""
+
+
+def test_an_interrupt_may_come_at_any_moment():
+    assert python(INTERRUPTS, GPULESS="emulator") == "stopped\n"
 
 
 @pytest.mark.parametrize("bits", [32, 64])
