@@ -321,6 +321,33 @@ def test_streams_and_events():
     )
 
 
+def test_who_waits_for_a_stream_waits_for_its_callbacks():
+    run(
+        """
+        import threading
+        stream, event, done = check(cu.cuStreamCreate(1)), check(cu.cuEventCreate(0)), []
+        @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+        def callback(stream, status, data):
+            go.wait(5)
+            done.append(data)
+        address = cu.CUstreamCallback(ctypes.cast(callback, ctypes.c_void_p).value)
+        waiting = (cu.cuStreamSynchronize, stream), (cu.cuEventSynchronize, event), (cu.cuCtxSynchronize,)
+        for wait, *what in waiting:
+            go = threading.Event()
+            done.clear()
+            for number in (1, 2, 3):  # one after the other
+                check(cu.cuStreamAddCallback(stream, address, number, 0))
+            check(cu.cuEventRecord(event, stream))
+            assert cu.cuEventQuery(event)[0] == cu.CUresult.CUDA_ERROR_NOT_READY
+            assert cu.cuStreamQuery(stream)[0] == cu.CUresult.CUDA_ERROR_NOT_READY and done == []
+            threading.Timer(0.2, go.set).start()
+            check(wait(*what))
+            assert done == [1, 2, 3], (wait, done)
+            check(cu.cuEventQuery(event))
+        """
+    )
+
+
 def test_a_graph_does_what_was_captured_and_not_before():
     run(
         """

@@ -303,11 +303,6 @@ def _priorities(least, greatest):
     put_int(greatest, -5)
 
 
-@driver_function("cuCtxSynchronize", types="p")
-def _synchronize(context):
-    """Everything is done when it is asked for."""
-
-
 @driver_function("cuMemGetInfo", types="pp")
 def _memory_info(free, total):
     arena = device().arena

@@ -1,7 +1,7 @@
 """Streams, events, and graphs.
 
 What is asked for is done at once, in the thread that asks; only a stream that is being captured notes it, and
-a graph does it later.
+a graph does it later. A callback has a thread, which those wait for who wait for the stream.
 """
 
 import ctypes
@@ -18,6 +18,7 @@ from gpuless.emulator.driver.table import (
     CAPTURE_UNSUPPORTED,
     CAPTURED_EVENT,
     INVALID_HANDLE,
+    NOT_READY,
     DriverError,
     Handles,
     driver_function,
@@ -36,6 +37,7 @@ class Stream:
     def __init__(self, flags=0, priority=0):
         self.flags, self.priority = flags, priority
         self.capture, self.tail = None, []
+        self.callback = None  # the thread that runs the last one
 
 
 class Capture:
@@ -111,9 +113,32 @@ def _destroy(handle):
         stream.capture.end()  # nobody else could
 
 
-@driver_function("cuStreamSynchronize", "cuStreamQuery", types="p")
+@driver_function("cuStreamSynchronize", types="p")
 def _synchronize(handle):
     refuse_in_capture(handle)
+    _wait_for(stream_of(handle).callback)
+
+
+@driver_function("cuStreamQuery", types="p")
+def _query(handle):
+    refuse_in_capture(handle)
+    _check_ready(stream_of(handle).callback)
+
+
+@driver_function("cuCtxSynchronize", types="p")
+def _synchronize_all(context):
+    for stream in [*_streams._objects.values(), stream_of(LEGACY), stream_of(PER_THREAD)]:
+        _wait_for(stream.callback)
+
+
+def _wait_for(callback):
+    if callback is not None and callback is not threading.current_thread():
+        callback.join()
+
+
+def _check_ready(callback):
+    if callback is not None and callback.is_alive():
+        raise DriverError(NOT_READY)
 
 
 @driver_function("cuStreamGetPriority", types="pp")
@@ -153,9 +178,15 @@ def _host_function(handle, function, data):
 @driver_function("cuStreamAddCallback", types="pppu")
 def _add_callback(handle, function, data, flags):
     refuse_in_capture(handle)
+    stream = stream_of(handle)
+
+    def call(before=stream.callback):
+        _wait_for(before)
+        _CALLBACK(function)(handle, 0, data)
+
     # On a thread of its own, as the driver does: the function may wait for the one that asks.
-    thread = threading.Thread(target=_CALLBACK(function), args=(handle, 0, data), daemon=True)
-    thread.start()
+    stream.callback = threading.Thread(target=call, daemon=True)
+    stream.callback.start()
 
 
 @driver_function("cuStreamAttachMemAsync", types="ppzu")
@@ -171,6 +202,7 @@ class Event:
 
     def __init__(self, flags):
         self.flags, self.moment, self.capture, self.tail = flags, None, None, []
+        self.callback = None  # the one before it
 
 
 #: What is recorded, or waited for, is so whenever the graph runs.
@@ -209,13 +241,21 @@ def _event_record_with_flags(handle, stream, flags):
 
     def note():
         event.moment, event.capture = time.perf_counter(), None
+        event.callback = stream_of(stream).callback
 
     enqueue(stream, note, "event")
 
 
-@driver_function("cuEventSynchronize", "cuEventQuery", types="p")
+@driver_function("cuEventSynchronize", types="p")
+def _event_synchronize(handle):
+    _moment_of(handle)
+    _wait_for(events[handle].callback)
+
+
+@driver_function("cuEventQuery", types="p")
 def _event_query(handle):
     _moment_of(handle)
+    _check_ready(events[handle].callback)
 
 
 @driver_function("cuEventElapsedTime", types="ppp")
