@@ -153,6 +153,23 @@ def test_opencl_without_a_platform_is_told_in_a_line(monkeypatch):
     assert roads.missing("OpenCL").startswith("OpenCL is left out: it has no platform")
 
 
+def test_opencl_for_another_processor_is_told_in_a_line(monkeypatch):
+    """As the compiler says it of an AMD processor that is newer than itself."""
+    pyopencl = pytest.importorskip("pyopencl")
+    if "no platform" in roads.missing("OpenCL"):
+        pytest.skip("OpenCL has no platform")
+
+    def build(*args, **kwargs):
+        raise pyopencl.RuntimeError("Build on <Device>:\n\nerror: unknown target CPU 'generic'\nfailed")
+
+    roads._compiler_refuses.cache_clear()
+    monkeypatch.setattr(pyopencl.Program, "build", build)
+    told = roads.missing("OpenCL")
+    roads._compiler_refuses.cache_clear()
+    assert told.startswith("OpenCL is left out: the compiler of ")
+    assert "takes no program for this processor (unknown target CPU 'generic'); conda's PoCL is newer" in told
+
+
 def test_triton_that_compiles_is_not_interpreted_by_accident(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", object())
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)

@@ -8,6 +8,8 @@
 - `tuning` with tuned_product.cu: candidates for the auto-tuner.
 """
 
+import functools
+import re
 from pathlib import Path
 
 from cnn_numba import device, extras
@@ -67,8 +69,8 @@ def missing(language: str) -> str:
     if absent:
         how = extras.command("torch" if "torch" in _PACKAGES[language] else absent[0])  # torch brings triton
         return f"{language} is left out: {' and '.join(absent)} not installed ({how})."
-    if language == "OpenCL" and not _platforms():
-        return "OpenCL is left out: it has no platform, such as pocl-binary-distribution brings."
+    if language == "OpenCL" and (reason := _without_opencl()):
+        return f"OpenCL is left out: {reason}."
     if language == "CUDA C++" and device.simulated():
         return "CUDA C++ is left out: the simulator runs Python only."
     return ""
@@ -77,10 +79,32 @@ def missing(language: str) -> str:
 _PACKAGES = {"OpenCL": ("pyopencl",), "Triton": ("triton", "torch"), "CUDA C++": ()}
 
 
-def _platforms():
+def _without_opencl():
+    """Return why no OpenCL C runs here, "" if it does."""
     import pyopencl
 
     try:
-        return pyopencl.get_platforms()
-    except pyopencl.Error:  # what it says where there are none
-        return []
+        device = pyopencl.get_platforms()[0].get_devices()[0]
+    except (pyopencl.Error, IndexError):  # what it says where there are none
+        return "it has no platform, such as pocl-binary-distribution brings"
+    return _compiler_refuses(device)
+
+
+@functools.cache
+def _compiler_refuses(device):
+    """Return what the compiler of a device says of the least program, "" if it takes it.
+
+    PoCL's wheels have a compiler of 2022, which takes nothing where it does not know the processor.
+    """
+    import pyopencl
+
+    try:
+        program = pyopencl.Program(pyopencl.Context([device]), "kernel void nothing() {}")
+        program.build(cache_dir=False)
+    except pyopencl.Error as error:
+        told = re.search(r"error: (.*)", str(error))
+        return (
+            f"the compiler of {device.platform.name} takes no program for this processor "
+            f"({told[1] if told else error}); conda's PoCL is newer"
+        )
+    return ""
