@@ -2,6 +2,7 @@
 
 import linecache
 import math
+import re
 import zlib
 
 import numpy as np
@@ -695,6 +696,75 @@ def test_work_may_be_repeated_unless_forbidden():
     assert "8 threads compute the same element" in verdict.message
     assert "Line 4 of your kernel: `out[i] = a * x[i]`" in verdict.details
     assert strict(scale_right).status == "solved"
+
+
+def test_one_thread_does_not_do_the_work_of_all():
+    @cuda.jit
+    def by_one(x, a, out):
+        if cuda.grid(1) == 0:
+            for i in range(x.size):
+                out[i] = a * x[i]
+
+    @cuda.jit
+    def by_two(x, a, out):
+        first = cuda.grid(1)
+        if first < 2:
+            for i in range(first, x.size, 2):
+                out[i] = a * x[i]
+
+    assert KernelExercise("s", scale.reference, vectors)(by_one).status == "solved"
+    strict = KernelExercise("s", scale.reference, vectors, once=True)
+    assert strict(by_one).mistake == "one thread for all"
+    assert "Line 5 of your kernel: `out[i] = a * x[i]`" in strict(by_one).details
+    assert strict(by_two).status == "solved"
+
+
+def test_an_index_from_data_is_no_missing_guard():
+    @cuda.jit
+    def counted(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[x[i]] = 1
+
+    def cases(rng):
+        return [launch(2, 8, np.array([3, 40, 2]), output(9)) for _ in range(5)]
+
+    verdict = KernelExercise("counted", lambda x: np.ones(9), cases)(counted)
+    assert verdict.mistake == "writes past the edge"
+    assert "by a thread that lies inside" in verdict.message
+    assert "out[40]" in str(verdict)
+
+
+def test_what_kernels_print_is_cut_short(capsys):
+    @cuda.jit
+    def told(x, a, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            print("thread", i)
+            out[i] = a * x[i]
+
+    assert scale(told).status == "solved"
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert len(lines) == 20
+    assert lines[0].split() == ["thread", "0"]
+    assert re.fullmatch(r"\.\.\. and \d+ more lines, of all launches of the check", last)
+
+
+def test_a_barrier_that_is_not_called_is_told():
+    @cuda.jit
+    def meets(x, out):
+        line = cuda.shared.array(8, float32)
+        t = cuda.threadIdx.x
+        line[t] = x[t]
+        cuda.syncthreads  # noqa: B018 - what is to be told
+        out[t] = line[7 - t]
+
+    def cases(rng):
+        return [launch(1, 8, normal(rng, 8), output(8)) for _ in range(5)]
+
+    verdict = KernelExercise("meets", lambda x: x[::-1], cases)(meets)
+    assert verdict.mistake == "not called"
+    assert "write `cuda.syncthreads()`" in verdict.message
 
 
 def test_functions_stand_in_for_kernels():

@@ -26,7 +26,7 @@ marked `output`, what it has to change `inout`; all else is an input and must co
   call a mere index error.
 - ``float32=True`` refuses a kernel that computes in float64, by the code that it is compiled to
   (`cnn_numba.course.checks.float64`), and ``once=True`` one of which several threads do the same, such as a
-  loop over all elements in every thread.
+  loop over all elements in every thread, or of which one thread does all.
 - A negative index is refused, as it is nearly always an accident: a halo that meets the other end of the
   image. ``from_the_end=True`` lets it pass where all numbers are right, for exercises in which
   ``image[y, -1 - x]`` is as good as ``image[y, width - 1 - x]``.
@@ -63,9 +63,11 @@ missing barrier           and: write-write race, lost update, race between block
 changes input             an input is not what it was
 does not end              a launch goes on without end
 & for and                 ``a < b & c < d`` in a condition
+not called                ``cuda.syncthreads`` without its brackets
 raises                    an exception, Python that a GPU cannot run, too much shared memory
 float64                   only with ``float32=True``
 done more than once       only with ``once=True``
+one thread for all        only with ``once=True``; one thread computes all elements, in every launch
 without                   what `uses` asks for does not occur
 wrong when large          only with ``large=``
 ========================  ====================================================================================
@@ -80,6 +82,7 @@ import ast
 import contextlib
 import copy
 import inspect
+import io
 import re
 import textwrap
 import warnings
@@ -294,6 +297,24 @@ def _run(kernel, case):
     return Examination(case.outcome(arrays, error), report)
 
 
+_PRINTED = 20  # lines
+
+
+@contextlib.contextmanager
+def _few_prints():
+    """Print the first lines only of what kernels print: a check has thousands of threads, many times."""
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            yield
+    finally:
+        lines = printed.getvalue().splitlines()
+        if len(lines) > _PRINTED:
+            lines[_PRINTED:] = [f"... and {len(lines) - _PRINTED} more lines, of all launches of the check"]
+        if lines:
+            print(*lines, sep="\n")
+
+
 class _KernelTrial(NamedTuple):
     """A `Trial` with the sanitizer's report."""
 
@@ -379,7 +400,8 @@ class KernelExercise(Exercise):
         problem = "" if isinstance(attempt, StandIn) else _kernel_problem(attempt, self.name)
         if problem:
             return Verdict(self.name, "wrong", problem, mistake="not a kernel")
-        return super()._verdict(attempt)
+        with _few_prints():
+            return super()._verdict(attempt)
 
     def _praise(self, trials):
         return f"Right in all {len(trials)} launches, and the sanitizer found nothing."
@@ -392,6 +414,7 @@ class KernelExercise(Exercise):
         traced = [trial for trial in trials if trial.report is not None]
         if failed or any(trial.report.findings for trial in traced):
             _refuse_bitwise_condition(attempt)
+            _refuse_uncalled(attempt)
         for trial in trials:
             if trial.got.error is not None:
                 _refuse_error(self, attempt, trial)
@@ -407,8 +430,10 @@ class KernelExercise(Exercise):
                 _refuse_unwritten(self, attempt, trial)
         if failed:
             diagnose(self, attempt, trials)
-        for trial in traced if self.once else ():
-            _refuse_repetition(self, attempt, trial)
+        if self.once and traced:
+            for trial in traced:
+                _refuse_repetition(self, attempt, trial)
+            _refuse_one_for_all(self, attempt, traced)
         if not (device.simulated() or isinstance(attempt, StandIn)):
             self._refuse_on_gpu(attempt)
         if self.float32 and traced:
@@ -519,6 +544,19 @@ def _refuse_bitwise_condition(attempt):
                     f"`{ast.unparse(part)}` is computed first.",
                     f"Line {node.lineno} of your kernel: `{ast.unparse(node)}`",
                 )
+
+
+def _refuse_uncalled(attempt):
+    """Raise `Wrong` if a statement is no more than the name of a function of `cuda`."""
+    tree = None if isinstance(attempt, StandIn) else _parsed(attempt)
+    for node in ast.walk(tree) if tree else ():
+        is_name = isinstance(node, ast.Expr) and isinstance(node.value, ast.Attribute)
+        if is_name and (name := ast.unparse(node.value)).startswith("cuda."):
+            raise Wrong(
+                "not called",
+                f"You name `{name}`, and do not call it: write `{name}()`.",
+                f"Line {node.lineno} of your kernel: `{name}`",
+            )
 
 
 def _missing_indices(attempt, case, error):
@@ -705,6 +743,28 @@ def _refuse_repetition(exercise, attempt, trial):
         )
 
 
+def _refuse_one_for_all(exercise, attempt, trials):
+    """Raise `Wrong` if one thread writes all elements of the outputs, whatever the launch."""
+    most, line, case = 0, "", None
+    for trial in trials:
+        writes = _Writes(attempt, trial)
+        trace, rows = writes.trace, writes.rows
+        writers = np.unique([trace.block[rows], trace.thread[rows]], axis=1).shape[1]
+        elements = np.unique([trace.array[rows], trace.element[rows]], axis=1).shape[1]
+        if writers != 1:
+            return
+        if elements > most:
+            most, line, case = elements, _line(attempt, trace.sites[trace.site[rows[0]]]), trial.case
+    if most > len(writes.names):
+        raise Wrong(
+            "one thread for all",
+            f"The numbers are right, but one thread computes all {most} elements, one after the other, while "
+            "the others stand by. Let each thread do its own: the grid takes the place of the loop.",
+            line,
+            f"Seen with {describe(case, exercise.reference)}.",
+        )
+
+
 def _refuse_third_axis(writes, where):
     """Raise `Wrong` if the first axis of an output is not that of the grid's z."""
     x, y = writes.positions()
@@ -755,6 +815,13 @@ _WORDS = {
 }
 
 
+# Where the thread is not the one that is beyond.
+_BEYOND = (
+    "{array} is written past its edge, by a thread that lies inside: no guard is missing, an index is too "
+    "large. Is it computed as you meant, and are the indices in the order of the array's axes?"
+)
+
+
 def _name_of(finding):
     if finding.kind != "out of bounds":
         return finding.kind
@@ -769,16 +836,27 @@ def _refuse_findings(exercise, attempt, trial, allowed=()):
     if not findings:
         return
     first, name = findings[0], _name_of(findings[0])
-    message = _WORDS[name].format(array=f"`{first.array}`")
+    info = next((info for info in trial.report.trace.arrays if info.name == first.array), None)
+    is_place_wrong = name == "writes past the edge" and info is not None and _lies_inside(first, info, trial)
+    message = (_BEYOND if is_place_wrong else _WORDS[name]).format(array=f"`{first.array}`")
     told = first.message[0].upper() + first.message[1:]
     told = told.replace("the grid cover it all?", "the grid cover it all, or does an `if` skip the store?")
     told += "" if told.endswith("?") else "."
-    info = next((info for info in trial.report.trace.arrays if info.name == first.array), None)
     if name == "reads past the edge" and info is not None and len(info.shape) > 1:
         told += " Are the indices in the order of its axes?"
     lines = [_line(attempt, site) for site in (first.site, first.other_site) if site]
     where = f"Seen with {describe(trial.case, exercise.reference)}."
     raise Wrong(name, message, told, *dict.fromkeys(lines), where)
+
+
+def _lies_inside(finding, info, trial):
+    """Return whether an array surely has an element for a thread, which no guard would keep away then."""
+    trace = trial.report.trace
+    if info.space != "global" or finding.thread is None:
+        return False
+    place = [b * n + t for b, n, t in zip(finding.block, trace.block_shape, finding.thread, strict=True)]
+    is_flat = trace.block_shape[1:] == trace.grid[1:] == (1, 1)
+    return not any(place) or (is_flat and len(info.shape) == 1 and place[0] < info.shape[0])
 
 
 def _line(attempt, site):

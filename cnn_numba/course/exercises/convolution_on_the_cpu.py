@@ -251,7 +251,7 @@ _REPAIRS = {
     "reversed": "the signal meets its reversed self: that is the convolution x * x",
     "default slice": "without a delay the result does not start at lag 0, the centre of `full`",
     "int only": "a delay that is a NumPy integer is ignored",
-    "unchecked": "a delay outside -(n - 1) to n - 1 is not refused with a ValueError",
+    "unchecked": "not every delay outside -(n - 1) to n - 1 is refused with a ValueError; n is one of them",
 }
 
 

@@ -47,6 +47,12 @@ def _last_product(image, weight):
     return conv_cpu(image, only)
 
 
+def _last_row(image, weight):
+    only = np.zeros_like(weight)
+    only[-1] = weight[-1]
+    return conv_cpu(image, only)
+
+
 def _short(weight, rows, columns):
     short = weight.copy()
     short[weight.shape[0] - rows :] = 0
@@ -65,6 +71,11 @@ conv_valid_kernel = KernelExercise(
         "last product only": (
             "Each output is its last product alone: `=` overwrites the sum where `+=` adds to it.",
             _last_product,
+        ),
+        "last row only": (
+            "Each output adds up the products of the last row of the weights: is the sum set back to zero "
+            "for each row?",
+            _last_row,
         ),
         "window does not slide": (
             "All outputs are the first one: the thread's row and column must take part in the image's index.",
@@ -226,6 +237,12 @@ def _right_place(o, k, stride, padding):
     return o * stride + k - padding
 
 
+def _without_first(x, weight, bias, *steps):
+    inside = np.zeros_like(x)
+    inside[:, :, 1:, 1:] = x[:, :, 1:, 1:]
+    return _full(inside, weight, bias, *steps)
+
+
 def _drop_windows(x, weight, bias, *steps):
     result = _windows(_right_place, outside=np.nan)(x, weight, bias, *steps)
     return np.where(np.isnan(result), bias[:, None, None], result)
@@ -261,6 +278,16 @@ conv2d_kernel = KernelExercise(
             "The stride spreads your weights out: it is the step from one *window* to the next, and belongs "
             "to `oh` and `ow`.",
             _windows(lambda o, k, stride, padding: o + k * stride - padding),
+        ),
+        "all times stride": (
+            "You multiply by the stride when weight and padding are already in the sum: output `oh` begins "
+            "at `oh * stride_h`, and from there each weight is one pixel further.",
+            _windows(lambda o, k, stride, padding: (o + k - padding) * stride),
+        ),
+        "first row left out": (
+            "The first row and the first column of the image count as outside: pixel 0 lies inside, so ask "
+            "for `0 <= h`.",
+            _without_first,
         ),
         "edge repeated": (
             "Outside of the image you take the nearest pixel; there it counts as zero.",
@@ -341,8 +368,10 @@ def _bias_relu(x, bias):
     return np.maximum(x + bias[:, None, None], 0)
 
 
-# Sectors a request. 32 neighbouring float32 numbers lie in 4, or in 5 if they begin within one.
-_COALESCED = 5
+# Sectors a request, and the part of their bytes that is asked for. 32 neighbouring float32 numbers lie in 4
+# sectors, or in 5 if they begin within one; of the last ones, in a warp of which few threads are needed, less
+# than half may be asked for. One lane alone moves a whole sector for its 4 bytes.
+_COALESCED, _ASKED_FOR = 5, 0.5
 
 
 def _stays_coalesced(make, axes):
@@ -356,7 +385,8 @@ def _stays_coalesced(make, axes):
         trace = examine(attempt, make(np.random.default_rng(0))).report.trace
         (number,) = np.unique(trace.array[trace.kind == WRITE])
         written, shape = access_map(trace).total(int(number)), trace.arrays[number].shape
-        if written.sectors_per_request <= _COALESCED:
+        wide = written.sectors_per_request > _COALESCED
+        if not wide and written.efficiency >= _ASKED_FOR:
             return
         strides = np.array(trace.arrays[number].strides) // trace.arrays[number].dtype.itemsize
         threads, elements = _writes(trace)
@@ -366,10 +396,14 @@ def _stays_coalesced(make, axes):
         )
         if np.bincount(threads).max() > 1:
             name = "in chunks"
+        if wide:
+            moved = f"a request of 32 threads moves {written.sectors_per_request:.1f} sectors"
+            moved += f" of `{written.array}`, and 4 are enough"
+        else:
+            moved = f"only {written.efficiency:.0%} of what is moved to write `{written.array}` is asked for"
         raise Wrong(
             name,
-            f"The numbers are right, but a request of 32 threads moves {written.sectors_per_request:.1f} "
-            f"sectors of `{written.array}`, and 4 are enough. {_ADVICE[name]}",
+            f"The numbers are right, but {moved}. {_ADVICE[name]}",
             f"Seen with an output of shape {shape}"
             + (f": thread 1 writes {step} elements behind thread 0." if step > 0 else "."),
         )

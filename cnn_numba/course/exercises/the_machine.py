@@ -6,8 +6,9 @@ from math import ceil, floor
 import numpy as np
 from numba import cuda, float32
 
-from cnn_numba.course.checks.exercise import Exercise
+from cnn_numba.course.checks.exercise import Exercise, Wrong
 from cnn_numba.course.checks.kernels import KernelExercise, inout, launch, normal, uses
+from cnn_numba.course.checks.uninitialised import code_of, names_in
 from cnn_numba.course.pictures.machine import GPUS
 
 # --- Bytes in flight ---------------------------------------------------------------------------------------
@@ -120,9 +121,20 @@ def _elements(rng):
     ]
 
 
-def _sums(x, old, first=0, last=32, stride=1, scale=1.0):
+def _sums(x, out, first=0, last=32, stride=1, scale=1.0):
     sums = x.reshape(-1, 32)[:, first:last:stride].sum(axis=1) * scale
-    return np.append(sums, old[len(sums) :]).astype(np.float32)
+    return np.append(sums, out[len(sums) :]).astype(np.float32)
+
+
+def _waits_for_its_warp(attempt):
+    """Demand `syncwarp`; the wider barrier is right as well, and not what the exercise is about."""
+    if {"syncthreads", "syncwarp"} & names_in(code_of(attempt)) == {"syncthreads"}:
+        raise Wrong(
+            "waits for the block",
+            "The numbers are right. `cuda.syncthreads()` makes every warp wait for all others of its block, "
+            "though each adds up its own 32 elements: `cuda.syncwarp()` is enough.",
+        )
+    uses("syncwarp")(attempt)
 
 
 warp_sums_kernel = KernelExercise(
@@ -131,7 +143,7 @@ warp_sums_kernel = KernelExercise(
     cases=_elements,
     broken=_in_lockstep_kernel,
     float32=True,
-    properties=(uses("syncwarp"),),
+    properties=(_waits_for_its_warp,),
     mistakes={
         "first half only": (
             "You add up 16 of the 32 elements of each warp: the first step is 16.",

@@ -44,6 +44,13 @@ conv_valid_kernel = derive(
         ("for j in range(weight.shape[1])", "for j in range(weight.shape[0])"),
     ),
     valid_one_too_far=("reads past the edge", ("range(weight.shape[0])", "range(weight.shape[0] + 1)")),
+    valid_starts_again_in_each_row=(
+        "last row only",
+        (
+            "for i in range(weight.shape[0]):",
+            "for i in range(weight.shape[0]):\n    total = float32(0)",
+        ),
+    ),
     valid_centred=("negative index", ("image[row + i, column + j]", "image[row + i - 1, column + j - 1]")),
     valid_in_float64=("float64", ("float32(0)", "0.0")),
     valid_adds_to_out=(
@@ -69,6 +76,19 @@ def valid_with_all_four_loops(image, weight, out):
                 for j in range(weight.shape[1]):
                     total += image[row + i, column + j] * weight[i, j]
             out[row, column] = total
+
+
+@wrong("conv_valid_kernel", "one thread for all")
+@cuda.jit
+def valid_with_all_four_loops_in_one_thread(image, weight, out):
+    if cuda.grid(1) == 0 and cuda.threadIdx.y == 0 and cuda.blockIdx.y == 0:
+        for row in range(out.shape[0]):
+            for column in range(out.shape[1]):
+                total = float32(0)
+                for i in range(weight.shape[0]):
+                    for j in range(weight.shape[1]):
+                        total += image[row + i, column + j] * weight[i, j]
+                out[row, column] = total
 
 
 # --- conv_channels_kernel ---
@@ -166,6 +186,12 @@ conv2d_kernel = derive(
         ("oh * stride_h + kh", "oh + kh * stride_h"),
         ("ow * stride_w + kw", "ow + kw * stride_w"),
     ),
+    full_times_the_stride=(
+        "all times stride",
+        ("oh * stride_h + kh - padding_h", "(oh + kh - padding_h) * stride_h"),
+        ("ow * stride_w + kw - padding_w", "(ow + kw - padding_w) * stride_w"),
+    ),
+    full_without_the_first_row=("first row left out", ("0 <= h", "0 < h"), ("0 <= w", "0 < w")),
     full_repeats_the_edge=(
         "edge repeated",
         ("oh * stride_h + kh - padding_h", "min(max(oh * stride_h + kh - padding_h, 0), x.shape[2] - 1)"),
@@ -319,7 +345,36 @@ bias_relu_kernel = derive(
     epilogue_bias_of_the_column=("reads past the edge", ("bias[c]", "bias[w]")),
 )
 
+
+@wrong("bias_relu_kernel", "in chunks")
+@cuda.jit
+def epilogue_of_an_image(x, bias, out):
+    n = cuda.grid(1)
+    if n < x.shape[0]:
+        for c in range(x.shape[1]):
+            for h in range(x.shape[2]):
+                for w in range(x.shape[3]):
+                    out[n, c, h, w] = max(x[n, c, h, w] + bias[c], float32(0))
+
+
 # --- conv_nhwc_kernel ---
+
+
+@wrong("conv_nhwc_kernel", "in chunks")
+@cuda.jit
+def last_an_image_a_thread(x, weight, out):
+    n = cuda.grid(1)
+    if n < out.shape[0]:
+        for oh in range(out.shape[1]):
+            for ow in range(out.shape[2]):
+                for oc in range(out.shape[3]):
+                    total = float32(0)
+                    for kh in range(weight.shape[0]):
+                        for kw in range(weight.shape[1]):
+                            for ic in range(x.shape[3]):
+                                total += x[n, oh + kh, ow + kw, ic] * weight[kh, kw, ic, oc]
+                    out[n, oh, ow, oc] = total
+
 
 conv_nhwc_kernel = derive(
     "conv_nhwc_kernel",

@@ -25,6 +25,10 @@ axpy_kernel = derive(
         "done more than once",
         ("i = cuda.grid(1)\nif i < out.size:", "for i in range(out.size):"),
     ),
+    axpy_by_one_thread=(
+        "one thread for all",
+        ("i = cuda.grid(1)\nif i < out.size:", "for i in range(out.size if cuda.grid(1) == 0 else 0):"),
+    ),
     axpy_scales_only=("y left out", ("a * x[i] + y[i]", "a * x[i]")),
     axpy_adds_only=("a left out", ("a * x[i]", "x[i]")),
     axpy_scales_the_sum=("sum scaled", ("a * x[i] + y[i]", "a * (x[i] + y[i])")),
