@@ -1,7 +1,7 @@
-# make TARGET [CUDA=13|12|none] [PYTHON=python3.12] [ARGS="--port 9999"]
+# make TARGET [CUDA=13|12|none] [PYTHON=python3.12] [ARGS="--resume"]
 #
 # Every target makes .venv and installs what it needs into it: the first time, and whenever a pyproject.toml has
-# changed. After that it does only what it is called for. Training needs a fifth of the disk that the rest does.
+# changed. After that it does only what it is called for. Training needs a sixth of the disk that the rest does.
 
 # The first Python of 3.11 or newer that answers.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -35,8 +35,8 @@ help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo '  options: CUDA=13, 12 or none (here $(CUDA); remembered); PYTHON=python3.12'
 
-train: $(BASE) ## train the course's network on MNIST (under a minute)
-	$(BIN)/cnn-numba train
+train: $(BASE) ## train the course's network on MNIST, under a minute (ARGS=--resume is passed on)
+	$(BIN)/cnn-numba train $(ARGS)
 
 test: $(ALL) ## prove every feature, docstrings and notebooks included
 	$(BIN)/python -m pytest -m 'not exhaustive'

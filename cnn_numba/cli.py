@@ -8,6 +8,7 @@ import json
 import math
 import os
 import shlex
+import shutil
 import sys
 from enum import Enum
 from pathlib import Path
@@ -227,6 +228,7 @@ def train(
         Path | None,
         typer.Option(
             metavar="FOLDER",
+            file_okay=False,
             help="For the results; else runs/MODEL, or runs/MODEL-DATASET with other data than the model's "
             "own.",
         ),
@@ -427,6 +429,15 @@ def _as_option(name, value):
     return f"--{name.replace('_', '-')} {value.value if isinstance(value, Enum) else value}"
 
 
+def _own_name():
+    """Return how a shell finds this program: by its name only where an environment is active."""
+    name, called = "cnn-numba", Path(sys.argv[0])
+    if called.name != name or shutil.which(name):
+        return name
+    folder = Path.cwd()
+    return str(called.relative_to(folder) if called.is_relative_to(folder) else called)
+
+
 def _command_to_resume(out, data_dir, workers):
     """Return the shortest command that goes on with a training: its checkpoint holds nearly all of it."""
     options = []
@@ -437,7 +448,7 @@ def _command_to_resume(out, data_dir, workers):
     again = shlex.join(["train", "--resume", *options])
     here = os.environ.get("LOCAL_WORLD_SIZE")
     if not workers.many:
-        return f"cnn-numba {again}"
+        return f"{_own_name()} {again}"
     if here == str(workers.size):
         return f"torchrun --nproc-per-node {here} -m cnn_numba {again}"
     # How torchrun was told of the other machines, it does not tell.
@@ -477,7 +488,7 @@ def _dataset_for(network, dataset):
     name = dataset.value if dataset else _usual_dataset(network)
     if network.input_shape != image_shape(name):
         raise typer.BadParameter(
-            f"{network.name} takes images of shape {network.input_shape}, but those of {name} have "
+            f"{network.name} takes samples of shape {network.input_shape}, but those of {name} have "
             f"{image_shape(name)}.",
             param_hint="'--dataset'",
         )
@@ -529,7 +540,7 @@ def _trained(context, checkpoint):
     from cnn_numba.course import TRAINED_MNIST_CNN
 
     _complain(
-        f"there is no {checkpoint} here, so the network that comes with the package answers; "
+        f"there is no {checkpoint} here, so the network that comes with the package is taken; "
         "train your own with: cnn-numba train"
     )
     return TRAINED_MNIST_CNN
@@ -1036,9 +1047,11 @@ def doctor():
     """
     from cnn_numba.doctor import examine, report
 
-    findings = examine()
-    print(report(findings))
-    raise typer.Exit(0 if all(finding.healthy for finding in findings) else 1)
+    healthy = True
+    for finding in examine():
+        print(report([finding]), flush=True)
+        healthy &= finding.healthy
+    raise typer.Exit(0 if healthy else 1)
 
 
 if __name__ == "__main__":

@@ -11,25 +11,25 @@ from cnn_numba.device.health import NEWEST_CUDA, Finding, extra, gpu_findings
 from gpuless.nvidia import installed
 
 _COLUMNS = 96
+_TOPIC = len("torchvision")  # the longest
 
 
 def examine():
     """Look at Python, the packages, what kernels run on, the CPU and the data.
 
-    Returns
-    -------
-    list of Finding
+    Yields
+    ------
+    Finding
+        As soon as it is known: to import what is looked at takes time.
     """
-    return [
-        _python(),
-        _packages(),
-        _torchvision(),
-        _roads(),
-        _numba_cuda(),
-        *gpu_findings(),
-        Finding("CPU", True, f"{device.threads()} threads, {platform.machine()}"),
-        _mnist(),
-    ]
+    yield _python()
+    yield _packages()
+    yield _torchvision()
+    yield _roads()
+    yield _numba_cuda()
+    yield from gpu_findings()
+    yield Finding("CPU", True, f"{device.threads()} threads, {platform.machine()}")
+    yield _mnist()
 
 
 def report(findings):
@@ -46,15 +46,14 @@ def report(findings):
     Examples
     --------
     >>> print(report([Finding("Python", True, "3.12"), Finding("GPU", False, "too old", "get a newer one")]))
-    ok     Python  3.12
-    WRONG  GPU     too old
-                   fix: get a newer one
+    ok     Python       3.12
+    WRONG  GPU          too old
+                        fix: get a newer one
     """
-    width = max(len(finding.topic) for finding in findings)
-    indent = " " * (7 + width + 2)
+    indent = " " * (7 + _TOPIC + 2)
     lines = []
     for finding in findings:
-        head = f"{'ok   ' if finding.healthy else 'WRONG'}  {finding.topic:{width}}  "
+        head = f"{'ok   ' if finding.healthy else 'WRONG'}  {finding.topic:{_TOPIC}}  "
         lines += textwrap.wrap(
             head + finding.text,
             _COLUMNS,

@@ -3,6 +3,7 @@ import importlib.metadata
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -251,6 +252,22 @@ def test_doctor_fails_with_the_fix(run, monkeypatch):
 
 
 # --- train -------------------------------------------------------------------------------------------------
+
+
+def test_the_command_to_resume_is_one_that_the_shell_finds(monkeypatch, tmp_path):
+    """Who has called `make train` has no active environment."""
+
+    def command(called, found):
+        monkeypatch.setattr(sys, "argv", [str(called), "train"])
+        monkeypatch.setattr(shutil, "which", lambda name: found)
+        return cli._own_name()
+
+    monkeypatch.chdir(tmp_path)
+    assert command(".venv/bin/cnn-numba", None) == str(Path(".venv/bin/cnn-numba"))
+    assert command(tmp_path / "bin" / "cnn-numba", None) == str(Path("bin/cnn-numba"))
+    assert command(tmp_path.parent / "cnn-numba", None) == str(tmp_path.parent / "cnn-numba")
+    assert command(tmp_path / "bin" / "cnn-numba", "/usr/bin/cnn-numba") == "cnn-numba"
+    assert command("__main__.py", None) == "cnn-numba"
 
 
 def test_train_writes_everything_and_says_where(run, little, tmp_path):
@@ -575,9 +592,9 @@ def test_a_diverging_training_gives_one_line(run, little):
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("folder", ["file", "file/run"])
+@pytest.mark.parametrize(("folder", "wanted"), [("file", 2), ("file/run", 1)])
 def test_a_folder_that_cannot_be_written_gives_one_line_before_training(
-    run, little, monkeypatch, tmp_path, folder
+    run, little, monkeypatch, tmp_path, folder, wanted
 ):
     def step(*arguments):
         raise AssertionError("a step was taken")
@@ -585,7 +602,7 @@ def test_a_folder_that_cannot_be_written_gives_one_line_before_training(
     monkeypatch.setattr("cnn_numba.train.steps.train_step", step)
     (tmp_path / "file").write_text("in the way")
     code, _, err = run("train", "--epochs", 1, "--out", tmp_path / folder)
-    assert code == 1
+    assert code == wanted
     assert str(tmp_path / "file") in err
     assert err.count("\n") == 1
 
@@ -614,7 +631,7 @@ def test_ctrl_c_leaves_cleanly_and_says_how_to_go_on(run, fit, monkeypatch, argu
 def test_a_data_set_of_another_shape_is_a_wrong_argument(run, model, dataset):
     code, _, err = run("train", "--model", model, "--dataset", dataset)
     assert code == 2
-    assert f"'--dataset': {model} takes images of shape" in err
+    assert f"'--dataset': {model} takes samples of shape" in err
 
 
 def test_data_that_are_not_there_give_one_line(run, tmp_path, monkeypatch):
@@ -943,7 +960,7 @@ def test_a_text_is_trained_on_and_resumed(tmp_path, run):
     assert "epoch 3/3" in out
     code, _, error = run("train", "--dataset", "course-text")
     assert code == 2
-    assert "mnist_cnn takes images of shape (1, 28, 28), but those of course-text have (64,)" in error
+    assert "mnist_cnn takes samples of shape (1, 28, 28), but those of course-text have (64,)" in error
 
 
 def test_the_package_runs_as_a_module():
@@ -1016,7 +1033,7 @@ def test_before_a_training_the_network_of_the_package_answers(run):
     pytest.importorskip("onnx")
     Image.fromarray(data.load("mnist").test_images[0, 0]).save("seven.png")
     usual = Path("runs/mnist_cnn/checkpoint.npz")
-    said = f"cnn-numba: there is no {usual} here, so the network that comes with the package answers"
+    said = f"cnn-numba: there is no {usual} here, so the network that comes with the package is taken"
     code, out, err = run("predict", "seven.png")
     assert (code, out[:14], err.count("\n")) == (0, "seven.png: 7 (", 1)
     assert err.startswith(said)

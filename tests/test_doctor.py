@@ -35,7 +35,7 @@ def by_topic(topic):
 
 
 def test_this_installation_is_healthy():
-    findings = examine()
+    findings = list(examine())
     topics = "Python packages torchvision roads numba.cuda kernels GPU driver CPU MNIST"
     assert [finding.topic for finding in findings] == topics.split()
     assert all(finding.healthy for finding in findings), report(findings)
@@ -173,8 +173,9 @@ def test_an_old_python_is_named(monkeypatch):
 
 
 def test_report_aligns_and_puts_the_fix_below():
-    text = report([Finding("A", True, "fine"), Finding("Long", False, "broken", "mend it")])
-    assert text.splitlines() == ["ok     A     fine", "WRONG  Long  broken", "             fix: mend it"]
+    text = report([Finding("GPU", True, "fine"), Finding("torchvision", False, "broken", "mend it")])
+    lines = ["ok     GPU          fine", "WRONG  torchvision  broken", "                    fix: mend it"]
+    assert text.splitlines() == lines
 
 
 def test_what_is_optional_and_missing_needs_no_fix(monkeypatch):
@@ -187,5 +188,5 @@ def test_what_is_optional_and_missing_needs_no_fix(monkeypatch):
 def test_what_the_last_notebooks_compare_with_is_optional(monkeypatch):
     monkeypatch.setattr(doctor.extras, "present", lambda name: name != "jax")
     first, how = report([doctor._roads()]).splitlines()
-    assert first.startswith("ok     roads  jax not installed (optional: ")
+    assert first.startswith("ok     roads        jax not installed (optional: ")
     assert how.strip() == "to get it: pip install --editable ./gpuless --editable '.[roads]'"
