@@ -366,6 +366,7 @@ def test_a_graph_does_what_was_captured_and_not_before():
         check(cu.cuEventRecord(join, second))
         check(cu.cuStreamWaitEvent(stream, join, 0))
         assert cu.cuStreamSynchronize(stream)[0] == cu.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+        assert cu.cuStreamEndCapture(second)[0] == cu.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNMATCHED
         graph = check(cu.cuStreamEndCapture(stream))
         assert check(cu.cuStreamIsCapturing(stream)) == check(cu.cuStreamIsCapturing(second)) == 0
         def read(pointer):
@@ -421,6 +422,42 @@ def test_an_event_of_a_capture_is_of_use_in_that_capture_only():
     )
 
 
+def test_a_capture_ends_with_an_error_where_a_stream_has_not_come_back():
+    run(
+        """
+        relaxed = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        pointer = check(cu.cuMemAlloc(4))
+        stream, second = check(cu.cuStreamCreate(1)), check(cu.cuStreamCreate(1))
+        fork, join = check(cu.cuEventCreate(2)), check(cu.cuEventCreate(2))
+        for more in (0, 1):
+            check(cu.cuStreamBeginCapture(stream, relaxed))
+            check(cu.cuMemsetD32Async(pointer, 5, 1, stream))
+            check(cu.cuEventRecord(fork, stream))
+            check(cu.cuStreamWaitEvent(second, fork, 0))
+            check(cu.cuMemsetD32Async(pointer, 6, 1, second))
+            if more:  # what follows the event nobody waits for
+                check(cu.cuEventRecord(join, second))
+                check(cu.cuStreamWaitEvent(stream, join, 0))
+                check(cu.cuMemsetD32Async(pointer, 7, 1, second))
+            assert cu.cuStreamEndCapture(stream)[0] == cu.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+            assert check(cu.cuStreamIsCapturing(stream)) == check(cu.cuStreamIsCapturing(second)) == 0
+        # The default stream cannot be captured.
+        check(cu.cuStreamBeginCapture(stream, relaxed))
+        check(cu.cuEventRecord(fork, stream))
+        assert cu.cuStreamWaitEvent(0, fork, 0)[0] == cu.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+        graph = check(cu.cuStreamEndCapture(stream))
+        answer = cu.cuStreamBeginCaptureToGraph(0, graph, None, None, 0, 0)
+        assert answer[0] == cu.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+        # A stream that has only waited leaves nothing open.
+        check(cu.cuStreamBeginCapture(stream, relaxed))
+        check(cu.cuMemsetD32Async(pointer, 5, 1, stream))
+        check(cu.cuEventRecord(fork, stream))
+        check(cu.cuStreamWaitEvent(second, fork, 0))
+        assert check(cu.cuGraphGetNodes(check(cu.cuStreamEndCapture(stream)), 8))[1] == 1
+        """
+    )
+
+
 def test_nothing_is_left_of_a_graph_that_is_destroyed():
     run(
         """
@@ -445,7 +482,9 @@ def test_nothing_is_left_of_a_graph_that_is_destroyed():
         check(cu.cuGraphExecDestroy(executable))
         assert told.by == [5] and cu.cuUserObjectRetain(one, 1)[0].name == "CUDA_ERROR_INVALID_HANDLE"
         # What is captured into a graph is in that one, not in another.
-        graph = check(cu.cuGraphCreate(0))
+        graph, nowhere = check(cu.cuGraphCreate(0)), [cu.CUgraphNode(16)]
+        answer = cu.cuStreamBeginCaptureToGraph(stream, graph, nowhere, None, 1, 0)
+        assert answer[0] == cu.CUresult.CUDA_ERROR_INVALID_VALUE
         check(cu.cuStreamBeginCaptureToGraph(stream, graph, None, None, 0, 0))
         check(cu.cuMemsetD32Async(pointer, 8, 1, stream))
         assert int(check(cu.cuStreamEndCapture(stream))) == int(graph)

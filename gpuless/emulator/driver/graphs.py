@@ -113,8 +113,9 @@ def _executable_destroy(handle):
 
 @driver_function("cuGraphExecUpdate", types="ppp")
 def _update(executable, graph, result):
+    steps = Steps(graphs[graph])
     executables[executable].release()
-    executables.replace(executable, Steps(graphs[graph]))
+    executables.replace(executable, steps)
     if result:
         put_int(result, 0)
 

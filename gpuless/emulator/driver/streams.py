@@ -15,9 +15,12 @@ from gpuless.emulator.driver.table import (
     CAPTURE_INVALIDATED,
     CAPTURE_ISOLATION,
     CAPTURE_MERGE,
+    CAPTURE_UNJOINED,
+    CAPTURE_UNMATCHED,
     CAPTURE_UNSUPPORTED,
     CAPTURED_EVENT,
     INVALID_HANDLE,
+    INVALID_VALUE,
     NOT_READY,
     DriverError,
     Handles,
@@ -54,6 +57,16 @@ class Capture:
         stream.capture, stream.tail = self, list(tail)
         self.streams.append(stream)
 
+    def joined(self):
+        """Return whether all that its streams have done comes before what the first one does next."""
+        before, waiting = set(), list(self.origin.tail)
+        while waiting:
+            at = waiting.pop()
+            if at not in before:
+                before.add(at)
+                waiting += self.graph.nodes[at].after
+        return all(before.issuperset(stream.tail) for stream in self.streams)
+
     def end(self):
         """Let the streams work again; return the graph."""
         for stream in self.streams:
@@ -64,6 +77,7 @@ class Capture:
 
 _streams, events = Handles(), Handles()
 _default = threading.local()
+_adding = threading.Lock()
 _legacy = Stream()
 
 
@@ -180,13 +194,15 @@ def _add_callback(handle, function, data, flags):
     refuse_in_capture(handle)
     stream = stream_of(handle)
 
-    def call(before=stream.callback):
+    def call(before):
         _wait_for(before)
         _CALLBACK(function)(handle, 0, data)
 
     # On a thread of its own, as the driver does: the function may wait for the one that asks.
-    stream.callback = threading.Thread(target=call, daemon=True)
-    stream.callback.start()
+    with _adding:
+        thread = threading.Thread(target=call, args=(stream.callback,), daemon=True)
+        thread.start()
+        stream.callback = thread  # whoever waits for it finds one that has begun
 
 
 @driver_function("cuStreamAttachMemAsync", types="ppzu")
@@ -239,9 +255,11 @@ def _event_record_with_flags(handle, stream, flags):
         event.capture, event.tail = capture, stream_of(stream).tail
         return
 
+    of = stream_of(stream)
+
     def note():
         event.moment, event.capture = time.perf_counter(), None
-        event.callback = stream_of(stream).callback
+        event.callback = of.callback
 
     enqueue(stream, note, "event")
 
@@ -276,6 +294,8 @@ def _wait(handle, event, flags):
             raise DriverError(CAPTURE_ISOLATION)
     elif event.capture.graph is None:
         raise DriverError(CAPTURED_EVENT)
+    elif stream is _legacy:
+        raise DriverError(CAPTURE_UNSUPPORTED)
     elif stream.capture is None:
         event.capture.join(stream, event.tail)
     elif stream.capture is event.capture:
@@ -298,16 +318,26 @@ def _begin(handle, mode):
 @driver_function("cuStreamBeginCaptureToGraph", types="pppzzi")
 def _begin_to_graph(handle, graph, after, data, count, mode):
     refuse_in_capture(handle)
+    if stream_of(handle) is _legacy:
+        raise DriverError(CAPTURE_UNSUPPORTED)
     after = [ctypes.c_uint64.from_address(after + 8 * i).value for i in range(count)]
+    if not graphs[graph].nodes.keys() >= set(after):
+        raise DriverError(INVALID_VALUE)
     Capture(graphs[graph], stream_of(handle), after)
 
 
 @driver_function("cuStreamEndCapture", types="pp")
 def _end(handle, found):
-    stream = stream_of(handle)
-    if stream.capture is None or stream.capture.origin is not stream:
+    stream, capture = stream_of(handle), stream_of(handle).capture
+    put_handle(found, 0)
+    if capture is None:
         raise DriverError(CAPTURE_INVALIDATED)
-    put_handle(found, handle_of(stream.capture.end()))
+    if capture.origin is not stream:
+        raise DriverError(CAPTURE_UNMATCHED)
+    joined, graph = capture.joined(), capture.end()
+    if not joined:
+        raise DriverError(CAPTURE_UNJOINED)
+    put_handle(found, handle_of(graph))
 
 
 @driver_function("cuStreamIsCapturing", types="pp")

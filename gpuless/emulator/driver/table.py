@@ -47,7 +47,8 @@ COOPERATIVE_LAUNCH_TOO_LARGE, NOT_PERMITTED, NOT_SUPPORTED, CAPTURE_UNSUPPORTED,
     900,
     901,
 )
-CAPTURE_MERGE, CAPTURE_ISOLATION, CAPTURED_EVENT = 902, 905, 907
+CAPTURE_MERGE, CAPTURE_UNMATCHED, CAPTURE_UNJOINED = 902, 903, 904
+CAPTURE_ISOLATION, CAPTURED_EVENT = 905, 907
 UNKNOWN = 999
 #: What the driver says of its errors.
 ERRORS = {
@@ -93,6 +94,14 @@ ERRORS = {
     CAPTURE_MERGE: (
         "CUDA_ERROR_STREAM_CAPTURE_MERGE",
         "operation would result in a merge of separate capture sequences",
+    ),
+    CAPTURE_UNMATCHED: (
+        "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
+        "capture was not initiated in this stream",
+    ),
+    CAPTURE_UNJOINED: (
+        "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+        "capturing stream has unjoined work",
     ),
     CAPTURE_ISOLATION: (
         "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
