@@ -517,26 +517,40 @@ def _isspacep(t, instruction):
     space = instruction.opcode[1]
     target, source = instruction.operands
 
-    def is_shared(s, x):
-        base = t.new("ptrtoint ptr %shared to i64")
-        root = base if s.lanes == 1 else t.splat(base, "i64")
-        distance = t.new(f"sub {s.int(64)} {x}, {root}")
-        return t.new(f"icmp ult {s.int(64)} {distance}, {s.literal(SHARED_SPAN, 'i64')}")
+    def bits(s, operation, a, b):
+        return t.new(f"{operation} {s.int(1)} {a}, {b}")
 
-    def make(s, x):
-        if space.startswith("shared"):
-            return is_shared(s, x)
-        # What is neither shared nor local is global.
-        low = t.new(f"and {s.int(64)} {x}, {s.literal(ARENA_SPAN - 1, 'i64')}")
-        word = "ult" if space == "local" else "uge"
-        found = t.new(f"icmp {word} {s.int(64)} {low}, {s.literal(t.module.private_span, 'i64')}")
-        if space == "local":
-            other = t.new(f"xor {s.int(1)} {is_shared(s, x)}, {s.literal('true', 'i1')}")
-            found = t.new(f"and {s.int(1)} {found}, {other}")
+    def within(s, x, base, size):
+        distance = t.new(f"sub {s.int(64)} {x}, {base if s.lanes == 1 else t.splat(base, 'i64')}")
+        return t.new(f"icmp ult {s.int(64)} {distance}, {s.literal(size, 'i64')}")
+
+    def is_shared(s, x):
+        return within(s, x, t.new("ptrtoint ptr %shared to i64"), SHARED_SPAN)
+
+    def is_const(s, x):
+        found = s.literal("false", "i1")
+        for name, variable in t.module.source.variables.items():
+            if variable.space == "const":
+                base = t.new(f"add i64 %globals, {t.module.globals[name]}")
+                found = bits(s, "or", found, within(s, x, base, variable.size))
         return found
 
+    def is_private(s, x):
+        low = t.new(f"and {s.int(64)} {x}, {s.literal(ARENA_SPAN - 1, 'i64')}")
+        found = t.new(f"icmp ult {s.int(64)} {low}, {s.literal(t.module.private_span, 'i64')}")
+        return bits(s, "and", found, bits(s, "xor", is_shared(s, x), s.literal("true", "i1")))
+
+    def is_global(s, x):  # what is nothing else
+        others = bits(s, "or", bits(s, "or", is_shared(s, x), is_private(s, x)), is_const(s, x))
+        return bits(s, "xor", others, s.literal("true", "i1"))
+
+    def is_param(s, x):  # no address leads there: `cvta.param` is refused
+        return s.literal("false", "i1")
+
+    tests = {"shared": is_shared, "local": is_private, "const": is_const, "global": is_global}
     value = t.operand(source)
     kind = UNIFORM if lanes.uniform(value.kind) else VARYING
+    make = (tests | {"param": is_param})[space.partition("_")[0]]
     t.write(target, t.compute(make, [(value, 64)], 1, kind))
 
 

@@ -13,7 +13,7 @@ from gpuless.emulator.definitions import separate
 from gpuless.emulator.flow import Flow, part_for_long, spinning_loops
 from gpuless.emulator.instructions import WITH_CARRY, destinations, sources
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, constant
-from gpuless.emulator.ptx import BITS, Address, number
+from gpuless.emulator.ptx import BITS, Address, PtxError, number
 
 _SHIFTS = {"shl", "shr"}
 _COMPARISONS_OF_EQUALITY = {"eq", "ne"}
@@ -102,6 +102,8 @@ class Analysis:
                     if name in names:
                         reads |= (1 << names[name]) & ~writes
                 for name in destinations(instruction):
+                    if name not in names:
+                        raise PtxError(f"{instruction.text}: the emulator does not know the register {name}")
                     writes |= 1 << names[name]
             if part.end.condition in names:
                 reads |= (1 << names[part.end.condition]) & ~writes

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gpuless.emulator.instructions import destinations, sources
+from gpuless.emulator.ptx import PtxError
 
 
 class Branch(NamedTuple):
@@ -270,6 +271,9 @@ def _split(function, anew):
     for number, block in enumerate(blocks):
         if block.end is None:
             block.end = Branch(None, False, (number + 1,) if number + 1 < len(blocks) else ())
+        nowhere = [name for name in block.end.targets if isinstance(name, str) and name not in starts]
+        if nowhere:
+            raise PtxError(f"{block.last.text}: the function {function.name} has no label {nowhere[0]}")
         targets = (starts[target] if isinstance(target, str) else target for target in block.end.targets)
         block.end = block.end._replace(targets=tuple(targets))
     return blocks
@@ -280,7 +284,8 @@ def _finish(blocks, item, function):
     block.location, block.last = item.location, item
     name = item.opcode[0]
     if name == "brx":
-        block.end = Branch(item.operands[0], False, tuple(function.tables[item.operands[1]]))
+        index, table = item.operands
+        block.end = Branch(index, False, tuple(function.tables.get(table, [table])))
         return
     targets = (item.operands[0],) if name == "bra" else ()
     if item.guard is None:

@@ -58,7 +58,19 @@ class Instruction:
     @property
     def text(self):
         """Return it much as it was written, for messages."""
-        return ".".join(self.opcode) + " " + ", ".join(map(str, self.operands))
+        guard = f"@{'!' * self.guard[1]}{self.guard[0]} " if self.guard else ""
+        brackets = "()" if self.opcode[0] == "call" else "{}"
+        operands = ", ".join(_written(operand, brackets) for operand in self.operands)
+        return f"{guard}{'.'.join(self.opcode)} {operands}".rstrip()
+
+
+def _written(operand, brackets):
+    """Return an operand as PTX has it, with these brackets where it is several."""
+    if isinstance(operand, Address):
+        return f"[{operand.base}{f'{operand.offset:+}' if operand.offset else ''}]"
+    if isinstance(operand, tuple):
+        return brackets[0] + ", ".join(_written(one, brackets) for one in operand) + brackets[1]
+    return operand
 
 
 @dataclass(slots=True)
@@ -140,7 +152,7 @@ def parse(text):
     --------
     >>> module = parse('.visible .entry f() { .reg .b32 %r<2>; mov.u32 %r1, 7; ret; }')
     >>> [instruction.text for instruction in module.functions["f"].body]
-    ['mov.u32 %r1, 7', 'ret ']
+    ['mov.u32 %r1, 7', 'ret']
     """
     module = _Parser(_COMMENT.sub("", text.rstrip("\0 \n"))).module
     for function in module.functions.values():
@@ -362,7 +374,7 @@ class _Body:
         for name in names:
             many = _REGISTERS.match(name)
             for one in [f"{many[1]}{i}" for i in range(int(many[2]))] if many else [name]:
-                self.function.registers[self._declare(one)] = BITS[kind[1:]]
+                self.function.registers[self._declare(one)] = _bits(kind)
 
     def _declare(self, name):
         if len(self.scopes) == 1:
@@ -379,7 +391,14 @@ def _parameters(text):
 def _result(text):
     """Return a parameter or result of a function that is a register."""
     _, kind, name = text.split()
-    return Variable(name, "reg", 0, BITS[kind[1:]] // 8)
+    return Variable(name, "reg", 0, _bits(kind) // 8)
+
+
+def _bits(kind):
+    """Return the width of a type as it is written in a declaration, with its dot."""
+    if kind[1:] not in BITS:
+        raise PtxError(f"the emulator does not know the type {kind}")
+    return BITS[kind[1:]]
 
 
 def _variable(text):
@@ -387,7 +406,7 @@ def _variable(text):
     if match is None:
         raise PtxError(f"this PTX cannot be read: {text.strip()[:80]!r}")
     space, align, vector, kind, name, lengths, initial = match.groups()
-    element = BITS[kind] // 8
+    element = _bits(f".{kind}") // 8
     size = element * int(vector or 1)
     for length in re.findall(r"\[(\d*)\]", lengths):
         size *= int(length or 0)

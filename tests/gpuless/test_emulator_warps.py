@@ -1,6 +1,5 @@
 """What lanes and warps do together, memory of all kinds and calls, against what each thread ought to see."""
 
-import itertools
 import random
 import re
 
@@ -258,17 +257,22 @@ def test_accesses_that_tell_another_thread_stay_in_the_order_of_the_program():
 
 
 def test_an_address_is_in_one_space():
+    """No address of these leads to parameters."""
     body = ".local .align 8 .b8 own[8]; mov.u64 %y1, own; cvta.local.u64 %y1, %y1; mov.u64 %y2, s;"
-    body += "cvta.shared.u64 %y2, %y2; mul.wide.u32 %y4, %t, 4; add.u64 %y3, %y2, %y4; mov.u32 %x9, 0;\n"
-    for i, (address, space) in enumerate(itertools.product(("%y1", "%y2", "%y3", "%a0", "%out"), SPACES)):
-        body += f"isspacep.{space} %p1, {address};\n@%p1 or.b32 %x9, %x9, {1 << i};\n"
-    wanted = sum(
-        1 << 3 * i + SPACES.index(s) for i, s in enumerate(["local", *["shared"] * 2, *["global"] * 2])
-    )
-    assert results(body + STORE, block=64, variables=SHARED)[0] == [wanted] * 64
+    body += "cvta.shared.u64 %y2, %y2; mul.wide.u32 %y4, %t, 4; add.u64 %y3, %y2, %y4; mov.u32 %x9, 0;"
+    body += "mov.u64 %y5, table; cvta.const.u64 %y5, %y5; mov.u64 %y6, variable; cvta.global.u64 %y6, %y6;"
+    body += "rem.u32 %x1, %t, 4; mul.wide.u32 %y4, %x1, 4; add.u64 %y4, %y5, %y4;\n"
+    where = {"%y1": "local", "%y2": "shared", "%y3": "shared", "%a0": "global", "%out": "global"}
+    where |= {"%y4": "const", "%y5": "const", "%y6": "global"}
+    for i, (address, own) in enumerate(where.items()):
+        for space in SPACES:
+            body += f"isspacep.{space} %p1, {address};\n"
+            body += f"@%p1 or.b32 %x9, %x9, {1 << i if space == own else 1 << 31};\n"
+    variables = SHARED + ".global .u32 variable; .const .u32 table[4] = {1, 2, 3, 4}; .const .u64 more;"
+    assert results(body + STORE, block=64, variables=variables)[0] == [2 ** len(where) - 1] * 64
 
 
-SPACES = ("global", "shared", "local")
+SPACES = ("global", "shared", "local", "const", "param")
 
 
 def test_local_memory_belongs_to_a_lane():
@@ -604,6 +608,23 @@ def test_a_block_is_a_cluster_by_itself():
     mad.lo.s32 %x9, %x3, 100, %x9; add.s32 %x9, %x9, %x8;"""
     found, _ = results(body + STORE, grid=3, block=64, variables=".shared .align 4 .b32 own[64];")
     assert found == [31000 + i // 64 * 100 + (i % 64 ^ 33) for i in range(192)]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("@%p1 bra NOWHERE;", "@%p1 bra NOWHERE: .* has no label NOWHERE"),
+        ("{ T: .branchtargets END, NOWHERE; brx.idx %t, T; }", "brx.idx %t, T: .* has no label NOWHERE"),
+        ("brx.idx %t, T;", "brx.idx %t, T: .* has no label T"),
+        (".reg .s31 %odd;", "the type .s31"),
+        ("ld.global.u32 %x1, [%nothing+4];", r"ld.global.u32 %x1, \[%nothing\+4\]: .* %nothing"),
+        ("mov.b64 {%nothing, %x1}, %d1;", "mov.b64 {%nothing, %x1}, %d1: "),
+        ("call (%x1), nothing, (%x2);", r"call \(%x1\), nothing, \(%x2\): "),
+    ],
+)
+def test_ptx_that_refers_to_nothing_is_one_error_with_its_text(body, told):
+    with pytest.raises(PtxError, match=told):
+        results(f"setp.lt.u32 %p1, %t, 9; {body} END: {STORE}")
 
 
 @pytest.mark.parametrize(
