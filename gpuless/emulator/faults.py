@@ -43,7 +43,17 @@ ask:
   %at.thread = getelementptr i8, ptr %record, i64 {thread}
   %thread = load volatile i64, ptr %at.thread
   %mine = icmp eq i64 %thread, %self
-  br i1 %mine, label %leave, label %other
+  br i1 %mine, label %meant, label %other
+meant:
+  %stop = icmp eq i32 %signal, {stop}
+  br i1 %stop, label %ask.launch, label %leave
+ask.launch: ; the thread may be at another launch by now
+  %at.launch = getelementptr i8, ptr %record, i64 {launch}
+  %launch = load volatile ptr, ptr %at.launch
+  %at.stop = getelementptr i8, ptr %launch, i64 {at_stop}
+  %stopped = load volatile i32, ptr %at.stop
+  %wanted = icmp ne i32 %stopped, 0
+  br i1 %wanted, label %leave, label %end
 leave:
   %at.where = getelementptr i8, ptr %info, i64 16
   %where = load i64, ptr %at.where
@@ -57,8 +67,8 @@ other:
   %all = icmp eq i64 %next, {records}
   br i1 %all, label %foreign, label %look
 foreign:
-  %stop = icmp eq i32 %signal, {stop}
-  br i1 %stop, label %end, label %pass
+  %nobody = icmp eq i32 %signal, {stop}
+  br i1 %nobody, label %end, label %pass
 pass:
   %at.before = getelementptr i64, ptr inttoptr (i64 {before} to ptr), i32 %signal
   %before = load i64, ptr %at.before
@@ -139,6 +149,8 @@ def _install():
         records=_RECORDS,
         stop=int(STOP),
         thread=layout.OFFSET["thread"],
+        launch=layout.OFFSET["launch"],
+        at_stop=layout.LAUNCH["stop"],
         fault=layout.OFFSET["fault"],
         jump=layout.OFFSET["jump"],
     )
@@ -160,7 +172,7 @@ def prepare_thread():
 
 
 def stop(record):
-    """Stop the kernel that runs in a record, if one does."""
+    """Stop the kernel that runs in a record, if one does and its launch is to stop."""
     thread = _read(record, "thread", ctypes.c_uint64)
     if thread:
         _libc.pthread_kill(ctypes.c_uint64(thread), int(STOP))
@@ -418,7 +430,7 @@ def _address(failed, launched, step, lane):
     """Return what address was accessed, and which array is nearest to it."""
     address = shown = failed.address
     what = "an illegal memory access"
-    if lane is not None:
+    if lane is not None and step.site.size:  # else it was at the end of a piece of code
         address, shown = step.real(lane), step.addresses[lane]
         what = f"an illegal memory access, {step.site.verb} {step.site.size} bytes"
     nearest = launched.nearest(address, step)

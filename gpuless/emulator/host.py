@@ -11,9 +11,11 @@ import platform
 import re
 import sys
 import threading
+from queue import SimpleQueue
 
+from gpuless.emulator.faults import STOP
 from gpuless.emulator.lanes import WARP
-from gpuless.emulator.layout import OFFSET
+from gpuless.emulator.layout import LAUNCH, OFFSET
 
 _FUNCTIONS = {}
 _REQUEST = 16  # numbers in a request: function, lanes, warp, the block's shape, results, then what is given
@@ -68,6 +70,8 @@ ret
 }
 _MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 _CALL = """
+declare i32 @raise(i32)
+
 define internal void @call_host(ptr %ctx, ptr %request) #1 {{
   %at.host = getelementptr i8, ptr %ctx, i64 {host}
   %host = load ptr, ptr %at.host
@@ -79,6 +83,17 @@ define internal void @call_host(ptr %ctx, ptr %request) #1 {{
   store volatile i64 0, ptr %at.thread
   call void {call}
   store volatile i64 %thread, ptr %at.thread
+  ; and one that was meant for it comes then
+  %at.launch = getelementptr i8, ptr %ctx, i64 {launch}
+  %launch = load ptr, ptr %at.launch
+  %at.stop = getelementptr i8, ptr %launch, i64 {at_stop}
+  %stop = load volatile i32, ptr %at.stop
+  %wanted = icmp ne i32 %stop, 0
+  br i1 %wanted, label %leave, label %end
+leave:
+  %unused = call i32 @raise(i32 {signal})
+  br label %end
+end:
   ret void
 }}
 """
@@ -96,7 +111,8 @@ def text(fibres):
     -------
     str
     """
-    places = {name: OFFSET[name] for name in ("host", "scheduler", "thread")}
+    places = {name: OFFSET[name] for name in ("host", "scheduler", "thread", "launch")}
+    places |= {"at_stop": LAUNCH["stop"], "signal": int(STOP)}
     if not fibres:
         return _CALL.format(call="%host(ptr %ctx, ptr %request)", **places)
     lines = _ON_STACK[_MACHINE].strip().split("\n")
@@ -386,6 +402,38 @@ def _free(request, lane, at):
 
 # --- The barrier of a grid ----------------------------------------------------------------------------------
 
+
+class _Meeting:
+    """Where so many blocks wait for each other, again and again.
+
+    A `threading.Barrier` is left with a lock held if an interrupt comes at a bad moment of giving it up.
+    """
+
+    def __init__(self, blocks):
+        self.blocks, self.waiting, self.given_up, self._lock = blocks, [], False, threading.Lock()
+
+    def wait(self):
+        """Wait until all have come, or nobody is to wait any more."""
+        with self._lock:
+            if self.given_up or len(self.waiting) + 1 == self.blocks:
+                self._let_go()
+                return
+            turn = SimpleQueue()
+            self.waiting.append(turn)
+        turn.get()
+
+    def give_up(self):
+        """Let nobody wait any more."""
+        with self._lock:
+            self.given_up = True
+            self._let_go()
+
+    def _let_go(self):
+        while self.waiting:  # an interrupt in between lets one go twice, and forgets none
+            self.waiting[-1].put(None)
+            self.waiting.pop()
+
+
 _gathered = {}
 
 
@@ -399,7 +447,7 @@ def gathered(parameters, blocks):
         The address of the launch's parameters, which tells launches apart.
     blocks : int
     """
-    _gathered[parameters] = threading.Barrier(blocks)
+    _gathered[parameters] = _Meeting(blocks)
     try:
         yield _gathered[parameters]
     finally:
@@ -413,13 +461,13 @@ def waiting(records):
 
 def gathering(parameters):
     """Return how many blocks of a launch wait for others that have not come; 0 once all have."""
-    return _gathered[parameters].n_waiting if parameters in _gathered else 0
+    return len(_gathered[parameters].waiting) if parameters in _gathered else 0
 
 
 def give_up(parameters):
     """Let no block of a launch wait for the others any more."""
     if parameters in _gathered:
-        _gathered[parameters].abort()
+        _gathered[parameters].give_up()
 
 
 _passed, _waiting = {}, set()
@@ -446,8 +494,7 @@ def _synchronize(request, lane, handle, flags):
     if not _passed.get(request.block):
         _passed[request.block] = alive
         _waiting.add(request.block)
-        with contextlib.suppress(threading.BrokenBarrierError):
-            _gathered[request.parameters].wait()
+        _gathered[request.parameters].wait()
         _waiting.discard(request.block)
     _passed[request.block] -= 1
     return 0

@@ -14,7 +14,7 @@ from gpuless.importing import after_import
 
 def install():
     """Let this process have an emulated GPU, from when it first asks for one."""
-    settings.check()
+    settings.read()
     after_import("cuda.bindings.driver", _load_driver)
     after_import("cuda.core._utils.cuda_utils", _explain_errors)
     after_import("numba.cuda", _replace)

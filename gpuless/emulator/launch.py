@@ -147,7 +147,11 @@ class Workers:
                     workers.append(pool.submit(work, compiled, launch))
                 stopped = self._wait(workers, launch, blocks, more)
             except BaseException:  # Ctrl-C, or a worker without memory, for whose block others may wait
-                self._stop(launch, workers)
+                try:
+                    self._stop(launch, workers)
+                except KeyboardInterrupt:  # perhaps before it had begun
+                    self._stop(launch, workers)
+                    raise
                 raise
         if asserted:
             return asserted
@@ -174,12 +178,14 @@ class Workers:
                 # The others may wait for what the block that has failed would write.
                 self._stop(launch, workers)
                 break
+            finished = [worker for worker in workers if worker.done]  # first, or one may be counted twice
             running = self._running(launch)
-            now = sum(map(faults.ended, running)) + sum(w.result()[0] for w in workers if w.done)
+            now = sum(map(faults.ended, running)) + sum(worker.result()[0] for worker in finished)
             # Not the clock: a process that was suspended, or is behind another launch, has not run for all
             # that time.
-            ended, idle = now, idle + _PERIOD if running and now == ended else 0.0
-            if more and idle:
+            still = now == ended
+            ended, idle = now, idle + _PERIOD if running and still else 0.0
+            if more and still:
                 left = layout.WORKERS - len(self._records) + len(self._idle)
                 wanted = min(blocks - now, _RESIDENT) - len(running)
                 workers += [more() for _ in range(min(wanted, left))]
@@ -239,6 +245,8 @@ class Workers:
                 host.give_up(_parameters(launch))
                 for record in self._running(launch):
                     faults.stop(record)
+                # Those that have not begun may be behind another launch.
+                workers[:] = [worker for worker in workers if not worker.withdraw()]
                 # An interrupt may have come before a worker that was started was noted.
                 if all_done(workers, 0.05) and not self._running(launch):
                     break
@@ -251,9 +259,9 @@ class Workers:
         """Stop whatever runs when the process ends."""
         self._pool.closed = self._more.closed = True
         end = time.monotonic() + 1
-        while (running := [record for record in self._records if record.launch]) and time.monotonic() < end:
-            for record in running:
-                ctypes.c_uint32.from_address(record.launch + layout.LAUNCH["stop"]).value = 1
+        while (running := [(r, at) for r in self._records if (at := r.launch)]) and time.monotonic() < end:
+            for record, address in running:
+                ctypes.c_uint32.from_address(address + layout.LAUNCH["stop"]).value = 1
                 faults.stop(record.address)
             time.sleep(0.01)
 
@@ -317,7 +325,7 @@ class _Record:
             for i in range(layout.MAX_WARPS):  # above a page without memory: a stack too full is seen
                 arena.provide(stacks + i * layout.STACK + PAGE, layout.STACK - PAGE)
             faults.watch(self.address)
-        except MemoryError:
+        except BaseException:
             arena.release(shared)
             raise
 

@@ -35,6 +35,7 @@ _FIELDS = (
     ("scheduler", 8),  # the stack pointer of whoever runs the warps
     ("host", 8),  # a function of the host's, for what cannot be done here
     ("thread", 8),  # which thread runs a kernel with it, 0 if none does
+    ("launch", 8),  # which launch's
     ("fault", 8),  # the address that could not be used
     ("ended", 8),  # blocks of the launch that have been run with it to their end
     ("warp", 4),  # the one that is running

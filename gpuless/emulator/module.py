@@ -195,7 +195,7 @@ class ModuleTranslator:
     @property
     def lane_stack(self):
         """Bytes of local memory of a lane."""
-        return max(LANE_STACK, 2 * self.frames)
+        return self.frames + LANE_STACK
 
     # --- Functions -------------------------------------------------------------------------------------
 

@@ -63,14 +63,16 @@ class Overloads(NullCache):
             self._name = None
             return None
         kept = cache.read(self._name)
-        return self._rebuilt(kept, sig) if kept else None
+        return self._rebuilt(kept, sig, target_context) if kept else None
 
-    def _rebuilt(self, kept, sig):
+    def _rebuilt(self, kept, sig, target_context):
         """Return a kernel, with what Numba's own cache leaves out."""
         kernel = _Kernel._rebuild(**pickle.loads(zlib.decompress(kept)))
+        kernel.target_context = target_context
         kernel.objectmode, kernel.py_func = False, self._dispatcher.py_func
         kernel.argtypes = sigutils.normalize_signature(sig)[0]
         kernel._type_annotation = _TypedLater(kernel, self._dispatcher.targetoptions)
+        kernel.bind()  # which connects it with the counters of memory
         return kernel
 
     def save_overload(self, sig, kernel):

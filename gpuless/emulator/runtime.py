@@ -117,7 +117,9 @@ def text(warps, barriers, shared, passed=""):
     str
     """
     copies = "\n".join(_copy(name, type_) for name, type_ in _COPIED)
-    head = "attributes #0 = { nounwind }\nattributes #1 = { nounwind noinline noredzone }\n"
+    # A frame may be larger than the page that tells when a stack is full: it is entered page by page.
+    probed = 'nounwind "probe-stack"="inline-asm"'
+    head = f"attributes #0 = {{ {probed} }}\nattributes #1 = {{ {probed} noinline noredzone }}\n"
     head += "attributes #2 = { nounwind noredzone }\n!0 = !{}\n"
     head += '!1 = !{!"branch_weights", i32 1, i32 1000000}\n'
     return (
@@ -131,6 +133,7 @@ def text(warps, barriers, shared, passed=""):
             **{f"at_{name.replace('.', '_')}": value for name, value in LAUNCH.items()},
             ctaid=OFFSET["ctaid.x"],
             thread=OFFSET["thread"],
+            launch=OFFSET["launch"],
             ended=OFFSET["ended"],
             jump=OFFSET["jump"],
         )
@@ -211,6 +214,8 @@ entry:
 begin:
   %self = call i64 @pthread_self()
   store i64 0, ptr %at.ended
+  %at.launch = getelementptr i8, ptr %ctx, i64 {launch}
+  store volatile ptr %launch, ptr %at.launch
   store volatile i64 %self, ptr %at.thread
 {copies}
   %at.blocks = getelementptr i8, ptr %launch, i64 {at_blocks}

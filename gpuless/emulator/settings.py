@@ -4,14 +4,15 @@ import contextlib
 import os
 from pathlib import Path
 
-from gpuless.limits import from_environment
+from gpuless.limits import RUNNING, from_environment
 
 _LEAST_MEMORY, _LEAST_CAPABILITY = 1 << 24, 7.5
 
 
-def check():
-    """Raise a ValueError that names the variable if one holds what cannot be."""
+def read():
+    """Read them all; raise a ValueError that names the variable if one holds what cannot be."""
     capability(), capacity(), threads()
+    RUNNING.kernel_seconds = from_environment("GPULESS_KERNEL_SECONDS", float, 0, RUNNING.kernel_seconds)
 
 
 def capability():

@@ -22,13 +22,23 @@ class Task:
         self._result = self._error = None
         self._running = threading.Lock()  # released when it is over, and of no use from then on
         self._running.acquire()
+        self._taken = {}
 
     def run(self):
-        """Make the call."""
+        """Make the call, if nobody has withdrawn it."""
+        if not self._take("thread"):
+            return
         try:
             self._result = self._function(*self._arguments)
         except BaseException as raised:
             self._error = raised
+
+    def withdraw(self):
+        """Let the call not be made, if it has not begun; return whether that is so."""
+        return self._take("nobody")
+
+    def _take(self, taker):
+        return self._taken.setdefault("by", taker) == taker  # in one step, whoever interrupts
 
     def end(self):
         """Let the call be over."""

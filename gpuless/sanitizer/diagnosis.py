@@ -46,7 +46,7 @@ class Diagnosis(Words):
         for (number, _), misses in seen.items():
             first, name = misses[0], self.trace.arrays[number].name
             index, shape = tuple(map(int, first.index)), first.view.shape
-            size = f"shape {shape}" if len(shape) > 1 else f"{shape[0]} elements"
+            size = f"shape {shape}" if len(shape) > 1 else f"{shape[0]} element{'s' * (shape[0] != 1)}"
             finding = Finding(
                 "out of bounds",
                 f"{self.thread_called(first.thread)} of {self.block_called(first.block)} "

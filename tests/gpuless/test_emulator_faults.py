@@ -1,8 +1,10 @@
 """What a kernel must not do: it ends with an error that says where, and the next one runs."""
 
+import ctypes
 import json
 import re
 import textwrap
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fresh_python import python
-from ptx_programs import apply, run, workers
+from ptx_programs import HEAD, DeviceArray, apply, run, workers
 
-from gpuless.emulator import faults, launch
+from gpuless.emulator import faults, launch, layout, ptx
 from gpuless.emulator.faults import Fault
 from gpuless.emulator.ptx import PtxError
 from gpuless.emulator.threads import all_done
@@ -124,6 +126,117 @@ def test_a_launch_behind_a_longer_one_is_not_taken_for_endless(monkeypatch):
     assert found.tolist() == list(range(64))
 
 
+def test_a_launch_behind_another_is_interrupted_at_once(monkeypatch, goes_on):
+    """The other has all threads for blocks, and goes on."""
+    monkeypatch.setattr(RUNNING, "kernel_seconds", 20)
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupted(tasks, seconds):
+        if interrupts and threading.current_thread() is threading.main_thread():
+            raise interrupts.pop()
+        return all_done(tasks, seconds)
+
+    def at_work():
+        return [record for record in workers()._records if record.launch]
+
+    with ThreadPoolExecutor(1) as other:
+        longer = other.submit(run, STORE.replace("BODY", WAIT), [np.zeros(64, np.uint32)], (4096, 1, 1))
+        while len(at_work()) < workers().count:
+            time.sleep(0.01)
+        (of_the_other,) = {record.launch for record in at_work()}
+        monkeypatch.setattr(launch, "all_done", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(GOOD, [np.zeros(64, np.uint32)], block=(64, 1, 1))
+        stop = ctypes.c_uint32.from_address(of_the_other + layout.LAUNCH["stop"])
+        assert not stop.value
+        for record in at_work():
+            faults.stop(record.address)  # as if it were still at a launch that is stopped
+        time.sleep(0.1)
+        assert {record.launch for record in at_work()} == {of_the_other}
+        stop.value = 1
+        for record in at_work():
+            faults.stop(record.address)
+        with pytest.raises(Fault):
+            longer.result()
+
+
+def test_two_launches_may_wait_for_each_other(monkeypatch):
+    """Blocks of the one, which spin, have all threads; the other gets further ones."""
+    monkeypatch.setattr(RUNNING, "kernel_seconds", 20)
+    text = """.visible .entry f(.param .u64 p0, .param .u64 p1) {
+        .reg .b64 %rd<3>; .reg .b32 %r<3>; .reg .pred %p1; ld.param.u64 %rd1, [p0]; ld.param.u64 %rd2, [p1];
+        st.volatile.global.u32 [%rd1], 1;
+        L: ld.volatile.global.u32 %r1, [%rd2]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret; }"""
+    kernel = launch.Kernel(ptx.parse(HEAD + text), "f")
+    one, other = (DeviceArray(np.zeros(1, np.uint32)) for _ in range(2))
+    begun = []
+    with ThreadPoolExecutor(2) as threads:
+        for first, second in ((one, other), (other, one)):
+            given = first.address.to_bytes(8, "little") + second.address.to_bytes(8, "little")
+            begun.append(threads.submit(workers().launch, kernel, (64, 1, 1), (512, 1, 1), given))
+            while sum(bool(record.launch) for record in workers()._records) < workers().count:
+                time.sleep(0.01)
+        for launched in begun:
+            launched.result()
+    assert one.read().tolist() == other.read().tolist() == [1]
+    one.free()
+    other.free()
+
+
+def test_a_large_frame_does_not_step_over_the_end_of_a_stack():
+    """Below the stack of warp 1, which goes deep, lies that of warp 0, which waits at a barrier."""
+    size, at = 1086, (0, *range(360, 456, 4))
+    given = {number: "".join(f"st.param.b32 [c+{i}], {number};" for i in at) for number in ("%r1", "%r2")}
+    used = "".join(f"ld.param.u32 %r4, [more+{i}]; add.u32 %r3, %r3, %r4;" for i in at[1:])
+    call = """{{ .param .b32 a; .param .align 4 .b8 c[{size}]; .param .b32 b; st.param.b32 [a], {number};
+        {given} call (b), g, (a, c); ld.param.b32 %r3, [b]; }}"""
+    function = f""".func (.param .b32 out) g(.param .b32 n, .param .align 4 .b8 more[{size}]) {{
+        .reg .b32 %r<5>; .reg .pred %p1; ld.param.u32 %r1, [n]; mov.u32 %r3, 0; setp.eq.u32 %p1, %r1, 0;
+        @%p1 bra END; sub.u32 %r2, %r1, 1; {call.format(size=size, number="%r2", given=given["%r2"])}
+        {used} bra GONE; END: bar.sync 0; GONE: st.param.b32 [out], %r3; ret; }}"""
+    body = "setp.lt.u32 %p1, %r1, 32; selp.u32 %r1, 2, 11, %p1;"
+    body += call.format(size=size, number="%r1", given=given["%r1"]) + "st.global.u32 [%rd3], %r3;"
+    with pytest.raises(Fault, match=r"a stack overflow .* thread \(32, 0, 0\)"):
+        run(function + STORE.replace("BODY", body), [np.zeros(64, np.uint32)], block=(64, 1, 1))
+
+
+def test_a_block_of_1024_threads_has_all_local_memory_that_a_gpu_has():
+    body = """.local .align 8 .b8 own[500000]; mov.u64 %rd4, own; mad.wide.u32 %rd5, %r1, 480, %rd4;
+        st.local.u32 [%rd5], %r1; ld.local.u32 %r3, [%rd5]; st.global.u32 [%rd3], %r3;"""
+    (found,) = run(STORE.replace("BODY", body), [np.zeros(1024, np.uint32)], block=(1024, 1, 1))
+    assert found.tolist() == list(range(1024))
+
+
+PRINTS = """
+import os, sys
+import numpy as np
+import gpuless
+gpuless.select()
+from numba import cuda
+
+@cuda.jit
+def talks(x):
+    i = 0
+    while x[0] == 0:
+        i += 1
+        print(i)
+    x[1] = i
+
+x, told = cuda.to_device(np.zeros(2, np.int64)), sys.stdout
+sys.stdout = open(os.devnull, "w")
+gpuless.set_limits(kernel_seconds=1)
+try:
+    talks[1, 1](x)
+except Exception as error:
+    print("no block of kernel talks has ended" in str(error), file=told)
+"""
+
+
+def test_a_kernel_that_prints_without_end_is_stopped():
+    """It is with its host nearly always."""
+    assert python(PRINTS, GPULESS="emulator") == "True\n"
+
+
 def test_an_interrupt_while_a_launch_is_stopped_waits_for_its_end(monkeypatch, goes_on):
     stop, waited = faults.stop, []
 
@@ -161,31 +274,56 @@ def test_a_barrier_that_a_block_does_not_have(goes_on):
         run(STORE.replace("BODY", "bar.sync 16;"), [np.zeros(32, np.uint32)])
 
 
+TOGETHER = f"""setp.eq.u32 %p1, %r2, 0; @%p1 bra L; {{ .param .b64 grid; .param .b32 flags; .param .b32 ended;
+    st.param.b64 [grid], 0; st.param.b32 [flags], 0; call (ended), cudaCGSynchronize, (grid, flags); }}
+    ret; {WAIT}"""
 INTERRUPTS = """
 import os, random, signal, threading, time
 import numpy as np
 import ptx_programs
 from gpuless.emulator import launch, ptx
 from ptx_programs import DeviceArray, workers
-from test_emulator_faults import STORE, WAIT
+from test_emulator_faults import STORE, TOGETHER, WAIT
 
+def interrupt(*_):
+    if inside:
+        raise KeyboardInterrupt
+
+def interrupt_twice():
+    while not inside:
+        time.sleep(0)
+    for most in (0.02, 0.003):
+        time.sleep(random.uniform(0, most))
+        os.kill(os.getpid(), signal.SIGINT)
+
+inside = False
+signal.signal(signal.SIGINT, interrupt)
 launch._PERIOD = 0.0005  # most of the time nobody sleeps
-kernel = launch.Kernel(ptx.parse(ptx_programs.HEAD + STORE.replace("BODY", WAIT)), "f")
 arguments = DeviceArray(np.zeros(64, np.uint32)).address.to_bytes(8, "little")
-kernel.code((32, 1, 1), arguments)
-for attempt in range(150):
-    interrupt = threading.Timer(random.uniform(0.001, 0.02), os.kill, (os.getpid(), signal.SIGINT))
-    try:
-        interrupt.start()
-        workers().launch(kernel, (2, 1, 1), (32, 1, 1), arguments)
-    except KeyboardInterrupt:
-        assert not any(record.launch for record in workers()._records)
-    interrupt.join()
+declared = ".extern .func (.param .b32 ended) cudaCGSynchronize(.param .b64 grid, .param .b32 flags);"
+for body, together in (WAIT, False), (TOGETHER, True):
+    text = ptx_programs.HEAD + declared + STORE.replace("BODY", body)
+    kernel = launch.Kernel(ptx.parse(text), "f")
+    kernel.code((32, 1, 1), arguments)
+    for attempt in range(60):
+        other = threading.Thread(target=interrupt_twice)
+        other.start()
+        try:
+            try:
+                inside = True
+                workers().launch(kernel, (3, 1, 1), (32, 1, 1), arguments, together=together)
+            except KeyboardInterrupt:
+                assert not any(record.launch for record in workers()._records)
+            inside = False
+        except KeyboardInterrupt:
+            inside = False
+        other.join()
 print("stopped")
 """
 
 
-def test_an_interrupt_may_come_at_any_moment():
+def test_interrupts_may_come_at_any_moment():
+    """The second while the first is heard; in a launch whose blocks wait for each other as well."""
     assert python(INTERRUPTS, GPULESS="emulator") == "stopped\n"
 
 

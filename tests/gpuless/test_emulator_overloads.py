@@ -220,3 +220,27 @@ def test_a_kernel_from_disk_is_like_any_other():
         kernel.inspect_types(told)
         assert "float32" in told.getvalue()
         assert result(cuda.jit(kernel.py_func)) == 72
+
+
+def test_what_a_kernel_from_disk_allocates_is_counted(monkeypatch, found):
+    """Numba connects its counters with the kernels that it has compiled itself."""
+    from numba.cuda import config
+    from numba.cuda.memory_management import rtsys
+
+    monkeypatch.setattr(config, "CUDA_ENABLE_NRT", True)
+    monkeypatch.setattr(config, "CUDA_NRT_STATS", True)
+    source = """
+        import numpy as np
+        from numba import cuda
+
+        @cuda.jit
+        def kernel(x):
+            x[0] = np.arange(int(x[0]))[2]
+    """
+    rtsys.memsys_enable_stats()
+    for _ in range(2):
+        before = rtsys.get_allocation_stats().alloc
+        assert result(program(source)["kernel"]) == 2
+        assert rtsys.get_allocation_stats().alloc == before + 1
+    rtsys.memsys_disable_stats()
+    assert found == [False, True]

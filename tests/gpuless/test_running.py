@@ -262,6 +262,7 @@ def test_a_setting_that_cannot_be_is_named(name, value, told):
     status, printed, error = call(*GPULESS, **{name: value})
     assert status != 0
     assert f"{name} {told}" in error
+    assert "Traceback" not in error
     assert not printed
 
 
