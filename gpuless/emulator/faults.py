@@ -117,16 +117,15 @@ _libc = ctypes.CDLL(None)
 _table = (ctypes.c_uint64 * _RECORDS)()
 _before = (ctypes.c_uint64 * 65)()
 _lock, _thread = threading.Lock(), threading.local()
-_state = {}
+_watched, _handler = [], []
 
 
 def watch(record):
-    """Let a worker's record be one whose faults are ours.
+    """Let a worker's record be one whose faults are ours, and keep it as long as the process lives.
 
     Parameters
     ----------
-    record : int
-        Its address.
+    record : ctypes array
 
     Raises
     ------
@@ -134,12 +133,12 @@ def watch(record):
         If there are too many.
     """
     with _lock:
-        if not _state:
+        if not _handler:
             _install()
-        if _state["watched"] == _RECORDS:
+        if len(_watched) == _RECORDS:
             raise MemoryError(f"no more than {_RECORDS} blocks can run at once")
-        _table[_state["watched"]] = record
-        _state["watched"] += 1
+        _watched.append(record)
+        _table[len(_watched) - 1] = ctypes.addressof(record)
 
 
 def _install():
@@ -154,10 +153,10 @@ def _install():
         fault=layout.OFFSET["fault"],
         jump=layout.OFFSET["jump"],
     )
-    _state["code"], _state["watched"] = machine.Code(machine.compile_object(text)), 0
+    _handler.append(machine.Code(machine.compile_object(text)))
     for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, STOP):
         action, old = _Action(), _Action()
-        action.handler = ctypes.cast(_state["code"].run, ctypes.c_void_p).value
+        action.handler = ctypes.cast(_handler[0].run, ctypes.c_void_p).value
         action.flags = _SA_SIGINFO | _SA_NODEFER | _SA_ONSTACK
         _libc.sigaction(int(number), ctypes.byref(action), ctypes.byref(old))
         _before[number] = old.handler or 0

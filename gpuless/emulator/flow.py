@@ -285,7 +285,11 @@ def _finish(blocks, item, function):
     name = item.opcode[0]
     if name == "brx":
         index, table = item.operands
-        block.end = Branch(index, False, tuple(function.tables.get(table, [table])))
+        if item.guard is not None:
+            raise PtxError(f"{item.text}: the emulator does not know this instruction with a guard")
+        if table not in function.tables:
+            raise PtxError(f"{item.text}: the function {function.name} has no list of labels {table}")
+        block.end = Branch(index, False, tuple(function.tables[table]))
         return
     targets = (item.operands[0],) if name == "bra" else ()
     if item.guard is None:

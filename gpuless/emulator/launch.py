@@ -90,7 +90,7 @@ class Workers:
         self.arena = arena
         self.count = min(count or settings.threads(), layout.WORKERS // 2)
         self.lane_stack = 0  # bytes of local memory that a lane is to have at least
-        self._pool, self._more = Pool(self.count, "gpuless"), Pool(1 << 16, "gpuless-more")
+        self._pool, self._more = Pool(self.count), Pool(1 << 16)
         atexit.register(self._close)
         self._idle, self._records, self._lock = [], [], threading.Lock()
         self._together = threading.Lock()
@@ -139,20 +139,12 @@ class Workers:
         for name, value in fields.items():
             _put(launch, layout.LAUNCH[name], value, name in ("params", "globals", "blocks", "chunk"))
         parameters = ctypes.addressof(buffer)
-        with self._threads(together, parameters, blocks) as pool, host.heard(parameters) as asserted:
+        with self._one_at_a_time(together), host.heard(parameters) as asserted:
             more = partial(self._more.submit, work, compiled, launch) if compiled.spins else None
-            workers = []
-            try:
-                for _ in range(wanted):
-                    workers.append(pool.submit(work, compiled, launch))
-                stopped = self._wait(workers, launch, blocks, more)
-            except BaseException:  # Ctrl-C, or a worker without memory, for whose block others may wait
-                try:
-                    self._stop(launch, workers)
-                except KeyboardInterrupt:  # perhaps before it had begun
-                    self._stop(launch, workers)
-                    raise
-                raise
+            with self._threads(together, parameters, blocks) as pool:
+                start = partial(pool.submit, work, compiled, launch)
+                wait = partial(self._wait, launch=launch, blocks=blocks, more=more)
+                workers, stopped = self._watched(launch, start, wanted, wait)
         if asserted:
             return asserted
         failures = sorted(filter(None, map(_failure, workers)), key=_order)
@@ -166,6 +158,24 @@ class Workers:
             failed = self._trace(absent[0], launched, launch, together) if absent else None
             raise faults.explain_stop(stopped, failed, launched)
         raise faults.explain(self._trace(failures[0], launched, launch, together), launched)
+
+    def _watched(self, launch, start, wanted, wait):
+        """Start so many workers and wait for them; return them, and what waiting has told.
+
+        Whatever is raised meanwhile, no worker goes on.
+        """
+        workers = []
+        try:
+            for _ in range(wanted):
+                workers.append(start())
+            return workers, wait(workers)
+        except BaseException:  # Ctrl-C, or a worker without memory, for whose block others may wait
+            try:
+                self._stop(launch, workers)
+            except KeyboardInterrupt:  # perhaps before it had begun
+                self._stop(launch, workers)
+                raise
+            raise
 
     def _wait(self, workers, launch, blocks, more):
         """Wait until a launch is over; return how it was `faults.Stopped`, None if it was not.
@@ -209,18 +219,29 @@ class Workers:
         x, y, z = failed.place
         number = x + launched.grid[0] * (y + launched.grid[1] * z)
         again = ctypes.create_string_buffer(launch.raw)
+        again.buffer = launch.buffer
         for name, value in (("next", number), ("blocks", number + 1), ("chunk", 1)):
             _put(again, layout.LAUNCH[name], value, True)
         _put(again, layout.LAUNCH["stop"], 0, False)
         with contextlib.suppress(Exception):  # it is only about the words
             traced = trace.Traced(launched.kernel, launched.block)
-            with self._threads(together, _parameters(again), 1) as pool:
-                worker = pool.submit(self._work, traced.compiled, again, traced)
-                if not all_done([worker], _STOPPED if failed.outcome == faults.STOP else _FAILED):
-                    self._stop(again, [worker])
+            seconds = _STOPPED if failed.outcome == faults.STOP else _FAILED
+
+            def wait(workers):
+                if not all_done(workers, seconds):
+                    self._stop(again, workers)
+
+            with self._one_at_a_time(together), self._threads(together, _parameters(again), 1) as pool:
+                start = partial(pool.submit, self._work, traced.compiled, again, traced)
+                (worker,), _ = self._watched(again, start, 1, wait)
             found = worker.result()[1]
             return found if found and found.outcome == failed.outcome else failed
         return failed
+
+    def _one_at_a_time(self, together):
+        """Return what lets launches wait whose blocks run together: they would need more than can be."""
+        # The lock itself: an interrupt in Python code that takes it could leave it held.
+        return self._together if together else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def _threads(self, together, parameters, blocks):
@@ -228,8 +249,7 @@ class Workers:
         if not together:
             yield self._pool
             return
-        # One at a time, or many would need more workers than there can be.
-        with self._together, host.gathered(parameters, blocks):
+        with host.gathered(parameters, blocks):
             self._prepare(blocks)
             yield self._more
 
@@ -280,6 +300,7 @@ class Workers:
                 traced.clear(record.address)
             if tally:
                 _put(record.buffer, layout.OFFSET["counts"], tally.numbers(), True)
+            _put(record.buffer, layout.OFFSET["ended"], 0, True)  # not those of the launch before
             record.launch = ctypes.addressof(launch)
             if ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value:
                 return 0, None
@@ -324,7 +345,7 @@ class _Record:
             arena.provide(shared, layout.SHARED_SPAN)
             for i in range(layout.MAX_WARPS):  # above a page without memory: a stack too full is seen
                 arena.provide(stacks + i * layout.STACK + PAGE, layout.STACK - PAGE)
-            faults.watch(self.address)
+            faults.watch(self.buffer)
         except BaseException:
             arena.release(shared)
             raise

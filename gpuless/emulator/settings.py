@@ -12,7 +12,10 @@ _LEAST_MEMORY, _LEAST_CAPABILITY = 1 << 24, 7.5
 def read():
     """Read them all; raise a ValueError that names the variable if one holds what cannot be."""
     capability(), capacity(), threads()
-    RUNNING.kernel_seconds = from_environment("GPULESS_KERNEL_SECONDS", float, 0, RUNNING.kernel_seconds)
+    usual = type(RUNNING).kernel_seconds
+    seconds = from_environment("GPULESS_KERNEL_SECONDS", float, 0, usual)
+    if RUNNING.kernel_seconds == usual:  # else the program has set a limit of its own
+        RUNNING.kernel_seconds = seconds
 
 
 def capability():

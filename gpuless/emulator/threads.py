@@ -1,5 +1,6 @@
 """Threads that run kernels."""
 
+import _thread
 import threading
 import time
 from queue import SimpleQueue
@@ -9,7 +10,12 @@ class Task:
     """A call that a thread makes for another, which may be interrupted at any moment while it waits.
 
     A `concurrent.futures.Future` is left with a lock held if that comes at a bad one, and the thread that has
-    made the call waits for that lock for ever.
+    made the call waits for that lock for ever. So is the one of a `threading.Thread` that is joined.
+
+    Parameters
+    ----------
+    function : callable
+    arguments : tuple
 
     Attributes
     ----------
@@ -46,7 +52,10 @@ class Task:
         self._running.release()
 
     def wait(self, seconds):
-        """Wait for the end, for so long at most; return whether it has come."""
+        """Wait for the end, for so long at most; return whether it has come.
+
+        Of several who wait one hears of it at once, the others when their time is over.
+        """
         if not self.done:
             self._running.acquire(timeout=max(0.0, seconds))
         return self.done
@@ -59,7 +68,7 @@ class Task:
 
 
 def all_done(tasks, seconds):
-    """Wait for tasks, for so long at most; return whether all are over."""
+    """Wait for tasks, for so many seconds at most; return whether all are over."""
     end = time.monotonic() + seconds
     return all(task.wait(end - time.monotonic()) for task in tasks)
 
@@ -74,11 +83,10 @@ class Pool:
     ----------
     most : int
         How many there are at most; they are started when they are needed.
-    name : str
     """
 
-    def __init__(self, most, name):
-        self._most, self._name, self._lock = most, name, threading.Lock()
+    def __init__(self, most):
+        self._most, self._lock = most, threading.Lock()
         self._tasks, self._count, self._free, self._behind = SimpleQueue(), 0, 0, 0
         self.closed = False
 
@@ -105,9 +113,8 @@ class Pool:
         return task
 
     def _start(self):
-        name = f"{self._name}_{self._count + 1}"
         try:
-            threading.Thread(target=self._run, name=name, daemon=True).start()
+            _thread.start_new_thread(self._run, ())  # in one step, unlike `threading.Thread.start`
         except RuntimeError as error:
             raise MemoryError(f"the operating system starts no more than {self._count} threads") from error
 

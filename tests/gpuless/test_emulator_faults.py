@@ -36,6 +36,15 @@ STORE = """
 GOOD = STORE.replace("BODY", "st.global.u32 [%rd3], %r1;")
 
 
+def at_work(count=0):
+    """Wait until blocks of so many workers run; return their records."""
+    end = time.monotonic() + 60
+    while len(found := [record for record in workers()._records if record.launch]) < count:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
+
+
 @pytest.fixture
 def goes_on():
     """Whatever happened, the next kernel runs."""
@@ -116,9 +125,8 @@ def test_a_launch_behind_a_longer_one_is_not_taken_for_endless(monkeypatch):
     monkeypatch.setattr(RUNNING, "kernel_seconds", 0.75)
     body = f"mov.u32 %r3, 0; L: {LINEAR} 200000; @%p1 bra L; st.global.u32 [%rd3], %r1;"
     with ThreadPoolExecutor(1) as other:
-        longer = other.submit(run, STORE.replace("BODY", body), [np.zeros(32, np.uint32)], (4096, 1, 1))
-        while not any(record.launch for record in workers()._records):
-            time.sleep(0.01)
+        longer = other.submit(run, STORE.replace("BODY", body), [np.zeros(32, np.uint32)], (8192, 1, 1))
+        at_work(1)
         begun = time.monotonic()
         (found,) = run(GOOD, [np.zeros(64, np.uint32)], block=(64, 1, 1))
         assert time.monotonic() - begun > 0.75
@@ -136,14 +144,9 @@ def test_a_launch_behind_another_is_interrupted_at_once(monkeypatch, goes_on):
             raise interrupts.pop()
         return all_done(tasks, seconds)
 
-    def at_work():
-        return [record for record in workers()._records if record.launch]
-
     with ThreadPoolExecutor(1) as other:
         longer = other.submit(run, STORE.replace("BODY", WAIT), [np.zeros(64, np.uint32)], (4096, 1, 1))
-        while len(at_work()) < workers().count:
-            time.sleep(0.01)
-        (of_the_other,) = {record.launch for record in at_work()}
+        (of_the_other,) = {record.launch for record in at_work(workers().count)}
         monkeypatch.setattr(launch, "all_done", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(GOOD, [np.zeros(64, np.uint32)], block=(64, 1, 1))
@@ -174,8 +177,7 @@ def test_two_launches_may_wait_for_each_other(monkeypatch):
         for first, second in ((one, other), (other, one)):
             given = first.address.to_bytes(8, "little") + second.address.to_bytes(8, "little")
             begun.append(threads.submit(workers().launch, kernel, (64, 1, 1), (512, 1, 1), given))
-            while sum(bool(record.launch) for record in workers()._records) < workers().count:
-                time.sleep(0.01)
+            at_work(workers().count)
         for launched in begun:
             launched.result()
     assert one.read().tolist() == other.read().tolist() == [1]
@@ -262,6 +264,45 @@ def test_an_interrupt_while_a_launch_is_stopped_waits_for_its_end(monkeypatch, g
             stop(record.address)
 
 
+def test_an_interrupt_while_a_block_is_run_again_stops_it(monkeypatch, goes_on):
+    """It is run again to tell why it was stopped, and would have no end then either."""
+    monkeypatch.setattr(RUNNING, "kernel_seconds", 0.5)
+
+    def interrupted(workers, seconds):
+        if seconds == launch._STOPPED:
+            monkeypatch.setattr(launch, "all_done", all_done)
+            at_work(1)
+            raise KeyboardInterrupt
+        return all_done(workers, seconds)
+
+    monkeypatch.setattr(launch, "all_done", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(STORE.replace("BODY", WAIT), [np.zeros(64, np.uint32)])
+    assert not any(record.launch for record in workers()._records)
+
+
+def test_a_block_that_begins_late_has_ended_none_before(monkeypatch):
+    """Its record was another block's, of a launch that is over."""
+    monkeypatch.setattr(launch, "_PERIOD", 0.01)
+    meet = """{ .param .b64 grid; .param .b32 flags; .param .b32 ended; st.param.b64 [grid], 0;
+        st.param.b32 [flags], 0; call (ended), cudaCGSynchronize, (grid, flags); }"""
+    text = HEAD + DECLARED + STORE.replace("BODY", meet + "st.global.u32 [%rd3], %r1;")
+    kernel, array = launch.Kernel(ptx.parse(text), "f"), DeviceArray(np.zeros(64, np.uint32))
+    arguments = array.address.to_bytes(8, "little")
+    code = kernel.code((32, 1, 1), arguments).code
+    begins, late = code.run, iter([0, 0, 0.3])
+
+    def begins_late(*addresses):
+        time.sleep(next(late))
+        return begins(*addresses)
+
+    workers().launch(kernel, (3, 1, 1), (32, 1, 1), arguments, together=True)
+    monkeypatch.setattr(code, "run", begins_late)
+    workers().launch(kernel, (3, 1, 1), (32, 1, 1), arguments, together=True)
+    assert array.read()[:32].tolist() == list(range(32))
+    array.free()
+
+
 def test_a_barrier_that_a_block_does_not_have(goes_on):
     """Of numbers that differ the first lane's that is there counts."""
     body = "ld.global.u32 %r3, [%rd3]; setp.lt.u32 %p1, %r3, 7; @%p1 bra END; bar.sync %r3, 32;\nEND:"
@@ -277,13 +318,14 @@ def test_a_barrier_that_a_block_does_not_have(goes_on):
 TOGETHER = f"""setp.eq.u32 %p1, %r2, 0; @%p1 bra L; {{ .param .b64 grid; .param .b32 flags; .param .b32 ended;
     st.param.b64 [grid], 0; st.param.b32 [flags], 0; call (ended), cudaCGSynchronize, (grid, flags); }}
     ret; {WAIT}"""
+DECLARED = ".extern .func (.param .b32 ended) cudaCGSynchronize(.param .b64 grid, .param .b32 flags);"
 INTERRUPTS = """
 import os, random, signal, threading, time
 import numpy as np
 import ptx_programs
 from gpuless.emulator import launch, ptx
 from ptx_programs import DeviceArray, workers
-from test_emulator_faults import STORE, TOGETHER, WAIT
+from test_emulator_faults import DECLARED, STORE, TOGETHER, WAIT
 
 def interrupt(*_):
     if inside:
@@ -300,9 +342,8 @@ inside = False
 signal.signal(signal.SIGINT, interrupt)
 launch._PERIOD = 0.0005  # most of the time nobody sleeps
 arguments = DeviceArray(np.zeros(64, np.uint32)).address.to_bytes(8, "little")
-declared = ".extern .func (.param .b32 ended) cudaCGSynchronize(.param .b64 grid, .param .b32 flags);"
 for body, together in (WAIT, False), (TOGETHER, True):
-    text = ptx_programs.HEAD + declared + STORE.replace("BODY", body)
+    text = ptx_programs.HEAD + DECLARED + STORE.replace("BODY", body)
     kernel = launch.Kernel(ptx.parse(text), "f")
     kernel.code((32, 1, 1), arguments)
     for attempt in range(60):

@@ -615,7 +615,9 @@ def test_a_block_is_a_cluster_by_itself():
     [
         ("@%p1 bra NOWHERE;", "@%p1 bra NOWHERE: .* has no label NOWHERE"),
         ("{ T: .branchtargets END, NOWHERE; brx.idx %t, T; }", "brx.idx %t, T: .* has no label NOWHERE"),
-        ("brx.idx %t, T;", "brx.idx %t, T: .* has no label T"),
+        ("brx.idx %t, T;", "brx.idx %t, T: .* has no list of labels T"),
+        ("brx.idx %t, END;", "brx.idx %t, END: .* has no list of labels END"),
+        ("{ T: .branchtargets END; @%p1 brx.idx %t, T; }", "@%p1 brx.idx %t, T: .* with a guard"),
         (".reg .s31 %odd;", "the type .s31"),
         ("ld.global.u32 %x1, [%nothing+4];", r"ld.global.u32 %x1, \[%nothing\+4\]: .* %nothing"),
         ("mov.b64 {%nothing, %x1}, %d1;", "mov.b64 {%nothing, %x1}, %d1: "),

@@ -1,7 +1,7 @@
 """Streams, events, and graphs.
 
 What is asked for is done at once, in the thread that asks; only a stream that is being captured notes it, and
-a graph does it later. A callback has a thread, which those wait for who wait for the stream.
+a graph does it later. Callbacks have threads of their own, and those wait for them who wait for the stream.
 """
 
 import ctypes
@@ -19,8 +19,10 @@ from gpuless.emulator.driver.table import (
     CAPTURE_UNMATCHED,
     CAPTURE_UNSUPPORTED,
     CAPTURED_EVENT,
+    ILLEGAL_STATE,
     INVALID_HANDLE,
     INVALID_VALUE,
+    NOT_PERMITTED,
     NOT_READY,
     DriverError,
     Handles,
@@ -29,9 +31,12 @@ from gpuless.emulator.driver.table import (
     put_handle,
     put_int,
 )
+from gpuless.emulator.threads import Pool
 
 #: Handles of the default streams, which nobody makes: legacy and one for each thread.
 LEGACY, PER_THREAD = 1, 2
+#: The flag of a stream that the legacy default stream does not wait for.
+_NON_BLOCKING = 1
 
 
 class Stream:
@@ -40,7 +45,7 @@ class Stream:
     def __init__(self, flags=0, priority=0):
         self.flags, self.priority = flags, priority
         self.capture, self.tail = None, []
-        self.callback = None  # the thread that runs the last one
+        self.calls = ()  # those that what comes next would wait for
 
 
 class Capture:
@@ -50,7 +55,19 @@ class Capture:
 
     def __init__(self, graph, origin, tail=()):
         self.graph, self.origin, self.number, self.streams = graph, origin, next(self._numbers), []
+        self.valid = True
         self.join(origin, tail)
+
+    def check(self):
+        """Raise an error if something was done that a capture does not allow."""
+        if not self.valid:
+            raise DriverError(CAPTURE_INVALIDATED)
+
+    def refuse(self, code):
+        """Raise an error for what a capture does not allow; it is of no more use."""
+        self.check()
+        self.valid = False
+        raise DriverError(code)
 
     def join(self, stream, tail):
         """Capture what a stream does from now on."""
@@ -77,7 +94,6 @@ class Capture:
 
 _streams, events = Handles(), Handles()
 _default = threading.local()
-_adding = threading.Lock()
 _legacy = Stream()
 
 
@@ -98,13 +114,20 @@ def enqueue(handle, run, kind, parameters=()):
     if stream.capture is None:
         run()
         return
+    stream.capture.check()
     stream.tail = [stream.capture.graph.add(Node(run, kind, stream.tail, parameters))]
 
 
 def refuse_in_capture(handle):
-    """Refuse what a stream that is captured cannot do."""
+    """Refuse what a stream that is captured cannot do here."""
     if stream_of(handle).capture is not None:
         raise DriverError(CAPTURE_UNSUPPORTED)
+
+
+def _forbid_in_capture(handle):
+    """Refuse what CUDA forbids while a stream is captured, and with it the capture."""
+    if (capture := stream_of(handle).capture) is not None:
+        capture.refuse(CAPTURE_UNSUPPORTED)
 
 
 # --- Streams ------------------------------------------------------------------------------------------------
@@ -129,30 +152,19 @@ def _destroy(handle):
 
 @driver_function("cuStreamSynchronize", types="p")
 def _synchronize(handle):
-    refuse_in_capture(handle)
-    _wait_for(stream_of(handle).callback)
+    _forbid_in_capture(handle)
+    _wait_for(_calls_of(handle))
 
 
 @driver_function("cuStreamQuery", types="p")
 def _query(handle):
-    refuse_in_capture(handle)
-    _check_ready(stream_of(handle).callback)
+    _forbid_in_capture(handle)
+    _check_ready(_calls_of(handle))
 
 
 @driver_function("cuCtxSynchronize", types="p")
 def _synchronize_all(context):
-    for stream in [*_streams._objects.values(), stream_of(LEGACY), stream_of(PER_THREAD)]:
-        _wait_for(stream.callback)
-
-
-def _wait_for(callback):
-    if callback is not None and callback is not threading.current_thread():
-        callback.join()
-
-
-def _check_ready(callback):
-    if callback is not None and callback.is_alive():
-        raise DriverError(NOT_READY)
+    _wait_for([call for _, call in _unfinished])
 
 
 @driver_function("cuStreamGetPriority", types="pp")
@@ -180,29 +192,68 @@ def _context(handle, found, green):
     put_handle(found, _CONTEXT)
 
 
+# --- Functions of the host's --------------------------------------------------------------------------------
+
+_threads, _adding, _unfinished = Pool(1 << 16), threading.Lock(), []
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 
 
+def _call_later(stream, function):
+    """Call a function on a thread of its own, as it may wait for the one that asks; after those before it."""
+
+    def call(before):
+        _wait_for(before)
+        _default.calling = True
+        try:
+            function()
+        finally:
+            _default.calling = False
+
+    with _adding:
+        task = _threads.submit(call, stream.calls)
+        stream.calls = (task,)
+        _unfinished[:] = [(of, one) for of, one in _unfinished if not one.done] + [(stream, task)]
+
+
+def _calls_of(handle):
+    """Return what a stream waits for; the legacy default stream waits for all but those that do not block."""
+    stream = stream_of(handle)
+    if stream is _legacy:
+        return [call for of, call in _unfinished if not of.flags & _NON_BLOCKING]
+    return stream.calls
+
+
+def _wait_for(calls):
+    for call in calls:
+        if not call.done and getattr(_default, "calling", False):
+            raise DriverError(NOT_PERMITTED, "a callback must not wait for others")
+        while not call.wait(0.01):
+            pass
+
+
+def _check_ready(calls):
+    if not all(call.done for call in calls):
+        raise DriverError(NOT_READY)
+
+
 @driver_function("cuLaunchHostFunc", types="ppp")
 def _host_function(handle, function, data):
-    enqueue(handle, lambda: _HOST_FUNCTION(function)(data), "host")
+    stream = stream_of(handle)
+
+    def call():
+        _HOST_FUNCTION(function)(data)
+
+    if stream.capture is None and not all(before.done for before in stream.calls):
+        _call_later(stream, call)
+    else:
+        enqueue(handle, call, "host")
 
 
 @driver_function("cuStreamAddCallback", types="pppu")
 def _add_callback(handle, function, data, flags):
-    refuse_in_capture(handle)
-    stream = stream_of(handle)
-
-    def call(before):
-        _wait_for(before)
-        _CALLBACK(function)(handle, 0, data)
-
-    # On a thread of its own, as the driver does: the function may wait for the one that asks.
-    with _adding:
-        thread = threading.Thread(target=call, args=(stream.callback,), daemon=True)
-        thread.start()
-        stream.callback = thread  # whoever waits for it finds one that has begun
+    _forbid_in_capture(handle)
+    _call_later(stream_of(handle), lambda: _CALLBACK(function)(handle, 0, data))
 
 
 @driver_function("cuStreamAttachMemAsync", types="ppzu")
@@ -218,19 +269,20 @@ class Event:
 
     def __init__(self, flags):
         self.flags, self.moment, self.capture, self.tail = flags, None, None, []
-        self.callback = None  # the one before it
+        self.calls = ()  # those before it
 
 
 #: What is recorded, or waited for, is so whenever the graph runs.
 _EXTERNAL = 1
 
 
-def _moment_of(handle):
-    """Return when an event was recorded, None if it never was."""
+def _recorded(handle):
+    """Return an event that is in no capture; to ask for one that is spoils the capture."""
     event = events[handle]
     if event.capture is not None:
+        event.capture.valid = False
         raise DriverError(CAPTURED_EVENT)
-    return event.moment
+    return event
 
 
 @driver_function("cuEventCreate", types="pu")
@@ -252,36 +304,33 @@ def _event_record(handle, stream):
 def _event_record_with_flags(handle, stream, flags):
     event, capture = events[handle], stream_of(stream).capture
     if capture is not None and not flags & _EXTERNAL:
+        capture.check()
         event.capture, event.tail = capture, stream_of(stream).tail
         return
 
-    of = stream_of(stream)
-
     def note():
-        event.moment, event.capture = time.perf_counter(), None
-        event.callback = of.callback
+        event.moment, event.capture, event.calls = time.perf_counter(), None, _calls_of(stream)
 
     enqueue(stream, note, "event")
 
 
 @driver_function("cuEventSynchronize", types="p")
 def _event_synchronize(handle):
-    _moment_of(handle)
-    _wait_for(events[handle].callback)
+    _wait_for(_recorded(handle).calls)
 
 
 @driver_function("cuEventQuery", types="p")
 def _event_query(handle):
-    _moment_of(handle)
-    _check_ready(events[handle].callback)
+    _check_ready(_recorded(handle).calls)
 
 
 @driver_function("cuEventElapsedTime", types="ppp")
 def _elapsed(found, first, last):
-    moments = _moment_of(first), _moment_of(last)
-    if None in moments:
+    first, last = _recorded(first), _recorded(last)
+    if None in (first.moment, last.moment):
         raise DriverError(INVALID_HANDLE)
-    put(found, ctypes.c_float, 1000 * (moments[1] - moments[0]))
+    _check_ready([*first.calls, *last.calls])
+    put(found, ctypes.c_float, 1000 * (last.moment - first.moment))
 
 
 @driver_function("cuStreamWaitEvent", types="ppu")
@@ -291,9 +340,12 @@ def _wait(handle, event, flags):
         enqueue(handle, lambda: None, "wait")
     elif event.capture is None:
         if stream.capture is not None and event.moment is not None:
-            raise DriverError(CAPTURE_ISOLATION)
+            stream.capture.refuse(CAPTURE_ISOLATION)
+        stream.calls = (*(call for call in stream.calls if not call.done), *event.calls)
     elif event.capture.graph is None:
         raise DriverError(CAPTURED_EVENT)
+    elif not event.capture.valid:
+        raise DriverError(CAPTURE_INVALIDATED)
     elif stream is _legacy:
         raise DriverError(CAPTURE_UNSUPPORTED)
     elif stream.capture is None:
@@ -301,7 +353,8 @@ def _wait(handle, event, flags):
     elif stream.capture is event.capture:
         stream.tail = list(dict.fromkeys([*stream.tail, *event.tail]))
     else:
-        raise DriverError(CAPTURE_MERGE)
+        event.capture.valid = False
+        stream.capture.refuse(CAPTURE_MERGE)
 
 
 # --- Capture ------------------------------------------------------------------------------------------------
@@ -331,10 +384,11 @@ def _end(handle, found):
     stream, capture = stream_of(handle), stream_of(handle).capture
     put_handle(found, 0)
     if capture is None:
-        raise DriverError(CAPTURE_INVALIDATED)
+        raise DriverError(ILLEGAL_STATE)
     if capture.origin is not stream:
         raise DriverError(CAPTURE_UNMATCHED)
     joined, graph = capture.joined(), capture.end()
+    capture.check()
     if not joined:
         raise DriverError(CAPTURE_UNJOINED)
     put_handle(found, handle_of(graph))
@@ -342,14 +396,19 @@ def _end(handle, found):
 
 @driver_function("cuStreamIsCapturing", types="pp")
 def _is_capturing(handle, found):
-    put_int(found, int(stream_of(handle).capture is not None))
+    put_int(found, _status(stream_of(handle)))
+
+
+def _status(stream):
+    """Return 1 for a stream that is captured, 2 if that is of no more use, else 0."""
+    return 0 if stream.capture is None else 1 if stream.capture.valid else 2
 
 
 @driver_function("cuStreamGetCaptureInfo", types="ppppppp")
 def _capture_info(handle, status, number, graph, tail, data, count):
     stream = stream_of(handle)
-    put_int(status, int(stream.capture is not None))
-    if stream.capture is None:
+    put_int(status, _status(stream))
+    if _status(stream) != 1:
         return
     put_handle(number, stream.capture.number)
     if graph:

@@ -31,7 +31,8 @@ _TYPES |= {"b": ctypes.c_ubyte, "h": ctypes.c_ushort, "f": ctypes.c_float}
 
 SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED = 0, 1, 2, 3
 NO_DEVICE, INVALID_DEVICE, INVALID_IMAGE, INVALID_CONTEXT = 100, 101, 200, 201
-NO_BINARY_FOR_GPU, INVALID_PTX, INVALID_HANDLE, NOT_FOUND, NOT_READY = 209, 218, 400, 500, 600
+NO_BINARY_FOR_GPU, INVALID_PTX, INVALID_HANDLE, ILLEGAL_STATE = 209, 218, 400, 401
+NOT_FOUND, NOT_READY = 500, 600
 ILLEGAL_ADDRESS, LAUNCH_OUT_OF_RESOURCES, LAUNCH_TIMEOUT, ASSERT, MISALIGNED, LAUNCH_FAILED = (
     700,
     701,
@@ -66,6 +67,10 @@ ERRORS = {
     ),
     INVALID_PTX: ("CUDA_ERROR_INVALID_PTX", "a PTX instruction is not known to the emulated GPU"),
     INVALID_HANDLE: ("CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"),
+    ILLEGAL_STATE: (
+        "CUDA_ERROR_ILLEGAL_STATE",
+        "the operation cannot be performed in the present state",
+    ),
     NOT_FOUND: ("CUDA_ERROR_NOT_FOUND", "named symbol not found"),
     NOT_READY: ("CUDA_ERROR_NOT_READY", "device not ready"),
     ILLEGAL_ADDRESS: ("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
@@ -178,7 +183,10 @@ def _interrupt_again():
 
 _functions = {}
 #: Functions that may take long. What interrupts one is raised when it has returned: no error of the driver's.
-_LAUNCHES = {"cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch"}
+_LONG = {"cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch"}
+_LONG |= {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"}
+#: And one that must not return an error when what it was asked for will be done.
+_LONG |= {"cuStreamAddCallback"}
 #: What destructors call, maybe while an exception is on its way, of which Python code here may know nothing.
 _DESTRUCTORS = re.compile(r"Destroy|Free|Unload|Release|Unregister|Ctx(Push|Pop|Get|Set)Current")
 _INTERRUPTED = -1
@@ -250,7 +258,7 @@ def driver_function(*names, types=""):
             except Fault as fault:
                 return _note(_FAULTS[fault.kind], str(fault))
             except KeyboardInterrupt:
-                if names[0] in _LAUNCHES:
+                if names[0] in _LONG:
                     return _INTERRUPTED
                 _thread.start_new_thread(_interrupt_again, ())
                 return LAUNCH_TIMEOUT
@@ -328,7 +336,7 @@ _library, _addresses = [], {}
 def load():
     """Load the library that stands for the driver."""
     if not _library:
-        names = [name for name in _functions if name in _LAUNCHES or _DESTRUCTORS.search(name)]
+        names = [name for name in _functions if name in _LONG or _DESTRUCTORS.search(name)]
         _functions.update(zip(names, _guard([_functions[name] for name in names]), strict=True))
         _library.append(
             stub.Library({name + _version(name): function for name, function in _functions.items()})
