@@ -30,7 +30,7 @@ class Place(NamedTuple):
     pointer: str | None
     distances: tuple | None
     pointers: str | None
-    safe: bool  # whether it is in shared memory, where neighbouring bytes may be read as well
+    safe: bool  # whether it is in shared memory, all of which may be read, whichever lanes are on
 
 
 def space_of(instruction):
@@ -274,10 +274,12 @@ def _load_window(t, where, bits, count):
 
 
 def _fits(t, pointer, low, size):
-    """Return whether bytes lie in shared memory, all of which may be read, whichever lanes are on."""
+    """Return whether so many bytes lie in the block's shared memory."""
     root, at = t.new("ptrtoint ptr %shared to i64"), t.new(f"ptrtoint ptr {pointer} to i64")
     start = t.new(f"add i64 {t.new(f'sub i64 {at}, {root}')}, {low}")
-    return t.new(f"icmp ult i64 {start}, {max(SHARED_SPAN - size + 1, 0)}")
+    t.module.declare("i64 @llvm.usub.sat.i64(i64, i64)")
+    room = t.new(f"call i64 @llvm.usub.sat.i64(i64 %shared.room, i64 {size - 1})")
+    return t.new(f"icmp ult i64 {start}, {room}")
 
 
 def _pick_few(t, pointer, low, first, bits, count):

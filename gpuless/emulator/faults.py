@@ -13,7 +13,7 @@ import threading
 from typing import NamedTuple
 
 from gpuless.emulator import layout, machine
-from gpuless.emulator.layout import BARRIERS, LOCAL_SPAN, MAX_WARPS, PRIVATE_GAP, STACK
+from gpuless.emulator.layout import BARRIERS, LOCAL_SPAN, MAX_WARPS, PRIVATE_GAP, SHARED_SPAN, STACK
 from gpuless.limits import RUNNING
 from gpuless.positions import coordinates
 
@@ -232,6 +232,7 @@ class Launched(NamedTuple):
     grid: tuple
     block: tuple
     arguments: bytes
+    shared_size: int
     arena: object
 
     @property
@@ -432,6 +433,11 @@ def _address(failed, launched, step, lane):
     if lane is not None and step.site.size:  # else it was at the end of a piece of code
         address, shown = step.real(lane), step.addresses[lane]
         what = f"an illegal memory access, {step.site.verb} {step.site.size} bytes"
+    at = address - _read(failed.record, "shared", ctypes.c_uint64)
+    if 0 <= at < SHARED_SPAN:
+        if shown != address:  # counted from where it begins
+            at = shown - (1 << 64) if shown >> 63 else shown
+        return f"{what} at {_in_shared(at, launched)}"
     nearest = launched.nearest(address, step)
     text = f"{what} at {shown:#x}"
     if nearest is None or (shown != address and lane is not None):
@@ -441,6 +447,12 @@ def _address(failed, launched, step, lane):
     if behind >= 0:
         return f"{text}, {behind} bytes behind the end of {array}"
     return f"{text}, {max(nearest.address - address, 0)} bytes before {array}"
+
+
+def _in_shared(at, launched):
+    size = launched.shared_size
+    text = f"byte {at} of shared memory, of which the block has {size}"
+    return text if size else f"{text} (kernel[grid, block, stream, bytes] gives it some)"
 
 
 def _argument(allocation, launched, step):

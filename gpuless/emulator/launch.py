@@ -120,7 +120,8 @@ class Workers:
         ------
         Fault
         """
-        launched = faults.Launched(kernel, grid, block, bytes(arguments), self.arena)
+        shared_size = -(-kernel.static_shared // 16) * 16 + shared
+        launched = faults.Launched(kernel, grid, block, bytes(arguments), shared_size, self.arena)
         compiled, tally = kernel.code(block, arguments, counted is not None), None
         if counted is not None:
             tally = counting.Tally(compiled, launched)
@@ -130,6 +131,7 @@ class Workers:
         buffer = ctypes.create_string_buffer(bytes(arguments) + bytes(64))
         launch = ctypes.create_string_buffer(layout.LAUNCH_SIZE)
         launch.buffer = buffer  # lives as long as there is a worker that has the launch
+        launch.shared_size = shared_size
         wanted = 1 if blocks * compiled.threads <= _SMALL else min(self.count, blocks)
         if together:
             wanted = blocks
@@ -219,7 +221,7 @@ class Workers:
         x, y, z = failed.place
         number = x + launched.grid[0] * (y + launched.grid[1] * z)
         again = ctypes.create_string_buffer(launch.raw)
-        again.buffer = launch.buffer
+        again.buffer, again.shared_size = launch.buffer, launch.shared_size
         for name, value in (("next", number), ("blocks", number + 1), ("chunk", 1)):
             _put(again, layout.LAUNCH[name], value, True)
         _put(again, layout.LAUNCH["stop"], 0, False)
@@ -293,6 +295,7 @@ class Workers:
             size = WARP * max(compiled.lane_stack, self.lane_stack)
             _put(record.buffer, layout.OFFSET["local.size"], size, True)
             record.reserve_local(size * compiled.warps)
+            record.have_shared(launch.shared_size)
             faults.prepare_thread()
             host.begin(record.address)
             _put(record.buffer, layout.OFFSET["misaligned"], 0, False)
@@ -336,19 +339,29 @@ class _Record:
         self.arena, self.buffer = arena, ctypes.create_string_buffer(layout.BLOCK_SIZE)
         _put(self.buffer, layout.OFFSET["host"], host.address(), True)
         self.local, self.launch, self.address = 0, None, ctypes.addressof(self.buffer)
-        shared = arena.reserve()
+        self.shared, self.room = arena.reserve(), 0
+        shared = self.shared
         stacks = shared + layout.STACKS_AT
         fields = {"arena": arena.base, "shared": shared, "stack.area": stacks}
         for name, value in (fields | {"local": shared + layout.LOCAL_AT}).items():
             _put(self.buffer, layout.OFFSET[name], value, True)
         try:
-            arena.provide(shared, layout.SHARED_SPAN)
             for i in range(layout.MAX_WARPS):  # above a page without memory: a stack too full is seen
                 arena.provide(stacks + i * layout.STACK + PAGE, layout.STACK - PAGE)
             faults.watch(self.buffer)
         except BaseException:
             arena.release(shared)
             raise
+
+    def have_shared(self, size):
+        """Have so many bytes of shared memory, and what is left of the last page; none behind that."""
+        room = -(-size // PAGE) * PAGE
+        if room > self.room:
+            self.arena.provide(self.shared + self.room, room - self.room)
+        elif room < self.room:
+            self.arena.withdraw(self.shared + room, self.room - room)
+        self.room = room
+        _put(self.buffer, layout.OFFSET["shared.room"], room, True)
 
     def reserve_local(self, size):
         """Have so much local memory."""

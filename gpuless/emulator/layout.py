@@ -2,7 +2,7 @@
 
 #: All memory of the emulated GPU lies between two multiples of this; the first also is one.
 ARENA_SPAN = 1 << 40
-#: Room for a block's shared memory, more than any GPU has.
+#: Addresses of a block's shared memory, more than any GPU has; those that it has not asked for are of no use.
 SHARED_SPAN = 1 << 18
 #: At the beginning of the arena lie shared and local memory; isspacep tells by it what is global.
 PRIVATE_SPAN = 1 << 39
@@ -20,6 +20,7 @@ _FIELDS = (
     ("params", 8),
     ("arena", 8),
     ("shared", 8),
+    ("shared.room", 8),  # bytes there that can be used
     ("local", 8),
     ("globals", 8),
     ("local.size", 8),  # of a warp

@@ -104,6 +104,10 @@ class Arena:
         """
         _protect(address, -(-size // PAGE) * PAGE, _READ_WRITE)
 
+    def withdraw(self, address, size):
+        """Let nobody use so many bytes of a worker's, until they are provided again."""
+        _protect(address, size, _NONE)
+
     def release(self, address):
         """Take back all that a worker has."""
         _libc.mprotect(address, WORKER_SPAN, _NONE)

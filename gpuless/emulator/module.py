@@ -444,7 +444,7 @@ class ModuleTranslator:
 
 _FIELDS = {"params": "ptr", "arena": "ptr", "shared": "ptr", "local": "i64", "globals": "i64"}
 _FIELDS |= {f"{name}.{axis}": "i32" for name in ("ctaid", "nctaid") for axis in "xyz"}
-_FIELDS |= {"dynamic_smem_size": "i32", "smid": "i32", "local.size": "i64"}
+_FIELDS |= {"dynamic_smem_size": "i32", "smid": "i32", "local.size": "i64", "shared.room": "i64"}
 
 
 def _something(t, pointer, bits, offset):

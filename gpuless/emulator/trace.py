@@ -131,10 +131,13 @@ class Traced:
             for name in ("at", "mask")
         )
         addresses = (ctypes.c_uint64 * WARP).from_address(record + layout.OFFSET["addresses"])
-        shared = ctypes.c_uint64.from_address(record + layout.OFFSET["shared"]).value
+        shared, room = (
+            ctypes.c_uint64.from_address(record + layout.OFFSET[name]).value
+            for name in ("shared", "shared.room")
+        )
         sites = [None, *self.translator.sites]
         return [
-            Step(self, warp, sites[number], mask, tuple(addresses), (arena.base, shared))
+            Step(self, warp, sites[number], mask, tuple(addresses), (arena.base, shared, room))
             for warp, (number, mask) in enumerate(zip(numbers, masks, strict=True))
             if number
         ]
@@ -169,7 +172,7 @@ class Step(NamedTuple):
 
     def real(self, lane):
         """Return where a lane's address lies in this process."""
-        arena, shared = self.bases
+        arena, shared, _ = self.bases
         if space_of(self.site.instruction) == "shared":
             return shared + (self.addresses[lane] & (layout.SHARED_SPAN - 1))
         return arena + (self.addresses[lane] & (layout.ARENA_SPAN - 1))
@@ -181,5 +184,11 @@ class Step(NamedTuple):
     def lane_at(self, address, arena):
         """Return the first lane that accesses what it may not, or an address of this process, or None."""
         size, lanes = self.site.size, self.lanes
-        wrong = [lane for lane in lanes if not arena.usable(self.real(lane))]
+        wrong = [lane for lane in lanes if not self._usable(self.real(lane), arena)]
         return next(iter(wrong or [lane for lane in lanes if 0 <= address - self.real(lane) < size]), None)
+
+    def _usable(self, address, arena):
+        _, shared, room = self.bases
+        if 0 <= address - shared < layout.SHARED_SPAN:
+            return address - shared + self.site.size <= room
+        return arena.usable(address)

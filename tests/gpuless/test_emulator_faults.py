@@ -185,6 +185,74 @@ def test_two_launches_may_wait_for_each_other(monkeypatch):
     other.free()
 
 
+IN_SHARED = """.shared .align 16 .b8 s[128];
+.visible .entry f(.param .u64 p0, .param .u64 p1)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<9>; .reg .pred %p<2>;
+    ld.param.u64 %rd1, [p0]; ld.param.u64 %rd2, [p1]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4;
+    add.s64 %rd4, %rd1, %rd3; mov.u64 %rd5, s; cvta.shared.u64 %rd6, %rd5; mul.wide.u32 %rd7, %r1, 1;
+    BODY
+    st.global.u32 [%rd4], %r2;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "step", "byte", "thread"),
+    [
+        ("mad.lo.s64 %rd8, %rd7, %rd2, %rd5; st.shared.u32 [%rd8], %r1;", 4000, 8000, 2),
+        (
+            "mad.lo.s64 %rd8, %rd7, %rd2, %rd5; st.shared.u32 [%rd8], %r1;",
+            (1 << 42) + 8000,
+            (1 << 42) + 8000,
+            1,
+        ),
+        ("mad.lo.s64 %rd8, %rd7, %rd2, %rd5; ld.shared.u32 %r2, [%rd8];", -4, -4, 1),
+        ("mad.lo.s64 %rd8, %rd7, %rd2, %rd6; st.u32 [%rd8], %r1;", 4000, 8000, 2),
+        ("add.s64 %rd8, %rd5, %rd2; ld.shared.u32 %r2, [%rd8];", 4096, 4096, 0),
+        ("add.s64 %rd8, %rd5, %rd2; atom.shared.add.u32 %r2, [%rd8], 1;", 200000, 200000, 0),
+        ("add.s64 %rd8, %rd5, %rd3; ld.shared.u32 %r2, [%rd8+8192];", 0, 8192, 0),
+    ],
+)
+def test_what_a_block_has_not_asked_for_is_no_shared_memory(body, step, byte, thread, goes_on):
+    """It is noticed in another page of 4096 bytes."""
+    text = IN_SHARED.replace("BODY", body).replace("ld.param.u64 %rd2, [p1];", f"mov.u64 %rd2, {step};")
+    told = rf"at byte {byte} of shared memory, of which the block has 128: .* thread \({thread}, 0, 0\)"
+    with pytest.raises(Fault, match=told):
+        run(text.replace(", .param .u64 p1", ""), [np.zeros(64, np.uint32)], block=(64, 1, 1))
+
+
+def test_the_room_of_shared_memory_is_that_of_each_launch(goes_on):
+    body = (
+        "mov.u64 %rd5, more; add.s64 %rd8, %rd5, %rd3; st.shared.u32 [%rd8], %r1; ld.shared.u32 %r2, [%rd8];"
+    )
+    text = ".extern .shared .align 16 .b8 more[];" + IN_SHARED.replace(".shared .align 16 .b8 s[128];", "")
+    text = text.replace("BODY", body).replace("mov.u64 %rd5, s; ", "mov.u64 %rd5, more; ")
+    text = text.replace(", .param .u64 p1", "").replace("ld.param.u64 %rd2, [p1];", "")
+    for size in (4096, 1 << 17, 4096, 4096):
+        (found,) = run(text, [np.zeros(1024, np.uint32)], block=(1024, 1, 1), shared=size)
+        assert found.tolist() == list(range(1024))
+    with pytest.raises(Fault, match=r"byte 0 .* has 0 \(kernel\[grid, block, stream, bytes\]"):
+        run(text, [np.zeros(1024, np.uint32)], block=(1024, 1, 1))
+    with pytest.raises(Fault, match=r"byte 4096 .* has 64: "):
+        run(text.replace("%rd5, %rd3;", "%rd5, 4096;"), [np.zeros(64, np.uint32)], shared=64)
+
+
+def test_lanes_that_are_off_may_have_addresses_beyond_shared_memory():
+    """What would be read for all lanes at once is read for those that are on."""
+    body = """mad.lo.s64 %rd8, %rd7, 120, %rd5; setp.lt.u32 %p1, %r1, 2; mov.u32 %r2, 9;
+        st.shared.u32 [%rd5], 7; st.shared.u32 [%rd5+120], 8; bar.sync 0;
+        @%p1 ld.shared.u32 %r2, [%rd8];"""
+    text = (
+        IN_SHARED.replace("BODY", body)
+        .replace(", .param .u64 p1", "")
+        .replace("ld.param.u64 %rd2, [p1];", "")
+    )
+    (found,) = run(text, [np.zeros(64, np.uint32)], block=(64, 1, 1))
+    assert found.tolist() == [7, 8] + [9] * 62
+
+
 def test_a_large_frame_does_not_step_over_the_end_of_a_stack():
     """Below the stack of warp 1, which goes deep, lies that of warp 0, which waits at a barrier."""
     size, at = 1086, (0, *range(360, 456, 4))
