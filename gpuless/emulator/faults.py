@@ -13,7 +13,15 @@ import threading
 from typing import NamedTuple
 
 from gpuless.emulator import layout, machine
-from gpuless.emulator.layout import BARRIERS, LOCAL_SPAN, MAX_WARPS, PRIVATE_GAP, SHARED_SPAN, STACK
+from gpuless.emulator.layout import (
+    BARRIERS,
+    LOCAL_SPAN,
+    MAX_WARPS,
+    PRIVATE_GAP,
+    PRIVATE_SPAN,
+    SHARED_SPAN,
+    STACK,
+)
 from gpuless.limits import RUNNING
 from gpuless.positions import coordinates
 
@@ -343,7 +351,8 @@ def explain(failed, launched):
         return Fault("misaligned", f"{_misaligned(step, lane)}: {where}")
     if failed.outcome == signal.SIGILL:
         return Fault("trap", f"{_trap(step)}: {where}")
-    if _is_stack(failed, launched.arena):
+    accesses = lane is not None and step.site.size
+    if _is_stack(failed, launched.arena) and not accesses:
         return Fault("stack", f"a stack overflow (is a recursion endless?): {where}")
     return Fault("address", f"{_address(failed, launched, step, lane)}: {where}")
 
@@ -438,6 +447,8 @@ def _address(failed, launched, step, lane):
         if shown != address:  # counted from where it begins
             at = shown - (1 << 64) if shown >> 63 else shown
         return f"{what} at {_in_shared(at, launched)}"
+    if 0 <= address - launched.arena.base < PRIVATE_SPAN:
+        return f"{what} outside of a thread's local memory"
     nearest = launched.nearest(address, step)
     text = f"{what} at {shown:#x}"
     if nearest is None or (shown != address and lane is not None):

@@ -408,6 +408,45 @@ def test_callbacks_are_waited_for_wherever_what_follows_them_is():
     )
 
 
+def test_what_the_handler_of_a_signal_raises_arrives_as_it_is():
+    """Such as the exception that a limit of time raises, or `sys.exit()` where a process is told to end."""
+    out = run(
+        """
+        import signal, time
+        @cuda.jit
+        def endless(x):
+            i = 0
+            while x[0] == 0:
+                i += 1
+            x[1] = i
+        @cuda.jit
+        def good(x):
+            x[cuda.grid(1)] = 5
+        class Mine(BaseException):
+            pass
+        x, calls = cuda.to_device(np.zeros(32)), 0
+        good[1, 32](x)
+        x.copy_to_device(np.zeros(32))
+        def handler(number, frame):
+            global calls
+            calls += 1
+            raise error
+        signal.signal(signal.SIGALRM, handler)
+        for error in (TimeoutError("late"), Mine("mine"), SystemExit(3), KeyboardInterrupt()):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            try:
+                endless[1, 1](x)
+                time.sleep(5)
+            except BaseException as raised:
+                print(raised is error, calls)
+            y = cuda.to_device(np.zeros(32))
+            good[1, 32](y)
+            assert y.copy_to_host().sum() == 160
+        """
+    )
+    assert out == ["True 1", "True 2", "True 3", "True 4"]
+
+
 def test_an_interrupt_while_waiting_for_a_callback_is_none_of_the_drivers_errors():
     """And the callback is waited for again."""
     run(

@@ -223,6 +223,16 @@ def test_what_a_block_has_not_asked_for_is_no_shared_memory(body, step, byte, th
         run(text.replace(", .param .u64 p1", ""), [np.zeros(64, np.uint32)], block=(64, 1, 1))
 
 
+@pytest.mark.parametrize(("step", "thread"), [(40000, r"\d+"), (-400, r"\d+"), (1 << 30, "1")])
+def test_a_wild_address_in_local_memory_is_no_stack_overflow_and_near_no_array(step, thread, goes_on):
+    body = f""".local .align 8 .b8 own[128]; mov.u64 %rd4, own; mul.wide.u32 %rd5, %r1, 1;
+        mad.lo.s64 %rd5, %rd5, {step}, %rd4; st.local.u32 [%rd5], %r1; ld.local.u32 %r3, [%rd5];
+        st.global.u32 [%rd3], %r3;"""
+    told = rf"writing 4 bytes outside of a thread's local memory: .* thread \({thread}, 0, 0\)"
+    with pytest.raises(Fault, match=told):
+        run(STORE.replace("BODY", body), [np.zeros(1024, np.uint32)], block=(1024, 1, 1))
+
+
 def test_the_room_of_shared_memory_is_that_of_each_launch(goes_on):
     body = (
         "mov.u64 %rd5, more; add.s64 %rd8, %rd5, %rd3; st.shared.u32 [%rd8], %r1; ld.shared.u32 %r2, [%rd8];"

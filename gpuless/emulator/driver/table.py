@@ -10,6 +10,7 @@ import ctypes
 import itertools
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -175,14 +176,35 @@ def _note(code, text):
     return code
 
 
-def _interrupt_again():
-    """Interrupt the program once more, when the call that the interruption ended has returned."""
+def _interrupts(error):
+    """Return whether an exception has come from outside: from the handler of a signal, such as Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return not isinstance(error, Exception) or any(frame.f_code in handlers for frame in frames)
+
+
+_passed_on, _raise = ctypes.c_uint64(), []
+
+
+def _pass_on(error, guarded):
+    """Let an exception be raised when the call that it has ended has returned; return what that returns."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
+    if guarded:
+        _passed_on.value = id(error)
+        return _INTERRUPTED
+    _thread.start_new_thread(_raise_soon, (id(error),))
+    return LAUNCH_TIMEOUT
+
+
+def _raise_soon(error):
     time.sleep(0.01)
-    _thread.interrupt_main()
+    ctypes.pythonapi.Py_AddPendingCall(ctypes.c_void_p(_raise[0]), ctypes.c_void_p(error))
 
 
 _functions = {}
-#: Functions that may take long. What interrupts one is raised when it has returned: no error of the driver's.
+#: Functions that may take long. What interrupts one is raised when it has returned, without any other error.
 _LONG = {"cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch"}
 _LONG |= {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"}
 #: And one that must not return an error when what it was asked for will be done.
@@ -195,7 +217,18 @@ declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
 declare void @PyErr_Fetch(ptr, ptr, ptr)
 declare void @PyErr_Restore(ptr, ptr, ptr)
-declare void @PyErr_SetInterrupt()
+declare i32 @Py_AddPendingCall(ptr, ptr)
+declare ptr @PyObject_Type(ptr)
+declare void @PyErr_SetObject(ptr, ptr)
+declare void @Py_DecRef(ptr)
+
+define internal i32 @raise(ptr %error) {{
+  %type = call ptr @PyObject_Type(ptr %error)
+  call void @PyErr_SetObject(ptr %type, ptr %error)
+  call void @Py_DecRef(ptr %type)
+  call void @Py_DecRef(ptr %error)
+  ret i32 -1
+}}
 
 define internal i32 @guarded(ptr %function, {parameters}) noinline {{
   %error = alloca [3 x ptr]
@@ -212,7 +245,8 @@ define internal i32 @guarded(ptr %function, {parameters}) noinline {{
   %interrupted = icmp eq i32 %code, {interrupted}
   br i1 %interrupted, label %interrupt, label %end
 interrupt:
-  call void @PyErr_SetInterrupt()
+  %passed = load ptr, ptr inttoptr (i64 {passed_on} to ptr)
+  %unused = call i32 @Py_AddPendingCall(ptr @raise, ptr %passed)
   ret i32 0
 end:
   ret i32 %code
@@ -230,18 +264,21 @@ _guards = []
 def _guard(functions):
     """Return callbacks that keep apart what is raised before and in them; what interrupts one comes after."""
     parameters = ", ".join(f"i64 %a{i}" for i in range(11))
-    text = _GUARDS.format(parameters=parameters, interrupted=_INTERRUPTED)
+    passed_on = ctypes.addressof(_passed_on)
+    text = _GUARDS.format(parameters=parameters, interrupted=_INTERRUPTED, passed_on=passed_on)
     for i, function in enumerate(functions):
         address = ctypes.cast(function, ctypes.c_void_p).value
         text += _GUARD.format(i=i, parameters=parameters, function=address)
     text += "define i32 @run(ptr %found, ptr %unused) {\n"
-    for i in range(len(functions)):
-        text += f"  %p{i} = getelementptr ptr, ptr %found, i64 {i}\n  store ptr @guard{i}, ptr %p{i}\n"
+    for i, name in enumerate([*(f"guard{i}" for i in range(len(functions))), "raise"]):
+        text += f"  %p{i} = getelementptr ptr, ptr %found, i64 {i}\n  store ptr @{name}, ptr %p{i}\n"
     code = machine.Code(machine.compile_object(text + "  ret i32 0\n}\n"))
-    found = (ctypes.c_uint64 * len(functions))()
+    found = (ctypes.c_uint64 * (len(functions) + 1))()
     code.run(ctypes.addressof(found), None)
     _guards.append((code, functions))  # for as long as they may be called
-    return [ctypes.CFUNCTYPE(ctypes.c_int)(address) for address in found]
+    *addresses, raises = found
+    _raise.append(raises)
+    return [ctypes.CFUNCTYPE(ctypes.c_int)(address) for address in addresses]
 
 
 def driver_function(*names, types=""):
@@ -257,17 +294,14 @@ def driver_function(*names, types=""):
                 return _note(error.code, error.detail)
             except Fault as fault:
                 return _note(_FAULTS[fault.kind], str(fault))
-            except KeyboardInterrupt:
-                if names[0] in _LONG:
-                    return _INTERRUPTED
-                _thread.start_new_thread(_interrupt_again, ())
-                return LAUNCH_TIMEOUT
-            except MemoryError as error:
-                return _note(OUT_OF_MEMORY, str(error))
-            except Exception:
+            except BaseException as error:
+                if _interrupts(error):
+                    return _pass_on(error, names[0] in _LONG)
+                if isinstance(error, MemoryError):
+                    return _note(OUT_OF_MEMORY, str(error))
                 if not sys.is_finalizing():
                     traceback.print_exc()
-                return _note(UNKNOWN, traceback.format_exc())
+                return _note(UNKNOWN, "".join(traceback.format_exception(error)))
             return SUCCESS
 
         callback = ctypes.CFUNCTYPE(ctypes.c_int, *(_TYPES[letter] for letter in types))(call)
