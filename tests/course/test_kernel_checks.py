@@ -732,7 +732,69 @@ def test_an_index_from_data_is_no_missing_guard():
     verdict = KernelExercise("counted", lambda x: np.ones(9), cases)(counted)
     assert verdict.mistake == "writes past the edge"
     assert "by a thread that lies inside" in verdict.message
+    assert "order of its axes" not in verdict.message
     assert "out[40]" in str(verdict)
+
+
+def test_a_guard_that_is_missing_is_not_said_to_be_there():
+    """A thread that has an element may write others, which want guards of their own."""
+
+    @cuda.jit
+    def guarded_outside_of_the_loop(x, a, out):
+        i = cuda.grid(1)
+        step = cuda.gridsize(1)
+        if i < x.size:
+            for k in range(x.size // step + 1):
+                out[i + k * step] = a
+
+    @cuda.jit
+    def loop_one_too_long(x, a, out):
+        for i in range(cuda.grid(1), x.size + 1, cuda.gridsize(1)):
+            out[i] = a
+
+    @cuda.jit
+    def four_elements_a_thread(x, a, out):
+        for k in range(4):
+            out[4 * cuda.grid(1) + k] = a
+
+    def verdict(kernel, *sizes):
+        cases = [launch(1, 8, normal(np.random.default_rng(n), n), np.float32(2), output(n)) for n in sizes]
+        return KernelExercise("s", scale.reference, lambda rng: cases)(kernel)
+
+    for kernel in (guarded_outside_of_the_loop, loop_one_too_long, four_elements_a_thread):
+        told = verdict(kernel, 11, 16)
+        assert told.mistake == "writes past the edge", kernel
+        assert "The same thread writes into `out` and past its edge" in told.message
+    assert "only a thread whose index lies inside" in verdict(four_elements_a_thread, 16).message
+
+
+def test_the_order_of_axes_is_asked_for_where_there_are_several():
+    @cuda.jit
+    def one_down(x, out):
+        row, column = cuda.grid(2)[1], cuda.grid(2)[0]
+        if row < x.shape[0] and column < x.shape[1]:
+            out[row + x.shape[0], column] = x[row, column]
+
+    told = image(one_down)
+    assert told.mistake == "writes past the edge"
+    assert "by a thread that lies inside" in told.message
+    assert told.message.endswith("Are the indices in the order of its axes?")
+
+
+def test_indices_from_the_shape_of_another_array_are_no_missing_guard():
+    @cuda.jit
+    def places_in_the_image(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i // x.shape[1], i % x.shape[1]] = x[i // x.shape[1], i % x.shape[1]]
+
+    def cases(rng):
+        return [launch(2, 8, normal(rng, (3, 5)), output((3, 3))) for _ in range(5)]
+
+    told = KernelExercise("cut", lambda x: x[:, :3], cases)(places_in_the_image)
+    assert told.mistake == "writes past the edge"
+    assert "such as from the shape of another array?" in told.message
+    assert "Thread 3 of block 0 writes out[0, 3]" in str(told)
 
 
 def test_what_kernels_print_is_cut_short(capsys):
@@ -765,6 +827,18 @@ def test_a_barrier_that_is_not_called_is_told():
     verdict = KernelExercise("meets", lambda x: x[::-1], cases)(meets)
     assert verdict.mistake == "not called"
     assert "write `cuda.syncthreads()`" in verdict.message
+
+
+def test_only_what_can_be_called_is_told_to_be():
+    @cuda.jit
+    def names_places(x, a, out):
+        cuda.blockIdx.x  # noqa: B018
+        cuda.threadIdx  # noqa: B018
+        i = cuda.threadIdx.x
+        if i < x.size:
+            out[i] = a * x[i]
+
+    assert scale(names_places).mistake == "first block only"
 
 
 def test_functions_stand_in_for_kernels():
