@@ -797,6 +797,57 @@ def test_indices_from_the_shape_of_another_array_are_no_missing_guard():
     assert "Thread 3 of block 0 writes out[0, 3]" in str(told)
 
 
+def test_a_block_is_told_its_number():
+    @cuda.jit
+    def by_the_grid(x, out):
+        if cuda.threadIdx.x == 0:
+            out[cuda.grid(1)] = x[cuda.blockIdx.x]
+
+    @cuda.jit
+    def by_the_block(x, out):
+        if cuda.threadIdx.x == 0:
+            out[cuda.blockIdx.x] = x[cuda.blockIdx.x]
+
+    exercise = KernelExercise("each", lambda x: x, lambda rng: [launch(3, 8, normal(rng, 3), output(3))])
+    assert exercise(by_the_block).status == "solved"
+    told = exercise(by_the_grid)
+    assert told.mistake == "writes past the edge"
+    assert told.message.startswith("`out` has an element for each block")
+
+
+def test_an_index_that_was_read_past_an_edge_is_told_by_that_edge():
+    @cuda.jit
+    def unguarded(places, out):
+        out[places[cuda.grid(1)]] = 1
+
+    def cases(rng):
+        return [launch(1, 8, np.array([2, 1, 0], np.int32), output(3))]
+
+    told = KernelExercise("sent", lambda places: np.ones(3, np.float32), cases)(unguarded)
+    assert told.mistake == "reads past the edge"
+    assert "Threads read past the edge of `places`" in told.message
+
+
+@cuda.jit(device=True)
+def meet():
+    """Wait for the block, as `block_sum` of the notebooks does."""
+    cuda.syncthreads()
+
+
+def test_a_barrier_within_a_function_is_told_by_its_name():
+    @cuda.jit
+    def some_call(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            meet()
+            out[i] = x[i]
+
+    exercise = KernelExercise("met", lambda x: x, lambda rng: [launch(1, 8, normal(rng, 5), output(5))])
+    told = exercise(some_call)
+    assert told.mistake == "divergent barrier"
+    assert told.message.startswith("Not every thread of the block comes to the barrier in `meet`")
+
+
 def test_what_kernels_print_is_cut_short(capsys):
     @cuda.jit
     def told(x, a, out):
