@@ -44,7 +44,7 @@ test: $(ALL) ## prove every feature, docstrings and notebooks included
 test-all: $(ALL) ## run all tests, those too that repeat what others prove
 	$(BIN)/python -m pytest
 
-conformance: $(ALL) ## run numba-cuda's own tests on the emulated GPU (half an hour on two cores)
+conformance: $(ALL) ## run numba-cuda's own tests on the emulated GPU (10 to 30 minutes on two cores)
 	$(BIN)/python tests/gpuless/conformance.py $(ARGS)
 
 sanitize: $(ALL) ## check every kernel with NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)

@@ -435,7 +435,8 @@ def _own_name():
     if called.name != name or shutil.which(name):
         return name
     folder = Path.cwd()
-    return str(called.relative_to(folder) if called.is_relative_to(folder) else called)
+    path = called.relative_to(folder) if called.is_relative_to(folder) else called
+    return os.path.join(".", path) if path.parent == Path() else str(path)  # a bare name is searched in PATH
 
 
 def _command_to_resume(out, data_dir, workers):
@@ -445,14 +446,15 @@ def _command_to_resume(out, data_dir, workers):
         options += ["--out", str(out)]
     if data_dir is not None:
         options += ["--data-dir", str(data_dir)]
-    again = shlex.join(["train", "--resume", *options])
+    again = ["train", "--resume", *options]
     here = os.environ.get("LOCAL_WORLD_SIZE")
     if not workers.many:
-        return f"{_own_name()} {again}"
+        return shlex.join([_own_name(), *again])
     if here == str(workers.size):
-        return f"torchrun --nproc-per-node {here} -m cnn_numba {again}"
+        return shlex.join(["torchrun", "--nproc-per-node", here, "-m", "cnn_numba", *again])
     # How torchrun was told of the other machines, it does not tell.
-    return f"torchrun ... -m cnn_numba {again} (on each machine, with torchrun's options as before)"
+    how = "(on each machine, with torchrun's options as before)"
+    return f"torchrun ... -m cnn_numba {shlex.join(again)} {how}"
 
 
 def _network(name, batch_size, room, seed, precision="float32"):

@@ -2,12 +2,15 @@ import hashlib
 import importlib.metadata
 import io
 import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -266,8 +269,19 @@ def test_the_command_to_resume_is_one_that_the_shell_finds(monkeypatch, tmp_path
     assert command(".venv/bin/cnn-numba", None) == str(Path(".venv/bin/cnn-numba"))
     assert command(tmp_path / "bin" / "cnn-numba", None) == str(Path("bin/cnn-numba"))
     assert command(tmp_path.parent / "cnn-numba", None) == str(tmp_path.parent / "cnn-numba")
+    here = os.path.join(".", "cnn-numba")
+    assert command(tmp_path / "cnn-numba", None) == command("cnn-numba", None) == here
     assert command(tmp_path / "bin" / "cnn-numba", "/usr/bin/cnn-numba") == "cnn-numba"
     assert command("__main__.py", None) == "cnn-numba"
+
+    command(Path("my course/bin/cnn-numba"), None)
+    alone, pair = SimpleNamespace(many=False, size=1), SimpleNamespace(many=True, size=2)
+    resume = cli._command_to_resume(Path("my runs"), None, alone)
+    program = str(Path("my course/bin/cnn-numba"))
+    assert shlex.split(resume) == [program, "train", "--resume", "--out", "my runs"]
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    resume = cli._command_to_resume(Path("my runs"), None, pair)
+    assert resume == "torchrun --nproc-per-node 2 -m cnn_numba train --resume --out 'my runs'"
 
 
 def test_train_writes_everything_and_says_where(run, little, tmp_path):

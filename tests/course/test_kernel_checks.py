@@ -732,7 +732,120 @@ def test_an_index_from_data_is_no_missing_guard():
     verdict = KernelExercise("counted", lambda x: np.ones(9), cases)(counted)
     assert verdict.mistake == "writes past the edge"
     assert "by a thread that lies inside" in verdict.message
+    assert "order of its axes" not in verdict.message
     assert "out[40]" in str(verdict)
+
+
+def test_a_guard_that_is_missing_is_not_said_to_be_there():
+    """A thread that has an element may write others, which want guards of their own."""
+
+    @cuda.jit
+    def guarded_outside_of_the_loop(x, a, out):
+        i = cuda.grid(1)
+        step = cuda.gridsize(1)
+        if i < x.size:
+            for k in range(x.size // step + 1):
+                out[i + k * step] = a
+
+    @cuda.jit
+    def loop_one_too_long(x, a, out):
+        for i in range(cuda.grid(1), x.size + 1, cuda.gridsize(1)):
+            out[i] = a
+
+    @cuda.jit
+    def four_elements_a_thread(x, a, out):
+        for k in range(4):
+            out[4 * cuda.grid(1) + k] = a
+
+    def verdict(kernel, *sizes):
+        cases = [launch(1, 8, normal(np.random.default_rng(n), n), np.float32(2), output(n)) for n in sizes]
+        return KernelExercise("s", scale.reference, lambda rng: cases)(kernel)
+
+    for kernel in (guarded_outside_of_the_loop, loop_one_too_long, four_elements_a_thread):
+        told = verdict(kernel, 11, 16)
+        assert told.mistake == "writes past the edge", kernel
+        assert "The same thread writes into `out` and past its edge" in told.message
+    assert "only a thread whose index lies inside" in verdict(four_elements_a_thread, 16).message
+
+
+def test_the_order_of_axes_is_asked_for_where_there_are_several():
+    @cuda.jit
+    def one_down(x, out):
+        row, column = cuda.grid(2)[1], cuda.grid(2)[0]
+        if row < x.shape[0] and column < x.shape[1]:
+            out[row + x.shape[0], column] = x[row, column]
+
+    told = image(one_down)
+    assert told.mistake == "writes past the edge"
+    assert "by a thread that lies inside" in told.message
+    assert told.message.endswith("Are the indices in the order of its axes?")
+
+
+def test_indices_from_the_shape_of_another_array_are_no_missing_guard():
+    @cuda.jit
+    def places_in_the_image(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i // x.shape[1], i % x.shape[1]] = x[i // x.shape[1], i % x.shape[1]]
+
+    def cases(rng):
+        return [launch(2, 8, normal(rng, (3, 5)), output((3, 3))) for _ in range(5)]
+
+    told = KernelExercise("cut", lambda x: x[:, :3], cases)(places_in_the_image)
+    assert told.mistake == "writes past the edge"
+    assert "such as from the shape of another array?" in told.message
+    assert "Thread 3 of block 0 writes out[0, 3]" in str(told)
+
+
+def test_a_block_is_told_its_number():
+    @cuda.jit
+    def by_the_grid(x, out):
+        if cuda.threadIdx.x == 0:
+            out[cuda.grid(1)] = x[cuda.blockIdx.x]
+
+    @cuda.jit
+    def by_the_block(x, out):
+        if cuda.threadIdx.x == 0:
+            out[cuda.blockIdx.x] = x[cuda.blockIdx.x]
+
+    exercise = KernelExercise("each", lambda x: x, lambda rng: [launch(3, 8, normal(rng, 3), output(3))])
+    assert exercise(by_the_block).status == "solved"
+    told = exercise(by_the_grid)
+    assert told.mistake == "writes past the edge"
+    assert told.message.startswith("`out` has an element for each block")
+
+
+def test_an_index_that_was_read_past_an_edge_is_told_by_that_edge():
+    @cuda.jit
+    def unguarded(places, out):
+        out[places[cuda.grid(1)]] = 1
+
+    def cases(rng):
+        return [launch(1, 8, np.array([2, 1, 0], np.int32), output(3))]
+
+    told = KernelExercise("sent", lambda places: np.ones(3, np.float32), cases)(unguarded)
+    assert told.mistake == "reads past the edge"
+    assert "Threads read past the edge of `places`" in told.message
+
+
+@cuda.jit(device=True)
+def meet():
+    """Wait for the block, as `block_sum` of the notebooks does."""
+    cuda.syncthreads()
+
+
+def test_a_barrier_within_a_function_is_told_by_its_name():
+    @cuda.jit
+    def some_call(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            meet()
+            out[i] = x[i]
+
+    exercise = KernelExercise("met", lambda x: x, lambda rng: [launch(1, 8, normal(rng, 5), output(5))])
+    told = exercise(some_call)
+    assert told.mistake == "divergent barrier"
+    assert told.message.startswith("Not every thread of the block comes to the barrier in `meet`")
 
 
 def test_what_kernels_print_is_cut_short(capsys):
@@ -765,6 +878,18 @@ def test_a_barrier_that_is_not_called_is_told():
     verdict = KernelExercise("meets", lambda x: x[::-1], cases)(meets)
     assert verdict.mistake == "not called"
     assert "write `cuda.syncthreads()`" in verdict.message
+
+
+def test_only_what_can_be_called_is_told_to_be():
+    @cuda.jit
+    def names_places(x, a, out):
+        cuda.blockIdx.x  # noqa: B018
+        cuda.threadIdx  # noqa: B018
+        i = cuda.threadIdx.x
+        if i < x.size:
+            out[i] = a * x[i]
+
+    assert scale(names_places).mistake == "first block only"
 
 
 def test_functions_stand_in_for_kernels():

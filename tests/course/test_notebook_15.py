@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from cnn_numba import device
 from cnn_numba.course import notebooks, roads
 from cnn_numba.course.pictures import roads as pictures
-from cnn_numba.course.roads import blocks, machine_code, tuning, yardstick
+from cnn_numba.course.roads import blocks, machine_code, opencl, tuning, yardstick
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "15_other_roads.ipynb"
 
@@ -151,6 +152,27 @@ def test_opencl_without_a_platform_is_told_in_a_line(monkeypatch):
 
     monkeypatch.setattr(pyopencl, "get_platforms", no_platforms)
     assert roads.missing("OpenCL").startswith("OpenCL is left out: it has no platform")
+
+
+@pytest.mark.parametrize("complains", [False, True])
+def test_opencl_takes_the_first_device_of_any_platform(monkeypatch, complains):
+    pyopencl = pytest.importorskip("pyopencl")
+
+    def none():
+        if complains:
+            raise pyopencl.RuntimeError("clGetDeviceIDs failed: OUT_OF_HOST_MEMORY")
+        return []
+
+    empty, other = SimpleNamespace(get_devices=none), SimpleNamespace(get_devices=lambda: ["one", "two"])
+    monkeypatch.setattr(roads, "_compiler_refuses", lambda device: f"{device} is asked")
+    monkeypatch.setattr(pyopencl, "get_platforms", lambda: [empty, other])
+    assert roads.first_opencl_device() == "one"
+    assert roads.missing("OpenCL") == "OpenCL is left out: one is asked."
+
+    monkeypatch.setattr(pyopencl, "get_platforms", lambda: [empty])
+    assert roads.missing("OpenCL").startswith("OpenCL is left out: it has no platform with a device")
+    with pytest.raises(LookupError, match="no platform with a device"):
+        opencl.OpenCL()
 
 
 def test_opencl_for_another_processor_is_told_in_a_line(monkeypatch):

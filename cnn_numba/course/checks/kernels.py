@@ -547,11 +547,12 @@ def _refuse_bitwise_condition(attempt):
 
 
 def _refuse_uncalled(attempt):
-    """Raise `Wrong` if a statement is no more than the name of a function of `cuda`."""
+    """Raise `Wrong` if a statement is no more than the name of a barrier or a fence."""
     tree = None if isinstance(attempt, StandIn) else _parsed(attempt)
     for node in ast.walk(tree) if tree else ():
         is_name = isinstance(node, ast.Expr) and isinstance(node.value, ast.Attribute)
-        if is_name and (name := ast.unparse(node.value)).startswith("cuda."):
+        # Not of `cuda.threadIdx.x`: it does nothing either, but there is nothing to call.
+        if is_name and re.fullmatch(r"cuda\.(sync|threadfence)\w*", name := ast.unparse(node.value)):
             raise Wrong(
                 "not called",
                 f"You name `{name}`, and do not call it: write `{name}()`.",
@@ -815,11 +816,35 @@ _WORDS = {
 }
 
 
-# Where the thread is not the one that is beyond.
+# What is said of writes past the edge instead, where a guard for the thread's own number would not help: the
+# array has an element for the thread, which writes elsewhere; or the thread writes several, some inside.
 _BEYOND = (
-    "{array} is written past its edge, by a thread that lies inside: no guard is missing, an index is too "
-    "large. Is it computed as you meant, and are the indices in the order of the array's axes?"
+    "{array} is written past its edge, by a thread that lies inside: the thread's number is small enough, "
+    "the index that it computes is not. Is it computed as you meant?"
 )
+# There are as many elements, but whether one is the thread's own depends on how its indices are computed.
+_EITHER = (
+    "{array} is written past its edge. Does a thread go on whose row or column lies outside, or are the "
+    "indices not computed as you meant, such as from the shape of another array?"
+)
+_SEVERAL = (
+    "The same thread writes into {array} and past its edge: every index that it uses has to lie inside, not "
+    "the first alone. Is a guard missing, or does a loop go one too far?"
+)
+_BLOCKS = (
+    "{array} has an element for each block, and is written past its edge: your index counts the threads of "
+    "the grid. A block's own number is `cuda.blockIdx.x`."
+)
+_AXES = " Are the indices in the order of its axes?"
+
+# Where the barrier stands in a function that the kernel calls, such as `block_sum`.
+_CALLED_BY_SOME = (
+    "Not every thread of the block comes to the barrier in `{function}`, and the others wait for ever: call "
+    "it outside of any branch, and let no thread `return` before."
+)
+
+# An index that no launch of a check computes by itself: it comes from what was read past an edge before.
+_GARBAGE = 1 << 20
 
 
 def _name_of(finding):
@@ -832,31 +857,72 @@ def _refuse_findings(exercise, attempt, trial, allowed=()):
     """Raise `Wrong` with the sanitizer's most telling finding, if it has any but those allowed."""
     names = list(_WORDS)
     findings = [finding for finding in trial.report.findings if _name_of(finding) not in allowed]
+    if "reads past the edge" in map(_name_of, findings):
+        findings = [finding for finding in findings if not _is_at_garbage(finding)]
     findings = sorted(findings, key=lambda finding: names.index(_name_of(finding)))
     if not findings:
         return
     first, name = findings[0], _name_of(findings[0])
     info = next((info for info in trial.report.trace.arrays if info.name == first.array), None)
-    is_place_wrong = name == "writes past the edge" and info is not None and _lies_inside(first, info, trial)
-    message = (_BEYOND if is_place_wrong else _WORDS[name]).format(array=f"`{first.array}`")
+    message = _WORDS[name]
+    if name == "writes past the edge" and info is not None:
+        message = _of_a_write_past_the_edge(first, info, trial.report.trace)
+    if name == "divergent barrier" and first.site and first.site.function != code_of(attempt).co_name:
+        message = _CALLED_BY_SOME.format(function=first.site.function)
+    message = message.format(array=f"`{first.array}`")
     told = first.message[0].upper() + first.message[1:]
     told = told.replace("the grid cover it all?", "the grid cover it all, or does an `if` skip the store?")
     told += "" if told.endswith("?") else "."
     if name == "reads past the edge" and info is not None and len(info.shape) > 1:
-        told += " Are the indices in the order of its axes?"
+        told += _AXES
     lines = [_line(attempt, site) for site in (first.site, first.other_site) if site]
     where = f"Seen with {describe(trial.case, exercise.reference)}."
     raise Wrong(name, message, told, *dict.fromkeys(lines), where)
 
 
-def _lies_inside(finding, info, trial):
-    """Return whether an array surely has an element for a thread, which no guard would keep away then."""
-    trace = trial.report.trace
+def _is_at_garbage(finding):
+    """Return whether a write past the edge only follows from a number that was read past another edge."""
+    return _name_of(finding) == "writes past the edge" and max(map(abs, finding.index)) > _GARBAGE
+
+
+def _of_a_write_past_the_edge(finding, info, trace):
+    """Return what to say of it, with the name of the array left open."""
     if info.space != "global" or finding.thread is None:
-        return False
-    place = [b * n + t for b, n, t in zip(finding.block, trace.block_shape, finding.thread, strict=True)]
-    is_flat = trace.block_shape[1:] == trace.grid[1:] == (1, 1)
-    return not any(place) or (is_flat and len(info.shape) == 1 and place[0] < info.shape[0])
+        return _WORDS["writes past the edge"]
+    is_of_blocks = _is_flat(trace) and info.shape == trace.grid[:1] != (1,)
+    if is_of_blocks and finding.index == (_number_of(finding, trace),):
+        return _BLOCKS
+    number = next(i for i, other in enumerate(trace.arrays) if other is info)
+    rows = (trace.kind != READ) & (trace.array == number)  # only writes inside: a trace has no others
+    threads = trace.block[rows] * int(np.prod(trace.block_shape)) + trace.thread[rows]
+    writers = np.unique([threads, trace.element[rows]], axis=1)[0].tolist()
+    axes = _AXES if len(info.shape) > 1 else ""
+    if _number_of(finding, trace) in writers:
+        return _SEVERAL + axes
+    if len(set(writers)) == len(writers):  # one element a thread
+        if _lies_inside(finding, info, trace):
+            return _BEYOND + axes
+        if _is_flat(trace) and _number_of(finding, trace) < np.prod(info.shape):
+            return _EITHER
+    return _WORDS["writes past the edge"]
+
+
+def _number_of(finding, trace):
+    """Return the number of a finding's thread in the grid, block by block."""
+    block = np.ravel_multi_index(finding.block[::-1], trace.grid[::-1])
+    thread = np.ravel_multi_index(finding.thread[::-1], trace.block_shape[::-1])
+    return int(block * np.prod(trace.block_shape) + thread)
+
+
+def _lies_inside(finding, info, trace):
+    """Return whether an array surely has an element for a thread, which no guard would keep away then."""
+    number = _number_of(finding, trace)
+    return not number or (_is_flat(trace) and len(info.shape) == 1 and number < info.shape[0])
+
+
+def _is_flat(trace):
+    """Return whether a launch is one-dimensional."""
+    return trace.block_shape[1:] == trace.grid[1:] == (1, 1)
 
 
 def _line(attempt, site):

@@ -8,6 +8,7 @@
 - `tuning` with tuned_product.cu: candidates for the auto-tuner.
 """
 
+import contextlib
 import functools
 import re
 from pathlib import Path
@@ -79,15 +80,32 @@ def missing(language: str) -> str:
 _PACKAGES = {"OpenCL": ("pyopencl",), "Triton": ("triton", "torch"), "CUDA C++": ()}
 
 
-def _without_opencl():
-    """Return why no OpenCL C runs here, "" if it does."""
+def first_opencl_device():
+    """Return the first device of OpenCL's, whichever platform has it.
+
+    Raises
+    ------
+    LookupError
+        If no platform has one.
+    """
     import pyopencl
 
+    # That there is no platform pyopencl raises; for a platform without devices it has an empty list, but a
+    # driver that finds nothing to drive may complain.
+    with contextlib.suppress(pyopencl.Error):
+        for platform in pyopencl.get_platforms():
+            with contextlib.suppress(pyopencl.Error):
+                if devices := platform.get_devices():
+                    return devices[0]
+    raise LookupError("OpenCL has no platform with a device")
+
+
+def _without_opencl():
+    """Return why no OpenCL C runs here, "" if it does."""
     try:
-        device = pyopencl.get_platforms()[0].get_devices()[0]
-    except (pyopencl.Error, IndexError):  # what it says where there are none
-        return "it has no platform, such as pocl-binary-distribution brings"
-    return _compiler_refuses(device)
+        return _compiler_refuses(first_opencl_device())
+    except LookupError:
+        return "it has no platform with a device, such as pocl-binary-distribution brings"
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cnn_numba.course.roads import source
+from cnn_numba.course.roads import first_opencl_device, source
 from cnn_numba.course.roads.yardstick import CLASSES, TAPS
 
 TILE, GROUP = 16, 128
@@ -31,7 +31,7 @@ class OpenCL:
         import pyopencl as cl
 
         self.cl = cl
-        self.device = cl.get_platforms()[0].get_devices()[0]
+        self.device = first_opencl_device()
         self.context = cl.Context([self.device])
         self.queue = cl.CommandQueue(self.context)
         program = cl.Program(self.context, text or source("kernels.cl")).build(cache_dir=False)

@@ -330,8 +330,8 @@ max_pool_backward_kernel = derive(
     pool_into_plane_0=("first plane only", ("pixel = plane, where", "pixel = 0, where")),
     pool_counts=("winners counted", ("pixel, grad_output[plane, oh, ow]", "pixel, float32(1)")),
     pool_of_the_first_block=("first block only", ("cuda.grid(1)", "cuda.threadIdx.x")),
-    pool_without_guard=("writes past the edge", ("if i < grad_output.size:", "if True:")),
-    pool_guarded_by_the_input=("writes past the edge", ("grad_output.size", "grad_input.size")),
+    pool_without_guard=("reads past the edge", ("if i < grad_output.size:", "if True:")),
+    pool_guarded_by_the_input=("reads past the edge", ("grad_output.size", "grad_input.size")),
 )
 
 

@@ -172,7 +172,7 @@ histogram_kernel = derive(
     ),
     histogram_that_hands_over_one_bin=("bin 0 only", ("if t < LEVELS:\n    cuda", "if t == 0:\n    cuda")),
     histogram_that_counts_from_one=("one level up", ("levels[i]", "(levels[i] + 1) % LEVELS")),
-    histogram_with_too_wide_a_guard=("writes past the edge", ("i < levels.size", "i <= levels.size")),
+    histogram_with_too_wide_a_guard=("reads past the edge", ("i < levels.size", "i <= levels.size")),
     histogram_with_an_idle_shared_array=(
         "counted in global memory",
         ("cuda.atomic.add(mine, levels[i], 1)", "cuda.atomic.add(bins, levels[i], 1)"),
