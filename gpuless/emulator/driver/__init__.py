@@ -1,7 +1,11 @@
 """CUDA's driver, played by this process: what programs that speak to a GPU find in its place."""
 
 from gpuless import nvidia
-from gpuless.emulator.driver import allocations, device, graphs, linking, modules, streams, table  # noqa: F401 (they register)
+from gpuless.emulator.driver import table
+
+# isort: split
+# Each registers functions of the driver.
+from gpuless.emulator.driver import allocations, device, graphs, linking, modules, nodes, streams  # noqa: F401
 from gpuless.emulator.driver.table import last_detail
 
 __all__ = ["install", "last_detail"]

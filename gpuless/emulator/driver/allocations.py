@@ -1,8 +1,11 @@
 """Memory: allocations, copies, sets, pools, and what a pointer points to."""
 
 import ctypes
+import struct
+from functools import partial
 
 from gpuless.emulator.driver.device import _CONTEXT, device
+from gpuless.emulator.driver.graphs import Work
 from gpuless.emulator.driver.streams import enqueue, refuse_in_capture
 from gpuless.emulator.driver.table import (
     INVALID_VALUE,
@@ -168,13 +171,24 @@ def _pool_trim(pool, size):
 # --- Copies and sets ----------------------------------------------------------------------------------------
 
 
-def _copy(target, source, size, stream=None):
+COPY, SET = (
+    struct.Struct("<" + 2 * "4QI4x6Q" + "3Q"),
+    struct.Struct("<QQIIQQ"),
+)  # ``CUDA_MEMCPY3D`` and the like
+_UNIFIED = 4  # of ``CUmemorytype``
+
+
+def copying(target, source, size):
+    """Check a copy; return the `Work` that it is."""
+    _check_copy(target, source, size)
+
     def move():
         _check_copy(target, source, size)  # a graph may do it when the memory is no more
-        ctypes.memmove(target, source, size)
+        if size:
+            ctypes.memmove(target, source, size)
 
-    if size:
-        enqueue(stream, move, "copy", (target, source, size))
+    ends = [(0, 0, 0, 0, _UNIFIED, 0, end, 0, 0, 0, 0) for end in (source or 0, target or 0)]
+    return Work(move, "copy", partial(COPY.pack, *ends[0], *ends[1], size, 1, 1))
 
 
 @driver_function("cuMemcpy", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD", types="ppz")
@@ -186,8 +200,7 @@ def _memcpy(target, source, size):
 
 @driver_function("cuMemcpyAsync", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync", types="ppzp")
 def _memcpy_async(target, source, size, stream):
-    _check_copy(target, source, size)
-    _copy(target, source, size, stream)
+    enqueue(stream, copying(target, source, size))
 
 
 @driver_function("cuMemcpyPeer", types="ppppz")
@@ -199,8 +212,7 @@ def _memcpy_peer(target, _, source, __, size):
 
 @driver_function("cuMemcpyPeerAsync", types="ppppzp")
 def _memcpy_peer_async(target, _, source, __, size, stream):
-    _check_copy(target, source, size)
-    _copy(target, source, size, stream)
+    enqueue(stream, copying(target, source, size))
 
 
 def _check_copy(target, source, size):
@@ -215,7 +227,8 @@ def _check_copy(target, source, size):
             raise DriverError(INVALID_VALUE)
 
 
-def _set(target, value, count, size, stream=None):
+def setting(target, value, count, size):
+    """Check that `count` numbers of so many bytes can be set; return the `Work` that it is."""
     _check_copy(target, target, count * size)
 
     def fill():
@@ -226,8 +239,12 @@ def _set(target, value, count, size, stream=None):
         else:
             ctypes.memmove(target, pattern * count, count * size)
 
+    return Work(fill, "set", partial(SET.pack, target or 0, 0, value, size, count, 1))
+
+
+def _set(target, value, count, size, stream=None):
     if count:
-        enqueue(stream, fill, "set", (target, value, count, size))
+        enqueue(stream, setting(target, value, count, size))
 
 
 @driver_function("cuMemsetD8", types="pbz")

@@ -1,7 +1,10 @@
 """Graphs: steps that are noted once and done often."""
 
+import copy
 import ctypes
 import itertools
+from collections.abc import Callable
+from typing import NamedTuple
 
 from gpuless.emulator.driver.table import (
     INVALID_VALUE,
@@ -13,19 +16,31 @@ from gpuless.emulator.driver.table import (
 )
 
 
-class Node:
-    """A step of a graph.
+class Work(NamedTuple):
+    """What a stream does, or a node of a graph.
 
     Attributes
     ----------
     run : callable
-    after : list of int
-        Handles of the nodes that come before.
+    kind : str
+        One of `nodes.KINDS`.
+    parameters : callable
+        Returns them as the structure of the driver's has them, in bytes.
+    kept : object
+        What they point to, or the graph that is run.
     """
 
-    def __init__(self, run, kind, after, parameters=()):
-        self.run, self.kind, self.after, self.parameters = run, kind, list(after), parameters
-        self.enabled = True
+    run: Callable
+    kind: str
+    parameters: Callable = bytes
+    kept: object = None
+
+
+class Node:
+    """A step of a graph: its `Work`, and the handles of the nodes that come before."""
+
+    def __init__(self, work, after):
+        self.work, self.after, self.enabled = work, list(after), True
 
 
 class Graph:
@@ -42,24 +57,35 @@ class Graph:
         self.nodes[handle] = node
         return handle
 
+    def clone(self):
+        """Return a graph of the same nodes, which are its own."""
+        new = Graph()
+        numbers = {}
+        for handle in self.steps():
+            node = copy.copy(self.nodes[handle])
+            node.after = [numbers[before] for before in node.after]
+            numbers[handle] = new.add(node)
+        return new
+
     def steps(self):
-        """Return the nodes in an order that keeps to their dependencies."""
+        """Return the handles of the nodes in an order that keeps to their dependencies."""
         done, order, left = set(), [], dict(self.nodes)
         while left:
             ready = [handle for handle, node in left.items() if done.issuperset(node.after)]
             if not ready:
                 raise DriverError(INVALID_VALUE)
             for handle in ready:
-                order.append(left.pop(handle))
+                del left[handle]
+                order.append(handle)
                 done.add(handle)
         return order
 
 
-class Steps(list):
-    """The steps of a graph as they will be run, and the objects they need."""
+class Steps:
+    """The nodes of a graph as they will be run, whatever becomes of it, and the objects they need."""
 
     def __init__(self, graph):
-        super().__init__(graph.steps())
+        self.nodes = {handle: copy.copy(graph.nodes[handle]) for handle in graph.steps()}
         self.objects = list(graph.objects)
         for value, count in self.objects:
             value.count += count
@@ -129,17 +155,11 @@ def _get_nodes(graph, found, count):
     put_handle(count, len(known))
 
 
-@driver_function("cuGraphAddEmptyNode", types="pppz")
-def _add_empty(found, graph, after, count):
-    before = [ctypes.c_uint64.from_address(after + 8 * i).value for i in range(count)]
-    put_handle(found, graphs[graph].add(Node(lambda: None, "empty", before)))
-
-
 @driver_function("cuGraphDebugDotPrint", types="pcu")
 def _dot(graph, path, flags):
     lines = ["digraph {"]
     for handle, node in graphs[graph].nodes.items():
-        lines.append(f'  n{handle} [label="{node.kind}"];')
+        lines.append(f'  n{handle} [label="{node.work.kind}"];')
         lines += [f"  n{before} -> n{handle};" for before in node.after]
     with open(path.decode(), "w", encoding="utf-8") as file:
         file.write("\n".join([*lines, "}", ""]))

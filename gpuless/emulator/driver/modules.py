@@ -3,10 +3,13 @@
 import ctypes
 import math
 import re
+import struct
 import sys
+from functools import partial
 
 from gpuless.emulator import counting, host, ptx
 from gpuless.emulator.driver.device import MULTIPROCESSORS, device
+from gpuless.emulator.driver.graphs import Work
 from gpuless.emulator.driver.streams import enqueue
 from gpuless.emulator.driver.table import (
     ASSERT,
@@ -29,6 +32,7 @@ from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch
 
 MAX_THREADS, MAX_SHARED = 1024, 101376
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+KERNEL = struct.Struct("<Q7I4xQQQQ")  # ``CUDAKERNEL_NODE_PARAMS``
 _libraries, _kernels = Handles(), Handles()
 
 
@@ -280,6 +284,11 @@ def _check_cluster(sides):
 
 def launch(handle, grid, block, shared, stream, pointers, extra, cooperative=False):
     """Check a launch, and do it in its stream."""
+    enqueue(stream, launching(handle, grid, block, shared, pointers, extra, cooperative))
+
+
+def launching(handle, grid, block, shared, pointers, extra, cooperative=False):
+    """Check a launch; return the `Work` that it is."""
     kernel = _kernels[handle]
     _check_cluster(kernel.function.limits.get("reqnctapercluster", (1,)))
     threads = math.prod(block)
@@ -302,12 +311,18 @@ def launch(handle, grid, block, shared, stream, pointers, extra, cooperative=Fal
         kernel.code(block, arguments, counting.asked() is not None)
     except ptx.PtxError as error:
         raise DriverError(INVALID_PTX, str(error)) from None
-    enqueue(
-        stream,
-        lambda: _run(kernel, grid, block, arguments, shared, cooperative),
-        "kernel",
-        (kernel, grid, block),
-    )
+    run = partial(_run, kernel, grid, block, arguments, shared, cooperative)
+    kept = []
+    return Work(run, "kernel", partial(_parameters, handle, grid, block, shared, arguments, kept), kept)
+
+
+def _parameters(handle, grid, block, shared, arguments, kept):
+    """Return the parameters of a node: its own arguments, not the caller's."""
+    kernel, own = _kernels[handle], ctypes.create_string_buffer(arguments, len(arguments))
+    places = [ctypes.addressof(own) + kernel.places[each.name] for each in kernel.function.parameters]
+    pointers = (ctypes.c_uint64 * len(places))(*places)
+    kept[:] = own, pointers
+    return KERNEL.pack(handle, *grid, *block, shared, ctypes.addressof(pointers), 0, handle, 0)
 
 
 def _run(kernel, grid, block, arguments, shared, cooperative):

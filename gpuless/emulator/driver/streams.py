@@ -6,11 +6,13 @@ a graph does it later. Callbacks have threads of their own, and those wait for t
 
 import ctypes
 import itertools
+import struct
 import threading
 import time
+from functools import partial
 
 from gpuless.emulator.driver.device import _CONTEXT
-from gpuless.emulator.driver.graphs import Graph, Node, executables, graphs, handle_of
+from gpuless.emulator.driver.graphs import Graph, Node, Work, executables, graphs, handle_of
 from gpuless.emulator.driver.table import (
     CAPTURE_INVALIDATED,
     CAPTURE_ISOLATION,
@@ -108,14 +110,14 @@ def stream_of(handle):
     return _streams[handle]
 
 
-def enqueue(handle, run, kind, parameters=()):
+def enqueue(handle, work):
     """Do something in a stream: now, or as a node of the graph that it captures."""
     stream = stream_of(handle)
     if stream.capture is None:
-        run()
+        work.run()
         return
     stream.capture.check()
-    stream.tail = [stream.capture.graph.add(Node(run, kind, stream.tail, parameters))]
+    stream.tail = [stream.capture.graph.add(Node(work, stream.tail))]
 
 
 def refuse_in_capture(handle):
@@ -237,22 +239,30 @@ def _check_ready(calls):
         raise DriverError(NOT_READY)
 
 
+FUNCTION = struct.Struct("<QQ")  # ``CUDA_HOST_NODE_PARAMS``
+
+
+def calling(function, data):
+    """Return the `Work` of calling a function of the host's with its data."""
+    if not function:
+        raise DriverError(INVALID_VALUE)
+    return Work(lambda: _HOST_FUNCTION(function)(data), "host", partial(FUNCTION.pack, function, data or 0))
+
+
 @driver_function("cuLaunchHostFunc", types="ppp")
-def _host_function(handle, function, data):
-    stream = stream_of(handle)
-
-    def call():
-        _HOST_FUNCTION(function)(data)
-
+def _launch_host_function(handle, function, data):
+    stream, work = stream_of(handle), calling(function, data)
     if stream.capture is None and not all(before.done for before in stream.calls):
-        _call_later(stream, call)
+        _call_later(stream, work.run)
     else:
-        enqueue(handle, call, "host")
+        enqueue(handle, work)
 
 
 @driver_function("cuStreamAddCallback", types="pppu")
 def _add_callback(handle, function, data, flags):
     _forbid_in_capture(handle)
+    if not function:
+        raise DriverError(INVALID_VALUE)
     _call_later(stream_of(handle), lambda: _CALLBACK(function)(handle, 0, data))
 
 
@@ -295,6 +305,16 @@ def _event_destroy(handle):
     events.remove(handle)
 
 
+def recording(handle, stream=LEGACY):
+    """Return what records an event in a stream."""
+    event = events[handle]
+
+    def record():
+        event.moment, event.capture, event.calls = time.perf_counter(), None, _calls_of(stream)
+
+    return record
+
+
 @driver_function("cuEventRecord", types="pp")
 def _event_record(handle, stream):
     _event_record_with_flags(handle, stream, 0)
@@ -308,10 +328,7 @@ def _event_record_with_flags(handle, stream, flags):
         event.capture, event.tail = capture, stream_of(stream).tail
         return
 
-    def note():
-        event.moment, event.capture, event.calls = time.perf_counter(), None, _calls_of(stream)
-
-    enqueue(stream, note, "event")
+    enqueue(stream, Work(recording(handle, stream), "event"))
 
 
 @driver_function("cuEventSynchronize", types="p")
@@ -337,7 +354,7 @@ def _elapsed(found, first, last):
 def _wait(handle, event, flags):
     stream, event = stream_of(handle), events[event]
     if flags & _EXTERNAL:
-        enqueue(handle, lambda: None, "wait")
+        enqueue(handle, Work(lambda: None, "wait"))
     elif event.capture is None:
         if stream.capture is not None and event.moment is not None:
             stream.capture.refuse(CAPTURE_ISOLATION)
@@ -429,8 +446,8 @@ def _graph_launch(executable, handle):
     steps = executables[executable]
 
     def run():
-        for step in steps:
+        for step in steps.nodes.values():
             if step.enabled:
-                step.run()
+                step.work.run()
 
-    enqueue(handle, run, "graph")
+    enqueue(handle, Work(run, "graph"))

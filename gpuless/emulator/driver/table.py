@@ -342,6 +342,10 @@ class Handles:
         self._objects[number] = value
         return number
 
+    def __iter__(self):
+        """Return an iterator over the objects."""
+        return iter(list(self._objects.values()))
+
     def __getitem__(self, number):
         """Return the object of a number."""
         try:
@@ -398,10 +402,17 @@ _ENTRY = ctypes.CFUNCTYPE(
 )
 
 
+_WITH_EDGES = {"cuGraphGetEdges", "cuGraphAddDependencies", "cuGraphRemoveDependencies"}
+_WITH_EDGES |= {"cuGraphNodeGetDependencies", "cuGraphNodeGetDependentNodes"}
+
+
 @_ENTRY
 def entry(name, found, version, flags, status):
     """Answer ``cuGetProcAddress_v2``: give the address of a function of the driver."""
-    put_handle(found, _address(name.decode()))
+    name = name.decode()
+    if name in _WITH_EDGES and version >= 12030:  # since then they tell of the edges too
+        name += "_v2"
+    put_handle(found, _address(name))
     put_int(status, 0)
     return SUCCESS
 
@@ -441,6 +452,7 @@ _SECOND |= {
     "cuMemsetD32",
 }
 _SECOND |= {"cuModuleGetGlobal", "cuMemGetAddressRange", "cuDeviceGetUuid", "cuMemAllocPitch"}
+_SECOND |= {f"cuGraph{what}" for what in ("AddKernelNode", "KernelNodeSetParams", "ExecKernelNodeSetParams")}
 _SECOND |= {"cuLinkCreate", "cuLinkAddData", "cuLinkAddFile", "cuCtxDestroy"}
 
 
