@@ -122,6 +122,12 @@ def text(fibres):
     return head + _CALL.format(call=call, **places)
 
 
+def sizes(name):
+    """Return the bytes of each parameter and each result of a provided function, None if there is none."""
+    function = _FUNCTIONS.get(name)
+    return function and (function.given, (function.results,) if function.results else ())
+
+
 def write_call(t, name, results, given):
     """Write the call of a provided function.
 
@@ -189,7 +195,7 @@ def _host(block, address):
         (_TYPES[size] * WARP).from_address(column)
         for size, column in zip(function.given, request.given, strict=False)  # a request has room for more
     ]
-    results = (_TYPES[function.results] * WARP).from_address(request.result) if function.results else None
+    results = (_TYPES[function.results] * WARP).from_address(request.result) if request.result else None
     for lane in request.lanes:
         result = function.serve(request, lane, *(column[lane] for column in columns))
         if results is not None:
