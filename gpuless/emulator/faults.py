@@ -13,7 +13,7 @@ import threading
 from typing import NamedTuple
 
 from gpuless.emulator import layout, machine
-from gpuless.emulator.layout import BARRIERS, LOCAL_SPAN, MAX_WARPS, PRIVATE_GAP, STACK
+from gpuless.emulator.layout import BARRIERS, LOCAL_SPAN, MAX_WARPS, PRIVATE_GAP, PRIVATE_MARGIN, STACK
 from gpuless.limits import RUNNING
 from gpuless.positions import coordinates
 
@@ -428,13 +428,15 @@ def _readable(name):
 def _address(failed, launched, step, lane):
     """Return what address was accessed, and which array is nearest to it."""
     address = shown = failed.address
+    if address - launched.arena.base < PRIVATE_MARGIN:  # what the kernel has made up is a small number
+        shown -= launched.arena.base
     what = "an illegal memory access"
     if lane is not None and step.site.size:  # else it was at the end of a piece of code
         address, shown = step.real(lane), step.addresses[lane]
         what = f"an illegal memory access, {step.site.verb} {step.site.size} bytes"
     nearest = launched.nearest(address, step)
     text = f"{what} at {shown:#x}"
-    if nearest is None or (shown != address and lane is not None):
+    if nearest is None or shown != address:
         return text
     array = f"an array of {nearest.size} bytes{_argument(nearest, launched, step)}"
     behind = address - nearest.address - nearest.size
