@@ -702,7 +702,8 @@ def test_machine_code_of_a_gpu_is_refused():
         """
     )
     assert out == [
-        "CUDA_ERROR_NO_BINARY_FOR_GPU this is machine code of a GPU; the emulated GPU runs PTX",
+        "CUDA_ERROR_NO_BINARY_FOR_GPU this is machine code of a GPU; the emulated GPU runs PTX "
+        '(cuda.core: compile("ptx"), not "cubin")',
         "CUDA_ERROR_NOT_FOUND",
         "CUDA_ERROR_NOT_FOUND",
     ]
