@@ -15,13 +15,22 @@ PLAIN = ["-W", "ignore"]
 GPULESS = [*PLAIN, "-m", "gpuless"]
 
 
-def call(*arguments, cwd=None, **environment):
-    """Run Python where there is no GPU; return its exit status and what it printed on both streams."""
+def call(*arguments, cwd=None, given=None, **environment):
+    """Run Python where there is no GPU; return its exit status and what it printed on both streams.
+
+    What is `given` it finds in its standard input.
+    """
     env = {key: value for key, value in os.environ.items() if key not in ("NUMBA_ENABLE_CUDASIM", "GPULESS")}
     env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH, "PYTHONDONTWRITEBYTECODE": "1"}
     env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environment  # they take longer than such a run
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=120
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        input=given,
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -70,6 +79,15 @@ def test_code_and_modules_run_as_python_runs_them(tmp_path, arguments):
         assert "No module named 'no_such'" in pythons[2]
         assert "No module named no_such.module" in ours[2]
         ours, pythons = ours[:2], pythons[:2]
+    assert ours == pythons
+
+
+@pytest.mark.parametrize("program", [PROGRAM, "x = = 1"])
+def test_standard_input_runs_as_python_runs_it(tmp_path, program):
+    ours, pythons = (
+        call(*first, "-", "raise", "-c", cwd=tmp_path, given=program, GPULESS="hardware")
+        for first in (GPULESS, PLAIN)
+    )
     assert ours == pythons
 
 
