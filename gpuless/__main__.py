@@ -5,7 +5,7 @@ import sys
 
 from gpuless.running import inherit, run_code, run_module, run_script
 
-_USAGE = "python -m gpuless [--gpu emulator|simulator|hardware] [script.py | -m module | -c code] ..."
+_USAGE = "python -m gpuless [--gpu emulator|simulator|hardware] [script.py | -m module | -c code | -] ..."
 _DESCRIPTION = """Run a program that uses Numba-CUDA, as python does; without a GPU, on the emulated one.
 Alone, say what kernels run on, and why."""
 

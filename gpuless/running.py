@@ -42,9 +42,12 @@ def run_script(path: str, arguments: list[str]):
     Parameters
     ----------
     path : str
-        A file, or a folder or archive with a ``__main__.py``.
+        A file, or a folder or archive with a ``__main__.py``; "-" for what comes from standard input.
     arguments : list of str
     """
+    if path == "-":
+        _run_input(arguments)
+        return
     if not os.path.exists(path):
         missing = f"can't open file {os.path.abspath(path)!r}: [Errno 2] No such file or directory"
         print(f"python -m gpuless: {missing}", file=sys.stderr)
@@ -59,7 +62,7 @@ def run_script(path: str, arguments: list[str]):
     file = os.path.abspath(path)
     with io.open_code(file) as opened:
         source = opened.read()
-    _execute(source, file, __file__=file, __loader__=SourceFileLoader("__main__", file), __cached__=None)
+    _run_as(source, file)
 
 
 def run_module(name: str, arguments: list[str]):
@@ -77,6 +80,18 @@ def run_code(code: str, arguments: list[str]):
     if not sys.flags.safe_path:
         sys.path[0] = ""
     _execute(code, "<string>", __loader__=BuiltinImporter)
+
+
+def _run_input(arguments):
+    """Run what comes from standard input as ``python - arguments`` does."""
+    sys.argv = ["-", *arguments]
+    if not sys.flags.safe_path:
+        sys.path[0] = ""
+    _run_as(sys.stdin.buffer.read(), "<stdin>")
+
+
+def _run_as(source, file):
+    _execute(source, file, __file__=file, __loader__=SourceFileLoader("__main__", file), __cached__=None)
 
 
 def _execute(source, file, **names):

@@ -5,11 +5,14 @@ computer's processor: a warp is a vector of 32 lanes. Below Numba only the drive
 streams, events and graphs are the real ones.
 """
 
+import functools
+import mmap
 import platform
 import sys
 
 from gpuless.emulator.classes import CLASSES
 from gpuless.emulator.install import install, installed
+from gpuless.emulator.layout import ARENA_SPAN
 
 __all__ = ["CLASSES", "count_launches", "install", "installed", "problem"]
 
@@ -43,4 +46,19 @@ def problem() -> str:
     except Exception as error:  # whatever the loading of a library may raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return f"NVIDIA's compiler is not installed ({reason}): pip install 'numba-cuda[cu13]'"
+    return _lack_of_addresses()
+
+
+@functools.cache  # once there is its memory, a limit may be reached
+def _lack_of_addresses():
+    """Return why its memory cannot have the range of addresses that it takes, "" if it can."""
+    size, no_reserve = 2 * ARENA_SPAN, getattr(mmap, "MAP_NORESERVE", 0x4000)
+    try:
+        mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve, 0).close()
+    except OSError as error:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        why = f"ulimit -v allows {limit >> 10} KB" if limit != resource.RLIM_INFINITY else error.strerror
+        return f"it takes {size >> 40} TiB of addresses, most of them for nothing that is there, and {why}"
     return ""

@@ -546,7 +546,7 @@ def _isspacep(t, instruction):
         others = bits(s, "or", bits(s, "or", is_shared(s, x), is_private(s, x)), is_const(s, x))
         return bits(s, "xor", others, s.literal("true", "i1"))
 
-    def is_param(s, x):  # no address leads there: `cvta.param` is refused
+    def is_param(s, x):  # what has an address has it in local memory
         return s.literal("false", "i1")
 
     tests = {"shared": is_shared, "local": is_private, "const": is_const, "global": is_global}

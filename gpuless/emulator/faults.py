@@ -18,6 +18,7 @@ from gpuless.emulator.layout import (
     LOCAL_SPAN,
     MAX_WARPS,
     PRIVATE_GAP,
+    PRIVATE_MARGIN,
     PRIVATE_SPAN,
     SHARED_SPAN,
     STACK,
@@ -438,6 +439,8 @@ def _readable(name):
 def _address(failed, launched, step, lane):
     """Return what address was accessed, and which array is nearest to it."""
     address = shown = failed.address
+    if address - launched.arena.base < PRIVATE_MARGIN:  # what the kernel has made up is a small number
+        shown -= launched.arena.base
     what = "an illegal memory access"
     if lane is not None and step.site.size:  # else it was at the end of a piece of code
         address, shown = step.real(lane), step.addresses[lane]
@@ -447,11 +450,11 @@ def _address(failed, launched, step, lane):
         if shown != address:  # counted from where it begins
             at = shown - (1 << 64) if shown >> 63 else shown
         return f"{what} at {_in_shared(at, launched)}"
-    if 0 <= address - launched.arena.base < PRIVATE_SPAN:
+    if PRIVATE_MARGIN <= address - launched.arena.base < PRIVATE_SPAN:
         return f"{what} outside of a thread's local memory"
     nearest = launched.nearest(address, step)
     text = f"{what} at {shown:#x}"
-    if nearest is None or (shown != address and lane is not None):
+    if nearest is None or shown != address:
         return text
     array = f"an array of {nearest.size} bytes{_argument(nearest, launched, step)}"
     behind = address - nearest.address - nearest.size

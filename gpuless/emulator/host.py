@@ -3,10 +3,16 @@
 `printf`, `malloc`, `assert` and the barrier of a whole grid are calls of functions that PTX only declares. A
 warp writes down what it wants, a request, and calls a function of this process, which serves its lanes one
 by one.
+
+Strings and the numbers of a printf lie where the kernel says. What cannot be read there is for the kernel to
+run into: its thread touches it after the call, and that is a fault as any other.
 """
 
 import contextlib
 import ctypes
+import errno
+import locale
+import os
 import platform
 import re
 import sys
@@ -15,10 +21,12 @@ from queue import SimpleQueue
 
 from gpuless.emulator.faults import STOP
 from gpuless.emulator.lanes import WARP
-from gpuless.emulator.layout import LAUNCH, OFFSET
+from gpuless.emulator.layout import ARENA_SPAN, LAUNCH, MAX_WARPS, OFFSET
 
 _FUNCTIONS = {}
-_REQUEST = 16  # numbers in a request: function, lanes, warp, the block's shape, results, then what is given
+# Numbers in a request: function, lanes, warp, the block's shape, results, then what is given. The answer
+# of the host stands in place of the first: an address that it could not read, or 0.
+_REQUEST = 16
 
 
 class _Function:
@@ -94,6 +102,14 @@ leave:
   %unused = call i32 @raise(i32 {signal})
   br label %end
 end:
+  %wild = load i64, ptr %request
+  %bad = icmp ne i64 %wild, 0
+  br i1 %bad, label %touch, label %done
+touch:
+  %where = inttoptr i64 %wild to ptr
+  %nothing = load volatile i8, ptr %where
+  br label %done
+done:
   ret void
 }}
 """
@@ -120,6 +136,12 @@ def text(fibres):
     head += "declare void @gpuless_on_stack(ptr, ptr, ptr, ptr)\n"
     call = "@gpuless_on_stack(ptr %ctx, ptr %request, ptr %host, ptr %scheduler)"
     return head + _CALL.format(call=call, **places)
+
+
+def sizes(name):
+    """Return the bytes of each parameter and each result of a provided function, None if there is none."""
+    function = _FUNCTIONS.get(name)
+    return function and (function.given, (function.results,) if function.results else ())
 
 
 def write_call(t, name, results, given):
@@ -160,6 +182,68 @@ def write_call(t, name, results, given):
 # --- On the host --------------------------------------------------------------------------------------------
 
 
+class _Wild(Exception):
+    """Memory of the kernel cannot be read, at an address of this process."""
+
+
+class Memory:
+    """What a kernel has in its memory, read only where that can be.
+
+    Parameters
+    ----------
+    arena : int
+        Where its memory begins: whatever address a kernel makes up is one of it.
+    """
+
+    def __init__(self, arena):
+        self.arena, self._pieces = arena, {}
+
+    def read(self, address, size):
+        """Return bytes."""
+        found, at = b"", address
+        while len(found) < size:
+            found += self._rest(at)
+            at = address + len(found)
+        return found[:size]
+
+    def string(self, address):
+        """Return the bytes up to a zero, or as many as a text may have."""
+        found = b""
+        while len(found) < _LONGEST:
+            text, *ended = self._rest(address + len(found)).split(b"\0", 1)
+            found += text
+            if ended:
+                break
+        return found
+
+    def _rest(self, address):
+        """Return what lies from an address on, up to the end of the piece that it is in."""
+        place = self.arena + address % ARENA_SPAN
+        start = place - place % _PIECE
+        if start not in self._pieces:
+            try:
+                self._pieces[start] = _copied(start)
+            except OSError as error:
+                if error.errno != errno.EFAULT:
+                    raise
+                raise _Wild(place) from None
+        return self._pieces[start][place - start :]
+
+
+_LONGEST = 1 << 20  # bytes of a text: a GPU has as much room for all that is printed
+_PIECE = 4096  # pages are multiples of it, and a pipe holds as much
+_pipe, _pipe_lock = [], threading.Lock()
+
+
+def _copied(start):
+    """Return a piece of memory; OSError if it cannot be read, which the operating system finds out."""
+    with _pipe_lock:
+        if not _pipe:
+            _pipe.extend(os.pipe())
+        os.write(_pipe[1], (ctypes.c_char * _PIECE).from_address(start))
+        return os.read(_pipe[0], _PIECE)
+
+
 class _Request:
     """What a warp asks for."""
 
@@ -168,6 +252,7 @@ class _Request:
         numbers = (ctypes.c_uint64 * _REQUEST).from_address(address)
         self.number, mask, self.warp, self.shape, self.result, *self.given = numbers
         self.parameters = ctypes.c_uint64.from_address(block + OFFSET["params"]).value
+        self.memory = Memory(ctypes.c_uint64.from_address(block + OFFSET["arena"]).value)
         self.lanes = [lane for lane in range(WARP) if mask >> lane & 1]
 
     def thread(self, lane):
@@ -176,6 +261,11 @@ class _Request:
         at = WARP * self.warp + lane
         block = (ctypes.c_uint32 * 3).from_address(self.block + OFFSET["ctaid.x"])
         return tuple(block), (at % x, at // x % y, at // (x * y))
+
+    def blame(self, lane):
+        """Note for a trace, if the block is run to have one, that it is this lane that fails."""
+        masks = (ctypes.c_uint32 * MAX_WARPS).from_address(self.block + OFFSET["mask"])
+        masks[self.warp] = 1 << lane
 
 
 _TYPES = {4: ctypes.c_uint32, 8: ctypes.c_uint64}
@@ -189,9 +279,16 @@ def _host(block, address):
         (_TYPES[size] * WARP).from_address(column)
         for size, column in zip(function.given, request.given, strict=False)  # a request has room for more
     ]
-    results = (_TYPES[function.results] * WARP).from_address(request.result) if function.results else None
+    results = (_TYPES[function.results] * WARP).from_address(request.result) if request.result else None
+    wild = ctypes.c_uint64.from_address(address)
+    wild.value = 0
     for lane in request.lanes:
-        result = function.serve(request, lane, *(column[lane] for column in columns))
+        try:
+            result = function.serve(request, lane, *(column[lane] for column in columns))
+        except _Wild as error:
+            (wild.value,) = error.args
+            request.blame(lane)
+            return
         if results is not None:
             results[lane] = result
 
@@ -203,26 +300,34 @@ def address():
 
 # --- printf -------------------------------------------------------------------------------------------------
 
-_DIRECTIVE = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
+_DIRECTIVE = re.compile(rb"%([-+ #0]*)(\*|\d+)?(\.(?:\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
 _lines, _lock = [], threading.Lock()
+
+
+_libc = ctypes.CDLL(None)
+_libc.newlocale.restype = _libc.uselocale.restype = ctypes.c_void_p
+_libc.newlocale.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
+_libc.uselocale.argtypes = (ctypes.c_void_p,)
+_libc.snprintf.argtypes = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p
+_PLAIN = _libc.newlocale(1 << locale.LC_NUMERIC, b"C", None)  # whatever the program's is: 1.5, not 1,5
 
 
 class _Given:
     """The numbers that a printf is given, as they lie in memory."""
 
-    def __init__(self, at):
-        self.at = at
+    def __init__(self, at, memory):
+        self.at, self.memory = at, memory
 
     def take(self, type_):
         """Return the next one."""
         size = ctypes.sizeof(type_)
         self.at = -(-self.at // size) * size
-        value = type_.from_address(self.at).value
+        value = type_.from_buffer_copy(self.memory.read(self.at, size))
         self.at += size
         return value
 
 
-def format_text(form, at):
+def format_text(form, at, memory):
     """Return what printf makes of numbers in memory, and how many they are.
 
     Parameters
@@ -230,6 +335,7 @@ def format_text(form, at):
     form : bytes
     at : int
         The address of the first.
+    memory : Memory
 
     Returns
     -------
@@ -239,49 +345,70 @@ def format_text(form, at):
     Examples
     --------
     >>> numbers = (ctypes.c_int64 * 2)(-3, 255)
-    >>> format_text(b"%lld of %#6llx%%", ctypes.addressof(numbers))
+    >>> at = ctypes.addressof(numbers)
+    >>> format_text(b"%lld of %#6llx%%", at, Memory(at - at % ARENA_SPAN))
     ('-3 of   0xff%', 2)
     """
-    given, counts = _Given(at), []
+    given, count = _Given(at, memory), 0
 
     def convert(match):
-        flags, width, precision, length, kind = match.groups()
-        if kind == "%":
-            return "%"
-        width = given.take(ctypes.c_int) if width == "*" else width or ""
-        precision = given.take(ctypes.c_int) if precision == "*" else precision
-        head = f"%{flags}{width}" + ("" if precision is None else f".{precision}")
-        counts.append(kind)
-        return _convert(head, kind, length, given)
+        nonlocal count
+        flags, width, precision, length, kind = match.groups(b"")
+        if kind == b"%":
+            return b"%"
+        if width == b"*":
+            width = b"%d" % given.take(ctypes.c_int).value
+        if precision == b".*":
+            precision = b".%d" % given.take(ctypes.c_int).value
+        if width[:1] == b"-":
+            flags, width = flags + b"-", width[1:]
+        if precision[:2] == b".-":
+            precision = b""  # none at all
+        width, precision = _bounded(width), b"." * bool(precision) + _bounded(precision[1:])
+        count += 1
+        return _convert(b"%" + flags + width + precision, length, kind, given)
 
-    return _DIRECTIVE.sub(convert, form.decode(errors="replace")), len(counts)
+    text = _DIRECTIVE.sub(convert, form)
+    return text.decode(errors="replace"), count
 
 
-def _convert(head, kind, length, given):
-    wide = length in ("l", "ll", "j", "z", "t")
-    if kind in "eEfFgG":
-        return (head + kind) % given.take(ctypes.c_double)
-    if kind in "aA":
-        return given.take(ctypes.c_double).hex()
-    if kind == "s":
-        return (head + "s") % ctypes.string_at(given.take(ctypes.c_uint64)).decode(errors="replace")
-    if kind == "p":
-        return (head + "s") % hex(given.take(ctypes.c_uint64))
-    if kind == "c":
-        return (head + "c") % (given.take(ctypes.c_int) & 0xFF)
-    if kind == "n":
-        return ""
-    if kind in "di":
-        return (head + "d") % given.take(ctypes.c_int64 if wide else ctypes.c_int)
-    value = given.take(ctypes.c_uint64 if wide else ctypes.c_uint)
-    if kind == "o" and "#" in head:
-        return (head.replace("#", "") + "s") % f"0{value:o}"
-    return (head + ("d" if kind == "u" else kind)) % value
+def _bounded(digits):
+    return b"%d" % min(int(digits), _LONGEST) if digits else b""
+
+
+def _convert(head, length, kind, given):
+    """Return what C makes of the next number."""
+    if kind in b"eEfFgGaA":
+        return _printed(head + kind, given.take(ctypes.c_double))
+    if kind == b"s":
+        at = given.take(ctypes.c_uint64).value
+        return _printed(head + kind, ctypes.c_char_p(given.memory.string(at) if at else b"(null)"))
+    if kind == b"n":
+        return b""
+    if kind == b"c":
+        return _printed(head + kind, given.take(ctypes.c_int))
+    if kind == b"p":
+        return _printed(head + kind, given.take(ctypes.c_void_p))
+    if length in (b"l", b"ll", b"j", b"z", b"t"):
+        return _printed(head + b"ll" + kind, given.take(ctypes.c_int64))
+    return _printed(head + length.replace(b"L", b"") + kind, given.take(ctypes.c_int))
+
+
+def _printed(directive, value):
+    """Return what C's own printf makes of one directive."""
+    before, size, room = _libc.uselocale(_PLAIN), 128, 0
+    try:
+        while size > room:  # the second time there is room enough
+            room, buffer = size, ctypes.create_string_buffer(size)
+            size = min(_libc.snprintf(buffer, room, directive, value), _LONGEST) + 1
+        return buffer.raw[: max(size - 1, 0)]
+    finally:
+        _libc.uselocale(before)
 
 
 @_serves("vprintf", 4, (8, 8))
 def _printf(request, lane, form, at):
-    line, count = format_text(ctypes.string_at(form), at)
+    line, count = format_text(request.memory.string(form), at, request.memory)
     if request.parameters in _failures:
         with _lock:
             _lines.append(line)
@@ -305,7 +432,8 @@ _failures = {}
 @_serves("__assertfail", 0, (8, 8, 4, 8, 8))
 def _assert_fail(request, lane, message, file, line, function, size):
     message, file, function = (
-        ctypes.string_at(one).decode(errors="replace") if one else "?" for one in (message, file, function)
+        request.memory.string(one).decode(errors="replace") if one else "?"
+        for one in (message, file, function)
     )
     block, thread = request.thread(lane)
     where = f"{file}:{line}: {function}: block: {list(block)}, thread: {list(thread)}"

@@ -100,6 +100,8 @@ def parameter_units(source):
     """Return the bytes of the pieces that parameters of functions are to be held in.
 
     A parameter may be stored in one width and loaded in another. Its pieces are what all these consist of.
+    Functions that are called by their addresses share theirs. What CUDA provides is none of these: it takes
+    each parameter whole, as `host` has it.
 
     Parameters
     ----------
@@ -125,7 +127,8 @@ def parameter_units(source):
                 roles[function.name, variable.name] = None if unknown else function.name, side, i
     for function, results, name, given in split:
         for side, listed in enumerate((results, given)):
-            for i, variable in enumerate(listed if name in source.functions or unknown else ()):
+            own = name in source.functions or name in function.registers
+            for i, variable in enumerate(listed if own else ()):
                 roles[function.name, variable] = None if unknown else name, side, i
     for function in source.functions.values():
         for item in function.body:
@@ -293,6 +296,10 @@ class ModuleTranslator:
             t.label(after)
 
     def _call_provided(self, t, name, results, given):
+        sizes = tuple(tuple(t.function.variables[one].size for one in names) for names in (given, results))
+        wanted = host.sizes(name)
+        if wanted is not None and (sizes[0] != wanted[0] or sizes[1] not in ((), wanted[1])):
+            t.refuse(f"{name} takes parameters of {wanted[0]} bytes and gives {wanted[1]}, not {sizes}")
         pointers = [[self._blob(t, one) for one in names] for names in (results, given)]
         if not host.write_call(t, name, *pointers):
             t.refuse(f"the emulator does not know the function {name}")

@@ -156,6 +156,7 @@ def parse(text):
     """
     module = _Parser(_COMMENT.sub("", text.rstrip("\0 \n"))).module
     for function in module.functions.values():
+        _give_homes(function)
         _pass_in_memory(function, module)
     module.identity = identity(text)
     return module
@@ -164,6 +165,61 @@ def parse(text):
 def identity(text):
     """Return a number that tells the PTX of one module from that of others."""
     return hash(text.rstrip("\0 \n"))
+
+
+def _give_homes(function):
+    """Let parameters whose addresses a function takes lie in local memory, into which they are copied first.
+
+    In a function that a kernel calls such an address is one of local memory. In a kernel it is one of the
+    parameters, which only `ld.param` reads, unless `cvta.param` makes one of it that any load may be given.
+    """
+    instructions = [item for item in function.body if not isinstance(item, str)]
+    escape = any(one.opcode[0] == "cvta" and "param" in one.opcode for one in instructions)
+    if function.kernel and not escape:
+        return
+    taken = {operand for one in instructions for operand in one.operands if isinstance(operand, str)}
+    given = [one for one in function.parameters if one.name in taken and one.space == "param"]
+    homes, copies = {}, []
+    for one in given:
+        homes[one.name] = home = Variable(f"{one.name}.home", "local", one.align, one.size)
+        function.variables[home.name] = home
+        copies += _copies(function, one, home, instructions[0].location)
+    if homes:
+        function.body = copies + [_at_home(item, homes, function.registers) for item in function.body]
+
+
+def _copies(function, parameter, home, location):
+    """Return instructions that copy a parameter to its home."""
+    found, at = [], 0
+    while at < parameter.size:
+        size = min(8, parameter.align)
+        while at % size or at + size > parameter.size:
+            size //= 2
+        register = f"%{parameter.name}.{at}"
+        function.registers[register] = 8 * size
+        for name, variable, space in (("ld", parameter, "param"), ("st", home, "local")):
+            operands = [register, Address(variable.name, at)]
+            opcode = (name, space, f"b{8 * size}")
+            found.append(Instruction(opcode, operands if name == "ld" else operands[::-1], None, location))
+        at += size
+    return found
+
+
+def _at_home(item, homes, registers):
+    """Return an instruction such that it finds parameters in their homes."""
+    if isinstance(item, str) or item.opcode[0] == "call":
+        return item
+
+    def moved(operand):
+        if isinstance(operand, Address):
+            return operand._replace(base=moved(operand.base))
+        return homes[operand].name if isinstance(operand, str) and operand in homes else operand
+
+    bases = [operand.base for operand in item.operands if isinstance(operand, Address)]
+    opcode = item.opcode
+    if opcode[0] == "cvta" or any(base in homes or base in registers for base in bases):
+        opcode = tuple("local" if part in ("param", "param_entry") else part for part in opcode)
+    return replace(item, opcode=opcode, operands=[moved(operand) for operand in item.operands])
 
 
 def _pass_in_memory(function, module):

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from gpuless.limits import RUNNING, from_environment
 
-_LEAST_MEMORY, _LEAST_CAPABILITY = 1 << 24, 7.5
+_LEAST_MEMORY = 1 << 24
+#: What it passes for: NVIDIA's compilers know these, and the emulator what they write for them.
+_CAPABILITIES = ("7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "12.0")
 
 
 def read():
@@ -20,8 +22,12 @@ def read():
 
 def capability():
     """Return the compute capability that it passes for, as (major, minor)."""
-    number = from_environment("GPULESS_COMPUTE_CAPABILITY", float, _LEAST_CAPABILITY, 8.0)
-    major, _, minor = f"{number:.1f}".partition(".")
+    text = os.environ.get("GPULESS_COMPUTE_CAPABILITY", "").strip() or "8.0"
+    known = text if "." in text else f"{text}.0"
+    if known not in _CAPABILITIES:
+        choices = f"{', '.join(_CAPABILITIES[:-1])} or {_CAPABILITIES[-1]}"
+        raise ValueError(f"GPULESS_COMPUTE_CAPABILITY must be {choices}, got {text!r}")
+    major, minor = known.split(".")
     return int(major), int(minor)
 
 

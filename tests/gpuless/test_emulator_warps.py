@@ -567,8 +567,58 @@ def test_parameters_of_the_kernel_at_addresses_that_lanes_compute():
     (found,) = run(text.format(""), [np.zeros(32, np.uint32)], numbers=pairs)
     even = [31 - i & ~1 for i in range(21)]
     assert found.tolist() == [5000000 + 10000 * (e + 1) + 100 * e + i for i, e in enumerate(even)] + [0] * 11
-    with pytest.raises(PtxError, match=r"cvta\.param"):
-        run(text.format("cvta.param.u64 %y4, %y4;"), [np.zeros(32, np.uint32)], numbers=pairs)
+
+
+def test_parameters_of_the_kernel_have_addresses_that_any_load_may_be_given():
+    """And other parameters are read as ever; a function is given such an address as well."""
+    function = """.func (.param .b32 out) second(.param .b64 at) {
+    .reg .b32 %r<2>; .reg .b64 %rd<2>; ld.param.b64 %rd1, [at]; ld.u32 %r1, [%rd1+4];
+    st.param.b32 [out], %r1; ret; }"""
+    text = """.visible .entry f(.param .u64 p0, .param .align 8 .b8 p1[128])
+    { .reg .b32 %r<9>; .reg .b64 %y<9>;
+    ld.param.u64 %y1, [p0]; mov.u32 %r1, %tid.x; mul.wide.u32 %y2, %r1, 4; add.s64 %y1, %y1, %y2;
+    mov.b64 %y3, p1; cvta.param.u64 %y4, %y3; xor.b64 %y5, %y2, 124; add.s64 %y5, %y4, %y5;
+    ld.u32 %r2, [%y5]; ld.param.u32 %r3, [%y3+12]; ld.param.u32 %r4, [p1+20];
+    { .param .b64 at; .param .b32 got; st.param.b64 [at], %y4; call (got), second, (at);
+    ld.param.b32 %r5, [got]; }
+    mad.lo.u32 %r2, %r3, 100, %r2; mad.lo.u32 %r2, %r4, 1000, %r2; mad.lo.u32 %r2, %r5, 10000, %r2;
+    st.global.u32 [%y1], %r2; ret; }"""
+    pairs = [2 * i + 1 << 32 | 2 * i for i in range(16)]
+    (found,) = run(function + text, [np.zeros(32, np.uint32)], numbers=pairs)
+    assert found.tolist() == [10000 + 5000 + 300 + 31 - i for i in range(32)]
+
+
+@pytest.mark.parametrize("through", ["", "register"])
+def test_a_function_takes_the_address_of_a_parameter(through):
+    """It writes there, and calls itself with what it has: each lane and each call has a copy of its own."""
+    proto = "proto: .callprototype (.param .b32 _) _ (.param .align 4 .b8 _[12], .param .b32 _);"
+    how = "%rd4, (next, more), proto" if through else "g, (next, more)"
+    function = f""".func (.param .b32 out) g(.param .align 4 .b8 given[12], .param .b32 n) {{
+    .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>; .reg .b16 %h<3>;
+    mov.b64 %rd1, given; cvta.local.u64 %rd2, %rd1; cvta.to.local.u64 %rd3, %rd2; ld.param.u32 %r1, [n];
+    ld.local.u32 %r2, [%rd3]; add.u32 %r2, %r2, %r1; st.u32 [%rd2], %r2; ld.param.u8 %h1, [given+5];
+    cvt.u32.u16 %r3, %h1; mov.u32 %r4, 0; mov.b64 %rd4, g; setp.eq.u32 %p1, %r1, 0;
+    @%p1 bra END;
+    sub.u32 %r5, %r1, 1;
+    {{ .param .align 4 .b8 next[12]; .param .b32 more; .param .b32 got; st.param.b32 [next], %r2;
+    st.param.b8 [next+4], %h1; st.param.b8 [next+5], %h1; st.param.b32 [next+8], %r3;
+    st.param.b32 [more], %r5; {proto if through else ""} call (got), {how}; ld.param.b32 %r4, [got]; }}
+    END: ld.local.u32 %r6, [%rd3]; ld.param.u32 %r7, [given+8]; mad.lo.u32 %r4, %r4, 2, %r6;
+    add.u32 %r4, %r4, %r7; add.u32 %r4, %r4, %r3; st.param.b32 [out], %r4; ret; }}"""
+    body = f"""mov.u32 %x9, 1; rem.u32 %x1, %t, 5; mul.lo.u32 %x2, %t, 1000; .reg .b16 %h<3>;
+    cvt.u16.u32 %h1, %t; setp.eq.u32 %p1, %t, 3;
+    @%p1 bra OFF;
+    {{ .param .align 4 .b8 next[12]; .param .b32 more; .param .b32 got; st.param.b32 [next], %x2;
+    st.param.b16 [next+4], 0; st.param.b8 [next+5], %h1; st.param.b32 [next+8], 7;
+    st.param.b32 [more], %x1; call (got), g, (next, more); ld.param.b32 %x9, [got]; }}
+    OFF: {STORE}"""
+
+    def g(first, byte, last, n):
+        first += n
+        return 2 * (g(first, byte, byte, n - 1) if n else 0) + first + last + byte
+
+    found, _ = results(body, before=function, block=96)
+    assert found == [1 if i == 3 else g(1000 * i, i, 7, i % 5) for i in range(96)]
 
 
 @pytest.mark.parametrize("through", ["", "register"])

@@ -15,13 +15,22 @@ PLAIN = ["-W", "ignore"]
 GPULESS = [*PLAIN, "-m", "gpuless"]
 
 
-def call(*arguments, cwd=None, **environment):
-    """Run Python where there is no GPU; return its exit status and what it printed on both streams."""
+def call(*arguments, cwd=None, given=None, **environment):
+    """Run Python where there is no GPU; return its exit status and what it printed on both streams.
+
+    What is `given` it finds in its standard input.
+    """
     env = {key: value for key, value in os.environ.items() if key not in ("NUMBA_ENABLE_CUDASIM", "GPULESS")}
     env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH, "PYTHONDONTWRITEBYTECODE": "1"}
     env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environment  # they take longer than such a run
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=120
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        input=given,
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -70,6 +79,15 @@ def test_code_and_modules_run_as_python_runs_them(tmp_path, arguments):
         assert "No module named 'no_such'" in pythons[2]
         assert "No module named no_such.module" in ours[2]
         ours, pythons = ours[:2], pythons[:2]
+    assert ours == pythons
+
+
+@pytest.mark.parametrize("program", [PROGRAM, "x = = 1"])
+def test_standard_input_runs_as_python_runs_it(tmp_path, program):
+    ours, pythons = (
+        call(*first, "-", "raise", "-c", cwd=tmp_path, given=program, GPULESS="hardware")
+        for first in (GPULESS, PLAIN)
+    )
     assert ours == pythons
 
 
@@ -244,14 +262,32 @@ def test_a_suite_can_be_given_the_simulator(suite):
     assert "IndexError" in printed
 
 
+CAPABILITIES = "7.5, 8.0, 8.6, 8.7, 8.9, 9.0, 10.0 or 12.0"
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("value", "told"), [("8", "8 0"), ("8.6", "8 6"), ("10.0", "10 0"), ("12.0", "12 0")]
+)
+def test_it_passes_for_what_numba_compiles_for(value, told):
+    program = "import numpy as np\nfrom numba import cuda\n@cuda.jit\ndef f(x): cuda.atomic.add(x, 0, 1)\n"
+    program += (
+        "x = np.zeros(1, np.int32); f[1, 33](x); print(x[0], *cuda.get_current_device().compute_capability)"
+    )
+    printed = call(*GPULESS, "-c", program, GPULESS_COMPUTE_CAPABILITY=value)[1]
+    assert printed == f"33 {told}\n"
+
+
 @emulated
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
         ("GPULESS_MEMORY", "1G", "must be a number from 16777216, got '1G'"),
         ("GPULESS_MEMORY", "-5", "must be a number from 16777216, got '-5'"),
-        ("GPULESS_COMPUTE_CAPABILITY", "abc", "must be a number from 7.5, got 'abc'"),
-        ("GPULESS_COMPUTE_CAPABILITY", "5.0", "must be a number from 7.5, got '5.0'"),
+        ("GPULESS_COMPUTE_CAPABILITY", "abc", f"must be {CAPABILITIES}, got 'abc'"),
+        ("GPULESS_COMPUTE_CAPABILITY", "5.0", f"must be {CAPABILITIES}, got '5.0'"),
+        ("GPULESS_COMPUTE_CAPABILITY", "80", f"must be {CAPABILITIES}, got '80'"),
+        ("GPULESS_COMPUTE_CAPABILITY", "7.7", f"must be {CAPABILITIES}, got '7.7'"),
         ("GPULESS_THREADS", "0", "must be a number from 1, got '0'"),
         ("GPULESS_THREADS", "1.5", "must be a number from 1, got '1.5'"),
         ("GPULESS_KERNEL_SECONDS", "0", "must be a number above 0, got '0'"),

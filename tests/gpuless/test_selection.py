@@ -247,6 +247,29 @@ def test_without_a_compiler_there_is_no_emulated_gpu(monkeypatch):
     assert emulator.problem().startswith("it runs on Linux")
 
 
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (4096000000, 4096000000)); import gpuless"
+ADDRESSES = (
+    "it takes 2 TiB of addresses, most of them for nothing that is there, and ulimit -v allows 4000000 KB"
+)
+
+
+@pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
+def test_where_addresses_are_too_few_there_is_no_emulated_gpu():
+    assert f"no GPU can be emulated: {ADDRESSES}" in python(LIMITED, "print(gpuless.select().reason)")
+    line = "try: gpuless.select()\nexcept RuntimeError as error: print(error)"
+    wanted = f"GPULESS is emulator, and there can be no emulated GPU: {ADDRESSES}\n"
+    assert python(LIMITED, line, GPULESS="emulator") == wanted
+
+
+@pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
+def test_a_limit_of_addresses_that_is_just_enough_is():
+    """And stays so once the memory is there."""
+    enough = str((2 << 40) + (60 << 30))
+    line = LIMITED.replace("4096000000", enough)
+    more = "import numpy as np; from numba import cuda; cuda.to_device(np.ones(3))"
+    assert python(line, "gpuless.select()", more, "print(gpuless.select().gpu)") == "emulator\n"
+
+
 def test_apple_is_not_asked_for_a_driver(libraries, monkeypatch):
     libraries(FakeCuda())
     monkeypatch.setattr(nvidia.sys, "platform", "darwin")

@@ -95,10 +95,13 @@ class Library:
             device().arena.free(self.address)
 
 
+_NO_PTX = 'this is machine code of a GPU; the emulated GPU runs PTX (cuda.core: compile("ptx"), not "cubin")'
+
+
 def _text(image):
     """Return the PTX at an address."""
     if ctypes.string_at(image, 4) == b"\x7fELF" or ctypes.string_at(image, 4) == b"\x50\xed\x55\xba":
-        raise DriverError(NO_BINARY_FOR_GPU, "this is machine code of a GPU; the emulated GPU runs PTX")
+        raise DriverError(NO_BINARY_FOR_GPU, _NO_PTX)
     return ctypes.string_at(image).decode(errors="replace")  # there may be any bytes in comments
 
 
