@@ -454,6 +454,8 @@ def _address(failed, launched, step, lane):
         return f"{what} outside of a thread's local memory"
     nearest = launched.nearest(address, step)
     text = f"{what} at {shown:#x}"
+    if shown != address and shown >> 32:
+        return f"{text}, no address of the GPU's memory: is it the host's?"
     if nearest is None or shown != address:
         return text
     array = f"an array of {nearest.size} bytes{_argument(nearest, launched, step)}"

@@ -91,7 +91,7 @@ define internal void @call_host(ptr %ctx, ptr %request) #1 {{
   store volatile i64 0, ptr %at.thread
   call void {call}
   store volatile i64 %thread, ptr %at.thread
-  ; and one that was meant for it comes then
+  ; a signal that was to stop the thread meanwhile did not find it, and is sent once more
   %at.launch = getelementptr i8, ptr %ctx, i64 {launch}
   %launch = load ptr, ptr %at.launch
   %at.stop = getelementptr i8, ptr %launch, i64 {at_stop}

@@ -71,6 +71,10 @@ def goes_on():
             "illegal memory access",
         ),
         ("mul.lo.s64 %rd4, %rd3, 77777; st.u32 [%rd4], %r1;", "illegal memory access"),
+        (
+            "mov.u64 %rd4, 0x550000001230; ld.global.u32 %r3, [%rd4]; st.global.u32 [%rd3], %r3;",
+            "reading 4 bytes at 0x550000001230, no address of the GPU's memory: is it the host's?",
+        ),
     ],
     ids=["behind", "before", "null", "wild", "wild gather", "wild scatter"],
 )
