@@ -323,9 +323,8 @@ def explain_stop(stopped, failed, launched):
         message += f"{waiting}. "
     elif late:
         message += "Does it wait for what a block that has not started would write? "
-    return Fault(
-        "limit", f"{message}Is a loop without end? gpuless.set_limits(kernel_seconds=...) allows more"
-    )
+    more = "gpuless.set_limits(kernel_seconds=...), or GPULESS_KERNEL_SECONDS, allows more"
+    return Fault("limit", f"{message}Is a loop without end? {more}")
 
 
 def explain(failed, launched):
