@@ -35,7 +35,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo '  options: CUDA=13, 12 or none (here $(CUDA); remembered); PYTHON=python3.12'
 
-train: $(BASE) ## train the course's network on MNIST, under a minute (ARGS=--resume is passed on)
+train: $(BASE) ## train the course's network on MNIST, in about a minute (ARGS=--resume is passed on)
 	$(BIN)/cnn-numba train $(ARGS)
 
 test: $(ALL) ## prove every feature, docstrings and notebooks included
