@@ -69,7 +69,8 @@ conv_valid_kernel = KernelExercise(
     mistakes={
         "flipped": (_FLIPPED, lambda image, weight: conv_cpu(image, weight, flip=True)),
         "last product only": (
-            "Each output is its last product alone: `=` overwrites the sum where `+=` adds to it.",
+            "Each output is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
+            "or is the sum set back to zero for each product?",
             _last_product,
         ),
         "last row only": (

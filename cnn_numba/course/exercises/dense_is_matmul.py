@@ -87,7 +87,8 @@ matmul_kernel = KernelExercise(
             lambda a, b: product(a[:, :-1], b[:-1]),
         ),
         "last product only": (
-            "Each result is its last product alone: `=` overwrites the sum where `+=` adds to it.",
+            "Each result is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
+            "or is the sum set back to zero for each product?",
             lambda a, b: product(a[:, -1:], b[-1:]),
         ),
         "added, not multiplied": (
