@@ -172,6 +172,14 @@ def scale_standing_still(x, a, out):
         out[i] = a * x[i]
 
 
+@diagnosed(scale, "does not end", "In kernel scale_past_the_end_for_ever")
+@cuda.jit
+def scale_past_the_end_for_ever(x, a, out):
+    i = cuda.grid(1)
+    while x[i + 50] < a or x[i + 50] != a:
+        out[i] = a
+
+
 @diagnosed(scale, "never written", "or does an `if` skip the store?")
 @cuda.jit
 def scale_the_positive(x, a, out):

@@ -294,6 +294,8 @@ def _run(kernel, case):
             report = kernel[case.grid, case.block](*arrays)
         except Exception as raised:
             error = raised
+    if getattr(report, "stopped", None):  # that it does not end comes first: of the rest little is known
+        report, error = None, LaunchStopped(report.stopped)
     return Examination(case.outcome(arrays, error), report)
 
 
