@@ -35,7 +35,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo '  options: CUDA=13, 12 or none (here $(CUDA); remembered); PYTHON=python3.12'
 
-train: $(BASE) ## train the course's network on MNIST, under a minute (ARGS=--resume is passed on)
+train: $(BASE) ## train the course's network on MNIST, in about a minute (ARGS=--resume is passed on)
 	$(BIN)/cnn-numba train $(ARGS)
 
 test: $(ALL) ## prove every feature, docstrings and notebooks included
@@ -101,12 +101,12 @@ $(BASE) $(ALL): pyproject.toml gpuless/pyproject.toml
 	@$(if $(PYTHON),$(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo 'make: Python 3.11 or newer is needed, and $(if $(PYTHON),$(PYTHON) is not that,none was found);' \
 			'install one and name it: make PYTHON=/path/to/python3.12 ...' >&2; exit 1; }
-	@echo 'Installing into .venv: $(WHAT), where it is not there yet.'
-	$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
-	# The pip of Python 3.11 cannot resolve what torch and numba-cuda ask of cuda-toolkit; newer ones can.
-	$(BIN)/python -m pip install --upgrade 'pip>=24.1'
-	# Most of the modules are never imported; those that are will be compiled then.
-	# Both packages are named, so that pip looks for neither elsewhere.
-	$(BIN)/python -m pip install --no-compile --editable ./gpuless --editable '.$(EXTRAS)'
+	@echo 'Installing into .venv: $(WHAT), where it is not there yet. This takes minutes; pip tells errors only.'
+	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
+	@# The pip of Python 3.11 cannot resolve what torch and numba-cuda ask of cuda-toolkit; newer ones can.
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=24.1'
+	@# Most of the modules are never imported; those that are will be compiled then.
+	@# Both packages are named, so that pip looks for neither elsewhere.
+	@$(BIN)/python -m pip install --quiet --no-compile --editable ./gpuless --editable '.$(EXTRAS)'
 	@rm -f $(filter-out $(BASE) $(ALL),$(wildcard .venv/.installed-*))
 	@touch $(BASE) $@

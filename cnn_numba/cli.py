@@ -1004,9 +1004,9 @@ def inspect(
     """Tell what a kernel becomes on a GPU, without one: registers, memory, instructions, what to change.
 
     \b
-    Examples:
-      cnn-numba inspect my_kernels:blur_kernel --signature "void(float32[:, ::1], float32[:, ::1])"
-      cnn-numba inspect folder/my_kernels.py:blur_kernel --cc 7.5 --cc 9.0 --threads 128 --source
+    Examples, in a clone; a module is named with dots, as package.module:kernel:
+      cnn-numba inspect examples/life.py:step_kernel --signature "void(uint8[:, ::1], uint8[:, ::1])"
+      ... --cc 7.5 --cc 9.0 --threads 128 --source
     """
     from gpuless.inspector import InspectionError, find_kernel, inspect_kernels
 

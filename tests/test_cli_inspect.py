@@ -1,7 +1,9 @@
 """`cnn-numba inspect`: a kernel named on the command line."""
 
 import math
+import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +71,20 @@ def test_the_command(capsys):
     assert status == 0
     assert "nothing to advise" in out
     assert "LDG" in out or "ld.global" in out
+
+
+@pytest.mark.usefixtures("compiler")
+def test_the_example_of_the_help_runs(capsys, monkeypatch):
+    with pytest.raises(SystemExit):
+        main(["inspect", "--help"])
+    lines = [line.strip(" │") for line in capsys.readouterr().out.splitlines()]
+    (example,) = [line for line in lines if line.startswith("cnn-numba inspect examples/")]
+    (options,) = [line for line in lines if line.startswith("... --cc")]
+    monkeypatch.chdir(Path(__file__).parents[1])
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    status, out, _ = run_command(capsys, *shlex.split(example)[2:], *options.split()[1:])
+    assert status == 0
+    assert [line for line in out.splitlines() if line.startswith("step_kernel void(uint8")]
 
 
 @pytest.mark.usefixtures("compiler")

@@ -69,15 +69,19 @@ def traced(launch, arguments):
     return memory.trace(launch)
 
 
-def run_traced(launch, arguments, memory, order="forwards", seed=0):
-    """Run a launch in a `TracedMemory`, on arguments in device memory; the others are as in `Scheduler`."""
+def run_traced(launch, arguments, memory, order="forwards", seed=0, keep=False):
+    """Run a launch in a `TracedMemory`, on arguments in device memory; the others are as in `Scheduler`.
+
+    What was noted of a launch that is stopped is forgotten, unless `keep` says that it is wanted.
+    """
     # Python looks for garbage after so many new objects, and the log is made of new objects: off meanwhile.
     collects = gc.isenabled()
     gc.disable()
     try:
         launch.run(arguments, memory, order, seed, memory.observe)
     except LaunchStopped:
-        memory.forget()
+        if not keep:
+            memory.forget()
         raise
     finally:
         if collects:

@@ -129,6 +129,9 @@ class Report:
         The orders that blocks and threads were run in.
     trace : Trace or None
         The accesses of the first run.
+    stopped : str or None
+        Why the launch was stopped before its end (`gpuless.set_limits`), if it was: the findings are those
+        made until then. A launch that is stopped without any raises `gpuless.LaunchStopped`.
     """
 
     kernel: str
@@ -138,6 +141,7 @@ class Report:
     notes: tuple
     orders: tuple
     trace: object
+    stopped: str | None = None
 
     @property
     def ok(self) -> bool:

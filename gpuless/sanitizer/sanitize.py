@@ -70,7 +70,7 @@ class _Examination:
         names = argument_names(launch.function, len(arguments))
         self.arrays = [pair for pair in zip(names, arguments, strict=True) for pair in _arrays(*pair)]
         self.findings, self.notes, self.orders = [], [], []
-        self.trace = None
+        self.trace = self.stopped = None
 
     def report(self):
         """Run in every order and return what was found."""
@@ -89,6 +89,7 @@ class _Examination:
             tuple(self.notes),
             tuple(self.orders),
             self.trace,
+            self.stopped,
         )
 
     def _contents(self):
@@ -101,8 +102,12 @@ class _Examination:
     def _examine(self, order):
         """Run with every access logged and look through the log; return whether all of the launch ran."""
         memory = TracedMemory(self.launch.dynamic_bytes, tolerant=True)
-        error = self._run(memory, order)
-        absent_read = self._decisive_read(memory, order)
+        try:
+            error = self._run(memory, order, keep=True)
+        except LaunchStopped as stopped:
+            error = stopped
+        is_stopped = isinstance(error, LaunchStopped)
+        absent_read = None if is_stopped else self._decisive_read(memory, order)
         trace = memory.trace(self.launch)
         if self.trace is None:
             self.trace = trace
@@ -110,12 +115,22 @@ class _Examination:
         self.findings += Diagnosis(
             trace, memory, self.notes, error, absent_read, self._expects_nan
         ).findings()
+        if is_stopped:
+            self._tell_stop(memory, error)
         return error is None and not memory.misses
 
-    def _run(self, memory, order):
+    def _tell_stop(self, memory, error):
+        """Note that the launch was stopped; without findings, which may be why it does not end, raise."""
+        if not self.findings:
+            memory.forget()
+            raise error
+        self.stopped = str(error)
+        self.notes.append(f"the launch was stopped before its end: {_in_one_line(error)}")
+
+    def _run(self, memory, order, keep=False):
         """Run in memory that logs; return the error that ended the launch, if one did that can be told."""
         try:
-            run_traced(self.launch, self.arguments, memory, order, self.seed)
+            run_traced(self.launch, self.arguments, memory, order, self.seed, keep)
         except (DivergenceError, ZeroDivisionError) as error:
             return error
         return None
@@ -162,7 +177,7 @@ class _Examination:
             differences = {"what the launch does": False}
         except LaunchStopped as stopped:
             # Blocks that wait for those before them are no mistake on a GPU.
-            self.notes.append(f"{order}, the launch did not end: {' '.join(str(stopped).split())}")
+            self.notes.append(f"{order}, the launch did not end: {_in_one_line(stopped)}")
             return
         if not all(differences.values()) and not self.findings:
             # The first run did not show why. Look again, in the order that does.
@@ -211,6 +226,12 @@ def _far_from(value, factor):
     """Return a number of the same type that is larger or smaller by much, or 0 if the factor is."""
     number = factor * (1 if value != value else 1 + abs(value))
     return type(value)(max(number, 0) if isinstance(value, Unsigned) else number)
+
+
+def _in_one_line(stopped):
+    """Return why a launch was stopped, and where."""
+    reason, *place = str(stopped).splitlines()
+    return f"{reason} ({', '.join(line.strip() for line in place)})"
 
 
 def _arrays(name, value):

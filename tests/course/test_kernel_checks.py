@@ -162,12 +162,22 @@ def image_with_an_and_sign(x, out):
         out[row, column] = x[row, column] + float32(1)
 
 
-@diagnosed(scale, "does not end", "A loop in your kernel does not end", "out[i] = a * x[i]", "[1, 8]")
+@diagnosed(
+    scale, "does not end", "A loop in your kernel does not end", "In kernel scale_standing_still", "[1, 8]"
+)
 @cuda.jit
 def scale_standing_still(x, a, out):
     i = cuda.grid(1)
     while i < x.size:
         out[i] = a * x[i]
+
+
+@diagnosed(scale, "does not end", "In kernel scale_past_the_end_for_ever")
+@cuda.jit
+def scale_past_the_end_for_ever(x, a, out):
+    i = cuda.grid(1)
+    while x[i + 50] < a or x[i + 50] != a:
+        out[i] = a
 
 
 @diagnosed(scale, "never written", "or does an `if` skip the store?")
@@ -177,6 +187,32 @@ def scale_the_positive(x, a, out):
     if i < x.size:
         if x[i] > 0:
             out[i] = a * x[i]
+
+
+@diagnosed(scale, "never written", "and others by several threads", "Thread 3 of block 0 and thread 0 of")
+@cuda.jit
+def scale_by_the_size_of_the_grid(x, a, out):
+    i = cuda.blockIdx.x * cuda.gridDim.x + cuda.threadIdx.x
+    if i < x.size:
+        out[i] = a * x[i]
+
+
+@diagnosed(image, "never written", "Thread (0, 0) of block 0 and thread (1, 0) of block 0 write out[0, 0].")
+@cuda.jit
+def image_of_two_threads_each(x, out):
+    column, row = cuda.grid(2)
+    if row < x.shape[0] and column // 2 < x.shape[1]:
+        out[row, column // 2] = x[row, column // 2] + float32(1)
+
+
+@diagnosed(
+    scale, "never written", "Thread 1 of block 0 and thread 0 of block 1 write out[1].", "13 of the 19"
+)
+@cuda.jit
+def scale_with_gaps(x, a, out):
+    i = cuda.blockIdx.x + cuda.threadIdx.x
+    if i < x.size and (i % 3 > 0 or x.size == 5):
+        out[i] = a * x[i]
 
 
 @diagnosed(image, "reads past the edge", "Are the indices in the order of its axes?")
@@ -291,6 +327,14 @@ def scale_of_arrays(x, a, out):
     out[:] = a * x
 
 
+@diagnosed(image, "raises", "`x` has 2 axes, and you give 1 index.")
+@cuda.jit
+def image_of_rows(x, out):
+    column, row = cuda.grid(2)
+    if row < x.shape[0] and column < x.shape[1]:
+        out[row] = x[row] + float32(1)
+
+
 @diagnosed(scale, "raises", "a kernel returns nothing")
 @cuda.jit
 def scale_returns(x, a, out):
@@ -343,7 +387,22 @@ def image_first_block(x, out):
         out[row, column] = x[row, column] + float32(1)
 
 
-@diagnosed(image, "writes past the edge")
+@diagnosed(image, "writes past the edge", "Does a guard ask for both axes", "row with the first number")
+@cuda.jit
+def image_guards_by_the_other_size(x, out):
+    column, row = cuda.grid(2)
+    if column < x.shape[0] and row < x.shape[1]:
+        out[row, column] = x[row, column] + float32(1)
+
+
+@diagnosed(image, "writes past the edge", "only a thread whose index lies inside may go on")
+@cuda.jit
+def image_without_guard(x, out):
+    column, row = cuda.grid(2)
+    out[row, column] = x[row, column] + float32(1)
+
+
+@diagnosed(image, "writes past the edge", "Does a guard ask for both axes")
 @cuda.jit
 def image_guards_rows_only(x, out):
     column, row = cuda.grid(2)
@@ -832,6 +891,41 @@ def test_an_index_that_was_read_past_an_edge_is_told_by_that_edge():
 def meet():
     """Wait for the block, as `block_sum` of the notebooks does."""
     cuda.syncthreads()
+
+
+def test_a_barrier_is_told_by_one_line():
+    assert "In block 0, thread 0 waits at a barrier and thread 4 has finished:" in str(
+        reverse(reverse_with_a_barrier_for_some)
+    )
+
+    @cuda.jit
+    def two_barriers(x, out):
+        if cuda.threadIdx.x < TILE // 2:
+            cuda.syncthreads()
+        else:
+            cuda.syncthreads()
+        out[cuda.grid(1)] = x[cuda.grid(1)]
+
+    told = reverse(two_barriers)
+    assert "thread 0 waits at a barrier and thread 4 waits at another:" in str(told)
+    assert [line.partition(":")[0] for line in told.details if line.startswith("Line")] == [
+        "Line 4 of your kernel",
+        "Line 6 of your kernel",
+    ]
+
+
+def test_a_name_keeps_its_small_letter():
+    @cuda.jit
+    def of_arrays(x, a, out):
+        out[:] = a * x
+
+    @cuda.jit
+    def of_truths(x, out):
+        cuda.atomic.add(out, cuda.threadIdx.x, x[0])
+
+    assert "`multiply` of a whole array is not available" in str(scale(of_arrays))
+    truths = KernelExercise("t", lambda x: x, lambda rng: [launch(1, 2, np.ones(2, bool), output(2, bool))])
+    assert "`cuda.atomic.add` takes " in str(truths(of_truths))
 
 
 def test_a_barrier_within_a_function_is_told_by_its_name():

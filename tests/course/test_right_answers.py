@@ -329,16 +329,6 @@ ANSWERS = {
                 out[row, column] = total
         """,
     },
-    "matmul_2x2_kernel": {
-        "pairs of neighbours": [
-            ("a_tile[y, k], a_tile[y + TILE, k]", "a_tile[2 * y, k], a_tile[2 * y + 1, k]"),
-            ("b_tile[k, x], b_tile[k, x + TILE]", "b_tile[k, 2 * x], b_tile[k, 2 * x + 1]"),
-            ("row + y + TILE, column + x + TILE,", "row + 2 * y + 1, column + 2 * x + 1,"),
-            ("row + y + TILE, column + x,", "row + 2 * y + 1, column + 2 * x,"),
-            ("row + y, column + x + TILE,", "row + 2 * y, column + 2 * x + 1,"),
-            ("row + y, column + x,", "row + 2 * y, column + 2 * x,"),
-        ],
-    },
     "dense_kernel": {
         "a product with a truth": [("max(total, float32(0))", "total * (total > 0)")],
     },

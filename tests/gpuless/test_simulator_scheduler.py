@@ -736,6 +736,32 @@ def test_the_log_is_limited(run, kernel):
 
 
 @cuda.jit
+def spins_on_what_lies_beyond(x, out):
+    i = cuda.grid(1)
+    out[i] = 1
+    while x[i + 5] != 7:
+        out[i] = 2
+
+
+@pytest.mark.usefixtures("short_limits")
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [({"seconds": 600}, "has more than 20,000 entries"), ({"log_entries": 10**8}, "has finished in 0.3 s")],
+    ids=["log", "time"],
+)
+def test_what_was_found_until_a_launch_is_stopped_is_told(limits, reason):
+    gpuless.set_limits(**limits)
+    report = sanitize(spins_on_what_lies_beyond)[1, 4](cuda.to_device(np.zeros(5)), cuda.device_array(5))
+    assert report.kinds == {"out of bounds"}
+    assert reason in report.stopped
+    (note,) = report.notes
+    assert note.startswith("the launch was stopped before its end: ")
+    assert re.search(r" more \(in kernel spins_on_what_lies_beyond, line .*, block 0, thread 0\)$", note)
+    found = str(report)
+    assert found.index("reads x[5], and x has 5 elements") < found.index("note: the launch was stopped")
+
+
+@cuda.jit
 def waits_for_the_block_before(turn, x):
     block = cuda.blockIdx.x
     while cuda.atomic.add(turn, 0, 0) < block:

@@ -294,6 +294,8 @@ def _run(kernel, case):
             report = kernel[case.grid, case.block](*arrays)
         except Exception as raised:
             error = raised
+    if getattr(report, "stopped", None):  # that it does not end comes first: of the rest little is known
+        report, error = None, LaunchStopped(report.stopped)
     return Examination(case.outcome(arrays, error), report)
 
 
@@ -567,15 +569,26 @@ def _missing_indices(attempt, case, error):
         return ""
     line = int(line[1]) - code_of(attempt).co_firstlineno + 1
     arrays = dict(zip(argument_names(attempt.py_func, len(case.arguments)), case.arrays(), strict=True))
+    is_of_a_value = isinstance(error, UnsupportedPython)
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.lineno == line):
             continue
+        if is_of_a_value and not isinstance(node.ctx, ast.Load):
+            continue
         axes = np.ndim(arrays.get(node.value.id, 0))
         given = len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 1
-        if given < axes and "..." not in ast.unparse(node.slice):
+        has_slices = any(isinstance(part, ast.Slice) for part in ast.walk(node.slice))
+        if given < axes and not has_slices and "..." not in ast.unparse(node.slice):
             indices = "1 index" if given == 1 else f"{given} indices"
             return f"`{node.value.id}` has {axes} axes, and you give {indices}."
     return ""
+
+
+def _sentence(text, *names):
+    """Return a text with a capital at its beginning, but for a name in code, which is marked as such."""
+    word, _, rest = text.partition(" ")
+    is_code = word in names or "." in word or isinstance(getattr(np, word, None), np.ufunc)
+    return f"`{word}` {rest}" if is_code else text[0].upper() + text[1:]
 
 
 def _refuse_error(exercise, attempt, trial):
@@ -584,9 +597,12 @@ def _refuse_error(exercise, attempt, trial):
     where = f"Seen with {describe(trial.case, exercise.reference)}."
     first, *place = str(error).splitlines()
     place = [re.sub(r"^i(n kernel .*?, line \d+): (.*)", r"I\1: `\2`", line.strip()) for line in place]
+    is_of_an_index = isinstance(error, IndexError) or re.search("with a sequence|of a whole array", first)
+    if is_of_an_index and (missing := _missing_indices(attempt, trial.case, error)):
+        raise Wrong("raises", missing, *place, where)
     if isinstance(error, UnsupportedPython):
         place = [f"`{place[0]}`"] if len(place) == 1 else place  # the source alone
-        details = (f"{first[0].upper()}{first[1:]}.", *place)
+        details = (f"{_sentence(first)}.", *place)
         raise Wrong("raises", "There is Python in your kernel that a GPU cannot run.", *details, where)
     if isinstance(error, LaunchStopped):
         raise Wrong(
@@ -595,9 +611,6 @@ def _refuse_error(exercise, attempt, trial):
             *place,
             where,
         )
-    is_of_an_index = isinstance(error, IndexError) or "with a sequence" in first
-    if is_of_an_index and (missing := _missing_indices(attempt, trial.case, error)):
-        raise Wrong("raises", missing, *place, where)
     raise Wrong("raises", f"Your kernel raised {type(error).__name__}: {first.rstrip('.')}.", *place, where)
 
 
@@ -718,9 +731,12 @@ def _refuse_unwritten(exercise, attempt, trial):
         missing = np.setdiff1d(np.arange(array.size), trace.element[changes])
         if len(missing):
             index = ", ".join(map(str, np.unravel_index(missing[0], array.shape)))
+            pair = _two_at_one_element(trial, trace.arrays[numbers[0]])
+            message = f"`{name}[{index}]` is never written. Does an `if` skip the store?"
             raise Wrong(
                 "never written",
-                f"`{name}[{index}]` is never written. Does an `if` skip the store?",
+                _SAME_INDEX.format(array=f"`{name}`") if pair else message,
+                *([pair] if pair else []),
                 f"{len(missing)} of the {array.size} elements of `{name}` stay as they were.",
                 f"Seen with {describe(trial.case, exercise.reference)}.",
             )
@@ -835,6 +851,16 @@ _BLOCKS = (
     "{array} has an element for each block, and is written past its edge: your index counts the threads of "
     "the grid. A block's own number is `cuda.blockIdx.x`."
 )
+# Of an image: some threads are kept out, so that there seems to be a guard, which lets others pass.
+_WRONG_GUARD = (
+    "Threads past the edge of {array} write. Does a guard ask for both axes, and compare the row with the "
+    "first number of the shape, and the column with the second?"
+)
+# Elements are missing, and others come from several threads.
+_SAME_INDEX = (
+    "Some elements of {array} are never written, and others by several threads: your index is not the "
+    "thread's own place, as two threads have the same one."
+)
 _AXES = " Are the indices in the order of its axes?"
 
 # Where the barrier stands in a function that the kernel calls, such as `block_sum`.
@@ -869,8 +895,10 @@ def _refuse_findings(exercise, attempt, trial, allowed=()):
         message = _of_a_write_past_the_edge(first, info, trial.report.trace)
     if name == "divergent barrier" and first.site and first.site.function != code_of(attempt).co_name:
         message = _CALLED_BY_SOME.format(function=first.site.function)
+    told = _sentence(_without_places(first), first.array)
+    if name == "never written" and info is not None and (pair := _two_at_one_element(trial, info)):
+        message, told = _SAME_INDEX, f"{told.partition(':')[0]}. {pair[:-1]}"
     message = message.format(array=f"`{first.array}`")
-    told = first.message[0].upper() + first.message[1:]
     told = told.replace("the grid cover it all?", "the grid cover it all, or does an `if` skip the store?")
     told += "" if told.endswith("?") else "."
     if name == "reads past the edge" and info is not None and len(info.shape) > 1:
@@ -878,6 +906,41 @@ def _refuse_findings(exercise, attempt, trial, allowed=()):
     lines = [_line(attempt, site) for site in (first.site, first.other_site) if site]
     where = f"Seen with {describe(trial.case, exercise.reference)}."
     raise Wrong(name, message, told, *dict.fromkeys(lines), where)
+
+
+def _without_places(finding):
+    """Return a finding's message without the lines of threads that wait: these are told below it."""
+    text = finding.message
+    if finding.site and finding.kind == "divergent barrier":
+        text = text.replace(f" ({finding.site})", "")
+        text = text.replace(f"waits at {finding.other_site}", "waits at another")
+    return text
+
+
+def _two_at_one_element(trial, info):
+    """Say which threads write the same element of an array; nothing if each writes elements of its own."""
+    trace = trial.report.trace
+    number = next(i for i, other in enumerate(trace.arrays) if other is info)
+    writers = {}
+    for row in np.flatnonzero((trace.kind == WRITE) & (trace.array == number)).tolist():
+        thread = int(trace.block[row]), int(trace.thread[row])
+        first = writers.setdefault(int(trace.element[row]), thread)
+        if thread != first:
+            both = " and ".join(_called(*each, trace) for each in (first, thread))
+            return f"{_sentence(both)} write {trace.name(row)}."
+    return ""
+
+
+def _called(block, thread, trace):
+    """Return what a thread is called, by its number and its block's."""
+    return f"thread {_position(thread, trace.block_shape)} of block {_position(block, trace.grid)}"
+
+
+def _position(number, shape):
+    """Return the place of a thread or a block, with as many coordinates as its launch has axes."""
+    place = [int(each) for each in np.unravel_index(number, shape[::-1])][::-1]
+    axes = max((axis + 1 for axis, size in enumerate(shape) if size > 1), default=1)
+    return str(tuple(place[:axes])) if axes > 1 else str(number)
 
 
 def _is_at_garbage(finding):
@@ -904,6 +967,10 @@ def _of_a_write_past_the_edge(finding, info, trace):
             return _BEYOND + axes
         if _is_flat(trace) and _number_of(finding, trace) < np.prod(info.shape):
             return _EITHER
+        threads = int(np.prod(trace.grid) * np.prod(trace.block_shape))
+        some_are_kept_out = len(writers) + finding.count < threads
+        if len(info.shape) == 2 and not _is_flat(trace) and some_are_kept_out:
+            return _WRONG_GUARD
     return _WORDS["writes past the edge"]
 
 

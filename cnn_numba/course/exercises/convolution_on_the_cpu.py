@@ -106,7 +106,8 @@ conv_by_hand = Exercise(
             lambda image, kernel: conv_cpu(image, kernel)[:-1, :-1],
         ),
         "last product only": (
-            "Each output is its window's last product alone: `=` overwrites the sum where `+=` adds to it.",
+            "Each output is its window's last product alone: does `=` overwrite the sum where `+=` would add "
+            "to it, or is the sum set back to zero for each product?",
             _only_last_product,
         ),
         "kernel transposed": (

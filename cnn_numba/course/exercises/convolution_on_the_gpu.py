@@ -69,7 +69,8 @@ conv_valid_kernel = KernelExercise(
     mistakes={
         "flipped": (_FLIPPED, lambda image, weight: conv_cpu(image, weight, flip=True)),
         "last product only": (
-            "Each output is its last product alone: `=` overwrites the sum where `+=` adds to it.",
+            "Each output is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
+            "or is the sum set back to zero for each product?",
             _last_product,
         ),
         "last row only": (
@@ -391,9 +392,8 @@ def _stays_coalesced(make, axes):
         strides = np.array(trace.arrays[number].strides) // trace.arrays[number].dtype.itemsize
         threads, elements = _writes(trace)
         step = _step(threads, elements)
-        name = next(
-            (name for name, stride in zip(axes, strides, strict=False) if stride == step), "scattered"
-        )
+        name = "axes exchanged" if step == 1 else "scattered"
+        name = next((name for name, stride in zip(axes, strides, strict=False) if stride == step), name)
         if np.bincount(threads).max() > 1:
             name = "in chunks"
         if wide:
@@ -405,7 +405,7 @@ def _stays_coalesced(make, axes):
             name,
             f"The numbers are right, but {moved}. {_ADVICE[name]}",
             f"Seen with an output of shape {shape}"
-            + (f": thread 1 writes {step} elements behind thread 0." if step > 0 else "."),
+            + (f": thread 1 writes {step} elements behind thread 0." if step > 1 else "."),
         )
 
     return holds
@@ -422,6 +422,8 @@ _ADVICE = {
     "many numbers apart as there are channels: let the channel vary fastest.",
     "in chunks": "Each thread does elements that lie side by side, so neighbouring threads are a whole "
     "chunk apart: let thread `i` do element `i`.",
+    "axes exchanged": "The last axis varies fastest from thread to thread, as it should, and the others do "
+    "not follow it in the order of memory: the next to vary is the one before it, and so on to the first.",
     "scattered": "Let thread `i` do element `i` of the output, in the order of memory.",
 }
 
@@ -439,9 +441,10 @@ def _step(threads, elements):
     return int(second[0] - first[0]) if len(first) and len(second) else 0
 
 
-def _epilogue(rng, shape=(4, 3, 8, 8)):
+def _epilogue(shape):
+    """Return what makes a launch of a thread for each number, of whole warps."""
     grid = int(np.prod(shape)) // WARP
-    return launch(grid, WARP, normal(rng, shape), normal(rng, shape[1]), output(shape))
+    return lambda rng: launch(grid, WARP, normal(rng, shape), normal(rng, shape[1]), output(shape))
 
 
 bias_relu_kernel = KernelExercise(
@@ -451,7 +454,11 @@ bias_relu_kernel = KernelExercise(
     large=lambda rng: [launch(1100, 64, normal(rng, (7, 8, 25, 50)), normal(rng, 8), output((7, 8, 25, 50)))],
     float32=True,
     once=True,
-    properties=(_stays_coalesced(_epilogue, ("image by image", "channel by channel", "row by row")),),
+    # Planes of whole sectors cost the same in any order: it shows where a plane ends within a sector.
+    properties=tuple(
+        _stays_coalesced(_epilogue(shape), ("image by image", "channel by channel", "row by row"))
+        for shape in ((4, 3, 8, 8), (4, 8, 3, 3))
+    ),
     mistakes={
         "bias left out": ("You apply ReLU, and no bias is added before.", lambda x, bias: np.maximum(x, 0)),
         "not rectified": (
@@ -506,11 +513,12 @@ conv_nhwc_kernel = KernelExercise(
     cases=_channels_last,
     float32=True,
     once=True,
-    properties=(
+    properties=tuple(
         _stays_coalesced(
-            lambda rng: _last(rng, (2, 5, 6, 2), (2, 1, 8)),
+            lambda rng, count=count: _last(rng, (2, 5, 6, 2), (2, 1, count)),
             ("image by image", "row by row", "column by column"),
-        ),
+        )
+        for count in (8, 2)  # as above
     ),
     mistakes={
         "flipped": (_FLIPPED, lambda x, weight: _conv_last(x, weight[::-1, ::-1])),

@@ -6,7 +6,7 @@ from cnn_numba import device
 from cnn_numba.course.checks.exercise import Wrong
 from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output, uses
 from gpuless import access_map
-from gpuless.access import READ
+from gpuless.access import READ, WRITE
 
 # As in the notebook: threads along either axis of a block, and results with four of them a thread.
 TILE = 8
@@ -87,7 +87,8 @@ matmul_kernel = KernelExercise(
             lambda a, b: product(a[:, :-1], b[:-1]),
         ),
         "last product only": (
-            "Each result is its last product alone: `=` overwrites the sum where `+=` adds to it.",
+            "Each result is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
+            "or is the sum set back to zero for each product?",
             lambda a, b: product(a[:, -1:], b[-1:]),
         ),
         "added, not multiplied": (
@@ -233,14 +234,18 @@ def _column_repeated(quarters):
     quarters[:, :, :, :, 1] = quarters[:, :, :, :, 0]
 
 
+def _trace_of_a_block(attempt):
+    """Return the trace of a block with all its results, and one tile along k."""
+    (case,) = _multiplications(np.random.default_rng(0), (TILE, TILE), (WIDE, WIDE), [(WIDE, TILE, WIDE)])
+    return examine(attempt, case).report.trace
+
+
 def _each_number_is_read_once(attempt):
     """Demand two numbers of each tile for four products, in shared memory."""
-    depth = TILE
-    (case,) = _multiplications(np.random.default_rng(0), (TILE, TILE), (WIDE, WIDE), [(WIDE, depth, WIDE)])
-    trace = examine(attempt, case).report.trace
+    trace = _trace_of_a_block(attempt)
     shared = [number for number, info in enumerate(trace.arrays) if info.space == "shared"]
     reads = int(((trace.kind == READ) & np.isin(trace.array, shared)).sum())
-    products = WIDE * WIDE * depth
+    products = WIDE * WIDE * TILE
     if reads > products:
         raise Wrong(
             "read for each product",
@@ -248,6 +253,29 @@ def _each_number_is_read_once(attempt):
             "multiply-add, and the point is to get along with 1. Read two numbers of each tile into "
             "variables, and let each of the four products take its two from there.",
         )
+
+
+def _results_are_apart(attempt):
+    """Demand the results that the exercise gives to a thread: `TILE` rows and columns apart."""
+    trace = _trace_of_a_block(attempt)
+    in_global = np.array([info.space == "global" for info in trace.arrays])[trace.array]
+    x, y = 1, 2
+    mine = (trace.kind == WRITE) & in_global & (trace.thread == y * TILE + x)
+    rows, columns = map(np.unique, np.divmod(trace.element[mine], WIDE))
+    wanted = [y, y + TILE], [x, x + TILE]
+    if (rows.tolist(), columns.tolist()) != wanted:
+        raise Wrong(
+            "results not apart",
+            "The numbers are right, but the results of a thread are others than those asked for: rows `y` "
+            "and `y + TILE`, columns `x` and `x + TILE`. So neighbouring threads have neighbouring numbers, "
+            "to read from the tiles and to write.",
+            f"With `x` = {x} and `y` = {y} yours has {_listed('row', rows)} and {_listed('column', columns)} "
+            f"of the block's results; asked for are rows {y} and {y + TILE} and columns {x} and {x + TILE}.",
+        )
+
+
+def _listed(word, numbers):
+    return f"{word}{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"
 
 
 matmul_2x2_kernel = KernelExercise(
@@ -259,7 +287,7 @@ matmul_2x2_kernel = KernelExercise(
     large=lambda rng: _multiplications(rng, (TILE, TILE), (WIDE, WIDE), [(67, 300, 91)]),
     float32=True,
     once=True,
-    properties=(uses("shared"), _loads_each_number_once(WIDE), _each_number_is_read_once),
+    properties=(uses("shared"), _loads_each_number_once(WIDE), _each_number_is_read_once, _results_are_apart),
     mistakes={
         "sums exchanged": (
             "Two of the four results change places: the one of the first row and second column, and the one "

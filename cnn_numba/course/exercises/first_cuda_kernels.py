@@ -1,5 +1,6 @@
 """The checks of notebook 02, ``02_first_cuda_kernels``."""
 
+import re
 import warnings
 from types import FunctionType
 
@@ -55,7 +56,11 @@ def _on_gpu(attempt, x):
     """Call a function that launches, and tell what only its launch can show."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        out = attempt(x)
+        try:
+            out = attempt(x)
+        except TypeError as error:
+            _refuse_fractions(error)
+            raise
     if any("Host array used" in str(warning.message) for warning in caught):
         raise Wrong(
             "host array",
@@ -84,6 +89,17 @@ def _on_gpu(attempt, x):
                 "number of blocks up; the kernel's guard stops the threads that are too many.",
             )
     return out
+
+
+def _refuse_fractions(error):
+    """Raise `Wrong` if an exception says that the numbers of a launch are no integers."""
+    if re.search(r"must be a sequence of integers|is made of integers", str(error)):
+        raise Wrong(
+            "fraction of a block",
+            "The numbers of blocks and threads have to be integers, and `/` gives a float even where "
+            "nothing remains. Divide by `//`, and round up.",
+            f"{type(error).__name__}: {str(error).partition(';')[0]}.",
+        ) from error
 
 
 class _Launches:
@@ -178,7 +194,8 @@ autocorrelation_kernel = KernelExercise(
             lambda signal, delay: np.full(len(signal) - delay, correlate_cpu(signal, delay)[0]),
         ),
         "last product only": (
-            "Each output is its last product alone: `=` overwrites the sum where `+=` adds to it.",
+            "Each output is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
+            "or is the sum set back to zero for each product?",
             lambda signal, delay: np.array(
                 [signal[len(signal) - 1 - d] * signal[-1] for d in _lags(signal, delay)]
             ),

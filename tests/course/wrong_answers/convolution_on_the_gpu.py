@@ -308,6 +308,15 @@ bias_relu_kernel = derive(
             "c, n = rest % x.shape[1], rest // x.shape[1]",
         ),
     ),
+    epilogue_images_before_channels=(
+        "axes exchanged",
+        (
+            "n, c, h, w = place(i, x.shape)",
+            "w, rest = i % x.shape[3], i // x.shape[3]\n"
+            "h, rest = rest % x.shape[2], rest // x.shape[2]\n"
+            "n, c = rest % x.shape[0], rest // x.shape[0]",
+        ),
+    ),
     epilogue_in_chunks=(
         "in chunks",
         ("i = uint32(cuda.grid(1))", "first = 4 * cuda.grid(1)"),
@@ -394,6 +403,15 @@ conv_nhwc_kernel = derive(
             "oh, rest = i % out.shape[1], i // out.shape[1]\n"
             "ow, rest = rest % out.shape[2], rest // out.shape[2]\n"
             "oc, n = rest % out.shape[3], rest // out.shape[3]",
+        ),
+    ),
+    last_rows_before_columns=(
+        "axes exchanged",
+        (
+            "n, oh, ow, oc = place(i, out.shape)",
+            "oc, rest = i % out.shape[3], i // out.shape[3]\n"
+            "oh, rest = rest % out.shape[1], rest // out.shape[1]\n"
+            "ow, n = rest % out.shape[2], rest // out.shape[2]",
         ),
     ),
     last_still_nchw=(

@@ -161,6 +161,21 @@ matmul_2x2_kernel = derive(
         ("b0", "b_tile[k, x]", 2),
         ("b1", "b_tile[k, x + TILE]", 2),
     ),
+    four_neighbours=(
+        "results not apart",
+        ("a_tile[y, k], a_tile[y + TILE, k]", "a_tile[2 * y, k], a_tile[2 * y + 1, k]"),
+        ("b_tile[k, x], b_tile[k, x + TILE]", "b_tile[k, 2 * x], b_tile[k, 2 * x + 1]"),
+        ("row + y + TILE, column + x + TILE,", "row + 2 * y + 1, column + 2 * x + 1,"),
+        ("row + y + TILE, column + x,", "row + 2 * y + 1, column + 2 * x,"),
+        ("row + y, column + x + TILE,", "row + 2 * y, column + 2 * x + 1,"),
+        ("row + y, column + x,", "row + 2 * y, column + 2 * x,"),
+    ),
+    four_neighbours_in_a_row=(
+        "results not apart",
+        ("b_tile[k, x], b_tile[k, x + TILE]", "b_tile[k, 2 * x], b_tile[k, 2 * x + 1]"),
+        ("column + x + TILE,", "column + 2 * x + 1,", 2),
+        ("column + x,", "column + 2 * x,", 2),
+    ),
     four_without_the_second_barrier=(
         "missing barrier",
         (

@@ -88,7 +88,7 @@ relu_on_gpu = derive(
     relu_for_300_elements=("tail missing", ("device.blocks(x.size, 128)", "3")),
     relu_forgets_to_return=("returns None", ("return d_out.copy_to_host()", "d_out.copy_to_host()")),
     relu_without_a_launch_shape=("raises", ("[device.blocks(x.size, 128), 128]", "")),
-    relu_divides_with_a_fraction=("raises", ("device.blocks(x.size, 128)", "x.size / 128 + 1")),
+    relu_divides_with_a_fraction=("fraction of a block", ("device.blocks(x.size, 128)", "x.size / 128 + 1")),
 )
 
 
