@@ -61,6 +61,8 @@ def lab_of(notebook, folder):
         nbformat.write(notebook, folder / "test.ipynb")
         with _server(folder) as address:
             chrome.get(f"{address}/lab/tree/test.ipynb")
+            # What the kernel does is told of the tab that is in use, and by itself none is.
+            element(chrome, ".lm-DockPanel-tabBar .lm-TabBar-tabLabel").click()
             yield chrome
 
 

@@ -76,7 +76,7 @@ def goes_on():
             "reading 4 bytes at 0x550000001230, no address of the GPU's memory: is it the host's?",
         ),
     ],
-    ids=["behind", "before", "null", "wild", "wild gather", "wild scatter"],
+    ids=["behind", "before", "null", "wild", "wild gather", "wild scatter", "host"],
 )
 @pytest.mark.parametrize("barrier", ["", "bar.sync 0;"], ids=["", "barrier"])
 def test_an_illegal_address(body, words, barrier, goes_on):
