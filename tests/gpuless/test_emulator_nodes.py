@@ -115,6 +115,8 @@ def test_what_a_node_was_given_can_be_asked_for():
             node = nodes[kinds.CU_GRAPH_NODE_TYPE_KERNEL]
             given = check(cu.cuGraphKernelNodeGetParams(node))
             assert (given.gridDimX, given.blockDimX, given.sharedMemBytes) == (1, 32, 0)
+            again = check(cu.cuGraphKernelNodeGetParams(node))
+            assert int(again.kernelParams) == int(given.kernelParams)
             pointers = (ctypes.c_uint64 * 2).from_address(int(given.kernelParams))
             assert ctypes.c_uint64.from_address(pointers[0]).value == int(one)
             assert ctypes.c_float.from_address(pointers[1]).value == 3

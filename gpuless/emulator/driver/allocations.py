@@ -171,10 +171,8 @@ def _pool_trim(pool, size):
 # --- Copies and sets ----------------------------------------------------------------------------------------
 
 
-COPY, SET = (
-    struct.Struct("<" + 2 * "4QI4x6Q" + "3Q"),
-    struct.Struct("<QQIIQQ"),
-)  # ``CUDA_MEMCPY3D`` and the like
+COPY = struct.Struct("<" + 2 * "4QI4x6Q" + "3Q")  # ``CUDA_MEMCPY3D``
+SET = struct.Struct("<QQIIQQ")  # ``CUDA_MEMSET_NODE_PARAMS``
 _UNIFIED = 4  # of ``CUmemorytype``
 
 

@@ -321,11 +321,11 @@ def launching(handle, grid, block, shared, pointers, extra, cooperative=False):
 
 def _parameters(handle, grid, block, shared, arguments, kept):
     """Return the parameters of a node: its own arguments, not the caller's."""
-    kernel, own = _kernels[handle], ctypes.create_string_buffer(arguments, len(arguments))
-    places = [ctypes.addressof(own) + kernel.places[each.name] for each in kernel.function.parameters]
-    pointers = (ctypes.c_uint64 * len(places))(*places)
-    kept[:] = own, pointers
-    return KERNEL.pack(handle, *grid, *block, shared, ctypes.addressof(pointers), 0, handle, 0)
+    if not kept:  # whoever has asked before still knows where they are
+        kernel, own = _kernels[handle], ctypes.create_string_buffer(arguments)
+        places = [ctypes.addressof(own) + kernel.places[each.name] for each in kernel.function.parameters]
+        kept += own, (ctypes.c_uint64 * len(places))(*places)
+    return KERNEL.pack(handle, *grid, *block, shared, ctypes.addressof(kept[1]), 0, handle, 0)
 
 
 def _run(kernel, grid, block, arguments, shared, cooperative):
