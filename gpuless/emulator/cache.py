@@ -1,8 +1,9 @@
 """Machine code on disk: what one process has compiled is there for all later ones.
 
 A file is named after all that its content follows from: the PTX, the shape of a block, the processor, LLVM,
-and the emulator's own sources. It begins with a digest of its content, so that a damaged one is compiled
-anew, and it is put in its place whole, so that several processes may use the folder at once.
+and the emulator's own sources. It begins with a digest of its name and content, so that a damaged one is
+compiled anew, and it is put in its place whole, so that several processes may use the folder at once. What
+is in it runs: a folder or a file that another user may have written to is not used.
 """
 
 import contextlib
@@ -10,8 +11,10 @@ import functools
 import hashlib
 import os
 import re
+import stat
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import platformdirs
@@ -57,43 +60,86 @@ def _sources():
     return whole.hexdigest()
 
 
-def _path(name):
-    return folder() / (name + _OURS)
-
-
 def read(name):
     """Return what is kept under a name; None where there is nothing, or nothing sound."""
-    path = _path(name)
     try:
-        content = path.read_bytes()
-        if time.time() - path.stat().st_mtime > _DAY:
+        path = _place() / (name + _OURS)
+        with open(path, "rb") as file:
+            state = os.fstat(file.fileno())
+            _insist_on_ours(path, state)
+            digest, content = file.read(_DIGEST), file.read()
+        if time.time() - state.st_mtime > _DAY:
             os.utime(path)  # it is in use
     except OSError:
         return None
-    digest, content = content[:_DIGEST], content[_DIGEST:]
-    return content if hashlib.sha256(content).digest() == digest else None
+    return content if _digest(name, content) == digest else None
 
 
 def write(name, content):
     """Keep bytes under a name, where that can be done."""
     with contextlib.suppress(OSError):
-        folder().mkdir(0o700, parents=True, exist_ok=True)
-        _make_room()
-        handle, partial = tempfile.mkstemp(_OURS, ".partial-", folder())
+        place = _place()
+        _make_room(place)
+        handle, partial = tempfile.mkstemp(_OURS, ".partial-", place)
         try:
             with open(handle, "wb") as file:
-                file.write(hashlib.sha256(content).digest() + content)
-            os.replace(partial, _path(name))
+                file.write(_digest(name, content) + content)
+            os.replace(partial, place / (name + _OURS))
         except OSError:
             os.unlink(partial)
             raise
 
 
+def _digest(name, content):
+    return hashlib.sha256(name.encode() + content).digest()
+
+
+def _place():
+    """Return the folder, made where there is none.
+
+    Raises
+    ------
+    OSError
+        If that cannot be done, or somebody else may put files into it.
+    """
+    place = Path(os.path.realpath(folder()))
+    place.mkdir(0o700, parents=True, exist_ok=True)
+    _insist_on_ours(place, place.stat())
+    for parent in place.parents:
+        # In a folder for all, such as /tmp, only the owner of what is in it may put something else there.
+        if parent.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+            _refuse(place, f"all users may replace what is in {parent}")
+    return place
+
+
+def _insist_on_ours(path, state):
+    """Raise an OSError if another user may have written to a file or a folder."""
+    if state.st_uid != os.geteuid():
+        _refuse(path, "it belongs to another user")
+    if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        _refuse(path, "other users may write to it")
+
+
+_refused = set()
+
+
+def _refuse(path, reason):
+    if folder() not in _refused:
+        _refused.add(folder())
+        warnings.warn(
+            f"compiled kernels in {path} are not used: {reason}. Each process compiles its kernels anew; set "
+            "GPULESS_CACHE to a folder that only you may write to (chmod 700), or delete what is not yours",
+            RuntimeWarning,
+            stacklevel=1,
+        )
+    raise PermissionError(path)
+
+
 @functools.cache
-def _make_room():
+def _make_room(place):
     """Once in a process: let go what nobody has used for longest, and what was left half-written."""
     found = []
-    for entry in os.scandir(folder()):
+    for entry in os.scandir(place):
         if not entry.name.endswith(_OURS):
             continue
         state = entry.stat()
