@@ -47,15 +47,21 @@ def key(ptx, *rest):
     """
     names = {}
     texts = (_NO_CODE.sub("", ptx), *map(str, rest))
-    plain = [_NUMBERED.sub(lambda name: names.setdefault(name[0], f"_Z{len(names)}"), text) for text in texts]
-    return hashlib.sha256("\0".join([_sources(), *plain]).encode()).hexdigest()
+    return digest(
+        *(_NUMBERED.sub(lambda name: names.setdefault(name[0], f"_Z{len(names)}"), text) for text in texts)
+    )
+
+
+def digest(*parts):
+    """Return the name of what follows from these, and from the emulator."""
+    return hashlib.sha256(repr([_sources(), *parts]).encode()).hexdigest()
 
 
 @functools.cache
 def _sources():
     """Return a digest of the sources of the emulator, which is another compiler once they change."""
     whole = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         whole.update(path.read_bytes())
     return whole.hexdigest()
 
@@ -72,7 +78,7 @@ def read(name):
             os.utime(path)  # it is in use
     except OSError:
         return None
-    return content if _digest(name, content) == digest else None
+    return content if _seal(name, content) == digest else None
 
 
 def write(name, content):
@@ -83,14 +89,14 @@ def write(name, content):
         handle, partial = tempfile.mkstemp(_OURS, ".partial-", place)
         try:
             with open(handle, "wb") as file:
-                file.write(_digest(name, content) + content)
+                file.write(_seal(name, content) + content)
             os.replace(partial, place / (name + _OURS))
         except OSError:
             os.unlink(partial)
             raise
 
 
-def _digest(name, content):
+def _seal(name, content):
     return hashlib.sha256(name.encode() + content).digest()
 
 

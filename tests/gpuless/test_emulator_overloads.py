@@ -171,7 +171,7 @@ def test_how_an_overload_is_given_counts():
 )
 def test_what_cannot_be_told_has_no_name(value):
     names = program(f"import numpy as np\nfrom numba import cuda\nown = {value}\n@cuda.jit\ndef f(x): own\n")
-    with pytest.raises(overloads._Unknown):
+    with pytest.raises(overloads.Unknown):
         overloads.fingerprint(names["f"])
 
 
