@@ -17,12 +17,15 @@ import weakref
 import numpy as np
 from llvmlite import ir
 from numba.core import cpu_options
+from numba.core.datamodel.manager import DataModelManager
 from numba.core.datamodel.models import DataModel
 from numba.core.typing import templates
 from numba.cuda import types as numba_types
 from numba.cuda.core import options
+from numba.cuda.datamodel import default_manager
 from numba.cuda.dispatcher import CUDADispatcher
 from numba.cuda.extending import _Intrinsic
+from numba.cuda.models import cuda_data_manager
 from numba.cuda.typing import templates as cuda_templates
 
 _MOST = 1 << 16  # bytes of an array among the constants
@@ -47,6 +50,8 @@ TEMPLATES = {
     *(templates.FunctionTemplate, templates.AttributeTemplate),
     *(cuda_templates.FunctionTemplate, cuda_templates.AttributeTemplate),
 }
+#: What data models there are, by types: `registrations` looks at them.
+MANAGERS = (cuda_data_manager, default_manager)
 #: Classes that say how Numba compiles: what is in them counts.
 _RULES = TEMPLATES | {numba_types.Type, DataModel}
 #: What is in such a class and says nothing of that: Python's own, and what Numba has compiled by it.
@@ -152,6 +157,8 @@ class Fingerprint:
             return self._part(value, self._function)
         if isinstance(value, type):
             return self._part(value, self._class)
+        if type(value) is DataModelManager and _is_known(value):
+            return "data models"
         if isinstance(value, ir.Type) and not isinstance(value, ir.IdentifiedStructType):
             return "LLVM", str(value)
         raise Unknown(value)
@@ -250,6 +257,12 @@ def _library_name(value):
     for name in getattr(value, "__qualname__", "<none>").split("."):
         found = getattr(found, name, None)
     return ("library", value.__module__, value.__qualname__) if found is value else None
+
+
+def _is_known(manager):
+    """Return whether a manager of data models has none but Numba's tables, to which programs add theirs."""
+    tables = getattr(manager._handlers, "maps", [manager._handlers])
+    return all(any(table is known._handlers for known in MANAGERS) for table in tables)
 
 
 def is_library(value):

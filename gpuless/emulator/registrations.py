@@ -13,7 +13,6 @@ import types
 import numba
 from numba.core import imputils
 from numba.core.typing import templates
-from numba.cuda import datamodel, models
 from numba.cuda import types as numba_types
 from numba.cuda.core import imputils as cuda_imputils
 from numba.cuda.core.rewrites import rewrite_registry
@@ -21,7 +20,7 @@ from numba.cuda.descriptor import cuda_target
 from numba.cuda.typing import templates as cuda_templates
 from numba.cuda.typing.typeof import typeof_impl
 
-from gpuless.emulator.fingerprints import TEMPLATES, Fingerprint, is_library
+from gpuless.emulator.fingerprints import MANAGERS, TEMPLATES, Fingerprint, is_library
 
 _KINDS = {templates.Registry, cuda_templates.Registry, imputils.Registry, cuda_imputils.Registry}
 _TEMPLATES = {templates.__name__, cuda_templates.__name__}
@@ -50,11 +49,7 @@ def fingerprints():
     """
     lists = [entries for registry in _all_registries() for entries in vars(registry).values()]
     lists = [_growing(entries) for entries in lists if type(entries) is list]
-    tables = (
-        models.cuda_data_manager._handlers,
-        datamodel.default_manager._handlers,
-        rewrite_registry.rewrites,
-    )
+    tables = *(manager._handlers for manager in MANAGERS), rewrite_registry.rewrites
     lists += [_of_program(list(table.items())) for table in tables]
     lists.append(_of_program(list(typeof_impl.registry.values())))
     found = [_distinct(map(_fingerprint, entries)) for entries in lists if entries]
