@@ -11,13 +11,14 @@ import functools
 import hashlib
 import os
 import re
-import stat
 import tempfile
 import time
 import warnings
 from pathlib import Path
 
 import platformdirs
+
+from gpuless.trust import doubt, doubt_folder
 
 #: Bytes that the folder may hold; above it the files that nobody has used for longest go.
 LIMIT = 1 << 29
@@ -72,7 +73,7 @@ def read(name):
         path = _place() / (name + _OURS)
         with open(path, "rb") as file:
             state = os.fstat(file.fileno())
-            _insist_on_ours(path, state)
+            _refuse(path, doubt(state))
             digest, content = file.read(_DIGEST), file.read()
         if time.time() - state.st_mtime > _DAY:
             os.utime(path)  # it is in use
@@ -110,26 +111,17 @@ def _place():
     """
     place = Path(os.path.realpath(folder()))
     place.mkdir(0o700, parents=True, exist_ok=True)
-    _insist_on_ours(place, place.stat())
-    for parent in place.parents:
-        # In a folder for all, such as /tmp, only the owner of what is in it may put something else there.
-        if parent.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
-            _refuse(place, f"all users may replace what is in {parent}")
+    _refuse(place, doubt_folder(place))
     return place
-
-
-def _insist_on_ours(path, state):
-    """Raise an OSError if another user may have written to a file or a folder."""
-    if state.st_uid != os.geteuid():
-        _refuse(path, "it belongs to another user")
-    if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        _refuse(path, "other users may write to it")
 
 
 _refused = set()
 
 
 def _refuse(path, reason):
+    """If there is a reason not to use a folder or a file, say it once and raise an OSError."""
+    if not reason:
+        return
     if folder() not in _refused:
         _refused.add(folder())
         warnings.warn(
