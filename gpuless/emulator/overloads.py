@@ -48,7 +48,7 @@ class Overloads(NullCache):
         """Return the kernel of these types, None if there is none."""
         try:
             self._name = cache.digest(_versions(), *self._made_of(sigutils.normalize_signature(sig)[0]))
-        except Unknown:
+        except Exception:  # Unknown, or whatever the values of a program may raise when they are looked at
             self._name = None
             return None
         kept = cache.read(self._name)
@@ -121,7 +121,7 @@ def _versions():
 
 def take(dispatcher):
     """Remember what a function is made of that Numba is about to compile, for all kernels that call it."""
-    with contextlib.suppress(Unknown):
+    with contextlib.suppress(Exception):  # as above
         _insist_on_first(Fingerprint(dispatcher).parts)
 
 

@@ -185,6 +185,12 @@ def test_a_file_under_another_name_is_not_used(folder):
 
 def test_planted_machine_code_does_not_run(folder, compiled):
     check()
+    (name,) = (path.stem for path in folder.iterdir())
+    run(TEXT.replace("5;", "6;"), [np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)], block=(32, 1, 1))
+    (other,) = {path.stem for path in folder.iterdir()} - {name}
+    cache.write(name, cache.read(other))
+    with pytest.raises(AssertionError):
+        check()  # it adds 6: what is in the folder is believed
     folder.chmod(0o777)
     before = len(compiled)
     with pytest.warns(RuntimeWarning, match="are not used"):

@@ -17,7 +17,9 @@ if not gpuless.select().emulated:
 from numba import cuda
 from numba.cuda.utils import cached_file_read
 
-from gpuless.emulator import cache, fingerprints, overloads, registrations
+from gpuless.emulator import cache, fingerprints, overloads
+
+pytestmark = pytest.mark.usefixtures("no_kernels")
 
 #: In each program {} is what changes; "kernel" takes an array of one float, which is 10, and the "arguments".
 CASES = {
@@ -222,28 +224,6 @@ arguments = ()
 """
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """Give a folder with nothing in it, and a process in which no program has taught Numba anything."""
-    monkeypatch.setenv("GPULESS_CACHE", str(tmp_path / "kept"))
-    lists = [each for registry in registrations._all_registries() for each in vars(registry).values()]
-    monkeypatch.setattr(registrations, "_found", {id(each): (len(each), []) for each in lists})
-
-
-@pytest.fixture
-def found(monkeypatch):
-    """Return a list that tells of each kernel asked for whether it was there."""
-    told, load = [], overloads.Overloads.load_overload
-
-    def asked(self, *arguments):
-        kernel = load(self, *arguments)
-        told.append(kernel is not None)
-        return kernel
-
-    monkeypatch.setattr(overloads.Overloads, "load_overload", asked)
-    return told
-
-
 @pytest.fixture
 def program(monkeypatch):
     """Return a function that runs a program as a module, and returns what is in that."""
@@ -328,6 +308,15 @@ def test_what_a_lowering_may_read_unseen_keeps_kernels_off_the_disk(read, progra
     module = program(filled(source, (3, 0)))
     module.other = set()
     assert result(module) == 30
+
+
+def test_a_value_that_cannot_be_looked_at_stops_no_kernel(program, found):
+    source = CASES["what a lowering reads"][0].replace(
+        "def make", "ring = []\n        ring.append(ring)\n        def make"
+    )
+    source = source.replace("type(n))", "type(n + 0 * len(ring)))")
+    assert [result(program(filled(source, (n, 0)))) for n in (2, 3)] == [20, 30]
+    assert not any(found)
 
 
 def test_what_a_lowering_imports_keeps_kernels_off_the_disk(program):
