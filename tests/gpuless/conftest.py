@@ -34,8 +34,9 @@ def rng():
 
 @pytest.fixture
 def no_kernels(tmp_path, monkeypatch):
-    """Give an empty folder of kernels, and a process in which no program has taught Numba anything; then forget
-    what those of the test have.
+    """Give an empty folder of kernels, and a process in which no program has taught Numba anything.
+
+    What programs of the test teach it is forgotten with the test.
     """
     from gpuless.emulator import registrations
 
