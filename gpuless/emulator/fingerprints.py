@@ -31,18 +31,8 @@ from numba.cuda.typing import templates as cuda_templates
 _MOST = 1 << 16  # bytes of an array among the constants
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 #: Where modules, classes and functions come from that are the same in all processes.
-_LIBRARIES = {
-    "numba",
-    "numba_cuda",
-    "numpy",
-    "math",
-    "cmath",
-    "operator",
-    "_operator",
-    "builtins",
-    "llvmlite",
-}
-_LIBRARIES |= {"enum", "abc", "typing", "collections"}
+_LIBRARIES = {"numba", "numba_cuda", "numpy", "llvmlite", "math", "cmath", "operator", "_operator"}
+_LIBRARIES |= {"builtins", "enum", "abc", "_abc", "typing", "collections", "_functools"}
 #: Functions that find what no name in the code says, or what each process has differently.
 _BLIND = (eval, exec, globals, locals, vars, __import__, id, hash)
 _SIGNATURES = (templates.Signature, cuda_templates.Signature)
@@ -110,10 +100,8 @@ class Fingerprint:
         if kind is tuple:
             return "tuple", *map(self._of, value)
         if kind is list:
-            self._reads += [
-                (len, value, len(value)),
-                *((value.__getitem__, *item) for item in enumerate(value)),
-            ]
+            items = ((value.__getitem__, *item) for item in enumerate(value))
+            self._reads += [(len, value, len(value)), *items]
             return "list", *map(self._of, value)
         if kind in (dict, types.MappingProxyType):
             self._reads += [(len, value, len(value)), *((value.get, *item) for item in value.items())]
@@ -172,27 +160,16 @@ class Fingerprint:
 
     def _function(self, function):
         code, names = _code(function)
-        parts = [("__defaults__", function.__defaults__), ("__kwdefaults__", function.__kwdefaults__)]
-        self._reads += [
-            (function.__getattribute__, *part) for part in [("__code__", function.__code__), *parts]
-        ]
-        cells = []
-        for cell in function.__closure__ or ():
-            try:
-                cells.append(cell.cell_contents)
-            except ValueError:  # there is nothing in it yet
-                raise Unknown(function) from None
-            self._reads.append((cell.__getattribute__, "cell_contents", cells[-1]))
-        values = {name: self._global(function, name) for name in names}
-        given = [self._of(value) for _, value in parts]
-        return (
-            function.__module__,
-            function.__qualname__,
-            code,
-            given,
-            list(map(self._of, cells)),
-            self._named(values),
-        )
+        given = [(name, getattr(function, name)) for name in ("__code__", "__defaults__", "__kwdefaults__")]
+        try:
+            cells = [(cell, cell.cell_contents) for cell in function.__closure__ or ()]
+        except ValueError:  # there is nothing in it yet
+            raise Unknown(function) from None
+        self._reads += [(function.__getattribute__, *each) for each in given]
+        self._reads += [(cell.__getattribute__, "cell_contents", value) for cell, value in cells]
+        values = [value for _, value in (*given[1:], *cells)]
+        read = {name: self._global(function, name) for name in names}
+        return function.__module__, function.__qualname__, code, [*map(self._of, values)], self._named(read)
 
     def _global(self, function, name):
         found = function.__globals__.get(name)
@@ -267,11 +244,12 @@ def _is_known(manager):
 
 def is_library(value):
     """Return whether the module that a value comes from is the same in all processes."""
-    return _in_library(getattr(value, "__module__", None) or "")
+    return in_library(getattr(value, "__module__", None) or "")
 
 
 @functools.cache
-def _in_library(module):
+def in_library(module):
+    """Return whether a module is the same in all processes."""
     package, *rest = module.split(".")
     return package in _LIBRARIES and "tests" not in rest  # these are programs like any other
 

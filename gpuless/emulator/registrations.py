@@ -20,12 +20,12 @@ from numba.cuda.descriptor import cuda_target
 from numba.cuda.typing import templates as cuda_templates
 from numba.cuda.typing.typeof import typeof_impl
 
-from gpuless.emulator.fingerprints import MANAGERS, TEMPLATES, Fingerprint, is_library
+from gpuless.emulator.fingerprints import MANAGERS, TEMPLATES, Fingerprint, in_library, is_library
 
 _KINDS = {templates.Registry, cuda_templates.Registry, imputils.Registry, cuda_imputils.Registry}
 _TEMPLATES = {templates.__name__, cuda_templates.__name__}
+_NAMED = types.FunctionType, types.BuiltinFunctionType, type
 _NUMBA = os.path.dirname(numba.__file__) + os.sep
-
 
 _modules, _registries = set(), {}
 #: Functions and classes, by their ids, and classes of values, with nothing of a program in them.
@@ -96,11 +96,12 @@ def _of_program(entries):
 
 def _follows(entry):
     """Return whether Numba has made an entry while it compiled, of an intrinsic or a template."""
-    if type(entry) is not tuple:
+    if type(entry) is not tuple or not isinstance(entry[0], types.FunctionType):
         return False
     function, key, *_ = entry
-    made = [each for each in (function, *_contents(function)) if isinstance(each, types.FunctionType)]
-    return function is key or any(each.__module__ in _TEMPLATES for each in made)
+    made = [function, *(_contents(function) if _is_library(function) else ())]
+    modules = {each.__globals__.get("__name__") for each in made if isinstance(each, types.FunctionType)}
+    return function is key or not _TEMPLATES.isdisjoint(modules)
 
 
 def _reaches_program(entry):
@@ -109,7 +110,7 @@ def _reaches_program(entry):
         value = waiting.pop()
         if type(value) in _plain:
             continue
-        if isinstance(value, (types.FunctionType, type)):
+        if isinstance(value, _NAMED):
             if id(value) in _libraries or id(value) in seen:
                 continue
             if not _is_library(value):
@@ -121,9 +122,11 @@ def _reaches_program(entry):
 
 
 def _is_library(value):
-    if value.__module__ is None:  # made by exec, as some of Numba's
-        return isinstance(value, types.FunctionType) and value.__code__.co_filename.startswith(_NUMBA)
-    return is_library(value)
+    if not isinstance(value, types.FunctionType):
+        return is_library(value) or value.__module__ is None  # the method of an object, which is looked at
+    module = value.__globals__.get("__name__")  # whatever functools.wraps has given it
+    # Without a name there it was made by exec, as some of Numba's.
+    return in_library(module) if module else value.__code__.co_filename.startswith(_NUMBA)
 
 
 def _contents(value):
@@ -137,12 +140,15 @@ def _contents(value):
         return () if TEMPLATES.isdisjoint(value.__mro__) else vars(value).values()
     if kind in (staticmethod, classmethod):
         return (value.__func__,)
+    if kind in (types.MethodType, types.BuiltinMethodType):
+        return value.__self__, getattr(value, "__func__", None)
     if kind is functools.partial:
         return value.func, *value.args, *value.keywords.values()
     if kind is numba_types.Function:
         return value.typing_key, *value.templates
     if hasattr(value, "__wrapped__"):  # an intrinsic, a kernel
         return (value.__wrapped__,)
-    if is_library(kind):
-        _plain.add(kind)
-    return (kind,) if hasattr(value, "__dict__") else ()
+    if not is_library(kind):
+        return (kind,)
+    _plain.add(kind)
+    return ()

@@ -140,6 +140,25 @@ CASES = {
         """,
         [((2, 0), 20), ((3, 0), 30), ((3, 1), 31)],
     ),
+    "a lowering under the name of a library's function, made with one of Numba's": (
+        """
+        import functools
+        def scale(x): pass
+        @decl.register_global(scale)
+        class S(ConcreteTemplate):
+            cases = [signature(types.float32, types.float32)]
+        def make(signature):
+            @functools.wraps(np.sum)
+            def lowered(context, builder, sig, args):
+                assert signature
+                return builder.fmul(args[0], args[0].type({}))
+            return lowered
+        impl.lower(scale, types.float32)(make(signature))
+        @cuda.jit
+        def kernel(x): x[0] = scale(x[0])
+        """,
+        [(2, 20), (3, 30)],
+    ),
     "the types of a function": (
         """
         from numba.cuda.extending import lower_builtin, type_callable
@@ -308,6 +327,24 @@ def test_what_a_lowering_may_read_unseen_keeps_kernels_off_the_disk(read, progra
     module = program(filled(source, (3, 0)))
     module.other = set()
     assert result(module) == 30
+
+
+def test_the_method_of_an_object_keeps_kernels_off_the_disk(program, found):
+    source = """
+    def scale(x): pass
+    @decl.register_global(scale)
+    class S(ConcreteTemplate):
+        cases = [signature(types.float32, types.float32)]
+    class Lowering:
+        __slots__ = ()
+        def lowered(self, context, builder, sig, args):
+            return builder.fmul(args[0], args[0].type({}))
+    impl.lower(scale, types.float32)(Lowering().lowered)
+    @cuda.jit
+    def kernel(x): x[0] = scale(x[0])
+    """
+    assert [result(program(filled(source, n))) for n in (2, 3)] == [20, 30]
+    assert not any(found)
 
 
 def test_a_value_that_cannot_be_looked_at_stops_no_kernel(program, found):
