@@ -21,7 +21,7 @@ GPULESS = {
     "selection": "simulator emulator nvidia",
     "counts": "emulator positions limits",
     "simulator": "compiler source positions limits importing",
-    "emulator": "positions importing limits nvidia",
+    "emulator": "positions importing limits nvidia trust",
     "compiler": "limits",
     "source": "",
     "positions": "",
@@ -29,8 +29,9 @@ GPULESS = {
     "importing": "",
     "limits": "",
     "nvidia": "",
+    "trust": "",
 }
-PUBLIC = re.compile(r"gpuless(\.(access|inspector|nvidia|sanitizer|selection|simulator))?")
+PUBLIC = re.compile(r"gpuless(\.(access|inspector|nvidia|sanitizer|selection|simulator|trust))?")
 
 
 def imports_of(path):

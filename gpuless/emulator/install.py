@@ -60,6 +60,7 @@ def _replace(cuda):
     _Linker.complete = _link_to_ptx
     DeviceNDArrayBase._ary = property(_as_ndarray)
     CUDADispatcher.__init__ = _with_overloads(CUDADispatcher.__init__)
+    CUDADispatcher.compile_device = _taken(CUDADispatcher.compile_device)
     codegen.CUDACodeLibrary.get_cubin = _without_machine_code(codegen.CUDACodeLibrary.get_cubin)
     codegen.CUDACodeLibrary.get_cufunc = _one_at_a_time(codegen.CUDACodeLibrary.get_cufunc)
     dispatcher.CUDADispatcher.add_overload = _remembered(dispatcher.CUDADispatcher.add_overload)
@@ -78,6 +79,19 @@ def _with_overloads(init):
         dispatcher._cache = Overloads(dispatcher)
 
     return __init__
+
+
+def _taken(compile_device):
+    """Let it be known with which values of globals a function was compiled."""
+
+    def compile_once(dispatcher, args, return_type=None):
+        from gpuless.emulator import overloads
+
+        if args not in dispatcher.overloads:
+            overloads.take(dispatcher)
+        return compile_device(dispatcher, args, return_type)
+
+    return compile_once
 
 
 def _as_ndarray(array):

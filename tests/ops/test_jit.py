@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
 import cnn_numba
+from cnn_numba.ops.shared import jit
 from cnn_numba.ops.shared.simd import WIDTH
 
 SOURCE = Path(cnn_numba.__file__).parent
@@ -100,3 +102,12 @@ def of_both_widths(script, package):
         results[int(width)] = [float(number) for number in numbers]
     assert set(results) == {8, 16}
     return results
+
+
+def test_a_cache_that_others_may_write_to_is_not_used(tmp_path, monkeypatch):
+    folder = tmp_path / "numba"
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder))
+    assert jit._folder() == folder
+    folder.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match=f"NUMBA_CACHE_DIR={folder} are not used: other users may write"):
+        assert jit._folder() == Path(jit.__file__).with_name("__pycache__")

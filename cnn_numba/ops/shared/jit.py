@@ -1,11 +1,15 @@
 """How the `cpu` rooms compile and run: the two decorators they share."""
 
+import contextlib
 import hashlib
 import os
+import warnings
 from pathlib import Path
 
 import numba
 from numba import njit
+
+from gpuless.trust import doubt_folder
 
 # By default Numba's threads wait for work in a busy loop, and every step stalls as soon as anything else
 # wants a core. Asleep, training is a tenth slower on an idle machine and twice as fast beside one other busy
@@ -16,11 +20,29 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # ("nnan" and "ninf" are left out), so a diverging training is seen and not optimised away.
 FASTMATH = {"contract", "reassoc", "arcp", "nsz"}
 
+
+def _folder():
+    """Return the folder of compiled functions: NUMBA_CACHE_DIR if only this user may write to it."""
+    given, reason = numba.config.CACHE_DIR, ""
+    if given:
+        with contextlib.suppress(OSError):  # then Numba finds another
+            Path(given).mkdir(0o700, parents=True, exist_ok=True)
+            reason = doubt_folder(given)
+    if reason:
+        warnings.warn(
+            f"compiled functions in NUMBA_CACHE_DIR={given} are not used: {reason}. Set it to a folder that "
+            "only you may write to (chmod 700)",
+            RuntimeWarning,
+            stacklevel=1,
+        )
+    return Path(given if given and not reason else Path(__file__).with_name("__pycache__"))
+
+
 # Where compiled kernels are kept. Numba compiles a cached function anew when its own file has changed, but
 # kernels are made of functions out of these files too: with another content they get another folder.
 _SHARED = ("elementary.py", "jit.py", "rounding.py", "simd.py", "tile.py")
 _PARTS = [Path(__file__).with_name(name) for name in _SHARED]
-_CACHE = Path(numba.config.CACHE_DIR or Path(__file__).with_name("__pycache__")) / (
+_CACHE = _folder() / (
     "kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path in _PARTS)).hexdigest()[:12]
 )
 
