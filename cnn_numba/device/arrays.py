@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from cnn_numba.arguments import sizes
 from cnn_numba.device.selection import numba_cuda, simulated
 from cnn_numba.device.streams import current_stream, synchronize
 from gpuless import nvidia
@@ -44,13 +45,20 @@ def is_device_array(array: object) -> TypeGuard[DeviceArray]:
 
 def empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> DeviceArray:
     """Allocate an array on the device, uninitialised."""
+    shape = _checked(shape)
     with _memory(shape, dtype):
         return numba_cuda().device_array(shape, dtype)
 
 
+def _checked(shape):
+    """Return a shape, or the length of the only axis, as a tuple of int."""
+    shape = shape if isinstance(shape, (tuple, list)) else (shape,)
+    return sizes(shape, "shape", maximum=None) if shape else ()
+
+
 def zeros(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> DeviceArray:
     """Allocate an array on the device, full of zeros."""
-    return to_device(np.zeros(shape, dtype))
+    return to_device(np.zeros(_checked(shape), dtype))
 
 
 def to_device(array: ArrayLike) -> DeviceArray:
@@ -114,7 +122,7 @@ def copy(target: Array, source: Array) -> None:
 
 def pinned(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> np.ndarray:
     """Allocate a page-locked array on the host, uninitialised, for copies while the host goes on."""
-    return numba_cuda().pinned_array(shape, dtype)
+    return numba_cuda().pinned_array(_checked(shape), dtype)
 
 
 def address(array: DeviceArray) -> int:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cnn_numba.arguments import integer, settings
 from cnn_numba.device import Array
-from cnn_numba.nn.layers import Layer, LayerNorm, Linear, View, _Activation, head
+from cnn_numba.nn.layers import Layer, LayerNorm, Linear, View, _Activation, head, layer_list
 from cnn_numba.ops.rooms import RoomLike
-from cnn_numba.ops.shapes import integer
 
 
 class GELU(_Activation):
@@ -202,7 +202,7 @@ class MultiHeadAttention(Layer):
         self.heads = integer(heads, "heads", minimum=1)
         if self.features % self.heads:
             raise ValueError(f"features must be a multiple of heads, got {features} and {heads}")
-        self.causal = bool(causal)
+        (self.causal,) = settings(causal=causal)
 
     def __repr__(self):
         return f"MultiHeadAttention({self.features}, heads={self.heads}, causal={self.causal})"
@@ -324,7 +324,7 @@ class Chain(Layer):
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         super().__init__()
-        self.layers = list(layers)
+        self.layers = layer_list(layers)
 
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
@@ -426,11 +426,11 @@ class TransformerBlock(Chain):
     kind = "block"
 
     def __init__(self, features: int, heads: int, causal: bool = True) -> None:
-        self.settings = f"{features}, heads={heads}, causal={causal}"
-        attention = [LayerNorm(features), MultiHeadAttention(features, heads, causal)]
+        attention = MultiHeadAttention(features, heads, causal)  # first, for it checks all three
+        self.settings = f"{features}, heads={heads}, causal={attention.causal}"
         wide = 4 * features
         dense = [LayerNorm(features), TokenLinear(features, wide), GELU(), TokenLinear(wide, features)]
-        super().__init__([Residual(attention), Residual(dense)])
+        super().__init__([Residual([LayerNorm(features), attention]), Residual(dense)])
 
     def __repr__(self):
         return f"TransformerBlock({self.settings})"

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
+from cnn_numba.arguments import integer, settings
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, View, head
 from cnn_numba.ops.rooms import RoomLike
-from cnn_numba.ops.shapes import integer
 
 
 class Rows(View):
@@ -66,9 +66,7 @@ class LSTM(Layer):
         super().__init__()
         self.input_size = integer(input_size, "input_size", minimum=1)
         self.hidden_size = integer(hidden_size, "hidden_size", minimum=1)
-        if not isinstance(return_sequences, (bool, np.bool_)):
-            raise TypeError(f"return_sequences must be True or False, got {return_sequences!r}")
-        self.return_sequences = bool(return_sequences)
+        (self.return_sequences,) = settings(return_sequences=return_sequences)
 
     def __repr__(self):
         last = "" if self.return_sequences else ", return_sequences=False"

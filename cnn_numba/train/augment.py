@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cnn_numba.arguments import choice
+
 
 class Augmentation(NamedTuple):
     """How training images are changed by chance; see `ops.gather`'s `gather_augmented`."""
@@ -37,9 +39,7 @@ def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmenta
     >>> augmentation("crop-flip", (3, 32, 32), seed=0)[:2]
     (4, True)
     """
-    if name not in AUGMENTATIONS:
-        raise ValueError(f"augment must be one of {', '.join(AUGMENTATIONS)}, got {name!r}")
-    if name == "none":
+    if choice(name, "augment", AUGMENTATIONS) == "none":
         return None
     if len(image_shape) != 3:
         raise ValueError(f"augment is for images (C, H, W), not for samples of shape {image_shape}: {name!r}")

@@ -96,7 +96,7 @@ def test_conv_cpu_carries_nan_and_infinity_to_the_outputs_they_reach():
         (([[1]], [[None]]), TypeError, "kernel must hold real numbers, got dtype object"),
         ((np.zeros((2, 5)), np.zeros((3, 1))), ValueError, r"kernel \(3, 1\) is larger than image \(2, 5\)"),
         ((np.zeros((5, 2)), np.zeros((1, 3))), ValueError, r"kernel \(1, 3\) is larger than image \(5, 2\)"),
-        (([[1]], [[1]], "Same"), ValueError, "mode must be 'valid', 'same' or 'full', got 'Same'"),
+        (([[1]], [[1]], "Same"), ValueError, "mode must be one of valid, same, full, got 'Same'"),
         (([[1]], [[1]], 1), ValueError, "mode must be .* got 1"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from cnn_numba.arguments import integer
 from cnn_numba.ops._reference import check_arrays, filled, store
 
 
@@ -147,10 +148,7 @@ def gather_windows(text, indices, stride, x, y):
             raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {got}")
         if array.ndim != ndim:
             raise ValueError(f"{name} must have {ndim} axes, got shape {array.shape}")
-    if isinstance(stride, bool) or not isinstance(stride, (int, np.integer)):
-        raise TypeError(f"stride must be an int, got {stride!r}")
-    if stride < 1:
-        raise ValueError(f"stride must be at least 1, got {stride}")
+    stride = integer(stride, "stride", minimum=1)
     if len(x) != len(indices) or y.shape != (x.size,):
         raise ValueError(
             f"x and y must have shapes ({len(indices)}, T) and ({len(indices)} * T,), got {x.shape} and "

@@ -6,6 +6,7 @@ that mean is the number which training makes small.
 
 import numpy as np
 
+from cnn_numba.arguments import shown
 from cnn_numba.ops._reference import check_arrays, filled, store
 
 
@@ -263,7 +264,7 @@ def accumulate_metrics(losses, logits, labels, totals):
     labels = _labels(labels, logits.shape)
     losses = filled("losses", losses, labels.shape)
     if not isinstance(totals, np.ndarray) or totals.dtype != np.float64:
-        raise TypeError(f"totals must have dtype float64, got {getattr(totals, 'dtype', repr(totals))}")
+        raise TypeError(f"totals must have dtype float64, got {shown(totals)}")
     if totals.shape != (2,):
         raise ValueError(f"totals must have shape (2,), got {totals.shape}")
     totals += losses.sum(), np.count_nonzero(logits.argmax(axis=1) == labels)
