@@ -34,6 +34,8 @@ class _Repr(reprlib.Repr):
             setattr(self, f"max{name}", _SHOWN)
 
     def repr1(self, x, level):
+        if isinstance(x, np.dtype):
+            return str(x)
         if isinstance(x, np.generic) or not hasattr(x, "dtype") or not hasattr(x, "shape"):
             return super().repr1(x, level)
         # Those on a device, and of other libraries, would have to be fetched.
@@ -41,7 +43,7 @@ class _Repr(reprlib.Repr):
         values = f": {super().repr1(first, level)[1:-1]}" if first else ""
         if isinstance(x, np.ndarray) and x.ndim == 0:
             values = f": {super().repr1(x.item(), level)}"
-        return f"{type(x).__name__} of shape {tuple(x.shape)} and dtype {x.dtype}{values}"
+        return f"{type(x).__name__} of shape {tuple(x.shape)} and dtype {str(x.dtype)[: _SHOWN * 10]}{values}"
 
     def repr_int(self, x, level):
         try:

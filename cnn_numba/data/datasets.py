@@ -138,7 +138,7 @@ def load(
     >>> mnist.train_images.shape, mnist.train_images.dtype, mnist.train_labels[:5].tolist()
     ((60000, 1, 28, 28), dtype('uint8'), [5, 0, 4, 1, 9])
     """
-    if name == text.TEXT:
+    if isinstance(name, str) and name == text.TEXT:
         train, test = text.read_text(data_dir)
         return Dataset(name, train, train, test, test, classes=classes(name))
     asked = "mnist" if name is None else name

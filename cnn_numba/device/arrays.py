@@ -1,12 +1,13 @@
 """Arrays on the device: made, copied, and where they lie."""
 
+import math
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from cnn_numba.arguments import sizes
+from cnn_numba.arguments import shown, sizes
 from cnn_numba.device.selection import numba_cuda, simulated
 from cnn_numba.device.streams import current_stream, synchronize
 from gpuless import nvidia
@@ -27,6 +28,8 @@ class DeviceArray(Protocol):
     def reshape(self, *shape: Any) -> Any:
         """Return a view of the same elements in another shape."""
 
+
+_MOST_AXES, _MOST_ELEMENTS = 32, 2**48  # more than NumPy of any version takes, and than there are addresses
 
 #: On the host or on the device.
 Array = np.ndarray | DeviceArray
@@ -53,7 +56,10 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> Device
 def _checked(shape):
     """Return a shape, or the length of the only axis, as a tuple of int."""
     shape = shape if isinstance(shape, (tuple, list)) else (shape,)
-    return sizes(shape, "shape", maximum=None) if shape else ()
+    shape = sizes(shape, "shape", maximum=None) if shape else ()
+    if len(shape) > _MOST_AXES or math.prod(shape) > _MOST_ELEMENTS:
+        raise ValueError(f"shape must be of an array that memory can hold, got {shown(shape)}")
+    return shape
 
 
 def zeros(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> DeviceArray:

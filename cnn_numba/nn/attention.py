@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cnn_numba.arguments import integer, settings
+from cnn_numba.arguments import integer, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, LayerNorm, Linear, View, _Activation, head, layer_list
 from cnn_numba.ops.rooms import RoomLike
@@ -48,7 +48,7 @@ class TokenLinear(Linear):
         """Return (N, T, out_features)."""
         if len(input_shape) != 3 or input_shape[2] != self.in_features:
             raise ValueError(
-                f"{self!r} takes inputs of shape (N, T, {self.in_features}), got {tuple(input_shape)}"
+                f"{self!r} takes inputs of shape (N, T, {self.in_features}), got {shown(input_shape)}"
             )
         return (*input_shape[:2], self.out_features)
 
@@ -98,7 +98,7 @@ class FlattenTokens(View):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N * T, C)."""
         if len(input_shape) != 3:
-            raise ValueError(f"{self!r} takes inputs of shape (N, T, C), got {tuple(input_shape)}")
+            raise ValueError(f"{self!r} takes inputs of shape (N, T, C), got {shown(input_shape)}")
         return (input_shape[0] * input_shape[1], input_shape[2])
 
 
@@ -141,7 +141,7 @@ class Embedding(Layer):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, T, features)."""
         if len(input_shape) != 2 or input_shape[1] != self.length:
-            raise ValueError(f"{self!r} takes inputs of shape (N, {self.length}), got {tuple(input_shape)}")
+            raise ValueError(f"{self!r} takes inputs of shape (N, {self.length}), got {shown(input_shape)}")
         return (*input_shape, self.features)
 
     def initialise(self, generator: np.random.Generator) -> None:
@@ -221,7 +221,7 @@ class MultiHeadAttention(Layer):
         """Return the shape of the input."""
         if len(input_shape) != 3 or input_shape[2] != self.features:
             raise ValueError(
-                f"{self!r} takes inputs of shape (N, T, {self.features}), got {tuple(input_shape)}"
+                f"{self!r} takes inputs of shape (N, T, {self.features}), got {shown(input_shape)}"
             )
         return input_shape
 
@@ -377,7 +377,7 @@ class Residual(Chain):
         """Return the shape of the input, which must be that of the last layer's output."""
         shape = super().output_shape(input_shape)
         if shape != tuple(input_shape):
-            raise ValueError(f"{self!r} must keep the shape {tuple(input_shape)}, its layers make it {shape}")
+            raise ValueError(f"{self!r} must keep the shape {shown(input_shape)}, its layers make it {shape}")
         return shape
 
     def build(

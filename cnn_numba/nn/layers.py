@@ -384,7 +384,7 @@ class Linear(Layer):
         """Return (N, out_features)."""
         if len(input_shape) != 2 or input_shape[1] != self.in_features:
             raise ValueError(
-                f"{self!r} takes inputs of shape (N, {self.in_features}), got {tuple(input_shape)}"
+                f"{self!r} takes inputs of shape (N, {self.in_features}), got {shown(input_shape)}"
             )
         return (input_shape[0], self.out_features)
 
@@ -505,7 +505,7 @@ class BatchNorm2d(Layer):
         """Return the shape of the input."""
         if len(input_shape) != 4 or input_shape[1] != self.num_features:
             raise ValueError(
-                f"{self!r} takes inputs of shape (N, {self.num_features}, H, W), got {tuple(input_shape)}"
+                f"{self!r} takes inputs of shape (N, {self.num_features}, H, W), got {shown(input_shape)}"
             )
         return input_shape
 
@@ -582,7 +582,7 @@ class LayerNorm(Layer):
         """Return the shape of the input."""
         if tuple(input_shape[-len(self.normalized_shape) :]) != self.normalized_shape:
             raise ValueError(
-                f"{self!r} takes inputs that end in {self.normalized_shape}, got {tuple(input_shape)}"
+                f"{self!r} takes inputs that end in {self.normalized_shape}, got {shown(input_shape)}"
             )
         return input_shape
 

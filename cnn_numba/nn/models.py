@@ -119,7 +119,7 @@ class Sequential:
         self.precision = precision
         for layer in self.every_layer:
             if precision not in layer.precisions:
-                can = f"computes in {', '.join(layer.precisions)} only, got precision {precision!r}"
+                can = f"computes in {', '.join(layer.precisions)} only, got precision {shown(precision)}"
                 raise UnsupportedPrecision(f"{self.name}, {layer.name}: {layer!r} {can}")
             layer.precision = precision
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from cnn_numba.arguments import integer, settings
+from cnn_numba.arguments import integer, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, View, head
 from cnn_numba.ops.rooms import RoomLike
@@ -26,7 +26,7 @@ class Rows(View):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, C * H, W)."""
         if len(input_shape) != 4:
-            raise ValueError(f"{self!r} takes images of shape (N, C, H, W), got {tuple(input_shape)}")
+            raise ValueError(f"{self!r} takes images of shape (N, C, H, W), got {shown(input_shape)}")
         batch_size, channels, height, width = input_shape
         return (batch_size, channels * height, width)
 
@@ -86,7 +86,7 @@ class LSTM(Layer):
         """Return (N, T, hidden_size), or (N, hidden_size) of the last step."""
         if len(input_shape) != 3 or input_shape[2] != self.input_size:
             raise ValueError(
-                f"{self!r} takes sequences of shape (N, T, {self.input_size}), got {tuple(input_shape)}"
+                f"{self!r} takes sequences of shape (N, T, {self.input_size}), got {shown(input_shape)}"
             )
         steps = input_shape[1:2] if self.return_sequences else ()
         return (input_shape[0], *steps, self.hidden_size)

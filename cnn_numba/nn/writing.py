@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cnn_numba.arguments import integer, settings, shown
+from cnn_numba.arguments import instance, integer, settings, shown
 from cnn_numba.data.text import LENGTH, VOCABULARY, decode, encode
 from cnn_numba.device import to_host
 from cnn_numba.nn.models import Sequential
@@ -44,6 +44,7 @@ def write(model: Sequential, prompt: str, length: int = 400, temperature: float 
     >>> len(write(text_transformer(batch_size=1), "Once", length=10))
     14
     """
+    instance(model, "model", Sequential)
     if model.input_shape != (LENGTH,) or model.shapes[-1][1] != len(VOCABULARY):
         raise ValueError(f"{model.name} predicts no characters: use text_transformer")
     if not isinstance(prompt, str) or not prompt:

@@ -41,7 +41,7 @@ def real(name, array, shape=None):
     """Return an array in float64, once its shape is checked; a None in `shape` stands for any length."""
     array = np.asarray(array)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+        raise TypeError(f"{name} must hold real numbers, got dtype {shown(array.dtype)}")
     if shape is not None:
         axes = zip(shape, array.shape, strict=False)
         if array.ndim != len(shape) or any(want not in (None, got) for want, got in axes):
@@ -127,13 +127,18 @@ def store(name, out, result):
     return out
 
 
+def kind_of(array):
+    """Return the dtype of an array, or the type of what is none, as a message shows it."""
+    return shown(array.dtype) if isinstance(array, np.ndarray) else type(array).__name__
+
+
 def check_output(name, out, result):
     """Insist that `result` can be written into `out`: the same shape, the same kind of numbers."""
     if out is None:
         return
     if not isinstance(out, np.ndarray) or out.dtype.kind != result.dtype.kind:
         wanted = "a float array" if result.dtype.kind == "f" else f"an array like {result.dtype}"
-        raise TypeError(f"{name} must be {wanted}, got {getattr(out, 'dtype', type(out).__name__)}")
+        raise TypeError(f"{name} must be {wanted}, got {kind_of(out)}")
     if out.shape != result.shape:
         raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
 

@@ -76,7 +76,7 @@ def window2d(name, x_shape, kernel_size, stride, padding):
     stride_h, stride_w = pair(stride, "stride")
     padding_h, padding_w = pair(padding, "padding", minimum=0)
     if len(x_shape) != 4:
-        raise ValueError(f"{name}: x must have shape (N, C, H, W), got {tuple(x_shape)}")
+        raise ValueError(f"{name}: x must have shape (N, C, H, W), got {shown(x_shape)}")
     if min(x_shape[1:]) < 1:
         raise ValueError(f"{name}: only the batch of x may be empty, got shape {tuple(x_shape)}")
     height, width = x_shape[2] + 2 * padding_h, x_shape[3] + 2 * padding_w
@@ -102,7 +102,7 @@ def conv2d_window(x_shape, weight_shape, stride, padding):
     (26, 26)
     """
     if len(weight_shape) != 4:
-        raise ValueError(f"conv2d: weight must have shape (C_out, C_in, K_h, K_w), got {tuple(weight_shape)}")
+        raise ValueError(f"conv2d: weight must have shape (C_out, C_in, K_h, K_w), got {shown(weight_shape)}")
     window = window2d("conv2d", x_shape, weight_shape[2:], stride, padding)
     if x_shape[1] != weight_shape[1]:
         raise ValueError(
@@ -193,7 +193,7 @@ def _not_plain(name, array):
 def _check_layout(name, array, shape, dtype, contiguous):
     """Insist on a dtype, a shape and contiguity, for arrays wherever they are."""
     if array.dtype != dtype:
-        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {array.dtype}")
+        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {shown(array.dtype)}")
     if shape is not None and array.shape != shape:
         wanted = len(shape) == array.ndim and all(
             want is None or want == got for want, got in zip(shape, array.shape, strict=True)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cnn_numba.arguments import choice
+from cnn_numba.arguments import choice, shown
 
 
 class Augmentation(NamedTuple):
@@ -42,7 +42,9 @@ def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmenta
     if choice(name, "augment", AUGMENTATIONS) == "none":
         return None
     if len(image_shape) != 3:
-        raise ValueError(f"augment is for images (C, H, W), not for samples of shape {image_shape}: {name!r}")
+        raise ValueError(
+            f"augment is for images (C, H, W), not for samples of shape {shown(image_shape)}: {name}"
+        )
     # A stream of its own, beside those of the weights and of the order of the images.
     key = int(np.random.SeedSequence([seed, 2]).generate_state(1)[0])
     return Augmentation(max(image_shape[1:]) // 8, name == "crop-flip", key)

@@ -580,7 +580,7 @@ class _Run:
         if "reference" not in (saved.get("device"), self.model.device):
             free.add("device")
         differing = {
-            key: f"{key} {saved.get(key)!r}, now {value!r}"
+            key: f"{key} {shown(saved.get(key))}, now {shown(value)}"
             for key, value in json.loads(json.dumps(self.recipe)).items()  # JSON knows no tuples
             if saved.get(key) != value and key not in free
         }

@@ -70,7 +70,8 @@ class LossScaler:
         growth, backoff, interval = settings(growth=growth, backoff=backoff, interval=interval)
         if not 0 < minimum <= scale:
             raise ValueError(
-                f"scale must be at least the minimum, and that above 0; got {scale!r} and {minimum!r}"
+                "scale must be at least the minimum, and that above 0; "
+                f"got {shown(scale)} and {shown(minimum)}"
             )
         self.factors = {"growth": growth, "backoff": backoff, "interval": interval}
         self.settings = {"scale": scale, **self.factors, "minimum": minimum}

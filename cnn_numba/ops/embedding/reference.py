@@ -3,7 +3,7 @@
 import numpy as np
 
 from cnn_numba.arguments import integer
-from cnn_numba.ops._reference import check_arrays, filled, store
+from cnn_numba.ops._reference import check_arrays, filled, kind_of, store
 
 
 def embedding_forward(tokens, weight, positions, out=None):
@@ -144,7 +144,7 @@ def gather_windows(text, indices, stride, x, y):
         ("y", y, np.int32, 1),
     ):
         if not isinstance(array, np.ndarray) or array.dtype != dtype:
-            got = getattr(array, "dtype", type(array).__name__)
+            got = kind_of(array)
             raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {got}")
         if array.ndim != ndim:
             raise ValueError(f"{name} must have {ndim} axes, got shape {array.shape}")

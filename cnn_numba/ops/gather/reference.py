@@ -3,7 +3,7 @@
 import numpy as np
 
 from cnn_numba.arguments import integer, per_channel, settings
-from cnn_numba.ops._reference import check_arrays, store
+from cnn_numba.ops._reference import check_arrays, kind_of, store
 
 #: Pixels that `gather_augmented` moves an image at most.
 MOST_PADDING = 255
@@ -172,7 +172,7 @@ def _philox(first, second, key):
 def _check(name, array, dtype, ndim):
     """Insist on an array of this dtype with so many axes."""
     if not isinstance(array, np.ndarray) or array.dtype != dtype:
-        got = getattr(array, "dtype", type(array).__name__)
+        got = kind_of(array)
         raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {got}")
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} axes, got shape {array.shape}")
