@@ -565,7 +565,7 @@ def predict(
 ):
     """Say which digit a picture shows: the three likeliest, with their probabilities.
 
-    Any size and any mode that Pillow opens; dark ink on light paper or the other way round, in even light or
+    Any size (above 25 megapixels JPEG only) and any mode; dark ink on light paper or the other way round, in even light or
     not. The digit must stand alone: a table, a frame or a ruled line may be in the picture, but not touch it.
     Where the answer is not to be relied upon, the line ends in why: "not sure: ...".
     Before you have trained a network, the one that comes with the package answers.

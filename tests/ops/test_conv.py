@@ -604,6 +604,24 @@ GRAD = array(2, 4, 3, 5)
             r"grad_weight .* got \(4, 3, 2, 3\)",
         ),
         ("conv2d_backward_bias", (GRAD[0],), (4,), r"grad_output must have .*\(4, 3, 5\)"),
+        (
+            "conv2d_backward_bias",
+            (array(2, 4, 0, 5),),
+            (4,),
+            r"grad_output .*empty, got shape \(2, 4, 0, 5\)",
+        ),
+        (
+            "conv2d_backward_bias",
+            (array(2, 4, 3, 0),),
+            (4,),
+            r"grad_output .*empty, got shape \(2, 4, 3, 0\)",
+        ),
+        (
+            "conv2d_backward_bias",
+            (array(2, 0, 3, 5),),
+            (0,),
+            r"grad_output .*empty, got shape \(2, 0, 3, 5\)",
+        ),
         ("conv2d_backward_bias", (GRAD,), (2,), r"grad_bias must have shape \(4,\), got \(2,\)"),
     ],
 )
