@@ -565,8 +565,9 @@ def predict(
 ):
     """Say which digit a picture shows: the three likeliest, with their probabilities.
 
-    Any size (above 25 megapixels JPEG only) and any mode; dark ink on light paper or the other way round, in even light or
-    not. The digit must stand alone: a table, a frame or a ruled line may be in the picture, but not touch it.
+    Any size (above 25 megapixels JPEG only) and any mode; dark ink on light paper or the other way round, or
+    of another colour, in even light or not. The digit must stand alone: a table, a frame or a ruled line may
+    be in the picture, but not touch it.
     Where the answer is not to be relied upon, the line ends in why: "not sure: ...".
     Before you have trained a network, the one that comes with the package answers.
 
