@@ -18,6 +18,7 @@ import numpy as np
 import typer
 from PIL import Image
 
+from cnn_numba.arguments import shown
 from cnn_numba.data import DATASETS, DataError, classes, image_shape, load, normalisation
 from cnn_numba.data.digits import as_text, find_digit, prepare_photo
 from cnn_numba.data.text import TEXT, Windows
@@ -135,7 +136,7 @@ def _wrong_argument(error):
     """
     message = error.format_message().replace(": Value error, ", ": ", 1)
     for detail in getattr(error.__cause__, "errors", list)():
-        message = message.replace(": Input should", f": {detail['input']!r} should", 1)
+        message = message.replace(": Input should", f": {shown(detail['input'])} should", 1)
     return message
 
 
@@ -408,7 +409,9 @@ def _held_by(path, options, given):
     held["optimizer"] = str(held["optimizer"]).lower()
     for name, choice in _CHOICES.items():
         if held[name] not in [known.value for known in choice]:
-            raise CliError(f"{path} was trained with the {name} {recipe[name]!r}, which is not known here")
+            raise CliError(
+                f"{path} was trained with the {name} {shown(recipe[name])}, which is not known here"
+            )
         held[name] = choice(held[name])
     # A training on the CPU stays there, to the same numbers. One on the GPU goes on where it can.
     held["device"] = Device("cpu" if held["device"] == "cpu" else "auto")
@@ -562,8 +565,9 @@ def predict(
 ):
     """Say which digit a picture shows: the three likeliest, with their probabilities.
 
-    Any size and any mode that Pillow opens; dark ink on light paper or the other way round, in even light or
-    not. The digit must stand alone: a table, a frame or a ruled line may be in the picture, but not touch it.
+    Any size (above 25 megapixels JPEG only) and any mode; dark ink on light paper or the other way round, or
+    of another colour, in even light or not. The digit must stand alone: a table, a frame or a ruled line may
+    be in the picture, but not touch it.
     Where the answer is not to be relied upon, the line ends in why: "not sure: ...".
     Before you have trained a network, the one that comes with the package answers.
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from cnn_numba import extras
+from cnn_numba.arguments import integer
 from cnn_numba.data import files as data_files
 from cnn_numba.data import text
 from cnn_numba.data.files import ARRAYS, SOURCES, source_of, working_folder
@@ -137,7 +138,7 @@ def load(
     >>> mnist.train_images.shape, mnist.train_images.dtype, mnist.train_labels[:5].tolist()
     ((60000, 1, 28, 28), dtype('uint8'), [5, 0, 4, 1, 9])
     """
-    if name == text.TEXT:
+    if isinstance(name, str) and name == text.TEXT:
         train, test = text.read_text(data_dir)
         return Dataset(name, train, train, test, test, classes=classes(name))
     asked = "mnist" if name is None else name
@@ -260,16 +261,15 @@ def batches(
 
     Raises
     ------
-    ValueError
-        If `count` is negative or `batch_size` is below 1.
+    TypeError, ValueError
+        If `count` is no int or negative, or `batch_size` none or below 1.
 
     Examples
     --------
     >>> [indices.tolist() for indices in batches(5, 2)]
     [[0, 1], [2, 3], [4]]
     """
-    if count < 0 or batch_size < 1:
-        raise ValueError(f"cannot cut {count} samples into batches of {batch_size}")
+    count, batch_size = integer(count, "count"), integer(batch_size, "batch_size", minimum=1)
     order = np.arange(count) if generator is None else generator.permutation(count)
     order = order.astype(np.int64, copy=False)
     return (order[start : start + batch_size] for start in range(0, count, batch_size))

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import extras
+from cnn_numba.arguments import shown
 from cnn_numba.data import cifar, pictures
 
 CHECKOUT = extras.CHECKOUT
@@ -141,8 +142,8 @@ SOURCES = {
 
 def source_of(name):
     """Return what the data set `name` is made of; an unknown name is a ValueError."""
-    if name not in SOURCES:
-        raise ValueError(f"no data set is called {name!r}; choose from {', '.join(SOURCES)}")
+    if not isinstance(name, str) or name not in SOURCES:
+        raise ValueError(f"no data set is called {shown(name)}; choose from {', '.join(SOURCES)}")
     return SOURCES[name]
 
 

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from cnn_numba.arguments import shown
 from cnn_numba.device import copy, to_host
 from cnn_numba.nn.models import MODELS, Sequential
 from cnn_numba.ops.shapes import PRECISIONS
@@ -338,7 +339,7 @@ def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") 
     """
     checkpoint = load_checkpoint(path)
     if checkpoint.model not in MODELS:
-        raise ValueError(f"{path} is of the network {checkpoint.model!r}; known are {', '.join(MODELS)}")
+        raise ValueError(f"{path} is of the network {shown(checkpoint.model)}; known are {', '.join(MODELS)}")
     precision = checkpoint.progress.get("recipe", {}).get("precision", "float32")
     model = MODELS[checkpoint.model](batch_size=batch_size, device=device, precision=precision)
     with naming(path):
@@ -351,4 +352,6 @@ def _check_channels(checkpoint, model):
     for name in ("mean", "std"):
         value, channels = checkpoint.progress.get("recipe", {}).get(name), model.input_shape[0]
         if isinstance(value, list) and len(value) != channels:
-            raise ValueError(f"{name} must be one number or one for each of {channels} channels, got {value}")
+            raise ValueError(
+                f"{name} must be one number or one for each of {channels} channels, got {shown(value)}"
+            )

@@ -2,7 +2,6 @@
 
 import json
 import math
-import operator
 import signal
 import socket
 import tempfile
@@ -16,7 +15,9 @@ from pathlib import Path
 import numpy as np
 from tqdm.auto import tqdm
 
+from cnn_numba.arguments import choice, instance, integer, settings, shown
 from cnn_numba.data import Dataset, batches
+from cnn_numba.data.text import Windows
 from cnn_numba.device import threads, to_host
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
@@ -86,6 +87,7 @@ def evaluate(
     TypeError, ValueError
         If images and labels are not as above, or there are none.
     """
+    instance(model, "model", Sequential)
     _check_counts(images, labels)
     loss = CrossEntropyLoss(*model.shapes[-1], model.room)
     source = batches_of(model, images, labels, mean, std)
@@ -102,6 +104,8 @@ def evaluate(
 
 
 def _check_counts(images, labels):
+    for name, array in (("images", images), ("labels", labels)):
+        instance(array, name, np.ndarray, Windows)
     if len(images) == 0 or len(images) != len(labels):
         raise ValueError(
             f"need as many labels as images and at least one, got {len(images)} images, {len(labels)} labels"
@@ -198,6 +202,17 @@ def fit(
     WorkersError
         If another worker has ended or does not answer, or the workers are not alike.
     """
+    for name, value, kind in (
+        ("model", model, Sequential),
+        ("dataset", dataset, Dataset),
+        ("optimizer", optimizer, Optimizer),
+        ("workers", workers, Workers),
+    ):
+        instance(value, name, kind)
+    for name, value in (("log", log), ("on_step", on_step)):
+        if value is not None and not callable(value):
+            raise TypeError(f"{name} must be a function or None, got {shown(value)}")
+    settings(resume=resume, progress=progress, graph=graph)
     if not workers.first:
         progress, log = False, None
     run = _Run(
@@ -235,14 +250,12 @@ class _Run:
         workers,
         timeline,
     ):
-        epochs, seed = operator.index(epochs), operator.index(seed)
-        if epochs < 1:
-            raise ValueError(f"epochs must be at least 1, got {epochs}")
+        epochs, seed = integer(epochs, "epochs", minimum=1), integer(seed, "seed", maximum=None)
         if optimizer.parameters is not model.parameters:
             raise ValueError("the optimizer was made for another model: it would train that one")
         _check_counts(dataset.train_images, dataset.train_labels)
-        if schedule not in SCHEDULES:
-            raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {schedule!r}")
+        _check_counts(dataset.test_images, dataset.test_labels)
+        choice(schedule, "schedule", SCHEDULES)
         if tuple(dataset.image_shape) != model.input_shape:
             raise ValueError(
                 f"{dataset.name} has images of shape {tuple(dataset.image_shape)}, "
@@ -567,7 +580,7 @@ class _Run:
         if "reference" not in (saved.get("device"), self.model.device):
             free.add("device")
         differing = {
-            key: f"{key} {saved.get(key)!r}, now {value!r}"
+            key: f"{key} {shown(saved.get(key))}, now {shown(value)}"
             for key, value in json.loads(json.dumps(self.recipe)).items()  # JSON knows no tuples
             if saved.get(key) != value and key not in free
         }
@@ -667,7 +680,9 @@ def _scaler_for(model, scaler):
         scaler = model.precision == "float16"
     if not isinstance(scaler, bool):
         if getattr(scaler, "gradients", None) is not model.gradients:
-            raise ValueError(f"scaler must be made for this model, or be True, False or None; got {scaler!r}")
+            raise ValueError(
+                f"scaler must be made for this model, or be True, False or None; got {shown(scaler)}"
+            )
         return scaler
     return LossScaler(model) if scaler else None
 

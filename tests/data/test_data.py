@@ -1122,9 +1122,17 @@ def test_batches_hold_every_sample_once(count, size):
     assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
 
 
-@pytest.mark.parametrize(("count", "size"), [(-1, 4), (10, 0)])
-def test_batches_refuse_wrong_sizes_at_once(count, size):
-    with pytest.raises(ValueError, match=f"cannot cut {count} samples into batches of {size}"):
+@pytest.mark.parametrize(
+    ("count", "size", "error", "match"),
+    [
+        (-1, 4, ValueError, "count must be at least 0, got -1"),
+        (10, 0, ValueError, "batch_size must be at least 1, got 0"),
+        ("10", 4, TypeError, "count must be an int, got '10'"),
+        (10, 4.0, TypeError, r"batch_size must be an int, got 4\.0"),
+    ],
+)
+def test_batches_refuse_wrong_sizes_at_once(count, size, error, match):
+    with pytest.raises(error, match=match):
         batches(count, size)
 
 

@@ -1,4 +1,4 @@
-"""How the `cpu` rooms compile and run: the two decorators they share."""
+"""How the `cpu` rooms compile and run: the three decorators they share."""
 
 import contextlib
 import hashlib
@@ -19,6 +19,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Fused multiply-adds and reordered sums make loops vectorise. NaN and infinity keep their meaning
 # ("nnan" and "ninf" are left out), so a diverging training is seen and not optimised away.
 FASTMATH = {"contract", "reassoc", "arcp", "nsz"}
+# For the expressions whose order matters, where a large term must go before a small one comes. It stays as
+# written in the loop that calls it, too: LLVM notes for each operation what may be done with it.
+EXACT = {"contract"}
 
 
 def _folder():
@@ -47,23 +50,24 @@ _CACHE = _folder() / (
 )
 
 
-def _cached(**options):
+def _cached(name, fastmath=FASTMATH, **options):
     """Return a decorator like `numba.njit`, whose functions are compiled once and then loaded."""
 
     def decorate(function):
         # Read when a function is decorated. If the folder cannot be written to, Numba finds another. One for
         # each set of options: Numba keeps what it compiled by the function's code alone.
-        folder = _CACHE / "-".join(options or ["serial"])
+        folder = _CACHE / name
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
         try:
             # error_model="numpy": a division by zero gives infinity, where Python's exception would be a
             # branch in every loop that divides.
-            return njit(cache=True, fastmath=FASTMATH, error_model="numpy", **options)(function)
+            return njit(cache=True, fastmath=fastmath, error_model="numpy", **options)(function)
         finally:
             numba.config.CACHE_DIR = before
 
     return decorate
 
 
-serial_jit = _cached()
-parallel_jit = _cached(parallel=True)
+serial_jit = _cached("serial")
+parallel_jit = _cached("parallel", parallel=True)
+exact_jit = _cached("exact", EXACT)
