@@ -180,19 +180,17 @@ def copying(target, source, size):
     """Check a copy; return the `Work` that it is."""
     _check_copy(target, source, size)
 
-    def move():
-        _check_copy(target, source, size)  # a graph may do it when the memory is no more
-        if size:
-            ctypes.memmove(target, source, size)
-
     ends = [(0, 0, 0, 0, _UNIFIED, 0, end, 0, 0, 0, 0) for end in (source or 0, target or 0)]
-    return Work(move, "copy", partial(COPY.pack, *ends[0], *ends[1], size, 1, 1))
+    parameters = partial(COPY.pack, *ends[0], *ends[1], size, 1, 1)
+    # It checks again: a graph may copy when the memory is no more.
+    return Work(partial(_memcpy, target, source, size), "copy", parameters)
 
 
 @driver_function("cuMemcpy", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD", types="ppz")
 def _memcpy(target, source, size):
     _check_copy(target, source, size)
     if size:
+        device().arena.prepare(target, size)
         ctypes.memmove(target, source, size)
 
 
@@ -203,9 +201,7 @@ def _memcpy_async(target, source, size, stream):
 
 @driver_function("cuMemcpyPeer", types="ppppz")
 def _memcpy_peer(target, _, source, __, size):
-    _check_copy(target, source, size)
-    if size:
-        ctypes.memmove(target, source, size)
+    _memcpy(target, source, size)
 
 
 @driver_function("cuMemcpyPeerAsync", types="ppppzp")
@@ -231,6 +227,7 @@ def setting(target, value, count, size):
 
     def fill():
         _check_copy(target, target, count * size)
+        device().arena.prepare(target, count * size)
         pattern = value.to_bytes(size, "little")
         if len(set(pattern)) == 1:
             ctypes.memset(target, pattern[0], count * size)
