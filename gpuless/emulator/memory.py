@@ -21,8 +21,8 @@ ALIGN = 512
 # and has an end of them, 65530 by default; the arrays beyond these many follow each other without one.
 _GUARDED = 1 << 14
 # Memory shows the file in pieces; these are the bits of their sizes, the least and the largest. The file is
-# as long as the largest so far. All pieces together are another 17,000 entries in those books.
-_LEAST_PIECE, _LARGEST_PIECE, _PIECES_OF_A_SIZE = 20, 25, 256
+# as long as the largest so far. All pieces together are another 18,000 entries in those books.
+_LEAST_PIECE, _LARGEST_PIECE, _PIECES_OF_A_SIZE = 18, 25, 256
 # Arrays up to this size get their pages when they are allocated: many at once take half the time.
 _SMALL = 1 << 20
 _NONE, _READ_WRITE = 0, 3

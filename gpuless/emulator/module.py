@@ -94,8 +94,10 @@ def visible_variables(source, kernel):
             found[function.name] = function
             waiting += called(source, function)
     items = (item for function in found.values() for item in function.body if not isinstance(item, str))
-    named = {name for item in items for name in sources(item)}
-    variables = [v for v in source.variables.values() if v.space != "shared" or v.name in named]
+    unnamed = {variable.name for variable in source.variables.values() if variable.space == "shared"}
+    for item in items if unnamed else ():
+        unnamed.difference_update(sources(item))
+    variables = [variable for variable in source.variables.values() if variable.name not in unnamed]
     for function in source.functions.values():
         variables += function.variables.values() if function.name in found else ()
     return variables

@@ -1420,7 +1420,7 @@ def test_memory_costs_nothing_until_it_is_written_to():
 
 
 def test_pieces_of_memory_are_few_however_large_the_arrays_are():
-    """The operating system has an end of them; all addresses that there are make 17,000."""
+    """The operating system has an end of them; all addresses that there are make 18,000."""
     run(
         """
         from gpuless.emulator.layout import ARENA_SPAN, POISON, PRIVATE_MARGIN, PRIVATE_SPAN

@@ -159,6 +159,11 @@ def test_shared_memory_is_48_kb_until_more_is_asked_for():
         for size in (most - 999, -1):
             assert cu.cuFuncSetAttribute(kernel, dynamic, size)[0].name == "CUDA_ERROR_INVALID_VALUE"
             assert answer()[0] == 0
+        # As many blocks fit on a multiprocessor as its shared memory has room for.
+        none = text.replace(b".shared .b8 s[1000];", b"")
+        none = check(cu.cuModuleGetFunction(check(cu.cuModuleLoadData(none)), b"f"))
+        for function, size, blocks in ((none, 0, 16), (none, most // 4, 4), (kernel, most // 4, 3)):
+            assert check(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, 64, size)) == blocks
         """,
         GPULESS_COMPUTE_CAPABILITY="7.5",
     )

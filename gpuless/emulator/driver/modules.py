@@ -264,7 +264,8 @@ def _function_is_loaded(found, handle):
 def _resident(block, shared):
     """Return how many blocks a multiprocessor holds at once."""
     reserved = device().shared_reserved
-    return max(0, min(16, 2048 // max(block, 1), (device().shared_limit + reserved) // (shared + reserved)))
+    whole, taken = device().shared_limit + reserved, max(shared + reserved, 1)
+    return max(0, min(16, 2048 // max(block, 1), whole // taken))
 
 
 @driver_function("cuOccupancyMaxActiveBlocksPerMultiprocessor", types="ppiz")
