@@ -1,7 +1,6 @@
 """Put the emulated GPU in the place of the hardware."""
 
 import ctypes
-import re
 import sys
 import threading
 import weakref
@@ -166,6 +165,7 @@ def _link_to_ptx(linker):
     from numba.cuda.cudadrv.driver import Linker, LinkerError
 
     from gpuless.emulator.driver.linking import join
+    from gpuless.emulator.driver.options import bounded
 
     codes = [code for code in linker._object_codes if code.name != _PROVIDED]
     pieces = [code.code.decode() for code in codes if code.code_type == "ptx"]
@@ -181,9 +181,5 @@ def _link_to_ptx(linker):
     else:
         linker.linker = codes
     linker._complete = True
-    return ObjectCode.from_ptx(_limited(join(pieces), linker.max_registers).encode() + b"\0")
-
-
-def _limited(text, registers):
-    """Return PTX whose kernels say how many registers they may take, which Numba tells the linker."""
-    return re.sub(r"(\.entry\s[^()]*\([^()]*\))", rf"\1\n.maxnreg {registers}", text) if registers else text
+    bounds = {"maxnreg": linker.max_registers} if linker.max_registers else {}
+    return ObjectCode.from_ptx(bounded(join(pieces), **bounds).encode() + b"\0")
