@@ -14,9 +14,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fresh_python import python
 from PIL import Image, features
 
 from cnn_numba import cli, course, data, device, doctor
+from cnn_numba.course.workers import write_few_digits
 from cnn_numba.data import digits
 from cnn_numba.data import files as data_files
 from cnn_numba.data.text import TEXT
@@ -300,6 +302,21 @@ def test_train_writes_everything_and_says_where(run, little, tmp_path):
     assert lines[0] == f"mnist_cnn: 225,034 parameters, 200 images of mnist, {where}, float32"
     assert lines[-2] == f"test accuracy {history[-1]['test_accuracy']:.2%} after epoch 2"
     assert "runs/mnist_cnn/curves.png" in lines[-1].replace("\\", "/")
+
+
+def test_a_training_on_the_cpu_loads_no_cuda(tmp_path):
+    """The bindings and the compiler that they load take 130 MB; what asks for `numba.cuda` later has them."""
+    write_few_digits(tmp_path, 64, 32)
+    lines = (
+        "import sys",
+        "from cnn_numba import cli",
+        f"sys.argv = ['cnn-numba', 'train', '--epochs', '1', '--device', 'cpu', '--out', {str(tmp_path)!r}]",
+        "try: cli.main()",
+        "except SystemExit as end: print(end.code, {'cuda.bindings', 'numba.cuda'} & sys.modules.keys())",
+        "from numba import cuda; print(cuda.is_available())",
+    )
+    printed = python(*lines, CNN_NUMBA_DATA=str(tmp_path), CNN_NUMBA_CACHE=str(tmp_path / "cache"))
+    assert printed.splitlines()[-2:] == ["0 set()", "True"]
 
 
 def test_train_passes_its_options_on(run, little, tmp_path):
