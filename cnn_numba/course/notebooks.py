@@ -19,6 +19,7 @@ import nbformat
 from nbclient import NotebookClient
 
 from cnn_numba.course import glossary
+from cnn_numba.train.checkpoint import written_whole
 
 #: Where Colab finds the course.
 REPOSITORY = "cnn-numba/cnn-numba"
@@ -222,7 +223,8 @@ def main(arguments=None):
         text = canonical(notebook)
         # The preflight report names a place or two; those of this machine are nobody else's.
         text = text.replace(sys.prefix, ".venv").replace(str(path.resolve().parents[1]), ".")
-        path.write_text(text, encoding="utf-8")
+        with written_whole(path) as file:
+            file.write(text.encode())
         print(f"{path}: {path.stat().st_size / 1e3:.0f} kB, {time.perf_counter() - start:.1f} s")
 
 

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from cnn_numba.train.checkpoint import (
     restore,
     save_checkpoint,
 )
+from cnn_numba.train.lock import locked
 from cnn_numba.train.optim import SCHEDULES, Optimizer
 from cnn_numba.train.parallel import ALONE, Workers, WorkersError, checksum
 from cnn_numba.train.records import move_earlier_run, plot_history, write_history
@@ -189,7 +190,7 @@ def fit(
         If an argument is out of range, the optimiser belongs to another model, there is nothing to
         resume from, or the checkpoint belongs to another training.
     OSError
-        If `out` cannot be written to.
+        If `out` cannot be written to, or another training writes to it (`train.lock.FolderInUse`).
     TrainingDiverged
         If the loss or the parameters become NaN or infinite, or the loss scale has collapsed; a skipped step
         alone is no reason, for its loss is finite. The checkpoint stays the last good one.
@@ -205,11 +206,12 @@ def fit(
         *(workers, Timeline(timeline)),
     )
     try:
-        run.start(resume)
-        with _interrupts_noted(workers) as interrupted, _notice_if_slow(run.log) as first_step_done:
-            while run.epoch < epochs:
-                _train_epoch(run, progress, interrupted, first_step_done, on_step)
-                run.finish_epoch()
+        with run.alone_in_its_folder():
+            run.start(resume)
+            with _interrupts_noted(workers) as interrupted, _notice_if_slow(run.log) as first_step_done:
+                while run.epoch < epochs:
+                    _train_epoch(run, progress, interrupted, first_step_done, on_step)
+                    run.finish_epoch()
     except WorkersError as error:
         raise WorkersError(f"{error}; {run.what_is_saved()}", error.reason) from None
     run.warn_if_worse()
@@ -287,6 +289,10 @@ class _Run:
             "epochs": epochs,
             "seed": seed,
         }
+
+    def alone_in_its_folder(self):
+        """Return the context in which no other training writes there; the first worker alone does."""
+        return locked(self.out) if self.out is not None and self.workers.first else nullcontext()
 
     def start(self, resume):
         """Begin, or go on from the checkpoint; all workers from the same numbers."""
