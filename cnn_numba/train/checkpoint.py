@@ -160,12 +160,15 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         If there is no such file.
     ValueError
         If it is damaged, no checkpoint, of a newer format, or holds what no training writes: parameters that
-        are NaN, an epoch of -1, half an entry of the history. The message names the file and the value.
+        are NaN, an epoch of -1, half an entry of the history, compressed arrays. The message names the file
+        and the value.
     """
     try:
+        _check_size(path)
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
             version = about["format_version"]
+            _check_names(file.files)
             arrays = {name: file[name] for name in file.files if name != "about"}
         parameters, buffers = arrays.pop("parameters"), arrays.pop("buffers")
     except FileNotFoundError:
@@ -186,6 +189,24 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     with naming(path):
         _check(checkpoint)
     return checkpoint
+
+
+def _check_size(path):
+    """Refuse what unpacks to more than the file has, before it does: `save_checkpoint` does not compress."""
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > os.path.getsize(path):
+        raise ValueError(
+            f"its {os.path.getsize(path):,} bytes unpack to {unpacked:,}, and a checkpoint is not compressed"
+        )
+
+
+def _check_names(names):
+    """Refuse arrays that no training writes."""
+    known = {"about", "parameters", "buffers"}
+    unknown = [name for name in names if name not in known and not name.startswith(("optimizer.", "scaler."))]
+    if unknown:
+        raise ValueError(f"no training writes an array {reprlib.repr(unknown[0])}")
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def locked(folder: Path) -> Iterator[None]:
 def _locked(path):
     """Return the file, open and locked."""
     while True:
-        file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 (the caller closes it)
+        file = open(path, "a+", encoding="utf-8")
         try:
             _lock(file, path)
             # The training before removes the file: who opened it before that has locked one that is gone.
@@ -87,7 +87,7 @@ def _lock(file, path):
 
 
 def _holder(file):
-    """Return what the file says of the training that has locked it: nothing where that is about to write it."""
+    """Return what the file says of the training that has locked it, which may be about to write it."""
     file.seek(0)
     try:
         holder = json.load(file)
@@ -112,6 +112,6 @@ def _is_gone(holder):
 def _in_use(path, holder, advice=""):
     who = "process {process} on {host}, since {since}".format(**(dict.fromkeys(_ABOUT, "?") | holder))
     return FolderInUse(
-        f"another training writes to {path.parent} ({who}): wait for its end, or give another folder (--out on "
-        f"the command line){advice}"
+        f"another training writes to {path.parent} ({who}): wait for its end, or give another folder "
+        f"(--out on the command line){advice}"
     )

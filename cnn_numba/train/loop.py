@@ -275,6 +275,7 @@ class _Run:
             "dataset": dataset.name,
             "train_images": len(dataset.train_images),
             "train_crc32": checksum(dataset.train_images, dataset.train_labels),
+            "test_crc32": checksum(dataset.test_images, dataset.test_labels),
             "mean": np.asarray(dataset.mean).tolist(),
             "std": np.asarray(dataset.std).tolist(),
             "device": model.device,
@@ -298,9 +299,8 @@ class _Run:
         """Begin, or go on from the checkpoint; all workers from the same numbers."""
         workers = self.workers
         if workers.many:
-            data = self.dataset.test_images, self.dataset.test_labels
             also = {"model": self.model.name, "parameters": self.model.parameters.size, "resume": resume}
-            also |= {"test_crc32": checksum(*data), "timeline": self.timeline.path is not None}
+            also["timeline"] = self.timeline.path is not None
             workers.insist_equal(also | self.recipe)
         if self.timeline.path is not None:
             self.prepare_timeline()
@@ -569,7 +569,7 @@ class _Run:
         # Without a schedule that depends on the end, training may go on longer. Where it goes on matters for
         # the last digits only, unless one of the two is the reference in float64.
         free = {"epochs"} if self.schedule == "constant" else set()
-        free |= {"train_crc32"} - saved.keys()  # older files have none
+        free |= {"train_crc32", "test_crc32"} - saved.keys()  # older files have none
         if "reference" not in (saved.get("device"), self.model.device):
             free.add("device")
         differing = {
@@ -583,7 +583,7 @@ class _Run:
                 f"; the learning rates of {self.schedule} depend on the last epoch: leave "
                 "the number as it was, or train anew (only a constant schedule may be prolonged)"
             )
-        elif differing.keys() & {"dataset", "train_images", "train_crc32"}:
+        elif differing.keys() & {"dataset", "train_images", "train_crc32", "test_crc32"}:
             advice = "; these are other data: give those it was trained on (--data-dir on the command line)"
         if differing:
             raise ValueError(f"it was trained with {'; '.join(differing.values())}{advice}")

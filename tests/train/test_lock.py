@@ -18,7 +18,7 @@ from test_training import run
 from cnn_numba.train.checkpoint import load_checkpoint, written_whole
 from cnn_numba.train.lock import LOCK, FolderInUse, locked
 
-HELD = re.compile(r"another training writes to .* \(process (\d+) on (.*), since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\)")
+HELD = re.compile(r"another training writes to .* \(process (\d+) on (.*), since \d{4}-\d\d-\d\d [\d:]{8}\)")
 
 
 @pytest.fixture
