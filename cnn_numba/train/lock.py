@@ -46,8 +46,7 @@ def locked(folder: Path) -> Iterator[None]:
             about = zip(_ABOUT, (socket.gethostname(), os.getpid(), time.strftime("%F %T")), strict=True)
             with contextlib.suppress(OSError):  # a full disk: the lock holds without
                 file.truncate(0)
-                file.write(json.dumps(dict(about)))
-                file.flush()
+                file.write(json.dumps(dict(about)).encode())
             for name in FILES:
                 remove_leftovers(folder / name, age=0)
             yield
@@ -58,7 +57,7 @@ def locked(folder: Path) -> Iterator[None]:
 def _locked(path):
     """Return the file, open and locked."""
     while True:
-        file = open(path, "a+", encoding="utf-8")
+        file = open(path, "a+b", buffering=0)
         try:
             _lock(file, path)
             # The training before removes the file: who opened it before that has locked one that is gone.
