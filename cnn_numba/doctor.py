@@ -67,9 +67,11 @@ def report(findings):
 
 
 def _python():
-    python, _ = versions()
+    python, numpy = versions()
     fix = "" if python.works else f"install Python {python.working} and make a new environment with it"
-    return Finding("Python", python.works, f"{python.here} ({python.working} work)", fix)
+    return Finding(
+        "Python", python.works, f"{python.here} ({python.working} work, with NumPy {numpy.working})", fix
+    )
 
 
 def _packages():

@@ -171,7 +171,10 @@ def test_missing_data_are_named_with_their_fix(monkeypatch, tmp_path):
 def test_a_python_that_does_not_work_is_named(monkeypatch, version):
     monkeypatch.setattr(nvidia.platform, "python_version", lambda: version)
     finding = doctor._python()
-    assert (finding.healthy, finding.text) == (False, f"{version} (3.11 to 3.14 work)")
+    assert (finding.healthy, finding.text) == (
+        False,
+        f"{version} (3.11 to 3.14 work, with NumPy 1.26 to 2.4)",
+    )
     assert finding.fix == "install Python 3.11 to 3.14 and make a new environment with it"
 
 
