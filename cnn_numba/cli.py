@@ -111,7 +111,7 @@ def main(arguments=None):
 
 
 def _run(arguments):
-    """Run the command line; return what it returns, or the exit code of an error, which is told."""
+    """Run the command line; return what it returns, or print what is wrong and return the exit code."""
     try:
         return app(arguments or ["--help"], prog_name="cnn-numba", standalone_mode=False)
     except _UsageError as error:
@@ -141,14 +141,14 @@ _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 
 
 def _open_what_is_closed():
-    """Let nothing go where a standard stream is closed: the next file opened would get what is printed."""
+    """Open closed standard streams on nothing: the next file opened would get what is printed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
 
 
 def _not_written(error):
-    """Say what could not be written, but to a reader who has gone; return the exit code."""
+    """Say what could not be written, unless the reader has gone; return the exit code."""
     if error.filename is not None:
         _complain(error)
         return 1
@@ -558,7 +558,7 @@ def _optimizer(network, name, lr, weight_decay):
 def _line_printer():
     """Return a function that prints a line, above the progress bar if there is one; warnings to stderr.
 
-    A line that cannot be written does not stop the training: its files say the same, and `main` what is lost.
+    A line that cannot be written does not stop the training: its files say the same, and `main` reports it.
     """
     from tqdm import tqdm
 

@@ -14,7 +14,7 @@ from cnn_numba.train.records import FILES
 
 #: The file that is locked while a training writes to its folder; it says which training that is.
 LOCK = ".training"
-_ABOUT = ("host", "process", "since")
+_ABOUT, _CLOCK = ("host", "process", "since"), "%Y-%m-%d %H:%M:%S"
 # What a file system without locks answers.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -43,7 +43,7 @@ def locked(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     with _locked(path) as file:
         try:
-            about = zip(_ABOUT, (socket.gethostname(), os.getpid(), time.strftime("%F %T")), strict=True)
+            about = zip(_ABOUT, (socket.gethostname(), os.getpid(), time.strftime(_CLOCK)), strict=True)
             with contextlib.suppress(OSError):  # a full disk: the lock holds without
                 file.truncate(0)
                 file.write(json.dumps(dict(about)).encode())
@@ -57,7 +57,7 @@ def locked(folder: Path) -> Iterator[None]:
 def _locked(path):
     """Return the file, open and locked."""
     while True:
-        file = open(path, "a+b", buffering=0)
+        file = open(path, "a+b", buffering=0, opener=_open)
         try:
             _lock(file, path)
             # The training before removes the file: who opened it before that has locked one that is gone.
@@ -67,6 +67,11 @@ def _locked(path):
             file.close()
             raise
         file.close()
+
+
+def _open(path, flags):
+    """Open the file itself: a link in somebody else's folder may lead to a file that is not to be emptied."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _lock(file, path):

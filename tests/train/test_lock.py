@@ -86,6 +86,15 @@ def test_who_waits_for_a_file_that_is_gone_locks_the_new_one(tmp_path, monkeypat
     assert len(times) == 3
 
 
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path):
+    (tmp_path / "mine").write_text("text")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / LOCK).symlink_to(tmp_path / "mine")
+    with pytest.raises(OSError, match=re.escape(LOCK)):
+        run(tmp_path / "out")
+    assert (tmp_path / "mine").read_text() == "text"
+
+
 # --- Where a file system has no locks ----------------------------------------------------------------------
 
 
