@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("cli", "doctor", "course", "bench", "train", "nn", "data", "ops", "device", "extras", "arguments")
 # The rooms of gpuless, from the top down, and which it imports besides itself: none that stands above it.
 GPULESS = {
-    "__main__": "running",
+    "__main__": "running nvidia",
     "testing": "running",
     "running": "selection",
     "startup": "selection",

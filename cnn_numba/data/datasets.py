@@ -7,7 +7,9 @@ that no later start unpacks them, or loads the torch that downloads need.
 import contextlib
 import errno
 import hashlib
+import json
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
@@ -23,9 +25,9 @@ from cnn_numba.data.files import ARRAYS, SOURCES, source_of, working_folder
 
 DATASETS = tuple(SOURCES)
 # A change of what the cached arrays hold changes this number, and they are made anew.
-_CACHE_FORMAT = 1
-# What the original files were recognised as, in the words of the cache.
-_RECOGNISED = {str(name): name for name in (None, *DATASETS)}
+_CACHE_FORMAT = 2
+# What the original files were recognised as, and the CRC-32 of each array.
+_ABOUT = "about.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,12 +200,19 @@ def _cache_key(files, source):
 def _read_cache(cached, source):
     """Return the cached arrays and what they were recognised as, or None if they are not there or damaged."""
     try:
-        recognised = _RECOGNISED[(cached / "recognised.txt").read_text()]
+        about = json.loads((cached / _ABOUT).read_text())
         arrays = {array: np.load(cached / f"{array}.npy", allow_pickle=False) for array in ARRAYS}
         data_files.check(arrays, source, {})
-    except (OSError, LookupError, ValueError, EOFError):
+        whole = about == _about(arrays, about["recognised"]) and about["recognised"] in (None, *DATASETS)
+    except (OSError, LookupError, TypeError, ValueError, EOFError):
         return None
-    return arrays, recognised
+    return (arrays, about["recognised"]) if whole else None
+
+
+def _about(arrays, recognised):
+    """Return what is kept beside the arrays: a bit that the disk has changed would be trained on."""
+    sums = {name: zlib.crc32(np.ascontiguousarray(array)) for name, array in arrays.items()}
+    return {"recognised": recognised, "crc32": sums}
 
 
 def _fill_cache(cached, name, files, log):
@@ -223,7 +232,7 @@ def _write_cache(cached, arrays, recognised):
         new.mkdir()
         for name, array in arrays.items():
             np.save(new / f"{name}.npy", array, allow_pickle=False)
-        (new / "recognised.txt").write_text(str(recognised))
+        (new / _ABOUT).write_text(json.dumps(_about(arrays, recognised)))
         # A folder is renamed as a whole. Where one is in the way it is damaged (we would have read it), or
         # another process has just written the same arrays: moving it aside is right in both cases.
         for attempt in range(10):

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from cnn_numba.train.checkpoint import (
     restore,
     save_checkpoint,
 )
+from cnn_numba.train.lock import locked
 from cnn_numba.train.optim import SCHEDULES, Optimizer
 from cnn_numba.train.parallel import ALONE, Workers, WorkersError, checksum
 from cnn_numba.train.records import move_earlier_run, plot_history, write_history
@@ -193,7 +194,7 @@ def fit(
         If an argument is out of range, the optimiser belongs to another model, there is nothing to
         resume from, or the checkpoint belongs to another training.
     OSError
-        If `out` cannot be written to.
+        If `out` cannot be written to, or another training writes to it (`train.lock.FolderInUse`).
     TrainingDiverged
         If the loss or the parameters become NaN or infinite, or the loss scale has collapsed; a skipped step
         alone is no reason, for its loss is finite. The checkpoint stays the last good one.
@@ -220,11 +221,12 @@ def fit(
         *(workers, Timeline(timeline)),
     )
     try:
-        run.start(resume)
-        with _interrupts_noted(workers) as interrupted, _notice_if_slow(run.log) as first_step_done:
-            while run.epoch < epochs:
-                _train_epoch(run, progress, interrupted, first_step_done, on_step)
-                run.finish_epoch()
+        with run.alone_in_its_folder():
+            run.start(resume)
+            with _interrupts_noted(workers) as interrupted, _notice_if_slow(run.log) as first_step_done:
+                while run.epoch < epochs:
+                    _train_epoch(run, progress, interrupted, first_step_done, on_step)
+                    run.finish_epoch()
     except WorkersError as error:
         raise WorkersError(f"{error}; {run.what_is_saved()}", error.reason) from None
     run.warn_if_worse()
@@ -286,6 +288,7 @@ class _Run:
             "dataset": dataset.name,
             "train_images": len(dataset.train_images),
             "train_crc32": checksum(dataset.train_images, dataset.train_labels),
+            "test_crc32": checksum(dataset.test_images, dataset.test_labels),
             "mean": np.asarray(dataset.mean).tolist(),
             "std": np.asarray(dataset.std).tolist(),
             "device": model.device,
@@ -301,13 +304,16 @@ class _Run:
             "seed": seed,
         }
 
+    def alone_in_its_folder(self):
+        """Return the context in which no other training writes there; the first worker alone does."""
+        return locked(self.out) if self.out is not None and self.workers.first else nullcontext()
+
     def start(self, resume):
         """Begin, or go on from the checkpoint; all workers from the same numbers."""
         workers = self.workers
         if workers.many:
-            data = self.dataset.test_images, self.dataset.test_labels
             also = {"model": self.model.name, "parameters": self.model.parameters.size, "resume": resume}
-            also |= {"test_crc32": checksum(*data), "timeline": self.timeline.path is not None}
+            also["timeline"] = self.timeline.path is not None
             workers.insist_equal(also | self.recipe)
         if self.timeline.path is not None:
             self.prepare_timeline()
@@ -576,7 +582,7 @@ class _Run:
         # Without a schedule that depends on the end, training may go on longer. Where it goes on matters for
         # the last digits only, unless one of the two is the reference in float64.
         free = {"epochs"} if self.schedule == "constant" else set()
-        free |= {"train_crc32"} - saved.keys()  # older files have none
+        free |= {"train_crc32", "test_crc32"} - saved.keys()  # older files have none
         if "reference" not in (saved.get("device"), self.model.device):
             free.add("device")
         differing = {
@@ -590,7 +596,7 @@ class _Run:
                 f"; the learning rates of {self.schedule} depend on the last epoch: leave "
                 "the number as it was, or train anew (only a constant schedule may be prolonged)"
             )
-        elif differing.keys() & {"dataset", "train_images", "train_crc32"}:
+        elif differing.keys() & {"dataset", "train_images", "train_crc32", "test_crc32"}:
             advice = "; these are other data: give those it was trained on (--data-dir on the command line)"
         if differing:
             raise ValueError(f"it was trained with {'; '.join(differing.values())}{advice}")

@@ -19,6 +19,18 @@ def install():
     after_import("numba.cuda", _replace)
 
 
+def lack_of_compiler():
+    """Load NVIDIA's compiler; return why that cannot be, "" if it can."""
+    try:
+        from cuda.bindings import nvjitlink, nvvm
+
+        nvvm.version(), nvjitlink.version()
+    except Exception as error:  # whatever the loading of a library may raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return f"NVIDIA's compiler is not installed ({reason}): pip install 'numba-cuda[cu13]'"
+    return ""
+
+
 def installed():
     """Return whether kernels that this process launches run on the emulated GPU."""
     linker = getattr(sys.modules.get("numba.cuda.cudadrv.driver"), "_Linker", None)
@@ -47,6 +59,8 @@ def _explain_errors(module):
 
 def _replace(cuda):
     """Let Numba hand over PTX, where it would make machine code of it, and look for the driver again."""
+    if lack := lack_of_compiler():
+        raise ImportError(f"there is no emulated GPU: {lack}, or set GPULESS=simulator")
     _load_driver(cuda)
     from numba.cuda import codegen, dispatcher
     from numba.cuda.core import config

@@ -1,6 +1,7 @@
 """How the `cpu` rooms compile and run: the three decorators they share."""
 
 import contextlib
+import functools
 import hashlib
 import os
 import warnings
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numba
 from numba import njit
+from numba.core.caching import FunctionCache
 
 from gpuless.trust import doubt_folder
 
@@ -50,6 +52,27 @@ _CACHE = _folder() / (
 )
 
 
+class _Cache(FunctionCache):
+    """What Numba keeps of a compiled function. Without a place for it training goes on, and says so."""
+
+    def save_overload(self, signature, data):
+        """Keep what was compiled for a signature."""
+        try:
+            super().save_overload(signature, data)
+        except OSError as error:
+            _warn(str(error.strerror or error))
+
+
+@functools.cache  # once: Numba lets Python forget what it has shown
+def _warn(reason):
+    warnings.warn(
+        f"compiled kernels are not kept in {_CACHE} ({reason}), so each start compiles them anew: free space "
+        "there, or name another folder by the environment variable NUMBA_CACHE_DIR",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
 def _cached(name, fastmath=FASTMATH, **options):
     """Return a decorator like `numba.njit`, whose functions are compiled once and then loaded."""
 
@@ -57,13 +80,17 @@ def _cached(name, fastmath=FASTMATH, **options):
         # Read when a function is decorated. If the folder cannot be written to, Numba finds another. One for
         # each set of options: Numba keeps what it compiled by the function's code alone.
         folder = _CACHE / name
+        # error_model="numpy": a division by zero gives infinity, where Python's exception would be a branch
+        # in every loop that divides.
+        compiled = njit(fastmath=fastmath, error_model="numpy", **options)(function)
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
         try:
-            # error_model="numpy": a division by zero gives infinity, where Python's exception would be a
-            # branch in every loop that divides.
-            return njit(cache=True, fastmath=fastmath, error_model="numpy", **options)(function)
+            compiled._cache = _Cache(function)
+        except RuntimeError as error:  # it can write nowhere
+            _warn(str(error))
         finally:
             numba.config.CACHE_DIR = before
+        return compiled
 
     return decorate
 
