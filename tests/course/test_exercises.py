@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from advice import obeyed
 from wrong_answers import Derived, answers_in
 
 from cnn_numba.course import notebooks
@@ -103,6 +104,18 @@ def test_there_are_at_least_five_wrong_answers_of_different_kinds(found):
 def test_wrong_answer_is_rejected_by_name(found, answer):
     verdict = found.check(found.attempt(answer))
     assert (verdict.status, verdict.mistake) == ("wrong", answer.mistake), verdict
+
+
+IN_FLOAT64 = [(found, answer) for found, answer in ANSWERS if answer.mistake == "float64"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("found", "answer"), IN_FLOAT64, ids=[answer.name for _, answer in IN_FLOAT64])
+def test_what_is_advised_against_float64_solves_the_exercise(found, answer):
+    source = answer.source(found.cells.solution)
+    verdict = found.check(found.run(source, answer.name))
+    verdict = found.check(found.run(obeyed(verdict, source), answer.name))
+    assert verdict.status == "solved", verdict
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
+from advice import obeyed
 from numba import cuda, float32, int32
 
 from cnn_numba.course.checks import float64
@@ -590,6 +591,18 @@ def test_properties_are_asked_of_right_kernels_only():
     uses("syncthreads", "shared")(reverse_right)
 
 
+@cuda.jit(device=True)
+def half_of(value):
+    """Compute in float64."""
+    return value * 0.3
+
+
+@cuda.jit(device=True)
+def together(value, other):
+    """Compute in what it is called with."""
+    return value + other
+
+
 @pytest.mark.gpu
 class TestFloat64:
     """What is float64 the compiled code tells; the source tells where it comes from."""
@@ -601,7 +614,8 @@ class TestFloat64:
         source += [f"        {line}" for line in lines]
         name = f"<scaled-{zlib.crc32(repr(lines).encode())}>"
         linecache.cache[name] = 0, None, [f"{line}\n" for line in source], name
-        namespace = {"cuda": cuda, "math": math, "float32": float32}
+        namespace = {"cuda": cuda, "math": math, "np": np, "float32": float32, "EPS": 1e-5, "TWO": 2}
+        namespace |= {"half_of": half_of, "together": together}
         exec(compile("\n".join(source), name, "exec"), namespace)
         return namespace["scaled"]
 
@@ -609,34 +623,102 @@ class TestFloat64:
         ("lines", "words"),
         [
             (["t = 0.0", *SUM], ("A literal", "Line 5 of your kernel: `t = 0.0`. Write `t = float32(0)`")),
-            (["t = 0", *SUM], ("An integer that", "Line 5 of your kernel: `t = 0`. Write `t = float32(0)`")),
+            (["t = 0", *SUM], ("A variable that", "Line 5 of your kernel: `t = 0`. Write `t = float32(0)`")),
             (
                 ["out[i] = x[i] * a * (n / n)"],
-                ("`/` of an integer", "`n / n`. Write `float32(n) / float32(n)`"),
+                ("`/` gives float64", "`n / n`. Write `float32(n) / float32(n)`"),
             ),
             (
                 ["m = x.shape[0]", "t = x[i] * a", "t /= m", "out[i] = t * float32(m)"],
-                ("`/` of an integer", "float32(m)"),
+                ("`/` gives float64", "`t /= m`. Write `t /= float32(m)`"),
             ),
-            (
-                ["out[i] = x[i] * a * math.exp(i - i)"],
-                ("An operand of this line", "Line 5 of your kernel: `out[i]"),
-            ),
-            (["z = 0 * n", "out[i] = x[i] * a * math.exp(z)"], ("An operand of this line", "Line 6")),
+            (["out[i] = x[i] * a * math.exp(i - i)"], ("A function", "Write `math.exp(float32(i - i))`")),
+            (["z = 0 * n", "out[i] = x[i] * a * math.exp(z)"], ("Line 6", "`math.exp(float32(z))`")),
             (["for k in range(1):", "    out[i] = x[i] * a * math.exp(k)"], ("`math.exp(float32(k))`",)),
             (
                 ["out[i] = x[i] * a * 0.1", "out[i] = out[i] * 10.0"],
                 ("A literal", "`x[i] * a * float32(0.1)`"),
             ),
-            (["out[i] = x[i] * a", "out[i] *= n // n"], ("An operand of this line", "Line 6")),
-            (["out[i] = x[i] * a * n", "out[i] = out[i] / n"], ("An integer and a float32", "float32(n)")),
+            (["out[i] = x[i] * a", "out[i] *= n // n"], ("Line 6", "Write `out[i] *= float32(n // n)`")),
+            (
+                ["out[i] = x[i] * a * n", "out[i] = out[i] / n"],
+                ("An integer and a float32", "`x[i] * a * float32(n)`", "`out[i] / float32(n)`"),
+            ),
+            # What is float64 comes from elsewhere: a global, a conversion, a branch, another function.
+            (
+                ["out[i] = x[i] * a + EPS - float32(EPS)"],
+                ("defined outside of the kernel", "Write `x[i] * a + float32(EPS)`"),
+            ),
+            (["out[i] = a * x[i] * TWO / TWO"], ("`a * x[i] * float32(TWO) / float32(TWO)`",)),
+            (
+                ["t = float(0)", *SUM],
+                ("names of float64", "Line 5 of your kernel: `float(0)`. Write `float32(0)`"),
+            ),
+            (
+                ["if x[i] > 0:", "    t = x[i] * a", "else:", "    t = 0", "out[i] = t + x[i] * a - t"],
+                ("A variable that", "Line 8 of your kernel: `t = 0`. Write `t = float32(0)`"),
+            ),
+            (
+                ["t = 0 if x[i] > 2 else x[i] * a", "out[i] = t if x[i] <= 2 else x[i] * a"],
+                ("Line 5", "Write `float32(0) if x[i] > 2 else x[i] * a`"),
+            ),
+            (
+                ["t, u = 0.0, a", "for _ in range(cuda.gridDim.y):", "    t += x[i] * u", "out[i] = t"],
+                ("Write `t, u = float32(0), a`",),
+            ),
+            (
+                [
+                    "t = -math.inf",
+                    "for k in range(n):",
+                    "    t = max(t, x[k])",
+                    "out[i] = x[i] * a + (t - t)",
+                ],
+                ("Write `t = float32(-math.inf)`",),
+            ),
+            (
+                ["s = 1.0 if x[i] > 0 else 0.5", "out[i] = s * x[i] * a", "out[i] = a * x[i]"],
+                ("Line 5", "Write `float32(1) if x[i] > 0 else float32(0.5)`"),
+            ),
+            (["out[i] = together(x[i] * a, 0.1) - float32(0.1)"], ("`together(x[i] * a, float32(0.1))`",)),
+            (
+                ["out[i] = np.float64(x[i]) * a * float32(0.1) * 10"],
+                ("Write `float32(x[i]) * a * float32(0.1) * float32(10)`",),
+            ),
+            (["out[i] = x[i] * (1 / 3) * a * 3"], ("`/` gives float64", "float32(1 / 3)")),
         ],
     )
-    def test_the_cause_is_named(self, lines, words):
+    def test_the_cause_is_named_and_what_is_advised_helps(self, lines, words):
         verdict = scale(self.kernel(*lines))
         assert verdict.mistake == "float64", verdict
         assert "most GPUs do far more slowly" in verdict.message
         assert all(word in str(verdict) for word in words), verdict
+        source = "\n".join(["", "", "", "", *lines])
+        verdict = scale(self.kernel(*obeyed(verdict, source).splitlines()[4:]))
+        assert verdict.status == "solved", verdict
+
+    def test_a_cause_in_another_function_is_told_with_its_name(self):
+        verdict = scale(self.kernel("out[i] = half_of(x[i]) * a / float32(0.3)"))
+        assert "In `half_of`: `value * 0.3`. Write `value * float32(0.3)`." in verdict.details
+
+    def test_an_argument_that_the_signature_makes_float64_is_named(self):
+        name = f"<signed-{zlib.crc32(b'signed')}>"
+        source = '@cuda.jit("void(float32[::1], float64, float32[::1])")\n' + "\n".join(
+            [
+                "def scaled(x, a, out):",
+                "    i = cuda.grid(1)",
+                "    if i < x.size:",
+                "        out[i] = a * x[i]",
+            ]
+        )
+        linecache.cache[name] = 0, None, source.splitlines(keepends=True), name
+        namespace = {"cuda": cuda}
+        exec(compile(source, name, "exec"), namespace)
+        verdict = scale(namespace["scaled"])
+        assert "The argument is `a`." in verdict.details, verdict
+
+    def test_what_a_print_or_a_reshape_computes_is_not_the_learners(self, capsys):
+        assert scale(self.kernel("print(x[i])", "out[i] = x[i] * a")).status == "solved"
+        assert scale(self.kernel("flat = x.reshape(n)", "out[i] = flat[i] * a")).status == "solved"
 
     @pytest.mark.parametrize(
         "lines",
