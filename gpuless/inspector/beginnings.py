@@ -1,7 +1,7 @@
 """Where the float64 numbers of a kernel begin, by the types that Numba has inferred.
 
-`gpuless.inspector.advice` guesses by the source alone. Here every value has its type, and is followed from the
-instruction that computes in float64 to where it is made: through variables, branches and calls of device
+`gpuless.inspector.advice` guesses by the source alone. Here every value has its type, and is followed from
+the instruction that computes in float64 to where it is made: through variables, branches and calls of device
 functions. What is advised leaves no float64 among these instructions.
 """
 
@@ -170,7 +170,7 @@ class _Search:
         return self.functions[key]
 
     def starts(self, places):
-        """Return (function, variable) for each float64 that is computed with on some lines, None being all."""
+        """Return (function, variable) of each float64 that is computed with on some lines, None being all."""
         return [
             (function, name)
             for function in filter(None, list(self.functions.values()))
@@ -396,7 +396,7 @@ def _around(function, node):
 
 
 def _merged(parts):
-    """Yield pieces of code that do not overlap, each with the first kind and all the nodes to change in it."""
+    """Yield pieces of code that do not overlap, each with a kind and all the nodes to change in it."""
     outer = []
     for around, _, _ in sorted(parts, key=lambda part: -sum(1 for _ in ast.walk(part[0]))):
         if not any(any(each is around for each in ast.walk(other)) for other in outer):

@@ -216,7 +216,7 @@ def scale_with_gaps(x, a, out):
         out[i] = a * x[i]
 
 
-@diagnosed(image, "reads past the edge", "Are the indices in the order of its axes?")
+@diagnosed(image, "reads past the edge", "not in the order of its axes", "Write `x[row, column]` instead.")
 @cuda.jit
 def image_read_by_x_and_y(x, out):
     column, row = cuda.grid(2)
@@ -396,14 +396,18 @@ def image_guards_by_the_other_size(x, out):
         out[row, column] = x[row, column] + float32(1)
 
 
-@diagnosed(image, "writes past the edge", "only a thread whose index lies inside may go on")
+@diagnosed(
+    image, "writes past the edge", "a guard is missing", "`if row < out.shape[0] and column < out.shape[1]:`"
+)
 @cuda.jit
 def image_without_guard(x, out):
     column, row = cuda.grid(2)
     out[row, column] = x[row, column] + float32(1)
 
 
-@diagnosed(image, "writes past the edge", "Does a guard ask for both axes")
+@diagnosed(
+    image, "writes past the edge", "Line 8 of your kernel", "Write `if column < out.shape[1]:` around it."
+)
 @cuda.jit
 def image_guards_rows_only(x, out):
     column, row = cuda.grid(2)
@@ -411,7 +415,7 @@ def image_guards_rows_only(x, out):
         out[row, column] = x[row, column] + float32(1)
 
 
-@diagnosed(reverse, "missing barrier", "`tile`", "Line 7", "Line 6")
+@diagnosed(reverse, "missing barrier", "A barrier is missing", "`tile`", "Line 6", "Line 7", "before it")
 @cuda.jit
 def reverse_without_barrier(x, out):
     tile = cuda.shared.array(TILE, float32)
@@ -479,7 +483,7 @@ def reverse_with_too_much(x, out):
     out[0] = tile[0]
 
 
-@diagnosed(total, "lost update", "`cuda.atomic`")
+@diagnosed(total, "lost update", "Write `cuda.atomic.add(out, 0, x[i])` instead.")
 @cuda.jit
 def total_not_atomic(x, out):
     i = cuda.grid(1)
@@ -521,6 +525,90 @@ def test_one_element_a_thread_is_told_where_the_grid_is_smaller_than_the_array()
     # On a guard that asks the data, as this one does, the sanitizer does not insist; the check does.
     verdict = stride(striding_over_the_negative)
     assert (verdict.mistake, "Does an `if` skip the store?" in str(verdict)) == ("never written", True)
+
+
+# --- what is said only if it helps -------------------------------------------------------------------------
+
+
+@cuda.jit
+def reverse_by_halves(x, out):
+    """Exchange pairs by all threads, where half of them is meant: no barrier helps."""
+    tile = cuda.shared.array(TILE, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[cuda.grid(1)]
+    cuda.syncthreads()
+    tile[t], tile[TILE - 1 - t] = tile[TILE - 1 - t], tile[t]
+    cuda.syncthreads()
+    out[cuda.grid(1)] = tile[t]
+
+
+@cuda.jit
+def reverse_without_two_barriers(x, out):
+    tile = cuda.shared.array(TILE, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[cuda.grid(1)]
+    value = tile[TILE - 1 - t]
+    tile[t] = value
+    out[cuda.grid(1)] = tile[t]
+
+
+@cuda.jit
+def total_in_steps(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        value = out[0]
+        value += x[i]
+        out[0] = value
+
+
+@cuda.jit
+def scale_into_the_first(x, a, out):
+    """Add where each thread has an element: an atomic addition would be wrong as well."""
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = 0
+        out[0] += a * x[i]
+
+
+@cuda.jit
+def image_guards_with_the_axes_exchanged(x, out):
+    column, row = cuda.grid(2)
+    if row < x.shape[1] and column < x.shape[0]:
+        out[row, column] = x[row, column] + float32(1)
+
+
+@cuda.jit
+def scale_by_way_of_too_small_an_array(x, a, out):
+    few = cuda.local.array(2, float32)
+    i = cuda.grid(1)
+    if i < x.size:
+        for k in range(3):
+            few[k] = a * x[i]
+        out[i] = few[2]
+
+
+@pytest.mark.parametrize(
+    ("exercise", "kernel", "mistake", "words", "wrong_words"),
+    [
+        (reverse, reverse_by_halves, "missing barrier", "does a thread write that should not", "is missing:"),
+        (reverse, reverse_without_two_barriers, "missing barrier", "A barrier is missing", "syncwarp"),
+        (total, total_in_steps, "write-write race", "to one element, that takes `cuda.atomic`", "Write `"),
+        (scale, scale_into_the_first, "lost update", "Is the index wrong", "Write `"),
+        (image, image_guards_with_the_axes_exchanged, "writes past the edge", "both axes", "is missing"),
+        (
+            scale,
+            scale_by_way_of_too_small_an_array,
+            "writes past the edge",
+            "its local array of shape (2,)",
+            "Threads",
+        ),
+    ],
+)
+def test_nothing_is_said_to_be_missing_that_does_not_help(exercise, kernel, mistake, words, wrong_words):
+    verdict = exercise(kernel)
+    assert verdict.mistake == mistake, verdict
+    assert words in str(verdict)
+    assert wrong_words not in str(verdict)
 
 
 # --- not solved yet, strict mode, properties ---------------------------------------------------------------
@@ -573,7 +661,7 @@ def test_a_broken_kernel_is_unsolved_until_its_code_is_another():
 
 def test_strict_mode_raises(monkeypatch):
     monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
-    with pytest.raises(CheckFailed, match="Threads past the edge"):
+    with pytest.raises(CheckFailed, match="a guard is missing"):
         scale(scale_without_guard)
 
 
@@ -906,7 +994,7 @@ def test_a_guard_that_is_missing_is_not_said_to_be_there():
         told = verdict(kernel, 11, 16)
         assert told.mistake == "writes past the edge", kernel
         assert "The same thread writes into `out` and past its edge" in told.message
-    assert "only a thread whose index lies inside" in verdict(four_elements_a_thread, 16).message
+    assert "Does a guard let too many threads pass" in verdict(four_elements_a_thread, 16).message
 
 
 def test_the_order_of_axes_is_asked_for_where_there_are_several():
@@ -966,7 +1054,7 @@ def test_an_index_that_was_read_past_an_edge_is_told_by_that_edge():
 
     told = KernelExercise("sent", lambda places: np.ones(3, np.float32), cases)(unguarded)
     assert told.mistake == "reads past the edge"
-    assert "Threads read past the edge of `places`" in told.message
+    assert told.message.startswith("The kernel uses `places` past its edge: a guard is missing")
 
 
 @cuda.jit(device=True)
@@ -1021,7 +1109,7 @@ def test_a_barrier_within_a_function_is_told_by_its_name():
     exercise = KernelExercise("met", lambda x: x, lambda rng: [launch(1, 8, normal(rng, 5), output(5))])
     told = exercise(some_call)
     assert told.mistake == "divergent barrier"
-    assert told.message.startswith("Not every thread of the block comes to the barrier in `meet`")
+    assert told.message.startswith("Every thread of a block has to reach the barrier in `meet`")
 
 
 def test_what_kernels_print_is_cut_short(capsys):

@@ -135,7 +135,7 @@ def _function_at(file, line):
 
 
 def _compiled(attempt, arguments):
-    """Return the instructions of a kernel for these arguments, None where nobody compiles it, and its overload."""
+    """Return a kernel's instructions for these arguments, None where nobody compiles it, and its overload."""
     if device.simulated():
         return _inspected(attempt, tuple(map(_written, arguments))), None
     types = tuple(map(attempt.typeof_pyval, arguments))

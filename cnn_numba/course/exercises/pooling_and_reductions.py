@@ -243,8 +243,10 @@ def _adds_in_a_tree(attempt):
             "neighbouring threads add are not neighbours. Let thread `t` add element `t + half` to element "
             "`t`, and halve `half` each time.",
         )
-    changes = _shared_rows(trace) & (trace.kind == WRITE) & (trace.interval == 2)
-    warps = len(np.unique(trace.thread[changes] // WARP))
+    changes = _shared_rows(trace) & (trace.kind == WRITE)
+    steps = np.unique(trace.interval[changes])  # the first fills the array
+    second = changes & (trace.interval == steps[2]) if len(steps) > 2 else changes
+    warps = len(np.unique(trace.thread[second] // WARP))
     if warps > 1:
         raise Wrong(
             "scattered threads",
