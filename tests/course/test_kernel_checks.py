@@ -12,7 +12,7 @@ from numba import cuda, float32, int32
 
 from cnn_numba.course.checks import float64
 from cnn_numba.course.checks import kernels as kernel_checks
-from cnn_numba.course.checks.exercise import CheckFailed, avoids
+from cnn_numba.course.checks.exercise import CheckFailed, Exercise, avoids
 from cnn_numba.course.checks.kernels import KernelExercise, examine, inout, launch, normal, output, uses
 from gpuless.inspector import InspectionError
 
@@ -163,9 +163,7 @@ def image_with_an_and_sign(x, out):
         out[row, column] = x[row, column] + float32(1)
 
 
-@diagnosed(
-    scale, "does not end", "A loop in your kernel does not end", "In kernel scale_standing_still", "[1, 8]"
-)
+@diagnosed(scale, "does not end", "A loop in your kernel does not end", "of your kernel: `", "[1, 8]")
 @cuda.jit
 def scale_standing_still(x, a, out):
     i = cuda.grid(1)
@@ -173,7 +171,7 @@ def scale_standing_still(x, a, out):
         out[i] = a * x[i]
 
 
-@diagnosed(scale, "does not end", "In kernel scale_past_the_end_for_ever")
+@diagnosed(scale, "does not end", "Line 5 of your kernel: `while x[i + 50]", "in thread 0 of block 0")
 @cuda.jit
 def scale_past_the_end_for_ever(x, a, out):
     i = cuda.grid(1)
@@ -289,7 +287,7 @@ def scale_ignores(x, a, out):
         out[i] = a * a
 
 
-@diagnosed(scale, "changes input", "`x`, which belongs to the caller. Write into `out`.")
+@diagnosed(scale, "changes input", "Your kernel changes `x`, which is an input. Write into `out`.")
 @cuda.jit
 def scale_in_place(x, a, out):
     i = cuda.grid(1)
@@ -611,6 +609,46 @@ def test_nothing_is_said_to_be_missing_that_does_not_help(exercise, kernel, mist
     assert wrong_words not in str(verdict)
 
 
+# --- in the learner's words --------------------------------------------------------------------------------
+
+
+def test_a_verdict_has_the_names_of_the_kernels_own_arguments():
+    exercise = KernelExercise(
+        "s",
+        lambda x, a: a * x,
+        vectors,
+        mistakes={"added": ("You have `x[i] + a`; write `a * x[i]`, by x.", lambda x, a: a + x)},
+    )
+
+    @cuda.jit
+    def adds(values, factor, result):
+        i = cuda.grid(1)
+        if i < values.size:
+            result[i] = factor + values[i]
+
+    @cuda.jit
+    def forgets(values, factor, result):
+        i = cuda.grid(1)
+        if i < values.size:
+            result[i] = values[i]
+
+    @cuda.jit
+    def of_others_names(a, x, out):
+        i = cuda.grid(1)
+        if i < a.size:
+            out[i] = a[i] + x + 1
+
+    assert exercise(adds).message == "You have `values[i] + factor`; write `factor * values[i]`, by x."
+    assert "`values` of shape (5,), `factor` = 2.0" in str(exercise(forgets))
+    assert exercise(of_others_names).status == "wrong"
+
+
+def test_a_verdict_has_the_names_of_the_functions_own_arguments():
+    exercise = Exercise("double", lambda x: 2 * x, lambda rng: [(rng.normal(size=n),) for n in (2, 3)])
+    assert "`values` of shape (2,)" in str(exercise(lambda values: values + 1))
+    assert "`x` of shape (2,)" in str(exercise(lambda *values: values[0] + 1))
+
+
 # --- not solved yet, strict mode, properties ---------------------------------------------------------------
 
 
@@ -843,6 +881,50 @@ class TestFloat64:
         assert "Line 8 of your kernel: `out[i] = t`" in str(scale(self.kernel("t = 0.0", *SUM)))
         assert scale(self.kernel("t = 0", *SUM)).status == "solved"
         assert len(asked) == 1
+
+
+class TestErrors:
+    kernel = staticmethod(TestFloat64.kernel)
+
+    @pytest.mark.parametrize(
+        ("line", "words"),
+        [
+            ("out[i] = x.average * a", "Arrays have no `average` in a kernel."),
+            ("x.sort()", "Arrays have no sort in a kernel: write a loop over their elements."),
+            ("out[i] = math.exp(x)", "A whole array stands where a number is needed"),
+            ("out[i] = a * sorted(x)[0]", "`sorted()` is not supported."),
+            ("assert i < 3", "Your kernel raised AssertionError."),
+        ],
+    )
+    def test_of_the_simulator(self, line, words):
+        verdict = scale(self.kernel(line, "out[i] = x[i] * a"))
+        assert verdict.mistake == "raises"
+        assert words in str(verdict)
+        assert "Line 5 of your kernel: `" in str(verdict)
+        assert not re.search(r"KernelArray|TracedArray|In kernel", str(verdict))
+
+    @pytest.mark.gpu
+    @pytest.mark.parametrize(
+        ("lines", "words"),
+        [
+            (
+                ["t = 1 if i > 0 else x", "out[i] = x[i] * a"],
+                "This does not compile. A value would be an array in one place and an integer in another.",
+            ),
+            (
+                ["t = 1", "if a > 90:", "    t = x", "out[i] = a * x[i]", "k = t"],
+                "This does not compile. `t` would be an ",
+            ),
+            (["t = (1, 2.0)", "out[i] = x[i] * a * t[i - i]"], "Numba cannot index a tuple by an integer."),
+            (["cuda.syncthread()", "out[i] = x[i] * a"], "Do you mean `cuda.syncthreads`?"),
+            (["out[i] = x[i].mean() * a"], "Numba knows no `mean` of a float32."),
+        ],
+    )
+    def test_of_the_compiler(self, lines, words):
+        verdict = scale(self.kernel(*lines))
+        assert verdict.mistake == "raises", verdict
+        assert words in str(verdict)
+        assert not re.search(r"TypingError|\$\w+|Resolution|phi", str(verdict))
 
 
 def test_float64_is_allowed_unless_forbidden():

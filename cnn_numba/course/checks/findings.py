@@ -1,5 +1,7 @@
 """What the sanitizer has found in a learner's kernel, in words, and what mends it if that is known."""
 
+import re
+
 import numpy as np
 
 from cnn_numba.course.checks.exercise import StandIn
@@ -214,7 +216,11 @@ def _what_was_seen(finding):
     if finding.kind == "divergent barrier" and finding.site:
         text = text.replace(f" ({finding.site})", "")
         return text.replace(f"waits at {finding.other_site}", "waits at another")
-    return text.partition(_ADVICE[finding.kind])[0] if finding.kind in _ADVICE else text
+    text = text.partition(_ADVICE[finding.kind])[0] if finding.kind in _ADVICE else text
+    text = re.sub(
+        " in the barrier interval in which (.*)", r", and \1, with no barrier between the two", text
+    )
+    return text.replace(" in one barrier interval", ", with no barrier between the two")
 
 
 def two_at_one_element(trial, info):
@@ -304,5 +310,10 @@ def line_of(attempt, site):
 def sentence(text, *names):
     """Return a text with a capital at its beginning, but for a name in code, which is marked as such."""
     word, _, rest = text.partition(" ")
-    is_code = word in names or "." in word or isinstance(getattr(np, word, None), np.ufunc)
+    is_code = (
+        word in names
+        or "." in word.rstrip(".")
+        or word.endswith("()")
+        or isinstance(getattr(np, word, None), np.ufunc)
+    )
     return f"`{word}` {rest}" if is_code else text[0].upper() + text[1:]

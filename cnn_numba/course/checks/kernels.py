@@ -41,6 +41,9 @@ marked `output`, what it has to change `inout`; all else is an input and must co
 - Where a kernel is to be repaired, ``broken=`` is the one that the stub holds: the same code, whatever its
   comments and line breaks, is *not solved yet*.
 
+What the sanitizer finds is put into words by `cnn_numba.course.checks.findings`, exceptions by `errors`. What is
+missing is said only where `repairs` has found a change of the kernel that makes it right.
+
 Each launch runs under `gpuless.sanitize`, whatever kernels run on; on a GPU, be it emulated, the kernel is
 also run compiled once all else is right. Every exercise can answer, besides its own mistakes and what
 `diagnosis` says of wrong numbers, with these names (`Verdict.mistake`, what tests/course/wrong_answers asks
@@ -92,6 +95,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from cnn_numba import device
+from cnn_numba.course.checks import errors
 from cnn_numba.course.checks.exercise import Exercise, StandIn, Verdict, is_blank
 from cnn_numba.course.checks.findings import (
     SAME_INDEX,
@@ -413,6 +417,15 @@ class KernelExercise(Exercise):
         with _few_prints():
             return super()._verdict(attempt)
 
+    def _names(self, attempt, given):
+        """Return a kernel's names for what the reference gets: all arguments but the outputs."""
+        code = code_of(attempt)
+        names = code.co_varnames[: code.co_argcount] if code else ()
+        if len(names) != len(given.arguments):
+            return []
+        pairs = zip(names, given.arguments, strict=True)
+        return [name for name, value in pairs if not isinstance(value, _Output)]
+
     def _praise(self, trials):
         return f"Right in all {len(trials)} launches, and the sanitizer found nothing."
 
@@ -428,7 +441,7 @@ class KernelExercise(Exercise):
         for trial in trials:
             if trial.got.error is not None:
                 _refuse_error(self, attempt, trial)
-        refuse_changed_inputs(self, trials, _where_to_write(attempt, trials[0].case))
+        refuse_changed_inputs(self, attempt, trials, _where_to_write(attempt, trials[0].case))
         for trial in traced:
             _refuse_patterns(self, attempt, trial)
         allowed = {"negative index"} if self.from_the_end and not failed else ()
@@ -599,16 +612,17 @@ def _missing_indices(attempt, case, error):
 
 def _refuse_error(exercise, attempt, trial):
     """Raise `Wrong` with the exception that ended a launch, and the place that the simulator names."""
-    error = trial.got.error
+    error, code = trial.got.error, code_of(attempt)
     where = f"Seen with {describe(trial.case, exercise.reference)}."
-    first, *place = str(error).splitlines()
-    place = [re.sub(r"^i(n kernel .*?, line \d+): (.*)", r"I\1: `\2`", line.strip()) for line in place]
+    first, *place = str(error).splitlines() or [""]
+    if isinstance(error, UnsupportedPython):
+        place, first = _unsupported(first, place, code)
+    place = [errors.simulated(line, code) for line in place]
     is_of_an_index = isinstance(error, IndexError) or re.search("with a sequence|of a whole array", first)
     if is_of_an_index and (missing := _missing_indices(attempt, trial.case, error)):
         raise Wrong("raises", missing, *place, where)
     if isinstance(error, UnsupportedPython):
-        place = [f"`{place[0]}`"] if len(place) == 1 else place  # the source alone
-        details = (f"{sentence(first)}.", *place)
+        details = (sentence(first) if first.endswith(("?", ".")) else f"{sentence(first)}.", *place)
         raise Wrong("raises", "There is Python in your kernel that a GPU cannot run.", *details, where)
     if isinstance(error, LaunchStopped):
         raise Wrong(
@@ -617,7 +631,20 @@ def _refuse_error(exercise, attempt, trial):
             *place,
             where,
         )
-    raise Wrong("raises", f"Your kernel raised {type(error).__name__}: {first.rstrip('.')}.", *place, where)
+    told = ": ".join(filter(None, (type(error).__name__, first.rstrip("."))))
+    raise Wrong("raises", errors.in_words(error) or f"Your kernel raised {told}.", *place, where)
+
+
+def _unsupported(first, place, code):
+    """Return where Python is that a GPU cannot run, as the simulator says it, and what it is."""
+    found = re.match(r"(in (?:kernel|device function) \w+, line \d+): (.*)", first)
+    if not found:
+        return place, first
+    reason, source = found[2], place[0].strip() if place else ""
+    if refused := re.fullmatch(r"the compiler refuses this: (.*)", reason):
+        words = errors.in_words(AttributeError(refused[1])) or errors.of_the_compiler(refused[1])
+        reason = words or f"Numba refuses it: {refused[1]}"
+    return [f"{found[1]}: {source}"], reason
 
 
 # --- What the accesses show --------------------------------------------------------------------------------
@@ -760,7 +787,7 @@ def _refuse_repetition(exercise, attempt, trial):
         raise Wrong(
             "done more than once",
             f"The numbers are right, but {counts.max()} threads compute the same element, each for itself. "
-            "One is enough: let each thread do its own, and leave the others to the others.",
+            "One is enough: let each thread compute its own element, and no other.",
             line_of(attempt, trace.sites[trace.site[rows[first[most]]]]),
             f"Seen with {describe(trial.case, exercise.reference)}.",
         )
@@ -782,7 +809,7 @@ def _refuse_one_for_all(exercise, attempt, trials):
         raise Wrong(
             "one thread for all",
             f"The numbers are right, but one thread computes all {most} elements, one after the other, while "
-            "the others stand by. Let each thread do its own: the grid takes the place of the loop.",
+            "the others do nothing. Let each thread compute its own: the grid takes the place of the loop.",
             line,
             f"Seen with {describe(case, exercise.reference)}.",
         )
@@ -857,14 +884,14 @@ def uses(*names):
     >>> uses("shared")(lambda x: x)
     Traceback (most recent call last):
         ...
-    cnn_numba.course.checks.mistakes.Wrong: ... `shared` is what this exercise is about.
+    cnn_numba.course.checks.mistakes.Wrong: The numbers are right, but this exercise asks for `shared`.
     """
 
     def holds(attempt):
         found = names_in(code_of(attempt))
         for name in names:
             if name not in found:
-                message = f"The numbers are right, but `{name}` is what this exercise is about."
-                raise Wrong("without", message, f"It does not occur in your kernel: write it with `{name}`.")
+                message = f"The numbers are right, but this exercise asks for `{name}`."
+                raise Wrong("without", message, f"Your kernel does not use `{name}`: write it with that.")
 
     return holds

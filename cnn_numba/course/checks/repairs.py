@@ -135,7 +135,7 @@ class Repairs:
                 yield block[first].lineno, "around it and the lines below it", known
 
     def _gaps(self, distance):
-        """Return the lines of statements that every thread reaches, first those in no loop, and the nearest."""
+        """Return the lines that every thread reaches, the nearest first, those in loops last."""
         bodies, lines = [self._tree.body], []
         while bodies:
             found = [each for body in bodies for each in body if not _is_comment(each)]
