@@ -41,8 +41,8 @@ marked `output`, what it has to change `inout`; all else is an input and must co
 - Where a kernel is to be repaired, ``broken=`` is the one that the stub holds: the same code, whatever its
   comments and line breaks, is *not solved yet*.
 
-What the sanitizer finds is put into words by `cnn_numba.course.checks.findings`, exceptions by `errors`. What is
-missing is said only where `repairs` has found a change of the kernel that makes it right.
+What the sanitizer finds is put into words by `cnn_numba.course.checks.findings`, exceptions by `errors`. What
+is missing is said only where `repairs` has found a change of the kernel that makes it right.
 
 Each launch runs under `gpuless.sanitize`, whatever kernels run on; on a GPU, be it emulated, the kernel is
 also run compiled once all else is right. Every exercise can answer, besides its own mistakes and what
