@@ -183,14 +183,17 @@ class _Search:
         """Return the float64 variables of a statement that computes, or if it counts, converts one."""
         ir, value = self.ir, getattr(statement, "value", None)
         wide = [each.name for each in statement.list_vars() if _wide(function.type(each))]
-        if isinstance(statement, ir.Assign) and isinstance(value, ir.Expr):
-            if value.op not in _COMPUTING or self._narrowed(function, statement):
-                return []
+        is_expression = isinstance(statement, ir.Assign) and isinstance(value, ir.Expr)
+        if is_expression and value.op in _COMPUTING:
             # In `float32(total)` what is converted has been computed elsewhere.
             is_cast = value.op == "call" and str(function.type(value.func)).startswith("class(")
-            return [] if is_cast and statement.target.name not in wide else wide
+            is_free = self._narrowed(function, statement) or (is_cast and statement.target.name not in wide)
+            return [] if is_free else wide
         is_copy = isinstance(statement, ir.Assign) and isinstance(value, ir.Var)
-        return wide if converts and is_copy and not _wide(function.type(value)) else []
+        is_element = is_expression and value.op in ("getitem", "static_getitem")
+        is_store = isinstance(statement, (ir.SetItem, ir.StaticSetItem)) and statement.target.name in wide
+        is_conversion = is_element or is_store or (is_copy and not _wide(function.type(value)))
+        return wide if converts and is_conversion else []
 
     def _narrowed(self, function, statement):
         """Return whether the compiler computes in float32 what a literal such as 2.0 makes float64."""

@@ -810,6 +810,15 @@ class TestFloat64:
                 ["out[i] = np.float64(x[i]) * a * float32(0.1) * 10"],
                 ("Write `float32(x[i]) * a * float32(0.1) * float32(10)`",),
             ),
+            (
+                [
+                    "few = cuda.local.array(4, np.float64)",
+                    "for k in range(4):",
+                    "    few[k] = x[(i + k) % n] * a",
+                    "out[i] = few[n // (n + 1)]",
+                ],
+                ("names of float64", "Write `cuda.local.array(4, float32)`"),
+            ),
             (["out[i] = x[i] * (1 / 3) * a * 3"], ("`/` gives float64", "float32(1 / 3)")),
         ],
     )

@@ -57,11 +57,16 @@ def refuse_float64(attempt, trials):
             for trial in trials:
                 _refuse_stored(attempt, trial)
             return
-        wide = [instruction for instruction in instructions if _is_float64(instruction)]
-        if wide and compiled is not None:
-            _refuse(attempt, float64_beginnings(compiled, {(one.file, one.line) for one in wide}))
-        elif wide:
-            _refuse(attempt, float64_causes(wide))
+        if wide := [instruction for instruction in instructions if _is_float64(instruction)]:
+            _refuse(attempt, *_causes(compiled, wide))
+
+
+def _causes(compiled, instructions):
+    """Return what makes instructions float64, and how to advise it: by the source alone it is a guess."""
+    try:
+        return float64_beginnings(compiled, {(one.file, one.line) for one in instructions}), "Write"
+    except Exception:  # compiled elsewhere, or by a Numba that represents a function in another way
+        return float64_causes(instructions), "Try"
 
 
 # From an integer to float64 and back: how Numba has `kernel_size**2`. No number of the data is among these.
@@ -88,7 +93,7 @@ def _written(value):
     return f"{value.dtype}[{', '.join([*':' * (value.ndim - 1), '::1'])}]" if value.ndim else str(value.dtype)
 
 
-def _refuse(attempt, causes):
+def _refuse(attempt, causes, verb):
     """Raise `Wrong` with some causes, and what to write instead; the detour of a sine is not the author's."""
     causes = [cause for cause in causes if cause.kind != "trigonometry"]
     causes = [cause for cause in causes if cause.kind] or causes[:1]
@@ -97,17 +102,17 @@ def _refuse(attempt, causes):
             "float64",
             "The numbers are right, but computed in float64, which most GPUs do far more slowly.",
             *dict.fromkeys(_CAUSES[cause.kind] for cause in causes),
-            *(_advice(code_of(attempt), cause) for cause in causes),
+            *(_advice(code_of(attempt), cause, verb) for cause in causes),
         )
 
 
-def _advice(code, cause):
+def _advice(code, cause, verb):
     """Say which line to change and how, or only where float64 has been seen."""
     if cause.kind == "argument":
         return f"The argument is `{cause.what}`."
     place = _place(code, cause)
     if cause.kind:
-        return f"{place}: `{cause.what}`. Write `{cause.remedy}`."
+        return f"{place}: `{cause.what}`. {verb} `{cause.remedy}`."
     text = linecache.getline(cause.file, cause.line).strip()
     return f"{place}: `{text}`" if text else f"{place}."
 
@@ -191,7 +196,8 @@ def _refuse_stored(attempt, trial):
             place = f"Line {site.line - code_of(attempt).co_firstlineno + 1} of your kernel"
             raise Wrong(
                 "float64",
-                "The numbers are right, but computed in float64, which most GPUs do far more slowly. A "
-                "literal such as `0.0` is float64, and so is all that it meets: write `float32(0)`.",
+                "The numbers are right, but computed in float64, which most GPUs do far more slowly.",
+                "A float64 is stored as float32. Where does it come from? A literal such as `0.0` is one, "
+                "and so is a Python number from outside of the kernel: write `float32(0)`.",
                 f"{place}: `{site.text}`" if site.text else f"{place}.",
             )
