@@ -213,9 +213,10 @@ def _advice(repair):
 def _what_was_seen(finding):
     """Return a finding's message without what it advises, and without the lines of threads that wait."""
     text = finding.message
-    if finding.kind == "divergent barrier" and finding.site:
+    if finding.kind.startswith("divergent") and finding.site:
+        elsewhere = "at another" if finding.kind == "divergent barrier" else "elsewhere"
         text = text.replace(f" ({finding.site})", "")
-        return text.replace(f"waits at {finding.other_site}", "waits at another")
+        return text.replace(f"waits at {finding.other_site}", f"waits {elsewhere}")
     text = text.partition(_ADVICE[finding.kind])[0] if finding.kind in _ADVICE else text
     text = re.sub(
         " in the barrier interval in which (.*)", r", and \1, with no barrier between the two", text

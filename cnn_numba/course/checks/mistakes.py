@@ -346,7 +346,10 @@ def _refuse_ignored_inputs(exercise, attempt, trials):
         raise Wrong("constant", f"Your {_what(attempt)} gives the same result whatever it is given.")
     if ignored:
         name = list(trials[0].case.named(exercise.reference))[ignored[0]]
-        raise Wrong("ignores input", f"The result does not change with `{name}`.")
+        what = _what(attempt)
+        raise Wrong(
+            "ignores input", f"The result stays the same when `{name}` changes: does your {what} use it?"
+        )
 
 
 def _follows(exercise, attempt, trial, index):
