@@ -295,7 +295,7 @@ def _error_line(error, attempt):
     """Return the line of the learner's own function that the exception passed through, if any."""
     code = getattr(getattr(attempt, "py_func", attempt), "__code__", None)
     frames = traceback.extract_tb(error.__traceback__) if code else []
-    frames = [frame for frame in frames if frame.filename == code.co_filename]
+    frames = [frame for frame in frames if (frame.filename, frame.name) == (code.co_filename, code.co_name)]
     if not frames:
         return ()
     number = frames[-1].lineno
