@@ -174,8 +174,8 @@ class _Checker:
         is_refused = method in PYTHON_ATTRIBUTES and method not in METHODS
         if is_refused and self.definition.is_of_kernel(node.func.value):
             if isinstance(node.func.value, ast.Name) or _has_slice(node.func.value):
-                self._refuse(node, f"{name}(): arrays have no {method} there, write the loop")
-            self._refuse(node, f"{name}(): numbers have no {method} there")
+                self._refuse(node, f"arrays have no {method} in a kernel: write a loop over their elements")
+            self._refuse(node, f"numbers have no {method} in a kernel")
         if method == "array" and ast.unparse(node.func.value).endswith(("shared", "local")):
             self._check_shape(node)
 
