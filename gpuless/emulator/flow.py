@@ -322,7 +322,7 @@ def _reads_anew(instruction, fenced):
     opcode = instruction.opcode
     if opcode[0] == "ld" and "param" not in opcode:
         return fenced or not {"volatile", "relaxed", "acquire", "cv"}.isdisjoint(opcode)
-    return opcode[0] == "atom"
+    return opcode[0] == "atom" or (opcode[0] == "mbarrier" and opcode[1] in ("test_wait", "try_wait"))
 
 
 def _split(function, anew, paused):

@@ -333,6 +333,12 @@ class Translator:
         frozen = self.new(f"freeze <{WARP} x i1> {vector}")
         return self.new(f"bitcast <{WARP} x i1> {frozen} to i32")
 
+    def alone(self):
+        """Return whether no lanes but those that are on are where some may wait for each other."""
+        if not (self.masked and self.rounds):
+            return "true"
+        return self.new(f"icmp eq i32 {self.new(f'load i32, ptr {_INSIDE}')}, {self.mask}")
+
     # --- The function ----------------------------------------------------------------------------------
 
     def translate(self):

@@ -282,6 +282,25 @@ def test_what_one_thread_has_read_all_hear_behind_a_barrier(blocks):
     assert out.tolist() == [blocks] * (64 * blocks)
 
 
+def test_a_lock_that_nobody_gives_back_is_told(monkeypatch):
+    """By the line where lanes wait, though others are at a barrier meanwhile."""
+    monkeypatch.setattr(RUNNING, "kernel_seconds", 1)
+
+    @cuda.jit
+    def kernel(lock, n):
+        i = cuda.threadIdx.x
+        if i < n:
+            for _ in range(2):
+                while cuda.atomic.cas(lock, 0, 0, 1) != 0:  # held
+                    pass
+                if i != 5:
+                    cuda.atomic.exch(lock, 0, 0)
+                cuda.syncthreads()
+
+    with pytest.raises(Exception, match=r"(?s)LAUNCH_TIMEOUT.*no block of kernel kernel.*# held"):
+        kernel[1, 32](np.zeros(1, np.int32), 20)
+
+
 # --- Functions in PTX --------------------------------------------------------------------------------------
 
 FUNCTIONS = """.func (.param .b32 got) take(.param .b64 at, .param .b32 n) {
