@@ -143,7 +143,7 @@ class Flow:
                 lanes = gathered(one)
                 if lanes in _ALL:
                     silent.add(at)
-                elif lanes is not None or (one.opcode[0] in _TELLING and "param" not in one.opcode):
+                elif lanes is not None or (one.opcode[0] in _TELLING and _OWN.isdisjoint(one.opcode)):
                     found.add(at)
                 if at in silent or at in found:
                     break
@@ -213,8 +213,8 @@ def spinning_loops(flow):
     """Return the first blocks of loops that may wait for what other threads write to memory.
 
     Such a loop reads memory in a way that tells so, and where it goes on depends on what it has read. Behind
-    a barrier any reading is such, but many loops then read what all threads have computed together. One that
-    waits has no other end.
+    a barrier any reading is such, but there most loops read what all threads have computed together. One that
+    waits has no end but by what it reads.
     """
     found = set()
     for first, last in flow.loop_ends.items():
@@ -231,12 +231,9 @@ def spinning_loops(flow):
         if waits and any(block.end.condition in read for block in blocks):
             found.add(first)
         elif any(one.opcode[0] in ("bar", "barrier") for one in instructions):
-            ends = {
-                block.end.condition
-                for block in blocks
-                if any(not first <= at <= last for at in block.end.targets)
-            }
-            if any(_reads_anew(one, True) for one in _behind(instructions, ends)):
+            leaving = [block for block in blocks if not set(block.end.targets) <= {*range(first, last + 1)}]
+            ends = [_behind(instructions, {block.end.condition}) for block in leaving]
+            if ends and all(any(_reads_anew(one, True) for one in end) for end in ends):
                 found.add(first)
     return found
 
@@ -318,9 +315,12 @@ def instructions_of(function):
     return [item for item in function.body if not isinstance(item, str)]
 
 
+_OWN = {"param", "local", "const"}  # where no other thread writes
+
+
 def _reads_anew(instruction, fenced):
     opcode = instruction.opcode
-    if opcode[0] == "ld" and "param" not in opcode:
+    if opcode[0] == "ld" and _OWN.isdisjoint(opcode):
         return fenced or not {"volatile", "relaxed", "acquire", "cv"}.isdisjoint(opcode)
     return opcode[0] == "atom" or (opcode[0] == "mbarrier" and opcode[1] in ("test_wait", "try_wait"))
 

@@ -348,6 +348,9 @@ class Translator:
         self._chains()
         for block in flow.blocks:
             self._block(block)
+        for at in flow.waiting - self.analysis.masked:
+            self.label(f"again{at}")
+            self._back_to(at)
         for label, (pauses, out) in self.rounds.items():
             self._round(label, pauses, out)
         self.label("finish")
@@ -371,7 +374,7 @@ class Translator:
         for at in sorted(masked):
             regions.setdefault(leave[at], []).append(at)
         for end, region in regions.items():
-            out = "finish" if end == flow.exit else f"block{end}"
+            out = f"{'again' if end in flow.waiting else 'block'}{end}" if end != flow.exit else "finish"
             pauses = [] if flow.waiting.isdisjoint(region) else [at for at in region if at in flow.pauses]
             if pauses:
                 self.rounds[f"round{end}"] = pauses, out

@@ -301,6 +301,24 @@ def test_a_lock_that_nobody_gives_back_is_told(monkeypatch):
         kernel[1, 32](np.zeros(1, np.int32), 20)
 
 
+# --- Loops as compilers write them -------------------------------------------------------------------------
+
+
+def test_other_warps_run_while_one_waits_in_a_loop_that_ends_with_a_branch_of_some_lanes():
+    """Where these come together the loop begins anew."""
+    body = """mov.u32 %x3, %warpid; setp.ne.u32 %p1, %x3, 0; mov.u32 %x9, 0; and.b32 %x1, %t, 3;
+    setp.ne.u32 %p2, %x1, 0;
+    @%p1 bra SET;
+    L: ld.volatile.global.u32 %x2, [%a0]; setp.ne.u32 %p3, %x2, 0;
+    @%p3 bra END;
+    @%p2 bra L;
+    mov.u32 %x9, 7; bra L;
+    SET: st.volatile.global.u32 [%a0], 1;
+    END: st.global.u32 [%out], %x9;"""
+    found, _ = results(body, [np.zeros(1, np.uint32)], 64)
+    assert found == [7, 0, 0, 0] * 8 + [0] * 32
+
+
 # --- Functions in PTX --------------------------------------------------------------------------------------
 
 FUNCTIONS = """.func (.param .b32 got) take(.param .b64 at, .param .b32 n) {

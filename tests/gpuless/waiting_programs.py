@@ -131,13 +131,16 @@ class Program:
     def _predicate(self):
         """Set %p1 to a condition that threads differ in; return it in Python."""
         n = self.rng.randrange(1, max(2, self.block))
-        kind = self.rng.choice(["below", "from", "one", "odd", "third"])
+        kind = self.rng.choice(["below", "from", "one", "odd", "third", "warp", "block"])
         if kind in ("below", "from"):
             self.write(f"setp.{'lt' if kind == 'below' else 'ge'}.u32 %p1, %t, {n};")
             return lambda i: (i % self.block < n) == (kind == "below")
         if kind == "one":
             self.write(f"setp.eq.u32 %p1, %t, {n - 1};")
             return lambda i: i % self.block == n - 1
+        if kind in ("warp", "block"):  # which whole warps have alike
+            self.write(f"mov.u32 %x1, %{'warpid' if kind == 'warp' else 'ctaid.x'}; setp.eq.u32 %p1, %x1, 0;")
+            return lambda i: (i % self.block // WARP if kind == "warp" else i // self.block) == 0
         if kind == "odd":
             self.write("and.b32 %x1, %t, 1; setp.ne.u32 %p1, %x1, 0;")
             return lambda i: i % self.block & 1
