@@ -189,17 +189,17 @@ class Flow:
 _MEETINGS = {"bar", "barrier", "shfl", "vote", "match", "redux", "activemask", "elect"}
 _OF_ALL = {"mma", "wmma", "ldmatrix"}  # which name no lanes
 _MEETINGS |= _OF_ALL
-
-
+_MEETING_CALLS = {"cudaCGSynchronize"}  # functions that CUDA provides
 _ALL = {"-1", "4294967295", "0xffffffff", "0xFFFFFFFF"}
 #: Instructions by which others may learn of something.
 _TELLING = {"st", "red", "atom", "call", "trap", "cp", "mbarrier", "multimem"}
-#: Functions that CUDA provides for which all threads come together.
-_MEETING_CALLS = {"cudaCGSynchronize"}
 
 
 def gathered(instruction):
-    """Return the operand that names the lanes which come together for an instruction; None if none do."""
+    """Return the operand that names the lanes which come together for an instruction; None if none do.
+
+    `activemask` waits for nobody: it may well stand where a lane has a lock.
+    """
     name = instruction.opcode[0]
     if name == "call":
         return "-1" if called(instruction) in _MEETING_CALLS else None
