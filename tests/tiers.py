@@ -347,7 +347,7 @@ REPETITIONS = [
     Repetition(
         "gpuless/test_emulator_waits.py",
         "test_random_programs",
-        "the first 80 of 2,000",
+        "the first 50 of 2,000",
         lambda part, **_: part == 0,
     ),
     Repetition(

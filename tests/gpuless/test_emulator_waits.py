@@ -15,7 +15,7 @@ if not gpuless.select().emulated:
 
 from numba import cuda
 
-PROGRAMS = 80  # a part
+PROGRAMS = 50  # a part
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,8 @@ def impatient(monkeypatch):
     monkeypatch.setattr(RUNNING, "kernel_seconds", 30)
 
 
-@pytest.mark.parametrize("part", range(25))
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(40))
 def test_random_programs(part, monkeypatch):
     monkeypatch.setattr(cache, "read", lambda name: None)
     monkeypatch.setattr(cache, "write", lambda name, content: None)
