@@ -367,6 +367,24 @@ def test_a_function_that_takes_a_lock_is_called_twice_under_a_guard(name, guard)
     assert total == sum((i * (i != 7) + (i + 1) * (i != 6)) * there[i] for i in range(32))
 
 
+def test_a_function_in_which_lanes_come_together_keeps_its_shared_memory():
+    """Lanes come one by one to the barrier in it, as each has had a lock before."""
+    function = """.func (.param .b32 out) other(.param .b32 n) {
+    .reg .b32 %r<6>; .shared .align 4 .b8 mine[256]; ld.param.u32 %r1, [n]; mov.u32 %r2, mine;
+    shl.b32 %r3, %r1, 2; add.u32 %r3, %r3, %r2; st.shared.u32 [%r3], %r1; bar.sync 0;
+    xor.b32 %r3, %r3, 4; ld.shared.u32 %r4, [%r3]; st.param.b32 [out], %r4; ret; }"""
+    body = """setp.ge.u32 %p1, %t, 60;
+    @%p1 ret;
+    LOCK: atom.global.cas.b32 %x1, [%a0], 0, 1; setp.ne.u32 %p1, %x1, 0;
+    @%p1 bra LOCK;
+    st.shared.u32 [s], %t; ld.shared.u32 %x2, [s]; atom.global.exch.b32 %x1, [%a0], 0;
+    { .param .b32 p; .param .b32 r; st.param.b32 [p], %x2; call (r), other, (p); ld.param.b32 %x9, [r]; }
+    st.global.u32 [%out], %x9;"""
+    variables = ".shared .align 8 .b8 s[8];"
+    found, _ = results(body, [np.zeros(1, np.uint32)], 64, before=function, variables=variables)
+    assert found == [i ^ 1 if i < 60 else 0 for i in range(64)]
+
+
 def test_functions_that_are_called_by_their_addresses_or_by_themselves_stay():
     """As before: each returns to all that have called it at once."""
     function = """.func (.param .b32 got) once(.param .b64 at, .param .b32 n) {
