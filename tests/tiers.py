@@ -345,6 +345,12 @@ REPETITIONS = [
         lambda shape, tests, **_: shape in tests.SHAPES[4::2],
     ),
     Repetition(
+        "gpuless/test_emulator_waits.py",
+        "test_random_programs",
+        "the first 50 of 2,000",
+        lambda part, **_: part == 0,
+    ),
+    Repetition(
         "gpuless/test_emulator_strides.py",
         "test_however_the_address_is_computed",
         "blocks with rows as wide as a warp and with odd ones",

@@ -10,7 +10,7 @@ from collections import Counter
 
 from gpuless.emulator import lanes
 from gpuless.emulator.definitions import separate
-from gpuless.emulator.flow import Flow, part_for_long, spinning_loops
+from gpuless.emulator.flow import Flow, spinning_loops
 from gpuless.emulator.instructions import WITH_CARRY, destinations, sources
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, constant
 from gpuless.emulator.ptx import BITS, Address, PtxError, number
@@ -53,8 +53,10 @@ class Analysis:
         self.function, self.block, self.space_of, self.local_kind = function, block, space_of, local_kind
         self.flow = Flow(function, anew)
         separate(self.flow, function.registers)
-        self.spinning = spinning_loops(self.flow)
-        part_for_long(self.flow, self.spinning)
+        if spinning_loops(self.flow):
+            self.flow = Flow(function, anew, True)
+            separate(self.flow, function.registers)
+            self.flow.await_others()
         self.kinds, self.assumed, self.masked, self.blended = {"%cc": VARYING}, {}, set(), set()
         self.special = special_registers(block)
         # Of so many rows of a block is a warp, where it has whole ones.
@@ -154,6 +156,8 @@ class Analysis:
                     differing |= written[i] & self.live[targets[j]]
                     for block in way & ways[j]:
                         differing |= everywhere & self.live[block]
+        for block in apart & flow.pauses:
+            differing |= everywhere & self.live[block]
         for name, bit in self._bit.items():
             if differing >> bit & 1:
                 self.blended.add(name)

@@ -225,7 +225,8 @@ def _update(t, instruction, address, count, bytes_, drop):
 def _wait(t, instruction):
     """Ask whether a phase is over; if it is not, let the other warps have a turn, or as many as it takes.
 
-    Only `try_wait` without a limit of time waits on, since nothing but the other warps can end that.
+    Only `try_wait` without a limit of time waits on, where nothing but the other warps can end that: no other
+    lanes of its own.
     """
     target, address, by, *limit = instruction.operands
     patient = instruction.opcode[1] == "try_wait" and not limit
@@ -253,14 +254,21 @@ def _wait(t, instruction):
         waiting = t.new(f"and i32 {t.mask}, {t.new(f'xor i32 {t.mask_of(done)}, -1')}")
         return done, t.new(f"icmp eq i32 {waiting}, 0")
 
-    ask, turn, end = t.fresh("ask"), t.fresh("turn"), t.fresh("asked")
+    ask, turn, once, end = (t.fresh(name) for name in ("ask", "turn", "once", "asked"))
     t.line(f"br label %{ask}")
     t.label(ask)
     _, everybody = look()
     t.line(f"br i1 {everybody}, label %{end}, label %{turn}")
     t.label(turn)
-    t.line(f"call void @{'give_way' if patient else 'yield'}(ptr %ctx, i32 %warp)")
-    t.line(f"br label %{ask if patient else end}")
+    if patient:
+        wait = t.fresh("wait")
+        t.line(f"br i1 {t.alone()}, label %{wait}, label %{once}")
+        t.label(wait)
+        t.line("call void @give_way(ptr %ctx, i32 %warp)")
+        t.line(f"br label %{ask}")
+        t.label(once)
+    t.line("call void @yield(ptr %ctx, i32 %warp)")
+    t.line(f"br label %{end}")
     t.label(end)
     done, _ = look()
     t.write(target, Value(UNIFORM, done) if alike else Value(VARYING, None, done))

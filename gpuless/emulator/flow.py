@@ -3,6 +3,9 @@
 The lanes of a warp run in step. At a branch on which they disagree they part, and both ways are run, one
 after the other, each with the lanes that chose it; where all ways lead, they meet. Blocks are run in one
 order, in which every loop is contiguous, so that no lane waits for one that waits for it.
+
+Where lanes may wait for each other in a loop that is not enough. There, those that have left the loop, or
+have not come to it, go on until they have to wait as well: where all lanes come together.
 """
 
 from dataclasses import replace
@@ -52,11 +55,17 @@ class Flow:
         What `reading_anew` says of the module.
     registers : dict
         Those of the function.
+    paused : bool
+        Whether each instruction for which lanes come together begins a block.
+    waiting : set of int
+        The first blocks of loops in which lanes may wait for what others write.
+    pauses : set of int
+        Blocks that some lanes may have come to, and not begun, while others run any other block.
     """
 
-    def __init__(self, function, anew=frozenset()):
+    def __init__(self, function, anew=frozenset(), paused=False):
         self.anew, self.registers = anew, function.registers
-        blocks = _split(function, anew)
+        blocks = _split(function, anew, paused)
         reached, order = _reachable(blocks), []
         self.loop_ends = {}
         _order(blocks, [0], sorted(reached), order, self.loop_ends)
@@ -68,7 +77,8 @@ class Flow:
         self.loop_ends = {place[first]: place[last] for first, last in self.loop_ends.items()}
         self.successors = [set(block.end.targets) for block in self.blocks]
         self.exit = len(self.blocks)
-        self._meeting, self.late = self._post_dominators(), {}
+        self._meeting, self._until = self._post_dominators(), {}
+        self.waiting, self.pauses = set(), set()
 
     def _post_dominators(self):
         """Return for each block the first one that all ways from it come to, `exit` if that is the end."""
@@ -106,9 +116,51 @@ class Flow:
         """Return where lanes that part at the end of a block meet again."""
         return self._meeting[block]
 
+    def await_others(self):
+        """Find the loops in which lanes wait for others, and let no others wait for them before they must.
+
+        So a lock that a lane holds is given back, though other lanes of its warp wait for it.
+        """
+        self.waiting = spinning_loops(self)
+        if self.waiting:
+            gates = {at for at in range(self.exit) if self.gathered(at) is not None}
+            self.pauses = gates | {first for first in self.loop_ends if self.holds(first, gates)}
+            self._tells = self._telling()
+
+    def holds(self, first, gates):
+        """Return whether lanes may stay in a loop until others have come further."""
+        return not (self.waiting | gates).isdisjoint(range(first, self.loop_ends[first] + 1))
+
+    def gathered(self, block):
+        """Return the operand that names the lanes which come together before a block is run, or None."""
+        return gathered(self.blocks[block].body[0]) if self.blocks[block].body else None
+
+    def _telling(self):
+        """Return the blocks from which others may be told something before all lanes must come together."""
+        found, silent = set(), set()
+        for at, block in enumerate(self.blocks):
+            for one in block.body:
+                lanes = gathered(one)
+                if lanes in _ALL:
+                    silent.add(at)
+                elif lanes is not None or (one.opcode[0] in _TELLING and _OWN.isdisjoint(one.opcode)):
+                    found.add(at)
+                if at in silent or at in found:
+                    break
+        size = -1
+        while size != len(found):
+            size = len(found)
+            found |= {at for at in range(self.exit) if at not in silent and self.successors[at] & found}
+        return found
+
     def parted_until(self, block):
         """Return where the region ends in which lanes are apart that part at the end of a block."""
-        return self.late.get(block, self._meeting[block])
+        end = self._until.get(block, self._meeting[block])
+        if block not in self._until and self.waiting:
+            while end in self._tells and not self.waiting.isdisjoint(set().union(*self._ways(block, end))):
+                end = self._meeting[end]
+            self._until[block] = end
+        return end
 
     def region(self, block):
         """Return the blocks where lanes are apart that part at the end of a block, by the way they took.
@@ -118,7 +170,10 @@ class Flow:
         list of set of int
             One set for each target.
         """
-        end, ways = self.parted_until(block), []
+        return self._ways(block, self.parted_until(block))
+
+    def _ways(self, block, end):
+        ways = []
         for target in self.blocks[block].end.targets:
             way, waiting = set(), [target] if target != end else []
             while waiting:
@@ -132,41 +187,34 @@ class Flow:
 
 #: Instructions for which all lanes of a warp, or all warps of a block, come together.
 _MEETINGS = {"bar", "barrier", "shfl", "vote", "match", "redux", "activemask", "elect"}
-_MEETINGS |= {"mma", "wmma", "ldmatrix"}
+_OF_ALL = {"mma", "wmma", "ldmatrix"}  # which name no lanes
+_MEETINGS |= _OF_ALL
+_MEETING_CALLS = {"cudaCGSynchronize"}  # functions that CUDA provides
+_ALL = {"-1", "4294967295", "0xffffffff", "0xFFFFFFFF"}
+#: Instructions by which others may learn of something.
+_TELLING = {"st", "red", "atom", "call", "trap", "cp", "mbarrier", "multimem"}
 
 
-def part_for_long(flow, loops):
-    """Let lanes that leave a loop in which others wait for them go on as far as they can, before they meet.
+def gathered(instruction):
+    """Return the operand that names the lanes which come together for an instruction; None if none do.
 
-    So a lock that a lane holds is given back, though other lanes of its warp wait for it.
+    `activemask` waits for nobody: it may well stand where a lane has a lock.
     """
-
-    def behind(block, end):
-        """Return the blocks between two."""
-        found, waiting = set(), [block]
-        while waiting:
-            at = waiting.pop()
-            if at != end and at not in found:
-                found.add(at)
-                waiting += flow.successors[at]
-        return found
-
-    def together(blocks):
-        return any(one.opcode[0] in _MEETINGS for at in blocks for one in flow.blocks[at].body)
-
-    for first in loops:
-        loop = range(first, flow.loop_ends[first] + 1)
-        for block in loop:
-            end = flow.meeting(block)
-            while end not in loop and end != flow.exit and not together(behind(end, flow.meeting(end))):
-                end = flow.meeting(end)
-            flow.late[block] = end
+    name = instruction.opcode[0]
+    if name == "call":
+        return "-1" if called(instruction) in _MEETING_CALLS else None
+    if name not in _MEETINGS or name == "activemask":
+        return None
+    named = "warp" in instruction.opcode if name in ("bar", "barrier") else "sync" in instruction.opcode
+    return instruction.operands[-1] if named and name not in _OF_ALL else "-1"
 
 
 def spinning_loops(flow):
     """Return the first blocks of loops that may wait for what other threads write to memory.
 
-    Such a loop reads memory in a way that tells so, and where it goes on depends on what it has read.
+    Such a loop reads memory in a way that tells so, and where it goes on depends on what it has read. Behind
+    a barrier any reading is such, but there most loops read what all threads have computed together. One that
+    waits has no end but by what it reads.
     """
     found = set()
     for first, last in flow.loop_ends.items():
@@ -176,26 +224,55 @@ def spinning_loops(flow):
         # What a function has found it may also have left in memory.
         fenced = bool(calls) or any(one.opcode[0] in _FENCES for one in instructions)
         waiting = [*calls, *(one for one in instructions if _reads_anew(one, fenced))]
-        read = {name for one in waiting for name in (*destinations(one), *_given_back(one))}
-        before = -1
-        while before != len(read):
-            before = len(read)
-            for instruction in instructions:
-                if not read.isdisjoint(sources(instruction)):
-                    read.update(destinations(instruction))
-        # To try again with what was found there is not to wait: somebody has got on.
-        waits = any(not ("cas" in one.opcode and one.operands[2] in read) for one in waiting)
+        read = _following(
+            instructions, {n for one in waiting for n in (*destinations(one), *_given_back(one))}
+        )
+        waits = any(not _tries_again(one, read) for one in waiting)
         if waits and any(block.end.condition in read for block in blocks):
             found.add(first)
+        elif any(one.opcode[0] in ("bar", "barrier") for one in instructions):
+            leaving = [block for block in blocks if not set(block.end.targets) <= {*range(first, last + 1)}]
+            ends = [_behind(instructions, {block.end.condition}) for block in leaving]
+            if ends and all(any(_reads_anew(one, True) for one in end) for end in ends):
+                found.add(first)
     return found
+
+
+def _following(instructions, names):
+    """Return registers, and those that are computed from them."""
+    before, names = -1, set(names)
+    while before != len(names):
+        before = len(names)
+        for instruction in instructions:
+            if not names.isdisjoint(sources(instruction)):
+                names.update(destinations(instruction))
+    return names
+
+
+def _behind(instructions, names):
+    """Return the instructions by which registers are computed, from memory at most."""
+    before, names, found = -1, set(names), []
+    while before != len(names):
+        before = len(names)
+        found = [one for one in instructions if not names.isdisjoint(destinations(one))]
+        names.update(name for one in found if one.opcode[0] != "ld" for name in sources(one))
+    return found
+
+
+def _tries_again(instruction, read):
+    """Return whether an instruction tries again with what it has found: somebody has got on."""
+    if "cas" not in instruction.opcode:
+        return False
+    expected, new = instruction.operands[2:4]
+    return expected in read and new != expected
 
 
 def _calls(instruction, names, registers):
     """Return whether an instruction calls one of some functions; by an address it may call any."""
     if not names or instruction.opcode[0] != "call":
         return False
-    called = _called(instruction)
-    return called in names or called in registers
+    name = called(instruction)
+    return name in names or name in registers
 
 
 def reading_anew(functions):
@@ -207,7 +284,7 @@ def reading_anew(functions):
     while before != len(found):
         before = len(found)
         for name, function in functions.items():
-            for one in _instructions(function):
+            for one in instructions_of(function):
                 fence, calls = one.opcode[0] in _FENCES, _calls(one, found, function.registers)
                 if fence or calls or _reads_anew(one, False):
                     found.add(name)
@@ -217,7 +294,7 @@ def reading_anew(functions):
 _FENCES = {"membar", "fence", "nanosleep"}
 
 
-def _called(call):
+def called(call):
     """Return the name of the function that is called, or of the register that has its address."""
     return next(operand for operand in call.operands if isinstance(operand, str))
 
@@ -228,24 +305,33 @@ def _given_back(instruction):
     return first[0] if first and isinstance(first[0], tuple) else ()
 
 
-def _instructions(function):
+def called_by(function):
+    """Return the names that a function calls; those of registers where it calls by an address."""
+    return {called(one) for one in instructions_of(function) if one.opcode[0] == "call"}
+
+
+def instructions_of(function):
+    """Return the instructions of a function, without its labels."""
     return [item for item in function.body if not isinstance(item, str)]
+
+
+_OWN = {"param", "local", "const"}  # where no other thread writes
 
 
 def _reads_anew(instruction, fenced):
     opcode = instruction.opcode
-    if opcode[0] == "ld" and "param" not in opcode:
-        return fenced or not {"volatile", "relaxed", "acquire"}.isdisjoint(opcode)
-    return opcode[0] == "atom"
+    if opcode[0] == "ld" and _OWN.isdisjoint(opcode):
+        return fenced or not {"volatile", "relaxed", "acquire", "cv"}.isdisjoint(opcode)
+    return opcode[0] == "atom" or (opcode[0] == "mbarrier" and opcode[1] in ("test_wait", "try_wait"))
 
 
-def _split(function, anew):
+def _split(function, anew, paused):
     """Return the blocks of a function, targets as numbers of blocks."""
     starts, blocks = {}, [Block()]
     # Where lanes may wait for each other they part until a block that begins with such an instruction.
-    listed = _instructions(function)
+    listed = instructions_of(function)
     wait = any(_reads_anew(one, False) or _calls(one, anew, function.registers) for one in listed)
-    meetings = _MEETINGS if wait else ()
+    meetings = _MEETINGS if wait or paused else ()
 
     def fresh():
         if blocks[-1].body or blocks[-1].end:
@@ -265,7 +351,7 @@ def _split(function, anew):
             blocks += [Block(), Block()]
             blocks[-2].body.append(replace(item, guard=None))
         else:
-            if item.opcode[0] in meetings:
+            if item.opcode[0] in meetings or (paused and gathered(item) is not None):
                 fresh()
             blocks[-1].body.append(item)
     for number, block in enumerate(blocks):
@@ -415,7 +501,7 @@ def exits(function, functions):
 def _never_returns(instruction, functions):
     if instruction.opcode[0] != "call":
         return False
-    called = _called(instruction)
-    if called not in functions:
-        return called == "__assertfail"
-    return all(item.opcode[0] != "ret" for item in _instructions(functions[called]))
+    name = called(instruction)
+    if name not in functions:
+        return name == "__assertfail"
+    return all(item.opcode[0] != "ret" for item in instructions_of(functions[name]))

@@ -20,7 +20,7 @@ from gpuless.limits import RUNNING, SHARED_LIMIT
 # Before machine code on disk: bytes of a lane's local memory, and whether it spins.
 _KEPT = struct.Struct("<Q?")
 _SMALL = 1 << 14  # threads of a grid that one worker is enough for
-_RESIDENT = 64  # blocks that may wait for each other
+_RESIDENT = 256  # blocks that may wait for each other, as many as may be launched together
 _PERIOD = 0.25  # seconds between two looks at whether a launch goes on
 _FAILED, _STOPPED = 30, 0.5  # seconds that a block is run again to see why it has failed, or where it hangs
 

@@ -17,6 +17,7 @@ from gpuless.emulator import (  # noqa: F401
     warps,
 )
 from gpuless.emulator.flow import reading_anew
+from gpuless.emulator.inlining import joined
 from gpuless.emulator.instructions import sources
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.layout import LOCAL_SPAN, OFFSET, PRIVATE_SPAN
@@ -181,7 +182,13 @@ class ModuleTranslator:
     passed = ""  # what is run where all have come to a barrier
 
     def __init__(self, source, kernel, block, alignments=None):
-        self.source, self.kernel, self.block = source, source.functions[kernel], block
+        self.anew = reading_anew(source.functions)
+        self.shared, self.static_shared = lay_out(
+            visible_variables(source, source.functions[kernel]), ("shared",)
+        )
+        self.static_shared = -(-self.static_shared // 16) * 16
+        self.source = source = joined(source, kernel, self.anew)
+        self.kernel, self.block = source.functions[kernel], block
         self.alignments = alignments or {}
         self.threads = block[0] * block[1] * block[2]
         self.warps = -(-self.threads // WARP)
@@ -189,10 +196,8 @@ class ModuleTranslator:
         self.uses_barriers = self.uses_host = self.spins = False
         self.frames = 0
         self.globals, _ = lay_out(source.variables.values(), ("global", "const"))
-        self.shared, self.static_shared = lay_out(visible_variables(source, self.kernel), ("shared",))
-        self.static_shared = -(-self.static_shared // 16) * 16
         self.waiting, self.done = [self.kernel], []
-        self.units, self.anew = parameter_units(source), reading_anew(source.functions)
+        self.units = parameter_units(source)
 
     def translate(self):
         """Return the IR of the module."""
@@ -277,6 +282,7 @@ class ModuleTranslator:
             head += _stack_check(t.frame)
         if 0 in t.analysis.masked:
             head.append(f"  store i32 {t.full}, ptr %mask0")
+            head += [f"  store i32 {t.full}, ptr %mask.inside"] if t.rounds else []
         return "\n".join([*head, "  br label %block0", *lines, "}"])
 
     def call(self, t, name, results, given):

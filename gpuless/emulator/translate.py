@@ -6,6 +6,7 @@ order of the blocks. What each instruction becomes stands in `integers`, `bitfie
 `small_floats`, `comparisons`, `conversions`, `access`, `asynchronous`, `warps` and `matrices`.
 """
 
+import itertools
 from typing import NamedTuple
 
 from gpuless.emulator import lanes
@@ -17,6 +18,8 @@ from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.ptx import BITS, PtxError, number
 
 _ROUNDS = 64  # of a loop that waits, before the next warp runs
+# Where lanes may wait for each other: those that are in the region, and how often all have waited for all.
+_INSIDE, _STILL = "%mask.inside", "%mask.still"
 FLOATS = {16: "half", 32: "float", 64: "double"}
 INSTRUCTIONS = {}
 
@@ -330,6 +333,12 @@ class Translator:
         frozen = self.new(f"freeze <{WARP} x i1> {vector}")
         return self.new(f"bitcast <{WARP} x i1> {frozen} to i32")
 
+    def alone(self):
+        """Return whether no lanes but those that are on are where some may wait for each other."""
+        if not (self.masked and self.rounds):
+            return "true"
+        return self.new(f"icmp eq i32 {self.new(f'load i32, ptr {_INSIDE}')}, {self.mask}")
+
     # --- The function ----------------------------------------------------------------------------------
 
     def translate(self):
@@ -339,6 +348,11 @@ class Translator:
         self._chains()
         for block in flow.blocks:
             self._block(block)
+        for at in flow.waiting - self.analysis.masked:
+            self.label(f"again{at}")
+            self._back_to(at)
+        for label, (pauses, out) in self.rounds.items():
+            self._round(label, pauses, out)
         self.label("finish")
         self.module.end(self)
         if self.misaligned:
@@ -349,27 +363,31 @@ class Translator:
     def _chains(self):
         """Find for each masked block what comes after it in its region, as a label."""
         flow, masked = self.analysis.flow, self.analysis.masked
-        self.after, self.loops_ending = {}, {}
+        self.after, self.loops_ending, self.gates, self.rounds = {}, {}, set(), {}
         # A region is left for the first block that all its lanes reach, and in which none waits for another.
         leave = {}
         for at in masked:
             leave[at] = flow.meeting(at)
             while leave[at] in masked:
                 leave[at] = flow.meeting(leave[at])
+        regions = {}
         for at in sorted(masked):
-            later = next(
-                (b for b in range(at + 1, len(flow.blocks)) if leave.get(b) == leave[at] and b in masked),
-                None,
-            )
-            out = "finish" if leave[at] == flow.exit else f"block{leave[at]}"
-            self.after[at] = out if later is None else f"check{later}"
-        # Where a loop ends, lanes that go on with it do so before any go on behind it.
-        for first, last in flow.loop_ends.items():
-            if first in masked:
-                inside = [at for at in range(first, last + 1) if at in masked and leave[at] == leave[first]]
-                if first in self.analysis.spinning:  # but those that may wait for them do so last
-                    inside = [at for at in masked if leave[at] == leave[first]]
-                self.loops_ending.setdefault(max(inside), []).append(first)
+            regions.setdefault(leave[at], []).append(at)
+        for end, region in regions.items():
+            out = f"{'again' if end in flow.waiting else 'block'}{end}" if end != flow.exit else "finish"
+            pauses = [] if flow.waiting.isdisjoint(region) else [at for at in region if at in flow.pauses]
+            if pauses:
+                self.rounds[f"round{end}"] = pauses, out
+                self.gates.update(at for at in pauses if flow.gathered(at) is not None)
+                out = f"round{end}"
+            self.after |= {at: f"check{later}" for at, later in itertools.pairwise(region)} | {
+                region[-1]: out
+            }
+            # Where a loop ends, lanes that go on with it do so before any go on behind it: but not where they
+            # may stay until others have come further.
+            for first in (at for at in region if at in flow.loop_ends and at not in pauses):
+                last = max(at for at in range(first, flow.loop_ends[first] + 1) if leave.get(at) == end)
+                self.loops_ending.setdefault(last, []).append(first)
 
     def _mask_slot(self, at):
         self.slots[f"%mask{at}"] = "i32"
@@ -399,7 +417,46 @@ class Translator:
         self._go_on(at)
         self.label(f"block{at}")
         self.mask = self.new(f"load i32, ptr {slot}")
-        self.line(f"store i32 0, ptr {slot}")
+        if at in self.gates:
+            self._gather(at)
+        else:
+            self.line(f"store i32 0, ptr {slot}")
+
+    def _gather(self, at):
+        """Go on with lanes for which all that they are to come together with are there, or come no more."""
+        here, slot = self.mask, self._mask_slot(at)
+        away = self.new(f"xor i32 {self.new(f'load i32, ptr {_INSIDE}')}, {here}")
+        members = self.operand(self.analysis.flow.gathered(at), "b32")
+        if lanes.uniform(members.kind):
+            missing = self.new(f"and i32 {away}, {members.scalar}")
+            ready = self.new(f"select i1 {self.new(f'icmp eq i32 {missing}, 0')}, i32 {here}, i32 0")
+        else:
+            missing = self.new(f"and {ALL.int(32)} {self.splat(away, 'i32')}, {self.vector(members, 32)}")
+            complete = self.mask_of(self.new(f"icmp eq {ALL.int(32)} {missing}, zeroinitializer"))
+            ready = self.new(f"and i32 {complete}, {here}")
+        # Where all wait for each other, some are not where the program names them.
+        still = self.new(f"icmp ugt i32 {self.new(f'load i32, ptr {_STILL}')}, 1")
+        self.mask = self.new(f"select i1 {still}, i32 {here}, i32 {ready}")
+        none, opened = self.new(f"icmp eq i32 {self.mask}, 0"), self.fresh("opened")
+        self.line(f"br i1 {none}, label %skip{at}, label %{opened}")
+        self.label(opened)
+        self.line(f"store i32 {self.new(f'xor i32 {here}, {self.mask}')}, ptr {slot}")
+        self.line(f"store i32 0, ptr {_STILL}")
+
+    def _round(self, label, pauses, out):
+        """Go through a region again, as long as there are lanes in it: those that have waited may go on."""
+        self.slots |= {_INSIDE: "i32", _STILL: "i32"}
+        self.label(label)
+        left, again = self.new(f"load i32, ptr {_INSIDE}"), self.fresh("again")
+        self.line(f"br i1 {self.new(f'icmp eq i32 {left}, 0')}, label %{out}, label %{again}")
+        self.label(again)
+        moving = "0"
+        for at in (at for at in pauses if at not in self.gates):
+            moving = self.new(f"or i32 {moving}, {self.new(f'load i32, ptr {self._mask_slot(at)}')}")
+        rounds = self.new(f"add i32 {self.new(f'load i32, ptr {_STILL}')}, 1")
+        none = self.new(f"icmp eq i32 {moving}, 0")
+        self.line(f"store i32 {self.new(f'select i1 {none}, i32 {rounds}, i32 0')}, ptr {_STILL}")
+        self._let_others_run(f"check{pauses[0]}")
 
     def _go_on(self, at):
         """Go from a masked block, run or skipped, to what comes next in its region."""
@@ -413,13 +470,17 @@ class Translator:
             self.label(out)
         self.line(f"br label %{self.after[at]}")
 
-    def _wait(self, target, mask):
-        """Let lanes wait for a block."""
+    def _wait(self, at, target, mask):
+        """Let lanes of a block wait for another one."""
         if target in self.analysis.masked:
-            slot = self._mask_slot(target)
-            before = self.new(f"load i32, ptr {slot}")
-            both = self.new(f"or i32 {before}, {mask}")
-            self.line(f"store i32 {both}, ptr {slot}")
+            self._add_lanes(self._mask_slot(target), mask)
+        if self.rounds and (at in self.analysis.masked) != (target in self.analysis.masked):
+            self._add_lanes(_INSIDE, mask, "or" if target in self.analysis.masked else "xor")
+
+    def _add_lanes(self, slot, mask, word="or"):
+        self.slots[slot] = "i32"
+        before = self.new(f"load i32, ptr {slot}")
+        self.line(f"store i32 {self.new(f'{word} i32 {before}, {mask}')}, ptr {slot}")
 
     def _end(self, block):
         at, end = block.index, block.end
@@ -440,8 +501,8 @@ class Translator:
         rest = self.new(f"xor i32 {self.mask}, {there}")
         if end.negated:
             there, rest = rest, there
-        self._wait(end.targets[0], there)
-        self._wait(end.targets[1], rest)
+        self._wait(at, end.targets[0], there)
+        self._wait(at, end.targets[1], rest)
         self._leave(at, end.targets)
 
     def _taken(self, vector):
@@ -458,31 +519,36 @@ class Translator:
     def _jump(self, at, targets):
         masked = at in self.analysis.masked
         if masked:
-            for target in targets[:1]:
-                self._wait(target, self.mask)
+            self._wait(at, targets[0] if targets else None, self.mask)
             self._go_on(at)
         elif not targets:
             self.line("br label %finish")
         else:
-            self._wait(targets[0], self.mask)
+            self._wait(at, targets[0], self.mask)
             if targets[0] <= at:
                 self._back_to(targets[0])
             else:
                 self.line(f"br label %block{targets[0]}")
 
     def _back_to(self, first):
-        """Go back to the first block of a loop; now and then let other warps run that it may wait for."""
-        if first in self.analysis.spinning:
-            self.module.uses_barriers = self.module.spins = True
-            self.slots["%rounds"] = "i32"
-            rounds = self.new(f"add i32 {self.new('load i32, ptr %rounds')}, 1")
-            self.line(f"store i32 {rounds}, ptr %rounds")
-            few = self.new(f"icmp ne i32 {self.new(f'and i32 {rounds}, {_ROUNDS - 1}')}, 0")
-            wait = self.fresh("wait")
-            self.line(f"br i1 {few}, label %block{first}, label %{wait}")
-            self.label(wait)
-            self.line("call void @yield(ptr %ctx, i32 %warp)")
-        self.line(f"br label %block{first}")
+        """Go back to the first block of a loop."""
+        if first in self.analysis.flow.waiting:
+            self._let_others_run(f"block{first}")
+        else:
+            self.line(f"br label %block{first}")
+
+    def _let_others_run(self, label):
+        """Go on at a label; now and then let other warps run first, which lanes may wait for."""
+        self.module.uses_barriers = self.module.spins = True
+        self.slots["%rounds"] = "i32"
+        rounds = self.new(f"add i32 {self.new('load i32, ptr %rounds')}, 1")
+        self.line(f"store i32 {rounds}, ptr %rounds")
+        few = self.new(f"icmp ne i32 {self.new(f'and i32 {rounds}, {_ROUNDS - 1}')}, 0")
+        wait = self.fresh("wait")
+        self.line(f"br i1 {few}, label %{label}, label %{wait}")
+        self.label(wait)
+        self.line("call void @yield(ptr %ctx, i32 %warp)")
+        self.line(f"br label %{label}")
 
     def _leave(self, at, targets):
         """Go on after lanes have parted: with the first block of the region that some may wait for."""
@@ -514,7 +580,7 @@ class Translator:
         chosen = self.vector(condition, 32)
         for i, target in enumerate(end.targets):
             here = self.mask_of(self.new(f"icmp eq <{WARP} x i32> {chosen}, splat (i32 {i})"))
-            self._wait(target, self.new(f"and i32 {self.mask}, {here}"))
+            self._wait(at, target, self.new(f"and i32 {self.mask}, {here}"))
         self._leave(at, end.targets)
 
     def _instruction(self, instruction):

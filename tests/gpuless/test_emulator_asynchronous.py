@@ -107,6 +107,21 @@ def test_threads_wait_for_each_other(how):
     assert found == [45000 + 10 * ((i + 41) % block) for i in range(block)]
 
 
+@pytest.mark.parametrize("how", ["try_wait", "test_wait"])
+@pytest.mark.parametrize("last", ["waits", "arrives"])
+def test_lanes_wait_for_one_that_goes_another_way(how, last):
+    """Whichever way the warp goes first."""
+    ways = {
+        "waits": f"mbarrier.arrive.shared.b64 _, [%x1];\n{wait(0).replace('try_wait', how)} mov.u32 %x9, 5;",
+        "arrives": "mbarrier.arrive.shared.b64 _, [%x1]; mov.u32 %x9, 7;",
+    }
+    body = init(64) + f"setp.eq.u32 %p3, %t, 3;\n@{'!' * (last == 'arrives')}%p3 bra FIRST;\n"
+    first = next(way for way in ways if way != last)
+    body += f"{ways[last]} bra END;\nFIRST: {ways[first]}\nEND: {STORE}"
+    found, _ = results(body, block=64, variables=SHARED)
+    assert found == [7 if i == 3 else 5 for i in range(64)]
+
+
 def test_producers_and_consumers():
     """One warp fills two buffers in turn, three others use them: two barriers each, waits by parity."""
     block, rounds = 128, 9
