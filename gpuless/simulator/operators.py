@@ -277,17 +277,17 @@ def of_numbers(ufunc):
     def function(*arguments, **options):
         if options or not all(isinstance(each, (int, float, complex, np.generic)) for each in arguments):
             return ufunc(*arguments, **options)
-        numbers = [_sized(each) for each in arguments]
-        if any(type(each) is np.float16 for each in numbers):
+        if any(type(each) is np.float16 for each in arguments):
             raise UnsupportedPython(f"np.{ufunc.__name__} of float16 is not available")
-        result = ufunc(*numbers)
-        return typed(ufunc(*map(np.float32, numbers)) if type(result) is np.float16 else result)
+        are_exact = not any(isinstance(each, np.inexact) for each in arguments)
+        result = ufunc(*(_sized(each) if are_exact else each for each in arguments))
+        return typed(ufunc(*map(np.float32, arguments)) if type(result) is np.float16 else result)
 
     return function
 
 
 def _sized(number):
-    """Return a number with the width that it has in a kernel, as far as it knows it."""
+    """Return an integer with the width that it has in a kernel, as far as it knows it."""
     if isinstance(number, Unsigned):
         return number.dtype.type(number)
     return np.int64(number) if type(number) is int else number
