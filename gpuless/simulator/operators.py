@@ -43,6 +43,8 @@ def _mixed(of_numbers):
 
 def divide(a, b):
     """Return a / b: of integers a float64."""
+    if isinstance(a, np.inexact) and type(a) is type(b):  # the most frequent, so first
+        return a / b
     if _are_integers(a, b):
         return np.float64(a) / np.float64(b) if b else np.float64(a / b)
     return operator.truediv(*_alike(a, b))
@@ -219,25 +221,30 @@ def _common(a, b):
     return common.type(a), common.type(b)
 
 
-_SELECTED = (np.float32, np.float64)
-
-
-def _extreme(name, is_beyond, sign):
+def _extreme(name, sign):
     """Return `max` or `min`: of two types the common one.
 
     Of two floats an instruction selects, which prefers any number to a NaN, and knows the signs of zeros.
     """
-
-    def of_two(a, b):
-        if type(a) in _SELECTED and type(b) in _SELECTED:
-            if a != a or (a == b and np.copysign(1, b) == sign):
-                return _common(b, a)[0]
-        if type(a) is not type(b):
-            a, b = _common(a, b)
-        return b if is_beyond(b, a) else a
+    is_beyond = operator.gt if sign > 0 else operator.lt
+    selected = (np.float32, np.float64)
 
     def extreme(first, *others):
-        return functools.reduce(of_two, others, first) if others else functools.reduce(of_two, first)
+        if len(others) == 1:
+            return of_two(first, *others)
+        return functools.reduce(of_two, (first, *others) if others else first)
+
+    def of_two(a, b):
+        if type(a) is not type(b):
+            if type(a) not in selected or type(b) not in selected:
+                a, b = _common(a, b)
+                return b if is_beyond(b, a) else a
+            a, b = _common(a, b)
+        if is_beyond(b, a):
+            return b
+        if is_beyond(a, b) or type(a) not in selected:
+            return a
+        return b if a != a or (a == b and np.copysign(1, b) == sign) else a
 
     extreme.__name__ = name
     return extreme
@@ -249,10 +256,12 @@ def quotient_and_remainder(a, b):
     return floor_divide(a, b), remainder(a, b)
 
 
-def count(*limits):
+def count(first, *others):
     """Return what `range` means in a kernel: of unsigned integers it is made of such."""
-    numbers = range(*limits)
-    return map(unsigned, numbers) if all(isinstance(each, Unsigned) for each in limits) else numbers
+    numbers = range(first, *others)
+    if type(first) is int or not all(isinstance(each, Unsigned) for each in (first, *others)):
+        return numbers
+    return map(unsigned, numbers)
 
 
 # What kernels get for Python's functions of these names.
@@ -262,8 +271,8 @@ BUILTINS = {
     "complex": to_complex,
     "abs": absolute,
     "round": rounded,
-    "max": _extreme("max", operator.gt, 1),
-    "min": _extreme("min", operator.lt, -1),
+    "max": _extreme("max", 1),
+    "min": _extreme("min", -1),
     "pow": power,
     "divmod": quotient_and_remainder,
     "range": count,

@@ -9,7 +9,10 @@ import __future__
 
 import ast
 import copy
+import dis
 import inspect
+import itertools
+import sys
 
 import numpy as np
 
@@ -106,11 +109,28 @@ def _compiled(tree, code):
         module.body[0].body = [tree]
     else:
         module.body = [tree]
+    module.body += [ast.Import([ast.alias(name)]) for name in _imported(code)]
     flags = code.co_flags & __future__.annotations.compiler_flag
     compiled = compile(ast.fix_missing_locations(module), code.co_filename, "exec", flags, dont_inherit=True)
     if code.co_flags & inspect.CO_NESTED:
         compiled = _inner(compiled, "outer")
     return _inner(compiled, code.co_name)
+
+
+def _imported(code):
+    """Return the globals that may be imported where a function is defined.
+
+    Calls of their functions are compiled otherwise than those of methods, and so tell which are not.
+    """
+    names, methods = set(), set()
+    for first, second in itertools.pairwise(
+        each for each in dis.get_instructions(code) if each.opname != "CACHE"
+    ):
+        if first.opname in ("LOAD_GLOBAL", "LOAD_NAME") and second.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            names.add(first.argval)
+            is_method = second.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and second.arg & 1)
+            methods |= {first.argval} if is_method else set()
+    return names - methods
 
 
 def _inner(code, name):
