@@ -163,6 +163,28 @@ OPERATORS = {
     ast.RShift: shift_right,
     ast.Invert: invert,
 }
+_ON_ARRAYS = {
+    ast.Add: operator.iadd,
+    ast.Sub: operator.isub,
+    ast.Mult: operator.imul,
+    ast.Div: operator.itruediv,
+    ast.FloorDiv: operator.ifloordiv,
+    ast.Mod: operator.imod,
+    ast.Pow: operator.ipow,
+    ast.LShift: operator.ilshift,
+    ast.RShift: operator.irshift,
+}
+
+
+def _in_place(of_numbers, on_arrays):
+    def operation(a, b):
+        return (of_numbers if isinstance(a, (int, float, complex, np.generic)) else on_arrays)(a, b)
+
+    return operation
+
+
+# For ``x += y`` and its like, which changes an array.
+IN_PLACE = {kind: _in_place(OPERATORS[kind], on_arrays) for kind, on_arrays in _ON_ARRAYS.items()}
 
 
 def to_int(value=0):

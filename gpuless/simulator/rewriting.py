@@ -18,7 +18,7 @@ import numpy as np
 
 from gpuless.simulator.arithmetic import as_dtype
 from gpuless.simulator.definition import UNKNOWN, assignments, is_type
-from gpuless.simulator.operators import OPERATORS
+from gpuless.simulator.operators import IN_PLACE, OPERATORS
 
 # What an expression may be: an integer for sure, something else for sure, or either.
 _INTEGER, _OTHER, _EITHER = "integer", "other", "either"
@@ -71,13 +71,13 @@ class _Rewriter(ast.NodeTransformer):
         target, statements = node.target, []
         if not isinstance(target, ast.Name):
             statements, target = _evaluated(target)
-        value = _call(node, _with_context(target, ast.Load()), node.value)
+        value = _call(node, _with_context(target, ast.Load()), node.value, sign="=")
         return [*statements, ast.copy_location(ast.Assign([target], value), node)]
 
 
-def _call(node, *operands):
+def _call(node, *operands, sign=""):
     """Return the call that stands for an operator."""
-    name = ast.copy_location(ast.Name(type(node.op).__name__ + "()", ast.Load()), node)
+    name = ast.copy_location(ast.Name(f"{type(node.op).__name__}{sign}()", ast.Load()), node)
     return ast.copy_location(ast.Call(name, list(operands), []), node)
 
 
@@ -100,6 +100,7 @@ def _with_context(node, context):
 
 
 NAMES = {f"{kind.__name__}()": function for kind, function in OPERATORS.items()}
+NAMES |= {f"{kind.__name__}=()": function for kind, function in IN_PLACE.items()}
 
 
 def _compiled(tree, code):
