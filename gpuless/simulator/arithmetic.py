@@ -46,6 +46,18 @@ class Unsigned(int):
     dtype = np.dtype(np.uint64)
 
 
+class Narrow(int):
+    """A signed integer of 8 or 16 bits: an int that knows its width, which a float32 asks for, ``-x`` too."""
+
+    __slots__ = ()
+
+    def __neg__(self):
+        return int(cast(self.dtype)(-int(self)))
+
+    def __abs__(self):
+        return cast(self.dtype)(abs(int(self)))
+
+
 class _Large(Unsigned):
     """2**63 or more: a signed integer takes it for a negative one."""
 
@@ -70,10 +82,16 @@ def signed(value):
 
 
 @functools.cache
+def _signed(dtype):
+    """Return the function that makes a signed integer of a type: nothing is to be made for 32 and 64 bits."""
+    return type("Narrow", (Narrow,), {"__slots__": (), "dtype": dtype}) if dtype.itemsize < 4 else int
+
+
+@functools.cache
 def _narrow(size):
     """Return small unsigned numbers of so many bytes, and the function that makes the others.
 
-    Only ``-x``, ``~x`` and NumPy's functions ask how narrow they are.
+    Only ``-x``, ``~x`` and functions ask how narrow they are.
     """
     if size == 8:
         return _SMALL, unsigned
@@ -166,7 +184,7 @@ def cast(dtype):
         return dtype.type
     size = 2 ** (8 * dtype.itemsize)
     mask, half = size - 1, size // 2
-    truncated, (small, others) = _truncation(dtype), _narrow(dtype.itemsize)
+    truncated, (small, others), narrow = _truncation(dtype), _narrow(dtype.itemsize), _signed(dtype)
     few = len(small)
 
     def to_unsigned(value):
@@ -175,7 +193,8 @@ def cast(dtype):
 
     def to_signed(value):
         value = int(value) if isinstance(value, int) else truncated(value)
-        return value if -half <= value < half else (value + half & mask) - half
+        value = value if -half <= value < half else (value + half & mask) - half
+        return value if narrow is int else narrow(value)
 
     convert = to_signed if dtype.kind == "i" else to_unsigned
     convert.__name__, convert.dtype = dtype.name, dtype
@@ -220,15 +239,22 @@ def typed(value):
         return np.float64(value)
     if kind is tuple:
         return tuple(map(typed, value))
-    if isinstance(value, np.unsignedinteger):
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, np.integer):
         return cast(value.dtype)(int(value))
-    if isinstance(value, (np.signedinteger, np.bool_)):
-        return value.item()
     if isinstance(value, type) and issubclass(value, np.integer):
         return cast(np.dtype(value))
     if kind.__module__.startswith("numba") and hasattr(value, "bitwidth"):
         return cast(as_dtype(value))
     return value
+
+
+def is_narrow(value):
+    """Return whether Numba makes a float32 of an integer or bool where it needs a float: not of a uint16."""
+    if isinstance(value, (Narrow, Unsigned)):
+        return value.dtype in (np.int8, np.int16, np.uint8)
+    return isinstance(value, (bool, np.bool_))
 
 
 @functools.cache
@@ -324,6 +350,20 @@ class IntegerArray(KernelArray):
             _set(self, index, np.uint64(int(value) & _MASK).astype(self.dtype))
 
 
+def _narrow_array(dtype):
+    """Return the class of arrays of integers of 8 or 16 bits."""
+    narrow = _signed(dtype)
+
+    class NarrowArray(IntegerArray):
+        """An array of integers of 8 or 16 bits."""
+
+        def __getitem__(self, index):
+            value = IntegerArray.__getitem__(self, index)
+            return narrow(value) if type(value) is int else value
+
+    return NarrowArray
+
+
 def _unsigned_array(size):
     """Return the class of arrays of unsigned integers of so many bytes."""
     small, others = _narrow(size)
@@ -387,4 +427,6 @@ def _kind(dtype):
     """Return the class of the arrays with such elements."""
     if dtype.kind == "u":
         return _unsigned_array(dtype.itemsize)
+    if dtype.kind == "i" and dtype.itemsize < 4:
+        return _narrow_array(dtype)
     return IntegerArray if dtype.kind in "ib" else KernelArray

@@ -11,7 +11,7 @@ import operator
 
 import numpy as np
 
-from gpuless.simulator.arithmetic import cast
+from gpuless.simulator.arithmetic import cast, is_narrow
 from gpuless.simulator.errors import UnsupportedPython
 
 
@@ -140,6 +140,8 @@ _MATH_CONSTANTS = ("e", "inf", "nan", "pi", "tau")
 
 # Those that compute with a float16; the others make a float32 of it.
 _OF_HALF = frozenset("ceil cos exp exp2 fabs floor log log10 log2 sin sqrt tanh trunc".split())
+# Those that Numba types for floats alone.
+_OF_FLOATS = frozenset("copysign fmod frexp ldexp nextafter pow remainder".split())
 # NumPy's names where they differ; NumPy returns NaN and infinity instead of raising.
 _NUMPY_NAMES = {"pow": "power", "acos": "arccos", "asin": "arcsin", "acosh": "arccosh", "atanh": "arctanh"}
 _NUMPY_NAMES |= {"atan": "arctan", "asinh": "arcsinh"}
@@ -153,12 +155,12 @@ def _as_on_a_gpu(name):
     fallback = getattr(np, _NUMPY_NAMES.get(name, name), None)
     of_half = np.float16 if name in _OF_HALF else np.float64 if name == "modf" else np.float32
     types = {np.float16: of_half, np.float32: np.float32}
-    of_type_of = types.get  # anything else makes a float64
 
     def function(*arguments):
-        of_type = of_type_of(type(arguments[0]), np.float64)
-        if len(arguments) > 1 and name != "ldexp" and of_type_of(type(arguments[1])) is not of_type:
-            of_type = np.float64
+        judged = arguments[:1] if name == "ldexp" else arguments
+        of_type = types.get(type(arguments[0]), np.float64)
+        if len(judged) > 1 or (of_type is np.float64 and name in _OF_FLOATS):
+            of_type = _common_type(judged, types, name in _OF_FLOATS)
         if name in _BY_NUMPY:
             arguments = map(of_type, arguments)
         try:
@@ -174,6 +176,18 @@ def _as_on_a_gpu(name):
 
     function.__name__ = name
     return function
+
+
+def _common_type(numbers, types, of_floats):
+    """Return the type that floats have in common, and an integer of up to 16 bits with a float32.
+
+    `of_floats` says that there is no such function of integers: then these alone make a float32 as well.
+    """
+    kinds = {types.get(type(each), "narrow" if is_narrow(each) else np.float64) for each in numbers}
+    if kinds == {"narrow"}:
+        return np.float32 if of_floats else np.float64
+    kinds.discard("narrow")
+    return kinds.pop() if len(kinds) == 1 else np.float64
 
 
 def _ldexp(number, exponent):
@@ -231,7 +245,8 @@ def _complex_on_a_gpu(name):
     def function(number):
         if name in _OF_COMPLEX and not isinstance(number, (complex, np.complexfloating)):
             raise UnsupportedPython(f"cmath.{name} takes a complex number, not {np.asarray(number).dtype}")
-        is_single = type(number) in (np.float32, np.complex64) and name not in _IN_DOUBLE
+        is_single = type(number) in (np.float32, np.complex64) or is_narrow(number)
+        is_single = is_single and name not in _IN_DOUBLE
         result = compute((np.complex64 if is_single else np.complex128)(number))
         return bool(result) if isinstance(result, np.bool_) else result
 

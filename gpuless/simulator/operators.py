@@ -9,7 +9,7 @@ import operator
 
 import numpy as np
 
-from gpuless.simulator.arithmetic import Unsigned, cast, signed, typed, unsigned
+from gpuless.simulator.arithmetic import Narrow, Unsigned, cast, is_narrow, signed, typed, unsigned
 from gpuless.simulator.errors import UnsupportedPython
 
 _int64, _uint64 = cast(np.dtype(np.int64)), cast(np.dtype(np.uint64))
@@ -23,11 +23,19 @@ def _alike(a, b):
 
     A Python int would give way to a float32; an int64 does not.
     """
-    if type(a) is int:
-        return (np.float64(a), b) if isinstance(b, np.inexact) else (a, b)
-    if type(b) is int and isinstance(a, np.inexact):
-        return a, np.float64(b)
+    if isinstance(a, int):
+        return (_float_of(a, b), b) if isinstance(b, np.inexact) else (a, b)
+    if isinstance(b, int) and isinstance(a, np.inexact):
+        return a, _float_of(b, a)
     return a, b
+
+
+def _float_of(number, other=None):
+    """Return an integer as the float that it becomes where it meets another."""
+    if not is_narrow(number):
+        return np.float64(number)
+    is_byte = isinstance(number, bool) or number.dtype.itemsize == 1
+    return (np.float16 if is_byte and type(other) is np.float16 else np.float32)(number)
 
 
 def _are_integers(a, b):
@@ -101,10 +109,10 @@ def _integer_power(base, exponent, wrap):
     """Return what Numba's loop makes of integers; the product leaves it through a float64."""
     if exponent < 0 and base not in (1, -1):
         return 0 if base else -(2**63)
+    if abs(exponent) > _MANY:
+        return np.power(np.float64(base), np.float64(exponent))
     if exponent < 0:
         return base**-exponent
-    if exponent > _MANY:
-        return np.power(np.float64(base), np.float64(exponent))
     result = 1
     while exponent > 0:
         result = int(wrap(result * base & _MASK)) if exponent & 1 else result
@@ -215,7 +223,8 @@ def rounded(value, digits=None):
     """Return what `round` means in a kernel: an int64, or with digits a float."""
     if digits is None:
         return _int64(np.rint(value if isinstance(value, np.floating) else np.float64(value)))
-    value = np.float32(value) if type(value) is np.float16 else to_float(value)
+    value = np.float32(value) if type(value) is np.float16 else value
+    value = value if isinstance(value, np.floating) else _float_of(value)
     return type(value)(_rounded(np.float64(value), int(digits))) if np.isfinite(value) else value
 
 
@@ -234,12 +243,15 @@ def _rounded(value, digits):
 def _common(a, b):
     """Return two numbers in the type that they have in common; that of int64 and uint64 is float64."""
     if _are_integers(a, b):
-        unsigned_ones = [each for each in (a, b) if isinstance(each, Unsigned)]
-        if len(unsigned_ones) == 2:
-            return a, b
-        if not any(each.dtype.itemsize == 8 for each in unsigned_ones):
+        kinds = [each for each in (a, b) if isinstance(each, Unsigned)]
+        if len(kinds) == 2 or (kinds and any(isinstance(each, bool) for each in (a, b))):
+            return unsigned(int(a)), unsigned(int(b))
+        if not any(each.dtype.itemsize == 8 for each in kinds):
             return int(a), int(b)
-    common = np.result_type(*(each if isinstance(each, np.inexact) else np.float64 for each in (a, b)))
+    if any(isinstance(each, np.float32) for each in (a, b)):  # which also a uint16 becomes here
+        a, b = (np.float32(each) if getattr(each, "dtype", None) == np.uint16 else each for each in (a, b))
+    a, b = _alike(a, b) if not _are_integers(a, b) else (np.float64(a), np.float64(b))
+    common = np.result_type(a, b)
     return common.type(a), common.type(b)
 
 
@@ -311,7 +323,7 @@ def of_numbers(ufunc):
         if any(type(each) is np.float16 for each in arguments):
             raise UnsupportedPython(f"np.{ufunc.__name__} of float16 is not available")
         are_exact = not any(isinstance(each, np.inexact) for each in arguments)
-        result = ufunc(*(_sized(each) if are_exact else each for each in arguments))
+        result = ufunc(*map(_sized if are_exact else _weak, arguments))
         return typed(ufunc(*map(np.float32, arguments)) if type(result) is np.float16 else result)
 
     return function
@@ -319,6 +331,11 @@ def of_numbers(ufunc):
 
 def _sized(number):
     """Return an integer with the width that it has in a kernel, as far as it knows it."""
-    if isinstance(number, Unsigned):
+    if isinstance(number, (Narrow, Unsigned)):
         return number.dtype.type(number)
     return np.int64(number) if type(number) is int else number
+
+
+def _weak(number):
+    """Return an integer so that NumPy lets it give way to a float, as numba-cuda does in these functions."""
+    return int(number) if isinstance(number, (Narrow, Unsigned)) else number

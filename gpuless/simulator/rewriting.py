@@ -28,8 +28,7 @@ _INTEGER_ATTRIBUTES = frozenset("size ndim itemsize nbytes laneid warpsize".spli
 _PLACES = frozenset("threadIdx blockIdx blockDim gridDim".split())
 _INTEGER_CALLS = frozenset("grid gridsize len int popc clz ffs brev range".split())
 _LIKE_ARGUMENTS = frozenset("abs max min round".split())
-# Of 8 and 16 bits Numba makes a float32, as NumPy does of a Python int.
-_INTEGER_TYPES = frozenset(map(np.dtype, "int32 int64 uint8 uint16 uint32 uint64".split()))
+_INTEGER_TYPES = frozenset(map(np.dtype, "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()))
 
 
 def rewritten(definition, parameters):
