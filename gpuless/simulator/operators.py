@@ -34,8 +34,8 @@ def _float_of(number, other=None):
     """Return an integer as the float that it becomes where it meets another."""
     if not is_narrow(number):
         return np.float64(number)
-    is_byte = isinstance(number, bool) or number.dtype.itemsize == 1
-    return (np.float16 if is_byte and type(other) is np.float16 else np.float32)(number)
+    fits_half = type(other) is np.float16 and getattr(number, "dtype", np.int8) == np.int8
+    return (np.float16 if fits_half else np.float32)(number)
 
 
 def _are_integers(a, b):
@@ -324,7 +324,9 @@ def of_numbers(ufunc):
             raise UnsupportedPython(f"np.{ufunc.__name__} of float16 is not available")
         are_exact = not any(isinstance(each, np.inexact) for each in arguments)
         result = ufunc(*map(_sized if are_exact else _weak, arguments))
-        return typed(ufunc(*map(np.float32, arguments)) if type(result) is np.float16 else result)
+        if are_exact and isinstance(result, np.floating) and all(map(_is_short, arguments)):
+            result = ufunc(*map(np.float32, arguments))
+        return typed(result)
 
     return function
 
@@ -334,6 +336,10 @@ def _sized(number):
     if isinstance(number, (Narrow, Unsigned)):
         return number.dtype.type(number)
     return np.int64(number) if type(number) is int else number
+
+
+def _is_short(number):
+    return np.asarray(_sized(number)).dtype.itemsize < 4
 
 
 def _weak(number):

@@ -248,10 +248,11 @@ def _is_lowest(expression, row):
 
 
 def _overflows(expression, row):
-    """Return whether an int64 does, or the exponent of a power, where the compiled kernel ends the thread."""
-    lowest = [each.dtype == np.int64 and each == np.iinfo(np.int64).min for each in row]
-    of_quotient = ("//" in expression or "divmod" in expression) and lowest[0] and row[-1] == -1
-    return of_quotient or (("**" in expression or "pow(" in expression) and lowest[-1])
+    """Return whether a quotient does, or the exponent of a power, which ends the thread of a GPU."""
+    lowest = [each.dtype.name in ("int32", "int64") and each == np.iinfo(each.dtype).min for each in row]
+    of_quotient = "//" in expression or "divmod" in expression
+    of_power = "**" in expression or "pow(" in expression
+    return (of_quotient and lowest[0] and row[-1] == -1) or (of_power and lowest[-1])
 
 
 def _is_rounded_comparison(expression, row):
