@@ -250,6 +250,34 @@ def test_operators_in_place_and_of_fields():
     assert (x[0], rows["total"][0]) == (8, 2.5)
 
 
+def test_accesses_of_replaced_operators_are_where_they_stand():
+    out, x = cuda.to_device(np.array([10.0, 2.0, 0.0, 3.0])), cuda.to_device(np.array([2], np.int32))
+    rows = cuda.to_device(
+        np.array([(10, 4, 0.1)], [("total", float), ("count", np.int32), ("scale", np.float32)])
+    )
+    trace = record(every_way_to_divide_kernel)[1, 1](out, x, rows)
+    first = [(trace.name(row), trace.sites[trace.site[row]]) for row in range(6)]
+    assert [name for name, _ in first] == ["out[0]", "x[0]", "out[0]", "x[0]", "out[3]", "x[0]"]
+    line = first[0][1].line
+    assert {(site.line - line, site.text) for _, site in first} == {
+        (0, "out[0] /= x[0]"),
+        (1, "out[1 + x[0]] **= x[0]"),
+    }
+    assert [site.expression for _, site in first[:3]] == ["out[0]", "x[0]", "out[0]"]
+
+
+def test_the_code_runs_that_was_loaded_whatever_its_file_says_now(tmp_path):
+    file, source = tmp_path / "loaded.py", "def kernel(out, x):\n    out[0] = x[0] ** -1\n"
+    namespace = {}
+    file.write_text(source)
+    exec(compile(source, file, "exec"), namespace)
+    file.write_text(source.replace("-1", "-2"))
+    out = np.zeros(1)
+    Launch(cuda.jit(namespace["kernel"]), 1, 1).run([out, np.array([2], np.int32)])
+    # Without its source a kernel has Python's operators.
+    assert out[0] == 0.5
+
+
 @cuda.jit
 def complex_kernel(out, z, x):
     out[0] = cmath.exp(z[0])
