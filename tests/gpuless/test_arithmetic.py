@@ -277,8 +277,9 @@ def _is_extreme_complex(expression, row):
     return not (all(1e-9 < abs(each) < 1e9 for each in row) and any(each.real for each in row))
 
 
-def _is_power_of_float32(expression, row):
-    return "math.pow" in expression and row[0].dtype == np.float32 and row[1].dtype.kind in "biu"
+def _has_integer_exponent(expression, row):
+    of_bool = row[0].dtype.kind == "b" and expression in ("x ** y", "pow(x, y)")
+    return ("math.pow" in expression or of_bool) and row[1].dtype.kind in "biu"
 
 
 def _divides_by_zero(expression, row):
@@ -300,7 +301,7 @@ DIFFERENT = (
     _is_zero_or_zero,
     _is_beyond,
     _is_extreme_complex,
-    _is_power_of_float32,
+    _has_integer_exponent,
     _is_rounded_comparison,
 )
 
