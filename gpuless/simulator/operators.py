@@ -248,11 +248,14 @@ def _common(a, b):
             return unsigned(int(a)), unsigned(int(b))
         if not any(each.dtype.itemsize == 8 for each in kinds):
             return int(a), int(b)
-    if any(isinstance(each, np.float32) for each in (a, b)):  # which also a uint16 becomes here
-        a, b = (np.float32(each) if getattr(each, "dtype", None) == np.uint16 else each for each in (a, b))
-    a, b = _alike(a, b) if not _are_integers(a, b) else (np.float64(a), np.float64(b))
-    common = np.result_type(a, b)
+    common = np.result_type(*map(_dtype, (a, b)))
     return common.type(a), common.type(b)
+
+
+def _dtype(number):
+    """Return the type that says what a number has in common with others: NumPy's rules are right for it."""
+    is_known = isinstance(number, np.inexact) or (hasattr(number, "dtype") and number.dtype.itemsize < 4)
+    return number.dtype if is_known else np.dtype(np.float64)
 
 
 def _extreme(name, sign):

@@ -274,7 +274,7 @@ def _is_beyond(expression, row):
 def _is_extreme_complex(expression, row):
     if all(each.dtype.kind != "c" for each in row) or expression not in ("x / y", "x ** y", "pow(x, y)"):
         return False
-    return not (all(1e-9 < abs(each) < 1e9 for each in row) and any(each.real for each in row))
+    return not (all(1e-9 < abs(each) < 100 for each in row) and any(each.real for each in row))
 
 
 def _has_integer_exponent(expression, row):
