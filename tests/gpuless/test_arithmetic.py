@@ -24,6 +24,9 @@ from numba.cuda.extending import overload
 from gpuless.simulator import Launch
 from gpuless.simulator.arithmetic import Unsigned
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::numba.core.errors.NumbaPerformanceWarning", "ignore:overflow encountered:RuntimeWarning"
+)
 INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
 FLOATS, COMPLEX = "float16 float32 float64".split(), "complex64 complex128".split()
 TYPES = ["bool", *INTEGERS, *FLOATS, *COMPLEX]
