@@ -329,6 +329,20 @@ REPETITIONS = [
         "test_sanitizer.py and test_access.py step the same Python; `GPULESS=simulator make test` runs these",
     ),
     Repetition(
+        "gpuless/test_arithmetic.py",
+        "test_of_one_number",
+        "a narrow integer and a float: the other types have the same rules",
+        lambda dtype, **_: dtype in ("uint8", "float32"),
+    ),
+    Repetition(
+        "gpuless/test_arithmetic.py",
+        "test_of_two_numbers",
+        "integers alike and of both signs, and an integer with a float",
+        lambda one, other, **_: (
+            (one, other) in (("uint8", "uint8"), ("int64", "uint64"), ("float32", "int32"))
+        ),
+    ),
+    Repetition(
         "gpuless/test_simulator_constructs.py",
         "test_the_table_is_what_the_compiler_says",
         "the table's effects; it can change with a version of Numba only",

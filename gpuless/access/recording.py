@@ -135,7 +135,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
         check_ufunc(ufunc, out)
         frame = sys._getframe(1)
-        while frame.f_globals.get("__name__", "").startswith("numpy"):  # that of the operator
+        while frame.f_globals.get("__name__", "").startswith(("numpy", "gpuless")):  # that of the operator
             frame = frame.f_back
         for kind, arrays in ((READ, inputs), (WRITE, out)):
             for each in arrays:

@@ -182,7 +182,7 @@ def change(t, f, g, x):
         error = t.new(f"fsub {f.float} {x}, {t.new(f'fpext {h.float} {near} to {f.float}')}")
         # Only its sign and whether there is any are asked for, and they are not to be lost.
         size = f.call("minnum", f.call("maxnum", f.call("fabs", error), f.number(1e-30)), f.number(1.0))
-        none = t.new(f"fcmp oeq {f.float} {error}, {f.number(0.0)}")
+        none = t.new(f"fcmp ueq {f.float} {error}, {f.number(0.0)}")  # of infinity it is no number
         size = t.new(
             f"select {f.shape.int(1)} {none}, {f.float} {error}, {f.float} {f.call('copysign', size, error)}"
         )

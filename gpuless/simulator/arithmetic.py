@@ -33,10 +33,29 @@ class Unsigned(int):
         return np.float64(self) / other
 
     def __neg__(self):
-        return unsigned(-int(self) & _MASK)
+        return unsigned(-int(self) & int(np.iinfo(self.dtype).max))
 
     def __invert__(self):
-        return unsigned(int(self) ^ _MASK)
+        return unsigned(int(self) ^ int(np.iinfo(self.dtype).max))
+
+    def __divmod__(self, other):
+        return self // other, self % other
+
+    __pos__ = __abs__ = conjugate = lambda self: self
+    real, imag = property(lambda self: self), property(lambda self: _SMALL[0])
+    dtype = np.dtype(np.uint64)
+
+
+class Narrow(int):
+    """A signed integer of 8 or 16 bits: an int that knows its width, which a float32 asks for, ``-x`` too."""
+
+    __slots__ = ()
+
+    def __neg__(self):
+        return int(cast(self.dtype)(-int(self)))
+
+    def __abs__(self):
+        return cast(self.dtype)(abs(int(self)))
 
 
 class _Large(Unsigned):
@@ -55,6 +74,29 @@ def unsigned(value):
     if value < _FEW:
         return _SMALL[value]
     return Unsigned(value) if value < 2**63 else _Large(value)
+
+
+def signed(value):
+    """Return what 64 bits keep of an int."""
+    return value if -(2**63) <= value < 2**63 else (value + 2**63 & _MASK) - 2**63
+
+
+@functools.cache
+def _signed(dtype):
+    """Return the function that makes a signed integer of a type: nothing is to be made for 32 and 64 bits."""
+    return type("Narrow", (Narrow,), {"__slots__": (), "dtype": dtype}) if dtype.itemsize < 4 else int
+
+
+@functools.cache
+def _narrow(size):
+    """Return small unsigned numbers of so many bytes, and the function that makes the others.
+
+    Only ``-x``, ``~x`` and functions ask how narrow they are.
+    """
+    if size == 8:
+        return _SMALL, unsigned
+    kind = type("Unsigned", (Unsigned,), {"__slots__": (), "dtype": np.dtype(f"u{size}")})
+    return tuple(map(kind, range(min(_FEW, 2 ** (8 * size))))), kind
 
 
 def _operator(name):
@@ -78,10 +120,12 @@ def _large_operators(name):
 
     def method(self, other):
         is_signed = isinstance(other, int) and not isinstance(other, Unsigned)
-        return of_ints(int(self) - 2**64, other) if is_signed else of_unsigned(self, other)
+        return signed(of_ints(int(self) - 2**64, other)) if is_signed else of_unsigned(self, other)
 
     def reflected(self, other):
-        return of_unsigned(other, self) if isinstance(other, Unsigned) else of_ints(other, int(self) - 2**64)
+        if isinstance(other, Unsigned):
+            return of_unsigned(other, self)
+        return signed(of_ints(other, int(self) - 2**64))
 
     return method, reflected
 
@@ -140,26 +184,45 @@ def cast(dtype):
         return dtype.type
     size = 2 ** (8 * dtype.itemsize)
     mask, half = size - 1, size // 2
+    truncated, (small, others), narrow = _truncation(dtype), _narrow(dtype.itemsize), _signed(dtype)
+    few = len(small)
 
     def to_unsigned(value):
-        value = _whole(value) & mask
-        return _SMALL[value] if value < _FEW else unsigned(value)
+        value = (int(value) if isinstance(value, int) else truncated(value)) & mask
+        return small[value] if value < few else others(value)
 
     def to_signed(value):
-        value = _whole(value)
-        return value if -half <= value < half else (value + half & mask) - half
+        value = int(value) if isinstance(value, int) else truncated(value)
+        value = value if -half <= value < half else (value + half & mask) - half
+        return value if narrow is int else narrow(value)
 
     convert = to_signed if dtype.kind == "i" else to_unsigned
     convert.__name__, convert.dtype = dtype.name, dtype
     return convert
 
 
-def _whole(value):
-    """Return a number without its fraction; what becomes of NaN and infinity is not defined on a GPU."""
-    try:
-        return int(value)
-    except (ValueError, OverflowError):
-        return int(np.float64(value).astype(np.int64))
+def _truncation(dtype):
+    """Return the function that makes an integer of a float, with what PTX makes of those beyond its range.
+
+    No instruction has 8 bits, so that half of the 16 is cut off. A float16 is rounded, also to 8 bits.
+    """
+    own, of_instruction = np.iinfo(dtype), np.iinfo(f"{dtype.kind}{max(dtype.itemsize, 2)}")
+    of_nan = 1 << of_instruction.bits - 1  # which wraps around; of shorter floats in shorter integers it is 0
+
+    def truncated(value):
+        if isinstance(value, (np.integer, np.bool_)):
+            return int(value)
+        if isinstance(value, (complex, np.complexfloating)):
+            raise UnsupportedPython(f"{dtype} of a complex number is not available: take its real part")
+        if np.isnan(value):
+            return of_nan if isinstance(value, float) or dtype.itemsize == 8 else 0
+        is_half = type(value) is np.float16
+        limits = own if is_half else of_instruction
+        if np.isinf(value):
+            return limits.max if value > 0 else limits.min
+        return int(min(max(int(np.rint(value) if is_half else value), limits.min), limits.max))
+
+    return truncated
 
 
 def typed(value):
@@ -176,10 +239,10 @@ def typed(value):
         return np.float64(value)
     if kind is tuple:
         return tuple(map(typed, value))
-    if isinstance(value, np.unsignedinteger):
-        return unsigned(int(value))
-    if isinstance(value, (np.signedinteger, np.bool_)):
-        return value.item()
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, np.integer):
+        return cast(value.dtype)(int(value))
     if isinstance(value, type) and issubclass(value, np.integer):
         return cast(np.dtype(value))
     if kind.__module__.startswith("numba") and hasattr(value, "bitwidth"):
@@ -187,9 +250,11 @@ def typed(value):
     return value
 
 
-def to_float(value):
-    """Return a number as a float: what `float` means in a kernel. A float32 remains one."""
-    return value if isinstance(value, np.floating) else np.float64(value)
+def is_narrow(value):
+    """Return whether Numba makes a float32 of an integer or bool where it needs a float: not of a uint16."""
+    if isinstance(value, (Narrow, Unsigned)):
+        return value.dtype in (np.int8, np.int16, np.uint8)
+    return isinstance(value, (bool, np.bool_))
 
 
 @functools.cache
@@ -285,12 +350,35 @@ class IntegerArray(KernelArray):
             _set(self, index, np.uint64(int(value) & _MASK).astype(self.dtype))
 
 
-class UnsignedArray(IntegerArray):
-    """An array of unsigned integers."""
+def _narrow_array(dtype):
+    """Return the class of arrays of integers of 8 or 16 bits."""
+    narrow = _signed(dtype)
 
-    def __getitem__(self, index):
-        value = IntegerArray.__getitem__(self, index)
-        return unsigned(value) if type(value) is int else value
+    class NarrowArray(IntegerArray):
+        """An array of integers of 8 or 16 bits."""
+
+        def __getitem__(self, index):
+            value = IntegerArray.__getitem__(self, index)
+            return narrow(value) if type(value) is int else value
+
+    return NarrowArray
+
+
+def _unsigned_array(size):
+    """Return the class of arrays of unsigned integers of so many bytes."""
+    small, others = _narrow(size)
+    few = len(small)
+
+    class UnsignedArray(IntegerArray):
+        """An array of unsigned integers."""
+
+        def __getitem__(self, index):
+            value = IntegerArray.__getitem__(self, index)
+            if type(value) is not int:
+                return value
+            return small[value] if value < few else others(value)
+
+    return UnsignedArray
 
 
 class RecordArray(KernelArray):
@@ -331,7 +419,14 @@ def typed_array(array):
     """
     if array.dtype.names:
         return _view(array, np.dtype((Record, array.dtype)), RecordArray)
-    return _view(array, _KINDS.get(array.dtype.kind, KernelArray))
+    return _view(array, _kind(array.dtype))
 
 
-_KINDS = {"i": IntegerArray, "b": IntegerArray, "u": UnsignedArray}
+@functools.cache
+def _kind(dtype):
+    """Return the class of the arrays with such elements."""
+    if dtype.kind == "u":
+        return _unsigned_array(dtype.itemsize)
+    if dtype.kind == "i" and dtype.itemsize < 4:
+        return _narrow_array(dtype)
+    return IntegerArray if dtype.kind in "ib" else KernelArray

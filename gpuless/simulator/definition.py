@@ -4,7 +4,6 @@ import ast
 import builtins
 import functools
 import inspect
-import textwrap
 import types
 
 import numpy as np
@@ -27,7 +26,7 @@ class Definition:
 
     def __init__(self, function, device, parameters):
         self.function, self.device = function, device
-        self.tree, self._first_line = _tree(function)
+        self.tree = _tree(function)
         tuples = {name: kind for name, kind in parameters if isinstance(kind, tuple)}
         self.arrays = {name for name, kind in tuples.items() if isinstance(kind[0], np.dtype)}
         self.mixed_tuples = {name for name, kind in tuples.items() if len(set(kind[1:])) > 1} - self.arrays
@@ -44,7 +43,7 @@ class Definition:
     def where(self, node):
         """Return function and line as text."""
         kind = "device function" if self.device else "kernel"
-        return f"in {kind} {self.function.__name__}, line {self._first_line + node.lineno - 1}"
+        return f"in {kind} {self.function.__name__}, line {node.lineno}"
 
     def value(self, node):
         """Return the global or outer object that an expression such as ``np.float32`` names, or `UNKNOWN`."""
@@ -84,15 +83,35 @@ class Definition:
 
 
 def _tree(function):
-    """Return the syntax tree of a function and the line its source begins at; None, 0 without source."""
+    """Return the syntax tree of a function, with lines and columns as in its file; None without source."""
     try:
         lines, first_line = inspect.getsourcelines(function)
-        definition = ast.parse(textwrap.dedent("".join(lines))).body[0]
+        is_indented = lines[0][:1].isspace()
+        definition = ast.parse("if True:\n" * is_indented + "".join(lines)).body[0]
     except (OSError, TypeError, SyntaxError):
-        return None, 0
+        return None
+    definition = definition.body[0] if is_indented else definition
     # The source of a lambda is the statement it stands in.
-    is_it = isinstance(definition, ast.FunctionDef) and definition.name == function.__name__
-    return (definition, first_line) if is_it else (None, 0)
+    if not isinstance(definition, ast.FunctionDef) or definition.name != function.__name__:
+        return None
+    return ast.increment_lineno(definition, first_line - 1 - is_indented)
+
+
+def assignments(tree):
+    """Yield every name that a function stores something under, with an expression of that."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                yield from _pairs(target, node.value)
+        elif isinstance(node, ast.For):
+            element = (
+                node.iter if isinstance(node.iter, ast.Call) else ast.Subscript(node.iter, ast.Constant(0))
+            )
+            yield from _pairs(node.target, element)
+        elif isinstance(node, ast.AugAssign):
+            yield from _pairs(node.target, ast.BinOp(node.target, node.op, node.value))
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+            yield from _pairs(node.target, node.value)
 
 
 def _pairs(target, value):

@@ -16,6 +16,7 @@ from gpuless.limits import LaunchError
 from gpuless.simulator.kernel import Launch, running_twins
 from gpuless.simulator.memory import poison
 from gpuless.simulator.namespace import DEVICE_NAMES
+from gpuless.simulator.twins import compile_now
 
 _SIMULATOR = "numba.cuda.simulator"
 _OPTIONS = frozenset(
@@ -70,9 +71,10 @@ class _DeviceOnly:
 
 
 def jit(func_or_sig=None, device=False, **options):
-    """Make a kernel or device function; signatures and all options of the compiler are accepted and ignored.
+    """Make a kernel or device function; all options of the compiler are accepted and ignored.
 
-    But for `boundscheck`, which CUDA does not have, and `link`: compiled code cannot be simulated.
+    So are signatures, but that one keeps globals as they are now. `boundscheck`, which CUDA does not have, is
+    refused, and so is `link`: compiled code cannot be simulated.
     """
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
@@ -93,6 +95,8 @@ def jit(func_or_sig=None, device=False, **options):
         # What a real kernel keeps them in, for whoever compiles this one.
         kernel.targetoptions = {"device": device, **options}
         kernel.signatures = [] if function is given else _listed(given)
+        if kernel.signatures:
+            compile_now(function)
         return kernel
 
     # Of what is decorated already, Numba decorates the function.

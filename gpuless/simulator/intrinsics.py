@@ -4,13 +4,14 @@
 ``float32x4``; and a `math` that answers as a GPU does, with NaN and infinity where Python raises.
 """
 
+import cmath
 import functools
 import math
 import operator
 
 import numpy as np
 
-from gpuless.simulator.arithmetic import cast
+from gpuless.simulator.arithmetic import cast, is_narrow
 from gpuless.simulator.errors import UnsupportedPython
 
 
@@ -137,19 +138,31 @@ _MATH = {
 MATH_ARGUMENTS = {name: count for count, names in _MATH.items() for name in names.split()}
 _MATH_CONSTANTS = ("e", "inf", "nan", "pi", "tau")
 
-# NumPy's names where they differ from those of `math`; NumPy returns NaN and infinity instead of raising.
+# Those that compute with a float16; the others make a float32 of it.
+_OF_HALF = frozenset("ceil cos exp exp2 fabs floor log log10 log2 sin sqrt tanh trunc".split())
+# Those that Numba types for floats alone.
+_OF_FLOATS = frozenset("copysign fmod frexp ldexp nextafter pow remainder".split())
+# NumPy's names where they differ; NumPy returns NaN and infinity instead of raising.
 _NUMPY_NAMES = {"pow": "power", "acos": "arccos", "asin": "arcsin", "acosh": "arccosh", "atanh": "arctanh"}
-# Python's own do not take a float32 for one.
-_BY_NUMPY = ("nextafter", "trunc")
+_NUMPY_NAMES |= {"atan": "arctan", "asinh": "arcsinh"}
+# Python's own make an integer of a float, or do not take a float32 for one.
+_BY_NUMPY = ("ceil", "floor", "nextafter", "trunc")
 
 
 def _as_on_a_gpu(name):
     """Return a function of `math` that never raises and answers in the type of its arguments, as on a GPU."""
-    exact = getattr(np if name in _BY_NUMPY else math, name)
+    exact = _EXACT.get(name) or getattr(np if name in _BY_NUMPY else math, name)
     fallback = getattr(np, _NUMPY_NAMES.get(name, name), None)
-    judging = 1 if name == "ldexp" else None
+    of_half = np.float16 if name in _OF_HALF else np.float64 if name == "modf" else np.float32
+    types = {np.float16: of_half, np.float32: np.float32}
 
     def function(*arguments):
+        judged = arguments[:1] if name == "ldexp" else arguments
+        of_type = types.get(type(arguments[0]), np.float64)
+        if len(judged) > 1 or (of_type is np.float64 and name in _OF_FLOATS):
+            of_type = _common_type(judged, types, name in _OF_FLOATS)
+        if name in _BY_NUMPY:
+            arguments = map(of_type, arguments)
         try:
             result = exact(*arguments)
         except (ValueError, OverflowError) as error:
@@ -157,13 +170,40 @@ def _as_on_a_gpu(name):
             result = fallback(*map(float, arguments)) if fallback else undefined
         if type(result) is bool:
             return result
-        of_type = np.float32 if all(type(each) is np.float32 for each in arguments[:judging]) else np.float64
         if type(result) is tuple:
             return tuple(each if type(each) is int else of_type(each) for each in result)
         return of_type(result)
 
     function.__name__ = name
     return function
+
+
+def _common_type(numbers, types, of_floats):
+    """Return the type that floats have in common, and an integer of up to 16 bits with a float32.
+
+    `of_floats` says that there is no such function of integers: then these alone make a float32 as well.
+    """
+    kinds = {types.get(type(each), "narrow" if is_narrow(each) else np.float64) for each in numbers}
+    if kinds == {"narrow"}:
+        return np.float32 if of_floats else np.float64
+    kinds.discard("narrow")
+    return kinds.pop() if len(kinds) == 1 else np.float64
+
+
+def _ldexp(number, exponent):
+    return np.ldexp(np.float64(number), np.int32(cast(np.dtype(np.int32))(exponent)))
+
+
+def _gamma(number):
+    return math.gamma(number) if number else math.copysign(math.inf, number)
+
+
+def _lgamma(number):
+    return math.inf if number <= 0 and number == math.floor(number) else math.lgamma(number)
+
+
+# Where Python raises, and NumPy has nothing.
+_EXACT = {"ldexp": _ldexp, "gamma": _gamma, "lgamma": _lgamma}
 
 
 class GpuMath:
@@ -189,3 +229,60 @@ class GpuMath:
 
 
 GPU_MATH = GpuMath()
+
+# The functions of `cmath` that numba-cuda compiles: those of any number, and those of a complex one only.
+_CMATH = "acos asin asinh atan atanh cos exp isfinite isinf isnan log sin sqrt tan".split()
+_OF_COMPLEX = "acosh cosh log10 phase polar sinh tanh".split()
+CMATH_NAMES = frozenset(_CMATH + _OF_COMPLEX)
+# What is computed in complex128 even of a complex64.
+_IN_DOUBLE = ("acosh", "log10", "tanh")
+
+
+def _complex_on_a_gpu(name):
+    """Return a function of `cmath` that never raises and answers in the type of its argument."""
+    compute = {"phase": np.angle}.get(name) or getattr(np, _NUMPY_NAMES.get(name, name))
+
+    def function(number):
+        if name in _OF_COMPLEX and not isinstance(number, (complex, np.complexfloating)):
+            raise UnsupportedPython(f"cmath.{name} takes a complex number, not {np.asarray(number).dtype}")
+        is_single = type(number) in (np.float32, np.complex64) or is_narrow(number)
+        is_single = is_single and name not in _IN_DOUBLE
+        result = compute((np.complex64 if is_single else np.complex128)(number))
+        return bool(result) if isinstance(result, np.bool_) else result
+
+    function.__name__ = name
+    return function
+
+
+class GpuCmath:
+    """The `cmath` module as a kernel knows it.
+
+    >>> GpuCmath().exp(np.complex64(0)), GpuCmath().sqrt(-1), GpuCmath().polar(2j)[0]
+    (np.complex64(1+0j), np.complex128(1j), np.float64(2.0))
+    """
+
+    def __init__(self):
+        for name in CMATH_NAMES - {"log", "polar"}:
+            setattr(self, name, _complex_on_a_gpu(name))
+        for name in (*_MATH_CONSTANTS, "infj", "nanj"):
+            value = getattr(cmath, name)
+            setattr(self, name, np.complex128(value) if isinstance(value, complex) else np.float64(value))
+
+    def log(self, number, base=None):
+        """Return the natural logarithm, or the one to a base, as a complex128."""
+        found = self._log(number)
+        return found if base is None else np.complex128(found) / np.complex128(self._log(base))
+
+    def polar(self, number):
+        """Return absolute value and angle."""
+        angle = self.phase(number)
+        return type(angle)(abs(number)), angle
+
+    _log = staticmethod(_complex_on_a_gpu("log"))
+
+    def __getattr__(self, name):
+        getattr(cmath, name)  # or else there is no such name at all
+        raise UnsupportedPython(f"cmath.{name} is not available")
+
+
+GPU_CMATH = GpuCmath()

@@ -190,7 +190,8 @@ class Memory:
 
     def absent_lane(self, thread, source, own):
         """Return what a shuffle reads from a lane that is not there, in the type of the lane's own value."""
-        dtype = {int: "int64", Unsigned: "uint64"}.get(type(own)) or np.asarray(own).dtype
+        own = np.uint64(own) if isinstance(own, Unsigned) else own
+        dtype = "int64" if type(own) is int else np.asarray(own).dtype
         return typed(poison(np.dtype(dtype)))
 
     def fence(self):

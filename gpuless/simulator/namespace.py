@@ -67,8 +67,9 @@ _ATOMIC = {
     "exch": (lambda old, value: value, _INTEGERS),
     "max": (max, _NUMBERS),
     "min": (min, _NUMBERS),
-    "nanmax": (np.fmax, _NUMBERS),
-    "nanmin": (np.fmin, _NUMBERS),
+    # Of integers the same: NumPy would make floats of some.
+    "nanmax": (lambda old, value: max(old, value) if isinstance(old, int) else np.fmax(old, value), _NUMBERS),
+    "nanmin": (lambda old, value: min(old, value) if isinstance(old, int) else np.fmin(old, value), _NUMBERS),
 }
 
 

@@ -18,7 +18,7 @@ from gpuless.limits import CONSTANT_LIMIT
 from gpuless.simulator.arithmetic import NO_WHOLE_ARRAYS, REDUCTIONS, UFUNCS
 from gpuless.simulator.definition import UNKNOWN, index_parts, is_part, is_type, package
 from gpuless.simulator.errors import UnsupportedPython
-from gpuless.simulator.intrinsics import MATH_ARGUMENTS
+from gpuless.simulator.intrinsics import CMATH_NAMES, MATH_ARGUMENTS
 
 _SYNTAX = {
     ast.List: "lists cannot be built: a thread has cuda.local.array for its own numbers",
@@ -161,6 +161,8 @@ class _Checker:
 
     def _check_builtin_function(self, node, called, name):
         module = getattr(getattr(called, "__self__", None), "__name__", None)
+        if module == "cmath" and called.__name__ in CMATH_NAMES:
+            return
         count = MATH_ARGUMENTS.get(called.__name__)
         if module == "math" and count and len(node.args) != count:
             self._refuse(node, f"{name} takes {count} argument{'s' * (count > 1)} there")

@@ -4,10 +4,12 @@ A twin of a function is the same code with literals and globals of its own: in t
 namespace, `math` that of a GPU, device functions are twins themselves, arrays are constants, and numbers and
 types are `typed`. The module in which the user wrote the kernel is never touched.
 
-What a global or a variable of an outer function holds is, as in Numba, that which it held at the first launch
-with arguments of these types.
+What a global or a variable of an outer function holds is, as in Numba, that which it held when the function
+was compiled: at the first launch with arguments of these types, or where it was decorated with a signature.
 """
 
+import ast
+import cmath
 import functools
 import math
 import sys
@@ -19,11 +21,13 @@ import numpy as np
 
 from gpuless.simulator import restrictions
 from gpuless.simulator.arguments import contents, memory_argument
-from gpuless.simulator.arithmetic import to_float, typed, with_typed_literals
+from gpuless.simulator.arithmetic import typed, with_typed_literals
 from gpuless.simulator.definition import Definition, package
 from gpuless.simulator.doubts import find_doubt
-from gpuless.simulator.intrinsics import GPU_MATH
+from gpuless.simulator.intrinsics import GPU_CMATH, GPU_MATH
 from gpuless.simulator.namespace import DEVICE_NAMES
+from gpuless.simulator.operators import BUILTINS, of_numbers
+from gpuless.simulator.rewriting import NAMES, rewritten
 
 
 class Twins:
@@ -45,14 +49,16 @@ class Twins:
         """
         if function in self._known:
             return self._known[function]
-        doubt = _checked(function, device, parameters)
+        doubt, code = _checked(function, device, parameters)
         if doubt:
             self._judge(doubt)
-        constants = _constants(function, self._types)
-        scope = {"float": to_float}
+        if not device:
+            self._types = _compiled.get(function, self._types)
+        constants = _constants(function, _compiled.get(function, self._types))
+        scope = BUILTINS | NAMES
         cells = {name: types.CellType() for name in function.__code__.co_freevars}
         twin = types.FunctionType(
-            with_typed_literals(function.__code__),
+            with_typed_literals(code),
             scope,
             function.__name__,
             typed(function.__defaults__),
@@ -73,14 +79,16 @@ class Twins:
         """Return what a global is in a kernel."""
         if value is self._module and value is not None:
             return self._cuda
-        if value is math:
-            return GPU_MATH
+        if value is math or value is cmath:
+            return GPU_MATH if value is math else GPU_CMATH
         if id(value) in _stubs(self._module):
             return _Live(self._cuda, _stubs(self._module)[id(value)])
-        if isinstance(value, types.BuiltinFunctionType) and value.__module__ == "math":
-            return getattr(GPU_MATH, value.__name__)
-        inner = getattr(value, "py_func", None)
-        if isinstance(inner, types.FunctionType) and getattr(value, "_device", True):
+        if isinstance(value, types.BuiltinFunctionType) and value.__module__ in ("math", "cmath"):
+            return getattr(GPU_MATH if value.__module__ == "math" else GPU_CMATH, value.__name__)
+        if isinstance(value, np.ufunc):
+            return of_numbers(value)
+        inner = _device_function(value)
+        if inner:
             return self.function(inner)
         if isinstance(value, types.ModuleType):
             return _Module(value, self._replace, constants)
@@ -92,18 +100,18 @@ class Twins:
 
 
 # By function, and then by what is known of its arguments.
-_known_doubts = weakref.WeakKeyDictionary()
+_known_functions = weakref.WeakKeyDictionary()
 
 
 def _checked(function, device, parameters):
-    """Refuse a function, or return what is doubtful in it, if anything."""
+    """Refuse a function, or return what is doubtful in it, if anything, and its code with our operators."""
     if package(function) == "numba":
-        return None
-    known = _known_doubts.setdefault(function, {})
+        return None, function.__code__
+    known = _known_functions.setdefault(function, {})
     if parameters not in known:
         definition = Definition(function, device, parameters)
         restrictions.check(definition)
-        known[parameters] = find_doubt(definition)
+        known[parameters] = find_doubt(definition), rewritten(definition, parameters)
     return known[parameters]
 
 
@@ -118,6 +126,37 @@ class _Constants(NamedTuple):
 
 # By function, and then by the types of the launch's arguments.
 _known_constants = weakref.WeakKeyDictionary()
+
+
+# What stands for the types of the arguments of functions that were compiled when they were decorated.
+_compiled = weakref.WeakKeyDictionary()
+
+
+def compile_now(function):
+    """Keep the constants of a function with a signature, and those of the device functions that it calls."""
+    _compiled[function] = key = object()
+    _keep_constants(function, key)
+
+
+def _keep_constants(function, key):
+    if key in _known_constants.get(function, ()):
+        return
+    constants = _constants(function, key)
+    definition = Definition(function, True, ())
+    for node in ast.walk(definition.tree) if definition.tree else ():
+        module = definition.value(node.value) if isinstance(node, ast.Attribute) else None
+        if isinstance(module, types.ModuleType) and hasattr(module, node.attr):
+            constants.attributes[module, node.attr] = _constant(getattr(module, node.attr))
+    for value in (*constants.names.values(), *constants.attributes.values()):
+        inner = _device_function(value)
+        if inner:
+            _keep_constants(inner, key)
+
+
+def _device_function(value):
+    """Return the Python function of a device function; None if it is something else."""
+    inner = getattr(value, "py_func", None)
+    return inner if isinstance(inner, types.FunctionType) and getattr(value, "_device", True) else None
 
 
 def _constants(function, argument_types):

@@ -3,7 +3,9 @@
 What Numba computes is asked of `njit`: it types operators for a CPU as for a GPU, which a test here checks.
 """
 
+import cmath
 import math
+from cmath import exp as exponential
 from types import ModuleType
 
 # First: this decides what numba.cuda will be.
@@ -31,7 +33,7 @@ from numba import (
 )
 
 from gpuless import record, sanitize
-from gpuless.simulator import Launch
+from gpuless.simulator import Launch, UnsupportedPython
 from gpuless.simulator.arithmetic import IntegerArray, Unsigned, as_dtype, cast, typed, typed_array
 from gpuless.simulator.intrinsics import GPU_MATH
 
@@ -56,7 +58,7 @@ def run(kernel, *arguments, threads=1):
 
 
 def of_integers(a, b):
-    arithmetic = a + b, a - b, b - a, a * b, a // b, a % b, a / b, a**2, -(a + b), a - 1, 1 - a, a * 1000
+    arithmetic = a + b, a - b, b - a, a * b, a // b, a % b, a / b, -(a + b), a - 1, 1 - a, a * 1000
     bits = (
         a & b,
         a | b,
@@ -74,7 +76,7 @@ def of_integers(a, b):
 
 
 def of_floats(a, b):
-    arithmetic = a + b, a - b, a * b, a / b, a // b, a % b, -a, abs(a), a**2, a * 0.1, 0.1 + b, float(a) / 3.0
+    arithmetic = a + b, a - b, a * b, a / b, -a, abs(a), a**2, a * 0.1, 0.1 + b, float(a) / 3.0
     others = a < b, max(a, b) > a, min(a, b) < a, a + float32(0.1), b - np.float64(0.1), a**0.5
     return arithmetic + others
 
@@ -174,6 +176,161 @@ def test_casts_wrap_as_compiled(values):
     Launch(kernel, 1, 1).run([out, values])
     assert [tuple(results) for results in out] == [compiled(value) for value in values]
     assert all([isinstance(each, Unsigned) for each in row[:8]] == 4 * [False] + 4 * [True] for row in out)
+
+
+# What the compiled kernel computes: test_arithmetic.py compares all operators with it, where there is one.
+
+
+@cuda.jit
+def mixed_types_kernel(out, flags, integers, small, floats):
+    out[0] = 1 if ~flags[0] else 0
+    out[1] = int(small[0]) - int(small[1]) > 0
+    out[2] = integers[0] ** -1
+    out[3] = uint32(floats[0])
+    out[4] = np.int32(floats[1])
+    out[5] = math.ldexp(floats[2], 3)
+    out[6] = int(floats[1]) // 2 / integers[0]
+    out[7] = ~small[0]
+    out[8] = 1 << integers[1]
+    out[9] = max(floats[3], floats[0])
+    out[10] = floats[4] // floats[5]
+    out[11] = round(floats[6])
+    integers[0] **= 3
+    out[12] = integers[0]
+
+
+def test_a_kernel_branches_as_the_compiled_one():
+    floats = np.array([-5.5, 3e9, 1e308, np.nan, 1.0, 0.1, 1e19])
+    arrays = np.array([True]), np.array([2, 64], np.int32), np.array([7, 255], np.uint8), floats
+    expected = [0, 1, 0, 0, 2**31 - 1, np.inf, 7.5e8, 248, 0, -5.5, 10, 2.0**63, 8]
+    plain = np.zeros(13)
+    Launch(mixed_types_kernel, 1, 1).run([plain, *(each.copy() for each in arrays)])
+    assert plain.tolist() == expected
+    on_device = [cuda.to_device(each) for each in (np.zeros(13), *arrays)]
+    assert sanitize(mixed_types_kernel)[1, 1](*on_device).ok
+    assert on_device[0].copy_to_host().tolist() == expected
+
+
+@cuda.jit
+def integers_and_float32_kernel(out, x, n):
+    acc = 0
+    for i in range(x.size):
+        acc += x[i]
+    out[0] = acc
+    out[1] = x[0] * 3
+    out[2] = x[0] / x.size
+    out[3] = n * x[0] + x.shape[0]
+    out[4] = x[0] * cuda.blockDim.x * np.int8(3)
+
+
+def test_an_integer_makes_a_float64_of_a_float32(rng):
+    x = rng.random(100, dtype=np.float32)
+    out, first = run(integers_and_float32_kernel, np.zeros(5), x, 3), float(x[0])
+    expected = [np.cumsum(x, dtype=np.float64)[-1], first * 3, first / 100, 3 * first + 100, first * 3]
+    assert out.tolist() == expected
+    assert out[0] != np.cumsum(x)[-1]
+
+
+@cuda.jit
+def every_way_to_divide_kernel(out, x, rows):
+    out[0] /= x[0]
+    out[1 + x[0]] **= x[0]
+    rows[0].total /= rows[0].count
+    x[0] <<= 2
+    half = x[0]
+    half /= 3
+    out[2] = half * rows[0].scale
+
+
+def test_operators_in_place_and_of_fields():
+    out, x = np.array([10.0, 2.0, 0.0, 3.0]), np.array([2], np.int32)
+    rows = np.array([(10, 4, 0.1)], [("total", float), ("count", np.int32), ("scale", np.float32)])
+    Launch(every_way_to_divide_kernel, 1, 1).run([out, x, rows])
+    assert out.tolist() == [5, 2, 8 / 3 * float(np.float32(0.1)), 9]
+    assert (x[0], rows["total"][0]) == (8, 2.5)
+
+
+def test_accesses_of_replaced_operators_are_where_they_stand():
+    out, x = cuda.to_device(np.array([10.0, 2.0, 0.0, 3.0])), cuda.to_device(np.array([2], np.int32))
+    rows = cuda.to_device(
+        np.array([(10, 4, 0.1)], [("total", float), ("count", np.int32), ("scale", np.float32)])
+    )
+    trace = record(every_way_to_divide_kernel)[1, 1](out, x, rows)
+    first = [(trace.name(row), trace.sites[trace.site[row]]) for row in range(6)]
+    assert [name for name, _ in first] == ["out[0]", "x[0]", "out[0]", "x[0]", "out[3]", "x[0]"]
+    line = first[0][1].line
+    assert {(site.line - line, site.text) for _, site in first} == {
+        (0, "out[0] /= x[0]"),
+        (1, "out[1 + x[0]] **= x[0]"),
+    }
+    assert [site.expression for _, site in first[:3]] == ["out[0]", "x[0]", "out[0]"]
+
+
+def test_the_code_runs_that_was_loaded_whatever_its_file_says_now(tmp_path):
+    file, source = tmp_path / "loaded.py", "def kernel(out, x):\n    out[0] = x[0] ** -1\n"
+    namespace = {}
+    file.write_text(source)
+    exec(compile(source, file, "exec"), namespace)
+    file.write_text(source.replace("-1", "-2"))
+    out = np.zeros(1)
+    Launch(cuda.jit(namespace["kernel"]), 1, 1).run([out, np.array([2], np.int32)])
+    # Without its source a kernel has Python's operators.
+    assert out[0] == 0.5
+
+
+@cuda.jit
+def complex_kernel(out, z, x):
+    out[0] = cmath.exp(z[0])
+    out[1] = cmath.sqrt(x[0])
+    out[2] = complex(x[0], x[1]) * cmath.phase(z[0])
+    out[3] = exponential(x[1]) + cmath.log(z[0], 10) + cmath.polar(z[0])[0]
+
+
+def test_cmath():
+    z, x = np.array([1 + 1j]), np.array([-1.0, 2.0])
+    out = run(complex_kernel, np.zeros(4, complex), z, x)
+    expected = [cmath.exp(z[0]), 1j, complex(-1, 2) * cmath.pi / 4]
+    expected.append(cmath.exp(2) + cmath.log(z[0], 10) + abs(z[0]))
+    np.testing.assert_allclose(out, expected, rtol=1e-14, atol=1e-15)
+
+
+@cuda.jit
+def phase_kernel(out, x):
+    out[0] = cmath.phase(x[0])
+
+
+@cuda.jit
+def float_of_bool_kernel(out, x):
+    out[0] = float(x[0] > 0)
+
+
+@cuda.jit
+def int_of_complex_kernel(out, x):
+    out[0] = int32(1j * x[0])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reason"),
+    [
+        (phase_kernel, "cmath.phase takes a complex number, not float64"),
+        (float_of_bool_kernel, r"float\(\) takes integers and floats, not bool"),
+        (int_of_complex_kernel, "int32 of a complex number is not available: take its real part"),
+    ],
+)
+def test_what_the_compiler_refuses_by_its_types(kernel, reason):
+    with pytest.raises(UnsupportedPython, match=reason):
+        Launch(kernel, 1, 1).run([np.zeros(1), np.ones(1)])
+
+
+@cuda.jit
+def nanmax_kernel(a, v):
+    cuda.atomic.nanmax(a, 0, v[0])
+    cuda.atomic.nanmin(a, 1, v[1])
+
+
+def test_atomics_of_integers_keep_every_bit():
+    large = np.array([11749869230777074271, 2**63 + 1], np.uint64)
+    assert run(nanmax_kernel, np.array([0, 2**64 - 1], np.uint64), large).tolist() == large.tolist()
 
 
 def test_numba_types_operators_for_a_cpu_as_for_a_gpu():
@@ -699,6 +856,18 @@ read_on_device = cuda.jit(device=True)(read_constants)
 @cuda.jit
 def constants_kernel(out, x):
     out[0] = read_on_device(x)
+
+
+def test_a_signature_keeps_the_globals_of_the_decoration(monkeypatch):
+    @cuda.jit("void(float64[:], float64[:])")
+    def kernel(out, x):
+        out[0] = read_on_device(x) + FACTOR * constants.offset
+
+    monkeypatch.setitem(globals(), "FACTOR", 3)
+    monkeypatch.setattr(constants, "offset", 100)
+    out = np.zeros(1)
+    Launch(kernel, 1, 1).run([out, np.ones(1)])
+    assert out[0] == 12
 
 
 def test_globals_are_constants_as_in_njit(monkeypatch):

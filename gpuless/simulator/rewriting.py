@@ -1,0 +1,272 @@
+"""A kernel's code with operators of its own where Python's would give another type or value than Numba's.
+
+Those of `operators` take longer, so that Python's remain where they are right: between two integers, and
+between two numbers of which neither is one of Python's ints. Which these are the source tells, as far as it
+does; where it does not, the operator is replaced.
+"""
+
+import __future__
+
+import ast
+import copy
+import dis
+import inspect
+import itertools
+import sys
+
+import numpy as np
+
+from gpuless.simulator.arithmetic import as_dtype
+from gpuless.simulator.definition import UNKNOWN, assignments, is_type
+from gpuless.simulator.operators import IN_PLACE, OPERATORS
+
+# What an expression may be: an integer for sure, something else for sure, or either.
+_INTEGER, _OTHER, _EITHER = "integer", "other", "either"
+_ALWAYS = (ast.Div, ast.Pow, ast.LShift, ast.RShift, ast.Invert)
+_UNLESS_INTEGERS = (ast.FloorDiv, ast.Mod)
+_INTEGER_ATTRIBUTES = frozenset("size ndim itemsize nbytes laneid warpsize".split())
+_PLACES = frozenset("threadIdx blockIdx blockDim gridDim".split())
+_INTEGER_CALLS = frozenset("grid gridsize len int popc clz ffs brev range".split())
+_LIKE_ARGUMENTS = frozenset("abs max min round".split())
+_INTEGER_TYPES = frozenset(map(np.dtype, "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()))
+
+
+def rewritten(definition, parameters):
+    """Return the code of a function with the operators of a kernel; as it is if it needs none.
+
+    Without source, or if the source is not that of the code, it stays as it is too.
+    """
+    function = definition.function
+    code = function.__code__
+    kinds = _Kinds(definition, parameters)
+    if definition.tree is None or not any(map(kinds.is_replaced, ast.walk(definition.tree))):
+        return code
+    if _compiled(definition.tree, code) != code:
+        return code
+    return _compiled(_Rewriter(kinds).visit(copy.deepcopy(definition.tree)), code)
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Puts calls of `OPERATORS` where `_Kinds` asks for them. Their names are no names of Python's."""
+
+    def __init__(self, kinds):
+        self._kinds = kinds
+
+    def visit_BinOp(self, node):
+        is_replaced = self._kinds.is_replaced(node)
+        self.generic_visit(node)
+        return _call(node, node.left, node.right) if is_replaced else node
+
+    def visit_UnaryOp(self, node):
+        is_replaced = self._kinds.is_replaced(node)
+        self.generic_visit(node)
+        return _call(node, node.operand) if is_replaced else node
+
+    def visit_AugAssign(self, node):
+        is_replaced = self._kinds.is_replaced(node)
+        self.generic_visit(node)
+        if not is_replaced:
+            return node
+        target, statements = node.target, []
+        if not isinstance(target, ast.Name):
+            statements, target = _evaluated(target)
+        value = _call(node, _with_context(target, ast.Load()), node.value, sign="=")
+        return [*statements, ast.copy_location(ast.Assign([target], value), node)]
+
+
+def _call(node, *operands, sign=""):
+    """Return the call that stands for an operator."""
+    name = ast.copy_location(ast.Name(f"{type(node.op).__name__}{sign}()", ast.Load()), node)
+    return ast.copy_location(ast.Call(name, list(operands), []), node)
+
+
+def _evaluated(target):
+    """Return statements that evaluate array and index of a target once, and the target made of these."""
+    parts = ("value", "slice") if isinstance(target, ast.Subscript) else ("value",)
+    statements = []
+    for part in parts:
+        old = getattr(target, part)
+        name = ast.copy_location(ast.Name(f"{part}()", ast.Store()), old)
+        statements.append(ast.copy_location(ast.Assign([name], old), old))
+        setattr(target, part, _with_context(name, ast.Load()))
+    return statements, target
+
+
+def _with_context(node, context):
+    node = copy.copy(node)
+    node.ctx = context
+    return node
+
+
+NAMES = {f"{kind.__name__}()": function for kind, function in OPERATORS.items()}
+NAMES |= {f"{kind.__name__}=()": function for kind, function in IN_PLACE.items()}
+
+
+def _compiled(tree, code):
+    """Return the code of a function from its syntax tree: compiled as the given code was."""
+    module = ast.parse(f"def outer({', '.join(code.co_freevars)}): pass")
+    if code.co_flags & inspect.CO_NESTED:
+        module.body[0].body = [tree]
+    else:
+        module.body = [tree]
+    module.body += [ast.Import([ast.alias(name)]) for name in _imported(code)]
+    flags = code.co_flags & __future__.annotations.compiler_flag
+    compiled = compile(ast.fix_missing_locations(module), code.co_filename, "exec", flags, dont_inherit=True)
+    if code.co_flags & inspect.CO_NESTED:
+        compiled = _inner(compiled, "outer")
+    return _inner(compiled, code.co_name)
+
+
+def _imported(code):
+    """Return the globals that may be imported where a function is defined.
+
+    Calls of their functions are compiled otherwise than those of methods, and so tell which are not.
+    """
+    names, methods = set(), set()
+    for first, second in itertools.pairwise(
+        each for each in dis.get_instructions(code) if each.opname != "CACHE"
+    ):
+        if first.opname in ("LOAD_GLOBAL", "LOAD_NAME") and second.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            names.add(first.argval)
+            is_method = second.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and second.arg & 1)
+            methods |= {first.argval} if is_method else set()
+    return names - methods
+
+
+def _inner(code, name):
+    """Return the code of the function that a piece of code defines."""
+    return next(each for each in code.co_consts if getattr(each, "co_name", None) == name)
+
+
+class _Kinds:
+    """Tells what the expressions of a function may be."""
+
+    def __init__(self, definition, parameters):
+        self._definition, self._types = definition, dict(parameters)
+        self._names = {}
+        if definition.tree is None:
+            return
+        self._bindings = list(assignments(definition.tree))
+        self._names = {name: self._of_parameter(name) for name in definition.parameters}
+        while self._find_names():
+            pass
+
+    def _of_parameter(self, name):
+        kind = self._types.get(name, UNKNOWN)
+        if kind is UNKNOWN:
+            return _EITHER
+        return _of_dtype(kind) if isinstance(kind, type) else _OTHER
+
+    def _find_names(self):
+        """Go through all assignments; return whether that told anything new."""
+        before = self._names.copy()
+        for name, value in self._bindings:
+            self._names[name] = _joined(self._names.get(name), self.of(value))
+        return self._names != before
+
+    def is_replaced(self, node):
+        """Return whether an operator of Python's may be wrong here."""
+        operation = getattr(node, "op", None)
+        if not isinstance(operation, tuple(OPERATORS)):
+            return False
+        if isinstance(operation, _ALWAYS):
+            return True
+        is_augmented = isinstance(node, ast.AugAssign)
+        operands = (node.target, node.value) if is_augmented else (node.left, node.right)
+        pair = tuple(map(self.of, operands))
+        if isinstance(operation, _UNLESS_INTEGERS):
+            return pair != (_INTEGER, _INTEGER)
+        return _EITHER in pair or pair[0] != pair[1]
+
+    def of(self, node):
+        """Return the kind of an expression; None if nothing is known yet of a name in it."""
+        find = getattr(self, f"_of_{type(node).__name__}", None)
+        return find(node) if find else _OTHER
+
+    def _of_value(self, value):
+        if value is UNKNOWN:
+            return _EITHER
+        is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        return _INTEGER if is_integer else _OTHER
+
+    def _of_Constant(self, node):
+        return self._of_value(node.value)
+
+    def _of_Name(self, node):
+        if node.id in self._definition.locals:
+            return self._names.get(node.id)
+        return self._of_value(self._definition.value(node))
+
+    def _of_Attribute(self, node):
+        value = self._definition.value(node)
+        if value is not UNKNOWN:
+            return self._of_value(value)
+        is_place = getattr(node.value, "attr", getattr(node.value, "id", None)) in _PLACES
+        return _INTEGER if is_place or node.attr in _INTEGER_ATTRIBUTES else _EITHER
+
+    def _of_Subscript(self, node):
+        array = node.value
+        if isinstance(array, ast.Attribute) and array.attr in ("shape", "strides"):
+            return _INTEGER
+        if isinstance(array, ast.Call):
+            return self.of(array)
+        dtype = self._dtype(array)
+        return _EITHER if dtype is None else _of_dtype(dtype)
+
+    def _dtype(self, node):
+        """Return the type of an array's elements, None of a tuple; of unknown ones it is float64."""
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        kind = self._types.get(getattr(node, "id", None))
+        if isinstance(kind, tuple):
+            return kind[0] if isinstance(kind[0], np.dtype) else None
+        made = self._definition.only_value(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(made, ast.Subscript):
+            return self._dtype(made)
+        if isinstance(made, ast.Call) and getattr(made.func, "attr", None) == "array":
+            named = (each.value for each in made.keywords if each.arg == "dtype")
+            return as_type(self._definition.value(next(iter(made.args[1:2]), next(named, None))))
+        value = self._definition.value(node)
+        return None if isinstance(value, tuple) else getattr(value, "dtype", np.dtype(float))
+
+    def _of_UnaryOp(self, node):
+        return _OTHER if isinstance(node.op, ast.Not) else self.of(node.operand)
+
+    def _of_BinOp(self, node):
+        if isinstance(node.op, ast.Div):
+            return _OTHER
+        return _joined(self.of(node.left), self.of(node.right))
+
+    def _of_BoolOp(self, node):
+        return _joined(*map(self.of, node.values))
+
+    def _of_IfExp(self, node):
+        return _joined(self.of(node.body), self.of(node.orelse))
+
+    def _of_NamedExpr(self, node):
+        return self.of(node.value)
+
+    def _of_Call(self, node):
+        name = getattr(node.func, "attr", getattr(node.func, "id", None))
+        if name in _INTEGER_CALLS:
+            return _INTEGER
+        if name in _LIKE_ARGUMENTS:
+            return _joined(*map(self.of, node.args))
+        dtype = as_type(self._definition.value(node.func))
+        return _EITHER if dtype is None else _of_dtype(dtype)
+
+
+def as_type(value):
+    """Return the dtype that a type of NumPy's or Numba's stands for, None if it is no such type."""
+    is_numbas = type(value).__module__.startswith("numba") and hasattr(value, "bitwidth")
+    return as_dtype(value) if is_numbas or is_type(value, np.generic) or value is float else None
+
+
+def _of_dtype(dtype):
+    return _INTEGER if dtype in (int, *_INTEGER_TYPES) else _OTHER
+
+
+def _joined(*kinds):
+    """Return what something is that is one or the other; what is not known yet does not count."""
+    known = set(kinds) - {None}
+    return (known.pop() if len(known) == 1 else _EITHER) if known else None
