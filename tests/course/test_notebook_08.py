@@ -43,6 +43,15 @@ def test_the_updates_in_the_cells_are_the_packages(rng):
     np.testing.assert_allclose(ours, (expected, velocity))
 
 
+def test_corrected_means_that_are_stored_make_the_steps_shrink_to_nothing():
+    m = v = 0.0
+    for step in range(1, 11):
+        m = (0.9 * m + 0.1) / (1 - 0.9**step)
+        v = (0.999 * v + 0.001) / (1 - 0.999**step)
+    assert v > 1e20
+    assert m / np.sqrt(v) < 1e-6  # where a gradient of 1 each time should give a step of 1
+
+
 def test_the_exercises_ask_for_the_updates_of_the_package(rng):
     p, g, m, v = rng.uniform(0.1, 1, (4, 7))
     expected = p.copy(), m.copy(), v.copy()
