@@ -806,9 +806,9 @@ def _refuse_third_axis(writes, where):
 
 # In the order in which they are told: the first is most probably the cause of the others.
 _WORDS = {
-    "divergent barrier": "Not every thread of the block comes to the barrier, and the others wait for ever: "
-    "take `cuda.syncthreads()` out of the branch, and let no thread `return` before it.",
-    "divergent warp": "An operation of the warp waits for lanes that never come.",
+    "divergent barrier": "Not every thread of the block comes to the barrier, and then CUDA promises "
+    "nothing: take `cuda.syncthreads()` out of the branch, and let no thread `return` before it.",
+    "divergent warp": "An operation of the warp names lanes that never come.",
     "absent lane": "A lane takes the value of a lane that is not there.",
     "division by zero": "An integer is divided by zero.",
     "writes past the edge": "Threads past the edge of {array} write. There may be more threads than "
@@ -865,8 +865,8 @@ _AXES = " Are the indices in the order of its axes?"
 
 # Where the barrier stands in a function that the kernel calls, such as `block_sum`.
 _CALLED_BY_SOME = (
-    "Not every thread of the block comes to the barrier in `{function}`, and the others wait for ever: call "
-    "it outside of any branch, and let no thread `return` before."
+    "Not every thread of the block comes to the barrier in `{function}`, and CUDA promises nothing then: "
+    "call it outside of any branch, and let no thread `return` before."
 )
 
 # An index that no launch of a check computes by itself: it comes from what was read past an edge before.
