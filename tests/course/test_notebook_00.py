@@ -109,3 +109,19 @@ def test_the_readme_shows_the_picture_of_the_notebook():
     stored = re.search('base64,([^"]+)', cell.outputs[0].data["text/html"])[1]
     picture = CHECKOUT / "docs" / "images" / "feature_maps.png"
     assert base64.b64decode(stored) == picture.read_bytes(), "run docs/images/front.py"
+
+
+def test_without_its_limit_a_brighter_pixel_keeps_what_the_solution_says():
+    (solution,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "brighten-kernel-solution")
+    doubled = (2 * np.arange(256)).astype(np.uint8).astype(int)
+    assert np.flatnonzero(np.diff(doubled) < 0).tolist() == [127]
+    assert f" 256 = {doubled[150]}. From 128 on" in solution
+    assert f"2 · 255 = 510 leaves {doubled[255]}." in solution
+
+
+def test_the_whole_course_takes_the_hours_that_its_maps_say():
+    text = (CHECKOUT / "notebooks" / "README.md").read_text(encoding="utf-8")
+    hours = sum(map(int, re.findall(r"\.ipynb\) \| (\d+) \|", text))) / 60
+    (routes,) = (cell.source for cell in NOTEBOOK.cells if "**all of it**" in cell.source)
+    assert f"about {hours:.0f} hours" in text
+    assert f"about {hours:.0f} hours" in routes

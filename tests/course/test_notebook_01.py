@@ -6,7 +6,10 @@ import itertools
 import numpy as np
 from PIL import Image
 
+from cnn_numba import data
+from cnn_numba.course import notebooks
 from cnn_numba.course.pictures import convolution, plots
+from cnn_numba.data.files import CHECKOUT
 from cnn_numba.ops.conv.reference import conv_cpu
 
 
@@ -50,3 +53,13 @@ def test_an_echo_is_described_by_where_it_is():
     assert "30 samples" in convolution.echo_picture(received, scores).alt
     assert "peak at 16" in convolution.echo_picture(received, scores, np.ones(11), hidden=16).alt
     assert "peak at 1016" in convolution.echo_picture(received, scores, first=1000).alt
+
+
+def test_every_filter_but_the_blur_returns_zero_where_an_image_is_flat():
+    cells = notebooks.read(CHECKOUT / "notebooks" / "01_convolution_on_the_cpu.ipynb").cells
+    (source,) = (cell.source for cell in cells if cell.id == "filters-run")
+    known = {"np": np, "data": data, "conv_cpu": conv_cpu}
+    exec(source, known)
+    flat = {name: conv_cpu(np.full((7, 7), 0.5), kernel) for name, kernel in known["filters"].items()}
+    assert not any(flat[name].any() for name in flat if name != "blur")
+    np.testing.assert_allclose(flat["blur"], 0.5)

@@ -4,13 +4,17 @@ import numpy as np
 import pytest
 from numba import cuda, float32
 
+from cnn_numba.course import notebooks
 from cnn_numba.course.checks.kernels import KernelExercise
 from cnn_numba.course.exercises import convolution_on_the_gpu
 from cnn_numba.course.pictures import access as access_pictures
 from cnn_numba.course.pictures.access import footprint_picture, sector_picture
+from cnn_numba.data.files import CHECKOUT
+from cnn_numba.ops.conv import reference
 from cnn_numba.ops.conv.gpu_naive import place
 from gpuless import access_map
 
+NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "03_convolution_on_the_gpu.ipynb")
 CHECKS = [value for value in vars(convolution_on_the_gpu).values() if isinstance(value, KernelExercise)]
 
 
@@ -112,3 +116,12 @@ def test_what_counts_is_sectors_a_request_and_not_how_often_is_stored():
                 out[n, c, h, w] = float32(0)
 
     assert convolution_on_the_gpu.bias_relu_kernel(stores_twice).status == "solved"
+
+
+def test_padding_does_not_give_a_corner_as_many_windows_as_the_middle_has():
+    windows = reference.conv2d_backward_input(
+        np.ones((1, 1, 7, 7)), np.ones((1, 1, 3, 3)), (1, 1, 7, 7), padding=1
+    )
+    (text,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "padding-text")
+    corner, middle = int(windows[0, 0, 0, 0]), int(windows[0, 0, 3, 3])
+    assert f"a corner lies in {corner} instead of 1, though still not in {middle}" in text

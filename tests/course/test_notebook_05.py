@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numba import cuda
+from solutions import solution_of
 from wrong_answers import pooling_and_reductions as answers
 
 from cnn_numba.course.exercises import pooling_and_reductions as checks
@@ -114,3 +115,10 @@ def test_the_checks_reach_what_they_are_about():
     largest = [case.args[0].max(axis=1) for case in checks.softmax_kernel.inputs()]
     assert max(map(np.max, largest)) > 89
     assert min(map(np.min, largest)) < -104  # exp of that is 0 in float32
+
+
+def test_the_tree_of_the_solution_has_the_steps_that_the_text_tells():
+    taken = steps(access_of(solution_of("pooling_and_reductions", "block_sums_kernel")))
+    assert [step.warps for step in taken] == [2, 1, 1, 1, 1, 1, 1]
+    assert [step.lanes for step in taken] == [64, 32, 16, 8, 4, 2, 1]
+    assert sum(step.deliveries for step in taken) == 24

@@ -43,6 +43,15 @@ def test_the_updates_in_the_cells_are_the_packages(rng):
     np.testing.assert_allclose(ours, (expected, velocity))
 
 
+def test_corrected_means_that_are_stored_make_the_steps_shrink_to_nothing():
+    m = v = 0.0
+    for step in range(1, 11):
+        m = (0.9 * m + 0.1) / (1 - 0.9**step)
+        v = (0.999 * v + 0.001) / (1 - 0.999**step)
+    assert v > 1e20
+    assert m / np.sqrt(v) < 1e-6  # where a gradient of 1 each time should give a step of 1
+
+
 def test_the_exercises_ask_for_the_updates_of_the_package(rng):
     p, g, m, v = rng.uniform(0.1, 1, (4, 7))
     expected = p.copy(), m.copy(), v.copy()
@@ -288,3 +297,16 @@ def test_the_pad_knows_its_articles(digit, says):
     pad = DigitPad(lambda image: np.eye(10)[digit])
     pad.drawing = example_drawing().tobytes()
     assert pad.message == says
+
+
+def test_what_a_shift_puts_in_on_the_left_is_as_much_as_the_text_says():
+    (text,) = (
+        cell.source
+        for cell in notebooks.read(CHECKOUT / "notebooks" / f"{STEM}.ipynb").cells
+        if "`np.roll` puts" in cell.source
+    )
+    images = data.load("mnist").test_images[:2000, 0]
+    touched = {shift: images[:, :, -shift:].any(axis=(1, 2)).mean() for shift in (4, 6)}
+    assert touched[4] == pytest.approx(1 / 7, abs=0.02)
+    assert touched[6] == pytest.approx(2 / 5, abs=0.02)
+    assert "one digit in seven at 4 pixels, and two in five at 6" in text

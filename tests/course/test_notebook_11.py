@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fresh_python import run_pytest
+from numba import cuda, float32, uint32
 
 from cnn_numba.course import notebooks
 from cnn_numba.course.checks.kernels import KernelExercise, examine, inout, launch, normal, output
@@ -205,3 +206,28 @@ def test_the_tests_to_copy_pass():
     run = run_pytest("-q", "-p", "gpuless", "examples/test_smooth.py", cwd=FOLDER.parent)
     assert run.returncode == 0, run.stdout
     assert "9 passed" in run.stdout
+
+
+@pytest.mark.gpu
+def test_unsigned_indices_below_zero_are_what_the_text_says():
+    @cuda.jit
+    def below(x, out):
+        i = uint32(x[0])
+        out[0], out[1] = i - 1, uint32(i - 1)
+
+    out = cuda.to_device(np.zeros(2, np.int64))
+    below[1, 1](cuda.to_device(np.zeros(1, np.uint32)), out)
+    assert out.copy_to_host().tolist() == [-1, 2**32 - 1]
+
+
+@pytest.mark.gpu
+def test_what_meets_a_nan_is_nan_but_for_max_and_min():
+    @cuda.jit
+    def meet(x, out):
+        nan = x[0]
+        out[0], out[1], out[2] = nan + float32(1), nan * float32(0), nan / nan
+        out[3], out[4] = max(nan, float32(0)), min(nan, float32(0))
+
+    out = cuda.device_array(5, np.float32)
+    meet[1, 1](cuda.to_device(np.full(1, np.nan, np.float32)), out)
+    assert np.isnan(out.copy_to_host()).tolist() == [True, True, True, False, False]

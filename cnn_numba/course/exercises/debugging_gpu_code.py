@@ -102,7 +102,7 @@ edges_kernel = KernelExercise(
 )
 
 
-# --- The reduction that hangs ------------------------------------------------------------------------------
+# --- The reduction that misses barriers ---------------------------------------------------------------------
 
 
 @cuda.jit
