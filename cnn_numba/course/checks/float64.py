@@ -47,16 +47,30 @@ def refuse_float64(attempt, trials):
             for trial in trials:
                 _refuse_stored(attempt, trial)
             return
-        if any(map(_is_float64, instructions)):
-            _refuse(attempt, float64_causes(filter(_is_float64, instructions)))
+        if computing := _computing(instructions):
+            _refuse(attempt, float64_causes(computing))
 
 
-# From an integer to float64 and back: how Numba has `kernel_size**2`. No number of the data is among these.
-_OF_INTEGERS = re.compile(r"cvt\.\w+\.(f64\.[su]\d+|[su]\d+\.f64)")
+# To float64, as `print` has its numbers, and from there to an integer: what is computed of them is another
+# instruction, and of integers alone Numba has `kernel_size**2` so.
+_CONVERSION = re.compile(r"cvt(\.\w+)?\.(f64\.\w+|[su]\d+\.f64)")
+_FROM_INTEGER = re.compile(r"cvt\.\w+\.f64\.[su]\d+")
 
 
-def _is_float64(instruction):
-    return instruction.kind == "FP64" and not _OF_INTEGERS.fullmatch(instruction.opcode)
+def _computing(instructions):
+    """Return the instructions that compute in float64, without comparisons of integers, as of a `reshape`."""
+    doubles = [each for each in instructions if each.kind == "FP64"]
+    integers = {_operands(each)[0] for each in doubles if _FROM_INTEGER.fullmatch(each.opcode)}
+    return [
+        each
+        for each in doubles
+        if not _CONVERSION.fullmatch(each.opcode)
+        and not (each.opcode.startswith("setp") and integers.issuperset(_operands(each)[1:]))
+    ]
+
+
+def _operands(instruction):
+    return instruction.operands.split(", ")
 
 
 def _by_types(trials):
@@ -112,7 +126,7 @@ def _compiled(attempt, arguments):
         return _inspected(attempt, tuple(map(_written, arguments)))
     types = tuple(map(attempt.typeof_pyval, arguments))
     instructions = read_ptx(attempt.inspect_asm(types)) if types in attempt.overloads else None
-    if instructions is not None and not any(map(_is_float64, instructions)):
+    if instructions is not None and not _computing(instructions):
         return instructions
     return _with_lines(attempt, types) or instructions
 
