@@ -22,6 +22,7 @@ from gpuless.simulator.arguments import contents, memory_argument
 from gpuless.simulator.arithmetic import to_float, typed, with_typed_literals
 from gpuless.simulator.definition import Definition, package
 from gpuless.simulator.doubts import find_doubt
+from gpuless.simulator.flat import ndenumerate
 from gpuless.simulator.intrinsics import GPU_MATH
 from gpuless.simulator.namespace import DEVICE_NAMES
 
@@ -76,6 +77,8 @@ class Twins:
             return self._cuda
         if value is math:
             return GPU_MATH
+        if value is np.ndenumerate:
+            return ndenumerate
         if id(value) in _stubs(self._module):
             return _Live(self._cuda, _stubs(self._module)[id(value)])
         if isinstance(value, types.BuiltinFunctionType) and value.__module__ == "math":
