@@ -11,6 +11,7 @@ is not.
 import linecache
 import os
 import re
+from operator import eq
 
 import numpy as np
 
@@ -42,12 +43,14 @@ def refuse_float64(attempt, trials):
         With the sanitizer's report, for where there is no compiler.
     """
     for arguments in _by_types(trials):
-        instructions = _compiled(attempt, arguments)
+        signature = _signature(attempt, arguments)
+        instructions = _compiled(attempt, signature)
         if instructions is None:
             for trial in trials:
                 _refuse_stored(attempt, trial)
             return
         if computing := _computing(instructions):
+            _refuse_signature(signature, arguments)
             _refuse(attempt, float64_causes(computing))
 
 
@@ -85,7 +88,7 @@ def _by_types(trials):
 def _written(value):
     """Return an argument's type as Numba's signatures have it."""
     if not isinstance(value, np.ndarray):
-        return str(np.asarray(value).dtype)
+        return str(_dtype(value))
     return f"{value.dtype}[{', '.join([*':' * (value.ndim - 1), '::1'])}]" if value.ndim else str(value.dtype)
 
 
@@ -120,11 +123,36 @@ def _place(code, cause):
 # --- asking the compiler -----------------------------------------------------------------------------------
 
 
-def _compiled(attempt, arguments):
-    """Return the instructions of a kernel for these arguments, None where nobody compiles it."""
+def _signature(attempt, arguments):
+    """Return what a kernel is compiled for at a launch with these arguments: one of its signatures, if any."""
     if device.simulated():
-        return _inspected(attempt, tuple(map(_written, arguments)))
+        return next(iter(attempt.signatures), f"void({', '.join(map(_written, arguments))})")
     types = tuple(map(attempt.typeof_pyval, arguments))
+    if types in attempt.overloads:
+        return types
+    # It has signatures: the nearest.
+    return max(attempt.overloads, key=lambda given: sum(map(eq, given, types)), default=types)
+
+
+def _refuse_signature(signature, arguments):
+    """Raise `Wrong` if it is a signature that makes float64 of what is handed over as float32."""
+    if "float64" in str(signature) and "float64" not in map(str, map(_dtype, arguments)):
+        raise Wrong(
+            "float64",
+            "The numbers are right, but computed in float64, which most GPUs do far more slowly.",
+            "The signature behind `@cuda.jit` says `float64`, so a float32 number is converted. Write "
+            "`float32` there, or leave the signature out: then the arguments decide.",
+        )
+
+
+def _dtype(value):
+    return np.asarray(value).dtype
+
+
+def _compiled(attempt, types):
+    """Return the instructions of a kernel for a signature, None where nobody compiles it."""
+    if device.simulated():
+        return _inspected(attempt, types)
     instructions = read_ptx(attempt.inspect_asm(types)) if types in attempt.overloads else None
     if instructions is not None and not _computing(instructions):
         return instructions
@@ -150,11 +178,11 @@ def _with_lines(attempt, types):
 _missing = []  # why there is no compiler, once it has been asked for and was not there
 
 
-def _inspected(attempt, types):
+def _inspected(attempt, signature):
     if _missing:
         return None
     try:
-        return inspect_kernel(attempt, f"void({', '.join(types)})", disassemble=False).instructions
+        return inspect_kernel(attempt, signature, disassemble=False).instructions
     except InspectionError as error:
         if "no CUDA compiler" in str(error):
             _missing.append(error)

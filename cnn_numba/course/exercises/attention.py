@@ -12,6 +12,11 @@ from cnn_numba.ops.attention.reference import attention_forward
 THREADS = 16
 
 
+def _table(scores):
+    """Return a launch for a table of scores."""
+    return launch(device.blocks(len(scores) + 1, THREADS), THREADS, scores, output(scores.shape))
+
+
 def _tables(rng):
     """Draw tables of scores: small, far from 0, and with a future that is far above the past."""
     for places, offset, future in [
@@ -24,9 +29,7 @@ def _tables(rng):
     ]:
         scores = 2 * rng.normal(size=(places, places)) + offset
         scores += future * np.triu(np.ones_like(scores), k=1)
-        yield launch(
-            device.blocks(places + 1, THREADS), THREADS, scores.astype(np.float32), output(scores.shape)
-        )
+        yield _table(scores.astype(np.float32))
 
 
 def _seen(scores):
@@ -58,6 +61,7 @@ causal_softmax_kernel = KernelExercise(
     "causal_softmax_kernel",
     reference=lambda scores: _softmax(np.float64(scores), _seen(scores)),
     cases=_tables,
+    large=lambda rng: [_table(normal(rng, (300, 300)))],
     float32=True,
     mistakes={
         "no mask": (
@@ -236,6 +240,8 @@ def _heads(rng):
     q, k, v = (normal(rng, (n, FEATURES)) for n in (7, 10, 10))
     q, k = 20 + np.abs(q), -20 - np.abs(k)
     yield launch(1, TILE, q, k, v, output(q.shape))
+    # And of these below any number that a search for the largest may start from.
+    yield launch(1, TILE, *(np.float32(1e14) * x for x in (q, k)), v, output(q.shape))
 
 
 def _from_zero(q, k, v):
