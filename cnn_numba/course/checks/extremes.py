@@ -5,6 +5,8 @@ them, or stays. No finite number is small enough then for a search to start from
 around -1e30 shows one that does; where the result is defined, one with minus infinity alone shows the others.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from cnn_numba.course.checks.mistakes import call
@@ -88,6 +90,33 @@ def _is_defined(results):
         return bool(results) and not any(
             np.isnan(part).any() or (np.float32(part) == np.inf).any() for part in results
         )
+
+
+def in_other_blocks(case):
+    """Return a launch in blocks of another size, and of another depth, of as many threads or a few more.
+
+    Parameters
+    ----------
+    case : LaunchCase
+
+    Returns
+    -------
+    LaunchCase
+
+    Examples
+    --------
+    >>> from cnn_numba.course.checks.kernels import launch, output
+    >>> other = in_other_blocks(launch((3, 1, 5), (8, 3, 1), output((5, 3, 24))))
+    >>> other.grid, other.block
+    ((6, 3, 3), (4, 1, 2))
+    """
+    axes = max(np.size(case.grid), np.size(case.block))
+    grid, block = ((*np.atleast_1d(size).tolist(), 1, 1)[:axes] for size in (case.grid, case.block))
+    other = tuple(
+        threads // 2 if threads > 1 else min(blocks, 2) for blocks, threads in zip(grid, block, strict=True)
+    )
+    grid = tuple(-(-blocks * was // now) for blocks, was, now in zip(grid, block, other, strict=True))
+    return replace(case, grid=grid, block=other)
 
 
 def narrowed(cases):

@@ -124,7 +124,7 @@ def _place(code, cause):
 
 
 def _signature(attempt, arguments):
-    """Return what a kernel is compiled for at a launch with these arguments: one of its signatures, if any."""
+    """Return what a kernel is compiled for at a launch with these arguments: its signature, if it has one."""
     if device.simulated():
         return next(iter(attempt.signatures), f"void({', '.join(map(_written, arguments))})")
     types = tuple(map(attempt.typeof_pyval, arguments))

@@ -39,8 +39,9 @@ marked `output`, what it has to change `inout`; all else is an input and must co
 - ``large=`` makes further launches for where kernels are compiled, on a GPU or the emulated one: sizes for
   which an index in 16 bits or a number of rounds in the source no longer do.
 - Where zero lies does not matter to a maximum, a copy or a softmax: such an exercise gets launches with all
-  numbers around -1e30, and minus infinity, by itself (`cnn_numba.course.checks.extremes`). ``other_blocks=``
-  makes launches in blocks of other sizes than those that the mistakes' functions reckon with.
+  numbers around -1e30, and minus infinity, by itself (`cnn_numba.course.checks.extremes`). So does an
+  exercise of any block get a launch in another one: where the text says what a block is, as for a tile in
+  shared memory, write ``other_blocks=False``, or let it make launches in blocks that the text allows.
 - Where a kernel is to be repaired, ``broken=`` is the one that the stub holds: the same code, whatever its
   comments and line breaks, is *not solved yet*.
 
@@ -74,7 +75,7 @@ one thread for all        only with ``once=True``; one thread computes all eleme
 without                   what `uses` asks for does not occur
 wrong when large          only with ``large=``
 not small enough          a search for the largest starts from a number, as -1e9
-fixed block               only with ``other_blocks=``
+fixed block               not with ``other_blocks=False``
 ========================  ====================================================================================
 
 Wrong answers are derived from the solution, or are kernels of their own, marked above ``@cuda.jit``:
@@ -98,7 +99,7 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.course.checks.exercise import Exercise, StandIn, Verdict, is_blank
-from cnn_numba.course.checks.extremes import far_below, rounding
+from cnn_numba.course.checks.extremes import far_below, in_other_blocks, rounding
 from cnn_numba.course.checks.float64 import refuse_float64
 from cnn_numba.course.checks.mistakes import (
     Outcome,
@@ -353,8 +354,9 @@ class KernelExercise(Exercise):
     large : callable, optional
         Takes a generator, returns large launches, for where kernels are compiled; the cases are small, as the
         simulator steps them.
-    other_blocks : callable, optional
-        Takes a generator, returns launches in blocks of other sizes than the mistakes reckon with.
+    other_blocks : bool or callable
+        Launches in blocks of other sizes than the mistakes reckon with. True makes one of the last case, for
+        exercises whose text leaves the block open; a callable takes a generator and returns some.
 
     Examples
     --------
@@ -378,7 +380,7 @@ class KernelExercise(Exercise):
     from_the_end: bool = False
     broken: object = None
     large: object = None
-    other_blocks: object = None
+    other_blocks: object = True
 
     def inputs(self):
         """Return the list of launches: random, but the same on every call and every machine."""
@@ -456,17 +458,16 @@ class KernelExercise(Exercise):
             holds(attempt)
 
     def _right(self, got, expected, given):
-        """Tell whether an outcome is right, or as near as the rounding of the inputs lets any program come."""
+        """Tell whether an outcome is right, or as near as the rounding of the inputs lets a program come."""
         return super()._right(got, expected) or (
-            got.error is None and same(got.value, expected.value, self.dtype, self.rtol, self._slack(given))
+            got.error is expected.error is None
+            and same(got.value, expected.value, self.dtype, self.rtol, rounding(given, self.reference))
         )
-
-    def _slack(self, given):
-        return rounding(given, self.reference)
 
     def _refuse_elsewhere(self, attempt):
         """Run what is right in all cases on what no mistake has to explain: extreme numbers, other blocks."""
-        others = self.other_blocks(self._generator()) if self.other_blocks else ()
+        others = [in_other_blocks(self.inputs()[-1])] if self.other_blocks else ()
+        others = self.other_blocks(self._generator()) if callable(self.other_blocks) else others
         for further, *finding in (
             (far_below(self.inputs(), self.reference), "not small enough", _NOT_SMALL_ENOUGH),
             (others, "fixed block", _FIXED_BLOCK),
@@ -496,8 +497,8 @@ _NOT_SMALL_ENOUGH = (
     "largest start from a number? Let it start from the first element, or from `float32(-math.inf)`."
 )
 _FIXED_BLOCK = (
-    "Right, until blocks have another size. Is it written down as a number? The number of threads in a block "
-    "is `cuda.blockDim.x`."
+    "Right, until blocks have another size. Is it written down as a number? A block has `cuda.blockDim.x` "
+    "threads along x, and a thread's place in the grid is what `cuda.grid` says."
 )
 _WRONG_WHEN_LARGE = (
     "Right in all small launches, and wrong in a large one. Is a size written down as a number, or an index "

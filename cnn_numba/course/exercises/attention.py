@@ -244,11 +244,11 @@ def _heads(rng):
     yield launch(1, TILE, *(np.float32(1e14) * x for x in (q, k)), v, output(q.shape))
 
 
-def _from_zero(q, k, v):
-    """Let the search for the largest score begin with 0, in float32."""
+def _from(q, k, v, least=0):
+    """Let the search for the largest score begin with a number, in float32."""
     scores = (q @ k.T / np.float32(np.sqrt(FEATURES))).astype(np.float32)
     with np.errstate(invalid="ignore"):
-        weights = np.exp(scores - np.maximum(scores.max(axis=1, keepdims=True), 0))
+        weights = np.exp(scores - np.maximum(scores.max(axis=1, keepdims=True), np.float32(least)))
         return weights @ v / weights.sum(axis=1, keepdims=True)
 
 
@@ -313,6 +313,7 @@ tiled_attention_kernel = KernelExercise(
     "tiled_attention_kernel",
     reference=_attention,
     cases=_heads,
+    other_blocks=False,
     float32=True,
     properties=(uses("shared"),),
     mistakes={
@@ -354,7 +355,12 @@ tiled_attention_kernel = KernelExercise(
         "largest from 0": (
             "Right, until all scores of a query are far below 0: your largest begins as 0, every weight "
             "becomes 0, and 0 / 0 is NaN. Begin with minus infinity.",
-            _from_zero,
+            _from,
+        ),
+        "not small enough": (
+            "Right, until all scores of a query lie below the number that your largest begins with: every "
+            "weight becomes 0, and 0 / 0 is NaN. Begin with minus infinity.",
+            lambda q, k, v: _from(q, k, v, -1e9),
         ),
         "not divided": ("The average is still to be divided by the sum of the weights.", _not_divided),
         "keys averaged": (

@@ -394,6 +394,7 @@ bias_gradient_kernel = KernelExercise(
     "bias_gradient_kernel",
     reference=_bias_gradient,
     cases=_channels,
+    other_blocks=False,
     float32=True,
     properties=(_shares_the_channel, _adds_no_other_way),
     mistakes={

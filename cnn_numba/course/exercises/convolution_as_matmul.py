@@ -228,6 +228,7 @@ conv_implicit_kernel = KernelExercise(
     "conv_implicit_kernel",
     reference=_multiplied(product),
     cases=_layers,
+    other_blocks=False,
     float32=True,
     properties=(uses("shared"),),
     mistakes={

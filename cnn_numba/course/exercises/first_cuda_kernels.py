@@ -8,7 +8,6 @@ import numpy as np
 
 from cnn_numba.course.checks.exercise import Exercise, Wrong, avoids
 from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output
-from cnn_numba.ops.activation.gpu import relu_forward_naive_kernel
 from cnn_numba.ops.conv.reference import correlate_cpu
 from gpuless.access import WRITE
 
@@ -103,7 +102,7 @@ def _refuse_fractions(error):
 
 
 class _Launches:
-    """In the place of a kernel: it notes with how many blocks and threads it is launched, and does nothing."""
+    """In the place of a kernel: it notes with how many blocks and threads it is launched; that is all."""
 
     def __init__(self):
         self.sizes = []
