@@ -4,6 +4,7 @@ import linecache
 import math
 import re
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from gpuless.inspector import InspectionError
 TILE = 8
 
 # Behind `t = 0` or the like: a loop that the compiler cannot see to have one round.
+PRODUCT = "out[i] = x[i] * a"
 SUM = ("for _ in range(cuda.gridDim.y):", "    t += x[i] * a", "out[i] = t")
 
 
@@ -51,6 +53,7 @@ reverse = KernelExercise(
     "reverse",
     reference=lambda x: x.reshape(-1, TILE)[:, ::-1].ravel(),
     cases=lambda rng: [launch(n, TILE, normal(rng, n * TILE), output(n * TILE)) for n in (1, 3)],
+    other_blocks=False,
 )
 
 total = KernelExercise(
@@ -645,10 +648,24 @@ class TestFloat64:
             ["out[i] = x[i] * a if x[i] * a > 0 else 0.0", "if x[i] * a < 0:", "    out[i] = x[i] * a"],
             ["t = 0.0", "t += x[i] * a", "out[i] = t"],
             ["k = (i + 1) ** 2 // (i + 1) - 1", "out[k] = x[k] * a"],
+            ["print(i, x[i])", "out[i] = x[i] * a"],
+            ["flat = x.reshape(x.size)", "out[i] = flat[i] * a"],
         ],
     )
     def test_what_compiles_to_none_is_right(self, lines):
         assert scale(self.kernel(*lines)).status == "solved"
+
+    def test_a_signature_is_told(self):
+        in_float64 = cuda.jit("void(float32[::1], float64, float32[::1])")(
+            self.kernel("out[i] = x[i] * a").py_func
+        )
+        verdict = scale(in_float64)
+        assert verdict.mistake == "float64"
+        assert "The signature behind `@cuda.jit` says `float64`" in str(verdict)
+        in_float32 = cuda.jit("void(float32[:], float32, float32[:])")(
+            self.kernel("out[i] = x[i] * a").py_func
+        )
+        assert scale(in_float32).status == "solved"
 
     def test_the_sines_detour_is_not_the_learners(self):
         sine = KernelExercise("s", lambda x, a: np.sin(x), vectors, float32=True)
@@ -673,6 +690,43 @@ class TestFloat64:
         assert "Line 8 of your kernel: `out[i] = t`" in str(scale(self.kernel("t = 0.0", *SUM)))
         assert scale(self.kernel("t = 0", *SUM)).status == "solved"
         assert len(asked) == 1
+
+
+def test_a_tolerance_follows_the_rounding_of_the_inputs():
+    """Of numbers around 1000 float32 has four digits behind the point: what needs more nobody can have."""
+
+    def off_by(error, offset):
+        exercise = KernelExercise(
+            "spread",
+            reference=lambda x: np.float64(x) - np.float64(x).mean(),
+            cases=lambda rng: [launch(2, 8, normal(rng, 11) + np.float32(offset), output(11))],
+        )
+
+        @cuda.jit
+        def kernel(x, out):
+            i = cuda.grid(1)
+            if i < x.size:
+                mean = 0.0
+                for k in range(x.size):
+                    mean += x[k]
+                out[i] = x[i] - mean / x.size + error
+
+        return exercise(kernel).status
+
+    assert [off_by(error, 1000) for error in (0, 5e-5, 3e-3)] == ["solved", "solved", "wrong"]
+    assert [off_by(error, 0) for error in (0, 5e-5)] == ["solved", "wrong"]
+
+
+def test_another_block_is_tried():
+    @cuda.jit
+    def of_blocks_of_8(x, a, out):
+        i = cuda.blockIdx.x * 8 + cuda.threadIdx.x
+        if i < x.size:
+            out[i] = a * x[i]
+
+    exercise = KernelExercise("s", scale.reference, lambda rng: vectors(rng)[:2])
+    assert exercise(of_blocks_of_8).mistake == "fixed block"
+    assert replace(exercise, other_blocks=False)(of_blocks_of_8).status == "solved"
 
 
 def test_float64_is_allowed_unless_forbidden():

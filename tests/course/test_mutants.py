@@ -38,11 +38,10 @@ def without_a_guard(found):
 
 
 def with_a_number_for_a_size(found):
-    """Yield solutions with the size that block or grid have in the first launch, unless the text says it."""
+    """Yield solutions with the size of block or grid in the first launch, unless the text gives it."""
     given = found.check.inputs()[0]
     block, grid = ((size if isinstance(size, tuple) else (size,)) for size in (given.block, given.grid))
-    said = " ".join(re.findall(r"[Bb]locks? (?:of|have) ([^.;]*?) threads", found.cells.text))
-    if not (set(map(str, block)) & set(re.findall(r"\w+", said)) or re.search("[A-Z]{4}", said)):
+    if found.check.other_blocks:
         for axis, size in zip("xyz", block, strict=False):
             yield from _replaced(found, f"cuda.blockDim.{axis}", str(size))
         places = [f"cuda.blockIdx.{a} * {n} + cuda.threadIdx.{a}" for a, n in zip("xyz", block, strict=False)]
@@ -75,10 +74,12 @@ def _with(source, node, text):
     return "\n".join(lines)
 
 
+KERNELS = [found for found in FOUND if isinstance(found.check, KernelExercise)]
+
+
 def each(make):
     """Return the marks for all mutants of a kind."""
-    kernels = [found for found in FOUND if isinstance(found.check, KernelExercise)]
-    made = [(found, name, source) for found in kernels for name, source in make(found)]
+    made = [(found, name, source) for found in KERNELS for name, source in make(found)]
     return pytest.mark.parametrize(
         ("found", "source"),
         [(found, source) for found, _, source in made],
@@ -100,3 +101,12 @@ def test_a_size_written_as_a_number_is_refused(found, source):
 def test_a_search_from_a_number_is_told(found, source):
     verdict = found.check(found.run(source))
     assert (verdict.status, verdict.mistake) == ("wrong", "not small enough"), verdict
+
+
+def test_who_allows_no_other_blocks_says_what_a_block_is():
+    for found in KERNELS:
+        if not found.check.other_blocks:
+            text = f"{found.cells.text}{found.cells.stub}"
+            assert re.search("[Bb]locks? (of|have)|block of|threads a block|blocks long", text), (
+                found.cells.name
+            )

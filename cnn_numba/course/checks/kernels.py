@@ -355,8 +355,8 @@ class KernelExercise(Exercise):
         Takes a generator, returns large launches, for where kernels are compiled; the cases are small, as the
         simulator steps them.
     other_blocks : bool or callable
-        Launches in blocks of other sizes than the mistakes reckon with. True makes one of the last case, for
-        exercises whose text leaves the block open; a callable takes a generator and returns some.
+        Launches in blocks of other sizes than the mistakes reckon with. True makes one of the case with most
+        blocks, for exercises whose text leaves the block open; a callable takes a generator and returns some.
 
     Examples
     --------
@@ -449,9 +449,9 @@ class KernelExercise(Exercise):
                 _refuse_repetition(self, attempt, trial)
             _refuse_one_for_all(self, attempt, traced)
         if not isinstance(attempt, StandIn):
-            self._refuse_elsewhere(attempt)
             if not device.simulated():
                 self._refuse_on_gpu(attempt)
+            self._refuse_elsewhere(attempt)
         if self.float32 and traced:
             refuse_float64(attempt, traced)
         for holds in self.properties:
@@ -466,11 +466,14 @@ class KernelExercise(Exercise):
 
     def _refuse_elsewhere(self, attempt):
         """Run what is right in all cases on what no mistake has to explain: extreme numbers, other blocks."""
-        others = [in_other_blocks(self.inputs()[-1])] if self.other_blocks else ()
-        others = self.other_blocks(self._generator()) if callable(self.other_blocks) else others
+        others = self.other_blocks
+        if others is True:
+            others = [in_other_blocks(max(self.inputs(), key=lambda case: np.prod(case.grid)))]
+        elif others:
+            others = others(self._generator())
         for further, *finding in (
             (far_below(self.inputs(), self.reference), "not small enough", _NOT_SMALL_ENOUGH),
-            (others, "fixed block", _FIXED_BLOCK),
+            (others or (), "fixed block", _FIXED_BLOCK),
         ):
             for given in further:
                 expected, got = call(self.reference, given), _run(attempt, given).outcome

@@ -333,7 +333,7 @@ row_max_kernel = KernelExercise(
     reference=lambda x: x.max(axis=1),
     cases=_rows,
     large=lambda rng: [launch(37, ROW_THREADS, normal(rng, (37, 5001)), output(37))],
-    other_blocks=False,
+    other_blocks=lambda rng: [launch(3, 4 * WARP, normal(rng, (3, 150)), output(3))],
     float32=True,
     once=True,
     properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle),

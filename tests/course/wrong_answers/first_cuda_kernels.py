@@ -34,6 +34,10 @@ axpy_kernel = derive(
     axpy_scales_the_sum=("sum scaled", ("a * x[i] + y[i]", "a * (x[i] + y[i])")),
     axpy_exchanges=("exchanged", ("a * x[i] + y[i]", "a * y[i] + x[i]")),
     axpy_multiplies=("multiplied", ("a * x[i] + y[i]", "a * x[i] * y[i]")),
+    axpy_of_a_float64=(
+        "float64",
+        ("@cuda.jit", '@cuda.jit("void(float64, float32[::1], float32[::1], float32[::1])")'),
+    ),
 )
 
 
@@ -89,6 +93,7 @@ relu_on_gpu = derive(
     relu_forgets_to_return=("returns None", ("return d_out.copy_to_host()", "d_out.copy_to_host()")),
     relu_without_a_launch_shape=("raises", ("[device.blocks(x.size, 128), 128]", "")),
     relu_divides_with_a_fraction=("fraction of a block", ("device.blocks(x.size, 128)", "x.size / 128 + 1")),
+    relu_on_eight_blocks=("fixed grid", ("device.blocks(x.size, 128)", "8")),
 )
 
 
