@@ -39,16 +39,16 @@ class Twins:
         self._known = {}
         self._module = sys.modules.get("numba.cuda")
 
-    def function(self, function, device=True, parameters=(), compiled=True):
+    def function(self, function, device=True, parameters=()):
         """Return the twin of a function, made on first sight; `UnsupportedPython` if it cannot be compiled.
 
-        A device function may return something. `parameters` has what is known of its arguments. What only
-        stands in for an intrinsic is not `compiled`.
+        A device function may return something. `parameters` has what is known of its arguments.
         """
         if function in self._known:
             return self._known[function]
         doubt = _checked(function, device, parameters)
-        if doubt and compiled:
+        # What has the attribute `stands_in` does so for an intrinsic: nobody compiles it.
+        if doubt and not getattr(function, "stands_in", False):
             self._judge(doubt)
         constants = _constants(function, self._types)
         scope = {"float": to_float}
@@ -85,8 +85,7 @@ class Twins:
             return getattr(GPU_MATH, value.__name__)
         inner = getattr(value, "py_func", None)
         if isinstance(inner, types.FunctionType) and getattr(value, "_device", True):
-            # Numba and Numba-CUDA have an intrinsic's class each.
-            return self.function(inner, compiled=type(value).__name__ != "_Intrinsic")
+            return self.function(inner)
         if isinstance(value, types.ModuleType):
             return _Module(value, self._replace, constants)
         if isinstance(value, np.ndarray) and value.ndim > 0:
