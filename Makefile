@@ -3,9 +3,10 @@
 # Every target makes .venv and installs what it needs into it: the first time, and whenever a pyproject.toml has
 # changed. After that it does only what it is called for. Training needs a sixth of the disk that the rest does.
 
-# The first Python of 3.11 or newer that answers.
+# The first Python that works: python3, else the newest. numba-cuda has no wheels for 3.15.
+WORKS := -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))'
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
-	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+	$$python $(WORKS) 2>/dev/null && echo $$python && break; done)
 
 # The CUDA toolkit to install: the one there is, at first 13; 12 is for drivers older than 580. Apple has none:
 # kernels run in the simulator there, on Linux on the emulated GPU.
@@ -98,11 +99,12 @@ install: $(ALL) ## make .venv with everything in it, run nothing
 .NOTPARALLEL:
 
 $(BASE) $(ALL): pyproject.toml gpuless/pyproject.toml
-	@$(if $(PYTHON),$(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo 'make: Python 3.11 or newer is needed, and $(if $(PYTHON),$(PYTHON) is not that,none was found);' \
-			'install one and name it: make PYTHON=/path/to/python3.12 ...' >&2; exit 1; }
+	@$(or $(PYTHON),false) $(WORKS) 2>/dev/null || { \
+		echo 'make: Python 3.11 to 3.14 is needed (numba-cuda has no wheels for 3.15), and $(or $(PYTHON),python3) is' \
+			"$$($(or $(PYTHON),python3) -V 2>/dev/null || echo not there);" \
+			'install one and name it: make PYTHON=/path/to/python3.14 ...' >&2; exit 1; }
 	@echo 'Installing into .venv: $(WHAT), where it is not there yet. This takes minutes; pip tells errors only.'
-	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
+	@$(BIN)/python $(WORKS) 2>/dev/null || $(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
 	@# The pip of Python 3.11 cannot resolve what torch and numba-cuda ask of cuda-toolkit; newer ones can.
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=24.1'
 	@# Most of the modules are never imported; those that are will be compiled then.

@@ -4,6 +4,8 @@ A thin layer: it turns arguments into calls, and errors into one line. Whatever 
 imported by the command that needs it.
 """
 
+import contextlib
+import errno
 import json
 import math
 import os
@@ -18,6 +20,7 @@ import numpy as np
 import typer
 from PIL import Image
 
+from cnn_numba.arguments import shown
 from cnn_numba.data import DATASETS, DataError, classes, image_shape, load, normalisation
 from cnn_numba.data.digits import as_text, find_digit, prepare_photo
 from cnn_numba.data.text import TEXT, Windows
@@ -93,30 +96,73 @@ def main(arguments=None):
         ...
     SystemExit: 2
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
+    _open_what_is_closed()
     try:
-        status = app(arguments or ["--help"], prog_name="cnn-numba", standalone_mode=False)
+        status = _run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _NOT_WRITTEN:
+            raise
+        status = _not_written(error)
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _silence(sys.stderr)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _run(arguments):
+    """Run the command line; return what it returns, or print what is wrong and return the exit code."""
+    try:
+        return app(arguments or ["--help"], prog_name="cnn-numba", standalone_mode=False)
     except _UsageError as error:
         if not _repeats_another():
             _complain(_wrong_argument(error))
-        status = 2
+        return 2
     except CliError as error:
         if str(error):
             _complain(error)
-        status = error.status
         if error.at_once:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+            os._exit(error.status)
+        return error.status
     except (DataError, MissingPackage, UnusableGpu) as error:
         _complain(error)
-        status = 1
+        return 1
     except MemoryError as error:
         _complain(f"not enough memory: {error}")
-        status = 1
+        return 1
     except (typer.Abort, KeyboardInterrupt):
-        status = 130
-    sys.exit(status if isinstance(status, int) else 0)
+        return 130
+
+
+# What a full disk answers, or a pipe that nobody reads any more.
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
+
+
+def _open_what_is_closed():
+    """Open closed standard streams on nothing: the next file opened would get what is printed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+
+
+def _not_written(error):
+    """Say what could not be written, unless the reader has gone; return the exit code."""
+    if error.filename is not None:
+        _complain(error)
+        return 1
+    if error.errno != errno.EPIPE:
+        _complain(f"not all could be printed: {error.strerror}")
+    _silence(sys.stdout)
+    return 1
+
+
+def _silence(stream):
+    """Let what could not be written go nowhere: Python tries once more at its end, and prints a traceback."""
+    with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def _repeats_another():
@@ -125,7 +171,8 @@ def _repeats_another():
 
 
 def _complain(message):
-    print(f"cnn-numba: {' '.join(str(message).split())}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print(f"cnn-numba: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _wrong_argument(error):
@@ -135,7 +182,7 @@ def _wrong_argument(error):
     """
     message = error.format_message().replace(": Value error, ", ": ", 1)
     for detail in getattr(error.__cause__, "errors", list)():
-        message = message.replace(": Input should", f": {detail['input']!r} should", 1)
+        message = message.replace(": Input should", f": {shown(detail['input'])} should", 1)
     return message
 
 
@@ -408,7 +455,9 @@ def _held_by(path, options, given):
     held["optimizer"] = str(held["optimizer"]).lower()
     for name, choice in _CHOICES.items():
         if held[name] not in [known.value for known in choice]:
-            raise CliError(f"{path} was trained with the {name} {recipe[name]!r}, which is not known here")
+            raise CliError(
+                f"{path} was trained with the {name} {shown(recipe[name])}, which is not known here"
+            )
         held[name] = choice(held[name])
     # A training on the CPU stays there, to the same numbers. One on the GPU goes on where it can.
     held["device"] = Device("cpu" if held["device"] == "cpu" else "auto")
@@ -510,14 +559,18 @@ def _optimizer(network, name, lr, weight_decay):
 
 
 def _line_printer():
-    """Return a function that prints a line, above the progress bar if there is one; warnings to stderr."""
+    """Return a function that prints a line, above the progress bar if there is one; warnings to stderr.
+
+    A line that cannot be written does not stop the training: its files say the same, and `main` reports it.
+    """
     from tqdm import tqdm
 
     def log(line):
-        if line.startswith("warning: "):
-            tqdm.write(f"cnn-numba: {line}", file=sys.stderr)
-        else:
-            tqdm.write(line)
+        with contextlib.suppress(OSError):
+            if line.startswith("warning: "):
+                tqdm.write(f"cnn-numba: {line}", file=sys.stderr)
+            else:
+                tqdm.write(line)
 
     return log
 
@@ -562,8 +615,9 @@ def predict(
 ):
     """Say which digit a picture shows: the three likeliest, with their probabilities.
 
-    Any size and any mode that Pillow opens; dark ink on light paper or the other way round, in even light or
-    not. The digit must stand alone: a table, a frame or a ruled line may be in the picture, but not touch it.
+    Any size (above 25 megapixels JPEG only) and any mode; dark ink on light paper or the other way round, or
+    of another colour, in even light or not. The digit must stand alone: a table, a frame or a ruled line may
+    be in the picture, but not touch it.
     Where the answer is not to be relied upon, the line ends in why: "not sure: ...".
     Before you have trained a network, the one that comes with the package answers.
 
@@ -777,7 +831,10 @@ def _record(path, function, **options):
         raise typer.BadParameter(f"{path.parent} is not a folder.", param_hint="'--json'")
     figures = function(**options)
     if path is not None:
-        path.write_text(json.dumps(figures, indent=2) + "\n")
+        from cnn_numba.train.checkpoint import written_whole
+
+        with written_whole(path) as file:
+            file.write((json.dumps(figures, indent=2) + "\n").encode())
     return figures
 
 

@@ -8,7 +8,7 @@ import textwrap
 
 from cnn_numba import device, extras
 from cnn_numba.device.health import NEWEST_CUDA, Finding, extra, gpu_findings
-from gpuless.nvidia import installed
+from gpuless.nvidia import installed, versions
 
 _COLUMNS = 96
 _TOPIC = len("torchvision")  # the longest
@@ -67,12 +67,11 @@ def report(findings):
 
 
 def _python():
-    fix = (
-        ""
-        if sys.version_info >= (3, 11)
-        else "install Python 3.11 or newer and make a new environment with it"
+    python, numpy = versions()
+    fix = "" if python.works else f"install Python {python.working} and make a new environment with it"
+    return Finding(
+        "Python", python.works, f"{python.here} ({python.working} work, with NumPy {numpy.working})", fix
     )
-    return Finding("Python", not fix, platform.python_version(), fix)
 
 
 def _packages():

@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from gpuless import nvidia
 from gpuless.running import inherit, run_code, run_module, run_script
 
 _USAGE = "python -m gpuless [--gpu emulator|simulator|hardware] [script.py | -m module | -c code | -] ..."
@@ -40,6 +41,7 @@ def _main(arguments):
         if program:
             return run(program[0], program[1:])
     print(selection)
+    print(*nvidia.versions(), sep=", ")
     if not selection.simulated:
         return _describe()
 

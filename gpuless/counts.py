@@ -26,6 +26,7 @@ hardware to choose; here it is where all ways lead.
 
 from __future__ import annotations
 
+import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -89,7 +90,7 @@ class Counted:
 
     def __init__(self, kernel: Any) -> None:
         if not hasattr(kernel, "__getitem__") or not hasattr(kernel, "py_func"):
-            raise TypeError(f"expected a kernel made by cuda.jit, got {kernel!r}")
+            raise TypeError(f"expected a kernel made by cuda.jit, got {reprlib.repr(kernel)}")
         self._kernel = kernel
 
     def __getitem__(self, configuration: tuple) -> Callable[..., Counts]:

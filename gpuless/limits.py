@@ -3,6 +3,7 @@
 import contextlib
 import operator
 import os
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -146,6 +147,6 @@ def set_limits(
     new = {name: value for name, value in new.items() if value is not None}
     for name, value in new.items():
         if isinstance(value, (bool, str)) or not value > 0:
-            raise ValueError(f"{name} must be a positive number, got {value!r}")
+            raise ValueError(f"{name} must be a positive number, got {reprlib.repr(value)}")
     vars(RUNNING).update(new)
     return before

@@ -4,16 +4,26 @@ import ctypes
 import functools
 import importlib.metadata
 import os
+import platform
 import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
+# From the first version on, below the second. numba-cuda 0.30 has no wheels for Python 3.15, and names
+# np.row_stack, which NumPy 2.5 removed: a compile for a real GPU would fail.
+_WORKING = {"Python": ((3, 11), (3, 15)), "NumPy": ((1, 26), (2, 5))}
 _DRIVER_LIBRARIES = {"win32": ("nvcuda.dll",)}
 _NVML_LIBRARIES = {"win32": ("nvml.dll",)}
 # Where numba-cuda looks for a toolkit without wheels, in its order, and what tells the version there.
 _TOOLKIT_ROOTS = ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME")
 _TOOLKIT_FILES = ("conda-meta/cuda-nvrtc-[0-9]*.json", "lib/libnvrtc.so.*.*", "lib64/libnvrtc.so.*.*")
+# NVIDIA's compiler: its libraries, the wheels that hold them, and where the other toolkits have them.
+_COMPILER = {
+    "libnvvm.so": ("nvidia-nvvm", "nvidia-cuda-nvcc-cu12"),
+    "libnvJitLink.so": ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"),
+}
+_LIBRARY_FOLDERS = ("lib", "lib64", "nvvm/lib64")
 # Attributes of cuDeviceGetAttribute: the compute capability's two numbers.
 _CAPABILITY = (75, 76)
 
@@ -141,9 +151,31 @@ def toolkit():
     )
     if version:
         return _major_minor(version)
+    return next((_major_minor(path.name) for path in _in_toolkits(_TOOLKIT_FILES)), None)
+
+
+def _in_toolkits(patterns):
     roots = (Path(os.environ[name]) for name in _TOOLKIT_ROOTS if os.environ.get(name))
-    files = (path for root in roots for pattern in _TOOLKIT_FILES for path in root.glob(pattern))
-    return next((_major_minor(path.name) for path in files), None)
+    return (path for root in roots for pattern in patterns for path in root.glob(pattern))
+
+
+def has_compiler():
+    """Return whether the libraries of NVIDIA's compiler and their bindings are installed.
+
+    Nothing is imported or loaded, which takes 130 MB and up to a second. What is in no place that is known
+    here may still be found by the loader.
+    """
+    return installed("cuda-bindings") is not None and all(map(_has_library, _COMPILER))
+
+
+def _has_library(name):
+    for wheel in filter(installed, _COMPILER[name]):
+        if any(
+            file.name.startswith(name) and file.locate().is_file()
+            for file in importlib.metadata.files(wheel) or ()
+        ):
+            return True
+    return any(_in_toolkits(f"{folder}/{name}*" for folder in _LIBRARY_FOLDERS))
 
 
 def _major_minor(text):
@@ -170,6 +202,43 @@ def installed(package):
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+class Version(NamedTuple):
+    """Which version of Python or NumPy is here, and which ones kernels are compiled with."""
+
+    name: str
+    here: str
+    works: bool
+    working: str
+    """The first and the last version that work, as text."""
+
+    def __str__(self):
+        return f"{self.name} {self.here} {'works' if self.works else 'does not work'} ({self.working} do)"
+
+
+def versions():
+    """Hold the versions of Python and NumPy against those that work.
+
+    Returns
+    -------
+    list of Version
+
+    Examples
+    --------
+    >>> [(version.name, version.working) for version in versions()]
+    [('Python', '3.11 to 3.14'), ('NumPy', '1.26 to 2.4')]
+    """
+    here = {"Python": platform.python_version(), "NumPy": installed("numpy") or "0.0"}
+    return [
+        Version(
+            name,
+            here[name],
+            first <= _major_minor(here[name]) < end,
+            f"{dotted(first)} to {end[0]}.{end[1] - 1}",
+        )
+        for name, (first, end) in _WORKING.items()
+    ]
 
 
 def dotted(version):

@@ -20,6 +20,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # What tests and the notebooks that they run solve is not the reader's.
 os.environ["CNN_NUMBA_WORKBOOK"] = f"{tempfile.gettempdir()}/workbook-{os.getpid()}"
+os.environ["CNN_NUMBA_TRUST_WORKBOOK"] = tempfile.gettempdir()
 
 # Before anything imports numba.cuda: this selects what kernels run on.
 import cnn_numba  # noqa: F401

@@ -14,15 +14,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fresh_python import python
 from PIL import Image, features
 
 from cnn_numba import cli, course, data, device, doctor
+from cnn_numba.course.workers import write_few_digits
 from cnn_numba.data import digits
 from cnn_numba.data import files as data_files
 from cnn_numba.data.text import TEXT
 from cnn_numba.doctor import Finding
 from cnn_numba.nn.models import cifar_convnet, mnist_cnn, mnist_cnn_deep, text_transformer
 from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpoint
+from cnn_numba.train.lock import locked
 
 
 @pytest.fixture
@@ -300,6 +303,114 @@ def test_train_writes_everything_and_says_where(run, little, tmp_path):
     assert lines[0] == f"mnist_cnn: 225,034 parameters, 200 images of mnist, {where}, float32"
     assert lines[-2] == f"test accuracy {history[-1]['test_accuracy']:.2%} after epoch 2"
     assert "runs/mnist_cnn/curves.png" in lines[-1].replace("\\", "/")
+
+
+def test_a_training_on_the_cpu_loads_no_cuda(tmp_path):
+    """The bindings and the compiler that they load take 130 MB; what asks for `numba.cuda` later has them."""
+    write_few_digits(tmp_path, 64, 32)
+    lines = (
+        "import sys",
+        "from cnn_numba import cli",
+        f"sys.argv = ['cnn-numba', 'train', '--epochs', '1', '--device', 'cpu', '--out', {str(tmp_path)!r}]",
+        "try: cli.main()",
+        "except SystemExit as end: print(end.code, {'cuda.bindings', 'numba.cuda'} & sys.modules.keys())",
+        "from numba import cuda; print(cuda.is_available())",
+    )
+    printed = python(*lines, CNN_NUMBA_DATA=str(tmp_path), CNN_NUMBA_CACHE=str(tmp_path / "cache"))
+    assert printed.splitlines()[-2:] == ["0 set()", "True"]
+
+
+@pytest.fixture
+def in_a_shell(tmp_path):
+    """Return a function that runs a training of a few images, with what a shell makes of its streams."""
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    write_few_digits(tmp_path, 64, 32)
+    where = {"CNN_NUMBA_DATA": str(tmp_path), "CNN_NUMBA_CACHE": str(tmp_path / "cache")}
+
+    def run(streams, *arguments, before="", **environment):
+        """Return the exit code, and what comes to stdout and to stderr."""
+        command = ["train", "--epochs", "2", "--device", "cpu", "--out", tmp_path / "out", *arguments]
+        line = shlex.join([sys.executable, "-m", "cnn_numba", *map(str, command)])
+        done = subprocess.run(
+            ["bash", "-c", f"{before} {line} {streams}; exit ${{PIPESTATUS[0]}}"],
+            env=os.environ | where | environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+NOT_PRINTED = "cnn-numba: not all could be printed: No space left on device\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("streams", "unbuffered", "code", "error"),
+    [
+        ("2>&-", "", 0, ""),
+        (">&-", "", 0, ""),
+        ("<&- >&- 2>&-", "", 0, ""),
+        ("2>/dev/full", "", 0, ""),
+        (">/dev/full", "", 1, NOT_PRINTED),
+        (">/dev/full", "1", 1, NOT_PRINTED),
+        ("| true", "", 1, ""),
+    ],
+)
+def test_a_training_needs_nobody_who_reads_what_it_prints(
+    in_a_shell, tmp_path, streams, unbuffered, code, error
+):
+    ended, printed, told = in_a_shell(streams, PYTHONUNBUFFERED=unbuffered)
+    told = re.sub("^cnn-numba: warning: few steps.*\n", "", told)
+    assert (ended, told) == (code, error)
+    assert ("test accuracy" in printed) == (streams in ("2>&-", "2>/dev/full"))
+    assert load_checkpoint(tmp_path / "out" / "checkpoint.npz").progress["epoch"] == 2
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"curves.png", "history.json"}
+
+
+@pytest.mark.parametrize(
+    ("streams", "code", "told"),
+    [
+        ("--help >/dev/full", 1, NOT_PRINTED),
+        ("--help | true", 1, ""),
+        ("--epochs 0 2>/dev/full", 2, ""),
+        ("--epochs 0 2>&-", 2, ""),
+    ],
+)
+def test_no_command_ends_in_a_traceback_for_want_of_a_reader(in_a_shell, streams, code, told):
+    assert in_a_shell(streams) == (code, "", told)
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_is_told_with_the_file(in_a_shell, tmp_path):
+    """The limit is on a file, and not on the disk; those before are written."""
+    code, _, told = in_a_shell("", before="ulimit -f 1000;")
+    wanted = f"cnn-numba: [Errno 27] File too large: '{tmp_path / 'out' / 'checkpoint.npz'}'\n"
+    assert (code, told.splitlines(keepends=True)[-1]) == (1, wanted)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_figures_that_cannot_be_written_are_told_in_a_line(run, monkeypatch, tmp_path):
+    monkeypatch.setattr("cnn_numba.bench.simulator.bench_simulator", lambda: {"x": 1})
+    monkeypatch.setattr(
+        "os.fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
+    code, out, err = run("bench", "simulator", "--json", tmp_path / "figures.json")
+    told = f"cnn-numba: [Errno 28] No space left on device: '{tmp_path / 'figures.json'}'\n"
+    assert (code, out, err) == (1, "", told)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_second_training_in_a_folder_is_refused_in_a_line(run, little, tmp_path):
+    with locked(tmp_path / "out"):
+        code, out, err = run("train", "--epochs", 1, "--device", "cpu", "--out", tmp_path / "out")
+    assert (code, out.count("\n"), err.count("\n")) == (1, 1, 1)
+    assert err.startswith(
+        f"cnn-numba: another training writes to {tmp_path / 'out'} (process {os.getpid()} on "
+    )
 
 
 def test_train_passes_its_options_on(run, little, tmp_path):

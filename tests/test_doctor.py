@@ -167,9 +167,25 @@ def test_missing_data_are_named_with_their_fix(monkeypatch, tmp_path):
     assert f"{tmp_path} holds no MNIST" in finding.text
 
 
-def test_an_old_python_is_named(monkeypatch):
-    monkeypatch.setattr(doctor.sys, "version_info", (3, 10, 0))
-    assert "install Python 3.11" in doctor._python().fix
+@pytest.mark.parametrize("version", ["3.10.14", "3.15.0", "3.15.0a1", "4.0.0"])
+def test_a_python_that_does_not_work_is_named(monkeypatch, version):
+    monkeypatch.setattr(nvidia.platform, "python_version", lambda: version)
+    finding = doctor._python()
+    assert (finding.healthy, finding.text) == (
+        False,
+        f"{version} (3.11 to 3.14 work, with NumPy 1.26 to 2.4)",
+    )
+    assert finding.fix == "install Python 3.11 to 3.14 and make a new environment with it"
+
+
+def test_a_numpy_that_does_not_work_is_named(monkeypatch):
+    installed = nvidia.installed
+    monkeypatch.setattr(nvidia, "installed", lambda name: "2.5.0" if name == "numpy" else installed(name))
+    monkeypatch.setattr(doctor, "installed", nvidia.installed)
+    assert str(nvidia.versions()[1]) == "NumPy 2.5.0 does not work (1.26 to 2.4 do)"
+    finding = doctor._packages()
+    assert not finding.healthy
+    assert "numpy 2.5.0 (needs <2.5,>=1.26)" in finding.text
 
 
 def test_report_aligns_and_puts_the_fix_below():

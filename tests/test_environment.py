@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
+
+from gpuless import nvidia
 
 ROOT = Path(__file__).parents[1]
 PROJECT, GPULESS = (
@@ -298,4 +301,63 @@ def test_make_lab_opens_the_first_notebook(tmp_path, monkeypatch):
 
 def test_make_names_a_python_that_will_not_do():
     refused = make("--assume-new=pyproject.toml", "PYTHON=no-such-python", "install")
-    assert "Python 3.11 or newer is needed, and no-such-python is not that" in refused
+    assert "Python 3.11 to 3.14 is needed" in refused
+    assert "and no-such-python is not there; install one" in refused
+
+
+def pretend(folder, **versions):
+    """Write programs into a folder that answer as Pythons of these versions."""
+    for name, number in versions.items():
+        program = folder / name.replace("_", ".")
+        numbers = tuple(map(int, number.split(".")))
+        program.write_text(
+            f"#!{sys.executable}\nimport sys\nsys.version_info = {numbers}\n"
+            f"if sys.argv[1] == '-V': print('Python {number}')\n"
+            "if sys.argv[1] == '-c': exec(sys.argv[2])\n"
+        )
+        program.chmod(0o755)
+
+
+@pytest.fixture
+def only_these(tmp_path, monkeypatch):
+    """Return a function that makes the only Pythons that make finds."""
+    for tool in ("sh", "make", "sed", "expand", "uname", "id", "touch", "rm", "echo"):
+        (tmp_path / tool).symlink_to(shutil.which(tool))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("PYTHON", raising=False)
+
+    def planned(**versions):
+        pretend(tmp_path, **versions)
+        return make("--dry-run", "--assume-new=pyproject.toml", "install")
+
+    return planned
+
+
+@pytest.mark.parametrize(
+    ("versions", "chosen"),
+    [
+        ({"python3": "3.15.0", "python3_12": "3.12.1", "python3_13": "3.13.0"}, "python3.13"),
+        ({"python3": "3.15.0", "python3_11": "3.11.0", "python3_14": "3.14.2"}, "python3.14"),
+        ({"python3": "3.12.1", "python3_14": "3.14.2"}, "python3"),
+        ({"python3": "3.9.0", "python": "3.11.7"}, "python"),
+    ],
+)
+def test_make_takes_the_newest_python_that_works(only_these, versions, chosen):
+    assert f"|| {chosen} -m venv" in only_these(**versions)
+
+
+@pytest.mark.parametrize(("versions", "is_"), [({"python3": "3.15.0"}, "Python 3.15.0"), ({}, "not there")])
+def test_make_says_why_no_python_works(only_these, versions, is_):
+    only_these(**versions)
+    assert (
+        "make: Python 3.11 to 3.14 is needed (numba-cuda has no wheels for 3.15), and "
+        f"python3 is {is_}; install one and name it" in make("--assume-new=pyproject.toml", "install")
+    )
+
+
+def test_the_versions_that_work_are_those_that_are_asked_for():
+    (first, end), numpys = nvidia._WORKING["Python"], nvidia._WORKING["NumPy"]
+    assert PROJECT["requires-python"] == f">={nvidia.dotted(first)},<{nvidia.dotted(end)}"
+    assert f"not {first} <= sys.version_info < {end})" in (ROOT / "Makefile").read_text()
+    (numpy,) = [requirement for requirement in requirements() if requirement.name == "numpy"]
+    assert numpy.specifier == SpecifierSet(f">={nvidia.dotted(numpys[0])},<{nvidia.dotted(numpys[1])}")

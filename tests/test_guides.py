@@ -3,7 +3,10 @@
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
+
+from cnn_numba.course import notebooks
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,6 +29,21 @@ def test_teaching(monkeypatch, capsys):
     assert any(cell.id.endswith("-check") for cell in defined["handout"].cells)
     assert "Numbers above `high` stay what they are." in said
     assert said.splitlines()[-2:] == ["solved", "writes past the edge"]
+
+
+def test_a_judged_notebook_has_the_answers_and_no_other_change(monkeypatch, capsys, tmp_path):
+    _, defined = followed("teaching.md", monkeypatch, capsys)
+    path = ROOT / "notebooks" / "02_first_cuda_kernels.ipynb"
+    submitted, original = notebooks.read(path), notebooks.read(path)
+    for cell in submitted.cells:
+        cell.source += "\n# changed"
+    nbformat.write(submitted, tmp_path / "submitted.ipynb")
+    judged = defined["with_answers_of"](tmp_path / "submitted.ipynb", path)
+    assert [cell.id for cell in judged.cells] == [cell.id for cell in original.cells]
+    for now, before in zip(judged.cells, original.cells, strict=True):
+        answer = before.id.endswith("-stub")
+        assert now.source == before.source + "\n# changed" * answer
+    assert "-stub" in " ".join(cell.id for cell in judged.cells)
 
 
 @pytest.mark.gpu

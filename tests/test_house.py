@@ -8,10 +8,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 # From the top down. A room imports from itself and from those below it.
-ROOMS = ("cli", "doctor", "course", "bench", "train", "nn", "data", "ops", "device", "extras")
+ROOMS = ("cli", "doctor", "course", "bench", "train", "nn", "data", "ops", "device", "extras", "arguments")
 # The rooms of gpuless, from the top down, and which it imports besides itself: none that stands above it.
 GPULESS = {
-    "__main__": "running",
+    "__main__": "running nvidia",
     "testing": "running",
     "running": "selection",
     "startup": "selection",
@@ -21,7 +21,7 @@ GPULESS = {
     "selection": "simulator emulator nvidia",
     "counts": "emulator positions limits",
     "simulator": "compiler source positions limits importing",
-    "emulator": "positions importing limits nvidia",
+    "emulator": "positions importing limits nvidia trust",
     "compiler": "limits",
     "source": "",
     "positions": "",
@@ -29,8 +29,9 @@ GPULESS = {
     "importing": "",
     "limits": "",
     "nvidia": "",
+    "trust": "",
 }
-PUBLIC = re.compile(r"gpuless(\.(access|inspector|nvidia|sanitizer|selection|simulator))?")
+PUBLIC = re.compile(r"gpuless(\.(access|inspector|nvidia|sanitizer|selection|simulator|trust))?")
 
 
 def imports_of(path):
@@ -98,7 +99,8 @@ def test_the_package_uses_the_public_face_of_gpuless():
 
 
 def test_a_reference_imports_numpy_and_what_references_share():
-    allowed = ("numpy", "math", "operator", "numbers", "cnn_numba.ops._reference")
+    """And the checks of settings, which are the same in every room; no arithmetic of another room."""
+    allowed = ("numpy", "math", "operator", "numbers", "cnn_numba.ops._reference", "cnn_numba.arguments")
     for path in [*files_of("cnn_numba/ops"), ROOT / "cnn_numba/ops/_reference.py"]:
         if path.name in ("reference.py", "_reference.py"):
             for module, line in imports_of(path):

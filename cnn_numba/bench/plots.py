@@ -7,6 +7,8 @@ page it will stand on, so each brings its own paper, light with dark ink.
 import json
 from pathlib import Path
 
+from cnn_numba.train.checkpoint import written_whole
+
 PAPER, INK, FAINT = "#fbfaf7", "#2b2d33", "#c9c7c1"
 # Okabe and Ito's colours, told apart with any colour vision, in the order they are used.
 COLOURS = ("#0072b2", "#e08a00", "#009e73", "#d55e00", "#b3669e", "#56b4e9")
@@ -61,7 +63,8 @@ def write(record: dict, folder: str | Path, name: str) -> list[Path]:
     for part, draw in figures(record).items():
         written.append(folder / f"{'-'.join(filter(None, (name, part)))}.png")
         figure = draw()
-        figure.savefig(written[-1], dpi=_DPI, facecolor=figure.get_facecolor())
+        with written_whole(written[-1]) as file:
+            figure.savefig(file, format="png", dpi=_DPI, facecolor=figure.get_facecolor())
     return written
 
 

@@ -8,7 +8,10 @@ TRAINED_MNIST_CNN = Path(__file__).with_name("mnist_cnn.npz")
 
 
 def progress():
-    """Return what the reader's workbook has: the network and the course as a picture, and as text."""
+    """Return what the reader's workbook has: the network and the course as a picture, and as text.
+
+    Nothing in the workbook is run for it.
+    """
     # Only here: they import every exercise, and every exercise imports this package.
     from cnn_numba.course import contents, own_room, workbook
     from cnn_numba.course.pictures.progress import Chapter, Progress
@@ -21,4 +24,5 @@ def progress():
         )
         for notebook in contents.NOTEBOOKS
     ]
-    return Progress(chapters, set(own_room.from_workbook()), len(own_room.PARTS))
+    own = {part.name for part in own_room.PARTS if workbook.has_source(part.topic, part.name)}
+    return Progress(chapters, own, len(own_room.PARTS))

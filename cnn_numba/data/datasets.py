@@ -7,7 +7,9 @@ that no later start unpacks them, or loads the torch that downloads need.
 import contextlib
 import errno
 import hashlib
+import json
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
@@ -16,15 +18,16 @@ from pathlib import Path
 import numpy as np
 
 from cnn_numba import extras
+from cnn_numba.arguments import integer
 from cnn_numba.data import files as data_files
 from cnn_numba.data import text
 from cnn_numba.data.files import ARRAYS, SOURCES, source_of, working_folder
 
 DATASETS = tuple(SOURCES)
 # A change of what the cached arrays hold changes this number, and they are made anew.
-_CACHE_FORMAT = 1
-# What the original files were recognised as, in the words of the cache.
-_RECOGNISED = {str(name): name for name in (None, *DATASETS)}
+_CACHE_FORMAT = 2
+# What the original files were recognised as, and the CRC-32 of each array.
+_ABOUT = "about.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +140,7 @@ def load(
     >>> mnist.train_images.shape, mnist.train_images.dtype, mnist.train_labels[:5].tolist()
     ((60000, 1, 28, 28), dtype('uint8'), [5, 0, 4, 1, 9])
     """
-    if name == text.TEXT:
+    if isinstance(name, str) and name == text.TEXT:
         train, test = text.read_text(data_dir)
         return Dataset(name, train, train, test, test, classes=classes(name))
     asked = "mnist" if name is None else name
@@ -197,12 +200,19 @@ def _cache_key(files, source):
 def _read_cache(cached, source):
     """Return the cached arrays and what they were recognised as, or None if they are not there or damaged."""
     try:
-        recognised = _RECOGNISED[(cached / "recognised.txt").read_text()]
+        about = json.loads((cached / _ABOUT).read_text())
         arrays = {array: np.load(cached / f"{array}.npy", allow_pickle=False) for array in ARRAYS}
         data_files.check(arrays, source, {})
-    except (OSError, LookupError, ValueError, EOFError):
+        whole = about == _about(arrays, about["recognised"]) and about["recognised"] in (None, *DATASETS)
+    except (OSError, LookupError, TypeError, ValueError, EOFError):
         return None
-    return arrays, recognised
+    return (arrays, about["recognised"]) if whole else None
+
+
+def _about(arrays, recognised):
+    """Return what is kept beside the arrays: a bit that the disk has changed would be trained on."""
+    sums = {name: zlib.crc32(np.ascontiguousarray(array)) for name, array in arrays.items()}
+    return {"recognised": recognised, "crc32": sums}
 
 
 def _fill_cache(cached, name, files, log):
@@ -222,7 +232,7 @@ def _write_cache(cached, arrays, recognised):
         new.mkdir()
         for name, array in arrays.items():
             np.save(new / f"{name}.npy", array, allow_pickle=False)
-        (new / "recognised.txt").write_text(str(recognised))
+        (new / _ABOUT).write_text(json.dumps(_about(arrays, recognised)))
         # A folder is renamed as a whole. Where one is in the way it is damaged (we would have read it), or
         # another process has just written the same arrays: moving it aside is right in both cases.
         for attempt in range(10):
@@ -260,16 +270,15 @@ def batches(
 
     Raises
     ------
-    ValueError
-        If `count` is negative or `batch_size` is below 1.
+    TypeError, ValueError
+        If `count` is no int or negative, or `batch_size` none or below 1.
 
     Examples
     --------
     >>> [indices.tolist() for indices in batches(5, 2)]
     [[0, 1], [2, 3], [4]]
     """
-    if count < 0 or batch_size < 1:
-        raise ValueError(f"cannot cut {count} samples into batches of {batch_size}")
+    count, batch_size = integer(count, "count"), integer(batch_size, "batch_size", minimum=1)
     order = np.arange(count) if generator is None else generator.permutation(count)
     order = order.astype(np.int64, copy=False)
     return (order[start : start + batch_size] for start in range(0, count, batch_size))

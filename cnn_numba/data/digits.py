@@ -1,5 +1,7 @@
 """A picture of a handwritten digit, made into what MNIST holds."""
 
+import math
+import warnings
 from os import PathLike
 from pathlib import Path
 
@@ -17,6 +19,12 @@ _FAINTEST = 0.01
 _RIM = 0.1
 # Pictures larger than this are shrunk first; 20 pixels are what counts in the end.
 _LARGEST = 800
+# A file with more pixels would take hundreds of megabytes: it is read in a smaller size, or not at all.
+_MOST_PIXELS = 25_000_000
+#: The formats that are read. Of the others Pillow hands some to other programs, such as EPS to Ghostscript.
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "AVIF", "JPEG2000", "PPM", "TGA", "ICO")
+# Where the brightness differs less than this share of the colours, the colours tell ink from paper.
+_DULL = 0.2
 
 # Where the digit is, is decided on a coarse copy of at most so many pixels a side: it is less noisy.
 _COARSE = 160
@@ -188,12 +196,30 @@ def _open(image):
     if isinstance(image, np.ndarray):
         image = _from_array(image)
     elif not isinstance(image, Image.Image):
-        image = Image.open(Path(image))
+        image = _from_file(Path(image))
     image = ImageOps.exif_transpose(image)
     factor = max(image.size) // _LARGEST
     # Palettes and 16-bit modes cannot be averaged as they are; they are rare among large pictures.
     if factor > 1 and image.mode in ("L", "LA", "RGB", "RGBA", "CMYK", "F"):
         image = image.reduce(factor)
+    return image
+
+
+def _from_file(path):
+    """Return the picture in a file, not yet read: its header says how large it is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # a limit of our own follows
+        Image.init()  # an older Pillow does not know them all
+        image = Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN])
+    size = image.size
+    if math.prod(size) > _MOST_PIXELS:
+        image.draft(None, (_LARGEST, _LARGEST))  # a JPEG can be read in a half, a quarter, an eighth
+    if math.prod(image.size) > _MOST_PIXELS:
+        image.close()
+        raise ValueError(
+            f"the picture has {size[0]} x {size[1]} pixels, more than {_MOST_PIXELS // 10**6} million: "
+            "make it smaller"
+        )
     return image
 
 
@@ -220,11 +246,23 @@ def _grey(image):
             np.asarray(image, np.float32)[..., 3],
         )
         if alpha.max() == alpha.min():
-            return grey
+            return _brightness(image.convert("RGB"))
         # Behind dark ink the paper is white, behind light ink black.
         paper = 255.0 if np.average(grey, weights=alpha) < 128 else 0.0
         return paper + (grey - paper) * (alpha / 255)
-    return np.asarray(image.convert("RGB").convert("L"), np.float32)
+    return _brightness(image.convert("RGB"))
+
+
+def _brightness(image):
+    """Return the brightness of each pixel, or where it hardly differs, as of red on green, the colour."""
+    coarse = np.asarray(image.reduce(_block(image.size)), np.float32).reshape(-1, 3)
+    colour = coarse.mean(0)
+    # Along the axis of the largest value they differ most, in its direction on average by its root.
+    values, axes = np.linalg.eigh((coarse - colour).T @ (coarse - colour) / len(coarse))
+    grey = np.asarray(image.convert("L"), np.float32)
+    if _coarse(grey).std() >= _DULL * math.sqrt(max(values[-1], 0)):
+        return grey
+    return 128 + (np.asarray(image, np.float32) - colour) @ axes[:, -1]
 
 
 def _ink(grey):

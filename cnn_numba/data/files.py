@@ -9,6 +9,7 @@ import errno
 import gzip
 import hashlib
 import http.client
+import io
 import math
 import os
 import re
@@ -26,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import extras
+from cnn_numba.arguments import shown
 from cnn_numba.data import cifar, pictures
 
 CHECKOUT = extras.CHECKOUT
@@ -36,6 +38,10 @@ _IDX_STEMS = {
     "test_images": "t10k-images-idx3-ubyte",
     "test_labels": "t10k-labels-idx1-ubyte",
 }
+# The header of an IDX file with three axes; and more entries than any set in MNIST's format has: EMNIST, the
+# largest, has 814,255.
+_LONGEST_HEADER = 16
+_MOST = 1_000_000
 _NETWORK_SECONDS = 4.0
 # What a disk says, and a network never does.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
@@ -141,8 +147,8 @@ SOURCES = {
 
 def source_of(name):
     """Return what the data set `name` is made of; an unknown name is a ValueError."""
-    if name not in SOURCES:
-        raise ValueError(f"no data set is called {name!r}; choose from {', '.join(SOURCES)}")
+    if not isinstance(name, str) or name not in SOURCES:
+        raise ValueError(f"no data set is called {shown(name)}; choose from {', '.join(SOURCES)}")
     return SOURCES[name]
 
 
@@ -311,11 +317,31 @@ def _content(path):
     if path.suffix != ".gz":
         return content
     try:
-        return gzip.decompress(content)
+        with _naming(path):
+            return _unpacked(content)
     except EOFError:
         raise DataError(f"{path} is truncated: its gzip stream ends early; {_fix(path.parent)}") from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is corrupted or no gzip file: {error}; {_fix(path.parent)}") from None
+
+
+def _unpacked(packed):
+    """Return the content of a packed IDX file: what its header announces, and a bit of what is too much."""
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+        header = file.read(_LONGEST_HEADER)
+        lengths = _announced(header)
+        if lengths[0] > _MOST or math.prod(lengths) > _MOST * 28 * 28:
+            raise ValueError(
+                f"says that it holds {' x '.join(map(str, lengths))} bytes; it is not unpacked, as no set in "
+                f"MNIST's format has more than {_MOST:,} images of 28 x 28"
+            )
+        return header + file.read(math.prod(lengths) + 1)
+
+
+def _announced(header):
+    """Return the lengths of the axes that the beginning of an IDX file tells; [0] if it is none."""
+    end = 4 * (1 + header[3]) if header[:3] == bytes((0, 0, 8)) and len(header) > 3 else 0
+    return [int.from_bytes(header[i : i + 4], "big") for i in range(4, min(end, len(header)), 4)] or [0]
 
 
 def _read(path):
@@ -377,15 +403,15 @@ def _idx_lengths(path, content, dimensions):
         )
     if len(header) < 4 * (1 + dimensions):
         raise DataError(f"{path} is truncated: it ends inside its header; {_fix(path.parent)}")
-    lengths = [int.from_bytes(header[i : i + 4], "big") for i in range(4, len(header), 4)]
+    lengths = _announced(header)
     expected = len(header) + math.prod(lengths)
     if lengths[0] == 0:
         raise DataError(f"{path} is an empty set: it says it holds 0 entries; {_fix(path.parent)}")
     if len(content) != expected:
+        wrong, held = ("truncated", len(content)) if len(content) < expected else ("too long", "more")
         raise DataError(
-            f"{path} is {'truncated' if len(content) < expected else 'too long'}: it should hold {expected} "
-            f"bytes ({' x '.join(map(str, lengths))} entries and a header), but holds {len(content)}; "
-            f"{_fix(path.parent)}"
+            f"{path} is {wrong}: it should hold {expected} bytes ({' x '.join(map(str, lengths))} entries "
+            f"and a header), but holds {held}; {_fix(path.parent)}"
         )
     return lengths
 
@@ -512,8 +538,8 @@ def _fetched(url, digest):
         raise _Unreachable(problem)
     try:
         with urllib.request.urlopen(url, timeout=5 * _NETWORK_SECONDS) as answer:
-            content = gzip.decompress(answer.read())
-    except (OSError, EOFError, zlib.error, http.client.HTTPException) as error:
+            content = _unpacked(answer.read())
+    except (OSError, EOFError, ValueError, zlib.error, http.client.HTTPException) as error:
         raise _Unreachable(getattr(error, "reason", None) or error) from None
     if hashlib.sha256(content).hexdigest() != digest:
         raise _Unreachable(f"{url.rpartition('/')[2]} there is another file, by its SHA-256")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cnn_numba.arguments import instance, shown
 from cnn_numba.data.files import CHECKOUT, DataError
 
 #: The data set's name, as ``cnn-numba train --dataset`` knows it.
@@ -68,10 +69,11 @@ def encode(text: str) -> np.ndarray:
     >>> encode("a b").tolist(), decode(encode("a b"))
     ([66, 1, 67], 'a b')
     """
+    instance(text, "text", str)
     unknown = [character for character in text if character not in _NUMBERS]
     if unknown:
         raise ValueError(
-            f"the text must be plain ASCII, got {unknown[0]!r} at place {text.index(unknown[0])}"
+            f"the text must be plain ASCII, got {shown(unknown[0])} at place {text.index(unknown[0])}"
         )
     return np.array([_NUMBERS[character] for character in text], np.uint8)
 

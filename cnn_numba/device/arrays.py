@@ -1,11 +1,13 @@
 """Arrays on the device: made, copied, and where they lie."""
 
+import math
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from cnn_numba.arguments import shown, sizes
 from cnn_numba.device.selection import numba_cuda, simulated
 from cnn_numba.device.streams import current_stream, synchronize
 from gpuless import nvidia
@@ -27,6 +29,8 @@ class DeviceArray(Protocol):
         """Return a view of the same elements in another shape."""
 
 
+_MOST_AXES, _MOST_ELEMENTS = 32, 2**48  # more than NumPy of any version takes, and than there are addresses
+
 #: On the host or on the device.
 Array = np.ndarray | DeviceArray
 
@@ -44,13 +48,23 @@ def is_device_array(array: object) -> TypeGuard[DeviceArray]:
 
 def empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> DeviceArray:
     """Allocate an array on the device, uninitialised."""
+    shape = _checked(shape)
     with _memory(shape, dtype):
         return numba_cuda().device_array(shape, dtype)
 
 
+def _checked(shape):
+    """Return a shape, or the length of the only axis, as a tuple of int."""
+    shape = shape if isinstance(shape, (tuple, list)) else (shape,)
+    shape = sizes(shape, "shape", maximum=None) if shape else ()
+    if len(shape) > _MOST_AXES or math.prod(shape) > _MOST_ELEMENTS:
+        raise ValueError(f"shape must be of an array that memory can hold, got {shown(shape)}")
+    return shape
+
+
 def zeros(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> DeviceArray:
     """Allocate an array on the device, full of zeros."""
-    return to_device(np.zeros(shape, dtype))
+    return to_device(np.zeros(_checked(shape), dtype))
 
 
 def to_device(array: ArrayLike) -> DeviceArray:
@@ -114,7 +128,7 @@ def copy(target: Array, source: Array) -> None:
 
 def pinned(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> np.ndarray:
     """Allocate a page-locked array on the host, uninitialised, for copies while the host goes on."""
-    return numba_cuda().pinned_array(shape, dtype)
+    return numba_cuda().pinned_array(_checked(shape), dtype)
 
 
 def address(array: DeviceArray) -> int:

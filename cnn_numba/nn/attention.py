@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cnn_numba.arguments import integer, settings, shown
 from cnn_numba.device import Array
-from cnn_numba.nn.layers import Layer, LayerNorm, Linear, View, _Activation, head
+from cnn_numba.nn.layers import Layer, LayerNorm, Linear, View, _Activation, head, layer_list
 from cnn_numba.ops.rooms import RoomLike
-from cnn_numba.ops.shapes import integer
 
 
 class GELU(_Activation):
@@ -48,7 +48,7 @@ class TokenLinear(Linear):
         """Return (N, T, out_features)."""
         if len(input_shape) != 3 or input_shape[2] != self.in_features:
             raise ValueError(
-                f"{self!r} takes inputs of shape (N, T, {self.in_features}), got {tuple(input_shape)}"
+                f"{self!r} takes inputs of shape (N, T, {self.in_features}), got {shown(input_shape)}"
             )
         return (*input_shape[:2], self.out_features)
 
@@ -98,7 +98,7 @@ class FlattenTokens(View):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N * T, C)."""
         if len(input_shape) != 3:
-            raise ValueError(f"{self!r} takes inputs of shape (N, T, C), got {tuple(input_shape)}")
+            raise ValueError(f"{self!r} takes inputs of shape (N, T, C), got {shown(input_shape)}")
         return (input_shape[0] * input_shape[1], input_shape[2])
 
 
@@ -141,7 +141,7 @@ class Embedding(Layer):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, T, features)."""
         if len(input_shape) != 2 or input_shape[1] != self.length:
-            raise ValueError(f"{self!r} takes inputs of shape (N, {self.length}), got {tuple(input_shape)}")
+            raise ValueError(f"{self!r} takes inputs of shape (N, {self.length}), got {shown(input_shape)}")
         return (*input_shape, self.features)
 
     def initialise(self, generator: np.random.Generator) -> None:
@@ -202,7 +202,7 @@ class MultiHeadAttention(Layer):
         self.heads = integer(heads, "heads", minimum=1)
         if self.features % self.heads:
             raise ValueError(f"features must be a multiple of heads, got {features} and {heads}")
-        self.causal = bool(causal)
+        (self.causal,) = settings(causal=causal)
 
     def __repr__(self):
         return f"MultiHeadAttention({self.features}, heads={self.heads}, causal={self.causal})"
@@ -221,7 +221,7 @@ class MultiHeadAttention(Layer):
         """Return the shape of the input."""
         if len(input_shape) != 3 or input_shape[2] != self.features:
             raise ValueError(
-                f"{self!r} takes inputs of shape (N, T, {self.features}), got {tuple(input_shape)}"
+                f"{self!r} takes inputs of shape (N, T, {self.features}), got {shown(input_shape)}"
             )
         return input_shape
 
@@ -324,7 +324,7 @@ class Chain(Layer):
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         super().__init__()
-        self.layers = list(layers)
+        self.layers = layer_list(layers)
 
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
@@ -377,7 +377,7 @@ class Residual(Chain):
         """Return the shape of the input, which must be that of the last layer's output."""
         shape = super().output_shape(input_shape)
         if shape != tuple(input_shape):
-            raise ValueError(f"{self!r} must keep the shape {tuple(input_shape)}, its layers make it {shape}")
+            raise ValueError(f"{self!r} must keep the shape {shown(input_shape)}, its layers make it {shape}")
         return shape
 
     def build(
@@ -426,11 +426,11 @@ class TransformerBlock(Chain):
     kind = "block"
 
     def __init__(self, features: int, heads: int, causal: bool = True) -> None:
-        self.settings = f"{features}, heads={heads}, causal={causal}"
-        attention = [LayerNorm(features), MultiHeadAttention(features, heads, causal)]
+        attention = MultiHeadAttention(features, heads, causal)  # first, for it checks all three
+        self.settings = f"{features}, heads={heads}, causal={attention.causal}"
         wide = 4 * features
         dense = [LayerNorm(features), TokenLinear(features, wide), GELU(), TokenLinear(wide, features)]
-        super().__init__([Residual(attention), Residual(dense)])
+        super().__init__([Residual([LayerNorm(features), attention]), Residual(dense)])
 
     def __repr__(self):
         return f"TransformerBlock({self.settings})"

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cnn_numba.arguments import number, shown
+
 
 class GradientError(AssertionError):
     """A gradient differs from the numerical one; `report` holds the `GradientReport`."""
@@ -274,15 +276,12 @@ def gradcheck(
 def _check_arguments(array, epsilon):
     """Refuse an array that cannot be nudged, or a nudge that moves nothing."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
-        raise TypeError(
-            f"array must be an array of floats, got {getattr(array, 'dtype', type(array).__name__)}"
-        )
+        raise TypeError(f"array must be an array of floats, got {shown(array)}")
     if array.size == 0:
         raise ValueError(f"array is empty: there is nothing to differentiate in shape {array.shape}")
     if not array.flags.writeable:
         raise ValueError("array must be writeable, for its elements are nudged in place")
-    if not 0 < epsilon < np.inf:
-        raise ValueError(f"epsilon must be positive and finite, got {epsilon}")
+    number(epsilon, "epsilon", without=(0.0,))
 
 
 def _output_gradient(grad_output, shape):

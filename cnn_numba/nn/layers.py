@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cnn_numba.arguments import integer, pair, settings, shown, sizes
 from cnn_numba.device import Array
 from cnn_numba.ops.rooms import RoomLike, room
-from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, integer, number, pair, pool2d_window, sizes
+from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, pool2d_window
 
 
 def head(array: Array, n: int) -> Array:
@@ -119,6 +120,23 @@ class Layer:
 
     def _grad_input_like(self, grad_output):
         return head(self.grad_input, grad_output.shape[0])
+
+
+def layer_list(layers: object) -> list[Layer]:
+    """Return the layers in a list of them, which holds at least one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is something else.
+    """
+    if not isinstance(layers, (list, tuple)):
+        raise TypeError(f"layers must be a list of layers, got {shown(layers)}")
+    if not layers:
+        raise ValueError(f"layers must hold at least one layer, got {shown(layers)}")
+    if wrong := [layer for layer in layers if not isinstance(layer, Layer)]:
+        raise TypeError(f"layers must hold layers, such as Linear(6, 4), got {shown(wrong[0])}")
+    return list(layers)
 
 
 class Conv2d(Layer):
@@ -366,7 +384,7 @@ class Linear(Layer):
         """Return (N, out_features)."""
         if len(input_shape) != 2 or input_shape[1] != self.in_features:
             raise ValueError(
-                f"{self!r} takes inputs of shape (N, {self.in_features}), got {tuple(input_shape)}"
+                f"{self!r} takes inputs of shape (N, {self.in_features}), got {shown(input_shape)}"
             )
         return (input_shape[0], self.out_features)
 
@@ -470,9 +488,7 @@ class BatchNorm2d(Layer):
     def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
         self.num_features = integer(num_features, "num_features", minimum=1)
-        self.momentum, self.eps = number(momentum, "momentum"), number(eps, "eps")
-        if self.momentum > 1:
-            raise ValueError(f"momentum must be at most 1, got {momentum!r}")
+        self.momentum, self.eps = settings(momentum=momentum, eps=eps)
 
     def __repr__(self):
         return f"BatchNorm2d({self.num_features})"
@@ -489,7 +505,7 @@ class BatchNorm2d(Layer):
         """Return the shape of the input."""
         if len(input_shape) != 4 or input_shape[1] != self.num_features:
             raise ValueError(
-                f"{self!r} takes inputs of shape (N, {self.num_features}, H, W), got {tuple(input_shape)}"
+                f"{self!r} takes inputs of shape (N, {self.num_features}, H, W), got {shown(input_shape)}"
             )
         return input_shape
 
@@ -553,7 +569,7 @@ class LayerNorm(Layer):
         is_tuple = isinstance(normalized_shape, (tuple, list))
         shape = normalized_shape if is_tuple else (normalized_shape,)
         self.normalized_shape = sizes(shape, "normalized_shape", minimum=1)
-        self.eps = number(eps, "eps")
+        (self.eps,) = settings(eps=eps)
 
     def __repr__(self):
         return f"LayerNorm({self.normalized_shape})"
@@ -566,7 +582,7 @@ class LayerNorm(Layer):
         """Return the shape of the input."""
         if tuple(input_shape[-len(self.normalized_shape) :]) != self.normalized_shape:
             raise ValueError(
-                f"{self!r} takes inputs that end in {self.normalized_shape}, got {tuple(input_shape)}"
+                f"{self!r} takes inputs that end in {self.normalized_shape}, got {shown(input_shape)}"
             )
         return input_shape
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from cnn_numba.arguments import MOST_ELEMENTS, integer, settings, shown, sizes
 from cnn_numba.data.text import LENGTH, VOCABULARY
 from cnn_numba.device import Array, to_host
 from cnn_numba.nn.attention import Embedding, FlattenTokens, TransformerBlock
@@ -19,10 +20,11 @@ from cnn_numba.nn.layers import (
     MaxPool2d,
     ReLU,
     UnsupportedPrecision,
+    layer_list,
 )
 from cnn_numba.nn.recurrent import LSTM, Rows
 from cnn_numba.ops.rooms import RoomLike, room
-from cnn_numba.ops.shapes import MOST_ELEMENTS, check_precision, integer, sizes
+from cnn_numba.ops.shapes import check_precision
 
 
 class Sequential:
@@ -85,20 +87,15 @@ class Sequential:
         name: str = "sequential",
         precision: str = "float32",
     ) -> None:
-        if not isinstance(layers, (list, tuple)):
-            raise TypeError(f"layers must be a list of layers, got {layers!r}")
-        if not layers:
-            raise ValueError(f"layers must hold at least one layer, got {layers!r}")
-        if wrong := [layer for layer in layers if not isinstance(layer, Layer)]:
-            raise TypeError(f"layers must hold layers, such as Linear(6, 4), got {wrong[0]!r}")
+        layers = layer_list(layers)
         self.every_layer = [inner for layer in layers for inner in layer.unfolded()]
         if len({id(layer) for layer in self.every_layer}) < len(self.every_layer):
             raise ValueError("a layer stands twice in the model: it has one set of buffers, so make it two")
         seed = integer(seed, "seed", maximum=None)
         if not isinstance(name, str):
-            raise TypeError(f"name must be a str, got {name!r}")
+            raise TypeError(f"name must be a str, got {shown(name)}")
         check_precision(precision)
-        self.layers, self.input_shape = list(layers), sizes(input_shape, "input_shape", minimum=1)
+        self.layers, self.input_shape = layers, sizes(input_shape, "input_shape", minimum=1)
         self.batch_size = integer(batch_size, "batch_size", minimum=1)
         self.name, self.room = name, room(device)
         self.device = self.room.name
@@ -122,7 +119,7 @@ class Sequential:
         self.precision = precision
         for layer in self.every_layer:
             if precision not in layer.precisions:
-                can = f"computes in {', '.join(layer.precisions)} only, got precision {precision!r}"
+                can = f"computes in {', '.join(layer.precisions)} only, got precision {shown(precision)}"
                 raise UnsupportedPrecision(f"{self.name}, {layer.name}: {layer!r} {can}")
             layer.precision = precision
 
@@ -204,6 +201,7 @@ class Sequential:
         TypeError, ValueError
             If `x` has another dtype, shape or layout.
         """
+        settings(training=training)
         self.room.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
         if not 1 <= x.shape[0] <= self.batch_size:
             raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {x.shape[0]}")

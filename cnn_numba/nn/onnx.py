@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cnn_numba import extras
+from cnn_numba.arguments import instance, shown
 from cnn_numba.device import to_host
 from cnn_numba.nn import attention, layers, recurrent
 from cnn_numba.nn.layers import Layer
@@ -65,6 +66,7 @@ def to_onnx(model: Sequential, pixels: tuple[Any, Any] | None = None) -> onnx.Mo
     >>> [node.op_type for node in to_onnx(mnist_cnn()).graph.node]
     ['Conv', 'MaxPool', 'Conv', 'MaxPool', 'Flatten', 'Gemm', 'Relu', 'Gemm']
     """
+    instance(model, "model", Sequential)
     extras.need("onnx", "Exporting a network")
     import onnx
 
@@ -128,8 +130,10 @@ class _Graph:
         """Add what makes floats with mean 0 and standard deviation 1 of raw pixels."""
         if model.layers[0].input_dtype is not None or len(model.input_shape) != 3:
             raise ValueError(f"{model.name} takes inputs of shape {model.input_shape}, which are no pixels")
-        mean, std = (checks.hashable(value) for value in pixels)
-        scale, shift = checks.scale_and_shift(mean, std, model.input_shape[0])
+        if not isinstance(pixels, (tuple, list)) or len(pixels) != 2:
+            raise TypeError(f"pixels must be a pair (mean, std), got {shown(pixels)}")
+        mean, std = checks.normalisation(*pixels, model.input_shape[0])
+        scale, shift = checks.scale_and_shift(mean, std)
         x = self.add("Cast", "pixels", x, to=self.onnx.TensorProto.FLOAT)
         x = self.add("Mul", "scaled", x, self.constant("scale", np.reshape(scale, (-1, 1, 1))))
         return self.add("Add", "normalised", x, self.constant("shift", np.reshape(shift, (-1, 1, 1))))

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
+from cnn_numba.arguments import integer, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, View, head
 from cnn_numba.ops.rooms import RoomLike
-from cnn_numba.ops.shapes import integer
 
 
 class Rows(View):
@@ -26,7 +26,7 @@ class Rows(View):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, C * H, W)."""
         if len(input_shape) != 4:
-            raise ValueError(f"{self!r} takes images of shape (N, C, H, W), got {tuple(input_shape)}")
+            raise ValueError(f"{self!r} takes images of shape (N, C, H, W), got {shown(input_shape)}")
         batch_size, channels, height, width = input_shape
         return (batch_size, channels * height, width)
 
@@ -66,9 +66,7 @@ class LSTM(Layer):
         super().__init__()
         self.input_size = integer(input_size, "input_size", minimum=1)
         self.hidden_size = integer(hidden_size, "hidden_size", minimum=1)
-        if not isinstance(return_sequences, (bool, np.bool_)):
-            raise TypeError(f"return_sequences must be True or False, got {return_sequences!r}")
-        self.return_sequences = bool(return_sequences)
+        (self.return_sequences,) = settings(return_sequences=return_sequences)
 
     def __repr__(self):
         last = "" if self.return_sequences else ", return_sequences=False"
@@ -88,7 +86,7 @@ class LSTM(Layer):
         """Return (N, T, hidden_size), or (N, hidden_size) of the last step."""
         if len(input_shape) != 3 or input_shape[2] != self.input_size:
             raise ValueError(
-                f"{self!r} takes sequences of shape (N, T, {self.input_size}), got {tuple(input_shape)}"
+                f"{self!r} takes sequences of shape (N, T, {self.input_size}), got {shown(input_shape)}"
             )
         steps = input_shape[1:2] if self.return_sequences else ()
         return (input_shape[0], *steps, self.hidden_size)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from cnn_numba.arguments import instance, integer, settings, shown
 from cnn_numba.data.text import LENGTH, VOCABULARY, decode, encode
 from cnn_numba.device import to_host
 from cnn_numba.nn.models import Sequential
-from cnn_numba.ops.shapes import integer, number
 
 
 def write(model: Sequential, prompt: str, length: int = 400, temperature: float = 0.7, seed: int = 0) -> str:
@@ -44,11 +44,12 @@ def write(model: Sequential, prompt: str, length: int = 400, temperature: float 
     >>> len(write(text_transformer(batch_size=1), "Once", length=10))
     14
     """
+    instance(model, "model", Sequential)
     if model.input_shape != (LENGTH,) or model.shapes[-1][1] != len(VOCABULARY):
         raise ValueError(f"{model.name} predicts no characters: use text_transformer")
     if not isinstance(prompt, str) or not prompt:
-        raise ValueError(f"prompt must have at least one character, got {prompt!r}")
-    length, temperature = integer(length, "length"), number(temperature, "temperature")
+        raise ValueError(f"prompt must have at least one character, got {shown(prompt)}")
+    length, (temperature,) = integer(length, "length"), settings(temperature=temperature)
     generator = np.random.default_rng(integer(seed, "seed", maximum=None))
     text = encode(prompt).astype(np.int32).tolist()
     window = np.zeros((1, LENGTH), np.int32)

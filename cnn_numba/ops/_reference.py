@@ -1,11 +1,12 @@
 """What the reference rooms share: checks of arrays that may be anything NumPy takes, and sliding windows.
 
-Only they import it, and it imports NumPy only, so that the definitions share no code with what they judge.
+Only they import it. Beside NumPy it imports the checks of settings, which are the same in every room, and
+nothing else, so that the definitions share no arithmetic with what they judge.
 """
 
 import numpy as np
 
-LARGEST = 2**31 - 1  # of a size, a stride or an index: the faster rooms count pixels in 32 bits
+from cnn_numba.arguments import MOST_ELEMENTS, choice, pair, shown, sizes
 
 
 def check_arrays(written, read, may_be=()):
@@ -40,7 +41,7 @@ def real(name, array, shape=None):
     """Return an array in float64, once its shape is checked; a None in `shape` stands for any length."""
     array = np.asarray(array)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+        raise TypeError(f"{name} must hold real numbers, got dtype {shown(array.dtype)}")
     if shape is not None:
         axes = zip(shape, array.shape, strict=False)
         if array.ndim != len(shape) or any(want not in (None, got) for want, got in axes):
@@ -77,9 +78,7 @@ def rounded(array, precision):
     >>> [float(rounded(np.float32(1 + 2**-11), precision)) for precision in ("tf32", "float16", "bfloat16")]
     [1.0009765625, 1.0, 1.0]
     """
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    if precision == "float32":
+    if choice(precision, "precision", PRECISIONS) == "float32":
         return array
     with np.errstate(over="ignore"):
         single = np.asarray(array, np.float32)
@@ -105,19 +104,18 @@ def filled(name, array, shape=None, ndim=None):
 def images(name, array):
     """Return what `real` does, of images (N, C, H, W), of which only the batch may be empty."""
     array = real(name, array)
+    if array.ndim != 4:
+        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {array.shape}")
     image_shape(name, array.shape)
     return array
 
 
 def image_shape(name, shape):
     """Return `shape` as a tuple once it is known to hold four integers; only the batch may be empty."""
-    if not isinstance(shape, (tuple, list)) or not all(map(_is_integer, shape)):
-        raise TypeError(f"{name} must be a tuple of ints, got {shape!r}")
-    if len(shape) != 4 or shape[0] < 0 or min(shape[1:]) < 1:
-        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {tuple(shape)}")
-    if max(shape) > LARGEST:
-        raise ValueError(f"{name} must be at most {LARGEST} along each axis, got shape {tuple(shape)}")
-    return tuple(shape)
+    shape = sizes(shape, name, "(N, C, H, W)")
+    if min(shape[1:]) < 1:
+        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {shape}")
+    return shape
 
 
 def store(name, out, result):
@@ -129,13 +127,18 @@ def store(name, out, result):
     return out
 
 
+def kind_of(array):
+    """Return the dtype of an array, or the type of what is none, as a message shows it."""
+    return shown(array.dtype) if isinstance(array, np.ndarray) else type(array).__name__
+
+
 def check_output(name, out, result):
     """Insist that `result` can be written into `out`: the same shape, the same kind of numbers."""
     if out is None:
         return
     if not isinstance(out, np.ndarray) or out.dtype.kind != result.dtype.kind:
         wanted = "a float array" if result.dtype.kind == "f" else f"an array like {result.dtype}"
-        raise TypeError(f"{name} must be {wanted}, got {getattr(out, 'dtype', type(out).__name__)}")
+        raise TypeError(f"{name} must be {wanted}, got {kind_of(out)}")
     if out.shape != result.shape:
         raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
 
@@ -151,13 +154,13 @@ class Windows:
 
     def __init__(self, image, kernel_size, stride, padding):
         self.image = image
-        self.kernel = _pair("kernel_size", kernel_size, minimum=1)
-        self.stride = _pair("stride", stride, minimum=1)
-        self.padding = _pair("padding", padding, minimum=0)
+        self.kernel, self.stride = pair(kernel_size, "kernel_size"), pair(stride, "stride")
+        self.padding = pair(padding, "padding", minimum=0)
         height, width = (size + 2 * pad for size, pad in zip(image, self.padding, strict=True))
-        if height * width > LARGEST:
+        if height * width > MOST_ELEMENTS:
             raise ValueError(
-                f"padding {padding!r} makes images of {height} x {width}, more than {LARGEST} pixels"
+                f"padding {shown(padding)} makes images of {height} x {width}, more than "
+                f"{MOST_ELEMENTS} pixels"
             )
         sizes = zip(image, self.kernel, self.stride, self.padding, strict=True)
         self.out = tuple((size + 2 * pad - k) // step + 1 for size, k, step, pad in sizes)
@@ -166,19 +169,3 @@ class Windows:
                 f"a window of {self.kernel} does not fit into an image of {image} "
                 f"with padding {self.padding} on each side"
             )
-
-
-def _pair(name, value, minimum):
-    """Return `value` as a pair (vertical, horizontal) of integers from `minimum` on."""
-    pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(pair) != 2 or not all(map(_is_integer, pair)):
-        raise TypeError(f"{name} must be an int or a pair of ints, got {value!r}")
-    if min(pair) < minimum:
-        raise ValueError(f"{name} must be at least {minimum}, got {value!r}")
-    if max(pair) > LARGEST:
-        raise ValueError(f"{name} must be at most {LARGEST}, for indices have 32 bits; got {value!r}")
-    return pair
-
-
-def _is_integer(value):
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

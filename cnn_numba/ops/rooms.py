@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
+from cnn_numba.arguments import choice
 from cnn_numba.ops.shapes import DEVICE, HOST
 
 
@@ -81,8 +82,7 @@ def room(name):
     """
     if isinstance(name, Room):
         return name
-    if name not in (*_OPERATIONS,):
-        raise ValueError(f"device must be one of {', '.join(_OPERATIONS)}, got {name!r}")
+    choice(name, "device", _OPERATIONS)
     dtype = np.dtype(np.float64 if name == "reference" else np.float32)
     return Room(name, dtype, name == "gpu", _OPERATIONS[name]())
 

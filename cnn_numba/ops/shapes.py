@@ -9,8 +9,6 @@ with another output, unless its docstring says which input it may be.** Then it 
 same memory in the same shape; a partial overlap is always refused. What is updated in place is an output.
 """
 
-import math
-import numbers
 import operator
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,9 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
-
-#: Elements of an array on the GPU, and of any axis: the kernels compute indices in 32 bits, which is faster.
-MOST_ELEMENTS = 2**31 - 1
+from cnn_numba.arguments import MOST_ELEMENTS, choice, pair, shown
 
 
 class Window2d(NamedTuple):
@@ -39,114 +35,6 @@ class Window2d(NamedTuple):
     def steps(self):
         """Stride and padding, vertical and horizontal."""
         return self.stride_h, self.stride_w, self.padding_h, self.padding_w
-
-
-def integer(value, name, minimum=0, maximum=MOST_ELEMENTS):
-    """Return `value` as an int.
-
-    Parameters
-    ----------
-    value : int
-        Of any integer type, NumPy's too; a bool is none.
-    name : str
-        What to call it in an error.
-    minimum, maximum : int
-        The smallest and the largest value allowed; a maximum of None allows any.
-
-    Examples
-    --------
-    >>> integer("4", "batch_size")
-    Traceback (most recent call last):
-        ...
-    TypeError: batch_size must be an int, got '4'
-    """
-    return _integers((value,), "an int", value, name, minimum, maximum)[0]
-
-
-def _integers(entries, kind, value, name, minimum, maximum):
-    """Return `entries` as a tuple of int; an error says that `name` must be of this kind and is `value`."""
-    try:
-        result = tuple(map(operator.index, entries))
-    except TypeError:
-        result = None
-    if result is None or bool in map(type, entries):
-        raise TypeError(f"{name} must be {kind}, got {value!r}")
-    if min(result) < minimum:
-        raise ValueError(f"{name} must be at least {minimum}, got {value!r}")
-    if maximum is not None and max(result) > maximum:
-        raise ValueError(f"{name} must be at most {maximum}, for indices have 32 bits; got {value!r}")
-    return result
-
-
-def pair(value, name, minimum=1):
-    """Return a number for both axes of the image, or a pair (vertical, horizontal), as a pair of int.
-
-    Otherwise as `integer`.
-
-    Examples
-    --------
-    >>> pair(3, "kernel_size"), pair((1, 2), "stride")
-    ((3, 3), (1, 2))
-    """
-    kind = "an int or a pair of ints"
-    entries = value if isinstance(value, (tuple, list)) else (value, value)
-    if len(entries) != 2:
-        raise TypeError(f"{name} must be {kind}, got {value!r}")
-    return _integers(entries, kind, value, name, minimum, MOST_ELEMENTS)
-
-
-def sizes(value, name, axes=None, minimum=0):
-    """Return a shape as a tuple of int.
-
-    Parameters
-    ----------
-    value : sequence of int
-    axes : str, optional
-        What its entries mean, such as ``"(N, C, H, W)"``; None stands for one or more axes of any meaning.
-    name, minimum
-        As for `integer`.
-
-    Examples
-    --------
-    >>> sizes([64, 1, 28, 28], "input_shape", "(N, C, H, W)")
-    (64, 1, 28, 28)
-    """
-    kind = f"{axes or 'a tuple'} of ints"
-    if not isinstance(value, (tuple, list)):
-        raise TypeError(f"{name} must be {kind}, got {value!r}")
-    if not value or (axes and len(value) != axes.count(",") + 1):
-        raise ValueError(f"{name} must be {axes or 'a tuple of one or more ints'}, got {tuple(value)}")
-    return _integers(value, kind, value, name, minimum, MOST_ELEMENTS)
-
-
-def number(value, name, below=math.inf):
-    """Return a setting as a plain float, once it is known to be at least 0 and not too large.
-
-    Parameters
-    ----------
-    value : float
-        Of any real type, NumPy's too; a bool is none.
-    name : str
-        As for `integer`.
-    below : float
-        What it must stay below.
-
-    Examples
-    --------
-    >>> number(-1, "momentum")
-    Traceback (most recent call last):
-        ...
-    ValueError: momentum must be at least 0 and below inf, got -1
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    try:
-        result = float(value)
-    except OverflowError:  # an int of hundreds of digits
-        result = math.inf
-    if not 0 <= result < below:
-        raise ValueError(f"{name} must be at least 0 and below {below}, got {value!r}")
-    return result
 
 
 def output_size(size, kernel_size, stride=1, padding=0):
@@ -188,13 +76,13 @@ def window2d(name, x_shape, kernel_size, stride, padding):
     stride_h, stride_w = pair(stride, "stride")
     padding_h, padding_w = pair(padding, "padding", minimum=0)
     if len(x_shape) != 4:
-        raise ValueError(f"{name}: x must have shape (N, C, H, W), got {tuple(x_shape)}")
+        raise ValueError(f"{name}: x must have shape (N, C, H, W), got {shown(x_shape)}")
     if min(x_shape[1:]) < 1:
         raise ValueError(f"{name}: only the batch of x may be empty, got shape {tuple(x_shape)}")
     height, width = x_shape[2] + 2 * padding_h, x_shape[3] + 2 * padding_w
     if height * width > MOST_ELEMENTS:
         raise ValueError(
-            f"{name}: padding {padding!r} makes images of {height} x {width}, more than {MOST_ELEMENTS} "
+            f"{name}: padding {shown(padding)} makes images of {height} x {width}, more than {MOST_ELEMENTS} "
             f"pixels (x has shape {tuple(x_shape)})"
         )
     try:
@@ -214,7 +102,7 @@ def conv2d_window(x_shape, weight_shape, stride, padding):
     (26, 26)
     """
     if len(weight_shape) != 4:
-        raise ValueError(f"conv2d: weight must have shape (C_out, C_in, K_h, K_w), got {tuple(weight_shape)}")
+        raise ValueError(f"conv2d: weight must have shape (C_out, C_in, K_h, K_w), got {shown(weight_shape)}")
     window = window2d("conv2d", x_shape, weight_shape[2:], stride, padding)
     if x_shape[1] != weight_shape[1]:
         raise ValueError(
@@ -244,8 +132,8 @@ def pool2d_window(x_shape, kernel_size, stride, padding):
     window = window2d("pool2d", x_shape, kernel_size, kernel_size if stride is None else stride, padding)
     if 2 * window.padding_h > window.kernel_h or 2 * window.padding_w > window.kernel_w:
         raise ValueError(
-            f"pool2d: padding must be at most half of kernel_size, got padding {padding!r} "
-            f"and kernel_size {kernel_size!r}"
+            f"pool2d: padding must be at most half of kernel_size, got padding {shown(padding)} "
+            f"and kernel_size {shown(kernel_size)}"
         )
     return window
 
@@ -299,13 +187,13 @@ def _not_plain(name, array):
         return (
             f"{name} must be a plain array, got {kind}: np.asarray makes one, or filled() of a masked array"
         )
-    return f"{name} must be an array, got {kind}: {array!r}"
+    return f"{name} must be an array, got {kind}: {shown(array)}"
 
 
 def _check_layout(name, array, shape, dtype, contiguous):
     """Insist on a dtype, a shape and contiguity, for arrays wherever they are."""
     if array.dtype != dtype:
-        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {array.dtype}")
+        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {shown(array.dtype)}")
     if shape is not None and array.shape != shape:
         wanted = len(shape) == array.ndim and all(
             want is None or want == got for want, got in zip(shape, array.shape, strict=True)
@@ -381,7 +269,7 @@ def check_device_array(name, array, shape, dtype=np.float32, writeable=False):
             f"{name} is an array on the host, shape {array.shape}: copy it with cnn_numba.device.to_device"
         )
     if not device.is_device_array(array):
-        raise TypeError(f"{name} must be an array on the device, got {type(array).__name__}: {array!r}")
+        raise TypeError(f"{name} must be an array on the device, got {type(array).__name__}: {shown(array)}")
     _check_layout(name, array, shape, dtype, array.is_c_contiguous())
     if array.size > MOST_ELEMENTS:
         raise ValueError(f"{name} has {array.size} elements; the kernels count up to {MOST_ELEMENTS}")
@@ -467,8 +355,7 @@ def check_precision(precision):
         ...
     ValueError: precision must be one of float32, tf32, float16, bfloat16, got 'float8'
     """
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    choice(precision, "precision", PRECISIONS)
 
 
 def check_labels(labels, batch_size, classes):

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cnn_numba.arguments import choice, shown
+
 
 class Augmentation(NamedTuple):
     """How training images are changed by chance; see `ops.gather`'s `gather_augmented`."""
@@ -37,12 +39,12 @@ def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmenta
     >>> augmentation("crop-flip", (3, 32, 32), seed=0)[:2]
     (4, True)
     """
-    if name not in AUGMENTATIONS:
-        raise ValueError(f"augment must be one of {', '.join(AUGMENTATIONS)}, got {name!r}")
-    if name == "none":
+    if choice(name, "augment", AUGMENTATIONS) == "none":
         return None
     if len(image_shape) != 3:
-        raise ValueError(f"augment is for images (C, H, W), not for samples of shape {image_shape}: {name!r}")
+        raise ValueError(
+            f"augment is for images (C, H, W), not for samples of shape {shown(image_shape)}: {name}"
+        )
     # A stream of its own, beside those of the weights and of the order of the images.
     key = int(np.random.SeedSequence([seed, 2]).generate_state(1)[0])
     return Augmentation(max(image_shape[1:]) // 8, name == "crop-flip", key)

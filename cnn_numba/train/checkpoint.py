@@ -1,12 +1,15 @@
 """Checkpoints: one ``.npz`` file, written all or nothing, read without pickle, and checked."""
 
+import glob
 import json
 import os
 import reprlib
+import secrets
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from cnn_numba.arguments import shown
 from cnn_numba.device import copy, to_host
 from cnn_numba.nn.models import MODELS, Sequential
 from cnn_numba.ops.shapes import PRECISIONS
@@ -115,16 +119,37 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Always the same name: what a killed process leaves behind is overwritten by the next.
-    partial = path.with_name(f".{path.name}.partial")
+    remove_leftovers(path)
+    # Another process may be writing the same file: each has a name of its own, and the last one to end wins.
+    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
-        with open(partial, "wb") as file:
+        with open(partial, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
+    except OSError as error:
+        if error.errno and error.filename in (None, str(partial)):  # a full disk names no file
+            error.filename = str(path)
+        raise
     finally:
         partial.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path, age: float = 24 * 60 * 60) -> None:
+    """Remove what killed processes have left of a file that they were writing, if it is as old as this.
+
+    Parameters
+    ----------
+    path : path
+        The file that it should have become.
+    age : float
+        In seconds. What is younger may still be written.
+    """
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.partial*"):
+        with suppress(OSError):
+            if time.time() - leftover.stat().st_mtime >= age:
+                leftover.unlink()
 
 
 def load_checkpoint(path: str | PathLike) -> Checkpoint:
@@ -136,12 +161,15 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         If there is no such file.
     ValueError
         If it is damaged, no checkpoint, of a newer format, or holds what no training writes: parameters that
-        are NaN, an epoch of -1, half an entry of the history. The message names the file and the value.
+        are NaN, an epoch of -1, half an entry of the history, compressed arrays. The message names the file
+        and the value.
     """
     try:
+        _check_size(path)
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
             version = about["format_version"]
+            _check_names(file.files)
             arrays = {name: file[name] for name in file.files if name != "about"}
         parameters, buffers = arrays.pop("parameters"), arrays.pop("buffers")
     except FileNotFoundError:
@@ -162,6 +190,24 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     with naming(path):
         _check(checkpoint)
     return checkpoint
+
+
+def _check_size(path):
+    """Refuse what unpacks to more than the file has, before it does: `save_checkpoint` does not compress."""
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > os.path.getsize(path):
+        raise ValueError(
+            f"its {os.path.getsize(path):,} bytes unpack to {unpacked:,}, and a checkpoint is not compressed"
+        )
+
+
+def _check_names(names):
+    """Refuse arrays that no training writes."""
+    known = {"about", "parameters", "buffers"}
+    unknown = [name for name in names if name not in known and not name.startswith(("optimizer.", "scaler."))]
+    if unknown:
+        raise ValueError(f"no training writes an array {reprlib.repr(unknown[0])}")
 
 
 @contextmanager
@@ -338,7 +384,7 @@ def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") 
     """
     checkpoint = load_checkpoint(path)
     if checkpoint.model not in MODELS:
-        raise ValueError(f"{path} is of the network {checkpoint.model!r}; known are {', '.join(MODELS)}")
+        raise ValueError(f"{path} is of the network {shown(checkpoint.model)}; known are {', '.join(MODELS)}")
     precision = checkpoint.progress.get("recipe", {}).get("precision", "float32")
     model = MODELS[checkpoint.model](batch_size=batch_size, device=device, precision=precision)
     with naming(path):
@@ -351,4 +397,6 @@ def _check_channels(checkpoint, model):
     for name in ("mean", "std"):
         value, channels = checkpoint.progress.get("recipe", {}).get(name), model.input_shape[0]
         if isinstance(value, list) and len(value) != channels:
-            raise ValueError(f"{name} must be one number or one for each of {channels} channels, got {value}")
+            raise ValueError(
+                f"{name} must be one number or one for each of {channels} channels, got {shown(value)}"
+            )

@@ -7,6 +7,8 @@ second, and who waits looks at those of the others: a busy worker is waited for,
 torch is imported when a `Link` is made: one worker needs none.
 """
 
+import errno
+import ipaddress
 import json
 import math
 import os
@@ -82,7 +84,19 @@ class Link:
     def _connect(self, master=False):
         limit = timedelta(seconds=max(self.timeout, ARRIVAL))
         where = self.place.address, self.place.port
-        return self.dist.TCPStore(*where, None, master, limit, wait_for_workers=False)
+        listening = self._listening() if master else None
+        return self.dist.TCPStore(
+            *where, None, master, limit, wait_for_workers=False, master_listen_fd=listening
+        )
+
+    def _listening(self):
+        """Return a socket that this machine alone reaches, if the others are on it; None for torch's own."""
+        family, *_, where = socket.getaddrinfo(self.place.address, self.place.port, type=socket.SOCK_STREAM)[
+            0
+        ]
+        if not ipaddress.ip_address(where[0]).is_loopback:
+            return None
+        return socket.create_server(where[:2], family=family).detach()
 
     def _part(self, store):
         """Return what of a store belongs to this start of the workers, and to none before."""
@@ -94,8 +108,8 @@ class Link:
         self._await_name(where)
         try:
             return self._connect(master=self.rank == 0 and not self.place.store_there)
-        except (RuntimeError, ValueError) as error:
-            if "EADDRINUSE" in str(error):
+        except (OSError, RuntimeError, ValueError) as error:
+            if "EADDRINUSE" in str(error) or getattr(error, "errno", None) == errno.EADDRINUSE:
                 raise WorkersError(f"the port of {where} (MASTER_PORT) is in use: choose another") from None
             reason = str(error).partition("\n")[0]
             raise WorkersError(f"nobody answers at {where}, where worker 0 should be: {reason}") from None

@@ -2,21 +2,22 @@
 
 import json
 import math
-import operator
 import signal
 import socket
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 from tqdm.auto import tqdm
 
+from cnn_numba.arguments import choice, instance, integer, settings, shown
 from cnn_numba.data import Dataset, batches
+from cnn_numba.data.text import Windows
 from cnn_numba.device import threads, to_host
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
@@ -29,6 +30,7 @@ from cnn_numba.train.checkpoint import (
     restore,
     save_checkpoint,
 )
+from cnn_numba.train.lock import locked
 from cnn_numba.train.optim import SCHEDULES, Optimizer
 from cnn_numba.train.parallel import ALONE, Workers, WorkersError, checksum
 from cnn_numba.train.records import move_earlier_run, plot_history, write_history
@@ -86,6 +88,7 @@ def evaluate(
     TypeError, ValueError
         If images and labels are not as above, or there are none.
     """
+    instance(model, "model", Sequential)
     _check_counts(images, labels)
     loss = CrossEntropyLoss(*model.shapes[-1], model.room)
     source = batches_of(model, images, labels, mean, std)
@@ -102,6 +105,8 @@ def evaluate(
 
 
 def _check_counts(images, labels):
+    for name, array in (("images", images), ("labels", labels)):
+        instance(array, name, np.ndarray, Windows)
     if len(images) == 0 or len(images) != len(labels):
         raise ValueError(
             f"need as many labels as images and at least one, got {len(images)} images, {len(labels)} labels"
@@ -189,7 +194,7 @@ def fit(
         If an argument is out of range, the optimiser belongs to another model, there is nothing to
         resume from, or the checkpoint belongs to another training.
     OSError
-        If `out` cannot be written to.
+        If `out` cannot be written to, or another training writes to it (`train.lock.FolderInUse`).
     TrainingDiverged
         If the loss or the parameters become NaN or infinite, or the loss scale has collapsed; a skipped step
         alone is no reason, for its loss is finite. The checkpoint stays the last good one.
@@ -198,6 +203,17 @@ def fit(
     WorkersError
         If another worker has ended or does not answer, or the workers are not alike.
     """
+    for name, value, kind in (
+        ("model", model, Sequential),
+        ("dataset", dataset, Dataset),
+        ("optimizer", optimizer, Optimizer),
+        ("workers", workers, Workers),
+    ):
+        instance(value, name, kind)
+    for name, value in (("log", log), ("on_step", on_step)):
+        if value is not None and not callable(value):
+            raise TypeError(f"{name} must be a function or None, got {shown(value)}")
+    settings(resume=resume, progress=progress, graph=graph)
     if not workers.first:
         progress, log = False, None
     run = _Run(
@@ -205,11 +221,12 @@ def fit(
         *(workers, Timeline(timeline)),
     )
     try:
-        run.start(resume)
-        with _interrupts_noted(workers) as interrupted, _notice_if_slow(run.log) as first_step_done:
-            while run.epoch < epochs:
-                _train_epoch(run, progress, interrupted, first_step_done, on_step)
-                run.finish_epoch()
+        with run.alone_in_its_folder():
+            run.start(resume)
+            with _interrupts_noted(workers) as interrupted, _notice_if_slow(run.log) as first_step_done:
+                while run.epoch < epochs:
+                    _train_epoch(run, progress, interrupted, first_step_done, on_step)
+                    run.finish_epoch()
     except WorkersError as error:
         raise WorkersError(f"{error}; {run.what_is_saved()}", error.reason) from None
     run.warn_if_worse()
@@ -235,14 +252,12 @@ class _Run:
         workers,
         timeline,
     ):
-        epochs, seed = operator.index(epochs), operator.index(seed)
-        if epochs < 1:
-            raise ValueError(f"epochs must be at least 1, got {epochs}")
+        epochs, seed = integer(epochs, "epochs", minimum=1), integer(seed, "seed", maximum=None)
         if optimizer.parameters is not model.parameters:
             raise ValueError("the optimizer was made for another model: it would train that one")
         _check_counts(dataset.train_images, dataset.train_labels)
-        if schedule not in SCHEDULES:
-            raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {schedule!r}")
+        _check_counts(dataset.test_images, dataset.test_labels)
+        choice(schedule, "schedule", SCHEDULES)
         if tuple(dataset.image_shape) != model.input_shape:
             raise ValueError(
                 f"{dataset.name} has images of shape {tuple(dataset.image_shape)}, "
@@ -273,6 +288,7 @@ class _Run:
             "dataset": dataset.name,
             "train_images": len(dataset.train_images),
             "train_crc32": checksum(dataset.train_images, dataset.train_labels),
+            "test_crc32": checksum(dataset.test_images, dataset.test_labels),
             "mean": np.asarray(dataset.mean).tolist(),
             "std": np.asarray(dataset.std).tolist(),
             "device": model.device,
@@ -288,13 +304,16 @@ class _Run:
             "seed": seed,
         }
 
+    def alone_in_its_folder(self):
+        """Return the context in which no other training writes there; the first worker alone does."""
+        return locked(self.out) if self.out is not None and self.workers.first else nullcontext()
+
     def start(self, resume):
         """Begin, or go on from the checkpoint; all workers from the same numbers."""
         workers = self.workers
         if workers.many:
-            data = self.dataset.test_images, self.dataset.test_labels
             also = {"model": self.model.name, "parameters": self.model.parameters.size, "resume": resume}
-            also |= {"test_crc32": checksum(*data), "timeline": self.timeline.path is not None}
+            also["timeline"] = self.timeline.path is not None
             workers.insist_equal(also | self.recipe)
         if self.timeline.path is not None:
             self.prepare_timeline()
@@ -563,11 +582,11 @@ class _Run:
         # Without a schedule that depends on the end, training may go on longer. Where it goes on matters for
         # the last digits only, unless one of the two is the reference in float64.
         free = {"epochs"} if self.schedule == "constant" else set()
-        free |= {"train_crc32"} - saved.keys()  # older files have none
+        free |= {"train_crc32", "test_crc32"} - saved.keys()  # older files have none
         if "reference" not in (saved.get("device"), self.model.device):
             free.add("device")
         differing = {
-            key: f"{key} {saved.get(key)!r}, now {value!r}"
+            key: f"{key} {shown(saved.get(key))}, now {shown(value)}"
             for key, value in json.loads(json.dumps(self.recipe)).items()  # JSON knows no tuples
             if saved.get(key) != value and key not in free
         }
@@ -577,7 +596,7 @@ class _Run:
                 f"; the learning rates of {self.schedule} depend on the last epoch: leave "
                 "the number as it was, or train anew (only a constant schedule may be prolonged)"
             )
-        elif differing.keys() & {"dataset", "train_images", "train_crc32"}:
+        elif differing.keys() & {"dataset", "train_images", "train_crc32", "test_crc32"}:
             advice = "; these are other data: give those it was trained on (--data-dir on the command line)"
         if differing:
             raise ValueError(f"it was trained with {'; '.join(differing.values())}{advice}")
@@ -667,7 +686,9 @@ def _scaler_for(model, scaler):
         scaler = model.precision == "float16"
     if not isinstance(scaler, bool):
         if getattr(scaler, "gradients", None) is not model.gradients:
-            raise ValueError(f"scaler must be made for this model, or be True, False or None; got {scaler!r}")
+            raise ValueError(
+                f"scaler must be made for this model, or be True, False or None; got {shown(scaler)}"
+            )
         return scaler
     return LossScaler(model) if scaler else None
 

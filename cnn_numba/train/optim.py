@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cnn_numba.arguments import SETTINGS, settings, shown
 from cnn_numba.device import Array, DeviceArray, copy, to_host
 from cnn_numba.nn.models import Sequential
-from cnn_numba.ops.shapes import number
 
 
 class Optimizer:
@@ -22,15 +22,15 @@ class Optimizer:
         What the next step depends on, beside parameters and gradients.
     """
 
-    def __init__(self, model: Sequential, lr: float, **settings: float) -> None:
-        self.lr = number(lr, "lr")
-        if not self.lr > 0:
-            raise ValueError(f"lr must be a positive number, got {lr!r}")
-        self.settings = settings
+    def __init__(self, model: Sequential, lr: float, **how: float) -> None:
+        (self.lr,) = settings(lr=lr)
+        if self.lr == 0:
+            raise ValueError(f"lr must be a positive number, got {shown(lr)}")
+        self.settings = how
         try:
             self.parameters, self.gradients, self.room = model.parameters, model.gradients, model.room
         except AttributeError:
-            raise TypeError(f"model must have parameters and gradients, got {model!r}") from None
+            raise TypeError(f"model must have parameters and gradients, got {shown(model)}") from None
         self.ops = self.room.ops.update
         self.state = {}
 
@@ -63,12 +63,11 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
         nesterov: bool = False,
     ) -> None:
-        momentum, weight_decay = number(momentum, "momentum"), number(weight_decay, "weight_decay")
-        if not isinstance(nesterov, (bool, np.bool_)):
-            raise TypeError(f"nesterov must be True or False, got {nesterov!r}")
+        momentum, weight_decay = settings(momentum=momentum, weight_decay=weight_decay)
+        (nesterov,) = settings(nesterov=nesterov)
         if nesterov and momentum == 0:
             raise ValueError("nesterov needs a momentum, got 0")
-        super().__init__(model, lr, momentum=momentum, weight_decay=weight_decay, nesterov=bool(nesterov))
+        super().__init__(model, lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
         self.state = {"velocity": self._zeros()}
 
     def step(self, lr: float | None = None) -> None:
@@ -99,9 +98,9 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-            raise TypeError(f"betas must be a pair of numbers, got {betas!r}")
-        beta1, beta2 = (number(beta, "betas", below=1) for beta in betas)
-        eps, weight_decay = number(eps, "eps"), number(weight_decay, "weight_decay")
+            raise TypeError(f"betas must be a pair of numbers, got {shown(betas)}")
+        beta1, beta2 = (SETTINGS["betas"](beta, "betas") for beta in betas)
+        eps, weight_decay = settings(eps=eps, weight_decay=weight_decay)
         super().__init__(model, lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
         self.state = {
             "exp_avg": self._zeros(),

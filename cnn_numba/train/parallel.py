@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from cnn_numba import device
+from cnn_numba.arguments import shown
 from cnn_numba.device import Array
 from cnn_numba.extras import need
 from cnn_numba.nn.models import Sequential
@@ -134,7 +135,7 @@ class Workers:
         everyone = self.exchange(facts)
         for rank, theirs in enumerate(everyone):
             differing = [
-                f"{key} {theirs.get(key)!r}, but {value!r} on worker 0"
+                f"{key} {shown(theirs.get(key))}, but {shown(value)} on worker 0"
                 for key, value in everyone[0].items()
                 if theirs.get(key) != value
             ]
@@ -382,5 +383,5 @@ def _whole(values, name, usual=None):
             f"{name} is not set, though others of torchrun's variables are: start with torchrun"
         )
     if not text.isdecimal():
-        raise WorkersError(f"{name} must be a whole number, got {text!r}")
+        raise WorkersError(f"{name} must be a whole number, got {shown(text)}")
     return int(text)

@@ -14,6 +14,8 @@ from cnn_numba.train.checkpoint import HISTORY_KEYS, written_whole
 
 #: The files of a run beside its checkpoint, from which they follow.
 RECORDS = ("history.json", "history.csv", "curves.png")
+#: All files of a run.
+FILES = ("checkpoint.npz", *RECORDS)
 
 
 def move_earlier_run(folder: Path, log: Callable[[str], object]) -> None:
@@ -25,7 +27,7 @@ def move_earlier_run(folder: Path, log: Callable[[str], object]) -> None:
     log : callable
         Told where they are now, if there were any.
     """
-    files = [folder / name for name in ("checkpoint.npz", *RECORDS) if (folder / name).exists()]
+    files = [folder / name for name in FILES if (folder / name).exists()]
     if not files:
         return
     # Copied, put into place at once, and only then deleted, but for the checkpoint, which the new run's will

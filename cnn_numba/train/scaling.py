@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cnn_numba.arguments import number, settings, shown
 from cnn_numba.device import Array, DeviceArray, copy, pinned, to_host
 from cnn_numba.nn.models import Sequential
-from cnn_numba.ops.shapes import number
-from cnn_numba.ops.update.checks import loss_scaling
 from cnn_numba.train.optim import Optimizer, load_arrays
 
 
@@ -68,17 +67,18 @@ class LossScaler:
         minimum: float = 2.0**-14,
     ) -> None:
         scale, minimum = number(scale, "scale"), number(minimum, "minimum")
-        growth, backoff, interval = loss_scaling(growth, backoff, interval)
+        growth, backoff, interval = settings(growth=growth, backoff=backoff, interval=interval)
         if not 0 < minimum <= scale:
             raise ValueError(
-                f"scale must be at least the minimum, and that above 0; got {scale!r} and {minimum!r}"
+                "scale must be at least the minimum, and that above 0; "
+                f"got {shown(scale)} and {shown(minimum)}"
             )
         self.factors = {"growth": growth, "backoff": backoff, "interval": interval}
         self.settings = {"scale": scale, **self.factors, "minimum": minimum}
         try:
             self.gradients, self.room = model.gradients, model.room
         except AttributeError:
-            raise TypeError(f"model must have parameters and gradients, got {model!r}") from None
+            raise TypeError(f"model must have parameters and gradients, got {shown(model)}") from None
         self.ops = self.room.ops.update
         self.state = {
             "scale": self.room.bring(np.array([scale], self.room.dtype)),

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import functools
 import html
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, overload
@@ -233,7 +234,7 @@ class AccessMap:
             If there is no such array or access.
         """
         if access is not None and access not in _KIND_NAMES.values():
-            raise ValueError(f"access is 'read', 'write' or 'atomic', got {access!r}")
+            raise ValueError(f"access is 'read', 'write' or 'atomic', got {reprlib.repr(access)}")
         chosen = self.requests.array == self.number(array)
         if access:
             chosen &= self.requests.kind == {name: kind for kind, name in _KIND_NAMES.items()}[access]

@@ -1,5 +1,6 @@
 """Who touches what, drawn on the array: `plot_access`."""
 
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def plot_access(
     from matplotlib.figure import Figure
 
     if by not in ("thread", "warp", "block"):
-        raise ValueError(f"by is 'thread', 'warp' or 'block', got {by!r}")
+        raise ValueError(f"by is 'thread', 'warp' or 'block', got {reprlib.repr(by)}")
     trace = access.trace
     info = trace.arrays[access.number(array)]
     size = int(np.prod(info.shape))

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import pickle
+import reprlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -65,7 +66,7 @@ def compile_jobs(jobs):
 def python_function(kernel):
     """Return the Python function of a kernel, real or simulated; TypeError if it is no kernel."""
     if not isinstance(kernel, kernel_type()):
-        raise TypeError(f"expected a kernel, a function with @cuda.jit, got {kernel!r}")
+        raise TypeError(f"expected a kernel, a function with @cuda.jit, got {reprlib.repr(kernel)}")
     return kernel.py_func
 
 

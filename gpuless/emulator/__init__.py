@@ -10,8 +10,9 @@ import mmap
 import platform
 import sys
 
+from gpuless import nvidia
 from gpuless.emulator.classes import CLASSES
-from gpuless.emulator.install import install, installed
+from gpuless.emulator.install import install, installed, lack_of_compiler
 from gpuless.emulator.layout import ARENA_SPAN
 
 __all__ = ["CLASSES", "count_launches", "install", "installed", "problem"]
@@ -33,19 +34,16 @@ def count_launches():
 def problem() -> str:
     """Return why there can be no emulated GPU here, "" if there can be one.
 
+    NVIDIA's compiler is there where its files are: a program that launches no kernel does not load it.
+
     Returns
     -------
     str
     """
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         return f"it runs on Linux, on x86-64 and ARM of 64 bits, not on {sys.platform} ({platform.machine()})"
-    try:
-        from cuda.bindings import nvjitlink, nvvm
-
-        nvvm.version(), nvjitlink.version()
-    except Exception as error:  # whatever the loading of a library may raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return f"NVIDIA's compiler is not installed ({reason}): pip install 'numba-cuda[cu13]'"
+    if "cuda.bindings" in sys.modules or not nvidia.has_compiler():
+        return lack_of_compiler() or _lack_of_addresses()
     return _lack_of_addresses()
 
 

@@ -1,8 +1,9 @@
 """Machine code on disk: what one process has compiled is there for all later ones.
 
 A file is named after all that its content follows from: the PTX, the shape of a block, the processor, LLVM,
-and the emulator's own sources. It begins with a digest of its content, so that a damaged one is compiled
-anew, and it is put in its place whole, so that several processes may use the folder at once.
+and the emulator's own sources. It begins with a digest of its name and content, so that a damaged one is
+compiled anew, and it is put in its place whole, so that several processes may use the folder at once. What
+is in it runs: a folder or a file that another user may have written to is not used.
 """
 
 import contextlib
@@ -12,9 +13,12 @@ import os
 import re
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import platformdirs
+
+from gpuless.trust import doubt, doubt_folder
 
 #: Bytes that the folder may hold; above it the files that nobody has used for longest go.
 LIMIT = 1 << 29
@@ -44,56 +48,96 @@ def key(ptx, *rest):
     """
     names = {}
     texts = (_NO_CODE.sub("", ptx), *map(str, rest))
-    plain = [_NUMBERED.sub(lambda name: names.setdefault(name[0], f"_Z{len(names)}"), text) for text in texts]
-    return hashlib.sha256("\0".join([_sources(), *plain]).encode()).hexdigest()
+    return digest(
+        *(_NUMBERED.sub(lambda name: names.setdefault(name[0], f"_Z{len(names)}"), text) for text in texts)
+    )
+
+
+def digest(*parts):
+    """Return the name of what follows from these, and from the emulator."""
+    return hashlib.sha256(repr([_sources(), *parts]).encode()).hexdigest()
 
 
 @functools.cache
 def _sources():
     """Return a digest of the sources of the emulator, which is another compiler once they change."""
     whole = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         whole.update(path.read_bytes())
     return whole.hexdigest()
 
 
-def _path(name):
-    return folder() / (name + _OURS)
-
-
 def read(name):
     """Return what is kept under a name; None where there is nothing, or nothing sound."""
-    path = _path(name)
     try:
-        content = path.read_bytes()
-        if time.time() - path.stat().st_mtime > _DAY:
+        path = _place() / (name + _OURS)
+        with open(path, "rb") as file:
+            state = os.fstat(file.fileno())
+            _refuse(path, doubt(state))
+            digest, content = file.read(_DIGEST), file.read()
+        if time.time() - state.st_mtime > _DAY:
             os.utime(path)  # it is in use
     except OSError:
         return None
-    digest, content = content[:_DIGEST], content[_DIGEST:]
-    return content if hashlib.sha256(content).digest() == digest else None
+    return content if _seal(name, content) == digest else None
 
 
 def write(name, content):
     """Keep bytes under a name, where that can be done."""
     with contextlib.suppress(OSError):
-        folder().mkdir(0o700, parents=True, exist_ok=True)
-        _make_room()
-        handle, partial = tempfile.mkstemp(_OURS, ".partial-", folder())
+        place = _place()
+        _make_room(place)
+        handle, partial = tempfile.mkstemp(_OURS, ".partial-", place)
         try:
             with open(handle, "wb") as file:
-                file.write(hashlib.sha256(content).digest() + content)
-            os.replace(partial, _path(name))
+                file.write(_seal(name, content) + content)
+            os.replace(partial, place / (name + _OURS))
         except OSError:
             os.unlink(partial)
             raise
 
 
+def _seal(name, content):
+    return hashlib.sha256(name.encode() + content).digest()
+
+
+def _place():
+    """Return the folder, made where there is none.
+
+    Raises
+    ------
+    OSError
+        If that cannot be done, or somebody else may put files into it.
+    """
+    place = Path(os.path.realpath(folder()))
+    place.mkdir(0o700, parents=True, exist_ok=True)
+    _refuse(place, doubt_folder(place))
+    return place
+
+
+_refused = set()
+
+
+def _refuse(path, reason):
+    """If there is a reason not to use a folder or a file, say it once and raise an OSError."""
+    if not reason:
+        return
+    if folder() not in _refused:
+        _refused.add(folder())
+        warnings.warn(
+            f"compiled kernels in {path} are not used: {reason}. Each process compiles its kernels anew; set "
+            "GPULESS_CACHE to a folder that only you may write to (chmod 700), or delete what is not yours",
+            RuntimeWarning,
+            stacklevel=1,
+        )
+    raise PermissionError(path)
+
+
 @functools.cache
-def _make_room():
+def _make_room(place):
     """Once in a process: let go what nobody has used for longest, and what was left half-written."""
     found = []
-    for entry in os.scandir(folder()):
+    for entry in os.scandir(place):
         if not entry.name.endswith(_OURS):
             continue
         state = entry.stat()

@@ -247,7 +247,7 @@ class Launched(NamedTuple):
     @property
     def name(self):
         """The kernel's name as its author writes it."""
-        return _readable(self.kernel.name)
+        return readable(self.kernel.name)
 
     def given(self, step=None):
         """Return the arrays that the kernel was given, by the number of the parameter.
@@ -425,7 +425,7 @@ def _is_stack(failed, arena):
     return 0 <= distance < LOCAL_SPAN + PRIVATE_GAP or 0 <= failed.address - stacks < STACK * MAX_WARPS
 
 
-def _readable(name):
+def readable(name):
     """Return the last part of a mangled name, which is the function's own."""
     found, at = name, 3
     while name.startswith("_ZN") and (length := re.match(r"\d+", name[at:])):

@@ -1,7 +1,6 @@
 """Put the emulated GPU in the place of the hardware."""
 
 import ctypes
-import re
 import sys
 import threading
 import weakref
@@ -18,6 +17,18 @@ def install():
     after_import("cuda.bindings.driver", _load_driver)
     after_import("cuda.core._utils.cuda_utils", _explain_errors)
     after_import("numba.cuda", _replace)
+
+
+def lack_of_compiler():
+    """Load NVIDIA's compiler; return why that cannot be, "" if it can."""
+    try:
+        from cuda.bindings import nvjitlink, nvvm
+
+        nvvm.version(), nvjitlink.version()
+    except Exception as error:  # whatever the loading of a library may raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return f"NVIDIA's compiler is not installed ({reason}): pip install 'numba-cuda[cu13]'"
+    return ""
 
 
 def installed():
@@ -48,6 +59,8 @@ def _explain_errors(module):
 
 def _replace(cuda):
     """Let Numba hand over PTX, where it would make machine code of it, and look for the driver again."""
+    if lack := lack_of_compiler():
+        raise ImportError(f"there is no emulated GPU: {lack}, or set GPULESS=simulator")
     _load_driver(cuda)
     from numba.cuda import codegen, dispatcher
     from numba.cuda.core import config
@@ -60,6 +73,7 @@ def _replace(cuda):
     _Linker.complete = _link_to_ptx
     DeviceNDArrayBase._ary = property(_as_ndarray)
     CUDADispatcher.__init__ = _with_overloads(CUDADispatcher.__init__)
+    CUDADispatcher.compile_device = _taken(CUDADispatcher.compile_device)
     codegen.CUDACodeLibrary.get_cubin = _without_machine_code(codegen.CUDACodeLibrary.get_cubin)
     codegen.CUDACodeLibrary.get_cufunc = _one_at_a_time(codegen.CUDACodeLibrary.get_cufunc)
     dispatcher.CUDADispatcher.add_overload = _remembered(dispatcher.CUDADispatcher.add_overload)
@@ -78,6 +92,19 @@ def _with_overloads(init):
         dispatcher._cache = Overloads(dispatcher)
 
     return __init__
+
+
+def _taken(compile_device):
+    """Let it be known with which values of globals a function was compiled."""
+
+    def compile_once(dispatcher, args, return_type=None):
+        from gpuless.emulator import overloads
+
+        if args not in dispatcher.overloads:
+            overloads.take(dispatcher)
+        return compile_device(dispatcher, args, return_type)
+
+    return compile_once
 
 
 def _as_ndarray(array):
@@ -152,6 +179,7 @@ def _link_to_ptx(linker):
     from numba.cuda.cudadrv.driver import Linker, LinkerError
 
     from gpuless.emulator.driver.linking import join
+    from gpuless.emulator.driver.options import bounded
 
     codes = [code for code in linker._object_codes if code.name != _PROVIDED]
     pieces = [code.code.decode() for code in codes if code.code_type == "ptx"]
@@ -167,9 +195,5 @@ def _link_to_ptx(linker):
     else:
         linker.linker = codes
     linker._complete = True
-    return ObjectCode.from_ptx(_limited(join(pieces), linker.max_registers).encode() + b"\0")
-
-
-def _limited(text, registers):
-    """Return PTX whose kernels say how many registers they may take, which Numba tells the linker."""
-    return re.sub(r"(\.entry\s[^()]*\([^()]*\))", rf"\1\n.maxnreg {registers}", text) if registers else text
+    bounds = {"maxnreg": linker.max_registers} if linker.max_registers else {}
+    return ObjectCode.from_ptx(bounded(join(pieces), **bounds).encode() + b"\0")

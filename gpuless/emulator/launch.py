@@ -10,11 +10,12 @@ from functools import partial
 
 from gpuless.emulator import cache, counting, faults, host, layout, machine, settings, trace
 from gpuless.emulator.alignment import needed_alignments
+from gpuless.emulator.assembler import local_size
 from gpuless.emulator.lanes import WARP
 from gpuless.emulator.memory import PAGE, OutOfMemory
 from gpuless.emulator.module import ModuleTranslator, lay_out, parameter_places, visible_variables
 from gpuless.emulator.threads import Pool, all_done
-from gpuless.limits import RUNNING
+from gpuless.limits import RUNNING, SHARED_LIMIT
 
 # Before machine code on disk: bytes of a lane's local memory, and whether it spins.
 _KEPT = struct.Struct("<Q?")
@@ -41,10 +42,10 @@ class Kernel:
         self.places, self.parameter_size = parameter_places(self.function)
         self._codes, self._lock = {}, threading.Lock()
         self.alignments = needed_alignments(self.function)
-        variables = [*source.variables.values(), *self.function.variables.values()]
         self.static_shared = lay_out(visible_variables(source, self.function), ("shared",))[1]
-        self.more_shared = 0
-        self.local_size = lay_out(variables, ("local",))[1]
+        self.dynamic_limit = SHARED_LIMIT - self.static_shared  # until the program asks for more
+        self.local_size = local_size(source, self.function)
+        self.attributes = {}  # that the program has set, by their numbers
 
     def code(self, block, arguments, counted=False):
         """Return the `Compiled` for a shape of a block, or the `CountingCode`.

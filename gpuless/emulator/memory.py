@@ -1,6 +1,7 @@
 """The memory of the emulated GPU: one range of addresses, of which the parts that are allocated can be used.
 
-The range is reserved from the operating system, which backs with real memory only what is written to.
+The range is reserved from the operating system, which backs with real memory only what is written to: until
+then arrays show the pages of one small file, again and again, that is full of `POISON`.
 Whatever is not allocated cannot be read or written, so that a wild address is found by the processor.
 """
 
@@ -19,12 +20,18 @@ ALIGN = 512
 # Arrays that have a page behind them that nobody may use. The operating system keeps books on each such page
 # and has an end of them, 65530 by default; the arrays beyond these many follow each other without one.
 _GUARDED = 1 << 14
+# Memory shows the file in pieces; these are the bits of their sizes, the least and the largest. The file is
+# as long as the largest so far. All pieces together are another 18,000 entries in those books.
+_LEAST_PIECE, _LARGEST_PIECE, _PIECES_OF_A_SIZE = 18, 25, 256
+# Arrays up to this size get their pages when they are allocated: many at once take half the time.
+_SMALL = 1 << 20
 _NONE, _READ_WRITE = 0, 3
+_FIXED, _NO_RESERVE = 0x10, 0x4000
+_POPULATE = 23  # MADV_POPULATE_WRITE, since Linux 5.14
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t) + (ctypes.c_int,) * 3 + (ctypes.c_long,)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_libc.wmemset.argtypes = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_size_t)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
@@ -51,11 +58,37 @@ def _protect(address, size, access):
     OutOfMemory
     """
     if _libc.mprotect(address, size, access):
-        reason = os.strerror(ctypes.get_errno())
-        raise OutOfMemory(
-            f"the operating system gives no {size} bytes more: {reason}. Do vm.max_map_count, "
-            "vm.overcommit_memory or a limit of the process (ulimit) allow too little?"
-        )
+        raise _refused(size, ctypes.get_errno())
+
+
+def _refused(size, number):
+    """Return the `OutOfMemory` that says why the operating system gives no more memory."""
+    return OutOfMemory(
+        f"the operating system gives no {size} bytes more: {os.strerror(number)}. Do vm.max_map_count, "
+        "vm.overcommit_memory or a limit of the process (ulimit) allow too little?"
+    )
+
+
+class _PoisonFile:
+    """A file in memory, full of `POISON`, which pieces of memory show until they are written to."""
+
+    def __init__(self):
+        self._file, self._size, self._pieces = _libc.memfd_create(b"gpuless", 1), 0, 0  # MFD_CLOEXEC
+
+    def show(self, address):
+        """Let the next piece of memory show the file; return the size of the piece."""
+        size = 1 << min(_LEAST_PIECE + self._pieces // _PIECES_OF_A_SIZE, _LARGEST_PIECE)
+        block = POISON.to_bytes(4, "little") * (1 << _LEAST_PIECE - 2)
+        flags = mmap.MAP_PRIVATE | _FIXED | _NO_RESERVE
+        try:
+            while self._size < size:
+                self._size += os.pwrite(self._file, block, self._size)
+        except OSError as error:
+            raise _refused(size, error.errno) from None
+        if _libc.mmap(address, size, _NONE, flags, self._file, 0) != address:
+            raise _refused(size, ctypes.get_errno())
+        self._pieces += 1
+        return size
 
 
 class Arena:
@@ -70,7 +103,7 @@ class Arena:
     def __init__(self, capacity):
         self.capacity, self.used = capacity, 0
         self._lock = threading.RLock()
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
         start = _libc.mmap(None, 2 * ARENA_SPAN, _NONE, flags, -1, 0)
         if start == ctypes.c_void_p(-1).value:
             raise OutOfMemory("the operating system gives no addresses for the memory of an emulated GPU")
@@ -80,7 +113,8 @@ class Arena:
         self._private = [first + i * WORKER_SPAN for i in reversed(range(WORKERS))]
         # Freed parts by address, and where what was never used begins.
         self._free, self._fresh = [], self.base + PRIVATE_SPAN + PRIVATE_MARGIN
-        self._sizes, self._starts = {}, []
+        self._poisoned, self._poison = self._fresh, _PoisonFile()
+        self._sizes, self._starts, self._untouched = {}, [], set()
         self._rooms = {}  # with the page behind it that nobody may use
 
     def reserve(self):
@@ -143,8 +177,16 @@ class Arena:
             self.used += length
             self._sizes[address], self._rooms[address] = size, length + guard
             bisect.insort(self._starts, address)
-        _libc.wmemset(address, POISON, length // 4)
+            self._untouched.add(address)
+        if length <= _SMALL:
+            self.prepare(address, length)
         return address
+
+    def prepare(self, address, size):
+        """Fetch the pages of an array at once that is about to be written to for the first time."""
+        if size > PAGE and address in self._untouched:
+            self._untouched.discard(address)
+            _libc.madvise(address, size, _POPULATE)
 
     def _take(self, room):
         """Return where there are so many bytes that nobody uses, None if there is no such place."""
@@ -153,6 +195,8 @@ class Arena:
             self._merge()
             address = self._reuse(room, exactly=False)
         if address is None and self._fresh + room <= self.end:
+            while self._poisoned < self._fresh + room:
+                self._poisoned += self._poison.show(self._poisoned)
             address, self._fresh = self._fresh, self._fresh + room
         return address
 
@@ -182,10 +226,11 @@ class Arena:
         with self._lock:
             length, room = -(-max(self._sizes.pop(address), 1) // PAGE) * PAGE, self._rooms.pop(address)
             del self._starts[bisect.bisect_left(self._starts, address)]
+            self._untouched.discard(address)
             self.used -= length
             if room > length:  # the others stay one piece for the operating system
                 _libc.mprotect(address, length, _NONE)
-            _libc.madvise(address, length, 4)  # MADV_DONTNEED
+            _libc.madvise(address, length, 4)  # MADV_DONTNEED: it shows the file again
             self._free.append((room, address))
 
     def find(self, address):

@@ -17,6 +17,7 @@ from gpuless.emulator import (  # noqa: F401
     warps,
 )
 from gpuless.emulator.flow import reading_anew
+from gpuless.emulator.instructions import sources
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.layout import LOCAL_SPAN, OFFSET, PRIVATE_SPAN
 from gpuless.emulator.ptx import BITS, Address, Variable
@@ -49,8 +50,33 @@ def lay_out(variables, space):
     return places, at
 
 
+def called(source, function):
+    """Return the functions of a module that one of them may call.
+
+    Parameters
+    ----------
+    source : Module
+    function : Function
+
+    Returns
+    -------
+    list of Function
+    """
+    found = []
+    for item in function.body:
+        if not isinstance(item, str) and item.opcode[0] == "call":
+            name = split_call(item)[1]
+            if name in function.registers:  # an address: of any of them
+                found += [other for other in source.functions.values() if not other.kernel]
+            elif name in source.functions:
+                found.append(source.functions[name])
+    return found
+
+
 def visible_variables(source, kernel):
     """Return the variables of a module, of a kernel in it, and of the functions that it may call.
+
+    Shared ones of the module are among them if they are named there: each kernel has its own.
 
     Parameters
     ----------
@@ -61,20 +87,17 @@ def visible_variables(source, kernel):
     -------
     list of Variable
     """
-    found, waiting = set(), [kernel]
+    found, waiting = {}, [kernel]
     while waiting:
         function = waiting.pop()
-        if function.name in found:
-            continue
-        found.add(function.name)
-        for item in function.body:
-            if not isinstance(item, str) and item.opcode[0] == "call":
-                name = split_call(item)[1]
-                if name in function.registers:  # an address: of any of them
-                    waiting += [other for other in source.functions.values() if not other.kernel]
-                elif name in source.functions:
-                    waiting.append(source.functions[name])
-    variables = list(source.variables.values())
+        if function.name not in found:
+            found[function.name] = function
+            waiting += called(source, function)
+    items = (item for function in found.values() for item in function.body if not isinstance(item, str))
+    unnamed = {variable.name for variable in source.variables.values() if variable.space == "shared"}
+    for item in items if unnamed else ():
+        unnamed.difference_update(sources(item))
+    variables = [variable for variable in source.variables.values() if variable.name not in unnamed]
     for function in source.functions.values():
         variables += function.variables.values() if function.name in found else ()
     return variables

@@ -118,6 +118,7 @@ class Module:
     functions: dict = field(default_factory=dict)
     variables: dict = field(default_factory=dict)
     files: dict = field(default_factory=dict)
+    version: tuple = ()
     target: str = ""
     identity: int = 0  # of its text
 
@@ -294,6 +295,8 @@ class _Parser:
             name, value = self._take(r"\.(\w+)\s+([^\n]*)\n?").groups()
             if name == "target":
                 self.module.target = value.strip()
+            elif name == "version":
+                self.module.version = tuple(map(int, re.findall(r"\d+", value)))
         elif rest.startswith(".file"):
             number, name = self._take(r'\.file\s+(\d+)\s+"([^"]*)"[^\n]*\n?').groups()
             self.module.files[int(number)] = name

@@ -4,6 +4,7 @@ from gpuless.compiler.jobs import InspectionError
 from gpuless.inspector.advice import Float64Cause, float64_causes
 from gpuless.inspector.architectures import ARCHITECTURES, capability, occupancy, registers_for
 from gpuless.inspector.assembly import read_ptx
+from gpuless.inspector.beginnings import float64_beginnings
 from gpuless.inspector.inspect import find_kernel, inspect_kernel, inspect_kernels
 from gpuless.limits import WARP
 
@@ -14,6 +15,7 @@ __all__ = [
     "InspectionError",
     "capability",
     "find_kernel",
+    "float64_beginnings",
     "float64_causes",
     "inspect_kernel",
     "inspect_kernels",

@@ -162,7 +162,7 @@ class Diagnosis(Words):
             if trace.block[row] not in seen and not self._had_read_nan(row):
                 message = (
                     f"{self.thread(row)} of {self.block(row)} writes NaN to {trace.name(row)}, computed "
-                    "from values that are none"
+                    "from numbers that are not NaN"
                 )
                 yield Clue(Finding("NaN produced", message, **self.at(row)), self.places([row]))
                 return

@@ -153,6 +153,7 @@ class Races(Words):
         warp = self.trace.thread[one] // WARP
         # In blocks of another size there may be other threads of other warps.
         same_warp = warp == self.trace.thread[two] // WARP and is_of_the_thread_alone(path[0], branch.test)
+        same_warp &= not self._warps_meet(one)
         if same_warp and (inside // WARP == warp).sum() == WARP:
             return (
                 "cuda.syncwarp() is missing between the two; cuda.syncthreads() must not stand inside of "
@@ -166,16 +167,18 @@ class Races(Words):
         threads, *others = self.trace.block_shape
         if others != [1, 1]:  # which threads make a warp is incidental
             return "cuda.syncthreads()"
-        if threads == WARP:  # in a larger block several warps may meet
+        # Whether warps meet in another launch, with more data, this one does not show.
+        if threads == WARP:
             return "cuda.syncthreads() (or cuda.syncwarp(), as the block is one warp)"
-        if threads < WARP or self._warps_meet(one):
-            return "cuda.syncthreads()"
-        return "cuda.syncwarp() (or cuda.syncthreads())"
+        return "cuda.syncthreads()"
 
     def _warps_meet(self, one):
-        """Return whether threads of several warps of the block come to one element of the array."""
+        """Return whether threads of several warps come to one element that one of them writes."""
         trace = self.trace
-        rows = np.flatnonzero((trace.block == trace.block[one]) & (trace.array == trace.array[one]))
+        here = [column == column[one] for column in (trace.block, trace.array, trace.interval)]
+        rows = np.flatnonzero(np.logical_and.reduce(here))
+        written = trace.element[rows[trace.kind[rows] != READ]]
+        rows = rows[np.isin(trace.element[rows], written)]
         elements, warps = distinct(trace.element[rows], trace.thread[rows] // WARP).columns
         return len(np.unique(elements)) < len(warps)
 

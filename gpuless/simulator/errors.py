@@ -41,7 +41,7 @@ def _explained(message):
         message = "an index must be an integer"
     elif _FLOATS[1] not in message:
         return message
-    return f"{message}; `/` gives a float: use `//`"
+    return f"{message}; if it comes from `/`, which gives a float, use `//`"
 
 
 def located(error, where):

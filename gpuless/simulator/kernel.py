@@ -4,6 +4,7 @@ All that is needed of a kernel is its Python function, so this works on kernels 
 well, and without `numba.cuda`'s own simulator.
 """
 
+import reprlib
 import threading
 import types
 from collections.abc import Callable
@@ -29,7 +30,7 @@ def python_function(kernel):
     """Return the Python function of a kernel, whichever Numba made it, or the function given."""
     function = getattr(kernel, "py_func", kernel)
     if not isinstance(function, types.FunctionType):
-        raise TypeError(f"expected a kernel made by cuda.jit, got {kernel!r}")
+        raise TypeError(f"expected a kernel made by cuda.jit, got {reprlib.repr(kernel)}")
     return function
 
 

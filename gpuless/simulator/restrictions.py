@@ -14,6 +14,7 @@ import types
 
 import numpy as np
 
+from gpuless.limits import CONSTANT_LIMIT
 from gpuless.simulator.arithmetic import NO_WHOLE_ARRAYS, REDUCTIONS, UFUNCS
 from gpuless.simulator.definition import UNKNOWN, index_parts, is_part, is_type, package
 from gpuless.simulator.errors import UnsupportedPython
@@ -69,7 +70,7 @@ def check(definition):
 
 class _Checker:
     def __init__(self, definition):
-        self.definition, self._value = definition, definition.value
+        self.definition, self._value, self._constants = definition, definition.value, 0
 
     def check(self):
         for statement in self.definition.tree.body:
@@ -110,6 +111,19 @@ class _Checker:
             self._refuse(node, "elements cannot be picked into a new array: write the loop")
         elif not all(isinstance(part, (ast.Slice, *_LITERAL)) for part in index_parts(node)):
             self._check_tuple(node.value, "indexed with a variable")
+        if not self._is_constant(node.slice):
+            self._check_constants(node)
+
+    def _check_constants(self, node):
+        """Refuse global arrays that do not fit in constant memory: once for each time that one is named."""
+        array = self._value(node.value)
+        self._constants += array.nbytes if isinstance(array, np.ndarray) else 0
+        if self._constants > CONSTANT_LIMIT:
+            self._refuse(
+                node,
+                f"a kernel may have {CONSTANT_LIMIT} bytes (64 KB) of global arrays, counted each time that "
+                f"one is named, not {self._constants}: pass {ast.unparse(node.value)} as an argument",
+            )
 
     def _check_tuple(self, node, use):
         """Refuse what is done with a tuple if its elements have several types."""
@@ -160,8 +174,8 @@ class _Checker:
         is_refused = method in PYTHON_ATTRIBUTES and method not in METHODS
         if is_refused and self.definition.is_of_kernel(node.func.value):
             if isinstance(node.func.value, ast.Name) or _has_slice(node.func.value):
-                self._refuse(node, f"{name}(): arrays have no {method} there, write the loop")
-            self._refuse(node, f"{name}(): numbers have no {method} there")
+                self._refuse(node, f"arrays have no {method} in a kernel: write a loop over their elements")
+            self._refuse(node, f"numbers have no {method} in a kernel")
         if method == "array" and ast.unparse(node.func.value).endswith(("shared", "local")):
             self._check_shape(node)
 

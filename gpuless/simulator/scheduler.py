@@ -13,6 +13,7 @@ A correct kernel computes the same in every order.
 """
 
 import contextvars
+import reprlib
 import threading
 
 import numpy as np
@@ -141,7 +142,7 @@ class Scheduler:
 
     def __init__(self, name, grid, block, cuda, memory, order="forwards", seed=0, observe=None):
         if order not in ORDERS:
-            raise ValueError(f"order must be one of {ORDERS}, got {order!r}")
+            raise ValueError(f"order must be one of {ORDERS}, got {reprlib.repr(order)}")
         self.name, self.grid, self.block = name, grid, block
         self.cuda, self.memory, self.observe = cuda, memory, observe
         self._order, self._random = order, np.random.default_rng(seed)

@@ -8,10 +8,12 @@ import zlib
 from pathlib import Path
 
 import pytest
+from advice import advice_of, obeyed
 from wrong_answers import Derived, answers_in
 
 from cnn_numba.course import notebooks
 from cnn_numba.course.checks.exercise import CheckFailed, Exercise
+from cnn_numba.course.checks.kernels import KernelExercise
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 
@@ -103,6 +105,41 @@ def test_there_are_at_least_five_wrong_answers_of_different_kinds(found):
 def test_wrong_answer_is_rejected_by_name(found, answer):
     verdict = found.check(found.attempt(answer))
     assert (verdict.status, verdict.mistake) == ("wrong", answer.mistake), verdict
+
+
+def sources(*mistakes):
+    """Return (exercise, name, source) of the wrong answers that come to some mistakes, as parameters."""
+    chosen = [
+        pair for pair in ANSWERS if pair[1].mistake in mistakes and isinstance(pair[0].check, KernelExercise)
+    ]
+    derived = [(found, answer) for found, answer in chosen if isinstance(answer, Derived)]
+    return [
+        pytest.param(found, answer.name, answer.source(found.cells.solution), id=answer.name)
+        for found, answer in derived
+    ]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("found", "name", "source"), sources("float64"))
+def test_what_is_advised_against_float64_solves_the_exercise(found, name, source):
+    verdict = found.check(found.run(source, name))
+    verdict = found.check(found.run(obeyed(verdict, source), name))
+    assert verdict.status == "solved", verdict
+
+
+@pytest.mark.parametrize(
+    ("found", "name", "source"),
+    sources(
+        "writes past the edge", "reads past the edge", "negative index", "missing barrier", "lost update"
+    ),
+)
+def test_what_is_said_to_be_missing_solves_the_exercise(found, name, source):
+    verdict = found.check(found.run(source, name))
+    if advice_of(verdict):
+        verdict = found.check(found.run(obeyed(verdict, source), name))
+        assert verdict.status == "solved", verdict
+    else:  # what has been seen, and a question
+        assert "missing" not in verdict.message.replace("Is a barrier missing, is", "")
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from advice import obeyed
 from numba import cuda, float32, int32
 
 from cnn_numba.course.checks import float64
 from cnn_numba.course.checks import kernels as kernel_checks
-from cnn_numba.course.checks.exercise import CheckFailed, avoids
+from cnn_numba.course.checks.exercise import CheckFailed, Exercise, avoids
 from cnn_numba.course.checks.kernels import KernelExercise, examine, inout, launch, normal, output, uses
 from gpuless.inspector import InspectionError
 
@@ -165,9 +166,7 @@ def image_with_an_and_sign(x, out):
         out[row, column] = x[row, column] + float32(1)
 
 
-@diagnosed(
-    scale, "does not end", "A loop in your kernel does not end", "In kernel scale_standing_still", "[1, 8]"
-)
+@diagnosed(scale, "does not end", "A loop in your kernel does not end", "of your kernel: `", "[1, 8]")
 @cuda.jit
 def scale_standing_still(x, a, out):
     i = cuda.grid(1)
@@ -175,7 +174,7 @@ def scale_standing_still(x, a, out):
         out[i] = a * x[i]
 
 
-@diagnosed(scale, "does not end", "In kernel scale_past_the_end_for_ever")
+@diagnosed(scale, "does not end", "Line 5 of your kernel: `while x[i + 50]", "in thread 0 of block 0")
 @cuda.jit
 def scale_past_the_end_for_ever(x, a, out):
     i = cuda.grid(1)
@@ -218,7 +217,7 @@ def scale_with_gaps(x, a, out):
         out[i] = a * x[i]
 
 
-@diagnosed(image, "reads past the edge", "Are the indices in the order of its axes?")
+@diagnosed(image, "reads past the edge", "not in the order of its axes", "Write `x[row, column]` instead.")
 @cuda.jit
 def image_read_by_x_and_y(x, out):
     column, row = cuda.grid(2)
@@ -291,7 +290,7 @@ def scale_ignores(x, a, out):
         out[i] = a * a
 
 
-@diagnosed(scale, "changes input", "`x`, which belongs to the caller. Write into `out`.")
+@diagnosed(scale, "changes input", "Your kernel changes `x`, which is an input. Write into `out`.")
 @cuda.jit
 def scale_in_place(x, a, out):
     i = cuda.grid(1)
@@ -398,14 +397,18 @@ def image_guards_by_the_other_size(x, out):
         out[row, column] = x[row, column] + float32(1)
 
 
-@diagnosed(image, "writes past the edge", "only a thread whose index lies inside may go on")
+@diagnosed(
+    image, "writes past the edge", "a guard is missing", "`if row < out.shape[0] and column < out.shape[1]:`"
+)
 @cuda.jit
 def image_without_guard(x, out):
     column, row = cuda.grid(2)
     out[row, column] = x[row, column] + float32(1)
 
 
-@diagnosed(image, "writes past the edge", "Does a guard ask for both axes")
+@diagnosed(
+    image, "writes past the edge", "Line 8 of your kernel", "Write `if column < out.shape[1]:` around it."
+)
 @cuda.jit
 def image_guards_rows_only(x, out):
     column, row = cuda.grid(2)
@@ -413,7 +416,7 @@ def image_guards_rows_only(x, out):
         out[row, column] = x[row, column] + float32(1)
 
 
-@diagnosed(reverse, "missing barrier", "`tile`", "Line 7", "Line 6")
+@diagnosed(reverse, "missing barrier", "A barrier is missing", "`tile`", "Line 6", "Line 7", "before it")
 @cuda.jit
 def reverse_without_barrier(x, out):
     tile = cuda.shared.array(TILE, float32)
@@ -481,7 +484,7 @@ def reverse_with_too_much(x, out):
     out[0] = tile[0]
 
 
-@diagnosed(total, "lost update", "`cuda.atomic`")
+@diagnosed(total, "lost update", "Write `cuda.atomic.add(out, 0, x[i])` instead.")
 @cuda.jit
 def total_not_atomic(x, out):
     i = cuda.grid(1)
@@ -523,6 +526,130 @@ def test_one_element_a_thread_is_told_where_the_grid_is_smaller_than_the_array()
     # On a guard that asks the data, as this one does, the sanitizer does not insist; the check does.
     verdict = stride(striding_over_the_negative)
     assert (verdict.mistake, "Does an `if` skip the store?" in str(verdict)) == ("never written", True)
+
+
+# --- what is said only if it helps -------------------------------------------------------------------------
+
+
+@cuda.jit
+def reverse_by_halves(x, out):
+    """Exchange pairs by all threads, where half of them is meant: no barrier helps."""
+    tile = cuda.shared.array(TILE, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[cuda.grid(1)]
+    cuda.syncthreads()
+    tile[t], tile[TILE - 1 - t] = tile[TILE - 1 - t], tile[t]
+    cuda.syncthreads()
+    out[cuda.grid(1)] = tile[t]
+
+
+@cuda.jit
+def reverse_without_two_barriers(x, out):
+    tile = cuda.shared.array(TILE, float32)
+    t = cuda.threadIdx.x
+    tile[t] = x[cuda.grid(1)]
+    value = tile[TILE - 1 - t]
+    tile[t] = value
+    out[cuda.grid(1)] = tile[t]
+
+
+@cuda.jit
+def total_in_steps(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        value = out[0]
+        value += x[i]
+        out[0] = value
+
+
+@cuda.jit
+def scale_into_the_first(x, a, out):
+    """Add where each thread has an element: an atomic addition would be wrong as well."""
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = 0
+        out[0] += a * x[i]
+
+
+@cuda.jit
+def image_guards_with_the_axes_exchanged(x, out):
+    column, row = cuda.grid(2)
+    if row < x.shape[1] and column < x.shape[0]:
+        out[row, column] = x[row, column] + float32(1)
+
+
+@cuda.jit
+def scale_by_way_of_too_small_an_array(x, a, out):
+    few = cuda.local.array(2, float32)
+    i = cuda.grid(1)
+    if i < x.size:
+        for k in range(3):
+            few[k] = a * x[i]
+        out[i] = few[2]
+
+
+@pytest.mark.parametrize(
+    ("exercise", "kernel", "mistake", "words", "wrong_words"),
+    [
+        (reverse, reverse_by_halves, "missing barrier", "does a thread write that should not", "is missing:"),
+        (reverse, reverse_without_two_barriers, "missing barrier", "A barrier is missing", "syncwarp"),
+        (total, total_in_steps, "write-write race", "to one element, that takes `cuda.atomic`", "Write `"),
+        (scale, scale_into_the_first, "lost update", "Is the index wrong", "Write `"),
+        (image, image_guards_with_the_axes_exchanged, "writes past the edge", "both axes", "is missing"),
+        (
+            scale,
+            scale_by_way_of_too_small_an_array,
+            "writes past the edge",
+            "its local array of shape (2,)",
+            "Threads",
+        ),
+    ],
+)
+def test_nothing_is_said_to_be_missing_that_does_not_help(exercise, kernel, mistake, words, wrong_words):
+    verdict = exercise(kernel)
+    assert verdict.mistake == mistake, verdict
+    assert words in str(verdict)
+    assert wrong_words not in str(verdict)
+
+
+# --- in the learner's words --------------------------------------------------------------------------------
+
+
+def test_a_verdict_has_the_names_of_the_kernels_own_arguments():
+    exercise = KernelExercise(
+        "s",
+        lambda x, a: a * x,
+        vectors,
+        mistakes={"added": ("You have `x[i] + a`; write `a * x[i]`, by x.", lambda x, a: a + x)},
+    )
+
+    @cuda.jit
+    def adds(values, factor, result):
+        i = cuda.grid(1)
+        if i < values.size:
+            result[i] = factor + values[i]
+
+    @cuda.jit
+    def forgets(values, factor, result):
+        i = cuda.grid(1)
+        if i < values.size:
+            result[i] = values[i]
+
+    @cuda.jit
+    def of_others_names(a, x, out):
+        i = cuda.grid(1)
+        if i < a.size:
+            out[i] = a[i] + x + 1
+
+    assert exercise(adds).message == "You have `values[i] + factor`; write `factor * values[i]`, by x."
+    assert "`values` of shape (5,), `factor` = 2.0" in str(exercise(forgets))
+    assert exercise(of_others_names).status == "wrong"
+
+
+def test_a_verdict_has_the_names_of_the_functions_own_arguments():
+    exercise = Exercise("double", lambda x: 2 * x, lambda rng: [(rng.normal(size=n),) for n in (2, 3)])
+    assert "`values` of shape (2,)" in str(exercise(lambda values: values + 1))
+    assert "`x` of shape (2,)" in str(exercise(lambda *values: values[0] + 1))
 
 
 # --- not solved yet, strict mode, properties ---------------------------------------------------------------
@@ -575,7 +702,7 @@ def test_a_broken_kernel_is_unsolved_until_its_code_is_another():
 
 def test_strict_mode_raises(monkeypatch):
     monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
-    with pytest.raises(CheckFailed, match="Threads past the edge"):
+    with pytest.raises(CheckFailed, match="a guard is missing"):
         scale(scale_without_guard)
 
 
@@ -593,6 +720,18 @@ def test_properties_are_asked_of_right_kernels_only():
     uses("syncthreads", "shared")(reverse_right)
 
 
+@cuda.jit(device=True)
+def half_of(value):
+    """Compute in float64."""
+    return value * 0.3
+
+
+@cuda.jit(device=True)
+def together(value, other):
+    """Compute in what it is called with."""
+    return value + other
+
+
 @pytest.mark.gpu
 class TestFloat64:
     """What is float64 the compiled code tells; the source tells where it comes from."""
@@ -604,7 +743,8 @@ class TestFloat64:
         source += [f"        {line}" for line in lines]
         name = f"<scaled-{zlib.crc32(repr(lines).encode())}>"
         linecache.cache[name] = 0, None, [f"{line}\n" for line in source], name
-        namespace = {"cuda": cuda, "math": math, "float32": float32}
+        namespace = {"cuda": cuda, "math": math, "np": np, "float32": float32, "EPS": 1e-5, "TWO": 2}
+        namespace |= {"half_of": half_of, "together": together}
         exec(compile("\n".join(source), name, "exec"), namespace)
         return namespace["scaled"]
 
@@ -612,34 +752,111 @@ class TestFloat64:
         ("lines", "words"),
         [
             (["t = 0.0", *SUM], ("A literal", "Line 5 of your kernel: `t = 0.0`. Write `t = float32(0)`")),
-            (["t = 0", *SUM], ("An integer that", "Line 5 of your kernel: `t = 0`. Write `t = float32(0)`")),
+            (["t = 0", *SUM], ("A variable that", "Line 5 of your kernel: `t = 0`. Write `t = float32(0)`")),
             (
                 ["out[i] = x[i] * a * (n / n)"],
-                ("`/` of an integer", "`n / n`. Write `float32(n) / float32(n)`"),
+                ("`/` gives float64", "`n / n`. Write `float32(n) / float32(n)`"),
             ),
             (
                 ["m = x.shape[0]", "t = x[i] * a", "t /= m", "out[i] = t * float32(m)"],
-                ("`/` of an integer", "float32(m)"),
+                ("`/` gives float64", "`t /= m`. Write `t /= float32(m)`"),
             ),
-            (
-                ["out[i] = x[i] * a * math.exp(i - i)"],
-                ("An operand of this line", "Line 5 of your kernel: `out[i]"),
-            ),
-            (["z = 0 * n", "out[i] = x[i] * a * math.exp(z)"], ("An operand of this line", "Line 6")),
+            (["out[i] = x[i] * a * math.exp(i - i)"], ("A function", "Write `math.exp(float32(i - i))`")),
+            (["z = 0 * n", "out[i] = x[i] * a * math.exp(z)"], ("Line 6", "`math.exp(float32(z))`")),
             (["for k in range(1):", "    out[i] = x[i] * a * math.exp(k)"], ("`math.exp(float32(k))`",)),
             (
                 ["out[i] = x[i] * a * 0.1", "out[i] = out[i] * 10.0"],
                 ("A literal", "`x[i] * a * float32(0.1)`"),
             ),
-            (["out[i] = x[i] * a", "out[i] *= n // n"], ("An operand of this line", "Line 6")),
-            (["out[i] = x[i] * a * n", "out[i] = out[i] / n"], ("An integer and a float32", "float32(n)")),
+            (["out[i] = x[i] * a", "out[i] *= n // n"], ("Line 6", "Write `out[i] *= float32(n // n)`")),
+            (
+                ["out[i] = x[i] * a * n", "out[i] = out[i] / n"],
+                ("An integer and a float32", "`x[i] * a * float32(n)`", "`out[i] / float32(n)`"),
+            ),
+            # What is float64 comes from elsewhere: a global, a conversion, a branch, another function.
+            (
+                ["out[i] = x[i] * a + EPS - float32(EPS)"],
+                ("defined outside of the kernel", "Write `x[i] * a + float32(EPS)`"),
+            ),
+            (["out[i] = a * x[i] * TWO / TWO"], ("`a * x[i] * float32(TWO) / float32(TWO)`",)),
+            (
+                ["t = float(0)", *SUM],
+                ("names of float64", "Line 5 of your kernel: `float(0)`. Write `float32(0)`"),
+            ),
+            (
+                ["if x[i] > 0:", "    t = x[i] * a", "else:", "    t = 0", "out[i] = t + x[i] * a - t"],
+                ("A variable that", "Line 8 of your kernel: `t = 0`. Write `t = float32(0)`"),
+            ),
+            (
+                ["t = 0 if x[i] > 2 else x[i] * a", "out[i] = t if x[i] <= 2 else x[i] * a"],
+                ("Line 5", "Write `float32(0) if x[i] > 2 else x[i] * a`"),
+            ),
+            (
+                ["t, u = 0.0, a", "for _ in range(cuda.gridDim.y):", "    t += x[i] * u", "out[i] = t"],
+                ("Write `t, u = float32(0), a`",),
+            ),
+            (
+                [
+                    "t = -math.inf",
+                    "for k in range(n):",
+                    "    t = max(t, x[k])",
+                    "out[i] = x[i] * a + (t - t)",
+                ],
+                ("Write `t = float32(-math.inf)`",),
+            ),
+            (
+                ["s = 1.0 if x[i] > 0 else 0.5", "out[i] = s * x[i] * a", "out[i] = a * x[i]"],
+                ("Line 5", "Write `float32(1) if x[i] > 0 else float32(0.5)`"),
+            ),
+            (["out[i] = together(x[i] * a, 0.1) - float32(0.1)"], ("`together(x[i] * a, float32(0.1))`",)),
+            (
+                ["out[i] = np.float64(x[i]) * a * float32(0.1) * 10"],
+                ("Write `float32(x[i]) * a * float32(0.1) * float32(10)`",),
+            ),
+            (
+                [
+                    "few = cuda.local.array(4, np.float64)",
+                    "for k in range(4):",
+                    "    few[k] = x[(i + k) % n] * a",
+                    "out[i] = few[n // (n + 1)]",
+                ],
+                ("names of float64", "Write `cuda.local.array(4, float32)`"),
+            ),
+            (["out[i] = x[i] * (1 / 3) * a * 3"], ("`/` gives float64", "float32(1 / 3)")),
         ],
     )
-    def test_the_cause_is_named(self, lines, words):
+    def test_the_cause_is_named_and_what_is_advised_helps(self, lines, words):
         verdict = scale(self.kernel(*lines))
         assert verdict.mistake == "float64", verdict
         assert "most GPUs do far more slowly" in verdict.message
         assert all(word in str(verdict) for word in words), verdict
+        source = "\n".join(["", "", "", "", *lines])
+        verdict = scale(self.kernel(*obeyed(verdict, source).splitlines()[4:]))
+        assert verdict.status == "solved", verdict
+
+    def test_a_cause_in_another_function_is_told_with_its_name(self):
+        verdict = scale(self.kernel("out[i] = half_of(x[i]) * a / float32(0.3)"))
+        assert "In `half_of`: `value * 0.3`. Write `value * float32(0.3)`." in verdict.details
+
+    def test_an_argument_that_the_signature_makes_float64_is_named(self):
+        name = f"<signed-{zlib.crc32(b'signed')}>"
+        source = '@cuda.jit("void(float32[::1], float64, float32[::1])")\n' + "\n".join(
+            [
+                "def scaled(x, a, out):",
+                "    i = cuda.grid(1)",
+                "    if i < x.size:",
+                "        out[i] = a * x[i]",
+            ]
+        )
+        linecache.cache[name] = 0, None, source.splitlines(keepends=True), name
+        namespace = {"cuda": cuda}
+        exec(compile(source, name, "exec"), namespace)
+        verdict = scale(namespace["scaled"])
+        assert "The argument is `a`." in verdict.details, verdict
+
+    def test_what_a_print_or_a_reshape_computes_is_not_the_learners(self, capsys):
+        assert scale(self.kernel("print(x[i])", "out[i] = x[i] * a")).status == "solved"
+        assert scale(self.kernel("flat = x.reshape(n)", "out[i] = flat[i] * a")).status == "solved"
 
     @pytest.mark.parametrize(
         "lines",
@@ -655,17 +872,9 @@ class TestFloat64:
     def test_what_compiles_to_none_is_right(self, lines):
         assert scale(self.kernel(*lines)).status == "solved"
 
-    def test_a_signature_is_told(self):
-        in_float64 = cuda.jit("void(float32[::1], float64, float32[::1])")(
-            self.kernel("out[i] = x[i] * a").py_func
-        )
-        verdict = scale(in_float64)
-        assert verdict.mistake == "float64"
-        assert "The signature behind `@cuda.jit` says `float64`" in str(verdict)
-        in_float32 = cuda.jit("void(float32[:], float32, float32[:])")(
-            self.kernel("out[i] = x[i] * a").py_func
-        )
-        assert scale(in_float32).status == "solved"
+    def test_a_signature_of_float32_is_right(self):
+        signatures = ["void(float64[:], float64, float64[:])", "void(float32[:], float32, float32[:])"]
+        assert scale(cuda.jit(signatures)(self.kernel(PRODUCT).py_func)).status == "solved"
 
     def test_the_sines_detour_is_not_the_learners(self):
         sine = KernelExercise("s", lambda x, a: np.sin(x), vectors, float32=True)
@@ -690,6 +899,50 @@ class TestFloat64:
         assert "Line 8 of your kernel: `out[i] = t`" in str(scale(self.kernel("t = 0.0", *SUM)))
         assert scale(self.kernel("t = 0", *SUM)).status == "solved"
         assert len(asked) == 1
+
+
+class TestErrors:
+    kernel = staticmethod(TestFloat64.kernel)
+
+    @pytest.mark.parametrize(
+        ("line", "words"),
+        [
+            ("out[i] = x.average * a", "Arrays have no `average` in a kernel."),
+            ("x.sort()", "Arrays have no sort in a kernel: write a loop over their elements."),
+            ("out[i] = math.exp(x)", "A whole array stands where a number is needed"),
+            ("out[i] = a * sorted(x)[0]", "`sorted()` is not supported."),
+            ("assert i < 3", "Your kernel raised AssertionError."),
+        ],
+    )
+    def test_of_the_simulator(self, line, words):
+        verdict = scale(self.kernel(line, "out[i] = x[i] * a"))
+        assert verdict.mistake == "raises"
+        assert words in str(verdict)
+        assert "Line 5 of your kernel: `" in str(verdict)
+        assert not re.search(r"KernelArray|TracedArray|In kernel", str(verdict))
+
+    @pytest.mark.gpu
+    @pytest.mark.parametrize(
+        ("lines", "words"),
+        [
+            (
+                ["t = 1 if i > 0 else x", "out[i] = x[i] * a"],
+                "This does not compile. A value would be an array in one place and an integer in another.",
+            ),
+            (
+                ["t = 1", "if a > 90:", "    t = x", "out[i] = a * x[i]", "k = t"],
+                "This does not compile. `t` would be an ",
+            ),
+            (["t = (1, 2.0)", "out[i] = x[i] * a * t[i - i]"], "Numba cannot index a tuple by an integer."),
+            (["cuda.syncthread()", "out[i] = x[i] * a"], "Do you mean `cuda.syncthreads`?"),
+            (["out[i] = x[i].mean() * a"], "Numba knows no `mean` of a float32."),
+        ],
+    )
+    def test_of_the_compiler(self, lines, words):
+        verdict = scale(self.kernel(*lines))
+        assert verdict.mistake == "raises", verdict
+        assert words in str(verdict)
+        assert not re.search(r"TypingError|\$\w+|Resolution|phi", str(verdict))
 
 
 def test_a_tolerance_follows_the_rounding_of_the_inputs():
@@ -878,7 +1131,7 @@ def test_a_guard_that_is_missing_is_not_said_to_be_there():
         told = verdict(kernel, 11, 16)
         assert told.mistake == "writes past the edge", kernel
         assert "The same thread writes into `out` and past its edge" in told.message
-    assert "only a thread whose index lies inside" in verdict(four_elements_a_thread, 16).message
+    assert "Does a guard let too many threads pass" in verdict(four_elements_a_thread, 16).message
 
 
 def test_the_order_of_axes_is_asked_for_where_there_are_several():
@@ -938,7 +1191,7 @@ def test_an_index_that_was_read_past_an_edge_is_told_by_that_edge():
 
     told = KernelExercise("sent", lambda places: np.ones(3, np.float32), cases)(unguarded)
     assert told.mistake == "reads past the edge"
-    assert "Threads read past the edge of `places`" in told.message
+    assert told.message.startswith("The kernel uses `places` past its edge: a guard is missing")
 
 
 @cuda.jit(device=True)
@@ -993,7 +1246,7 @@ def test_a_barrier_within_a_function_is_told_by_its_name():
     exercise = KernelExercise("met", lambda x: x, lambda rng: [launch(1, 8, normal(rng, 5), output(5))])
     told = exercise(some_call)
     assert told.mistake == "divergent barrier"
-    assert told.message.startswith("Not every thread of the block comes to the barrier in `meet`")
+    assert told.message.startswith("Every thread of a block has to reach the barrier in `meet`")
 
 
 def test_what_kernels_print_is_cut_short(capsys):

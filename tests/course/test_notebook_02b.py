@@ -115,6 +115,12 @@ def test_the_text_says_what_the_exercise_computes():
     assert said == [known["T4", 4], known["H100 PCIe", 4], known["H100 PCIe", 16]]
 
 
+def test_the_head_says_how_many_threads_a_t4_holds_and_runs():
+    text, t4 = NOTEBOOK.cells[0].source, machine.T4
+    assert f"a step for {t4.sms * machine.SCHEDULERS * 32:,} threads" in text
+    assert f"holds {t4.sms * t4.warps * 32:,}" in text
+
+
 def test_the_checks_launch_few_threads_and_several_warps():
     cases = checks.warp_sums_kernel.inputs()
     assert sum(case.grid * case.block for case in cases) < 5000

@@ -16,6 +16,7 @@ from cnn_numba.course.pictures.matmul import (
     rungs_picture,
     tails_picture,
 )
+from cnn_numba.ops.dense import gpu_matmul
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "06_dense_is_matmul.ipynb"
 
@@ -119,3 +120,12 @@ def test_the_notebook_and_its_checks_have_the_same_tiles():
     (sizes,) = (cell.source for cell in notebooks.read(NOTEBOOK).cells if cell.id == "sizes")
     assert f"TILE = {dense_is_matmul.TILE}" in sizes
     assert "WIDE = 2 * TILE" in sizes
+
+
+def test_the_tiles_of_the_register_tiled_product_take_what_the_text_says():
+    (text,) = (
+        cell.source for cell in notebooks.read(NOTEBOOK).cells if "`BLOCK_DEPTH` is only" in cell.source
+    )
+    kilobytes = 2 * gpu_matmul.BLOCK_LINES * gpu_matmul.BLOCK_DEPTH * 4 // 1024
+    assert f"`BLOCK_DEPTH` is only {gpu_matmul.BLOCK_DEPTH}:" in text
+    assert f"The two tiles take {kilobytes} KB of the 48 KB" in text

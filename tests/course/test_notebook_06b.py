@@ -258,3 +258,14 @@ def test_the_packages_kernel_in_a_graph_that_was_recorded_before_is_refused():
         copy_kernel[device.blocks(out.size, 256), 256](result.reshape(out.size), out.reshape(out.size))
 
     assert beat_conv2d_forward(convolve).mistake == "launched otherwise"
+
+
+@pytest.mark.gpu
+def test_a_sum_of_unsigned_numbers_of_32_bits_has_64():
+    @cuda.jit
+    def add(x, out):
+        out[0] = x[0] + x[0]
+
+    out = cuda.to_device(np.zeros(1, np.uint64))
+    add[1, 1](cuda.to_device(np.full(1, 2**32 - 1, np.uint32)), out)
+    assert out.copy_to_host()[0] == 2**33 - 2

@@ -8,15 +8,26 @@ from PIL import Image
 from test_notebooks import defined_in_cell
 
 from cnn_numba import data
+from cnn_numba.course import notebooks
 from cnn_numba.course.exercises import mnist_cnn as check
 from cnn_numba.course.pad import SIZE, DigitPad, example_drawing
 from cnn_numba.course.pictures import training as pictures
+from cnn_numba.data.files import CHECKOUT
 from cnn_numba.nn import models
 from cnn_numba.ops.update import reference
 from cnn_numba.train import loop as training
 from cnn_numba.train import optim
 
 STEM = "08_mnist_cnn"
+
+
+def test_the_loss_falls_though_a_gradient_has_the_wrong_sign():
+    cells = {cell.id: cell for cell in notebooks.read(CHECKOUT / "notebooks" / f"{STEM}.ipynb").cells}
+    (output,) = cells["wrong-gradient"].outputs
+    losses = [float(loss) for loss in output.text.split()]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[0] == 3.42
+    assert losses[-1] < 0.4
 
 
 # --- the updates -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from numba import cuda
 
 from cnn_numba import device
-from cnn_numba.course import tape
+from cnn_numba.course import notebooks, tape
 from cnn_numba.course.exercises.make_it_fast import _blocks, _bus, blocks_per_sm
 from cnn_numba.course.ladders import Ladder, Rung
 from cnn_numba.course.launch_lists import access_of, bus_traffic, listed
@@ -16,6 +16,7 @@ from cnn_numba.course.pictures import speed as speed_pictures
 from cnn_numba.course.pictures.speed import occupancy_picture, overlap_timeline, recorded, step_timeline
 from cnn_numba.course.streams import LENGTHS, Pipeline, taken
 from cnn_numba.data import Dataset
+from cnn_numba.data.files import CHECKOUT
 from cnn_numba.nn.layers import CrossEntropyLoss, Flatten, Linear
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.activation.gpu import relu_forward_naive
@@ -315,3 +316,20 @@ def test_roofs_picture_tells_both_intensities():
     rungs = [Rung(name, (counts,)) for name, counts in zip(("a_kernel", "b"), asked, strict=True)]
     picture = speed_pictures.roofs_picture(Ladder("", rungs, []), most=1)
     assert picture.caption.endswith("Operations for each byte: a: 4 and 40.")
+
+
+# --- The text -----------------------------------------------------------------------------------------------
+
+
+def test_the_answer_says_what_the_model_gives():
+    cells = {cell.id: cell for cell in notebooks.read(CHECKOUT / "notebooks" / "09_make_it_fast.ipynb").cells}
+    known = {}
+    exec(cells["model"].source, known)
+    launches, image = 28 * known["LAUNCH"], known["operations"] / known["TFLOPS"] / 1e6  # microseconds
+    answer = cells["predict-model"].source
+    assert f"28 launches take {launches} µs" in answer
+    assert f"which are {image:.2f} µs" in answer
+    assert f"is {launches / round(image, 2):.0f} images" in answer
+    share = 64 * image / (launches + 64 * image / 28)  # the last kernel runs when the host is through
+    assert 1 / 6.5 < share < 1 / 5.5
+    assert "a sixth of the time" in answer

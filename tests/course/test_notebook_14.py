@@ -78,6 +78,36 @@ def test_the_formulas_are_those_of_the_messages(size):
     assert scaling.tree_seconds(size, n, *link) == pytest.approx(finished(up + down, *link))
 
 
+def chunk_times(size):
+    """Return how long the ring takes if a message takes 1 and `send` waits until it has been taken."""
+    steps = [[] for _ in range(size)]
+
+    def noted(rank, size, array, send, receive):
+        def note(call, what):
+            def noting(*chunk):
+                steps[rank].append(what)
+                return call(*chunk)
+
+            return noting
+
+        ring.all_reduce(rank, size, array, note(send, "send"), note(receive, "receive"))
+
+    ring.run_together(noted, [np.ones(size) for _ in range(size)])
+    clocks = [0] * size
+    while any(steps):
+        for rank, right in ((rank, (rank + 1) % size) for rank in range(size)):
+            if steps[rank][:1] == ["send"] and steps[right][:1] == ["receive"]:
+                clocks[rank] = clocks[right] = max(clocks[rank], clocks[right]) + 1
+                del steps[rank][0], steps[right][0]
+    return max(clocks)
+
+
+def test_a_blocking_ring_takes_twice_what_one_takes_that_sends_and_receives_at_once():
+    (text,) = (cell.source for cell in notebooks.read(NOTEBOOK).cells if "12 chunks' time" in cell.source)
+    assert (chunk_times(4), check.ring_seconds.reference(4, 4, 0, 1)) == (12, 6)
+    assert "for four workers 12 chunks' time instead of 6" in text
+
+
 def test_the_best_training_is_the_least_over_the_batch_sizes():
     recorded = {
         "runs": [

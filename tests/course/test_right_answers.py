@@ -376,7 +376,7 @@ ANSWERS = {
         """,
     },
     "dense_kernel": {
-        "a product with a truth": [("max(total, float32(0))", "total * (total > 0)")],
+        "a product with a truth": [("float32(0) if total <= float32(0) else total", "total * (total > 0)")],
     },
     "im2col_kernel": {
         "by divmod": """

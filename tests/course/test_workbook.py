@@ -1,6 +1,9 @@
 """The workbook: right answers are kept as files that stand alone, and nothing else is."""
 
 import math
+import py_compile
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -176,6 +179,99 @@ def test_every_solution_of_a_part_of_the_network_can_be_kept(part, folder):
     exercise = contents.notebook_on(part.topic).exercises()[part.name]
     assert workbook.keep(exercise, solution_of(part.topic, part.name)) == "Kept in your workbook."
     assert workbook.answer(part.topic, part.name).py_func.__name__ == part.name
+
+
+# --- somebody else's ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def untrusted(tmp_path, monkeypatch):
+    """Return a folder with somebody else's answer, which leaves a trace where it is run."""
+    monkeypatch.delenv("CNN_NUMBA_TRUST_WORKBOOK", raising=False)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    folder = tmp_path / "theirs" / "workbook"
+    folder.mkdir(parents=True)
+    trace = tmp_path / "trace"
+    text = f"open({str(trace)!r}, 'w').close()\ndef relu_stride_kernel(x, out):\n    pass\n"
+    (folder / "02_relu_stride_kernel.py").write_text(text)
+    return folder, trace
+
+
+@pytest.fixture(params=["the variable", "the current folder"])
+def opened(request, untrusted, tmp_path, monkeypatch):
+    """Let somebody else's folder be the workbook, in either way that leads there."""
+    monkeypatch.setattr(workbook, "CHECKOUT", tmp_path / "no checkout")
+    if request.param == "the variable":
+        monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(untrusted[0]))
+    else:
+        monkeypatch.delenv("CNN_NUMBA_WORKBOOK")
+        monkeypatch.chdir(untrusted[0].parent)
+    assert workbook.folder() == untrusted[0]
+    return untrusted
+
+
+def the_answer():
+    return workbook.answer("first_cuda_kernels", "relu_stride_kernel")
+
+
+def test_somebody_elses_answer_does_not_run_until_its_folder_is_named(opened, monkeypatch):
+    folder, trace = opened
+    told = f"02_relu_stride_kernel.py was not kept by a check .*CNN_NUMBA_TRUST_WORKBOOK={folder}, best in"
+    for elsewhere in (None, folder / "training", folder.parents[1] / "mine"):
+        if elsewhere:
+            monkeypatch.setenv("CNN_NUMBA_TRUST_WORKBOOK", str(elsewhere))
+        with pytest.raises(workbook.NotTrusted, match=told):
+            the_answer()
+        with pytest.raises(workbook.NotTrusted, match=told):
+            own_room.from_workbook()
+    assert not trace.exists()
+    for named in (folder, folder.parent):
+        monkeypatch.setenv("CNN_NUMBA_TRUST_WORKBOOK", str(named))
+        assert the_answer().__name__ == "relu_stride_kernel"
+        trace.unlink()
+
+
+def test_to_look_at_somebody_elses_workbook_runs_nothing(opened):
+    caption = course.progress().caption
+    assert "1 of " in caption
+    assert "1 of 14 kernels of the network are yours" in caption
+    assert not opened[1].exists()
+
+
+def test_what_a_check_has_kept_runs_wherever_it_was_kept_and_nothing_else(opened, tmp_path):
+    kept = in_a_notebook(RELU, "relu")["relu_stride_kernel"]
+    assert workbook.keep(first_cuda_kernels.relu_stride_kernel, kept) == "Kept in your workbook."
+    assert the_answer().py_func.__name__ == "relu_stride_kernel"
+    path = opened[0] / "02_relu_stride_kernel.py"
+    path.write_text(path.read_text() + "\n")
+    with pytest.raises(workbook.NotTrusted):
+        the_answer()
+
+
+def test_bytecode_beside_an_answer_is_not_run(opened, monkeypatch):
+    folder, trace = opened
+    path = folder / "02_relu_stride_kernel.py"
+    py_compile.compile(path, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    kept = in_a_notebook(RELU, "relu")["relu_stride_kernel"]
+    workbook.keep(first_cuda_kernels.relu_stride_kernel, kept)
+    assert list(folder.glob("__pycache__/*.pyc"))
+    assert the_answer().py_func.__name__ == "relu_stride_kernel"
+    assert not trace.exists()
+
+
+def test_the_workbook_of_the_checkout_runs_as_its_other_files_do(untrusted, tmp_path, monkeypatch):
+    monkeypatch.delenv("CNN_NUMBA_WORKBOOK")
+    monkeypatch.setattr(workbook, "CHECKOUT", tmp_path / "checkout")
+    (tmp_path / "checkout" / "notebooks").mkdir(parents=True)
+    shutil.copytree(untrusted[0], tmp_path / "checkout" / "notebooks" / "workbook")
+    assert the_answer().__name__ == "relu_stride_kernel"
+
+
+def test_a_home_that_cannot_be_written_leaves_the_answer_right(opened, tmp_path):
+    (tmp_path / "home").write_text("")
+    kept = in_a_notebook(RELU, "relu")["relu_stride_kernel"]
+    told = workbook.keep(first_cuda_kernels.relu_stride_kernel, kept)
+    assert told.startswith("It could not be kept in your workbook")
 
 
 # --- contents and progress ---------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import functools
 import gzip
 import hashlib
 import http.server
+import io
 import os
 import pickle
 import re
@@ -15,6 +16,7 @@ import tarfile
 import tempfile
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -187,21 +189,47 @@ def test_a_changed_source_is_converted_anew(cache, tmp_path):
     assert not np.array_equal(first.train_images, second.train_images)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "missing", "empty"])
-def test_a_damaged_cache_is_made_anew(cache, tmp_path, damage):
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[-4] ^= 1  # of an image, or of the lowest byte of a label
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("array", data_files.ARRAYS)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        Path.unlink,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:140]),
+        flip_a_bit,
+        lambda path: np.save(path, np.load(path)[::-1]),
+    ],
+    ids=["missing", "empty", "truncated", "one bit", "another order"],
+)
+def test_a_damaged_cache_is_made_anew(cache, tmp_path, array, damage):
     folder = write_idx_folder(tmp_path / "root", small_images())
     first = load("mnist", data_dir=folder)
-    (victim,) = cache.rglob("train_images.npy")
-    if damage == "missing":
-        victim.unlink()
-    else:
-        victim.write_bytes(victim.read_bytes()[:200] if damage == "truncated" else b"")
+    (victim,) = cache.rglob(f"{array}.npy")
+    damage(victim)
     lines = []
     second = load("mnist", data_dir=folder, log=lines.append)
-    np.testing.assert_array_equal(first.train_images, second.train_images)
+    np.testing.assert_array_equal(getattr(first, array), getattr(second, array))
     assert len(lines) == 1
     load("mnist", data_dir=folder, log=lines.append)
     assert len(lines) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", '{"recognised": null}', '{"crc32": {}}', "half {"])
+def test_a_damaged_record_of_the_cache_is_made_anew(cache, tmp_path, text):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    first = load("mnist", data_dir=folder)
+    (record,) = cache.rglob("about.json")
+    whole = record.read_text()
+    for changed in (text, whole.replace("null", '"letters"')):
+        record.write_text(changed)
+        np.testing.assert_array_equal(load("mnist", data_dir=folder).train_images, first.train_images)
+        assert record.read_text() == whole
 
 
 def test_concurrent_first_loads_agree(cache, tmp_path):
@@ -493,7 +521,7 @@ def test_unknown_files_have_the_name_asked_for(cache, tmp_path, two_known, name)
 
 def test_a_cache_from_before_the_names_is_made_anew(cache, two_known):
     load(data_dir=two_known["fashion-mnist"])
-    (record,) = cache.rglob("recognised.txt")
+    (record,) = cache.rglob("about.json")
     record.unlink()
     with pytest.raises(DataError, match="does not hold mnist"):
         load("mnist", data_dir=two_known["fashion-mnist"])
@@ -610,6 +638,41 @@ def replace_by_packed_text(path):
 
 def empty_file(path):
     path.write_bytes(b"")
+
+
+def a_packed_file_of(lengths, count):
+    """Return 3 MB, say, that unpack to a thousand times as many."""
+    header = bytes((0, 0, 8, len(lengths))) + b"".join(length.to_bytes(4, "big") for length in lengths)
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as file:
+        file.write(header)
+        for _ in range(count // 1_000_000):
+            file.write(bytes(1_000_000))
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ((2_000_000, 28, 28), "says that it holds 2000000 x 28 x 28 bytes; it is not unpacked, as no set"),
+        ((60_000, 2_000, 28), "says that it holds 60000 x 2000 x 28 bytes; it is not unpacked, as no set"),
+        ((7, 28, 28), "is too long: it should hold 5504 bytes .* but holds more"),
+        ((400_000_000,), "says that it holds 400000000 bytes; it is not unpacked"),
+        ((), "is not an IDX file of bytes with 3 axes"),
+    ],
+)
+def test_what_would_fill_the_memory_is_not_unpacked(cache, tmp_path, lengths, message):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    victim = folder / f"{STEMS[0]}.gz"
+    victim.write_bytes(a_packed_file_of(lengths, 400_000_000))
+    assert victim.stat().st_size < 4_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=f"{re.escape(str(victim))} {message}"):
+            load("mnist", data_dir=folder)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -1122,9 +1185,17 @@ def test_batches_hold_every_sample_once(count, size):
     assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
 
 
-@pytest.mark.parametrize(("count", "size"), [(-1, 4), (10, 0)])
-def test_batches_refuse_wrong_sizes_at_once(count, size):
-    with pytest.raises(ValueError, match=f"cannot cut {count} samples into batches of {size}"):
+@pytest.mark.parametrize(
+    ("count", "size", "error", "match"),
+    [
+        (-1, 4, ValueError, "count must be at least 0, got -1"),
+        (10, 0, ValueError, "batch_size must be at least 1, got 0"),
+        ("10", 4, TypeError, "count must be an int, got '10'"),
+        (10, 4.0, TypeError, r"batch_size must be an int, got 4\.0"),
+    ],
+)
+def test_batches_refuse_wrong_sizes_at_once(count, size, error, match):
+    with pytest.raises(error, match=match):
         batches(count, size)
 
 

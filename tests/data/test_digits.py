@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from photos import KINDS, photograph
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFile
 
 from cnn_numba import course, load, load_model, prepare_digit
 from cnn_numba.data.digits import as_text, find_digit
@@ -156,6 +156,79 @@ def test_tiny_pictures_do_not_crash(shape):
 def test_arrays_that_are_no_pictures_are_refused(array):
     with pytest.raises(ValueError, match=rf"a picture must have shape .* got shape \({array.shape[0]}"):
         prepare_digit(array)
+
+
+# Of equal brightness to the last digit or nearly; on the right, how bright ink and paper are.
+@pytest.mark.parametrize(
+    ("ink", "paper"),
+    [
+        pytest.param((255, 0, 0), (0, 130, 0), id="red on green, 76 on 76"),
+        pytest.param((0, 130, 0), (255, 0, 0), id="green on red"),
+        pytest.param((255, 105, 180), (124, 167, 124), id="pink on grey-green, 158 on 149"),
+        pytest.param((0, 0, 255), (40, 24, 30), id="blue on brown, 29 on 29"),
+        pytest.param((255, 255, 0), (255, 255, 255), id="yellow on white, 226 on 255"),
+    ],
+)
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda image: image, id="RGB"),
+        pytest.param(lambda image: image.convert("RGBA"), id="RGBA"),
+        pytest.param(lambda image: image.quantize(16), id="palette"),
+    ],
+)
+def test_ink_may_differ_from_the_paper_in_colour_alone(expected, ink, paper, change):
+    strokes = np.asarray(seven(paper=0, ink=255))[..., np.newaxis] / 255
+    picture = np.round(paper + strokes * (np.array(ink) - paper)).astype(np.uint8)
+    digit, doubts = find_digit(change(Image.fromarray(picture)))
+    assert np.abs(digit.astype(int) - expected).mean() < 2.5
+    assert doubts == []
+
+
+def test_a_page_of_one_colour_is_blank_whatever_the_colour():
+    with pytest.raises(ValueError, match="blank"):
+        prepare_digit(np.full((60, 60, 3), (200, 30, 90), np.uint8))
+
+
+# --- files that are large, or for other programs ----------------------------------------------------------
+
+
+@pytest.fixture
+def large():
+    """A picture of 26 megapixels."""
+    return seven().resize((4400, 5900), Image.Resampling.BICUBIC)
+
+
+def test_a_large_jpeg_is_made_smaller_while_it_is_read(expected, large, tmp_path, monkeypatch):
+    large.save(tmp_path / "large.jpg")
+    read = []
+    loaded = ImageFile.ImageFile.load
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: (read.append(self.size), loaded(self))[1])
+    assert np.abs(prepare_digit(tmp_path / "large.jpg").astype(int) - expected).mean() < 4
+    assert max(max(size) for size in read) <= 5900 / 4
+
+
+def test_a_large_picture_that_cannot_be_is_refused(large, tmp_path):
+    large.save(tmp_path / "large.png", compress_level=1)
+    with pytest.raises(ValueError, match="has 4400 x 5900 pixels, more than 25 million: make it smaller"):
+        prepare_digit(tmp_path / "large.png")
+
+
+def test_a_picture_that_says_it_is_huge_is_refused_without_a_warning(tmp_path, recwarn):
+    """A hundred megapixels in a file of some bytes."""
+    header = b"P5 10000 10000 255\n"
+    (tmp_path / "huge.pgm").write_bytes(header + bytes(10))
+    with pytest.raises(ValueError, match="has 10000 x 10000 pixels"):
+        prepare_digit(tmp_path / "huge.pgm")
+    assert not recwarn.list
+
+
+def test_no_other_program_is_started(tmp_path, monkeypatch):
+    """EPS is a program, which Ghostscript would run."""
+    seven().convert("RGB").save(tmp_path / "seven.eps")
+    monkeypatch.setattr("subprocess.check_call", lambda *arguments, **how: pytest.fail("Ghostscript"))
+    with pytest.raises(OSError, match="cannot identify image file"):
+        prepare_digit(tmp_path / "seven.eps")
 
 
 def test_nan_pixels_do_not_spread():

@@ -30,3 +30,38 @@ def pytest_configure(config):
 def rng():
     """Return a generator that starts afresh, from the same seed, in every test."""
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def no_kernels(tmp_path, monkeypatch):
+    """Give an empty folder of kernels, and a process in which no program has taught Numba anything.
+
+    What programs of the test teach it is forgotten with the test.
+    """
+    from gpuless.emulator import registrations
+
+    def lists():
+        found = [each for registry in registrations._all_registries() for each in vars(registry).values()]
+        return [each for each in found if type(each) is list]
+
+    monkeypatch.setenv("GPULESS_CACHE", str(tmp_path / "kept"))
+    before = {id(each): registrations._growing(each) for each in lists()}
+    registrations._found.update({id(each): (len(each), []) for each in lists()})
+    yield
+    registrations._found.update({id(each): (len(each), before.get(id(each), [])) for each in lists()})
+
+
+@pytest.fixture
+def found(no_kernels, monkeypatch):
+    """Return a list that tells of each kernel asked for whether it was there."""
+    from gpuless.emulator import overloads
+
+    told, load = [], overloads.Overloads.load_overload
+
+    def asked(self, *arguments):
+        kernel = load(self, *arguments)
+        told.append(kernel is not None)
+        return kernel
+
+    monkeypatch.setattr(overloads.Overloads, "load_overload", asked)
+    return told

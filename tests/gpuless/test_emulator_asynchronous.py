@@ -205,7 +205,7 @@ def test_a_copy_of_too_many_bytes_is_a_fault():
     body = "mov.u32 %x3, buffer; setp.ne.u32 %p1, %t, 0;\n@%p1 bra END;\n mov.u32 %x5, 0xfffffff0;"
     body += "cp.async.bulk.global.shared::cta.bulk_group [%a0], [%x3], %x5; cp.async.bulk.commit_group;"
     body += f"cp.async.bulk.wait_group 0;\nEND: mov.u32 %x9, 5; {STORE}"
-    with pytest.raises(faults.Fault, match="of shared memory, of which the block has 8208"):
+    with pytest.raises(faults.Fault, match="of shared memory, of which the block has 8192"):
         results(body, [np.full(1 << 17, 7, np.uint32)], variables=SHARED)
 
 

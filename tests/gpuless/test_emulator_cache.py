@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -111,8 +112,94 @@ def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
     check()
 
 
+def test_a_full_disk_stops_no_kernel(folder):
+    lines = (
+        "import resource, test_emulator_cache as t",
+        "t.check()",
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))",  # no file may be longer
+        "t.check(t.TEXT.replace('add.s32 %r3', 'mov.u32 %r3, 1; add.s32 %r3'))",
+    )
+    env = os.environ | {"PYTHONPATH": PATH + os.pathsep + str(Path(__file__).parent)}
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], env=env, check=True, timeout=120)
+    assert len(list(folder.iterdir())) == 1  # and nothing half-written
+
+
+def open_to_others(path):
+    path.chmod(path.stat().st_mode | 0o002)
+
+
+def open_to_a_group(path):
+    path.chmod(path.stat().st_mode | 0o020)
+
+
+def of_another(path):
+    os.chown(path, os.geteuid() + 1, -1)
+
+
+@pytest.fixture
+def anothers(monkeypatch):
+    """Let what `of_another` gives away belong to another user, where only root may give it away."""
+    if os.geteuid() == 0:
+        return
+    given, fstat, stat = set(), os.fstat, os.stat
+
+    def owned(state):
+        return os.stat_result([*state[:4], state.st_uid + (state.st_ino in given), *state[5:10]])
+
+    monkeypatch.setattr(os, "chown", lambda path, *_: given.add(stat(path).st_ino))
+    monkeypatch.setattr(os, "fstat", lambda *args: owned(fstat(*args)))
+    monkeypatch.setattr(os, "stat", lambda *args, **named: owned(stat(*args, **named)))
+
+
+@pytest.mark.parametrize("change", [open_to_others, open_to_a_group, of_another])
+@pytest.mark.parametrize("changed", ["folder", "file"])
+def test_what_others_may_have_written_is_not_used(folder, anothers, changed, change):
+    cache.write("one", b"content")
+    assert cache.read("one") == b"content"
+    (file,) = folder.iterdir()
+    change(folder if changed == "folder" else file)
+    with pytest.warns(RuntimeWarning, match=rf"{folder}.* are not used: .*set\s+GPULESS_CACHE .*chmod 700"):
+        assert cache.read("one") is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said once
+        assert cache.read("one") is None
+        cache.write("two", b"content")
+    assert (cache.read("two") is None) == (changed == "folder")
+
+
+def test_a_folder_that_all_may_replace_is_not_used(folder, tmp_path):
+    cache.write("one", b"content")
+    tmp_path.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match=f"all users may replace what is in {tmp_path}"):
+        assert cache.read("one") is None
+    tmp_path.chmod(0o1777)  # as /tmp: only the owner may
+    assert cache.read("one") == b"content"
+
+
+def test_a_file_under_another_name_is_not_used(folder):
+    cache.write("one", b"content")
+    (path,) = folder.iterdir()
+    path.rename(path.with_stem("two"))
+    assert cache.read("two") is None
+
+
+def test_planted_machine_code_does_not_run(folder, compiled):
+    check()
+    (name,) = (path.stem for path in folder.iterdir())
+    run(TEXT.replace("5;", "6;"), [np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)], block=(32, 1, 1))
+    (other,) = {path.stem for path in folder.iterdir()} - {name}
+    cache.write(name, cache.read(other))
+    with pytest.raises(AssertionError):
+        check()  # it adds 6: what is in the folder is believed
+    folder.chmod(0o777)
+    before = len(compiled)
+    with pytest.warns(RuntimeWarning, match="are not used"):
+        check()
+    assert len(compiled) == before + 1
+
+
 def test_what_is_not_used_goes_first(folder, monkeypatch):
-    folder.mkdir()
+    folder.mkdir(0o700)
     now = time.time()
     for name, age in [
         ("used", 0),
@@ -130,7 +217,8 @@ def test_what_is_not_used_goes_first(folder, monkeypatch):
 
 
 def test_files_of_others_stay_in_the_folder(folder, monkeypatch):
-    (folder / "of another program").mkdir(parents=True)
+    folder.mkdir(0o700)
+    (folder / "of another program").mkdir()
     (folder / "letter.txt").write_bytes(bytes(1000))
     os.utime(folder / "letter.txt", (1e9, 1e9))
     monkeypatch.setattr(cache, "LIMIT", 0)

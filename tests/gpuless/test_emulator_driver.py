@@ -1310,7 +1310,7 @@ def test_a_kernel_without_a_machine_code_on_any_gpu_is_refused():
             return f
         x = cuda.to_device(np.zeros(32, np.float32))
         using(12288)[1, 32](x)
-        with pytest.raises(Exception, match="49156 bytes of static shared memory, and a GPU allows 49152"):
+        with pytest.raises(Exception, match="uses too much shared data .49156 bytes, 49152 max"):
             using(12289)[1, 32](x)
         with pytest.raises(Exception, match="48 KB.* not 49156"):
             using(1)[1, 32, 0, 49152](x)
@@ -1377,5 +1377,63 @@ def test_memory_that_nobody_has_written_holds_nothing_of_use():
         x = cuda.to_device(np.ones(1000))  # and what was written and freed is gone
         del x
         assert np.isnan(cuda.device_array(1000).copy_to_host()).all()
+        """
+    )
+
+
+def test_memory_costs_nothing_until_it_is_written_to():
+    """However much of it is read: 12 GB, where a computer may have 4."""
+    run(
+        """
+        def committed():  # MB; what pages of the file cost that all arrays show counts once
+            lines = open("/proc/self/smaps_rollup").read().splitlines()
+            return {name: int(value.split()[0]) >> 10 for name, value in (x.split(":") for x in lines[1:])}
+        @cuda.jit
+        def read(x, out):
+            i = cuda.grid(1)
+            if i < out.size:
+                out[i] = x[4096 * i]
+        out = cuda.device_array((64 << 20) // 4096, np.float32)
+        read[-(-out.size // 128), 128](cuda.device_array(64 << 20, np.float32), out)
+        before = committed()
+        held = [cuda.device_array(64 << 20, np.float32) for _ in range(47)]
+        assert committed()["Rss"] - before["Rss"] < 50
+        for x in held:
+            read[-(-out.size // 128), 128](x, out)
+            assert np.isnan(out.copy_to_host()).all()
+        after = committed()
+        assert after["Anonymous"] - before["Anonymous"] < 50 and after["Pss"] - before["Pss"] < 100
+        # A part is written to: that much is taken, and what is beside it is as it was.
+        for setting in (False, True):
+            before = committed()["Anonymous"]
+            x = held.pop()
+            if setting:
+                check(cu.cuMemsetD32(x.device_ctypes_pointer.value + (32 << 20), 0, 8 << 20))
+            else:
+                x[8 << 20 : 16 << 20].copy_to_device(np.ones(8 << 20, np.float32))
+            assert 31 <= committed()["Anonymous"] - before < 90
+            assert np.isnan(x[(8 << 20) - 4096 : 8 << 20].copy_to_host()).all()
+            assert np.isnan(x[16 << 20 :][:4096].copy_to_host()).all()
+        """,
+        GPULESS_MEMORY=str(13 << 30),
+    )
+
+
+def test_pieces_of_memory_are_few_however_large_the_arrays_are():
+    """The operating system has an end of them; all addresses that there are make 18,000."""
+    run(
+        """
+        from gpuless.emulator.layout import ARENA_SPAN, POISON, PRIVATE_MARGIN, PRIVATE_SPAN
+        from gpuless.emulator.memory import PAGE, Arena, OutOfMemory
+        arena = Arena(1 << 40)
+        size = ARENA_SPAN - PRIVATE_SPAN - PRIVATE_MARGIN - PAGE
+        address = arena.allocate(size)
+        with open("/proc/self/maps") as maps:
+            pieces = [line for line in maps if "gpuless (deleted)" in line]
+        assert 1000 < len(pieces) < 20_000
+        last = int(pieces[-1].split()[0].split("-")[1], 16)
+        assert last == arena.end
+        for at in (0, 12345678, size // 3, size - 4):
+            assert ctypes.c_uint32.from_address(address + at // 4 * 4).value == POISON
         """
     )

@@ -16,6 +16,8 @@ from numba.core.errors import TypingError
 
 from gpuless.emulator import cache, overloads
 
+pytestmark = pytest.mark.usefixtures("no_kernels")
+
 SOURCE = """
 import math
 import numpy as np
@@ -70,29 +72,6 @@ CHANGES = {
     "an intrinsic": (", WRITTEN", ", WRITTEN + 2", 74, 16),
     "an overload": ("x + 6", "x + 7", 72, 17),
 }
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """Give a folder with nothing in it."""
-    monkeypatch.setenv("GPULESS_CACHE", str(tmp_path / "kept"))
-    cache._make_room.cache_clear()
-    yield
-    cache._make_room.cache_clear()
-
-
-@pytest.fixture
-def found(monkeypatch):
-    """Return a list that tells of each kernel asked for whether it was there."""
-    told, load = [], overloads.Overloads.load_overload
-
-    def asked(self, *arguments):
-        kernel = load(self, *arguments)
-        told.append(kernel is not None)
-        return kernel
-
-    monkeypatch.setattr(overloads.Overloads, "load_overload", asked)
-    return told
 
 
 def program(source, path="ipykernel_1/5.py"):
@@ -171,7 +150,7 @@ def test_how_an_overload_is_given_counts():
 )
 def test_what_cannot_be_told_has_no_name(value):
     names = program(f"import numpy as np\nfrom numba import cuda\nown = {value}\n@cuda.jit\ndef f(x): own\n")
-    with pytest.raises(overloads._Unknown):
+    with pytest.raises(overloads.Unknown):
         overloads.fingerprint(names["f"])
 
 

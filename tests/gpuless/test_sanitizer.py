@@ -451,6 +451,16 @@ def first_warp_without_syncwarp(x, out):
 
 
 @cuda.jit
+def two_warps_and_a_few_of_their_threads(x, out):
+    """Threads of one warp meet first, and then those of two."""
+    values = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    if t < 64:
+        values[t] = x[t]
+        out[t] = values[t ^ 1] + values[63 - t]
+
+
+@cuda.jit
 def half_the_block_without_barrier(x, out):
     values = cuda.shared.array(128, float32)
     t = cuda.threadIdx.x
@@ -566,7 +576,7 @@ def trees_of_each_warp_without_a_barrier(x, out):
         (
             trees_of_each_warp_without_a_barrier,
             64,
-            r"cuda.syncwarp\(\) \(or cuda.syncthreads\(\)\) is missing",
+            r": cuda.syncthreads\(\) is missing between the two$",
         ),
         (
             half_of_any_block_without_barrier,
@@ -591,6 +601,11 @@ def trees_of_each_warp_without_a_barrier(x, out):
             half_the_block_without_barrier,
             128,
             r"cuda.syncthreads\(\) is missing between the two, outside of `if t < 64:` \(line \d+\)",
+        ),
+        (
+            two_warps_and_a_few_of_their_threads,
+            128,
+            r": cuda.syncthreads\(\) is missing between the two, outside of `if t < 64:`",
         ),
         (part_of_a_warp_without_barrier, 128, r"cuda.syncwarp\(\) is missing .* outside of `if t < 16:`"),
         # Every thread enters this one.
@@ -821,10 +836,12 @@ def halved_range(x, y):
 @pytest.mark.parametrize("launch", [lambda kernel: kernel, sanitize], ids=["plain", "sanitized"])
 def test_a_float_for_an_integer_is_explained(launch):
     x, y = cuda.to_device(np.zeros(4)), cuda.to_device(np.zeros(4))
-    with pytest.raises(IndexError, match=r"must be an integer; `/` gives a float: use `//`\n.*x\[t / 2\]"):
+    with pytest.raises(
+        IndexError, match=r"must be an integer; if it comes from `/`, .* use `//`\n.*x\[t / 2\]"
+    ):
         launch(halved_index)[1, 4](x, y)
     with pytest.raises(
-        TypeError, match=r"cannot be interpreted as an integer; `/` gives a float: use `//`\n"
+        TypeError, match=r"cannot be interpreted as an integer; if it comes from `/`, .* use `//`\n"
     ):
         launch(halved_range)[1, 1](x, y)
 

@@ -92,17 +92,17 @@ print(type(fill).__name__, x.sum())"""
 
 
 @pytest.mark.parametrize(("gpu", "kernel"), [("emulator", "CUDADispatcher"), ("simulator", "FakeCUDAKernel")])
-def test_selecting_imports_neither_numba_cuda_nor_matplotlib(gpu, kernel):
+def test_selecting_imports_neither_cuda_nor_matplotlib(gpu, kernel):
     if gpu == "emulator" and emulator.problem():
         pytest.skip(emulator.problem())
     printed = python(
         "import sys, gpuless",
         "print(gpuless.select().gpu, gpuless.select() == gpuless.select())",
-        "print([name for name in ('numba.cuda', 'cuda.core', 'matplotlib') if name in sys.modules])",
+        "print({'numba.cuda', 'cuda.bindings', 'cuda.core', 'matplotlib'} & sys.modules.keys())",
         KERNEL,
         GPULESS=gpu,
     )
-    assert printed.splitlines() == [f"{gpu} True", "[]", f"{kernel} 2016.0"]
+    assert printed.splitlines() == [f"{gpu} True", "set()", f"{kernel} 2016.0"]
 
 
 @emulated
@@ -247,6 +247,20 @@ def test_without_a_compiler_there_is_no_emulated_gpu(monkeypatch):
     assert emulator.problem().startswith("it runs on Linux")
 
 
+@emulated
+def test_a_compiler_that_does_not_load_is_told_when_it_is_needed():
+    printed = python(
+        "import gpuless; print(gpuless.select().gpu)",
+        "from cuda.bindings import nvvm; nvvm.version = lambda: open('/no/libnvvm.so')",
+        "try: from numba import cuda\nexcept ImportError as error: print(error)",
+    )
+    reason = "[Errno 2] No such file or directory: '/no/libnvvm.so'"
+    assert printed == (
+        f"emulator\nthere is no emulated GPU: NVIDIA's compiler is not installed ({reason}): "
+        "pip install 'numba-cuda[cu13]', or set GPULESS=simulator\n"
+    )
+
+
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (4096000000, 4096000000)); import gpuless"
 ADDRESSES = (
     "it takes 2 TiB of addresses, most of them for nothing that is there, and ulimit -v allows 4000000 KB"
@@ -327,6 +341,33 @@ def toolkits(monkeypatch, tmp_path):
 def test_toolkit_is_found_without_wheels(toolkits, variable, file, expected):
     toolkits(variable, file)
     assert nvidia.toolkit() == expected
+
+
+def test_a_compiler_without_wheels_is_there_when_both_its_libraries_and_the_bindings_are(
+    toolkits, monkeypatch
+):
+    toolkits("CONDA_PREFIX", "lib/libnvJitLink.so.13")
+    monkeypatch.setattr(nvidia, "installed", lambda name: "13.0.0" if name == "cuda-bindings" else None)
+    assert not nvidia.has_compiler()
+    toolkits("CONDA_PREFIX", "nvvm/lib64/libnvvm.so.4")
+    assert nvidia.has_compiler()
+    monkeypatch.setattr(nvidia, "installed", lambda name: None)
+    assert not nvidia.has_compiler()
+
+
+def test_a_wheel_without_its_library_is_no_compiler(toolkits, monkeypatch, tmp_path):
+    class File:
+        name = "libnvvm.so.4"
+
+        def locate(self):
+            return tmp_path / "libnvvm.so.4"
+
+    monkeypatch.setattr(nvidia, "installed", lambda name: "13.0.0")
+    monkeypatch.setattr(nvidia, "_COMPILER", {"libnvvm.so": ("nvidia-nvvm",)})
+    monkeypatch.setattr(nvidia.importlib.metadata, "files", lambda name: [File()])
+    assert not nvidia.has_compiler()
+    (tmp_path / "libnvvm.so.4").touch()
+    assert nvidia.has_compiler()
 
 
 def test_toolkits_count_in_the_order_in_which_they_are_loaded(toolkits, monkeypatch):

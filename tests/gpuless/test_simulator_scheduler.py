@@ -1064,6 +1064,20 @@ def write_table_kernel(x):
     TABLE[0] += 1
 
 
+WIDE_TABLE, OTHER_TABLE = np.ones(5000), np.ones(5000)
+
+
+def big_tables_kernel(x):
+    for i in range(x.size):
+        x[i] = WIDE_TABLE[i]
+        x[i] += OTHER_TABLE[-i]
+
+
+def big_table_kernel(x):
+    for i in range(x.size):
+        x[i] = WIDE_TABLE[i] + WIDE_TABLE[i + 1]
+
+
 def computed_shape_kernel(x):
     tile = cuda.shared.array((WIDTH, WIDTH + 1), float32)
     tile[0, 0] = 1
@@ -1101,8 +1115,8 @@ def changing_shape_kernel(x):
         (zeros_kernel, "np.zeros is not available"),
         (exp_kernel, "np.exp is not available: use math.exp"),
         (max_kernel, "np.max is not available"),
-        (method_kernel, r"x.max\(\): arrays have no max there"),
-        (slice_kernel, r"x\[1:3\].max\(\): arrays have no max there"),
+        (method_kernel, "arrays have no max in a kernel: write a loop"),
+        (slice_kernel, "arrays have no max in a kernel: write a loop"),
         (return_kernel, "a kernel returns nothing"),
         (plain_kernel, "plain is a plain Python function.*device=True"),
         (try_kernel, "exceptions cannot be caught"),
@@ -1110,6 +1124,8 @@ def changing_shape_kernel(x):
         (import_kernel, "nothing can be imported"),
         (global_kernel, "globals are constants"),
         (write_table_kernel, "the global array TABLE is a constant.*pass it as an argument"),
+        (big_tables_kernel, "65536 bytes .* of global arrays.* not 80000: pass OTHER_TABLE as an argument"),
+        (big_table_kernel, "not 80000: pass WIDE_TABLE as an argument"),
         (computed_shape_kernel, r"shape \(WIDTH, WIDTH \+ 1\) must be known"),
         (argument_shape_kernel, r"shape x.shape\[0\] must be known"),
         (block_shape_kernel, "shape cuda.blockDim.x must be known"),
@@ -1139,6 +1155,22 @@ def calls_bad_kernel(x):
 def test_device_functions_are_checked_too():
     with pytest.raises(UnsupportedPython, match=r"in device function bad_device_function.*lists"):
         calls_bad_kernel[1, 1](cuda.to_device(np.zeros(3)))
+
+
+LONG_TABLE, LONG_MATRIX = np.ones(100_000), np.ones((300, 300))
+
+
+@cuda.jit
+def folded_kernel(x):
+    x[0] = LONG_TABLE[7] + LONG_TABLE.shape[0] + len(LONG_TABLE) + LONG_MATRIX[1, WIDTH]
+    for i in range(x.size):
+        x[i] += WIDE_TABLE[i]
+
+
+def test_of_a_global_array_only_what_is_not_known_counts():
+    x = np.zeros(3)
+    folded_kernel[1, 1](x)
+    assert x.tolist() == [200_003, 1, 1]
 
 
 @cuda.jit

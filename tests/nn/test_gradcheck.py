@@ -104,11 +104,11 @@ def test_error_falls_and_rises_again_with_epsilon():
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
-        ((np.sum, np.array([1, 2])), TypeError, "array must be an array of floats, got int64"),
-        ((np.sum, [1.0, 2.0]), TypeError, "array must be an array of floats, got list"),
+        ((np.sum, np.array([1, 2])), TypeError, "array must be an array of floats, got ndarray .* int64"),
+        ((np.sum, [1.0, 2.0]), TypeError, "array must be an array of floats, got \\[1.0, 2.0\\]"),
         ((np.sum, np.zeros((0, 3))), ValueError, r"array is empty: .* shape \(0, 3\)"),
         ((np.sum, np.broadcast_to(np.zeros(1), 3)), ValueError, "array must be writeable"),
-        ((np.sum, np.zeros(2), None, 0.0), ValueError, r"epsilon must be positive and finite, got 0\.0"),
+        ((np.sum, np.zeros(2), None, 0.0), ValueError, r"epsilon must be above 0 .*, got 0\.0"),
         ((np.sum, np.zeros(2), None, np.nan), ValueError, "got nan"),
         ((np.sin, np.zeros(2)), ValueError, r"function returns shape \(2,\), so grad_output .* is needed"),
         ((np.sin, np.zeros(2), np.ones(1)), ValueError, r"the shape \(2,\) of the output, got \(1,\)"),

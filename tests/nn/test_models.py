@@ -5,8 +5,10 @@ import pytest
 import torch
 from helpers import random_float32
 
+from cnn_numba.arguments import shown
 from cnn_numba.bench.pytorch import pytorch_twin
 from cnn_numba.device import to_host
+from cnn_numba.nn.attention import Chain, Embedding, MultiHeadAttention, Residual, TransformerBlock
 from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.nn.layers import (
     AvgPool2d,
@@ -282,6 +284,7 @@ SHAPE = {
     ValueError: [(), (1, 0, 28), (1, -28, 28), (1, HUGE, 28)],
 }
 INPUT_SHAPE = SHAPE | {TypeError: [5, *SHAPE[TypeError]]}
+FLAG = {TypeError: ["no", 1, None, NAN, -1, object()]}
 NUMBER = {TypeError: ["0.1", None, True, [0.1]], ValueError: [-0.1, NAN, INFINITY, -INFINITY, 10**400]}
 SHARE = NUMBER | {ValueError: [*NUMBER[ValueError], 1.5]}
 BETAS = {
@@ -320,8 +323,21 @@ CONSTRUCTORS = [
     (LayerNorm, {"normalized_shape": (4, 4)}, {"normalized_shape": SHAPE, "eps": NUMBER}),
     (
         *(LSTM, {"input_size": 4, "hidden_size": 3}),
-        {"input_size": COUNT, "hidden_size": COUNT, "return_sequences": {TypeError: ["no", 1, None]}},
+        {"input_size": COUNT, "hidden_size": COUNT, "return_sequences": FLAG},
     ),
+    (
+        *(MultiHeadAttention, {"features": 4, "heads": 2}),
+        {"features": COUNT, "heads": COUNT, "causal": FLAG},
+    ),
+    (
+        *(TransformerBlock, {"features": 4, "heads": 2}),
+        {"features": COUNT, "heads": COUNT, "causal": FLAG},
+    ),
+    (
+        *(Embedding, {"kinds": 3, "features": 4}),
+        {"kinds": COUNT, "features": COUNT, "length": COUNT},
+    ),
+    *((kind, {}, {"layers": LAYERS}) for kind in (Chain, Residual)),
     (
         *(CrossEntropyLoss, {"batch_size": 2, "classes": 3}),
         {"batch_size": COUNT, "classes": COUNT, "device": DEVICE},
@@ -331,7 +347,7 @@ CONSTRUCTORS = [
         {"layers": LAYERS, "input_shape": INPUT_SHAPE, "name": {TypeError: [5, None]}, **NETWORK},
     ),
     *((network, {}, NETWORK) for network in MODELS.values()),
-    (SGD, {"model": TINY}, OPTIMIZER | {"momentum": NUMBER, "nesterov": {TypeError: ["no", 1, None]}}),
+    (SGD, {"model": TINY}, OPTIMIZER | {"momentum": SHARE, "nesterov": FLAG}),
     (Adam, {"model": TINY}, OPTIMIZER | {"betas": BETAS, "eps": NUMBER}),
     (
         *(LossScaler, {"model": TINY}),
@@ -357,7 +373,7 @@ def test_a_wrong_argument_is_named_with_its_value(constructor, good, argument, v
     message = str(caught.value)
     entries = value if isinstance(value, (tuple, list)) else ()
     assert argument in message
-    assert any(repr(given) in message for given in (value, *entries)), message  # of several, the wrong one
+    assert any(shown(given) in message for given in (value, *entries)), message  # of several, the wrong one
     assert "\n" not in message
 
 

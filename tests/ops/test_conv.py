@@ -96,7 +96,7 @@ def test_conv_cpu_carries_nan_and_infinity_to_the_outputs_they_reach():
         (([[1]], [[None]]), TypeError, "kernel must hold real numbers, got dtype object"),
         ((np.zeros((2, 5)), np.zeros((3, 1))), ValueError, r"kernel \(3, 1\) is larger than image \(2, 5\)"),
         ((np.zeros((5, 2)), np.zeros((1, 3))), ValueError, r"kernel \(1, 3\) is larger than image \(5, 2\)"),
-        (([[1]], [[1]], "Same"), ValueError, "mode must be 'valid', 'same' or 'full', got 'Same'"),
+        (([[1]], [[1]], "Same"), ValueError, "mode must be one of valid, same, full, got 'Same'"),
         (([[1]], [[1]], 1), ValueError, "mode must be .* got 1"),
     ],
 )
@@ -604,6 +604,24 @@ GRAD = array(2, 4, 3, 5)
             r"grad_weight .* got \(4, 3, 2, 3\)",
         ),
         ("conv2d_backward_bias", (GRAD[0],), (4,), r"grad_output must have .*\(4, 3, 5\)"),
+        (
+            "conv2d_backward_bias",
+            (array(2, 4, 0, 5),),
+            (4,),
+            r"grad_output .*empty, got shape \(2, 4, 0, 5\)",
+        ),
+        (
+            "conv2d_backward_bias",
+            (array(2, 4, 3, 0),),
+            (4,),
+            r"grad_output .*empty, got shape \(2, 4, 3, 0\)",
+        ),
+        (
+            "conv2d_backward_bias",
+            (array(2, 0, 3, 5),),
+            (0,),
+            r"grad_output .*empty, got shape \(2, 0, 3, 5\)",
+        ),
         ("conv2d_backward_bias", (GRAD,), (2,), r"grad_bias must have shape \(4,\), got \(2,\)"),
     ],
 )

@@ -462,6 +462,13 @@ def test_foreign_scratch_is_refused(launches):
     assert not launches
 
 
+@pytest.mark.parametrize("shape", [(2, 4, 0, 5), (2, 4, 3, 0), (2, 0, 3, 5)], ids=str)
+def test_a_bias_of_no_pixels_is_refused(launches, shape):
+    with pytest.raises(ValueError, match="only the batch of grad_output may be empty"):
+        gpu.conv2d_backward_bias(device.empty(shape))
+    assert not launches
+
+
 def test_filters_larger_than_constant_memory_are_refused(launches):
     x, bias = device.zeros((1, 4, 1, 1)), device.zeros(4096)
     gpu.conv2d_forward_constant(x, device.zeros((4096, 4, 1, 1)), bias)

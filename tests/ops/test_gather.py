@@ -137,8 +137,8 @@ def good_labels():
             r"mean must be one number or one for each of 1 channels, got \(0.1",
         ),
         ({"std": (0.1, 0.2)}, ValueError, "std must be one number or one for each of 1 channels"),
-        ({"std": 0.0}, ValueError, "std must be positive, got 0.0"),
-        ({"std": float("nan")}, ValueError, "std must be positive, got nan"),
+        ({"std": 0.0}, ValueError, "std must be at least 1.17549e-38 .* got 0.0"),
+        ({"std": float("nan")}, ValueError, "std must be at least .* got nan"),
     ],
 )
 def test_gather_batch_refuses_wrong_arguments(ops, change, error, message):

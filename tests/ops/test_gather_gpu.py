@@ -235,7 +235,7 @@ def test_arrays_that_are_not_as_they_should_be_are_refused(name):
         ),
         ({"y": np.zeros(2, np.int32)}, r"y must have shape \(3,\), got \(2,\)"),
         ({"cursor": np.zeros(2, np.int32)}, r"cursor must have shape \(1,\), got \(2,\)"),
-        ({"std": 0.0}, "std must be positive, got 0.0"),
+        ({"std": 0.0}, "std must be at least 1.17549e-38 .* got 0.0"),
         ({"mean": (0.1, 0.2)}, "mean must be one number or one for each of 1 channels"),
         (
             {"images": np.zeros((5, 1, 0, 2), np.uint8), "x": np.zeros((3, 1, 0, 2), np.float32)},

@@ -1,15 +1,22 @@
 """What holds for the kernels of the cpu rooms together: their cache, and vectors of another width."""
 
+import errno
+import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
+from numba import int64
+from numba.core.caching import CacheImpl, FunctionCache
 
 import cnn_numba
+from cnn_numba.ops.shared import jit
+from cnn_numba.ops.shared.jit import serial_jit
 from cnn_numba.ops.shared.simd import WIDTH
 
 SOURCE = Path(cnn_numba.__file__).parent
@@ -49,6 +56,47 @@ def test_a_changed_part_of_the_kernels_is_compiled_anew(package):
     assert run(script, package) == ["0.8413"]
     replace(package / "ops" / "shared" / "elementary.py", "np.float32(1) - tail)", "np.float32(2) - tail)")
     assert run(script, package) == ["1.8413"]
+
+
+def compiled_function():
+    @serial_jit
+    def twice(x):
+        return 2 * x
+
+    return twice
+
+
+@pytest.fixture
+def unwarned():
+    jit._warn.cache_clear()
+    yield
+    jit._warn.cache_clear()
+
+
+def test_a_disk_that_is_full_leaves_kernels_compiled_and_warns_once(monkeypatch, unwarned):
+    def save(cache, signature, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(FunctionCache, "save_overload", save)
+    told = r"are not kept in .* \(No space left on device\).*CACHE_DIR"
+    with pytest.warns(RuntimeWarning, match=told) as seen:
+        assert [compiled_function()(3), compiled_function()(1.5)] == [6, 3.0]
+    assert len(seen) == 1
+
+
+def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same(monkeypatch, unwarned):
+    monkeypatch.setattr(CacheImpl, "_locator_classes", [])
+    with pytest.warns(RuntimeWarning, match="are not kept in .* no locator available"):
+        twice = compiled_function()
+    assert twice(3) == 6
+
+
+def test_what_is_compiled_is_kept(monkeypatch, tmp_path, unwarned):
+    monkeypatch.setattr(jit, "_CACHE", tmp_path)
+    first, second = compiled_function(), compiled_function()
+    assert [first(3), second(4)] == [6, 8]
+    assert (first.stats.cache_misses, second.stats.cache_hits) == ({(int64,): 1}, {(int64,): 1})
+    assert {path.suffix for path in tmp_path.glob("serial/**/*.nb*")} == {".nbi", ".nbc"}
 
 
 TRAIN = """
@@ -100,3 +148,12 @@ def of_both_widths(script, package):
         results[int(width)] = [float(number) for number in numbers]
     assert set(results) == {8, 16}
     return results
+
+
+def test_a_cache_that_others_may_write_to_is_not_used(tmp_path, monkeypatch):
+    folder = tmp_path / "numba"
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder))
+    assert jit._folder() == folder
+    folder.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match=f"NUMBA_CACHE_DIR={folder} are not used: other users may write"):
+        assert jit._folder() == Path(jit.__file__).with_name("__pycache__")

@@ -339,6 +339,16 @@ def test_good_arguments_are_accepted(ops, name):
 
 
 @every_room
+@pytest.mark.parametrize("bias", ["bias_ih", "bias_hh"])
+def test_one_bias_may_be_read_only(ops, bias):
+    arguments = good_arguments("lstm_forward")
+    expected = [result.copy() for result in ops.lstm_forward(**arguments)]
+    arguments[bias].flags.writeable = False
+    for received, wanted in zip(ops.lstm_forward(**arguments), expected, strict=True):
+        np.testing.assert_array_equal(received, wanted)
+
+
+@every_room
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
 def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
     arguments = good_arguments(name)

@@ -1,5 +1,6 @@
 """Data-parallel training in processes, under torchrun and without: numbers, lost workers, and their lines."""
 
+import contextlib
 import json
 import os
 import re
@@ -172,3 +173,41 @@ def test_ctrl_c_on_one_worker_stops_all_after_the_same_step_and_saves(environmen
     assert re.search(r"^cnn-numba: interrupted at epoch 1, step [56]; saved in ", errors.splitlines()[-1])
     assert ended(second) == (130, "")
     assert load_checkpoint(out / "checkpoint.npz").progress["workers"] == 2
+
+
+def listening(first):
+    """Return the addresses at which a process and those that come from it listen, as /proc has them."""
+    sockets = {}
+    for name in ("tcp", "tcp6"):
+        for line in Path("/proc/net", name).read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A":
+                sockets[f"socket:[{inode}]"] = local.partition(":")[0]
+    family, found = {first}, set()
+    for process in sorted(map(int, (path.name for path in Path("/proc").glob("[0-9]*")))):
+        with contextlib.suppress(OSError):  # it has ended
+            parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+            if process in family or parent in family:
+                family.add(process)
+                found |= {sockets.get(os.readlink(each)) for each in Path(f"/proc/{process}/fd").iterdir()}
+    return found - {None}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
+def test_the_line_for_a_machine_that_others_reach_opens_no_port_to_them(environment, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "many-workers.md").read_text()
+    (line,) = [block for block in re.findall("```bash\n(.*?)```", page, re.DOTALL) if "store_type" in block]
+    line = line.strip().replace("torchrun", f"{sys.executable} -m torch.distributed.run", 1)
+    line += f" --epochs 10 --batch-size {BATCH} --device cpu --out {tmp_path / 'run'}"
+    with open(tmp_path / "log", "w") as log:
+        training = subprocess.Popen(
+            ["bash", "-c", line], env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+    seen = set()
+    while training.poll() is None:
+        seen |= listening(training.pid)
+        time.sleep(0.05)
+    assert training.returncode == 0, (tmp_path / "log").read_text()
+    assert load_checkpoint(tmp_path / "run" / "checkpoint.npz").progress["workers"] == 2
+    assert seen == {"0100007F"}  # 127.0.0.1, its bytes turned round

@@ -1,6 +1,7 @@
 import contextlib
 import csv
 import dataclasses
+import io
 import itertools
 import json
 import os
@@ -9,6 +10,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -347,6 +350,45 @@ def test_an_archive_of_something_else_is_told_plainly(tmp_path):
         load_checkpoint(tmp_path / "net.npz")
 
 
+@pytest.mark.parametrize("name", ["optimizer.more", "parameters", "more"])
+def test_what_would_fill_the_memory_is_not_unpacked(tmp_path, name):
+    save_checkpoint(tmp_path / "net.npz", small_net(), Adam(small_net()))
+    with np.load(tmp_path / "net.npz") as file:
+        arrays = {key: file[key] for key in file.files}
+    arrays[name] = np.zeros(10_000_000, np.float32)
+    np.savez_compressed(tmp_path / "net.npz", **arrays)
+    assert (tmp_path / "net.npz").stat().st_size < 200_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            ValueError, match=r"net\.npz .* unpack to 40,0\d\d,\d\d\d, and a checkpoint is not"
+        ):
+            load_checkpoint(tmp_path / "net.npz")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_array_that_announces_more_than_it_has_is_refused(tmp_path):
+    save_checkpoint(tmp_path / "net.npz", small_net())
+    count = small_net().parameters.size
+    whole = (tmp_path / "net.npz").read_bytes()
+    assert whole.count(f"({count},), }}     ".encode()) == 1
+    lying = whole.replace(f"({count},), }}     ".encode(), f"({count}00000,), }}".encode())
+    with zipfile.ZipFile(tmp_path / "lying.npz", "w") as archive, zipfile.ZipFile(io.BytesIO(whole)) as good:
+        for entry in good.infolist():
+            start = whole.index(good.read(entry))
+            archive.writestr(entry.filename, lying[start : start + entry.file_size])
+    with pytest.raises(ValueError, match=r"lying\.npz is damaged or no checkpoint"):
+        load_checkpoint(tmp_path / "lying.npz")
+
+
+def test_an_array_that_no_training_writes_is_named(tmp_path, interrupted):
+    path = crafted(tmp_path / "net.npz", interrupted, arrays={"more": np.zeros(3)})
+    with pytest.raises(ValueError, match="project: no training writes an array 'more'"):
+        load_checkpoint(path)
+
+
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory):
     """Return the arrays and the metadata of a checkpoint in the middle of the second epoch."""
@@ -479,7 +521,7 @@ def test_older_checkpoints_are_resumed(tmp_path, interrupted):
     crafted(
         tmp_path / "checkpoint.npz",
         interrupted,
-        recipe={"train_crc32": ...},
+        recipe={"train_crc32": ..., "test_crc32": ...},
         progress={"first_loss": ...},
     )
     resumed, again = run(tmp_path, resume=True)
@@ -492,6 +534,15 @@ def test_other_images_of_the_same_number_are_refused(tmp_path):
     fit(model, stripes(), Adam(model), epochs=1, out=tmp_path, progress=False)
     with pytest.raises(ValueError, match="these are other data"):
         fit(model, stripes(seed=1), Adam(model), epochs=1, out=tmp_path, resume=True, progress=False)
+
+
+@pytest.mark.parametrize("part", ["images", "labels"])
+def test_another_test_set_is_refused(tmp_path, part):
+    model, data = small_net(), stripes()
+    fit(model, data, Adam(model), epochs=1, out=tmp_path, progress=False)
+    getattr(data, f"test_{part}")[3] ^= 1
+    with pytest.raises(ValueError, match=r"test_crc32 \d+, now \d+; these are other data"):
+        fit(model, data, Adam(model), epochs=1, out=tmp_path, resume=True, progress=False)
 
 
 # --- What a run says ---------------------------------------------------------------------------------------
@@ -641,7 +692,8 @@ def killed_at(patch, number):
     for name in ("fsync", "mkdir", "rename", "replace", "rmdir", "unlink"):
         patch.setattr(os, name, mortal(getattr(os, name)))
     patch.setattr(shutil, "copy2", mortal(shutil.copy2))
-    patch.setattr("cnn_numba.train.checkpoint.open", mortal(open), raising=False)
+    for module in ("checkpoint", "lock"):
+        patch.setattr(f"cnn_numba.train.{module}.open", mortal(open), raising=False)
 
 
 def test_a_kill_at_any_write_loses_nothing(tmp_path, monkeypatch):
@@ -704,9 +756,9 @@ def test_images_and_labels_must_be_as_many(images, labels):
 
 
 def test_counts_must_be_whole_numbers():
-    with pytest.raises(TypeError, match="float"):
+    with pytest.raises(TypeError, match=r"epochs must be an int, got 1\.5"):
         run(epochs=1.5)
-    with pytest.raises(TypeError, match="float"):
+    with pytest.raises(TypeError, match=r"seed must be an int, got 0\.5"):
         run(seed=0.5)
 
 

@@ -11,6 +11,7 @@ With the environment variable ``CNN_NUMBA_STRICT=1`` whatever is not solved rais
 
 import dis
 import html
+import inspect
 import os
 import re
 import zlib
@@ -235,10 +236,37 @@ class Exercise:
                 return self._unsolved("The function still returns `...`: put your answer there.")
             if self.starts_as and all(self._like(self.starts_as, trial) for trial in trials):
                 return self._unsolved("The function still gives what it gave at the start.")
-            self._judge(attempt, trials)
+            self._in_the_names_of(attempt, trials[0].case)._judge(attempt, trials)
         except Wrong as finding:
             return Verdict(self.name, "wrong", finding.message, finding.details, finding.mistake)
         return Verdict(self.name, "solved", self._praise(trials))
+
+    def _in_the_names_of(self, attempt, given):
+        """Return the exercise with the attempt's names for the arguments in all that it says."""
+        signature = inspect.signature(self.reference)
+        names = dict(zip(signature.parameters, self._names(attempt, given), strict=False))
+        names = {old: new for old, new in names.items() if old != new}
+        if not names or set(names.values()) & set(signature.parameters):
+            return self
+
+        def reference(*args, **kwargs):
+            return self.reference(*args, **kwargs)
+
+        parameters = [one.replace(name=names.get(name, name)) for name, one in signature.parameters.items()]
+        reference.__signature__ = signature.replace(parameters=parameters)
+        mistakes = {
+            mistake: (_renamed(text, names), *functions)
+            for mistake, (text, *functions) in self.mistakes.items()
+        }
+        return replace(self, reference=reference, mistakes=mistakes)
+
+    def _names(self, attempt, given):
+        """Return an attempt's names for the reference's arguments, as many as are known."""
+        try:
+            parameters = inspect.signature(getattr(attempt, "py_func", attempt)).parameters.values()
+        except (TypeError, ValueError):
+            return []
+        return [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
 
     def _praise(self, trials):
         return f"Right on all {len(trials)} test cases."
@@ -257,7 +285,7 @@ class Exercise:
     def _judge(self, attempt, trials):
         """Raise `Wrong` with the most telling finding, if there is any."""
         refuse_uninitialised(self, attempt, trials)
-        refuse_changed_inputs(self, trials)
+        refuse_changed_inputs(self, attempt, trials)
         failed = [trial for trial in trials if not trial.right]
         if failed:
             self._refuse_known_mistakes(trials, failed)
@@ -368,6 +396,12 @@ def is_blank(attempt: object) -> bool:
     ignored = {"RESUME", "NOP", "CACHE"}
     steps = [step for step in dis.get_instructions(code) if step.opname not in ignored]
     return len(steps) <= 2 and all(step.argval is None for step in steps)
+
+
+def _renamed(text, names):
+    """Return a text with other names in its code, which stands between backticks."""
+    name = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})(?!\w)")
+    return re.sub(r"`[^`]+`", lambda code: name.sub(lambda old: names[old[0]], code[0]), text)
 
 
 def _html(text):

@@ -8,6 +8,7 @@ float64 values in float32 arrays, so that a stored ``0.0`` is refused and a sum 
 is not.
 """
 
+import ast
 import linecache
 import os
 import re
@@ -19,17 +20,26 @@ from cnn_numba import device
 from cnn_numba.course.checks.mistakes import Wrong
 from cnn_numba.course.checks.uninitialised import code_of
 from gpuless.access import WRITE
-from gpuless.inspector import InspectionError, float64_causes, inspect_kernel, read_ptx
+from gpuless.inspector import (
+    InspectionError,
+    float64_beginnings,
+    float64_causes,
+    inspect_kernel,
+    read_ptx,
+)
 
 _CAUSES = {
-    "literal": "A literal such as `0.0` is float64, and so is all that it meets.",
+    "literal": "A literal with a point, such as `0.0`, is float64, and so is what is computed with it.",
+    "outside": "A Python number that is defined outside of the kernel is float64 in it.",
+    "integer": "An integer and a float32 together give float64.",
+    "mixed": "A variable that is an integer in one place and a float32 in another is float64 in both.",
+    "division": "`/` gives float64 where one side is an integer.",
+    "function": "A function such as `math.exp` computes in float64 where it is given an integer.",
+    "type": "`float` and `np.float64` are names of float64.",
+    "argument": "An argument is float64, as the types in brackets behind `@cuda.jit` say.",
+    # From the source alone:
     "integer start": "An integer that a float32 is added to becomes float64.",
-    "integer": "An integer and a float32 together are float64.",
-    "division": "`/` of an integer is float64, whatever it meets.",
-    "function": "A function of an integer is computed in float64.",
-    "type": "This asks for float64 by name.",
-    "": "An operand of this line, or of a function that it calls, is float64, or an integer that meets a "
-    "float32. Write a literal as `float32(0)` and an integer as `float32(n)`.",
+    "": "A number of this line, or of a function that it calls, is float64, or an integer meets a float32.",
 }
 
 
@@ -43,15 +53,21 @@ def refuse_float64(attempt, trials):
         With the sanitizer's report, for where there is no compiler.
     """
     for arguments in _by_types(trials):
-        signature = _signature(attempt, arguments)
-        instructions = _compiled(attempt, signature)
+        instructions, compiled = _compiled(attempt, _signature(attempt, arguments))
         if instructions is None:
             for trial in trials:
                 _refuse_stored(attempt, trial)
             return
         if computing := _computing(instructions):
-            _refuse_signature(signature, arguments)
-            _refuse(attempt, float64_causes(computing))
+            _refuse(attempt, *_causes(compiled, computing))
+
+
+def _causes(compiled, instructions):
+    """Return what makes instructions float64, and how to advise it: by the source alone it is a guess."""
+    try:
+        return float64_beginnings(compiled, {(one.file, one.line) for one in instructions}), "Write"
+    except Exception:  # compiled elsewhere, or by a Numba that represents a function in another way
+        return float64_causes(instructions), "Try"
 
 
 # To float64, as `print` has its numbers, and from there to an integer: what is computed of them is another
@@ -88,28 +104,32 @@ def _by_types(trials):
 def _written(value):
     """Return an argument's type as Numba's signatures have it."""
     if not isinstance(value, np.ndarray):
-        return str(_dtype(value))
+        return str(np.asarray(value).dtype)
     return f"{value.dtype}[{', '.join([*':' * (value.ndim - 1), '::1'])}]" if value.ndim else str(value.dtype)
 
 
-def _refuse(attempt, causes):
-    """Raise `Wrong` for the first of some causes; the sine's own detour through float64 is none."""
+def _refuse(attempt, causes, verb):
+    """Raise `Wrong` with some causes, and what to write instead; the detour of a sine is not the author's."""
     causes = [cause for cause in causes if cause.kind != "trigonometry"]
-    if not causes:
-        return
-    code = code_of(attempt)
-    first = next((cause for cause in causes if cause.kind), causes[0])
-    details = [_CAUSES[first.kind]]
-    if first.kind:
-        details.append(f"{_place(code, first)}: `{first.what}`. Write `{first.remedy}`.")
-    elif first.line:
-        text = linecache.getline(first.file, first.line).strip()
-        details.append(f"{_place(code, first)}" + (f": `{text}`" if text else "."))
-    raise Wrong(
-        "float64",
-        "The numbers are right, but computed in float64, which most GPUs do far more slowly.",
-        *details,
-    )
+    causes = [cause for cause in causes if cause.kind] or causes[:1]
+    if causes:
+        raise Wrong(
+            "float64",
+            "The numbers are right, but computed in float64, which most GPUs do far more slowly.",
+            *dict.fromkeys(_CAUSES[cause.kind] for cause in causes),
+            *(_advice(code_of(attempt), cause, verb) for cause in causes),
+        )
+
+
+def _advice(code, cause, verb):
+    """Say which line to change and how, or only where float64 has been seen."""
+    if cause.kind == "argument":
+        return f"The argument is `{cause.what}`."
+    place = _place(code, cause)
+    if cause.kind:
+        return f"{place}: `{cause.what}`. {verb} `{cause.remedy}`."
+    text = linecache.getline(cause.file, cause.line).strip()
+    return f"{place}: `{text}`" if text else f"{place}."
 
 
 def _place(code, cause):
@@ -117,7 +137,18 @@ def _place(code, cause):
     own = os.path.basename(cause.file) == os.path.basename(code.co_filename)
     if own and code.co_firstlineno <= cause.line <= last:
         return f"Line {cause.line - code.co_firstlineno + 1} of your kernel"
-    return f"Line {cause.line} of a function that it calls"
+    return f"In {_function_at(cause.file, cause.line)}"
+
+
+def _function_at(file, line):
+    """Return the name of the function that a line is in, as code."""
+    try:
+        nodes = ast.walk(ast.parse("".join(linecache.getlines(file))))
+    except SyntaxError:  # a notebook's magic commands
+        nodes = ()
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    around = [node.name for node in functions if node.lineno <= line <= node.end_lineno]
+    return f"`{around[-1]}`" if around else "a function that it calls"
 
 
 # --- asking the compiler -----------------------------------------------------------------------------------
@@ -134,29 +165,15 @@ def _signature(attempt, arguments):
     return max(attempt.overloads, key=lambda given: sum(map(eq, given, types)), default=types)
 
 
-def _refuse_signature(signature, arguments):
-    """Raise `Wrong` if it is a signature that makes float64 of what is handed over as float32."""
-    if "float64" in str(signature) and "float64" not in map(str, map(_dtype, arguments)):
-        raise Wrong(
-            "float64",
-            "The numbers are right, but computed in float64, which most GPUs do far more slowly.",
-            "The signature behind `@cuda.jit` says `float64`, so a float32 number is converted. Write "
-            "`float32` there, or leave the signature out: then the arguments decide.",
-        )
-
-
-def _dtype(value):
-    return np.asarray(value).dtype
-
-
 def _compiled(attempt, types):
-    """Return the instructions of a kernel for a signature, None where nobody compiles it."""
+    """Return a kernel's instructions for a signature, None where nobody compiles it, and its overload."""
     if device.simulated():
-        return _inspected(attempt, types)
-    instructions = read_ptx(attempt.inspect_asm(types)) if types in attempt.overloads else None
+        return _inspected(attempt, types), None
+    compiled = attempt.overloads.get(types)
+    instructions = read_ptx(attempt.inspect_asm(types)) if compiled else None
     if instructions is not None and not _computing(instructions):
-        return instructions
-    return _with_lines(attempt, types) or instructions
+        return instructions, compiled
+    return _with_lines(attempt, types) or instructions, compiled
 
 
 def _with_lines(attempt, types):
@@ -202,7 +219,8 @@ def _refuse_stored(attempt, trial):
             place = f"Line {site.line - code_of(attempt).co_firstlineno + 1} of your kernel"
             raise Wrong(
                 "float64",
-                "The numbers are right, but computed in float64, which most GPUs do far more slowly. A "
-                "literal such as `0.0` is float64, and so is all that it meets: write `float32(0)`.",
+                "The numbers are right, but computed in float64, which most GPUs do far more slowly.",
+                "A float64 is stored as float32. Where does it come from? A literal such as `0.0` is one, "
+                "and so is a Python number from outside of the kernel: write `float32(0)`.",
                 f"{place}: `{site.text}`" if site.text else f"{place}.",
             )

@@ -45,6 +45,9 @@ marked `output`, what it has to change `inout`; all else is an input and must co
 - Where a kernel is to be repaired, ``broken=`` is the one that the stub holds: the same code, whatever its
   comments and line breaks, is *not solved yet*.
 
+What the sanitizer finds is put into words by `cnn_numba.course.checks.findings`, exceptions by `errors`. What
+is missing is said only where `repairs` has found a change of the kernel that makes it right.
+
 Each launch runs under `gpuless.sanitize`, whatever kernels run on; on a GPU, be it emulated, the kernel is
 also run compiled once all else is right. Every exercise can answer, besides its own mistakes and what
 `diagnosis` says of wrong numbers, with these names (`Verdict.mistake`, what tests/course/wrong_answers asks
@@ -98,8 +101,17 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from cnn_numba import device
+from cnn_numba.course.checks import errors
 from cnn_numba.course.checks.exercise import Exercise, StandIn, Verdict, is_blank
 from cnn_numba.course.checks.extremes import far_below, in_other_blocks, rounding
+from cnn_numba.course.checks.findings import (
+    SAME_INDEX,
+    line_of,
+    name_of,
+    refuse_findings,
+    sentence,
+    two_at_one_element,
+)
 from cnn_numba.course.checks.float64 import refuse_float64
 from cnn_numba.course.checks.mistakes import (
     Outcome,
@@ -417,6 +429,15 @@ class KernelExercise(Exercise):
         with _few_prints():
             return super()._verdict(attempt)
 
+    def _names(self, attempt, given):
+        """Return a kernel's names for what the reference gets: all arguments but the outputs."""
+        code = code_of(attempt)
+        names = code.co_varnames[: code.co_argcount] if code else ()
+        if len(names) != len(given.arguments):
+            return []
+        pairs = zip(names, given.arguments, strict=True)
+        return [name for name, value in pairs if not isinstance(value, _Output)]
+
     def _praise(self, trials):
         return f"Right in all {len(trials)} launches, and the sanitizer found nothing."
 
@@ -432,13 +453,12 @@ class KernelExercise(Exercise):
         for trial in trials:
             if trial.got.error is not None:
                 _refuse_error(self, attempt, trial)
-        refuse_changed_inputs(self, trials, _where_to_write(attempt, trials[0].case))
+        refuse_changed_inputs(self, attempt, trials, _where_to_write(attempt, trials[0].case))
         for trial in traced:
             _refuse_patterns(self, attempt, trial)
+        allowed = {"negative index"} if self.from_the_end and not failed else ()
         for trial in traced:
-            _refuse_findings(
-                self, attempt, trial, {"negative index"} if self.from_the_end and not failed else ()
-            )
+            refuse_findings(self, attempt, trial, traced, allowed, self._is_flawless)
         for trial in traced:
             if not trial.right:
                 _refuse_unwritten(self, attempt, trial)
@@ -479,6 +499,12 @@ class KernelExercise(Exercise):
                 expected, got = call(self.reference, given), _run(attempt, given).outcome
                 if not self._right(got, expected, given):
                     _refuse_further(self, Trial(given, expected, got, False), *finding)
+
+    def _is_flawless(self, kernel, case):
+        """Tell whether a launch gives the right numbers, and the sanitizer finds nothing."""
+        found = examine(kernel, case)
+        right = found.report is not None and self._right(found.outcome, call(self.reference, case), case)
+        return right and found.report.ok
 
     def _refuse_on_gpu(self, attempt):
         """Run for real what the simulator has found right: types, say, are the compiler's matter."""
@@ -630,25 +656,19 @@ def _missing_indices(attempt, case, error):
     return ""
 
 
-def _sentence(text, *names):
-    """Return a text with a capital at its beginning, but for a name in code, which is marked as such."""
-    word, _, rest = text.partition(" ")
-    is_code = word in names or "." in word or isinstance(getattr(np, word, None), np.ufunc)
-    return f"`{word}` {rest}" if is_code else text[0].upper() + text[1:]
-
-
 def _refuse_error(exercise, attempt, trial):
     """Raise `Wrong` with the exception that ended a launch, and the place that the simulator names."""
-    error = trial.got.error
+    error, code = trial.got.error, code_of(attempt)
     where = f"Seen with {describe(trial.case, exercise.reference)}."
-    first, *place = str(error).splitlines()
-    place = [re.sub(r"^i(n kernel .*?, line \d+): (.*)", r"I\1: `\2`", line.strip()) for line in place]
+    first, *place = str(error).splitlines() or [""]
+    if isinstance(error, UnsupportedPython):
+        place, first = _unsupported(first, place, code)
+    place = [errors.simulated(line, code) for line in place]
     is_of_an_index = isinstance(error, IndexError) or re.search("with a sequence|of a whole array", first)
     if is_of_an_index and (missing := _missing_indices(attempt, trial.case, error)):
         raise Wrong("raises", missing, *place, where)
     if isinstance(error, UnsupportedPython):
-        place = [f"`{place[0]}`"] if len(place) == 1 else place  # the source alone
-        details = (f"{_sentence(first)}.", *place)
+        details = (sentence(first) if first.endswith(("?", ".")) else f"{sentence(first)}.", *place)
         raise Wrong("raises", "There is Python in your kernel that a GPU cannot run.", *details, where)
     if isinstance(error, LaunchStopped):
         raise Wrong(
@@ -657,7 +677,20 @@ def _refuse_error(exercise, attempt, trial):
             *place,
             where,
         )
-    raise Wrong("raises", f"Your kernel raised {type(error).__name__}: {first.rstrip('.')}.", *place, where)
+    told = ": ".join(filter(None, (type(error).__name__, first.rstrip("."))))
+    raise Wrong("raises", errors.in_words(error) or f"Your kernel raised {told}.", *place, where)
+
+
+def _unsupported(first, place, code):
+    """Return where Python is that a GPU cannot run, as the simulator says it, and what it is."""
+    found = re.match(r"(in (?:kernel|device function) \w+, line \d+): (.*)", first)
+    if not found:
+        return place, first
+    reason, source = found[2], place[0].strip() if place else ""
+    if refused := re.fullmatch(r"the compiler refuses this: (.*)", reason):
+        words = errors.in_words(AttributeError(refused[1])) or errors.of_the_compiler(refused[1])
+        reason = words or f"Numba refuses it: {refused[1]}"
+    return [f"{found[1]}: {source}"], reason
 
 
 # --- What the accesses show --------------------------------------------------------------------------------
@@ -713,7 +746,7 @@ def _refuse_patterns(exercise, attempt, trial):
     writes = _Writes(attempt, trial)
     where = f"Seen with {describe(trial.case, exercise.reference)}."
     if not len(writes.rows):
-        if "writes past the edge" not in map(_name_of, trial.report.findings):
+        if "writes past the edge" not in map(name_of, trial.report.findings):
             names = " or ".join(f"`{name}`" for name in writes.names)
             raise Wrong(
                 "nothing written",
@@ -777,11 +810,11 @@ def _refuse_unwritten(exercise, attempt, trial):
         missing = np.setdiff1d(np.arange(array.size), trace.element[changes])
         if len(missing):
             index = ", ".join(map(str, np.unravel_index(missing[0], array.shape)))
-            pair = _two_at_one_element(trial, trace.arrays[numbers[0]])
+            pair = two_at_one_element(trial, trace.arrays[numbers[0]])
             message = f"`{name}[{index}]` is never written. Does an `if` skip the store?"
             raise Wrong(
                 "never written",
-                _SAME_INDEX.format(array=f"`{name}`") if pair else message,
+                SAME_INDEX.format(array=f"`{name}`") if pair else message,
                 *([pair] if pair else []),
                 f"{len(missing)} of the {array.size} elements of `{name}` stay as they were.",
                 f"Seen with {describe(trial.case, exercise.reference)}.",
@@ -800,8 +833,8 @@ def _refuse_repetition(exercise, attempt, trial):
         raise Wrong(
             "done more than once",
             f"The numbers are right, but {counts.max()} threads compute the same element, each for itself. "
-            "One is enough: let each thread do its own, and leave the others to the others.",
-            _line(attempt, trace.sites[trace.site[rows[first[most]]]]),
+            "One is enough: let each thread compute its own element, and no other.",
+            line_of(attempt, trace.sites[trace.site[rows[first[most]]]]),
             f"Seen with {describe(trial.case, exercise.reference)}.",
         )
 
@@ -817,12 +850,12 @@ def _refuse_one_for_all(exercise, attempt, trials):
         if writers != 1:
             return
         if elements > most:
-            most, line, case = elements, _line(attempt, trace.sites[trace.site[rows[0]]]), trial.case
+            most, line, case = elements, line_of(attempt, trace.sites[trace.site[rows[0]]]), trial.case
     if most > len(writes.names):
         raise Wrong(
             "one thread for all",
             f"The numbers are right, but one thread computes all {most} elements, one after the other, while "
-            "the others stand by. Let each thread do its own: the grid takes the place of the loop.",
+            "the others do nothing. Let each thread compute its own: the grid takes the place of the loop.",
             line,
             f"Seen with {describe(case, exercise.reference)}.",
         )
@@ -846,205 +879,6 @@ def _refuse_third_axis(writes, where):
             "planes stay empty: `cuda.grid(3)` gives x, y and z.",
             where,
         )
-
-
-# --- What the sanitizer found ------------------------------------------------------------------------------
-
-# In the order in which they are told: the first is most probably the cause of the others.
-_WORDS = {
-    "divergent barrier": "Not every thread of the block comes to the barrier, and the others wait for ever: "
-    "take `cuda.syncthreads()` out of the branch, and let no thread `return` before it.",
-    "divergent warp": "An operation of the warp waits for lanes that never come.",
-    "absent lane": "A lane takes the value of a lane that is not there.",
-    "division by zero": "An integer is divided by zero.",
-    "writes past the edge": "Threads past the edge of {array} write. There may be more threads than "
-    "elements: only a thread whose index lies inside may go on.",
-    "reads past the edge": "Threads read past the edge of {array}. Is a guard missing, or does an index go "
-    "one too far?",
-    "negative index": "An index is negative. It counts from the end, as in NumPy, and so another element is "
-    "used than the one meant.",
-    "missing barrier": "A barrier is missing: a thread reads {array} where another thread of its block "
-    "writes it, and nothing makes the one wait for the other.",
-    "write-write race": "Two threads of a block write the same element of {array}: which value stays is "
-    "chance.",
-    "lost update": "Several threads read an element of {array}, change it and write it back. Two that do it "
-    "at the same time lose one of the changes: use `cuda.atomic`.",
-    "race between blocks": "A block uses what another one writes into {array}. Blocks run in any order, and "
-    "no barrier holds between them.",
-    "uninitialised read": "The kernel reads {array} where nobody has written yet. A new array holds garbage.",
-    "never written": "Some elements of {array} are never written.",
-    "NaN produced": "The kernel writes NaN, computed from numbers that are none.",
-    "depends on order": "The result depends on the order in which blocks and threads run.",
-}
-
-
-# What is said of writes past the edge instead, where a guard for the thread's own number would not help: the
-# array has an element for the thread, which writes elsewhere; or the thread writes several, some inside.
-_BEYOND = (
-    "{array} is written past its edge, by a thread that lies inside: the thread's number is small enough, "
-    "the index that it computes is not. Is it computed as you meant?"
-)
-# There are as many elements, but whether one is the thread's own depends on how its indices are computed.
-_EITHER = (
-    "{array} is written past its edge. Does a thread go on whose row or column lies outside, or are the "
-    "indices not computed as you meant, such as from the shape of another array?"
-)
-_SEVERAL = (
-    "The same thread writes into {array} and past its edge: every index that it uses has to lie inside, not "
-    "the first alone. Is a guard missing, or does a loop go one too far?"
-)
-_BLOCKS = (
-    "{array} has an element for each block, and is written past its edge: your index counts the threads of "
-    "the grid. A block's own number is `cuda.blockIdx.x`."
-)
-# Of an image: some threads are kept out, so that there seems to be a guard, which lets others pass.
-_WRONG_GUARD = (
-    "Threads past the edge of {array} write. Does a guard ask for both axes, and compare the row with the "
-    "first number of the shape, and the column with the second?"
-)
-# Elements are missing, and others come from several threads.
-_SAME_INDEX = (
-    "Some elements of {array} are never written, and others by several threads: your index is not the "
-    "thread's own place, as two threads have the same one."
-)
-_AXES = " Are the indices in the order of its axes?"
-
-# Where the barrier stands in a function that the kernel calls, such as `block_sum`.
-_CALLED_BY_SOME = (
-    "Not every thread of the block comes to the barrier in `{function}`, and the others wait for ever: call "
-    "it outside of any branch, and let no thread `return` before."
-)
-
-# An index that no launch of a check computes by itself: it comes from what was read past an edge before.
-_GARBAGE = 1 << 20
-
-
-def _name_of(finding):
-    if finding.kind != "out of bounds":
-        return finding.kind
-    return "reads past the edge" if " reads " in finding.message else "writes past the edge"
-
-
-def _refuse_findings(exercise, attempt, trial, allowed=()):
-    """Raise `Wrong` with the sanitizer's most telling finding, if it has any but those allowed."""
-    names = list(_WORDS)
-    findings = [finding for finding in trial.report.findings if _name_of(finding) not in allowed]
-    if "reads past the edge" in map(_name_of, findings):
-        findings = [finding for finding in findings if not _is_at_garbage(finding)]
-    findings = sorted(findings, key=lambda finding: names.index(_name_of(finding)))
-    if not findings:
-        return
-    first, name = findings[0], _name_of(findings[0])
-    info = next((info for info in trial.report.trace.arrays if info.name == first.array), None)
-    message = _WORDS[name]
-    if name == "writes past the edge" and info is not None:
-        message = _of_a_write_past_the_edge(first, info, trial.report.trace)
-    if name == "divergent barrier" and first.site and first.site.function != code_of(attempt).co_name:
-        message = _CALLED_BY_SOME.format(function=first.site.function)
-    told = _sentence(_without_places(first), first.array)
-    if name == "never written" and info is not None and (pair := _two_at_one_element(trial, info)):
-        message, told = _SAME_INDEX, f"{told.partition(':')[0]}. {pair[:-1]}"
-    message = message.format(array=f"`{first.array}`")
-    told = told.replace("the grid cover it all?", "the grid cover it all, or does an `if` skip the store?")
-    told += "" if told.endswith("?") else "."
-    if name == "reads past the edge" and info is not None and len(info.shape) > 1:
-        told += _AXES
-    lines = [_line(attempt, site) for site in (first.site, first.other_site) if site]
-    where = f"Seen with {describe(trial.case, exercise.reference)}."
-    raise Wrong(name, message, told, *dict.fromkeys(lines), where)
-
-
-def _without_places(finding):
-    """Return a finding's message without the lines of threads that wait: these are told below it."""
-    text = finding.message
-    if finding.site and finding.kind == "divergent barrier":
-        text = text.replace(f" ({finding.site})", "")
-        text = text.replace(f"waits at {finding.other_site}", "waits at another")
-    return text
-
-
-def _two_at_one_element(trial, info):
-    """Say which threads write the same element of an array; nothing if each writes elements of its own."""
-    trace = trial.report.trace
-    number = next(i for i, other in enumerate(trace.arrays) if other is info)
-    writers = {}
-    for row in np.flatnonzero((trace.kind == WRITE) & (trace.array == number)).tolist():
-        thread = int(trace.block[row]), int(trace.thread[row])
-        first = writers.setdefault(int(trace.element[row]), thread)
-        if thread != first:
-            both = " and ".join(_called(*each, trace) for each in (first, thread))
-            return f"{_sentence(both)} write {trace.name(row)}."
-    return ""
-
-
-def _called(block, thread, trace):
-    """Return what a thread is called, by its number and its block's."""
-    return f"thread {_position(thread, trace.block_shape)} of block {_position(block, trace.grid)}"
-
-
-def _position(number, shape):
-    """Return the place of a thread or a block, with as many coordinates as its launch has axes."""
-    place = [int(each) for each in np.unravel_index(number, shape[::-1])][::-1]
-    axes = max((axis + 1 for axis, size in enumerate(shape) if size > 1), default=1)
-    return str(tuple(place[:axes])) if axes > 1 else str(number)
-
-
-def _is_at_garbage(finding):
-    """Return whether a write past the edge only follows from a number that was read past another edge."""
-    return _name_of(finding) == "writes past the edge" and max(map(abs, finding.index)) > _GARBAGE
-
-
-def _of_a_write_past_the_edge(finding, info, trace):
-    """Return what to say of it, with the name of the array left open."""
-    if info.space != "global" or finding.thread is None:
-        return _WORDS["writes past the edge"]
-    is_of_blocks = _is_flat(trace) and info.shape == trace.grid[:1] != (1,)
-    if is_of_blocks and finding.index == (_number_of(finding, trace),):
-        return _BLOCKS
-    number = next(i for i, other in enumerate(trace.arrays) if other is info)
-    rows = (trace.kind != READ) & (trace.array == number)  # only writes inside: a trace has no others
-    threads = trace.block[rows] * int(np.prod(trace.block_shape)) + trace.thread[rows]
-    writers = np.unique([threads, trace.element[rows]], axis=1)[0].tolist()
-    axes = _AXES if len(info.shape) > 1 else ""
-    if _number_of(finding, trace) in writers:
-        return _SEVERAL + axes
-    if len(set(writers)) == len(writers):  # one element a thread
-        if _lies_inside(finding, info, trace):
-            return _BEYOND + axes
-        if _is_flat(trace) and _number_of(finding, trace) < np.prod(info.shape):
-            return _EITHER
-        threads = int(np.prod(trace.grid) * np.prod(trace.block_shape))
-        some_are_kept_out = len(writers) + finding.count < threads
-        if len(info.shape) == 2 and not _is_flat(trace) and some_are_kept_out:
-            return _WRONG_GUARD
-    return _WORDS["writes past the edge"]
-
-
-def _number_of(finding, trace):
-    """Return the number of a finding's thread in the grid, block by block."""
-    block = np.ravel_multi_index(finding.block[::-1], trace.grid[::-1])
-    thread = np.ravel_multi_index(finding.thread[::-1], trace.block_shape[::-1])
-    return int(block * np.prod(trace.block_shape) + thread)
-
-
-def _lies_inside(finding, info, trace):
-    """Return whether an array surely has an element for a thread, which no guard would keep away then."""
-    number = _number_of(finding, trace)
-    return not number or (_is_flat(trace) and len(info.shape) == 1 and number < info.shape[0])
-
-
-def _is_flat(trace):
-    """Return whether a launch is one-dimensional."""
-    return trace.block_shape[1:] == trace.grid[1:] == (1, 1)
-
-
-def _line(attempt, site):
-    """Return a line of the kernel, counted from its first one, or of a function that it calls."""
-    code = code_of(attempt)
-    if site.function != code.co_name:
-        return f"In `{site.function}`: `{site.text}`"
-    place = f"Line {site.line - code.co_firstlineno + 1} of your kernel"
-    return f"{place}: `{site.text}`" if site.text else f"{place}."
 
 
 def is_unfinished(attempt: object) -> bool:
@@ -1096,14 +930,14 @@ def uses(*names):
     >>> uses("shared")(lambda x: x)
     Traceback (most recent call last):
         ...
-    cnn_numba.course.checks.mistakes.Wrong: ... `shared` is what this exercise is about.
+    cnn_numba.course.checks.mistakes.Wrong: The numbers are right, but this exercise asks for `shared`.
     """
 
     def holds(attempt):
         found = names_in(code_of(attempt))
         for name in names:
             if name not in found:
-                message = f"The numbers are right, but `{name}` is what this exercise is about."
-                raise Wrong("without", message, f"It does not occur in your kernel: write it with `{name}`.")
+                message = f"The numbers are right, but this exercise asks for `{name}`."
+                raise Wrong("without", message, f"Your kernel does not use `{name}`: write it with that.")
 
     return holds

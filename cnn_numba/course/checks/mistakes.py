@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cnn_numba.course.checks import errors
 from cnn_numba.course.checks.uninitialised import twins
 
 
@@ -190,15 +191,18 @@ def refuse_uninitialised(exercise, attempt, trials):
     for trial in trials if both else ():
         zeroed, poisoned = (call(twin, trial.case, exercise.run) for twin in both)
         if not _repeats(zeroed, poisoned, exercise.rtol):
+            # With zeros the result may be right, or not: then more than the start is wrong.
+            helps = exercise.agrees(zeroed, trial.expected)
+            advice = "Start from `np.zeros`." if helps else "Is each element written before it is read?"
             raise Wrong(
                 "not initialised",
-                "The array starts with whatever is in memory, and your result shows it: `np.empty` writes "
-                "nothing. Zeros are there often, but not always. Start from `np.zeros`.",
+                "Your result has numbers in it that nobody has written: an array of `np.empty` holds what is "
+                f"in memory, often zeros, but not always. {advice}",
                 f"Seen with {describe(trial.case, exercise.reference)}.",
             )
 
 
-def refuse_changed_inputs(exercise, trials, advice="Work on a copy, or write into an array of your own."):
+def refuse_changed_inputs(exercise, attempt, trials, advice="Work on a copy, or write into a new array."):
     """Raise `Wrong` if the attempt wrote into an array of the caller's; `advice` says where else to."""
     for trial in trials:
         after = trial.got.after.named(exercise.reference)
@@ -206,7 +210,7 @@ def refuse_changed_inputs(exercise, trials, advice="Work on a copy, or write int
             if isinstance(value, np.ndarray) and not _identical(value, after[name]):
                 raise Wrong(
                     "changes input",
-                    f"Your function changes `{name}`, which belongs to the caller. {advice}",
+                    f"Your {_what(attempt)} changes `{name}`, which is an input. {advice}",
                 )
 
 
@@ -274,14 +278,20 @@ def _refuse_error(trial, attempt, *where):
         message = f"A {kind} must be raised here, and yours was {_error_text(error)}."
         raise Wrong("wrong error", message, *where)
     if error is not None:
-        message = f"Your function raised {_error_text(error)}."
-        raise Wrong("raises", message, *_error_line(error, attempt), *where)
+        message = errors.in_words(error) or f"Your {_what(attempt)} raised {_error_text(error)}."
+        place = _error_line(error, attempt) or errors.line_in(error, attempt, _what(attempt))
+        raise Wrong("raises", message, *place, *where)
     if trial.got.value is None:
         raise Wrong("returns None", "Your function returns None: is a `return` missing at its end?")
 
 
+def _what(attempt):
+    """Return what an attempt is called: a kernel is what is launched with a grid."""
+    return "kernel" if hasattr(type(attempt), "__getitem__") else "function"
+
+
 def _error_text(error):
-    """Return the exception's type and the start of its message: compilers write pages."""
+    """Return the exception's type and the start of its message."""
     text = " ".join(str(error).split()).rstrip(".")
     text = text if len(text) <= 240 else text[:240] + " ..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -291,7 +301,7 @@ def _error_line(error, attempt):
     """Return the line of the learner's own function that the exception passed through, if any."""
     code = getattr(getattr(attempt, "py_func", attempt), "__code__", None)
     frames = traceback.extract_tb(error.__traceback__) if code else []
-    frames = [frame for frame in frames if frame.filename == code.co_filename]
+    frames = [frame for frame in frames if (frame.filename, frame.name) == (code.co_filename, code.co_name)]
     if not frames:
         return ()
     number = frames[-1].lineno
@@ -339,10 +349,13 @@ def _refuse_ignored_inputs(exercise, attempt, trials):
         if follows - {None} == {False}:
             ignored.append(index)
     if ignored and len(ignored) == len(arrays):
-        raise Wrong("constant", "Your function returns the same result whatever it is given.")
+        raise Wrong("constant", f"Your {_what(attempt)} gives the same result whatever it is given.")
     if ignored:
         name = list(trials[0].case.named(exercise.reference))[ignored[0]]
-        raise Wrong("ignores input", f"The result does not depend on `{name}`: it is never used.")
+        what = _what(attempt)
+        raise Wrong(
+            "ignores input", f"The result stays the same when `{name}` changes: does your {what} use it?"
+        )
 
 
 def _follows(exercise, attempt, trial, index):

@@ -353,8 +353,9 @@ tiled_attention_kernel = KernelExercise(
             lambda q, k, v: _average_not_rescaled(q, k, v, rescale_total=False),
         ),
         "largest from 0": (
-            "Right, until all scores of a query are far below 0: your largest begins as 0, every weight "
-            "becomes 0, and 0 / 0 is NaN. Begin with minus infinity.",
+            "Right, until all scores of a query are far below 0: what you subtract is larger than all of "
+            "them, every weight becomes 0, and 0 / 0 is NaN. Begin the search for the largest with minus "
+            "infinity.",
             _from,
         ),
         "not small enough": (

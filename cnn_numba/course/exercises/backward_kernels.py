@@ -109,8 +109,9 @@ cross_entropy_kernel = KernelExercise(
             _shifted_cross_entropy(lambda logits: 0),
         ),
         "maximum starts from 0": (
-            "Right, until all scores of a row are far below 0: your maximum starts from 0 and stays there, "
-            "every exponential is 0, and 0 / 0 is NaN. Start from the row's first score.",
+            "Right, until all scores of a row are far below 0: what you subtract is larger than all of them, "
+            "every exponential is 0, and 0 / 0 is NaN. Subtract the row's maximum, and start its search from "
+            "the row's first score.",
             _shifted_cross_entropy(lambda logits: np.maximum(logits.max(axis=1, keepdims=True), 0)),
         ),
         "sum over the batch": (

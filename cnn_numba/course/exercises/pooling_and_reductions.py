@@ -125,8 +125,8 @@ def _short_windows(x, kernel, stride):
 
 
 _FROM_ZERO = (
-    "Where all pixels of a window are negative you give 0, which is none of them: your search starts from 0. "
-    "Start from the window's first pixel, or from `float32(-math.inf)`."
+    "Where all pixels of a window are negative you give 0, which is not among them. Start the search from "
+    "the window's first pixel, or from `float32(-math.inf)`, and compare with nothing but its pixels."
 )
 
 max_pool_kernel = KernelExercise(
@@ -243,8 +243,10 @@ def _adds_in_a_tree(attempt):
             "neighbouring threads add are not neighbours. Let thread `t` add element `t + half` to element "
             "`t`, and halve `half` each time.",
         )
-    changes = _shared_rows(trace) & (trace.kind == WRITE) & (trace.interval == 2)
-    warps = len(np.unique(trace.thread[changes] // WARP))
+    changes = _shared_rows(trace) & (trace.kind == WRITE)
+    steps = np.unique(trace.interval[changes])  # the first fills the array
+    second = changes & (trace.interval == steps[2]) if len(steps) > 2 else changes
+    warps = len(np.unique(trace.thread[second] // WARP))
     if warps > 1:
         raise Wrong(
             "scattered threads",
@@ -339,8 +341,8 @@ row_max_kernel = KernelExercise(
     properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle),
     mistakes={
         "starts from 0": (
-            "A row of negative numbers has the maximum 0 with you, which is not in it. What has no element "
-            "must lose against every number: start from `float32(-math.inf)`.",
+            "In a row of negative numbers your maximum is 0, which is not in it. What stands for no element "
+            "must be less than every number: start from `float32(-math.inf)`.",
             lambda x: np.maximum(x.max(axis=1), 0),
         ),
         "first warp only": (
@@ -360,7 +362,7 @@ row_max_kernel = KernelExercise(
             lambda x: (x[:, :ROW_THREADS] if x.shape[1] == 4 * WARP else x).max(axis=1),
         ),
         "first thread only": (
-            "Your maximum is that of thread 0's own columns: nobody has told it of the others.",
+            "Your maximum is that of thread 0's own columns: it does not see those of the other threads.",
             lambda x: x[:, ::ROW_THREADS].max(axis=1),
         ),
         "sum": ("You add the elements; the largest is asked for.", lambda x: x.sum(axis=1)),
@@ -529,8 +531,9 @@ softmax_kernel = KernelExercise(
             lambda x: _softmax(x, 0),
         ),
         "shifted by at least 0": (
-            "In a row of large negative logits every `exp` is 0, and 0 / 0 is NaN: your maximum starts from "
-            "0, so it never is negative. Start from `float32(-math.inf)`.",
+            "In a row of large negative logits every `exp` is 0, and 0 / 0 is NaN: what you subtract is "
+            "larger than all of them. Subtract the row's maximum, and start its search from "
+            "`float32(-math.inf)`.",
             lambda x: _softmax(x, np.maximum(x.max(axis=1, keepdims=True), 0)),
         ),
         "shifted by the first": (

@@ -1,10 +1,12 @@
 """The checks that the cpu and the gpu room share: they return the outputs, made if None."""
 
+from cnn_numba.arguments import settings
 from cnn_numba.ops.shapes import check_memory
 
 
 def inputs(memory, q, k, v, causal):
     """Check queries, keys and values against each other."""
+    settings(causal=causal)
     memory.check("q", q, (None, None, None, None))
     memory.check("k", k, (*q.shape[:2], None, q.shape[3]))
     memory.check("v", v, k.shape)

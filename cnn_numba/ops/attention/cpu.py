@@ -16,10 +16,13 @@ from numba import prange
 from cnn_numba.ops.attention import checks
 from cnn_numba.ops.shapes import HOST, check_scratch
 from cnn_numba.ops.shared.elementary import exp
-from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
+from cnn_numba.ops.shared.jit import exact_jit, parallel_jit, serial_jit
 from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
 
+# From a log_sum_exp of this size on, a float32 has less than four digits of the exponentials' sum in it, none
+# in the end: then the backward pass adds them up again.
+FEW_DIGITS = np.float32(1e3)
 _PANEL_ROWS = TILE_ROWS * TILE_COLUMNS  # scores of one tile: they lie tile after tile, six rows in each
 
 
@@ -209,18 +212,38 @@ def _seen_keys(query, causal, keys):
     return min(query + 1, keys) if causal else keys
 
 
+@exact_jit
+def _exponent(score, shift, factor):
+    """Return how far a score is above the shift, scaled: rounded before, both might have lost that."""
+    return (score - shift) * factor
+
+
 @serial_jit
-def _exponentials(scores, row, tiles, seen, factor, log_sum_exp):
-    """Replace scores by exp(score * factor - log_sum_exp), those of what is not seen by 0; return the sum."""
+def _exponentials(scores, row, tiles, seen, factor, shift):
+    """Replace scores by exp of their `_exponent`, those of what is not seen by 0; return the sum."""
     total = np.float32(0)
     for i in range(tiles):
         part = _row_of_tile(scores, i, row)
         inside = part[: max(0, min(TILE_COLUMNS, seen - i * TILE_COLUMNS))]
         for c in range(inside.size):
-            inside[c] = exp(inside[c] * factor - log_sum_exp)
+            inside[c] = exp(_exponent(inside[c], shift, factor))
             total += inside[c]
         part[inside.size :] = 0
     return total
+
+
+@serial_jit
+def _weights(scores, row, tiles, seen, factor, log_sum_exp):
+    """Replace scores by the weights of the forward pass, whose `log_sum_exp` is known."""
+    if not FEW_DIGITS <= abs(log_sum_exp) < np.inf:  # a NaN stays one
+        _exponentials(scores, row, tiles, seen, factor, log_sum_exp / factor)
+        return
+    total = _exponentials(scores, row, tiles, seen, factor, _largest(scores, row, seen))
+    scale = np.float32(1) / total
+    for i in range(tiles):
+        part = _row_of_tile(scores, i, row)
+        for c in range(TILE_COLUMNS):
+            part[c] *= scale
 
 
 @serial_jit
@@ -251,11 +274,11 @@ def _attention_forward(q, k, v, causal, scratch, out, log_sum_exp):
                 _multiply_across(q[head], first, across, tiles, scores)
                 for r in range(TILE_ROWS):
                     seen = _seen_keys(min(first + r, queries - 1), causal, keys)
-                    largest = _largest(scores, r, seen) * factor
+                    largest = _largest(scores, r, seen)
                     total = _exponentials(scores, r, tiles, seen, factor, largest)
                     scale[r] = np.float32(1) / total
                     if first + r < queries:
-                        log_sum_exp[head, first + r] = largest + math.log(total)
+                        log_sum_exp[head, first + r] = largest * factor + math.log(total)
                 _multiply_down(scores, tiles, keys, down, first, scale, tile, out[head])
 
 
@@ -327,7 +350,7 @@ def _attention_backward(grad_output, q, k, v, out, log_sum_exp, causal, scratch,
                     for d in range(features):
                         average += grad_output[head, query, d] * out[head, query, d]
                     seen_here = _seen_keys(query, causal, keys)
-                    _exponentials(weights, r, tiles, seen_here, factor, log_sum_exp[head, query])
+                    _weights(weights, r, tiles, seen_here, factor, log_sum_exp[head, query])
                     _grad_scores(weights, grad_weights, r, tiles, average, factor)
                 _multiply_down(grad_weights, tiles, keys, down, first, ones, tile, grad_q[head])
                 _copy_rows(q[head], first, width, rows, 0)

@@ -118,7 +118,7 @@ def attention_forward_naive(q, k, v, causal=False, out=None, weights=None):
     out, weights = checks.forward(DEVICE, q, k, v, causal, out, "weights", weights, table)
     scale = np.float32(1 / math.sqrt(q.shape[3]))
     heads = _heads(weights)
-    _launch(attention_scores_kernel, heads, _heads(q), _heads(k), scale, bool(causal), heads)
+    _launch(attention_scores_kernel, heads, _heads(q), _heads(k), scale, causal, heads)
     _launch_rows(attention_softmax_kernel, weights, _rows(weights))
     _launch(attention_product_kernel, _heads(out), heads, _heads(v), False, _heads(out))
     return out, weights

@@ -308,13 +308,13 @@ def launch_forward(q, k, v, causal, out, log_sum_exp):
     """Launch the forward pass on arrays (heads, T, D) that are already checked."""
     kernels = _kernels_for(q.shape[2])
     grid, block = (device.blocks(q.shape[1], ROWS), q.shape[0]), ROWS * kernels.lanes
-    device.launch(kernels.forward, grid, block, q, k, v, _scale(q), bool(causal), out, log_sum_exp)
+    device.launch(kernels.forward, grid, block, q, k, v, _scale(q), causal, out, log_sum_exp)
 
 
 def launch_backward(grad_output, q, k, v, out, log_sum_exp, causal, averages, grad_q, grad_k, grad_v):
     """Launch the backward pass on arrays (heads, T, D) that are already checked."""
     kernels = _kernels_for(q.shape[2])
-    block, options = ROWS * kernels.lanes, (_scale(q), bool(causal))
+    block, options = ROWS * kernels.lanes, (_scale(q), causal)
     grid = device.blocks(q.shape[1], ROWS), q.shape[0]
     arguments = grad_output, q, k, v, out, log_sum_exp, *options, averages, grad_q
     device.launch(kernels.backward_q, grid, block, *arguments)

@@ -10,6 +10,7 @@ softmax divides by, and computes the weights anew: ``exp(score - log_sum_exp)``.
 
 import numpy as np
 
+from cnn_numba.arguments import settings
 from cnn_numba.ops._reference import check_arrays, filled, store
 
 
@@ -282,6 +283,7 @@ def merge_heads(x, out=None):
 
 def _inputs(q, k, v, causal):
     """Return queries, keys and values in float64, once their shapes are checked."""
+    settings(causal=causal)
     q, k = filled("q", q, ndim=4), filled("k", k, ndim=4)
     k = filled("k", k, (*q.shape[:2], None, q.shape[3]))
     if causal and q.shape != k.shape:

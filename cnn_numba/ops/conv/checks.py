@@ -1,10 +1,12 @@
 """The checks that the cpu and the gpu room share: they return the window, and the output, made if None."""
 
-from cnn_numba.ops.shapes import check_precision, conv2d_window, sizes
+from cnn_numba.arguments import settings, sizes
+from cnn_numba.ops.shapes import check_precision, conv2d_window
 
 
-def conv2d_forward(memory, x, weight, bias, stride, padding, out, precision="float32"):
+def conv2d_forward(memory, x, weight, bias, stride, padding, out, relu, precision="float32"):
     """Check the arguments of `conv2d_forward`."""
+    settings(relu=relu)
     check_precision(precision)
     memory.check("x", x, (None,) * 4)
     memory.check("weight", weight, (None,) * 4)
@@ -44,6 +46,8 @@ def conv2d_backward_weight(
 def conv2d_backward_bias(memory, grad_output, grad_bias):
     """Check the arguments of `conv2d_backward_bias`; return the output."""
     memory.check("grad_output", grad_output, (None,) * 4)
+    if 0 in grad_output.shape[1:]:
+        raise ValueError(f"only the batch of grad_output may be empty, got shape {grad_output.shape}")
     inputs = {"grad_output": grad_output}
     return memory.output("grad_bias", grad_bias, grad_output.shape[1:2], inputs=inputs)
 

@@ -21,8 +21,9 @@ import numba
 import numpy as np
 from numba import prange
 
+from cnn_numba.arguments import sizes
 from cnn_numba.ops.conv import checks
-from cnn_numba.ops.shapes import HOST, check_scratch, conv2d_window, sizes
+from cnn_numba.ops.shapes import HOST, check_scratch, conv2d_window
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 from cnn_numba.ops.shared.rounding import nearest, round_all, rounding
 from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store
@@ -241,7 +242,7 @@ def conv2d_forward(
 
     `scratch` comes from `conv2d_scratch`; None allocates it, here and in the gradients.
     """
-    window, out = checks.conv2d_forward(HOST, x, weight, bias, stride, padding, out, precision)
+    window, out = checks.conv2d_forward(HOST, x, weight, bias, stride, padding, out, relu, precision)
     if bias is None:
         bias = np.zeros(weight.shape[0], np.float32)
     scratch = _checked_scratch(scratch, x.shape, weight.shape, stride, padding, window)

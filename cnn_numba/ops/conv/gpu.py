@@ -12,6 +12,7 @@ Not yet run on a real GPU: correct on the emulated one, fast by what the compile
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
+from cnn_numba.arguments import pair
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.conv.gpu_constant import conv2d_forward_constant
 from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input_implicit, conv2d_forward_implicit
@@ -28,7 +29,7 @@ from cnn_numba.ops.conv.gpu_weight import (
     divide,
     reciprocal,
 )
-from cnn_numba.ops.shapes import DEVICE, pair
+from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import block_sum
 
 __all__ = [

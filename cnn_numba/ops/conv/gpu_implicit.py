@@ -346,7 +346,7 @@ def conv2d_forward_implicit(
 
     `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose. Rounded operands have one.
     """
-    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out, precision)
+    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out, relu, precision)
     if out.size:
         gather = _forward_gather(x, weight, window)
         _launch(gather, x, weight, *checks.bias_for_kernel(weight, bias), relu, out, tile, precision)

@@ -47,7 +47,7 @@ def conv2d_forward_naive_kernel(
 
 def conv2d_forward_naive(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
     """`conv2d_forward` with one thread for each output; arguments and result are the same."""
-    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out)
+    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out, relu)
     arguments = x, weight, *checks.bias_for_kernel(weight, bias), *window.steps, relu, out
     device.launch_for_each(conv2d_forward_naive_kernel, out.size, THREADS, *arguments)
     return out

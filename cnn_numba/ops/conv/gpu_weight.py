@@ -12,9 +12,10 @@ from typing import NamedTuple
 from numba import cuda, float32, int32, uint32, uint64
 
 from cnn_numba import device
+from cnn_numba.arguments import sizes
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.conv.gpu_naive import conv2d_backward_weight_naive
-from cnn_numba.ops.shapes import DEVICE, conv2d_window, sizes
+from cnn_numba.ops.shapes import DEVICE, conv2d_window
 from cnn_numba.ops.shared.products import (
     Operand,
     Tile,

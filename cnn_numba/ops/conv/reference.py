@@ -11,6 +11,7 @@ flipped unless ``flip=True`` asks for it.
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cnn_numba.arguments import choice, settings, shown
 from cnn_numba.ops._reference import Windows, check_arrays, filled, image_shape, images, real, rounded, store
 
 
@@ -68,6 +69,8 @@ def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: boo
     array([[4., 4.],
            [4., 4.]])
     """
+    settings(flip=flip)
+    choice(mode, "mode", ("valid", "same", "full"))
     check_arrays({}, {"image": image, "kernel": kernel})
     image, kernel = filled("image", image, ndim=2), filled("kernel", kernel, ndim=2)
     if mode == "valid" and (kernel.shape[0] > image.shape[0] or kernel.shape[1] > image.shape[1]):
@@ -193,6 +196,7 @@ def conv2d_forward(
     array([[[[100., 103.],
              [109., 124.]]]])
     """
+    settings(relu=relu)
     check_arrays({"out": out}, {"x": x, "weight": weight, "bias": bias})
     x, weight = images("x", x), images("weight", weight)
     window = _Window(x.shape, weight.shape, stride, padding)
@@ -426,17 +430,17 @@ def _border(kernel_size, mode, flip):
         return 0, 0
     if mode == "full":
         return kernel_size - 1, kernel_size - 1
-    if mode == "same":
-        # The flip carries an even kernel's centre to the other side of its middle.
-        before, after = (kernel_size - 1) // 2, kernel_size // 2
-        return (after, before) if flip else (before, after)
-    raise ValueError(f"mode must be 'valid', 'same' or 'full', got {mode!r}")
+    # The flip carries an even kernel's centre to the other side of its middle.
+    before, after = (kernel_size - 1) // 2, kernel_size // 2
+    return (after, before) if flip else (before, after)
 
 
 def _lag(delay, n):
     """Return `delay` once it is known to be a lag of a signal of n samples."""
     if isinstance(delay, bool) or not isinstance(delay, (int, np.integer)):
-        raise TypeError(f"delay must be an integer or None, got {delay!r}")
+        raise TypeError(f"delay must be an integer or None, got {shown(delay)}")
     if not -n < delay < n:
-        raise ValueError(f"delay must lie in {1 - n}..{n - 1} for a signal of {n} samples, got {delay}")
+        raise ValueError(
+            f"delay must lie in {1 - n}..{n - 1} for a signal of {n} samples, got {shown(int(delay))}"
+        )
     return int(delay)

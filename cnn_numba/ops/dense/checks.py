@@ -2,11 +2,13 @@
 
 import numpy as np
 
+from cnn_numba.arguments import settings
 from cnn_numba.ops.shapes import check_precision
 
 
-def linear_forward(memory, x, weight, bias, out, precision="float32"):
+def linear_forward(memory, x, weight, bias, out, relu, precision):
     """Check the arguments of `linear_forward`."""
+    settings(relu=relu)
     check_precision(precision)
     memory.check("x", x, (None, None))
     memory.check("weight", weight, (None, x.shape[1]))
@@ -43,6 +45,7 @@ def linear_backward_bias(memory, grad_output, grad_bias):
 
 def matmul(memory, a, b, out, transpose_a, transpose_b, dtype=np.float32):
     """Check the arguments of ``a @ b``, either of them perhaps transposed."""
+    settings(transpose_a=transpose_a, transpose_b=transpose_b)
     memory.check("a", a, (None, None), dtype)
     memory.check("b", b, (None, None), dtype)
     rows, depth = a.shape[::-1] if transpose_a else a.shape

@@ -116,7 +116,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, pre
 
     `scratch` comes from `linear_scratch`; None allocates it, here and in the gradients.
     """
-    out = checks.linear_forward(HOST, x, weight, bias, out, precision)
+    out = checks.linear_forward(HOST, x, weight, bias, out, relu, precision)
     scratch = _checked_scratch(scratch, *x.shape, weight.shape[0])
     bias = _NO_BIAS if bias is None else bias
     _multiply(x.reshape(-1), x.shape[1], 1, weight.T, bias, scratch, rounding(precision), out)

@@ -86,7 +86,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, pre
     >>> device.to_host(linear_forward(x, weight, relu=True)).tolist()
     [[11.0, 0.0]]
     """
-    out = checks.linear_forward(DEVICE, x, weight, bias, out, precision)
+    out = checks.linear_forward(DEVICE, x, weight, bias, out, relu, precision)
     partial = _checked_partial(scratch, *x.shape, weight.shape[0])
     options = {"bias": bias, "relu": relu, "partial": partial, "precision": precision}
     return multiply(x, weight, out, False, True, **options)

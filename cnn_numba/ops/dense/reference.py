@@ -5,6 +5,7 @@ Every function names its indices: n runs over the batch, o over the outputs, i o
 
 import numpy as np
 
+from cnn_numba.arguments import settings
 from cnn_numba.ops._reference import check_arrays, real, rounded, store
 
 
@@ -54,6 +55,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, pre
     >>> linear_forward(x, np.array([[1.0, 1.0], [0.0, 3.0], [2.0, 0.0]]), bias=np.array([0.0, 0.0, 10.0]))
     array([[ 3.,  6., 12.]])
     """
+    settings(relu=relu)
     check_arrays({"out": out}, {"x": x, "weight": weight, "bias": bias})
     x, weight = real("x", x, (None, None)), real("weight", weight, (None, None))
     if x.shape[1] != weight.shape[1]:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cnn_numba.ops.shapes import HOST, check_memory, integer
+from cnn_numba.arguments import integer
+from cnn_numba.ops.shapes import HOST, check_memory
 
 
 def embedding_forward(memory, tokens, weight, positions, out):

@@ -6,8 +6,9 @@ import numpy as np
 from numba import cuda, float32, int32, int64, uint32
 
 from cnn_numba import device
+from cnn_numba.arguments import integer
 from cnn_numba.ops.embedding import checks
-from cnn_numba.ops.shapes import DEVICE, integer
+from cnn_numba.ops.shapes import DEVICE
 
 THREADS = 256
 COLUMNS, ROWS = 32, 16  # threads of a block of `embedding_backward_kernel`

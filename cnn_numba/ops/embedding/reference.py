@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays, filled, store
+from cnn_numba.arguments import integer
+from cnn_numba.ops._reference import check_arrays, filled, kind_of, store
 
 
 def embedding_forward(tokens, weight, positions, out=None):
@@ -143,14 +144,11 @@ def gather_windows(text, indices, stride, x, y):
         ("y", y, np.int32, 1),
     ):
         if not isinstance(array, np.ndarray) or array.dtype != dtype:
-            got = getattr(array, "dtype", type(array).__name__)
+            got = kind_of(array)
             raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {got}")
         if array.ndim != ndim:
             raise ValueError(f"{name} must have {ndim} axes, got shape {array.shape}")
-    if isinstance(stride, bool) or not isinstance(stride, (int, np.integer)):
-        raise TypeError(f"stride must be an int, got {stride!r}")
-    if stride < 1:
-        raise ValueError(f"stride must be at least 1, got {stride}")
+    stride = integer(stride, "stride", minimum=1)
     if len(x) != len(indices) or y.shape != (x.size,):
         raise ValueError(
             f"x and y must have shapes ({len(indices)}, T) and ({len(indices)} * T,), got {x.shape} and "

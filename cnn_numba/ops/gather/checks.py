@@ -4,7 +4,8 @@ import functools
 
 import numpy as np
 
-from cnn_numba.ops.shapes import DEVICE, check_memory, integer
+from cnn_numba.arguments import integer, per_channel, settings
+from cnn_numba.ops.shapes import DEVICE, check_memory
 
 MOST_PADDING = 255  # as in the reference, which imports NumPy only
 
@@ -45,32 +46,16 @@ def gather_batch_at(images, labels, order, cursor, x, y, batch_size, **also_read
 
 def augmentation(padding, flip, seed=0, epoch=0):
     """Check the arguments that `gather_augmented` has beside those of `gather_batch`, and return them."""
-    if not isinstance(flip, (bool, np.bool_)):
-        raise TypeError(f"flip must be True or False, got {flip!r}")
-    words = whole_number("padding", padding, MOST_PADDING), bool(flip)
-    return (*words, *(whole_number(*word, 2**32 - 1) for word in (("seed", seed), ("epoch", epoch))))
+    return integer(padding, "padding", maximum=MOST_PADDING), *settings(flip=flip, seed=seed, epoch=epoch)
 
 
-def whole_number(name, value, largest):
-    """Return `value` as an int from 0 to `largest`."""
-    number = integer(value, name, -(2**63), None)
-    if not 0 <= number <= largest:
-        raise ValueError(f"{name} must lie in 0..{largest}, got {value}")
-    return number
-
-
-def hashable(value):
-    """Return one number or several as a key of a cache."""
-    return tuple(map(float, value)) if np.ndim(value) else float(value)
+def normalisation(mean, std, channels):
+    """Return mean and standard deviation of each channel as two tuples."""
+    return per_channel(mean, "mean", channels), per_channel(std, "std", channels)
 
 
 @functools.lru_cache(maxsize=32)
-def scale_and_shift(mean, std, channels):
-    """Return float32 arrays (C,) with ``x * scale + shift == (x / 255 - mean) / std``; all is `hashable`."""
-    for name, value in (("mean", mean), ("std", std)):
-        if np.ndim(value) and len(value) != channels:
-            raise ValueError(f"{name} must be one number or one for each of {channels} channels, got {value}")
-    if not np.min(std) > 0:
-        raise ValueError(f"std must be positive, got {std}")
-    mean, std = np.broadcast_to(mean, channels), np.broadcast_to(std, channels)
+def scale_and_shift(mean, std):
+    """Return float32 arrays (C,) with ``x * scale + shift == (x / 255 - mean) / std``, from two tuples."""
+    mean, std = np.array(mean), np.array(std)
     return (1 / (255 * std)).astype(np.float32), (0.0 - mean / std).astype(np.float32)  # never -0

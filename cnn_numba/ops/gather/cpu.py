@@ -22,7 +22,7 @@ def gather_batch(
     Computed as ``images * scale + shift`` in float32, with the two constants rounded once.
     """
     out = checks.gather_batch(HOST, images, indices, out)
-    scale, shift = checks.scale_and_shift(checks.hashable(mean), checks.hashable(std), images.shape[1])
+    scale, shift = checks.scale_and_shift(*checks.normalisation(mean, std, images.shape[1]))
     # Height and width are one long axis to the kernel; a view of a contiguous array copies nothing.
     count, channels, height, width = images.shape
     planes = images.reshape(count, channels, height * width)
@@ -55,7 +55,7 @@ def gather_augmented(
     """
     padding, flip, seed, epoch = checks.augmentation(padding, flip, seed, epoch)
     out = checks.gather_batch(HOST, images, indices, out)
-    scale, shift = checks.scale_and_shift(checks.hashable(mean), checks.hashable(std), images.shape[1])
+    scale, shift = checks.scale_and_shift(*checks.normalisation(mean, std, images.shape[1]))
     words = np.uint32(seed), np.uint32(epoch)
     position = _gather_augmented(images, indices, scale, shift, padding, flip, *words, out)
     _refuse(position, indices, len(images))

@@ -19,14 +19,14 @@ def label(labels, index):
 
 def constants_there(mean, std, channels):
     """Return scale and shift of each channel, which normalise it, as arrays on the device."""
-    return _copied(checks.hashable(mean), checks.hashable(std), channels)
+    return _copied(*checks.normalisation(mean, std, channels))
 
 
 # Without a limit: a graph goes on using the arrays, and from a full cache they would be freed under it.
 @functools.cache
-def _copied(mean, std, channels):
+def _copied(mean, std):
     """Return the two constants of each channel on the device, copied once."""
-    return tuple(map(device.to_device, checks.scale_and_shift(mean, std, channels)))
+    return tuple(map(device.to_device, checks.scale_and_shift(mean, std)))
 
 
 def rows(images):

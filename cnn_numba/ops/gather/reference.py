@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays, store
+from cnn_numba.arguments import integer, per_channel, settings
+from cnn_numba.ops._reference import check_arrays, kind_of, store
 
 #: Pixels that `gather_augmented` moves an image at most.
 MOST_PADDING = 255
@@ -45,9 +46,10 @@ def gather_batch(images, indices, mean, std, out=None):
     check_arrays({"out": out}, {"images": images, "indices": indices})
     _check("images", images, np.uint8, 4)
     _check_indices(indices, len(images))
-    if not np.min(std) > 0:
-        raise ValueError(f"std must be positive, got {std}")
-    mean, std = _per_channel("mean", mean, images.shape[1]), _per_channel("std", std, images.shape[1])
+    mean, std = (
+        np.array(per_channel(value, name, images.shape[1])).reshape(-1, 1, 1)
+        for name, value in (("mean", mean), ("std", std))
+    )
     return store("out", out, (images[indices].astype(np.float64) / 255 - mean) / std)
 
 
@@ -136,10 +138,8 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     [2. 3. 0.]
     [0. 0. 0.]
     """
-    if not isinstance(flip, (bool, np.bool_)):
-        raise TypeError(f"flip must be True or False, got {flip!r}")
-    padding = _whole_number("padding", padding, MOST_PADDING)
-    seed, epoch = (_whole_number(*word, 2**32 - 1) for word in (("seed", seed), ("epoch", epoch)))
+    padding = integer(padding, "padding", maximum=MOST_PADDING)
+    flip, seed, epoch = settings(flip=flip, seed=seed, epoch=epoch)
     check_arrays({"out": out}, {"images": images, "indices": indices})
     _check("images", images, np.uint8, 4)
     _check_indices(indices, len(images))
@@ -169,19 +169,10 @@ def _philox(first, second, key):
     return first, second
 
 
-def _whole_number(name, value, largest):
-    """Return `value` as an int from 0 to `largest`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an int, got {value!r}")
-    if not 0 <= value <= largest:
-        raise ValueError(f"{name} must lie in 0..{largest}, got {value}")
-    return int(value)
-
-
 def _check(name, array, dtype, ndim):
     """Insist on an array of this dtype with so many axes."""
     if not isinstance(array, np.ndarray) or array.dtype != dtype:
-        got = getattr(array, "dtype", type(array).__name__)
+        got = kind_of(array)
         raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {got}")
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} axes, got shape {array.shape}")
@@ -193,10 +184,3 @@ def _check_indices(indices, count):
     for position, index in enumerate(indices):
         if not 0 <= index < count:
             raise IndexError(f"indices must lie in 0..{count - 1}, got {index} at position {position}")
-
-
-def _per_channel(name, value, channels):
-    """Return a value for each channel, shape (C, 1, 1), of one for all or one for each."""
-    if np.ndim(value) and np.shape(value) != (channels,):
-        raise ValueError(f"{name} must be one number or one for each of {channels} channels, got {value}")
-    return np.broadcast_to(np.asarray(value, np.float64), channels).reshape(-1, 1, 1)

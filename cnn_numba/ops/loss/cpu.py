@@ -9,7 +9,7 @@ import numpy as np
 
 from cnn_numba.ops.loss import checks
 from cnn_numba.ops.shapes import HOST
-from cnn_numba.ops.shared.jit import serial_jit
+from cnn_numba.ops.shared.jit import exact_jit, serial_jit
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
@@ -71,11 +71,16 @@ def _cross_entropy_forward(logits, labels, losses, probabilities):
             exponential = math.exp(logits[n, k] - largest)
             probabilities[n, k] = exponential
             total += exponential
-        # In float64: FASTMATH may add `largest` to the logarithm first, and that must cost no digits.
-        losses[n] = math.log(np.float64(total)) - (np.float64(logits[n, labels[n]]) - largest)
+        losses[n] = _loss(math.log(total), logits[n, labels[n]], largest)
         scale = np.float32(1.0) / total
         for k in range(classes):
             probabilities[n, k] *= scale
+
+
+@exact_jit
+def _loss(log_total, of_the_label, largest):
+    """Return a row's loss: the two scores may be so large that the logarithm is nothing beside either."""
+    return log_total - (of_the_label - largest)
 
 
 @serial_jit
@@ -106,7 +111,7 @@ def _mse_loss_forward(y, target, losses):
     for n in range(batch_size):
         total = 0.0  # float64: a sample may be a whole image
         for i in range(size):
-            difference = y[n, i] - target[n, i]
+            difference = np.float64(y[n, i] - target[n, i])  # whose square a float32 may not hold
             total += difference * difference
         losses[n] = total / size
 

@@ -6,7 +6,7 @@ that mean is the number which training makes small.
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays, filled, store
+from cnn_numba.ops._reference import check_arrays, filled, kind_of, store
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
@@ -263,7 +263,7 @@ def accumulate_metrics(losses, logits, labels, totals):
     labels = _labels(labels, logits.shape)
     losses = filled("losses", losses, labels.shape)
     if not isinstance(totals, np.ndarray) or totals.dtype != np.float64:
-        raise TypeError(f"totals must have dtype float64, got {getattr(totals, 'dtype', repr(totals))}")
+        raise TypeError(f"totals must have dtype float64, got {kind_of(totals)}")
     if totals.shape != (2,):
         raise ValueError(f"totals must have shape (2,), got {totals.shape}")
     totals += losses.sum(), np.count_nonzero(logits.argmax(axis=1) == labels)

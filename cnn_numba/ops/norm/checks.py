@@ -1,10 +1,14 @@
 """The checks that the cpu and the gpu room share: they return the outputs, made if None."""
 
+from cnn_numba.arguments import settings
 from cnn_numba.ops.shapes import check_memory
 
 
-def batch_norm2d_forward(memory, x, weight, bias, running_mean, running_var, training, out, mean, inv_std):
+def batch_norm2d_forward(
+    memory, x, weight, bias, running_mean, running_var, training, momentum, eps, out, mean, inv_std
+):
     """Check the arguments of `batch_norm2d_forward`."""
+    settings(training=training, momentum=momentum, eps=eps)
     channels = images(memory, x)
     running = {"running_mean": running_mean, "running_var": running_var}
     memory.check("weight", weight, channels)
@@ -15,8 +19,9 @@ def batch_norm2d_forward(memory, x, weight, bias, running_mean, running_var, tra
     return _forward(memory, x, weight, bias, channels, out, mean, inv_std, running, training)
 
 
-def layer_norm_forward(memory, x, weight, bias, out, mean, inv_std):
+def layer_norm_forward(memory, x, weight, bias, eps, out, mean, inv_std):
     """Check the arguments of `layer_norm_forward`."""
+    settings(eps=eps)
     return _forward(memory, x, weight, bias, _samples(memory, x, weight), out, mean, inv_std)
 
 
@@ -34,8 +39,9 @@ def _forward(memory, x, weight, bias, leading, out, mean, inv_std, running=None,
     return outputs.values()
 
 
-def batch_norm2d_backward(memory, grad_output, x, weight, mean, inv_std, *outputs):
+def batch_norm2d_backward(memory, grad_output, x, weight, mean, inv_std, training, *outputs):
     """Check the arguments of `batch_norm2d_backward`."""
+    settings(training=training)
     channels = images(memory, x)
     memory.check("weight", weight, channels)
     return _backward(memory, grad_output, x, weight, mean, inv_std, channels, *outputs)

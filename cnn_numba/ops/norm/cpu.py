@@ -33,10 +33,10 @@ def batch_norm2d_forward(
     inv_std=None,
 ):
     """Normalise each channel of a batch of images; see `reference.batch_norm2d_forward`."""
-    statistics = running_mean, running_var, bool(training)
-    outputs = checks.batch_norm2d_forward(HOST, x, weight, bias, *statistics, out, mean, inv_std)
+    settings = running_mean, running_var, training, momentum, eps
+    outputs = checks.batch_norm2d_forward(HOST, x, weight, bias, *settings, out, mean, inv_std)
     out, mean, inv_std = outputs
-    settings = *statistics, float(momentum), float(eps)
+    settings = *settings[:3], float(momentum), float(eps)
     _batch_norm2d_forward(_flat_planes(x), weight, bias, *settings, _flat_planes(out), mean, inv_std)
     return out, mean, inv_std
 
@@ -46,9 +46,9 @@ def batch_norm2d_backward(
 ):
     """Send the gradient back through a batch normalisation; see `reference.batch_norm2d_backward`."""
     inputs = grad_output, x, weight, mean, inv_std
-    outputs = checks.batch_norm2d_backward(HOST, *inputs, grad_input, grad_weight, grad_bias)
+    outputs = checks.batch_norm2d_backward(HOST, *inputs, training, grad_input, grad_weight, grad_bias)
     grad_input, grad_weight, grad_bias = outputs
-    statistics = weight, mean, inv_std, bool(training)
+    statistics = weight, mean, inv_std, training
     planes = map(_flat_planes, (grad_output, x))
     _batch_norm2d_backward(*planes, *statistics, _flat_planes(grad_input), grad_weight, grad_bias)
     return grad_input, grad_weight, grad_bias
@@ -56,7 +56,7 @@ def batch_norm2d_backward(
 
 def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=None):
     """Normalise the features of each sample; see `reference.layer_norm_forward`."""
-    out, mean, inv_std = checks.layer_norm_forward(HOST, x, weight, bias, out, mean, inv_std)
+    out, mean, inv_std = checks.layer_norm_forward(HOST, x, weight, bias, eps, out, mean, inv_std)
     rows = (-1, weight.size)
     inputs = x.reshape(rows), weight.reshape(-1), bias.reshape(-1), float(eps)
     _layer_norm_forward(*inputs, out.reshape(rows), mean.reshape(-1), inv_std.reshape(-1))

@@ -149,7 +149,7 @@ def batch_norm2d_normalise_kernel(x, pixels, weight, bias, mean, inv_std, out):
 
 def _forward(split, x, weight, bias, running_mean, running_var, training, momentum, eps, out, mean, inv_std):
     """Check the arguments of a forward pass and launch it, the channels `split` into parts or not."""
-    statistics = running_mean, running_var, training
+    statistics = running_mean, running_var, training, momentum, eps
     outputs = checks.batch_norm2d_forward(DEVICE, x, weight, bias, *statistics, out, mean, inv_std)
     out, mean, inv_std = outputs
     planes, count, eps = _flat_planes(x), x.size // x.shape[1], np.float32(eps)
@@ -287,7 +287,7 @@ def batch_norm2d_backward_input_kernel(
 def _backward(split, grad_output, x, weight, mean, inv_std, training, grad_input, grad_weight, grad_bias):
     """Check the arguments of a backward pass and launch it, the channels `split` into parts or not."""
     inputs = grad_output, x, weight, mean, inv_std
-    outputs = checks.batch_norm2d_backward(DEVICE, *inputs, grad_input, grad_weight, grad_bias)
+    outputs = checks.batch_norm2d_backward(DEVICE, *inputs, training, grad_input, grad_weight, grad_bias)
     grad_input, grad_weight, grad_bias = outputs
     gradient_planes, planes = _flat_planes(grad_output), _flat_planes(x)
     count = x.size // x.shape[1]

@@ -33,7 +33,7 @@ def layer_norm_forward_kernel(x, weight, bias, eps, out, mean, inv_std):
 
 def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=None):
     """Normalise the features of each sample; see `reference.layer_norm_forward`."""
-    out, mean, inv_std = checks.layer_norm_forward(DEVICE, x, weight, bias, out, mean, inv_std)
+    out, mean, inv_std = checks.layer_norm_forward(DEVICE, x, weight, bias, eps, out, mean, inv_std)
     samples = x.size // weight.size
     shape = (1, samples, weight.size)
     arguments = x.reshape(shape), weight.ravel(), bias.ravel(), np.float32(eps), out.reshape(shape)

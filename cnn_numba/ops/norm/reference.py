@@ -14,6 +14,7 @@ The two averages are what flows back through the mean and through the variance.
 
 import numpy as np
 
+from cnn_numba.arguments import settings
 from cnn_numba.ops._reference import check_arrays, filled, store
 
 
@@ -87,6 +88,7 @@ def batch_norm2d_forward(
     >>> out.ravel(), mean, running_mean, running_var
     (array([-1.,  1.]), array([2.]), array([0.2]), array([1.1]))
     """
+    training, momentum, eps = settings(training=training, momentum=momentum, eps=eps)
     running = {"running_mean": running_mean, "running_var": running_var}
     outputs = {"out": out, "mean": mean, "inv_std": inv_std} | (running if training else {})
     check_arrays(outputs, {"x": x, "weight": weight, "bias": bias} | running)
@@ -169,6 +171,7 @@ def batch_norm2d_backward(
     >>> grad_input.ravel(), grad_weight, grad_bias
     (array([0., 0.]), array([0.]), array([2.]))
     """
+    settings(training=training)
     outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
     inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
     check_arrays(outputs, inputs)
@@ -233,6 +236,7 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
     (array([[-1.,  1.],
            [ 1., -1.]]), array([ 2., 15.]), array([1. , 0.2]))
     """
+    (eps,) = settings(eps=eps)
     check_arrays({"out": out, "mean": mean, "inv_std": inv_std}, {"x": x, "weight": weight, "bias": bias})
     x, weight = filled("x", x), filled("weight", weight)
     bias = filled("bias", bias, weight.shape)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cnn_numba.ops.shapes import check_memory, pool2d_window, sizes
+from cnn_numba.arguments import sizes
+from cnn_numba.ops.shapes import check_memory, pool2d_window
 
 
 def max_pool2d_forward(memory, x, kernel_size, stride, padding, out, argmax):

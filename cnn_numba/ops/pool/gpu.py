@@ -17,8 +17,9 @@ import numpy as np
 from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
+from cnn_numba.arguments import sizes
 from cnn_numba.ops.pool import checks
-from cnn_numba.ops.shapes import DEVICE, Window2d, pool2d_window, sizes
+from cnn_numba.ops.shapes import DEVICE, Window2d, pool2d_window
 from cnn_numba.ops.shared.warps import ALL_LANES, WARP
 
 THREADS = 256

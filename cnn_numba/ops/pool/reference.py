@@ -6,6 +6,7 @@ other, so NumPy handles all of them at once.
 
 import numpy as np
 
+from cnn_numba.arguments import shown
 from cnn_numba.ops._reference import Windows, check_arrays, check_output, image_shape, images, real, store
 
 
@@ -226,8 +227,8 @@ class _Windows(Windows):
         super().__init__(self.x_shape[2:], kernel_size, kernel_size if stride is None else stride, padding)
         if any(2 * pad > k for pad, k in zip(self.padding, self.kernel, strict=True)):
             raise ValueError(
-                f"padding must be at most half of kernel_size, got padding {padding!r} "
-                f"and kernel_size {kernel_size!r}"
+                f"padding must be at most half of kernel_size, got padding {shown(padding)} "
+                f"and kernel_size {shown(kernel_size)}"
             )
         self.out_shape = (*self.x_shape[:2], *self.out)
         self.area = self.kernel[0] * self.kernel[1]

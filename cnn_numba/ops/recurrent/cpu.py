@@ -198,9 +198,15 @@ def _pack_bias(bias_ih, bias_hh, depth, panels):
     """Begin each panel with the sum of the biases, of which each may be empty."""
     for column in range(0, panels.size // depth, TILE_COLUMNS):
         panels[column * depth : column * depth + TILE_COLUMNS] = 0
-    for bias in (bias_ih, bias_hh):
-        for i in range(bias.size):
-            panels[i // TILE_COLUMNS * TILE_COLUMNS * depth + i % TILE_COLUMNS] += bias[i]
+    # Not a loop over the two: of an array that is read-only and one that is not, Numba makes no such tuple.
+    _add_bias(bias_ih, depth, panels)
+    _add_bias(bias_hh, depth, panels)
+
+
+@serial_jit
+def _add_bias(bias, depth, panels):
+    for i in range(bias.size):
+        panels[i // TILE_COLUMNS * TILE_COLUMNS * depth + i % TILE_COLUMNS] += bias[i]
 
 
 @serial_jit

@@ -1,11 +1,17 @@
-"""How the `cpu` rooms compile and run: the two decorators they share."""
+"""How the `cpu` rooms compile and run: the three decorators they share."""
 
+import contextlib
+import functools
 import hashlib
 import os
+import warnings
 from pathlib import Path
 
 import numba
 from numba import njit
+from numba.core.caching import FunctionCache
+
+from gpuless.trust import doubt_folder
 
 # By default Numba's threads wait for work in a busy loop, and every step stalls as soon as anything else
 # wants a core. Asleep, training is a tenth slower on an idle machine and twice as fast beside one other busy
@@ -15,33 +21,80 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Fused multiply-adds and reordered sums make loops vectorise. NaN and infinity keep their meaning
 # ("nnan" and "ninf" are left out), so a diverging training is seen and not optimised away.
 FASTMATH = {"contract", "reassoc", "arcp", "nsz"}
+# For the expressions whose order matters, where a large term must go before a small one comes. It stays as
+# written in the loop that calls it, too: LLVM notes for each operation what may be done with it.
+EXACT = {"contract"}
+
+
+def _folder():
+    """Return the folder of compiled functions: NUMBA_CACHE_DIR if only this user may write to it."""
+    given, reason = numba.config.CACHE_DIR, ""
+    if given:
+        with contextlib.suppress(OSError):  # then Numba finds another
+            Path(given).mkdir(0o700, parents=True, exist_ok=True)
+            reason = doubt_folder(given)
+    if reason:
+        warnings.warn(
+            f"compiled functions in NUMBA_CACHE_DIR={given} are not used: {reason}. Set it to a folder that "
+            "only you may write to (chmod 700)",
+            RuntimeWarning,
+            stacklevel=1,
+        )
+    return Path(given if given and not reason else Path(__file__).with_name("__pycache__"))
+
 
 # Where compiled kernels are kept. Numba compiles a cached function anew when its own file has changed, but
 # kernels are made of functions out of these files too: with another content they get another folder.
 _SHARED = ("elementary.py", "jit.py", "rounding.py", "simd.py", "tile.py")
 _PARTS = [Path(__file__).with_name(name) for name in _SHARED]
-_CACHE = Path(numba.config.CACHE_DIR or Path(__file__).with_name("__pycache__")) / (
+_CACHE = _folder() / (
     "kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path in _PARTS)).hexdigest()[:12]
 )
 
 
-def _cached(**options):
+class _Cache(FunctionCache):
+    """What Numba keeps of a compiled function. Without a place for it training goes on, and says so."""
+
+    def save_overload(self, signature, data):
+        """Keep what was compiled for a signature."""
+        try:
+            super().save_overload(signature, data)
+        except OSError as error:
+            _warn(str(error.strerror or error))
+
+
+@functools.cache  # once: Numba lets Python forget what it has shown
+def _warn(reason):
+    warnings.warn(
+        f"compiled kernels are not kept in {_CACHE} ({reason}), so each start compiles them anew: free space "
+        "there, or name another folder by the environment variable NUMBA_CACHE_DIR",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _cached(name, fastmath=FASTMATH, **options):
     """Return a decorator like `numba.njit`, whose functions are compiled once and then loaded."""
 
     def decorate(function):
         # Read when a function is decorated. If the folder cannot be written to, Numba finds another. One for
         # each set of options: Numba keeps what it compiled by the function's code alone.
-        folder = _CACHE / "-".join(options or ["serial"])
+        folder = _CACHE / name
+        # error_model="numpy": a division by zero gives infinity, where Python's exception would be a branch
+        # in every loop that divides.
+        compiled = njit(fastmath=fastmath, error_model="numpy", **options)(function)
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
         try:
-            # error_model="numpy": a division by zero gives infinity, where Python's exception would be a
-            # branch in every loop that divides.
-            return njit(cache=True, fastmath=FASTMATH, error_model="numpy", **options)(function)
+            compiled._cache = _Cache(function)
+        except RuntimeError as error:  # it can write nowhere
+            _warn(str(error))
         finally:
             numba.config.CACHE_DIR = before
+        return compiled
 
     return decorate
 
 
-serial_jit = _cached()
-parallel_jit = _cached(parallel=True)
+serial_jit = _cached("serial")
+parallel_jit = _cached("parallel", parallel=True)
+exact_jit = _cached("exact", EXACT)

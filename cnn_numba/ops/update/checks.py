@@ -2,19 +2,22 @@
 
 import numpy as np
 
-from cnn_numba.ops.shapes import DEVICE, check_memory, integer, number
+from cnn_numba.arguments import settings, shown
+from cnn_numba.ops.shapes import DEVICE, check_memory
 
 
-def sgd(memory, parameters, gradients, velocity, momentum, nesterov, **schedule):
+def sgd(memory, parameters, gradients, velocity, momentum, weight_decay, nesterov, **schedule):
     """Check what SGD updates, the velocity only where there is momentum."""
+    settings(momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
     if nesterov and momentum == 0.0:
-        raise ValueError(f"nesterov needs momentum, got momentum {momentum!r}")
+        raise ValueError(f"nesterov needs momentum, got momentum {shown(momentum)}")
     state = {"velocity": velocity} if momentum != 0.0 else {}
     _arenas(memory, parameters, gradients, state, schedule)
 
 
-def adam(memory, parameters, gradients, exp_avg, exp_avg_sq, **schedule):
+def adam(memory, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay, **schedule):
     """Check what Adam updates."""
+    settings(beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
     state = {"exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
     _arenas(memory, parameters, gradients, state, schedule)
 
@@ -42,15 +45,7 @@ def update_loss_scale(memory, scale, good_steps, skipped, found_inf, growth, bac
     for name, array in counts.items():
         memory.check(name, array, (1,), np.int32, writeable=True)
     check_memory({"scale": scale, **counts}, {})
-    return loss_scaling(growth, backoff, interval)
-
-
-def loss_scaling(growth, backoff, interval):
-    """Return the settings of `update_loss_scale`, once they are in range."""
-    growth, backoff = number(growth, "growth"), number(backoff, "backoff")
-    if not 0.0 < backoff < 1.0 < growth:
-        raise ValueError(f"backoff must lie between 0 and 1, growth above 1; got {backoff!r} and {growth!r}")
-    return growth, backoff, integer(interval, "interval", minimum=1)
+    return settings(growth=growth, backoff=backoff, interval=interval)
 
 
 def scheduled_rates(rates, corrections, cursor, taken, found_inf, row, row_cursor):

@@ -9,19 +9,21 @@ import math
 import numpy as np
 from numba import prange
 
-from cnn_numba.ops.shapes import HOST, integer
-from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
+from cnn_numba.arguments import settings
+from cnn_numba.ops.shapes import HOST
+from cnn_numba.ops.shared.jit import exact_jit, parallel_jit, serial_jit
 from cnn_numba.ops.update import checks
 
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
     """Take one step of stochastic gradient descent; see `reference.sgd_update`."""
-    checks.sgd(HOST, parameters, gradients, velocity, momentum, nesterov)
+    settings(lr=lr)
+    checks.sgd(HOST, parameters, gradients, velocity, momentum, weight_decay, nesterov)
     lr, momentum, weight_decay = float(lr), float(momentum), float(weight_decay)
     if momentum == 0.0:
         _sgd(parameters, gradients, lr, weight_decay)
     else:
-        _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, bool(nesterov))
+        _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
     return parameters
 
 
@@ -29,12 +31,12 @@ def adam_update(
     parameters, gradients, exp_avg, exp_avg_sq, step, lr, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
 ):
     """Take one step of Adam; see `reference.adam_update`."""
-    checks.adam(HOST, parameters, gradients, exp_avg, exp_avg_sq)
-    step = integer(step, "step", minimum=1)
+    step, lr = settings(step=step, lr=lr)
+    checks.adam(HOST, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay)
     # In float64, once a step: 1 - 0.999**1 has only four good digits in float32.
     rates = lr / (1.0 - beta1**step), 1.0 / math.sqrt(1.0 - beta2**step)
-    settings = map(float, (*rates, beta1, beta2, eps, weight_decay))
-    _adam(parameters, gradients, exp_avg, exp_avg_sq, *settings)
+    numbers = map(float, (*rates, beta1, beta2, eps, weight_decay))
+    _adam(parameters, gradients, exp_avg, exp_avg_sq, *numbers)
     return parameters
 
 
@@ -55,10 +57,8 @@ def unscale_gradients(gradients, scale, found_inf):
 
 def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff=0.5, interval=2000):
     """Take one step of dynamic loss scaling; see `reference.update_loss_scale`."""
-    settings = checks.update_loss_scale(
-        HOST, scale, good_steps, skipped, found_inf, growth, backoff, interval
-    )
-    _update_loss_scale(scale, good_steps, skipped, found_inf, *settings)
+    factors = checks.update_loss_scale(HOST, scale, good_steps, skipped, found_inf, growth, backoff, interval)
+    _update_loss_scale(scale, good_steps, skipped, found_inf, *factors)
     return scale
 
 
@@ -79,6 +79,12 @@ def _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, n
         parameters[i] -= lr * step
 
 
+@exact_jit
+def _square(share, gradient):
+    """Return a share of a square that by itself may be too large for a float32."""
+    return share * gradient * gradient
+
+
 @parallel_jit
 def _adam(
     parameters, gradients, exp_avg, exp_avg_sq, step_size, inv_correction, beta1, beta2, eps, weight_decay
@@ -89,7 +95,7 @@ def _adam(
     for i in prange(parameters.size):
         gradient = gradients[i] + weight_decay * parameters[i]
         m = exp_avg[i] + new1 * (gradient - exp_avg[i])
-        v = beta2 * exp_avg_sq[i] + new2 * (gradient * gradient)
+        v = beta2 * exp_avg_sq[i] + _square(new2, gradient)
         exp_avg[i] = m
         exp_avg_sq[i] = v
         parameters[i] -= step_size * m / (math.sqrt(v) * inv_correction + eps)

@@ -17,7 +17,8 @@ import numpy as np
 from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
-from cnn_numba.ops.shapes import DEVICE, integer
+from cnn_numba.arguments import SETTINGS, settings
+from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import checks
 from cnn_numba.ops.update.gpu_scale import scale_gradient, unscale_gradients, update_loss_scale
 
@@ -70,7 +71,7 @@ def _adam(parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, be
         p = parameters[i]
         g = gradients[i] + weight_decay * p
         m = exp_avg[i] + new1 * (g - exp_avg[i])
-        v = beta2 * exp_avg_sq[i] + new2 * (g * g)
+        v = beta2 * exp_avg_sq[i] + new2 * g * g  # a share of the square: by itself it may be too large
         exp_avg[i] = m
         exp_avg_sq[i] = v
         parameters[i] = p - step_size * m / (math.sqrt(v) * scale + eps)
@@ -99,12 +100,13 @@ def sgd_momentum_kernel(parameters, gradients, velocity, lr, momentum, weight_de
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
     """Take one step of stochastic gradient descent; see `reference.sgd_update`."""
-    checks.sgd(DEVICE, parameters, gradients, velocity, momentum, nesterov)
+    settings(lr=lr)
+    checks.sgd(DEVICE, parameters, gradients, velocity, momentum, weight_decay, nesterov)
     lr, weight_decay = np.float32(lr), np.float32(weight_decay)
     if momentum == 0.0:
         return _launch(sgd_kernel, parameters, gradients, lr, weight_decay)
-    settings = lr, np.float32(momentum), weight_decay, bool(nesterov)
-    return _launch(sgd_momentum_kernel, parameters, gradients, velocity, *settings)
+    numbers = lr, np.float32(momentum), weight_decay, nesterov
+    return _launch(sgd_momentum_kernel, parameters, gradients, velocity, *numbers)
 
 
 @cuda.jit
@@ -164,12 +166,13 @@ def sgd_update_scheduled(
     [-1.25]
     [nan]
     """
-    checks.sgd(DEVICE, parameters, gradients, velocity, momentum, nesterov, rates=rates, cursor=cursor)
+    how = momentum, weight_decay, nesterov
+    checks.sgd(DEVICE, parameters, gradients, velocity, *how, rates=rates, cursor=cursor)
     weight_decay = np.float32(weight_decay)
     if momentum == 0.0:
         return _launch(sgd_scheduled_kernel, parameters, gradients, rates, cursor, weight_decay)
-    settings = rates, cursor, np.float32(momentum), weight_decay, bool(nesterov)
-    return _launch(sgd_momentum_scheduled_kernel, parameters, gradients, velocity, *settings)
+    numbers = rates, cursor, np.float32(momentum), weight_decay, nesterov
+    return _launch(sgd_momentum_scheduled_kernel, parameters, gradients, velocity, *numbers)
 
 
 def sgd_rates(lrs):
@@ -190,7 +193,7 @@ def sgd_rates(lrs):
     >>> sgd_rates([0.5, 0.25]).tolist()
     [[0.5, 0.0], [0.25, 0.0]]
     """
-    return np.array([(lr, 0.0) for lr in lrs], np.float32).reshape(-1, 2)
+    return np.array([(SETTINGS["lr"](lr, "lr"), 0.0) for lr in lrs], np.float32).reshape(-1, 2)
 
 
 @cuda.jit
@@ -205,7 +208,7 @@ def adam_update(
     parameters, gradients, exp_avg, exp_avg_sq, step, lr, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
 ):
     """Take one step of Adam; see `reference.adam_update`."""
-    checks.adam(DEVICE, parameters, gradients, exp_avg, exp_avg_sq)
+    checks.adam(DEVICE, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay)
     arenas = parameters, gradients, exp_avg, exp_avg_sq
     rates = adam_rates([lr], step, beta1, beta2)[0]
     return _launch(adam_kernel, *arenas, *rates, *_adam_settings(beta1, beta2, eps, weight_decay))
@@ -264,10 +267,9 @@ def adam_update_scheduled(
     >>> device.to_host(adam_update_scheduled(*arguments)).round(4).tolist()
     [-0.5]
     """
-    checks.adam(DEVICE, parameters, gradients, exp_avg, exp_avg_sq, rates=rates, cursor=cursor)
-    arenas = parameters, gradients, exp_avg, exp_avg_sq
-    settings = _adam_settings(beta1, beta2, eps, weight_decay)
-    return _launch(adam_scheduled_kernel, *arenas, rates, cursor, *settings)
+    arenas, how = (parameters, gradients, exp_avg, exp_avg_sq), (beta1, beta2, eps, weight_decay)
+    checks.adam(DEVICE, *arenas, *how, rates=rates, cursor=cursor)
+    return _launch(adam_scheduled_kernel, *arenas, rates, cursor, *_adam_settings(*how))
 
 
 def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
@@ -297,11 +299,11 @@ def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
     >>> adam_rates([0.5, 0.75], beta1=0.5, beta2=0.75)[:, 0].tolist()
     [1.0, 1.0]
     """
-    first_step = integer(first_step, "step", minimum=1)
+    first_step, beta1, beta2 = settings(step=first_step, beta1=beta1, beta2=beta2)
     # In float64 until the end: 1 - 0.999**1 has only four good digits in float32.
     rates = [
         (lr / (1.0 - beta1**step), 1.0 / math.sqrt(1.0 - beta2**step))
-        for step, lr in enumerate(lrs, start=first_step)
+        for step, lr in enumerate((SETTINGS["lr"](lr, "lr") for lr in lrs), start=first_step)
     ]
     return np.array(rates, np.float32).reshape(-1, 2)
 

@@ -10,6 +10,7 @@ scale may be shows in training: `update_loss_scale`.
 
 import numpy as np
 
+from cnn_numba.arguments import settings, shown
 from cnn_numba.ops._reference import check_arrays, real, store
 
 
@@ -65,10 +66,12 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
     >>> parameters, velocity
     (array([-0.25,  3.25]), array([ 1.5, -1.5]))
     """
+    lr, momentum, weight_decay = settings(lr=lr, momentum=momentum, weight_decay=weight_decay)
+    settings(nesterov=nesterov)
     written = {"parameters": parameters} | ({"velocity": velocity} if momentum != 0.0 else {})
     check_arrays(written, {"gradients": gradients})
     if nesterov and momentum == 0.0:
-        raise ValueError(f"nesterov needs momentum, got momentum {momentum!r}")
+        raise ValueError(f"nesterov needs momentum, got momentum {shown(momentum)}")
     p = _state("parameters", parameters)
     g = _state("gradients", gradients, p.shape) + weight_decay * p
     step = g
@@ -134,12 +137,10 @@ def adam_update(
     >>> adam_update(parameters, np.array([5.0, -0.01]), np.zeros(2), np.zeros(2), step=1, lr=0.1).round(4)
     array([0.9, 1.1])
     """
+    step, lr, beta1, beta2 = settings(step=step, lr=lr, beta1=beta1, beta2=beta2)
+    eps, weight_decay = settings(eps=eps, weight_decay=weight_decay)
     written = {"parameters": parameters, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
     check_arrays(written, {"gradients": gradients})
-    if isinstance(step, bool) or not isinstance(step, (int, np.integer)):
-        raise TypeError(f"step must be an int, got {step!r}")
-    if step < 1:
-        raise ValueError(f"step must be at least 1, got {step}")
     p = _state("parameters", parameters)
     g = _state("gradients", gradients, p.shape) + weight_decay * p
     m = beta1 * _state("exp_avg", exp_avg, p.shape) + (1.0 - beta1) * g
@@ -289,15 +290,12 @@ def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff
     [512.] [1] [1]
     [1024.] [0] [1]
     """
+    growth, backoff, interval = settings(growth=growth, backoff=backoff, interval=interval)
     counts = {"good_steps": good_steps, "skipped": skipped, "found_inf": found_inf}
     check_arrays({"scale": scale, **counts}, {})
     _state("scale", scale, (1,))
     for name, array in counts.items():
         _count(name, array)
-    if not 0.0 < backoff < 1.0 < growth < np.inf:
-        raise ValueError(f"backoff must lie between 0 and 1, growth above 1; got {backoff!r} and {growth!r}")
-    if interval < 1:
-        raise ValueError(f"interval must be at least 1, got {interval!r}")
     if found_inf[0] != 0:
         scale *= backoff
         good_steps[0] = 0
@@ -316,7 +314,7 @@ def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff
 def _count(name, array):
     """Insist on an array that holds one int32."""
     if not isinstance(array, np.ndarray) or array.dtype != np.int32:
-        raise TypeError(f"{name} must be an array of int32, got {getattr(array, 'dtype', repr(array))}")
+        raise TypeError(f"{name} must be an array of int32, got {shown(array)}")
     if array.shape != (1,):
         raise ValueError(f"{name} must have shape (1,), got {array.shape}")
 
@@ -324,7 +322,7 @@ def _count(name, array):
 def _state(name, array, shape=None):
     """Return a flat array in float64, once it is checked to be one of floats."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
-        raise TypeError(f"{name} must be a float array, got {getattr(array, 'dtype', repr(array))}")
+        raise TypeError(f"{name} must be a float array, got {shown(array)}")
     if array.ndim != 1 or (shape is not None and array.shape != shape):
         raise ValueError(f"{name} must have shape {shape or '(P,)'}, got {array.shape}")
     return array.astype(np.float64)

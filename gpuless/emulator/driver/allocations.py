@@ -8,10 +8,15 @@ from gpuless.emulator.driver.device import _CONTEXT, device
 from gpuless.emulator.driver.graphs import Work
 from gpuless.emulator.driver.streams import enqueue, refuse_in_capture
 from gpuless.emulator.driver.table import (
+    ALREADY_REGISTERED,
     INVALID_VALUE,
+    NOT_REGISTERED,
     NOT_SUPPORTED,
+    OUT_OF_MEMORY,
     DriverError,
     Handles,
+    check_choice,
+    check_flags,
     driver_function,
     put,
     put_handle,
@@ -20,9 +25,8 @@ from gpuless.emulator.driver.table import (
 
 DEVICE, HOST, MANAGED = "device", "host", "managed"
 _kinds, _registered = {}, {}
-_MAPPED = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
-_pools = Handles()
-_DEFAULT_POOL = _pools.add({})
+_pinned = {}  # the flags of the host's memory that was allocated here
+_MAPPED, _IO = 2, 4  # CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_IOMEMORY
 
 
 def allocate(size, kind=DEVICE):
@@ -40,6 +44,9 @@ def free(address):
         if address not in _kinds:
             raise DriverError(INVALID_VALUE)
         del _kinds[address]
+        _pinned.pop(address, None)
+        for pool in _pools:
+            pool.used -= pool.held.pop(address, 0)
         device().arena.free(address)
 
 
@@ -50,11 +57,13 @@ def _alloc(found, size):
 
 @driver_function("cuMemAllocManaged", types="pzu")
 def _alloc_managed(found, size, flags):
+    check_choice(flags, 1, 2)
     put_handle(found, allocate(size, MANAGED))
 
 
 @driver_function("cuMemAllocPitch", types="ppzzu")
 def _alloc_pitch(found, pitch, width, height, element):
+    check_choice(element, 4, 8, 16)
     step = -(-width // 512) * 512
     put_handle(found, allocate(step * height))
     put_handle(pitch, step)
@@ -62,12 +71,15 @@ def _alloc_pitch(found, pitch, width, height, element):
 
 @driver_function("cuMemAllocHost", types="pz")
 def _alloc_host(found, size):
-    put_handle(found, allocate(size, HOST))
+    _host_alloc(found, size, 0)
 
 
 @driver_function("cuMemHostAlloc", types="pzu")
 def _host_alloc(found, size, flags):
-    put_handle(found, allocate(size, HOST))
+    check_flags(flags, 7)  # portable and mapped, which all is here, and write-combined, which is about speed
+    address = allocate(size, HOST)
+    _pinned[address] = flags
+    put_handle(found, address)
 
 
 @driver_function("cuMemFree", types="p")
@@ -82,19 +94,28 @@ def _free_host(address):
 
 @driver_function("cuMemHostRegister", types="pzu")
 def _register(address, size, flags):
+    check_flags(flags, 0xF)
     if flags & _MAPPED:
         detail = "kernels cannot reach memory that the emulated GPU has not allocated (cuda.mapped_array has)"
         raise DriverError(NOT_SUPPORTED, detail)
+    if flags & _IO:
+        raise DriverError(NOT_SUPPORTED, "the emulated GPU reaches no memory of other devices")
+    if not address or not size:
+        raise DriverError(INVALID_VALUE)
+    if any(address < at + length and at < address + size for at, length in _registered.items()):
+        raise DriverError(ALREADY_REGISTERED)
     _registered[address] = size
 
 
 @driver_function("cuMemHostUnregister", types="p")
 def _unregister(address):
-    _registered.pop(address, None)
+    if _registered.pop(address, None) is None:
+        raise DriverError(NOT_REGISTERED)
 
 
 @driver_function("cuMemHostGetDevicePointer", types="ppu")
 def _device_pointer(found, address, flags):
+    check_flags(flags)
     if device().arena.find(address or 0) is None:
         raise DriverError(INVALID_VALUE)
     put_handle(found, address)
@@ -102,7 +123,10 @@ def _device_pointer(found, address, flags):
 
 @driver_function("cuMemHostGetFlags", types="pp")
 def _host_flags(found, address):
-    put_int(found, 0)
+    allocation = device().arena.find(address or 0)
+    if allocation is None or allocation.address not in _pinned:
+        raise DriverError(INVALID_VALUE)
+    put_int(found, _pinned[allocation.address])
 
 
 @driver_function("cuMemGetAddressRange", types="ppp")
@@ -117,15 +141,43 @@ def _range(base, size, address):
 # --- Pools --------------------------------------------------------------------------------------------------
 
 
+#: Attributes of a pool: those that programs set, and numbers of bytes.
+_REUSE, _THRESHOLD = (1, 2, 3), 4
+_RESERVED, _RESERVED_HIGH, _USED, _USED_HIGH = 5, 6, 7, 8
+_PROPERTIES = struct.Struct("<4iQQH54x")  # ``CUmemPoolProps``
+
+
+class _Pool:
+    """Memory that is allocated in the order of a stream, and how much of it there may be, 0 for any."""
+
+    def __init__(self, most=0):
+        self.held, self.most, self.used, self.highest = {}, most, 0, 0
+        self.attributes = {**dict.fromkeys(_REUSE, 1), _THRESHOLD: 0}
+
+    def allocate(self, size):
+        """Return the address of new memory."""
+        if self.most and self.used + size > self.most:
+            raise DriverError(OUT_OF_MEMORY, f"the pool may have {self.most} bytes, {self.used} are in use")
+        address = allocate(size)
+        self.held[address] = size
+        self.used += size
+        self.highest = max(self.highest, self.used)
+        return address
+
+
+_pools = Handles()
+_DEFAULT_POOL = _pools.add(_Pool())
+
+
 @driver_function("cuMemAllocAsync", types="pzp")
 def _alloc_async(found, size, stream):
-    refuse_in_capture(stream)  # a graph would need memory of its own, for as long as it lives
-    put_handle(found, allocate(size))
+    _alloc_pool(found, size, _DEFAULT_POOL, stream)
 
 
 @driver_function("cuMemAllocFromPoolAsync", types="pzpp")
 def _alloc_pool(found, size, pool, stream):
-    _alloc_async(found, size, stream)
+    refuse_in_capture(stream)  # a graph would need memory of its own, for as long as it lives
+    put_handle(found, _pools[pool].allocate(size))
 
 
 @driver_function("cuMemFreeAsync", types="pp")
@@ -140,32 +192,50 @@ def _default_pool(found, number):
 
 
 @driver_function("cuMemPoolCreate", types="pp")
-def _pool_create(found, properties):
-    put_handle(found, _pools.add({}))
+def _pool_create(found, address):
+    properties = _PROPERTIES.unpack(ctypes.string_at(address, _PROPERTIES.size))
+    kind, handles, place, number, _, most, usage = properties
+    check_choice(kind, 1, 2)
+    check_choice(place, *range(1, 7))
+    if (kind, handles, place, number, usage) != (1, 0, 1, 0, 0):
+        detail = "a pool of the emulated GPU has memory of device 0, which no other process reaches"
+        raise DriverError(NOT_SUPPORTED, detail)
+    put_handle(found, _pools.add(_Pool(most)))
 
 
 @driver_function("cuMemPoolDestroy", types="p")
 def _pool_destroy(pool):
+    if pool == _DEFAULT_POOL:
+        raise DriverError(INVALID_VALUE)
     _pools.remove(pool)
 
 
 @driver_function("cuMemPoolSetAttribute", types="pip")
 def _pool_set(pool, attribute, value):
-    _pools[pool][attribute] = ctypes.c_uint64.from_address(value).value
+    pool = _pools[pool]
+    if attribute in _REUSE:
+        pool.attributes[attribute] = ctypes.c_int.from_address(value).value
+    elif attribute == _THRESHOLD:
+        pool.attributes[attribute] = ctypes.c_uint64.from_address(value).value
+    else:
+        check_choice(attribute, _RESERVED_HIGH, _USED_HIGH)
+        check_choice(ctypes.c_uint64.from_address(value).value, 0)
+        pool.highest = pool.used
 
 
 @driver_function("cuMemPoolGetAttribute", types="pip")
 def _pool_get(pool, attribute, value):
-    known = _pools[pool].get(attribute, device().arena.used if attribute in (5, 7) else 0)
-    if attribute in (1, 2, 3):  # flags are ints, the others 64 bits wide
-        put_int(value, known)
-    else:
-        put_handle(value, known)
+    pool = _pools[pool]
+    known = pool.attributes | dict.fromkeys((_RESERVED, _USED), pool.used)  # no more is kept
+    known |= dict.fromkeys((_RESERVED_HIGH, _USED_HIGH), pool.highest)
+    check_choice(attribute, *known)
+    (put_int if attribute in _REUSE else put_handle)(value, known[attribute])  # flags are ints
 
 
 @driver_function("cuMemPoolTrimTo", types="pz")
 def _pool_trim(pool, size):
     """Nothing is kept in a pool that could be given back."""
+    _ = _pools[pool]
 
 
 # --- Copies and sets ----------------------------------------------------------------------------------------
@@ -180,19 +250,17 @@ def copying(target, source, size):
     """Check a copy; return the `Work` that it is."""
     _check_copy(target, source, size)
 
-    def move():
-        _check_copy(target, source, size)  # a graph may do it when the memory is no more
-        if size:
-            ctypes.memmove(target, source, size)
-
     ends = [(0, 0, 0, 0, _UNIFIED, 0, end, 0, 0, 0, 0) for end in (source or 0, target or 0)]
-    return Work(move, "copy", partial(COPY.pack, *ends[0], *ends[1], size, 1, 1))
+    parameters = partial(COPY.pack, *ends[0], *ends[1], size, 1, 1)
+    # It checks again: a graph may copy when the memory is no more.
+    return Work(partial(_memcpy, target, source, size), "copy", parameters)
 
 
 @driver_function("cuMemcpy", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD", types="ppz")
 def _memcpy(target, source, size):
     _check_copy(target, source, size)
     if size:
+        device().arena.prepare(target, size)
         ctypes.memmove(target, source, size)
 
 
@@ -203,9 +271,7 @@ def _memcpy_async(target, source, size, stream):
 
 @driver_function("cuMemcpyPeer", types="ppppz")
 def _memcpy_peer(target, _, source, __, size):
-    _check_copy(target, source, size)
-    if size:
-        ctypes.memmove(target, source, size)
+    _memcpy(target, source, size)
 
 
 @driver_function("cuMemcpyPeerAsync", types="ppppzp")
@@ -231,6 +297,7 @@ def setting(target, value, count, size):
 
     def fill():
         _check_copy(target, target, count * size)
+        device().arena.prepare(target, count * size)
         pattern = value.to_bytes(size, "little")
         if len(set(pattern)) == 1:
             ctypes.memset(target, pattern[0], count * size)
@@ -275,9 +342,25 @@ def _set32_async(target, value, count, stream):
     _set(target, value, count, 4, stream)
 
 
-@driver_function("cuMemPrefetchAsync", "cuMemAdvise", types="pziup")
-def _hint(*_):
-    """Memory is where it is."""
+@driver_function("cuMemPrefetchAsync", types="pziup")
+def _prefetch(address, size, *_):
+    """Do no more than check: memory is where it is."""
+    _check_managed(address, size)
+
+
+@driver_function("cuMemAdvise", types="pziip")
+def _advise(address, size, advice, *_):
+    """Do no more than check: memory is where it is."""
+    check_choice(advice, *range(1, 7))
+    _check_managed(address, size)
+
+
+def _check_managed(address, size):
+    allocation = device().arena.find(address or 0)
+    if allocation is None or _kinds.get(allocation.address) != MANAGED:
+        raise DriverError(INVALID_VALUE, "only managed memory moves")
+    if not 0 < size <= allocation.address + allocation.size - address:
+        raise DriverError(INVALID_VALUE)
 
 
 # --- Pointers -----------------------------------------------------------------------------------------------
@@ -331,4 +414,7 @@ def _pointer_attributes(count, attributes, places, address):
 
 @driver_function("cuPointerSetAttribute", types="pip")
 def _set_attribute(value, attribute, address):
-    """Nothing that is set makes a difference here."""
+    """Do no more than check: copies are over when they return, which is all that can be asked for."""
+    check_choice(attribute, 6)  # CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+    if address not in _kinds:
+        raise DriverError(INVALID_VALUE)

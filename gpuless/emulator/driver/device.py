@@ -8,8 +8,12 @@ from gpuless.emulator.driver.table import (
     INVALID_CONTEXT,
     INVALID_DEVICE,
     INVALID_VALUE,
+    NOT_SUPPORTED,
+    UNSUPPORTED_LIMIT,
     DriverError,
     Handles,
+    check_choice,
+    check_flags,
     driver_function,
     put,
     put_handle,
@@ -18,10 +22,14 @@ from gpuless.emulator.driver.table import (
 )
 from gpuless.emulator.launch import Workers
 from gpuless.emulator.memory import Arena
+from gpuless.limits import LOCAL_LIMIT
 
 #: The driver that is played: its version of CUDA.
 VERSION = 13020
 MULTIPROCESSORS = 16
+# KB of shared memory of a multiprocessor, by compute capability, and how many it keeps for each block.
+_SHARED = {(7, 5): (64, 0), (8, 0): (164, 1), (8, 6): (100, 1), (8, 7): (164, 1), (8, 9): (100, 1)}
+_SHARED |= {(9, 0): (228, 1), (10, 0): (228, 1), (12, 0): (100, 1)}
 #: Limits that a context has.
 STACK_SIZE, PRINTF_SIZE, HEAP_SIZE = 0, 1, 2
 
@@ -33,6 +41,9 @@ class Device:
 
     def __init__(self):
         self.capability = settings.capability()
+        # Of a block that asks for more than 48 KB.
+        whole, self.shared_reserved = (1024 * size for size in _SHARED[self.capability])
+        self.shared_limit = whole - self.shared_reserved
         self.arena = Arena(settings.capacity())
         self.workers = Workers(self.arena)
         self.flags = 0
@@ -80,7 +91,7 @@ class Device:
             78: 1,  # stream priorities
             79: 1,
             80: 1,
-            81: 102400,  # shared memory of a multiprocessor
+            81: self.shared_limit + self.shared_reserved,  # shared memory of a multiprocessor
             82: 65536,
             83: 1,  # managed memory
             84: 0,
@@ -89,10 +100,10 @@ class Device:
             90: 1,
             91: 0,
             95: 1,  # cooperative launches
-            97: 101376,  # shared memory that can be opted in to
+            97: self.shared_limit,  # shared memory that can be opted in to
             99: 1,
             106: 16,  # blocks of a multiprocessor
-            111: 1024,
+            111: self.shared_reserved,
             115: 1,  # memory pools
         }
 
@@ -129,6 +140,7 @@ def _stack():
 
 @driver_function("cuInit", types="u")
 def _init(flags):
+    check_flags(flags)
     device()
 
 
@@ -170,6 +182,8 @@ def _total(found, number):
 @driver_function("cuDeviceGetAttribute", types="pii")
 def _attribute(found, attribute, number):
     _check(number)
+    if attribute < 1:
+        raise DriverError(INVALID_VALUE)
     put_int(found, device().attributes.get(attribute, 0))
 
 
@@ -206,7 +220,7 @@ def _release(number):
 @driver_function("cuDevicePrimaryCtxSetFlags", types="iu")
 def _set_flags(number, flags):
     _check(number)
-    device().flags = flags
+    device().flags = _checked(flags)
 
 
 @driver_function("cuDevicePrimaryCtxGetState", types="ipp")
@@ -228,6 +242,13 @@ def _set_current(context):
     _state.stack = [context] if context else []
 
 
+def _checked(flags):
+    """Return flags of a context: how its threads wait, of which there is one way here, and others."""
+    check_flags(flags, 0xFF)
+    check_choice(flags & 7, 0, 1, 2, 4)  # CU_CTX_SCHED_MASK
+    return flags
+
+
 def _check_context(context):
     if context != _CONTEXT and context not in _others:
         raise DriverError(INVALID_CONTEXT)
@@ -242,8 +263,10 @@ def _push(context):
 @driver_function("cuCtxCreate", types="ppui")
 def _create(found, parameters, flags, number):
     _check(number)
+    if parameters and any((ctypes.c_uint64 * 3).from_address(parameters)):
+        raise DriverError(NOT_SUPPORTED, "contexts of the emulated GPU have no affinity and no graphics")
     device()
-    _stack().append(_others.add(flags))
+    _stack().append(_others.add(_checked(flags)))
     put_handle(found, _stack()[-1])
 
 
@@ -270,7 +293,10 @@ def _context_device(found, context):
 
 @driver_function("cuCtxGetFlags", types="p")
 def _context_flags(found):
-    put_int(found, device().flags)
+    if not _stack():
+        raise DriverError(INVALID_CONTEXT)
+    context = _stack()[-1]
+    put_int(found, device().flags if context == _CONTEXT else _others[context])
 
 
 @driver_function("cuCtxGetId", types="pp")
@@ -285,6 +311,9 @@ def _api_version(context, found):
 
 @driver_function("cuCtxSetLimit", types="iz")
 def _set_limit(limit, value):
+    _check_limit(limit)
+    if limit == STACK_SIZE and value > LOCAL_LIMIT:
+        raise DriverError(INVALID_VALUE, f"a thread has {LOCAL_LIMIT} bytes of local memory, not {value}")
     device().limits[limit] = value
     if limit == STACK_SIZE:
         device().workers.lane_stack = -(-value // 16) * 16
@@ -292,15 +321,14 @@ def _set_limit(limit, value):
 
 @driver_function("cuCtxGetLimit", types="pi")
 def _get_limit(found, limit):
-    if limit not in device().limits:
-        raise DriverError(INVALID_VALUE)
+    _check_limit(limit)
     put_handle(found, device().limits[limit])
 
 
-@driver_function("cuCtxGetStreamPriorityRange", types="pp")
-def _priorities(least, greatest):
-    put_int(least, 0)
-    put_int(greatest, -5)
+def _check_limit(limit):
+    check_choice(limit, *range(11))
+    if limit not in device().limits:
+        raise DriverError(UNSUPPORTED_LIMIT)
 
 
 @driver_function("cuMemGetInfo", types="pp")

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from gpuless.emulator.driver.table import (
     INVALID_VALUE,
+    NOT_SUPPORTED,
     DriverError,
     Handles,
+    check_flags,
     driver_function,
     put_handle,
     put_int,
@@ -84,7 +86,8 @@ class Graph:
 class Steps:
     """The nodes of a graph as they will be run, whatever becomes of it, and the objects they need."""
 
-    def __init__(self, graph):
+    def __init__(self, graph, flags=0):
+        self.flags = flags
         self.nodes = {handle: copy.copy(graph.nodes[handle]) for handle in graph.steps()}
         self.objects = list(graph.objects)
         for value, count in self.objects:
@@ -97,6 +100,7 @@ class Steps:
 
 
 graphs, executables = Handles(), Handles()
+_UPLOAD, _DEVICE_LAUNCH = 2, 4  # of ``CUgraphInstantiate_flags``
 
 
 def handle_of(graph):
@@ -108,6 +112,7 @@ def handle_of(graph):
 
 @driver_function("cuGraphCreate", types="pu")
 def _graph_create(found, flags):
+    check_flags(flags)
     put_handle(found, handle_of(Graph()))
 
 
@@ -119,12 +124,23 @@ def _graph_destroy(handle):
 
 @driver_function("cuGraphInstantiateWithFlags", types="ppz")
 def _instantiate(found, graph, flags):
-    put_handle(found, executables.add(Steps(graphs[graph])))
+    check_flags(flags, 0xF & ~_UPLOAD)
+    if flags & _DEVICE_LAUNCH:
+        raise DriverError(NOT_SUPPORTED, "kernels of the emulated GPU launch no graphs")
+    put_handle(found, executables.add(Steps(graphs[graph], flags)))
 
 
 @driver_function("cuGraphInstantiateWithParams", types="ppp")
 def _instantiate_with(found, graph, parameters):
-    put_handle(found, executables.add(Steps(graphs[graph])))
+    flags = ctypes.c_uint64.from_address(parameters).value
+    _instantiate(found, graph, flags & ~_UPLOAD)
+    executables[ctypes.c_uint64.from_address(found).value].flags = flags
+    put_int(parameters + 24, 0)  # it has worked
+
+
+@driver_function("cuGraphExecGetFlags", types="pp")
+def _executable_flags(executable, found):
+    put_handle(found, executables[executable].flags)
 
 
 @driver_function("cuGraphUpload", types="pp")
@@ -139,7 +155,7 @@ def _executable_destroy(handle):
 
 @driver_function("cuGraphExecUpdate", types="ppp")
 def _update(executable, graph, result):
-    steps = Steps(graphs[graph])
+    steps = Steps(graphs[graph], executables[executable].flags)
     executables[executable].release()
     executables.replace(executable, steps)
     if result:
@@ -157,6 +173,7 @@ def _get_nodes(graph, found, count):
 
 @driver_function("cuGraphDebugDotPrint", types="pcu")
 def _dot(graph, path, flags):
+    check_flags(flags, (1 << 18) - 1)
     lines = ["digraph {"]
     for handle, node in graphs[graph].nodes.items():
         lines.append(f'  n{handle} [label="{node.work.kind}"];')
@@ -190,6 +207,8 @@ _objects = Handles()
 
 @driver_function("cuUserObjectCreate", types="pppuu")
 def _object_create(found, data, destroy, count, flags):
+    if flags != 1 or not count or not destroy:  # CU_USER_OBJECT_NO_DESTRUCTOR_SYNC has to be said
+        raise DriverError(INVALID_VALUE)
     put_handle(found, UserObject(data, destroy, count).handle)
 
 
@@ -205,6 +224,7 @@ def _object_release(handle, count):
 
 @driver_function("cuGraphRetainUserObject", types="ppuu")
 def _graph_retain(graph, handle, count, flags):
+    check_flags(flags, 1)
     if not flags & 1:  # else the caller's references are handed over
         _objects[handle].count += count
     graphs[graph].objects.append((_objects[handle], count))

@@ -3,6 +3,7 @@
 import ctypes
 import re
 
+from gpuless.emulator.driver.options import Options
 from gpuless.emulator.driver.table import (
     INVALID_PTX,
     INVALID_VALUE,
@@ -72,8 +73,8 @@ def join(texts):
 class _Link:
     """Pieces of PTX that are to be joined."""
 
-    def __init__(self):
-        self.pieces, self.joined = [], None
+    def __init__(self, options):
+        self.pieces, self.joined, self.options = [], None, options
 
     def add(self, image, kind):
         """Add a piece."""
@@ -90,16 +91,18 @@ _links = Handles()
 
 @driver_function("cuLinkCreate", types="uppp")
 def _create(count, options, values, found):
-    put_handle(found, _links.add(_Link()))
+    put_handle(found, _links.add(_Link(Options(count, options, values))))
 
 
 @driver_function("cuLinkAddData", types="pipzpupp")
-def _add_data(link, kind, data, size, *_):
+def _add_data(link, kind, data, size, name, *options):
+    Options(*options)
     _links[link].add(ctypes.string_at(data, size), kind)
 
 
 @driver_function("cuLinkAddFile", types="picupp")
-def _add_file(link, kind, path, *_):
+def _add_file(link, kind, path, *options):
+    Options(*options)
     try:
         with open(path, "rb") as file:
             _links[link].add(file.read(), kind)
@@ -112,7 +115,8 @@ def _complete(link, image, size):
     link = _links[link]
     if not link.pieces:
         raise DriverError(INVALID_VALUE)
-    link.joined = ctypes.create_string_buffer(join(link.pieces).encode())
+    link.joined = ctypes.create_string_buffer(link.options.apply(join(link.pieces)).encode())
+    link.options.report()
     put_handle(image, ctypes.addressof(link.joined))
     put_handle(size, len(link.joined))
 

@@ -7,20 +7,24 @@ import struct
 import sys
 from functools import partial
 
-from gpuless.emulator import counting, host, ptx
+from gpuless.emulator import assembler, counting, host, ptx
 from gpuless.emulator.driver.device import MULTIPROCESSORS, device
 from gpuless.emulator.driver.graphs import Work
+from gpuless.emulator.driver.options import Options, check_library_options
 from gpuless.emulator.driver.streams import enqueue
 from gpuless.emulator.driver.table import (
     ASSERT,
     COOPERATIVE_LAUNCH_TOO_LARGE,
     INVALID_PTX,
     INVALID_VALUE,
+    LAUNCH_OUT_OF_RESOURCES,
     NO_BINARY_FOR_GPU,
     NOT_FOUND,
     NOT_SUPPORTED,
     DriverError,
     Handles,
+    check_choice,
+    check_flags,
     driver_function,
     put_handle,
     put_int,
@@ -28,10 +32,8 @@ from gpuless.emulator.driver.table import (
 from gpuless.emulator.launch import Kernel
 from gpuless.emulator.module import function_address, lay_out
 from gpuless.emulator.registers import estimate
-from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch
+from gpuless.limits import LOCAL_LIMIT, THREADS_LIMIT, LaunchError, check_launch
 
-MAX_THREADS, MAX_SHARED = 1024, 101376
-_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 KERNEL = struct.Struct("<Q7I4xQQQQ")  # ``CUDAKERNEL_NODE_PARAMS``
 _libraries, _kernels = Handles(), Handles()
 
@@ -44,6 +46,8 @@ class Library:
             self.source = ptx.parse(text)
         except ptx.PtxError as error:
             raise DriverError(INVALID_PTX, str(error)) from None
+        for reason in assembler.refusals(self.source):
+            raise DriverError(INVALID_PTX, f"ptxas: {reason}")
         variables = [v for v in self.source.variables.values() if v.space in ("global", "const")]
         self.places, self.size = lay_out(variables, ("global", "const"))
         self.address = device().arena.allocate(self.size) if self.size else 0
@@ -78,13 +82,7 @@ class Library:
         if function is None or not function.kernel:
             raise DriverError(NOT_FOUND)
         if name not in self.kernels:
-            kernel = Kernel(self.source, name, self.address)
-            if kernel.static_shared > SHARED_LIMIT:  # no compiler makes machine code of it
-                detail = (
-                    f"{kernel.static_shared} bytes of static shared memory, and a GPU allows {SHARED_LIMIT}"
-                )
-                raise DriverError(INVALID_PTX, detail)
-            self.kernels[name] = _kernels.add(kernel)
+            self.kernels[name] = _kernels.add(Kernel(self.source, name, self.address))
         return self.kernels[name]
 
     def free(self):
@@ -105,19 +103,31 @@ def _text(image):
     return ctypes.string_at(image).decode(errors="replace")  # there may be any bytes in comments
 
 
-@driver_function("cuLibraryLoadData", types="ppppupp" + "u")
-def _library_load(found, image, *_):
-    put_handle(found, _libraries.add(Library(_text(image))))
+def _load(found, image, options):
+    """Load PTX as options say; they have a log for what is wrong with it."""
+    try:
+        library = Library(options.apply(_text(image)))
+    except DriverError as error:
+        options.report(error.detail)
+        raise
+    options.report()
+    put_handle(found, _libraries.add(library))
+
+
+@driver_function("cuLibraryLoadData", types="ppppuppu")
+def _library_load(found, image, options, values, count, library_options, _, library_count):
+    check_library_options(library_count, library_options)
+    _load(found, image, Options(count, options, values))
 
 
 @driver_function("cuModuleLoadData", types="pp")
 def _module_load(found, image):
-    put_handle(found, _libraries.add(Library(_text(image))))
+    _load(found, image, Options())
 
 
 @driver_function("cuModuleLoadDataEx", types="ppupp")
-def _module_load_ex(found, image, *_):
-    put_handle(found, _libraries.add(Library(_text(image))))
+def _module_load_ex(found, image, count, options, values):
+    _load(found, image, Options(count, options, values))
 
 
 @driver_function("cuLibraryUnload", "cuModuleUnload", types="p")
@@ -171,20 +181,36 @@ def _parameter_info(handle, number, offset, size):
     put_handle(size, parameters[number].size)
 
 
+_DYNAMIC_SHARED, _CARVEOUT, _CLUSTER_SIDES = 8, 9, (11, 12, 13)  # of ``CUfunction_attribute``
+#: Attributes that a program may set beside these: what they are at first, and least and most.
+_SETTABLE = {_CARVEOUT: (-1, -1, 100), 14: (0, 0, 1), 15: (0, 0, 2), 17: (0, 0, 2)}
+_SETTABLE |= dict.fromkeys(_CLUSTER_SIDES, (0, 0, 1))
+
+
+def _most_threads(kernel):
+    """Return how many threads a block of a kernel may have."""
+    bounds = (kernel.function.limits.get(name, (THREADS_LIMIT,)) for name in ("maxntid", "reqntid"))
+    return min(THREADS_LIMIT, *map(math.prod, bounds))
+
+
 def _attribute(kernel, attribute):
-    shared = kernel.static_shared
-    constants = lay_out(kernel.source.variables.values(), ("const",))[1]
+    """Return an attribute by its number in ``CUfunction_attribute``."""
+    if attribute in _SETTABLE:
+        return kernel.attributes.get(attribute, _SETTABLE[attribute][0])
+    major, minor = device().capability
     known = {
-        0: MAX_THREADS,
-        1: shared,
-        2: constants,
-        3: kernel.local_size,
-        4: estimate(kernel.function) if attribute == 4 else 0,
-        5: 80,
-        6: 80,
-        8: MAX_SHARED - shared,
+        0: lambda: _most_threads(kernel),
+        1: lambda: kernel.static_shared,
+        2: lambda: lay_out(kernel.source.variables.values(), ("const",))[1],
+        3: lambda: kernel.local_size,
+        4: lambda: estimate(kernel.function),
+        5: lambda: int(re.search(r"\d+", kernel.source.target)[0]),  # of the PTX
+        6: lambda: 10 * major + minor,  # of what it has become
+        _DYNAMIC_SHARED: lambda: kernel.dynamic_limit,
+        **dict.fromkeys((7, 10, 16), lambda: 0),
     }
-    return known.get(attribute, 0)
+    check_choice(attribute, *known, *_SETTABLE)
+    return known[attribute]()
 
 
 @driver_function("cuFuncGetAttribute", types="pip")
@@ -197,17 +223,21 @@ def _kernel_attribute(found, attribute, handle, number):
     put_int(found, _attribute(_kernels[handle], attribute))
 
 
-@driver_function("cuFuncSetAttribute", "cuFuncSetCacheConfig", types="pii")
+@driver_function("cuFuncSetAttribute", types="pii")
 def _set_attribute(handle, attribute, value):
+    kernel = _kernels[handle]
+    if attribute in _CLUSTER_SIDES:
+        _check_cluster([value])
+    settable = _SETTABLE | {_DYNAMIC_SHARED: (0, 0, device().shared_limit - kernel.static_shared)}
+    check_choice(attribute, *settable)
+    _, least, most = settable[attribute]
+    if not least <= value <= most:
+        detail = f"attribute {attribute} of this function can be {least} to {most}, not {value}"
+        raise DriverError(INVALID_VALUE, detail)
     if attribute == _DYNAMIC_SHARED:
-        _allow_shared(_kernels[handle], value)
-
-
-def _allow_shared(kernel, dynamic):
-    """Let a kernel have more shared memory than it may have without asking."""
-    if dynamic + kernel.static_shared > MAX_SHARED:
-        raise DriverError(INVALID_VALUE, f"a block may have {MAX_SHARED} bytes of shared memory at most")
-    kernel.more_shared = max(0, dynamic + kernel.static_shared - SHARED_LIMIT)
+        kernel.dynamic_limit = value
+    else:
+        kernel.attributes[attribute] = value
 
 
 @driver_function("cuKernelSetAttribute", types="iipi")
@@ -215,8 +245,9 @@ def _set_kernel_attribute(attribute, value, handle, number):
     _set_attribute(handle, attribute, value)
 
 
-@driver_function("cuKernelSetCacheConfig", types="pii")
-def _set_cache_config(handle, value, number):
+@driver_function("cuFuncSetCacheConfig", "cuKernelSetCacheConfig", types="pi")
+def _set_cache_config(handle, value):
+    check_choice(value, *range(4))
     _ = _kernels[handle]
 
 
@@ -232,7 +263,9 @@ def _function_is_loaded(found, handle):
 
 def _resident(block, shared):
     """Return how many blocks a multiprocessor holds at once."""
-    return max(0, min(16, 2048 // max(block, 1), 102400 // (shared + 1024)))
+    reserved = device().shared_reserved
+    whole, taken = device().shared_limit + reserved, max(shared + reserved, 1)
+    return max(0, min(16, 2048 // max(block, 1), whole // taken))
 
 
 @driver_function("cuOccupancyMaxActiveBlocksPerMultiprocessor", types="ppiz")
@@ -242,13 +275,15 @@ def _occupancy(found, handle, block, shared):
 
 @driver_function("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", types="ppizu")
 def _occupancy_with_flags(found, handle, block, shared, flags):
+    check_flags(flags, 1)
     put_int(found, _resident(block, shared + _kernels[handle].static_shared))
 
 
 @driver_function("cuOccupancyMaxPotentialBlockSize", types="ppppzi")
 def _best_block(grid, block, handle, shared_of, shared, limit):
     put_int(grid, 2 * MULTIPROCESSORS)
-    put_int(block, min(limit, MAX_THREADS) if limit else MAX_THREADS)
+    most = _most_threads(_kernels[handle])
+    put_int(block, min(limit, most) if limit else most)
 
 
 # --- Launches -----------------------------------------------------------------------------------------------
@@ -296,15 +331,12 @@ def launching(handle, grid, block, shared, pointers, extra, cooperative=False):
     _check_cluster(kernel.function.limits.get("reqnctapercluster", (1,)))
     threads = math.prod(block)
     try:
-        # More shared memory has to be asked for, by an attribute of the kernel.
-        asked = max(0, kernel.static_shared + shared - SHARED_LIMIT) <= kernel.more_shared
-        check_launch(grid, block, 0 if asked else kernel.static_shared + shared)
+        _check_sizes(kernel, grid, block, shared)
     except LaunchError as error:
         raise DriverError(INVALID_VALUE, f"this cannot be launched: {error}") from None
-    most = kernel.function.limits.get("maxntid")
-    if most and threads > math.prod(most):
-        detail = f"a block has {threads} threads, and the kernel's bounds allow {math.prod(most)}"
-        raise DriverError(INVALID_VALUE, f"this cannot be launched: {detail}")
+    if kernel.local_size > LOCAL_LIMIT:
+        detail = f"a thread needs {kernel.local_size} bytes of local memory, and a GPU has {LOCAL_LIMIT}"
+        raise DriverError(LAUNCH_OUT_OF_RESOURCES, detail)
     if cooperative:
         resident = MULTIPROCESSORS * _resident(threads, shared + kernel.static_shared)
         if grid[0] * grid[1] * grid[2] > resident:
@@ -317,6 +349,22 @@ def launching(handle, grid, block, shared, pointers, extra, cooperative=False):
     run = partial(_run, kernel, grid, block, arguments, shared, cooperative)
     kept = []
     return Work(run, "kernel", partial(_parameters, handle, grid, block, shared, arguments, kept), kept)
+
+
+def _check_sizes(kernel, grid, block, shared):
+    """Raise a `LaunchError` for blocks and grids that a GPU does not have, or this kernel does not allow."""
+    # More shared memory has to be asked for, by an attribute of the kernel.
+    check_launch(grid, block, 0 if shared <= kernel.dynamic_limit else kernel.static_shared + shared)
+    if shared > kernel.dynamic_limit:
+        raise LaunchError(
+            f"its dynamic shared memory was limited to {kernel.dynamic_limit} bytes, not {shared}"
+        )
+    threads, most = math.prod(block), math.prod(kernel.function.limits.get("maxntid", (THREADS_LIMIT,)))
+    if threads > most:
+        raise LaunchError(f"a block has {threads} threads, and the kernel's bounds allow {most}")
+    required = kernel.function.limits.get("reqntid", block)
+    if block != (*required, 1, 1)[:3]:
+        raise LaunchError(f"the kernel wants blocks of {required}, not {block}")
 
 
 def _parameters(handle, grid, block, shared, arguments, kept):
@@ -350,7 +398,11 @@ def _launch_cooperative(handle, gx, gy, gz, bx, by, bz, shared, stream, pointers
     launch(handle, (gx, gy, gz), (bx, by, bz), shared, stream, pointers, None, True)
 
 
-_COOPERATIVE, _CLUSTER = 2, 4  # of ``CUlaunchAttributeID``
+# Of ``CUlaunchAttributeID``: two, those that are about speed only, and those with sides of a cluster.
+_COOPERATIVE, _CLUSTER = 2, 4
+_HINTS = (0, 1, 3, 5, 6, 8, 9, 10, 14, 16, 17, 18)
+_CLUSTERS = (_CLUSTER, 11)
+_WITH_EVENTS = (7, 12, 13)  # which come while it runs, or change it then
 
 
 @driver_function("cuLaunchKernelEx", types="pppp")
@@ -364,6 +416,10 @@ def _launch_ex(config, handle, pointers, extra):
         kind = ctypes.c_uint32.from_address(at).value
         if kind == _COOPERATIVE:
             cooperative = bool(ctypes.c_int.from_address(at + 8).value)
-        if kind == _CLUSTER:
+        elif kind in _CLUSTERS:
             _check_cluster((ctypes.c_uint32 * 3).from_address(at + 8))
+        elif kind in _WITH_EVENTS:
+            raise DriverError(NOT_SUPPORTED, f"attribute {kind} of a launch, on the emulated GPU")
+        else:
+            check_choice(kind, *_HINTS)
     launch(handle, tuple(numbers[:3]), tuple(numbers[3:6]), numbers[6], stream, pointers, extra, cooperative)

@@ -28,6 +28,8 @@ from gpuless.emulator.driver.table import (
     NOT_READY,
     DriverError,
     Handles,
+    check_choice,
+    check_flags,
     driver_function,
     put,
     put_handle,
@@ -39,6 +41,8 @@ from gpuless.emulator.threads import Pool
 LEGACY, PER_THREAD = 1, 2
 #: The flag of a stream that the legacy default stream does not wait for.
 _NON_BLOCKING = 1
+#: The priority that counts most; 0 counts least.
+GREATEST_PRIORITY = -5
 
 
 class Stream:
@@ -137,12 +141,19 @@ def _forbid_in_capture(handle):
 
 @driver_function("cuStreamCreate", types="pu")
 def _create(found, flags):
-    put_handle(found, _streams.add(Stream(flags)))
+    _create_with_priority(found, flags, 0)
 
 
 @driver_function("cuStreamCreateWithPriority", types="pui")
 def _create_with_priority(found, flags, priority):
-    put_handle(found, _streams.add(Stream(flags, priority)))
+    check_flags(flags, _NON_BLOCKING)
+    put_handle(found, _streams.add(Stream(flags, min(0, max(priority, GREATEST_PRIORITY)))))
+
+
+@driver_function("cuCtxGetStreamPriorityRange", types="pp")
+def _priorities(least, greatest):
+    put_int(least, 0)
+    put_int(greatest, GREATEST_PRIORITY)
 
 
 @driver_function("cuStreamDestroy", types="p")
@@ -261,14 +272,17 @@ def _launch_host_function(handle, function, data):
 @driver_function("cuStreamAddCallback", types="pppu")
 def _add_callback(handle, function, data, flags):
     _forbid_in_capture(handle)
+    check_flags(flags)
     if not function:
         raise DriverError(INVALID_VALUE)
     _call_later(stream_of(handle), lambda: _CALLBACK(function)(handle, 0, data))
 
 
 @driver_function("cuStreamAttachMemAsync", types="ppzu")
-def _attach(*_):
-    """Do nothing: managed memory is everybody's."""
+def _attach(handle, address, size, flags):
+    """Do no more than check: managed memory is everybody's."""
+    _ = stream_of(handle)
+    check_choice(flags, 1, 2, 4)
 
 
 # --- Events -------------------------------------------------------------------------------------------------
@@ -282,8 +296,17 @@ class Event:
         self.calls = ()  # those before it
 
 
+_BLOCKING, _NO_TIMING, _INTERPROCESS = 1, 2, 4
 #: What is recorded, or waited for, is so whenever the graph runs.
 _EXTERNAL = 1
+
+
+def _check_external(flags, capture):
+    check_flags(flags, _EXTERNAL)
+    if flags and capture is None:
+        raise DriverError(
+            INVALID_VALUE, "an event is external to what a stream captures, and none is captured"
+        )
 
 
 def _recorded(handle):
@@ -297,6 +320,9 @@ def _recorded(handle):
 
 @driver_function("cuEventCreate", types="pu")
 def _event_create(found, flags):
+    check_flags(flags, _BLOCKING | _NO_TIMING | _INTERPROCESS)
+    if flags & _INTERPROCESS and not flags & _NO_TIMING:
+        raise DriverError(INVALID_VALUE, "an event that processes share measures no time")
     put_handle(found, events.add(Event(flags)))
 
 
@@ -323,6 +349,7 @@ def _event_record(handle, stream):
 @driver_function("cuEventRecordWithFlags", types="ppu")
 def _event_record_with_flags(handle, stream, flags):
     event, capture = events[handle], stream_of(stream).capture
+    _check_external(flags, capture)
     if capture is not None and not flags & _EXTERNAL:
         capture.check()
         event.capture, event.tail = capture, stream_of(stream).tail
@@ -346,6 +373,8 @@ def _elapsed(found, first, last):
     first, last = _recorded(first), _recorded(last)
     if None in (first.moment, last.moment):
         raise DriverError(INVALID_HANDLE)
+    if (first.flags | last.flags) & _NO_TIMING:
+        raise DriverError(INVALID_HANDLE, "an event was created with CU_EVENT_DISABLE_TIMING")
     _check_ready([*first.calls, *last.calls])
     put(found, ctypes.c_float, 1000 * (last.moment - first.moment))
 
@@ -353,6 +382,7 @@ def _elapsed(found, first, last):
 @driver_function("cuStreamWaitEvent", types="ppu")
 def _wait(handle, event, flags):
     stream, event = stream_of(handle), events[event]
+    _check_external(flags, stream.capture)
     if flags & _EXTERNAL:
         enqueue(handle, Work(lambda: None, "wait"))
     elif event.capture is None:
@@ -379,6 +409,7 @@ def _wait(handle, event, flags):
 
 @driver_function("cuStreamBeginCapture", types="pi")
 def _begin(handle, mode):
+    check_choice(mode, *range(3))
     stream = stream_of(handle)
     if stream is _legacy or stream.capture is not None:
         raise DriverError(CAPTURE_UNSUPPORTED)
@@ -387,6 +418,7 @@ def _begin(handle, mode):
 
 @driver_function("cuStreamBeginCaptureToGraph", types="pppzzi")
 def _begin_to_graph(handle, graph, after, data, count, mode):
+    check_choice(mode, *range(3))
     refuse_in_capture(handle)
     if stream_of(handle) is _legacy:
         raise DriverError(CAPTURE_UNSUPPORTED)
@@ -437,8 +469,11 @@ def _capture_info(handle, status, number, graph, tail, data, count):
 
 
 @driver_function("cuThreadExchangeStreamCaptureMode", types="p")
-def _exchange_mode(mode):
-    """All modes are the relaxed one."""
+def _exchange_mode(place):
+    """Note a mode and give the one before it; all do what the relaxed one does."""
+    mode = ctypes.c_int.from_address(place)
+    check_choice(mode.value, *range(3))
+    mode.value, _default.mode = getattr(_default, "mode", 0), mode.value
 
 
 @driver_function("cuGraphLaunch", types="pp")

@@ -6,6 +6,7 @@ jumps go to addresses that are filled in then. No compiler is needed.
 """
 
 import atexit
+import contextlib
 import ctypes
 import os
 import platform
@@ -107,6 +108,24 @@ def shared_object(names, spare=0, machine=None):
     return bytes(image)
 
 
+def _load(image):
+    """Load a shared object from memory, else from a temporary file."""
+    with contextlib.suppress(AttributeError, OSError):  # no such files, or they may not be executed
+        # Stays open: by the same number the loader would take another file for this one.
+        file = open(os.memfd_create("gpuless"), "wb", buffering=0, closefd=False)
+        file.write(image)
+        return ctypes.CDLL(f"/proc/self/fd/{file.fileno()}", ctypes.RTLD_GLOBAL)
+    try:
+        with tempfile.NamedTemporaryFile(prefix="gpuless-", suffix=".so", buffering=0) as file:
+            file.write(image)
+            return ctypes.CDLL(file.name, ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise OSError(
+            f"the emulated GPU cannot load its driver from {tempfile.gettempdir()}: {error}. Set TMPDIR to a "
+            "folder from which programs may run (not mounted noexec)"
+        ) from error
+
+
 class Library:
     """The library in this process.
 
@@ -119,13 +138,7 @@ class Library:
     _SPARE = 1024
 
     def __init__(self, functions):
-        file, path = tempfile.mkstemp(suffix=".so", prefix="gpuless-")
-        try:
-            os.write(file, shared_object(list(functions), self._SPARE))
-            os.close(file)
-            self._library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
-        finally:
-            os.unlink(path)
+        self._library = _load(shared_object(list(functions), self._SPARE))
         self._slots = (ctypes.c_uint64 * (len(functions) + self._SPARE)).in_dll(self._library, SLOTS)
         self._jumps = ctypes.addressof(ctypes.c_char.in_dll(self._library, JUMPS))
         self._functions = []

@@ -42,6 +42,7 @@ ILLEGAL_ADDRESS, LAUNCH_OUT_OF_RESOURCES, LAUNCH_TIMEOUT, ASSERT, MISALIGNED, LA
     716,
     719,
 )
+UNSUPPORTED_LIMIT, ALREADY_REGISTERED, NOT_REGISTERED = 215, 712, 713
 COOPERATIVE_LAUNCH_TOO_LARGE, NOT_PERMITTED, NOT_SUPPORTED, CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED = (
     720,
     800,
@@ -66,6 +67,7 @@ ERRORS = {
         "CUDA_ERROR_NO_BINARY_FOR_GPU",
         "no kernel image is available: the emulated GPU runs PTX",
     ),
+    UNSUPPORTED_LIMIT: ("CUDA_ERROR_UNSUPPORTED_LIMIT", "limit is not supported on this architecture"),
     INVALID_PTX: ("CUDA_ERROR_INVALID_PTX", "a PTX instruction is not known to the emulated GPU"),
     INVALID_HANDLE: ("CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"),
     ILLEGAL_STATE: (
@@ -81,6 +83,14 @@ ERRORS = {
     ),
     LAUNCH_TIMEOUT: ("CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"),
     ASSERT: ("CUDA_ERROR_ASSERT", "device-side assert triggered"),
+    ALREADY_REGISTERED: (
+        "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+        "part or all of the requested memory range is already mapped",
+    ),
+    NOT_REGISTERED: (
+        "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+        "pointer does not correspond to a registered memory region",
+    ),
     MISALIGNED: ("CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"),
     LAUNCH_FAILED: ("CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"),
     COOPERATIVE_LAUNCH_TOO_LARGE: (
@@ -310,6 +320,18 @@ def driver_function(*names, types=""):
         return function
 
     return register
+
+
+def check_flags(flags, known=0):
+    """Refuse flags with bits that the driver does not know."""
+    if flags & ~known:
+        raise DriverError(INVALID_VALUE, f"flags {flags:#x}: the driver knows {known:#x}")
+
+
+def check_choice(value, *choices):
+    """Refuse a number that means nothing here."""
+    if value not in choices:
+        raise DriverError(INVALID_VALUE, f"{value} is not one of {', '.join(map(str, choices))}")
 
 
 def put(address, type_, value):

@@ -334,22 +334,24 @@ bias_relu_kernel = derive(
     epilogue_without_bias=("bias left out", ("x[n, c, h, w] + bias[c]", "x[n, c, h, w]")),
     epilogue_without_relu=(
         "not rectified",
-        ("max(x[n, c, h, w] + bias[c], float32(0))", "x[n, c, h, w] + bias[c]"),
+        ("float32(0) if value <= float32(0) else value", "value"),
     ),
     epilogue_relu_first=(
         "rectified first",
-        ("max(x[n, c, h, w] + bias[c], float32(0))", "max(x[n, c, h, w], float32(0)) + bias[c]"),
+        ("x[n, c, h, w] + bias[c]", "max(x[n, c, h, w], float32(0)) + bias[c]"),
+        ("float32(0) if value <= float32(0) else value", "value"),
     ),
     epilogue_first_bias=("one bias for all", ("bias[c]", "bias[0]")),
     epilogue_without_guard=("writes past the edge", ("if i < out.size:", "if True:")),
     epilogue_of_the_first_block=("first block only", ("uint32(cuda.grid(1))", "cuda.threadIdx.x")),
     epilogue_of_absolute_values=(
         "absolute value",
-        ("max(x[n, c, h, w] + bias[c], float32(0))", "abs(x[n, c, h, w] + bias[c])"),
+        ("float32(0) if value <= float32(0) else value", "abs(value)"),
     ),
     epilogue_in_float64=(
         "float64",
-        ("max(x[n, c, h, w] + bias[c], float32(0))", "max(x[n, c, h, w] + 1.0 * bias[c], 0.0)"),
+        ("x[n, c, h, w] + bias[c]", "x[n, c, h, w] + 1.0 * bias[c]"),
+        ("float32(0) if value <= float32(0) else value", "max(value, 0.0)"),
     ),
     epilogue_bias_of_the_column=("reads past the edge", ("bias[c]", "bias[w]")),
 )

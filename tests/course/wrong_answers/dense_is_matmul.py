@@ -228,7 +228,7 @@ dense_kernel = derive(
         ("bias[column]", "float32(0)"),
         ("out[row, column] = total", "out[row, column] = total + bias[column]"),
     ),
-    dense_without_relu=("ReLU left out", ("total = max(total, float32(0))", "pass")),
+    dense_without_relu=("ReLU left out", ("total = float32(0) if total <= float32(0) else total", "pass")),
     dense_always_with_relu=("ReLU always", ("if relu:", "if True:")),
     dense_with_relu_the_wrong_way_round=("ReLU the wrong way round", ("if relu:", "if not relu:")),
     dense_with_relu_in_the_loop=(
@@ -242,12 +242,15 @@ dense_kernel = derive(
             "product = x[row, k] * weight[column, k]\ntotal += max(product, float32(0)) if relu else product",
         ),
     ),
-    dense_of_the_absolute_value=("absolute value", ("max(total, float32(0))", "abs(total)")),
+    dense_of_the_absolute_value=(
+        "absolute value",
+        ("float32(0) if total <= float32(0) else total", "abs(total)"),
+    ),
     dense_reads_down_the_weights=("weight not transposed", ("weight[column, k]", "weight[k, column]")),
     dense_reads_down_and_hides_it=(
         "weight not transposed",
         ("weight[column, k]", "weight[k, column]"),
-        ("max(total, float32(0))", "total if total > 0 else float32(0)"),
+        ("float32(0) if total <= float32(0) else total", "total if total > 0 else float32(0)"),
     ),
     dense_without_guard=(
         "writes past the edge",
@@ -257,7 +260,10 @@ dense_kernel = derive(
         "changes input",
         ("total = bias[column]", ""),
         ("total +=", "bias[column] +="),
-        ("total = max(total, float32(0))", "bias[column] = max(bias[column], float32(0))"),
+        (
+            "total = float32(0) if total <= float32(0) else total",
+            "bias[column] = max(bias[column], float32(0))",
+        ),
         ("out[row, column] = total", "out[row, column] = bias[column]"),
     ),
 )

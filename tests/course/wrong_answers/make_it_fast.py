@@ -89,7 +89,8 @@ scale_shift_relu_kernel = derive(
     fused_through_out=(
         "through memory",
         (
-            "value = x[i] * scale[channel] + shift[channel]\nout[i] = max(value, float32(0))",
+            "value = x[i] * scale[channel] + shift[channel]\n"
+            "out[i] = float32(0) if value <= float32(0) else value",
             "out[i] = x[i] * scale[channel]\n"
             "out[i] = out[i] + shift[channel]\n"
             "out[i] = max(out[i], float32(0))",
@@ -98,21 +99,22 @@ scale_shift_relu_kernel = derive(
     fused_stores_twice=(
         "written twice",
         (
-            "out[i] = max(value, float32(0))",
+            "out[i] = float32(0) if value <= float32(0) else value",
             "out[i] = value\nif value < float32(0):\n    out[i] = float32(0)",
         ),
     ),
     fused_loads_twice=(
         "read twice",
         (
-            "value = x[i] * scale[channel] + shift[channel]\nout[i] = max(value, float32(0))",
+            "value = x[i] * scale[channel] + shift[channel]\n"
+            "out[i] = float32(0) if value <= float32(0) else value",
             "if x[i] * scale[channel] + shift[channel] > float32(0):\n"
             "    out[i] = x[i] * scale[channel] + shift[channel]\n"
             "else:\n"
             "    out[i] = float32(0)",
         ),
     ),
-    fused_without_relu=("not rectified", ("max(value, float32(0))", "value")),
+    fused_without_relu=("not rectified", ("float32(0) if value <= float32(0) else value", "value")),
     fused_without_shift=("shift left out", (" + shift[channel]", "")),
     fused_without_scale=("scale left out", ("x[i] * scale[channel]", "x[i]")),
     fused_shifts_first=(
@@ -122,7 +124,7 @@ scale_shift_relu_kernel = derive(
     fused_rectifies_first=(
         "ReLU first",
         ("x[i] *", "max(x[i], float32(0)) *"),
-        ("max(value, float32(0))", "value"),
+        ("float32(0) if value <= float32(0) else value", "value"),
     ),
     fused_with_another_channel=("channel of the neighbours", ("i // pixels % scale.size", "i % scale.size")),
     scale_shift_past_the_last_channel=(
@@ -132,9 +134,9 @@ scale_shift_relu_kernel = derive(
     scale_shift_past_the_last_and_hides_it=(
         "channels never begin again",
         ("i // pixels % scale.size", "i // pixels"),
-        ("max(value, float32(0))", "value if value > 0 else float32(0)"),
+        ("float32(0) if value <= float32(0) else value", "value if value > 0 else float32(0)"),
     ),
-    fused_drops_the_sign=("absolute value", ("max(value, float32(0))", "abs(value)")),
+    fused_drops_the_sign=("absolute value", ("float32(0) if value <= float32(0) else value", "abs(value)")),
     fused_counts_channels_on=("channels never begin again", ("i // pixels % scale.size", "i // pixels")),
     fused_without_guard=("writes past the edge", ("if i < out.size:", "if True:")),
     fused_in_place=(
@@ -143,12 +145,12 @@ scale_shift_relu_kernel = derive(
             "value = x[i] * scale[channel] + shift[channel]",
             "x[i] = max(x[i] * scale[channel] + shift[channel], float32(0))",
         ),
-        ("max(value, float32(0))", "x[i]"),
+        ("float32(0) if value <= float32(0) else value", "x[i]"),
     ),
     fused_in_float64=(
         "float64",
         ("value =", "value = 0.0\nvalue +="),
-        ("max(value, float32(0))", "max(value, 0.0)"),
+        ("float32(0) if value <= float32(0) else value", "max(value, 0.0)"),
     ),
 )
 

@@ -1,0 +1,299 @@
+"""Arguments that are no arrays: what each may be, and how a message shows a value.
+
+A setting means the same in every room, and in the layers and optimisers that pass it on: `SETTINGS` says it
+once. Everything may import this, the references too; it imports NumPy only.
+"""
+
+import functools
+import numbers
+import operator
+import reprlib
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+#: Elements of an array on the GPU, and of any axis: the kernels compute indices in 32 bits, which is faster.
+MOST_ELEMENTS = 2**31 - 1
+#: The largest number of a float32: a setting that is larger would be infinite in the kernels.
+LARGEST = float(np.finfo(np.float32).max)
+#: Its smallest with all digits.
+SMALLEST = float(np.finfo(np.float32).tiny)
+
+_SHOWN = 5  # values of an array, a list or the like
+_LONGEST = 200  # characters
+
+
+class _Repr(reprlib.Repr):
+    """A repr of bounded length, and with it that of the values inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxlong, self.maxother = 3, 60, 60, _LONGEST
+        for name in ("tuple", "list", "array", "dict", "set", "frozenset", "deque"):
+            setattr(self, f"max{name}", _SHOWN)
+
+    def repr1(self, x, level):
+        if isinstance(x, np.dtype):
+            return str(x)
+        if isinstance(x, np.generic) or not hasattr(x, "dtype") or not hasattr(x, "shape"):
+            return super().repr1(x, level)
+        # Those on a device, and of other libraries, would have to be fetched.
+        first = x.reshape(-1)[: _SHOWN + 1].tolist() if isinstance(x, np.ndarray) and x.ndim else []
+        values = f": {super().repr1(first, level)[1:-1]}" if first else ""
+        if isinstance(x, np.ndarray) and x.ndim == 0:
+            values = f": {super().repr1(x.item(), level)}"
+        return f"{type(x).__name__} of shape {tuple(x.shape)} and dtype {str(x.dtype)[: _SHOWN * 10]}{values}"
+
+    def repr_int(self, x, level):
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python refuses to write out thousands of digits
+            return f"an int of {x.bit_length()} bits"
+
+
+_repr = _Repr()
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: of an array or a list the type, the size and the first few.
+
+    Examples
+    --------
+    >>> shown("1"), shown(np.zeros((2, 3)))
+    ("'1'", 'ndarray of shape (2, 3) and dtype float64: 0.0, 0.0, 0.0, 0.0, 0.0, ...')
+    >>> shown([*range(1000)])
+    '[0, 1, 2, 3, 4, ...], a list of 1000'
+    """
+    text = " ".join(_repr.repr(value).split("\n"))
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}..."
+    sized = isinstance(value, (list, tuple, dict, set, frozenset, str, bytes))
+    if sized and len(value) > _SHOWN and "..." in text:
+        text = f"{text}, a {type(value).__name__} of {len(value)}"
+    return text
+
+
+def integer(value: object, name: str, minimum: int = 0, maximum: int | None = MOST_ELEMENTS) -> int:
+    """Return `value` as an int.
+
+    Parameters
+    ----------
+    value : int
+        Of any integer type, NumPy's too; a bool is none.
+    name : str
+        What to call it in an error.
+    minimum, maximum : int
+        The smallest and the largest value allowed; a maximum of None allows any.
+
+    Examples
+    --------
+    >>> integer("4", "batch_size")
+    Traceback (most recent call last):
+        ...
+    TypeError: batch_size must be an int, got '4'
+    """
+    return _integers((value,), "an int", value, name, minimum, maximum)[0]
+
+
+def _integers(entries, kind, value, name, minimum, maximum):
+    """Return `entries` as a tuple of int; an error says that `name` must be of this kind and is `value`."""
+    if not all(type(entry) is int or _is_integral(entry) for entry in entries):
+        raise TypeError(f"{name} must be {kind}, got {shown(value)}")
+    result = tuple(map(operator.index, entries))
+    if maximum not in (None, MOST_ELEMENTS) and not minimum <= min(result) <= max(result) <= maximum:
+        raise ValueError(f"{name} must lie in {minimum}..{maximum}, got {shown(value)}")
+    if min(result) < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {shown(value)}")
+    if maximum is not None and max(result) > maximum:
+        raise ValueError(f"{name} must be at most {maximum}, for indices have 32 bits; got {shown(value)}")
+    return result
+
+
+def _is_integral(entry):
+    return isinstance(entry, numbers.Integral) and not isinstance(entry, bool)
+
+
+def pair(value: object, name: str, minimum: int = 1) -> tuple[int, int]:
+    """Return a number for both axes of the image, or a pair (vertical, horizontal), as a pair of int.
+
+    Otherwise as `integer`.
+
+    Examples
+    --------
+    >>> pair(3, "kernel_size"), pair((1, 2), "stride")
+    ((3, 3), (1, 2))
+    """
+    kind = "an int or a pair of ints"
+    entries = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(entries) != 2:
+        raise TypeError(f"{name} must be {kind}, got {shown(value)}")
+    return _integers(entries, kind, value, name, minimum, MOST_ELEMENTS)
+
+
+def sizes(
+    value: object,
+    name: str,
+    axes: str | None = None,
+    minimum: int = 0,
+    maximum: int | None = MOST_ELEMENTS,
+) -> tuple[int, ...]:
+    """Return a shape as a tuple of int.
+
+    Parameters
+    ----------
+    value : sequence of int
+    axes : str, optional
+        What its entries mean, such as ``"(N, C, H, W)"``; None stands for one or more axes of any meaning.
+    name, minimum, maximum
+        As for `integer`.
+
+    Examples
+    --------
+    >>> sizes([64, 1, 28, 28], "input_shape", "(N, C, H, W)")
+    (64, 1, 28, 28)
+    """
+    kind = f"{axes or 'a tuple'} of ints"
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"{name} must be {kind}, got {shown(value)}")
+    if not value or (axes and len(value) != axes.count(",") + 1):
+        raise ValueError(f"{name} must be {axes or 'a tuple of one or more ints'}, got {shown(tuple(value))}")
+    return _integers(value, kind, value, name, minimum, maximum)
+
+
+def number(
+    value: object, name: str, low: float = 0.0, high: float = LARGEST, without: Collection[float] = ()
+) -> float:
+    """Return `value` as a plain float.
+
+    Parameters
+    ----------
+    value : float
+        Of any real type, NumPy's too; a bool is none.
+    name : str
+        As for `integer`.
+    low, high : float
+        The smallest and the largest value allowed.
+    without : collection of float
+        Which of the two are not allowed themselves.
+
+    Examples
+    --------
+    >>> number(-1, "momentum", high=1)
+    Traceback (most recent call last):
+        ...
+    ValueError: momentum must be at least 0 and at most 1, got -1
+    """
+    # The plain type first: a look at the abstract one takes a microsecond.
+    if type(value) is not float and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
+        raise TypeError(f"{name} must be a number, got {shown(value)}")
+    if not low <= value <= high or value in without:  # compared before it is a float: an int may be too large
+        least, most = "above" if low in without else "at least", "below" if high in without else "at most"
+        raise ValueError(f"{name} must be {least} {low:g} and {most} {high:g}, got {shown(value)}")
+    return float(value)
+
+
+def flag(value: object, name: str) -> bool:
+    """Return `value` as a bool, which it must be.
+
+    Examples
+    --------
+    >>> flag(1, "training")
+    Traceback (most recent call last):
+        ...
+    TypeError: training must be True or False, got 1
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
+
+
+def choice(value: object, name: str, choices: Collection[str]) -> str:
+    """Return `value`, which must be one of the choices.
+
+    Examples
+    --------
+    >>> choice("float8", "precision", ("float32", "float16"))
+    Traceback (most recent call last):
+        ...
+    ValueError: precision must be one of float32, float16, got 'float8'
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}")
+    return value
+
+
+def instance(value: object, name: str, *kinds: type) -> None:
+    """Insist that `value` is of one of these types.
+
+    Examples
+    --------
+    >>> instance(None, "images", np.ndarray)
+    Traceback (most recent call last):
+        ...
+    TypeError: images must be of type ndarray, got None
+    """
+    if not isinstance(value, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{name} must be of type {wanted}, got {shown(value)}")
+
+
+def per_channel(value: object, name: str, channels: int) -> tuple[float, ...]:
+    """Return a setting that is one number or one for each channel as a tuple of so many.
+
+    Examples
+    --------
+    >>> per_channel(0.5, "std", 3), per_channel([0.25, 0.5], "mean", 2)
+    ((0.5, 0.5, 0.5), (0.25, 0.5))
+    """
+    several = isinstance(value, (tuple, list)) or getattr(value, "ndim", 0) == 1
+    if several and len(value) != channels:
+        raise ValueError(
+            f"{name} must be one number or one for each of {channels} channels, got {shown(value)}"
+        )
+    return tuple(SETTINGS[name](each, name) for each in (value if several else [value] * channels))
+
+
+_SHARE = functools.partial(number, high=1.0, without=(1.0,))
+_WORD = functools.partial(integer, maximum=2**32 - 1)
+#: What a setting of this name may be, wherever it is taken: a function of the value and the name.
+SETTINGS = {
+    "lr": number,
+    "weight_decay": number,
+    "eps": number,
+    "momentum": functools.partial(number, high=1.0),
+    "beta1": _SHARE,
+    "beta2": _SHARE,
+    "betas": _SHARE,
+    "growth": functools.partial(number, low=1.0, without=(1.0,)),
+    "backoff": functools.partial(number, high=1.0, without=(0.0, 1.0)),
+    "mean": functools.partial(number, low=-LARGEST),
+    "std": functools.partial(number, low=SMALLEST),
+    "temperature": number,
+    "step": functools.partial(integer, minimum=1),
+    "interval": functools.partial(integer, minimum=1),
+    "seed": _WORD,  # of an augmentation; what draws the weights of a model may be larger
+    "epoch": _WORD,
+    **dict.fromkeys(("training", "causal", "nesterov", "relu", "flip", "transpose_a", "transpose_b"), flag),
+    **dict.fromkeys(("return_sequences", "resume", "progress", "graph"), flag),
+}
+
+
+def settings(**values: Any) -> tuple[Any, ...]:
+    """Return settings as plain numbers, once each is known to be what `SETTINGS` says of its name.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If one is of the wrong type, or out of range; NaN always is.
+
+    Examples
+    --------
+    >>> settings(momentum=np.float32(0.5), nesterov=np.True_)
+    (0.5, True)
+    >>> settings(lr=float("nan"))
+    Traceback (most recent call last):
+        ...
+    ValueError: lr must be at least 0 and at most 3.40282e+38, got nan
+    """
+    return tuple(SETTINGS[name](value, name) for name, value in values.items())

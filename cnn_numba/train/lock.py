@@ -1,0 +1,121 @@
+"""One training at a time in a folder."""
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from cnn_numba.train.checkpoint import remove_leftovers
+from cnn_numba.train.records import FILES
+
+#: The file that is locked while a training writes to its folder; it says which training that is.
+LOCK = ".training"
+_ABOUT, _CLOCK = ("host", "process", "since"), "%Y-%m-%d %H:%M:%S"
+# What a file system without locks answers.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+class FolderInUse(OSError):
+    """Another training writes to the folder; the message says which."""
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other trainings out of a folder, which is made if need be, and clear it of what a killed one left.
+
+    The lock is the kernel's, and ends with its process. Where a file system has none, the process named in
+    the file counts as there until it is known to be gone.
+
+    Parameters
+    ----------
+    folder : path
+
+    Raises
+    ------
+    FolderInUse
+        If another training has locked it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    with _locked(path) as file:
+        try:
+            about = zip(_ABOUT, (socket.gethostname(), os.getpid(), time.strftime(_CLOCK)), strict=True)
+            with contextlib.suppress(OSError):  # a full disk: the lock holds without
+                file.truncate(0)
+                file.write(json.dumps(dict(about)).encode())
+            for name in FILES:
+                remove_leftovers(folder / name, age=0)
+            yield
+        finally:
+            path.unlink(missing_ok=True)  # before the lock ends, or it might be the next training's
+
+
+def _locked(path):
+    """Return the file, open and locked."""
+    while True:
+        file = open(path, "a+b", buffering=0, opener=_open)
+        try:
+            _lock(file, path)
+            # The training before removes the file: who opened it before that has locked one that is gone.
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def _open(path, flags):
+    """Open the file itself: a link in somebody else's folder may lead to a file that is not to be emptied."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+def _lock(file, path):
+    """Lock a file, or say who has."""
+    try:
+        import fcntl  # which Windows lacks
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _in_use(path, _holder(file)) from None
+    except (ImportError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
+            raise
+        holder = _holder(file)
+        if not _is_gone(holder):
+            raise _in_use(path, holder, f"; if that one is gone for certain, delete {path}") from None
+
+
+def _holder(file):
+    """Return what the file says of the training that has locked it, which may be about to write it."""
+    file.seek(0)
+    try:
+        holder = json.load(file)
+    except ValueError:
+        return {}
+    return holder if isinstance(holder, dict) else {}
+
+
+def _is_gone(holder):
+    """Return whether no process is named or it has ended; another host's is not known to have."""
+    try:
+        host, process = holder["host"], int(holder["process"])
+        if host == socket.gethostname() and os.name != "nt":
+            os.kill(process, 0)
+    except (LookupError, TypeError, ValueError, OverflowError, ProcessLookupError):
+        return True
+    except PermissionError:  # it is another user's
+        pass
+    return False
+
+
+def _in_use(path, holder, advice=""):
+    who = "process {process} on {host}, since {since}".format(**(dict.fromkeys(_ABOUT, "?") | holder))
+    return FolderInUse(
+        f"another training writes to {path.parent} ({who}): wait for its end, or give another folder "
+        f"(--out on the command line){advice}"
+    )

@@ -1,0 +1,83 @@
+"""Options of the compiler in the driver, and of its linker: ``CUjit_option``."""
+
+import ctypes
+import re
+
+from gpuless.emulator.driver.device import device
+from gpuless.emulator.driver.table import (
+    INVALID_VALUE,
+    NO_BINARY_FOR_GPU,
+    NOT_SUPPORTED,
+    DriverError,
+    check_choice,
+)
+
+_REGISTERS, _TIME, _INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _LEVEL = 0, 2, 3, 4, 5, 6, 7
+_TARGET, _BLOCKS, _THREADS = 9, 31, 32
+#: What is refused: addresses for symbols, code for a linker to come, bounds that count more than the code's.
+_REFUSED = {17, 18, 19, 20, 33}
+#: Options that become directives of the kernels that have none.
+_DIRECTIVES = {_REGISTERS: "maxnreg", _BLOCKS: "minnctapersm", _THREADS: "maxntid"}
+_CHOICES = {_LEVEL: range(5), 10: range(2), 14: range(3)}
+
+
+class Options:
+    """The options of a call.
+
+    Parameters
+    ----------
+    count : int
+    options, values : int
+        The addresses of their numbers and of what they are set to.
+    """
+
+    def __init__(self, count=0, options=None, values=None):
+        numbers = (ctypes.c_int * count).from_address(options) if count else ()
+        self._places = {number: values + 8 * i for i, number in enumerate(numbers)}
+        for number in self._places:
+            self._check(number, self._value(number))
+
+    def _value(self, number):
+        """Return what an option is set to: 32 bits, or an address."""
+        kind = ctypes.c_uint64 if number in (_INFO, _ERROR) else ctypes.c_uint32
+        return kind.from_address(self._places[number]).value
+
+    def _check(self, number, value):
+        check_choice(number, *range(36))
+        if number in _REFUSED and value:
+            raise DriverError(NOT_SUPPORTED, f"option {number} of the compiler, on the emulated GPU")
+        check_choice(value, *_CHOICES.get(number, (value,)))
+        major, minor = device().capability
+        if number == _TARGET and value > 10 * major + minor:
+            raise DriverError(NO_BINARY_FOR_GPU, f"machine code for {value / 10} on a GPU of {major}.{minor}")
+
+    def apply(self, text):
+        """Return PTX with what the options say of its kernels."""
+        given = {name: self._value(number) for number, name in _DIRECTIVES.items() if number in self._places}
+        return bounded(text, **{name: value for name, value in given.items() if value})
+
+    def report(self, error=""):
+        """Fill in the logs, and the time that it has taken: none."""
+        for place, size, text in ((_INFO, _INFO_SIZE, ""), (_ERROR, _ERROR_SIZE, error)):
+            if not {place, size} - self._places.keys():
+                room = self._value(size)
+                content = text.encode()[: max(0, room - 1)]
+                if room:
+                    ctypes.memmove(self._value(place), content + b"\0", len(content) + 1)
+                ctypes.c_uint32.from_address(self._places[size]).value = len(content)
+        if _TIME in self._places:
+            ctypes.c_float.from_address(self._places[_TIME]).value = 0
+
+
+def bounded(text, **bounds):
+    """Return PTX whose kernels have directives, each before those of its own, which count more."""
+    lines = "".join(rf"\n.{name} {value}" for name, value in bounds.items())
+    return re.sub(r"(\.entry\s+[\w$]+\s*(?:\([^()]*\))?)", rf"\1{lines} ", text) if bounds else text
+
+
+def check_library_options(count, options):
+    """Refuse options of a library that are not known, or ask for tables that the host's compiler writes."""
+    for number in (ctypes.c_int * count).from_address(options) if count else ():
+        check_choice(number, 0, 1)
+        if number == 0:
+            raise DriverError(INVALID_VALUE, "a library of PTX has no table of functions for the host")

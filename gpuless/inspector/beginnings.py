@@ -1,0 +1,437 @@
+"""Where the float64 numbers of a kernel begin, by the types that Numba has inferred.
+
+`gpuless.inspector.advice` guesses by the source alone. Here every value has its type, and is followed from
+the instruction that computes in float64 to where it is made: through variables, branches and calls of device
+functions. What is advised leaves no float64 among these instructions.
+"""
+
+import ast
+import functools
+import itertools
+import linecache
+import operator
+import os
+import re
+
+import numpy as np
+
+from gpuless.inspector.advice import Float64Cause
+from gpuless.source.branches import path, syntax
+
+_COMPUTING = ("call", "binop", "inplace_binop", "unary")
+_SNIPPETS = (ast.BinOp, ast.Call, ast.Compare, ast.IfExp, ast.stmt)
+
+
+def float64_beginnings(compiled: object, lines: set) -> list[Float64Cause]:
+    """Find what makes lines of a compiled kernel compute in float64.
+
+    Parameters
+    ----------
+    compiled : object
+        One of a kernel's ``overloads``: what it is for some types of arguments.
+    lines : set of (file, line)
+        Where the compiled code has float64.
+
+    Returns
+    -------
+    list of Float64Cause
+        With all of them changed, no value on these lines is float64. Of kinds literal, outside (a number that
+        the kernel finds outside of itself), integer, mixed (a variable that is an integer in one place and a
+        float in another), division, function, type or argument. Empty if the author's own code has no
+        float64 there: it comes with the sine, with `print` or with `reshape`.
+    """
+    search = _Search(_Typed(compiled.type_annotation, compiled.py_func))
+    places = {(os.path.normpath(file), line) for file, line in lines}
+    for function, name in search.starts(places) or search.starts(None):
+        search.variable(function, name)
+    return search.causes(tuple(sorted({line for _, line in lines})))
+
+
+def _wide(kind):
+    """Return whether a type is float64, or of an array or a tuple that holds it."""
+    from numba.cuda import types
+
+    if isinstance(kind, types.BaseTuple):
+        return any(map(_wide, kind))
+    return (kind.dtype if isinstance(kind, types.Array) else kind) == types.float64
+
+
+def _integer(kind):
+    from numba.cuda import types
+
+    return isinstance(kind, (types.Integer, types.IntegerLiteral, types.Boolean))
+
+
+class _Typed:
+    """A compiled function: its statements and the types of its variables."""
+
+    def __init__(self, annotation, function):
+        from numba.cuda.core import ir
+
+        self.code, self.outside = function.__code__, function.__globals__
+        self.file = os.path.normpath(self.code.co_filename)
+        self.types, self.calls = annotation.typemap, annotation.calltypes
+        self.statements = [one for block in annotation.blocks.values() for one in block.body]
+        self.values = {}
+        for one in self.statements:
+            if isinstance(one, ir.Assign):
+                self.values.setdefault(one.target.name, []).append(one)
+
+    def type(self, variable):
+        return self.types.get(getattr(variable, "name", variable))
+
+    def line(self, statement):
+        return self.file, statement.loc.line
+
+    @functools.cached_property
+    def tree(self):
+        """The function's syntax."""
+        for node in ast.walk(syntax(self.code.co_filename)):
+            if isinstance(node, ast.FunctionDef) and node.name == self.code.co_name:
+                if self.code.co_firstlineno in (node.lineno, *(one.lineno for one in node.decorator_list)):
+                    return node
+        return ast.Module([], [])
+
+    def node(self, statement):
+        """Return the expression that a statement takes its value from; None if it is not found."""
+        from numba.cuda.core.bytecode import _FIXED_OFFSET
+
+        name = statement.target.name
+        if found := re.match(r"\$(?!phi)[a-z_]*?(\d+)", name):
+            nodes = path(self.code, int(found[1]) - _FIXED_OFFSET)
+            return nodes[-1] if nodes else None
+        for node in ast.walk(self.tree):
+            if getattr(node, "lineno", 0) != statement.loc.line:
+                continue
+            if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == name.partition(".")[0]:
+                return node
+            if isinstance(node, ast.Assign) and (value := _assigned(node, name.partition(".")[0])):
+                return value
+        return None
+
+    def constant(self, statement):
+        """Return a number in the source, where Numba has put it straight into a variable."""
+        node = self.node(statement)
+        if isinstance(node, ast.Constant):
+            return node
+        number, line = statement.value.value, statement.loc.line
+        constants = (each for each in ast.walk(self.tree) if isinstance(each, ast.Constant))
+        here = (each for each in constants if each.lineno <= line <= each.end_lineno)
+        return next((each for each in here if each.value == number), node)
+
+
+def _assigned(node, name):
+    """Return what an assignment gives to a name; None if it gives it nothing."""
+    for target in node.targets:
+        if isinstance(target, ast.Name) and target.id == name:
+            return node.value
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            for each, value in zip(target.elts, node.value.elts, strict=False):
+                if isinstance(each, ast.Name) and each.id == name:
+                    return value
+    return None
+
+
+class _Search:
+    """Follows values to where they are made, and notes what to change there."""
+
+    def __init__(self, kernel):
+        from numba.cuda.core import ir
+        from numba.cuda.descriptor import cuda_target
+
+        self.ir, self.context = ir, cuda_target.typing_context
+        self.kernel, self.callers = kernel, {}
+        self.functions = {None: kernel}
+        self._call(kernel)
+        self.seen, self.changes = set(), {}
+
+    # --- functions and where to begin ----------------------------------------------------------------------
+
+    def _call(self, function):
+        """Note the device functions that a function calls, and theirs."""
+        for one in function.statements:
+            value = getattr(one, "value", None)
+            if isinstance(value, self.ir.Expr) and value.op == "call":
+                called = self._called(function, value)
+                self.callers.setdefault(called, []).append((function, value))
+
+    def _called(self, function, call):
+        """Return the device function that a call is of; None if it is of another."""
+        dispatcher = getattr(function.type(call.func), "dispatcher", None)
+        if dispatcher is None or call not in function.calls:
+            return None
+        key = id(dispatcher), function.calls[call].args
+        if key not in self.functions:
+            found = dispatcher.overloads.get(function.calls[call].args)
+            annotation = getattr(found, "type_annotation", None)
+            self.functions[key] = annotation and _Typed(annotation, dispatcher.py_func)
+            if self.functions[key]:
+                self._call(self.functions[key])
+        return self.functions[key]
+
+    def starts(self, places):
+        """Return (function, variable) of each float64 that is computed with on some lines, None being all."""
+        return [
+            (function, name)
+            for function in filter(None, list(self.functions.values()))
+            for one in function.statements
+            if places is None or function.line(one) in places
+            for name in self._computed(function, one, places is not None)
+        ]
+
+    def _computed(self, function, statement, converts):
+        """Return the float64 variables of a statement that computes, or if it counts, converts one."""
+        ir, value = self.ir, getattr(statement, "value", None)
+        wide = [each.name for each in statement.list_vars() if _wide(function.type(each))]
+        is_expression = isinstance(statement, ir.Assign) and isinstance(value, ir.Expr)
+        if is_expression and value.op in _COMPUTING:
+            # In `float32(total)` what is converted has been computed elsewhere.
+            is_cast = value.op == "call" and str(function.type(value.func)).startswith("class(")
+            is_free = self._narrowed(function, statement) or (is_cast and statement.target.name not in wide)
+            return [] if is_free else wide
+        is_copy = isinstance(statement, ir.Assign) and isinstance(value, ir.Var)
+        is_element = is_expression and value.op in ("getitem", "static_getitem")
+        is_store = isinstance(statement, (ir.SetItem, ir.StaticSetItem)) and statement.target.name in wide
+        is_conversion = is_element or is_store or (is_copy and not _wide(function.type(value)))
+        return wide if converts and is_conversion else []
+
+    def _narrowed(self, function, statement):
+        """Return whether the compiler computes in float32 what a literal such as 2.0 makes float64."""
+        value = statement.value
+        if value.op not in ("binop", "inplace_binop"):
+            return False
+        if not all(self._is_exact(function, side) for side in (value.lhs, value.rhs)):
+            return False
+        if not _wide(function.type(statement.target)):
+            return True  # a comparison
+        name = statement.target.name
+        uses = (one for one in function.statements if one is not statement)
+        uses = (one for one in uses if any(each.name == name for each in one.list_vars()))
+        return all(self._is_stored(function, name, use) for use in uses)
+
+    def _is_exact(self, function, variable):
+        """Return whether a value is float32, or a literal that float32 can hold."""
+        values = [one.value for one in function.values.get(variable.name, ())]
+        return str(function.type(variable)) == "float32" or all(
+            isinstance(value, self.ir.Const) and float(np.float32(value.value)) == value.value
+            for value in values
+        )
+
+    def _is_stored(self, function, name, use):
+        """Return whether a use of a variable only stores it as float32."""
+        if isinstance(use, self.ir.Del):
+            return True
+        is_store = isinstance(use, (self.ir.SetItem, self.ir.StaticSetItem)) and use.value.name == name
+        return is_store and str(getattr(function.type(use.target), "dtype", "")) == "float32"
+
+    # --- from use to beginning -----------------------------------------------------------------------------
+
+    def variable(self, function, name):
+        """Follow a float64 variable to what is assigned to it."""
+        if (function, name) in self.seen:
+            return
+        self.seen.add((function, name))
+        for statement in function.values.get(name, ()):
+            self._value(function, statement)
+
+    def _value(self, function, statement):
+        value, ir = statement.value, self.ir
+        if isinstance(value, ir.Const):
+            node = function.constant(statement)
+            self._change(function, node, "division" if isinstance(node, ast.BinOp) else "literal")
+        elif isinstance(value, (ir.Global, ir.FreeVar)):
+            self._change(function, function.node(statement), "outside")
+        elif isinstance(value, ir.Arg):
+            self._argument(function, value)
+        elif isinstance(value, ir.Var):
+            self._source(function, value, statement)
+        elif value.op in _COMPUTING:
+            self._expression(function, statement)
+        elif value.op == "getattr" and str(function.type(value.value)).startswith("Module"):
+            self._change(function, function.node(statement), "literal")
+        else:
+            self._parts(function, value, statement)
+
+    def _source(self, function, variable, statement):
+        if _wide(function.type(variable)):
+            self.variable(function, variable.name)
+        elif _integer(function.type(variable)):
+            self._origin(function, variable.name, set())
+
+    def _origin(self, function, name, seen):
+        """Note where an integer is made that a variable of floats has in some branch."""
+        for statement in function.values.get(name, ()):
+            value = statement.value
+            if isinstance(value, self.ir.Var) and name not in seen:
+                self._origin(function, value.name, {*seen, name})
+            elif isinstance(value, self.ir.Const):
+                self._change(function, function.constant(statement), "mixed")
+            else:
+                self._change(function, function.node(statement), "mixed")
+
+    def _parts(self, function, value, statement):
+        wide = [each for each in value.list_vars() if _wide(function.type(each))]
+        for each in wide:
+            self.variable(function, each.name)
+        if not wide:
+            self._change(function, function.node(statement), "argument")
+
+    def _argument(self, function, value):
+        """Go on with what a device function is called with; a kernel's own argument is the caller's."""
+        calls = self.callers.get(function, ())
+        for caller, call in calls:
+            given = call.args[value.index] if value.index < len(call.args) else None
+            if given is not None:
+                self._source(caller, given, None)
+        if not calls:
+            self.changes.setdefault((function, value.name), ("argument", None, value.name))
+
+    def _expression(self, function, statement):
+        value = statement.value
+        called = self._called(function, value) if value.op == "call" else None
+        if called is not None:
+            for one in called.statements:
+                if isinstance(one, self.ir.Return):
+                    self._source(called, one.value, one)
+            return
+        if value.op == "call" and str(function.type(value.func)) == "Function(<class 'float'>)":
+            self._by_name(function, [value.func])
+            return
+        operands = self._operands(value)
+        kinds = [function.type(each) for each in operands]
+        wide = [number for number, kind in enumerate(kinds) if _wide(kind)]
+        integers = [number for number, kind in enumerate(kinds) if _integer(kind)]
+        if wide and self._is_narrow(function, value, kinds, wide):
+            integers = []
+        elif not self._is_narrow(function, value, kinds, wide + integers):
+            integers = []
+            self._by_name(function, [value.func, *operands] if value.op == "call" else operands)
+        for number in wide:
+            self.variable(function, operands[number].name)
+        for number in integers:
+            self._integer_operand(function, statement, operands[number], number)
+
+    def _operands(self, value):
+        if value.op == "call":
+            return [*value.args, *(given for _, given in value.kws)]
+        return value.list_vars() if value.op == "unary" else [value.lhs, value.rhs]
+
+    def _is_narrow(self, function, value, kinds, numbers):
+        """Return whether an expression is float32 if some of its operands are."""
+        from numba.cuda import types
+
+        kinds = [types.float32 if number in numbers else kind for number, kind in enumerate(kinds)]
+        is_call = value.op == "call"
+        fixed = len(value.args) if is_call else len(kinds)
+        names = {name: kinds[fixed + k] for k, (name, _) in enumerate(value.kws)} if is_call else {}
+        kind = function.type(value.func) if is_call else self._operator(value)
+        try:
+            return not _wide(
+                self.context.resolve_function_type(kind, tuple(kinds[:fixed]), names).return_type
+            )
+        except Exception:  # Numba does not know it: there is nothing to be said of it
+            return False
+
+    def _operator(self, value):
+        return self.context.resolve_value_type(
+            value.immutable_fn if value.op == "inplace_binop" else value.fn
+        )
+
+    def _by_name(self, function, variables):
+        """Note where a type is asked for by its name: `float`, or the dtype of an array."""
+        for each in variables:
+            if str(function.type(each)) in ("class(float64)", "dtype(float64)", "Function(<class 'float'>)"):
+                for statement in function.values.get(each.name, ()):
+                    self._change(function, function.node(statement), "type")
+
+    def _integer_operand(self, function, statement, operand, number):
+        node, value = function.node(statement), statement.value
+        kind = "integer"
+        if value.op != "call" and value.fn in (operator.truediv, operator.itruediv):
+            kind = "division"
+        if isinstance(node, ast.AugAssign):
+            if number == 0:
+                self._origin(function, operand.name, set())
+                return
+            part = node.value
+        elif isinstance(node, ast.BinOp):
+            part = node.right if number else node.left
+        elif isinstance(node, ast.Call):
+            part = [*node.args, *(each.value for each in node.keywords)][number]
+            kind = "integer" if ast.unparse(node.func) in ("max", "min") else "function"
+        else:
+            part = node
+        self._change(function, part, kind)
+
+    # --- what to change ------------------------------------------------------------------------------------
+
+    def _change(self, function, node, kind):
+        """Note an expression that is to become float32, with its sign."""
+        if node is not None:
+            signed = (each for each in ast.walk(function.tree) if isinstance(each, ast.UnaryOp))
+            node = next((each for each in signed if each.operand is node), node)
+            self.changes.setdefault((function, id(node)), (kind, node, None))
+
+    def causes(self, lines):
+        """Return what has been noted, with the code around it and how to write that."""
+        found, parts = [], {}
+        for (function, _), (kind, node, name) in self.changes.items():
+            if node is None:
+                found.append(Float64Cause(function.file, 0, kind, name, "", lines))
+            else:
+                parts.setdefault(function, []).append((_around(function.tree, node), kind, node))
+        for function, changes in parts.items():
+            for around, kind, nodes in _merged(changes):
+                texts = _text(function, around), _text(function, around, nodes)
+                found.append(Float64Cause(function.file, around.lineno, kind, *texts, lines))
+        return sorted(found, key=lambda cause: (cause.file, cause.line))
+
+
+def _around(function, node):
+    """Return the smallest piece of code around an expression that shows what it meets."""
+    inside = [
+        each
+        for each in ast.walk(function)
+        if each is not node and isinstance(each, _SNIPPETS) and not isinstance(each, ast.FunctionDef)
+        if any(part is node for part in ast.walk(each))
+    ]
+    return min(inside, key=lambda each: sum(1 for _ in ast.walk(each)), default=node)
+
+
+def _merged(parts):
+    """Yield pieces of code that do not overlap, each with a kind and all the nodes to change in it."""
+    outer = []
+    for around, _, _ in sorted(parts, key=lambda part: -sum(1 for _ in ast.walk(part[0]))):
+        if not any(any(each is around for each in ast.walk(other)) for other in outer):
+            outer.append(around)
+    for around in outer:
+        inside = {id(each) for each in ast.walk(around)}
+        mine = [(kind, node) for _, kind, node in parts if id(node) in inside]
+        yield around, mine[0][0], [(node, kind) for kind, node in mine]
+
+
+def _text(function, around, changes=()):
+    """Return a piece of code as it is written, some expressions in it as float32."""
+    lines = [line.encode() for line in linecache.getlines(function.code.co_filename)]
+    begins = [0, *itertools.accumulate(map(len, lines))]
+
+    def place(line, column):
+        return begins[line - 1] + column
+
+    text, begin = b"".join(lines), place(around.lineno, around.col_offset)
+    end = place(around.end_lineno, around.end_col_offset)
+    written = "float32" if "float32" in function.outside else "np.float32"
+    for node, kind in sorted(changes, key=lambda change: -place(change[0].lineno, change[0].col_offset)):
+        first, last = place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
+        new = written if kind == "type" else f"{written}({_short(text[first:last].decode())})"
+        text, end = text[:first] + new.encode() + text[last:], end + len(new) - (last - first)
+    return " ".join(text[begin:end].decode().split())
+
+
+def _short(text):
+    """Return a number without the point that float32 makes needless, 0 for 0.0."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return f"{number:g}" if float(f"{number:g}") == number else text
