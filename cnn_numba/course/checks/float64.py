@@ -58,16 +58,25 @@ def refuse_float64(attempt, trials):
             for trial in trials:
                 _refuse_stored(attempt, trial)
             return
-        if computing := _computing(instructions):
-            _refuse(attempt, *_causes(compiled, computing))
+        if _computing(instructions):
+            _refuse(attempt, *_causes(compiled, filter(_is_float64, instructions)))
 
 
 def _causes(compiled, instructions):
     """Return what makes instructions float64, and how to advise it: by the source alone it is a guess."""
+    instructions = list(instructions)
     try:
         return float64_beginnings(compiled, {(one.file, one.line) for one in instructions}), "Write"
     except Exception:  # compiled elsewhere, or by a Numba that represents a function in another way
         return float64_causes(instructions), "Try"
+
+
+# From an integer to float64 and back: how Numba has `kernel_size**2`. No number of the data is among these.
+_OF_INTEGERS = re.compile(r"cvt\.\w+\.(f64\.[su]\d+|[su]\d+\.f64)")
+
+
+def _is_float64(instruction):
+    return instruction.kind == "FP64" and not _OF_INTEGERS.fullmatch(instruction.opcode)
 
 
 # To float64, as `print` has its numbers, and from there to an integer: what is computed of them is another

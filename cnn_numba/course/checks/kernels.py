@@ -500,6 +500,15 @@ class KernelExercise(Exercise):
                 if not self._right(got, expected, given):
                     _refuse_further(self, Trial(given, expected, got, False), *finding)
 
+    def allows(self, kernel):
+        """Tell whether a kernel with the right numbers does nothing that the exercise rules out."""
+        try:
+            for holds in self.properties:
+                holds(kernel)
+        except Wrong:
+            return False
+        return True
+
     def _is_flawless(self, kernel, case):
         """Tell whether a launch gives the right numbers, and the sanitizer finds nothing."""
         found = examine(kernel, case)

@@ -34,11 +34,15 @@ axpy_kernel = derive(
     axpy_scales_the_sum=("sum scaled", ("a * x[i] + y[i]", "a * (x[i] + y[i])")),
     axpy_exchanges=("exchanged", ("a * x[i] + y[i]", "a * y[i] + x[i]")),
     axpy_multiplies=("multiplied", ("a * x[i] + y[i]", "a * x[i] * y[i]")),
-    axpy_of_a_float64=(
-        "float64",
-        ("@cuda.jit", '@cuda.jit("void(float64, float32[::1], float32[::1], float32[::1])")'),
-    ),
 )
+
+
+@wrong("axpy_kernel", "float64")
+@cuda.jit("void(float64, float32[::1], float32[::1], float32[::1])")
+def axpy_of_a_float64(a, x, y, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = a * x[i] + y[i]
 
 
 @wrong("axpy_kernel", "raises")
