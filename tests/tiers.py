@@ -53,6 +53,15 @@ REPETITIONS = [
         "one of each notebook; every exercise's mistakes are told by name from functions that make them",
         lambda found, answer, tests, **_: answer is first_of_its_notebook(found, tests).wrong[0],
     ),
+    *(
+        Repetition(
+            "course/test_mutants.py",
+            f"test_{test}",
+            "the first exercise of each notebook; guards and sizes in the wrong answers of others",
+            lambda found, tests, **_: found is first_of_its_notebook(found, tests),
+        )
+        for test in ("a_guard_left_out_is_missed", "a_size_written_as_a_number_is_refused")
+    ),
     Repetition(
         "course/test_right_answers.py",
         "test_an_unusual_answer_is_right",

@@ -16,6 +16,7 @@ import numpy as np
 from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, Trace, TracedArrayInfo, combine
 from gpuless.simulator.arithmetic import check_ufunc, typed, typed_array
 from gpuless.simulator.errors import LaunchStopped
+from gpuless.simulator.flat import Flat
 from gpuless.simulator.kernel import Observed
 from gpuless.simulator.memory import Memory, is_poison, poison
 from gpuless.source.instructions import (
@@ -163,6 +164,11 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
                 self._log((self._view, READ, i, value, frame.f_lasti, frame.f_code))
                 yield value
 
+    @property
+    def flat(self):
+        """All elements in a row."""
+        return TracedFlat(self)
+
     def __getattr__(self, name):
         if name in (self.dtype.names or ()):
             return self._memory.field(self, name)
@@ -181,6 +187,25 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
             return result
 
         return method
+
+
+class TracedFlat(Flat):
+    """The elements of a `TracedArray` in a row: an access is logged where the kernel makes it."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index):
+        return self._load(index, sys._getframe(1))
+
+    def __setitem__(self, index, value):
+        self._array._memory.store(self._array, self._place(index), value, sys._getframe(1))
+
+    def __iter__(self):
+        return (self._load(index, sys._getframe(1)) for index in range(len(self)))
+
+    def _load(self, index, frame):
+        array, place = self._array, self._place(index)
+        return TracedRecord(array, place) if array.dtype.names else array._memory.load(array, place, frame)
 
 
 class TracedRecord:

@@ -50,10 +50,7 @@ class Races(Words):
     def _all_write_the_same(self, rows):
         """Return whether all threads write one value: harmless between them, and often meant."""
         values = [self.trace.values[row] for row in rows[self.trace.kind[rows] == WRITE].tolist()]
-        if any(np.ndim(value) for value in values):
-            return False
-        values = [value.tobytes() if isinstance(value, np.void) else value for value in values]  # records
-        return all(value == values[0] or (is_nan(value) and is_nan(values[0])) for value in values)
+        return all(_is_same(value, values[0]) for value in values)
 
     def _note_same_value(self, row):
         site = self.site(row)
@@ -81,12 +78,12 @@ class Races(Words):
     def _changing(self, rows):
         """Return which rows are of threads that read the element and then write it, from the read on."""
         trace, kinds = self.trace, self.trace.kind[rows]
-        threads = combine(trace.block[rows], trace.thread[rows])
+        _, threads = np.unique(combine(trace.block[rows], trace.thread[rows]), return_inverse=True)
         reads, writes = kinds == READ, kinds == WRITE
-        first_read = dict(zip(threads[reads][::-1], rows[reads][::-1], strict=True))
-        last_write = dict(zip(threads[writes], rows[writes], strict=True))
-        since = np.array([first_read.get(thread, len(trace)) for thread in threads])
-        until = np.array([last_write.get(thread, -1) for thread in threads])
+        first_read, last_write = np.full(len(rows), len(trace)), np.full(len(rows), -1)
+        np.minimum.at(first_read, threads[reads], rows[reads])
+        np.maximum.at(last_write, threads[writes], rows[writes])
+        since, until = first_read[threads], last_write[threads]
         return (since <= rows) & (since < until)
 
     def _within_block(self, rows, one, two):
@@ -220,6 +217,15 @@ class Races(Words):
             "barrier holds between them: give each its own elements, or make it two launches"
         )
         return Finding("race between blocks", message, **self.at(one), **self.other(two))
+
+
+def _is_same(value, other):
+    """Return whether two values are the same number or record; of whole arrays it is not asked."""
+    if isinstance(value, np.void) and isinstance(other, np.void):
+        return value.tobytes() == other.tobytes()
+    if np.ndim(value) or np.ndim(other):
+        return False
+    return value == other or (is_nan(value) and is_nan(other))
 
 
 def _entered(branch):

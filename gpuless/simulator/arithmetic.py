@@ -16,6 +16,7 @@ import types
 import numpy as np
 
 from gpuless.simulator.errors import UnsupportedPython
+from gpuless.simulator.flat import Flat
 
 _MASK = 2**64 - 1
 
@@ -297,6 +298,11 @@ class KernelArray(np.ndarray):
                 f"no GPU can read {dtype} there: the view begins between multiples of {size} bytes"
             )
         return typed_array(found)
+
+    @property
+    def flat(self):
+        """All elements in a row."""
+        return Flat(self)
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
         check_ufunc(ufunc, out)

@@ -28,7 +28,9 @@ _BUILTINS = frozenset(
     "abs bool complex divmod enumerate float int isinstance len max min pow print range round tuple "
     "zip".split()
 )
-_ATTRIBUTES = frozenset("T dtype fill imag itemsize nbytes ndim real reshape shape size strides view".split())
+_ATTRIBUTES = frozenset(
+    "T dtype fill flat imag itemsize nbytes ndim real reshape shape size strides view".split()
+)
 _OF_CUDA = frozenset(DEVICE_NAMES).union(vector_types())
 _GLOBALS = (
     *(int, float, complex, str, bytes, tuple, types.NoneType, types.ModuleType, types.FunctionType),

@@ -51,7 +51,7 @@ _BUILTINS = frozenset(
 METHODS = REDUCTIONS | {"conjugate", "fill", "item", "reshape", "transpose", "view"}
 PYTHON_ATTRIBUTES = frozenset().union(*map(dir, (np.ndarray, np.generic, int, float)))
 # Functions of NumPy that can be called; others are refused.
-NUMPY_FUNCTIONS = UFUNCS | REDUCTIONS | {"dtype", "finfo", "iinfo", "ndindex"}
+NUMPY_FUNCTIONS = UFUNCS | REDUCTIONS | {"dtype", "finfo", "iinfo", "ndenumerate", "ndindex"}
 
 
 @functools.cache

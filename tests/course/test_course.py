@@ -514,6 +514,16 @@ def test_convolution_by_hand_takes_slices_too_as_its_text_says():
     assert convolution_on_the_cpu.conv_by_hand(slices).status == "solved"
 
 
+def test_whole_numbers_come_in_small_types_as_well():
+    def doubled(x):
+        return x + x
+
+    double = Exercise("f", lambda x: 2 * x.astype(int), lambda rng: [(np.arange(size),) for size in (9, 200)])
+    assert double(doubled).mistake == "wraps"
+    assert "`x` of uint8" in double(doubled).details[0]
+    assert double(lambda x: 2 * x.astype(np.int64)).status == "solved"
+
+
 def test_where_nothing_is_right_squares_are_not_blamed():
     def noise(x):
         return 2 * x + np.cos(np.arange(x.size)).reshape(x.shape)

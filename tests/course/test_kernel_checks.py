@@ -4,6 +4,7 @@ import linecache
 import math
 import re
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from gpuless.inspector import InspectionError
 TILE = 8
 
 # Behind `t = 0` or the like: a loop that the compiler cannot see to have one round.
+PRODUCT = "out[i] = x[i] * a"
 SUM = ("for _ in range(cuda.gridDim.y):", "    t += x[i] * a", "out[i] = t")
 
 
@@ -52,6 +54,7 @@ reverse = KernelExercise(
     "reverse",
     reference=lambda x: x.reshape(-1, TILE)[:, ::-1].ravel(),
     cases=lambda rng: [launch(n, TILE, normal(rng, n * TILE), output(n * TILE)) for n in (1, 3)],
+    other_blocks=False,
 )
 
 total = KernelExercise(
@@ -862,10 +865,16 @@ class TestFloat64:
             ["out[i] = x[i] * a if x[i] * a > 0 else 0.0", "if x[i] * a < 0:", "    out[i] = x[i] * a"],
             ["t = 0.0", "t += x[i] * a", "out[i] = t"],
             ["k = (i + 1) ** 2 // (i + 1) - 1", "out[k] = x[k] * a"],
+            ["print(i, x[i])", "out[i] = x[i] * a"],
+            ["flat = x.reshape(x.size)", "out[i] = flat[i] * a"],
         ],
     )
     def test_what_compiles_to_none_is_right(self, lines):
         assert scale(self.kernel(*lines)).status == "solved"
+
+    def test_a_signature_of_float32_is_right(self):
+        signatures = ["void(float64[:], float64, float64[:])", "void(float32[:], float32, float32[:])"]
+        assert scale(cuda.jit(signatures)(self.kernel(PRODUCT).py_func)).status == "solved"
 
     def test_the_sines_detour_is_not_the_learners(self):
         sine = KernelExercise("s", lambda x, a: np.sin(x), vectors, float32=True)
@@ -934,6 +943,43 @@ class TestErrors:
         assert verdict.mistake == "raises", verdict
         assert words in str(verdict)
         assert not re.search(r"TypingError|\$\w+|Resolution|phi", str(verdict))
+
+
+def test_a_tolerance_follows_the_rounding_of_the_inputs():
+    """Of numbers around 1000 float32 has four digits behind the point: what needs more nobody can have."""
+
+    def off_by(error, offset):
+        exercise = KernelExercise(
+            "spread",
+            reference=lambda x: np.float64(x) - np.float64(x).mean(),
+            cases=lambda rng: [launch(2, 8, normal(rng, 11) + np.float32(offset), output(11))],
+        )
+
+        @cuda.jit
+        def kernel(x, out):
+            i = cuda.grid(1)
+            if i < x.size:
+                mean = 0.0
+                for k in range(x.size):
+                    mean += x[k]
+                out[i] = x[i] - mean / x.size + error
+
+        return exercise(kernel).status
+
+    assert [off_by(error, 1000) for error in (0, 5e-5, 3e-3)] == ["solved", "solved", "wrong"]
+    assert [off_by(error, 0) for error in (0, 5e-5)] == ["solved", "wrong"]
+
+
+def test_another_block_is_tried():
+    @cuda.jit
+    def of_blocks_of_8(x, a, out):
+        i = cuda.blockIdx.x * 8 + cuda.threadIdx.x
+        if i < x.size:
+            out[i] = a * x[i]
+
+    exercise = KernelExercise("s", scale.reference, lambda rng: vectors(rng)[:2])
+    assert exercise(of_blocks_of_8).mistake == "fixed block"
+    assert replace(exercise, other_blocks=False)(of_blocks_of_8).status == "solved"
 
 
 def test_float64_is_allowed_unless_forbidden():

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from solutions import solution_of
 
 from cnn_numba.course import notebooks
 from cnn_numba.course.exercises import tensor_cores as checks
 from cnn_numba.course.pictures import plots
 from cnn_numba.course.pictures import tensor_cores as pictures
 from cnn_numba.data.files import CHECKOUT
+from gpuless.simulator import judge
 
 NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "10b_tensor_cores.ipynb")
 
@@ -57,6 +59,16 @@ def test_the_swizzle_of_the_text_has_no_conflicts():
     source = next(cell.source for cell in NOTEBOOK.cells if cell.id == "padding-after")
     assert "`g ^ (r // 2 % 4)`" in source
     assert checks.turns.reference(16) == 4
+
+
+@pytest.mark.gpu
+def test_nobody_asks_the_compiler_about_what_stands_in_for_tensor_cores(monkeypatch):
+    """It would take a process of its own, for every answer."""
+    asked = []
+    monkeypatch.setattr(judge, "_ask", lambda *question: asked.append(question))
+    kernel = solution_of("tensor_cores", "warp_product_kernel")
+    assert checks.warp_product_kernel(kernel).status == "solved"
+    assert not asked
 
 
 def test_errors_are_told_in_words(drawn):

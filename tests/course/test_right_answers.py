@@ -13,6 +13,10 @@ pytestmark = pytest.mark.gpu
 # notebooks have an exercise of the same name, the notebook's number stands before it.
 ANSWERS = {
     "axpy_kernel": {
+        "a print left in": [("out[i] =", "print(i, x[i])\nout[i] =")],
+        "a signature": [
+            ("@cuda.jit", '@cuda.jit("void(float32, float32[:], float32[:], float32[:])")'),
+        ],
         "in two steps from a bare zero": """
             i = cuda.grid(1)
             if i < out.size:
@@ -175,6 +179,14 @@ ANSWERS = {
         """,
     },
     "conv_valid_kernel": {
+        "by np.ndenumerate": """
+            x, y = cuda.grid(2)
+            if y < out.shape[0] and x < out.shape[1]:
+                total = float32(0)
+                for (i, j), w in np.ndenumerate(weight):
+                    total += image[y + i, x + j] * w
+                out[y, x] = total
+        """,
         "guarded by the image, in one loop": """
             x, y = cuda.grid(2)
             height, width = weight.shape
@@ -201,6 +213,18 @@ ANSWERS = {
         """,
     },
     "bias_relu_kernel": {
+        "reshaped to rows": """
+            i = cuda.grid(1)
+            flat, o = x.reshape(x.size), out.reshape(out.size)
+            if i < flat.size:
+                o[i] = max(flat[i] + bias[i // (x.shape[2] * x.shape[3]) % x.shape[1]], float32(0))
+        """,
+        "by places in a row": """
+            i = cuda.grid(1)
+            if i < out.size:
+                c = i // (x.shape[2] * x.shape[3]) % x.shape[1]
+                out.flat[i] = max(x.flat[i] + bias[c], float32(0))
+        """,
         "a stored 0.0": """
             i = uint32(cuda.grid(1))
             if i < out.size:
@@ -287,6 +311,24 @@ ANSWERS = {
                 out[cuda.blockIdx.x] = own
         """,
     },
+    "11b softmax_kernel": {
+        "shifted by the logarithm of the sum": [
+            ("- largest) / total", "- (largest + math.log(total)))"),
+        ],
+    },
+    "cross_entropy_kernel": {
+        "shifted by the logarithm of the sum": [
+            (
+                "math.exp(logits[row, k] - largest) / total",
+                "math.exp(logits[row, k] - largest - math.log(total))",
+            ),
+        ],
+    },
+    "causal_softmax_kernel": {
+        "shifted by the logarithm of the sum": [
+            ("- largest) / total", "- (largest + math.log(total)))"),
+        ],
+    },
     "row_max_kernel": {
         "shuffled down": [("cuda.shfl_xor_sync", "cuda.shfl_down_sync")],
     },
@@ -300,6 +342,10 @@ ANSWERS = {
         ],
     },
     "05 softmax_kernel": {
+        "shifted by the logarithm of the sum": [
+            ("total = warp_sum(total)", "shift = largest + math.log(warp_sum(total))"),
+            ("math.exp(logits[row, k] - largest) / total", "math.exp(logits[row, k] - shift)"),
+        ],
         "by the logarithm of the sum": [
             ("total = warp_sum(total)", "total = math.log(warp_sum(total))"),
             (

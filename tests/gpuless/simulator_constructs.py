@@ -354,6 +354,14 @@ def every_index(x):
         x[i, j] += i + j
 
 
+@compiles(MATRIX)
+def elements_in_a_row(x):
+    for (i, j), value in np.ndenumerate(x):
+        x.flat[4 * i + j] = value + i
+    for value in x.flat:
+        x[0, 0] += value
+
+
 @compiles(FLOATS)
 def shared_records(x):
     one = cuda.shared.array(4, RECORDS)

@@ -959,6 +959,28 @@ def mixed_kernel(x, total):
     cuda.atomic.add(total, 0, tile[1, t])
 
 
+@cuda.jit
+def shift_row(x, out):
+    i = cuda.grid(1)
+    out.flat[i] = x.flat[i + 1]
+    for place, value in np.ndenumerate(x):
+        if place == (0, 0):
+            out.flat[0] = value
+
+
+def test_accesses_by_place_in_a_row_are_logged_where_they_are_made():
+    x, out = np.arange(6, dtype=np.float32).reshape(2, 3).T, np.zeros((3, 2), np.float32)
+    report = sanitize(shift_row)[1, 6](x, out)
+    trace = report.trace
+    rows = np.flatnonzero(trace.thread == 2)[:3]
+    assert [trace.name(row) for row in rows] == ["x[1, 1]", "out[1, 0]", "x[0, 0]"]
+    assert [trace.values[row] for row in rows] == [4, 4, 0]
+    assert [trace.sites[trace.site[row]].text[:8] for row in rows] == ["out.flat", "out.flat", "for plac"]
+    past, race = report.findings
+    assert (past.kind, past.index, past.thread) == ("out of bounds", (3, 0), (5, 0, 0))
+    assert (race.kind, race.array, race.index) == ("write-write race", "out", (0, 0))
+
+
 def test_the_columns_of_a_trace():
     trace = trace_of(mixed_kernel, (2, 1), 4, np.arange(9, dtype=np.float32), np.zeros(1, np.float32))
     assert len(trace) == 2 * 4 * (2 + 2 * 3 + 3)

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba.course.checks import cells
+from cnn_numba.course.checks.extremes import narrowed
 from cnn_numba.course.checks.mistakes import (
     Case,
     Trial,
@@ -289,8 +290,27 @@ class Exercise:
         if failed:
             self._refuse_known_mistakes(trials, failed)
             diagnose(self, attempt, trials)
+        self._refuse_wrapping(attempt)
         for holds in self.properties:
             holds(attempt)
+
+    def _refuse_wrapping(self, attempt):
+        """Raise `Wrong` about an attempt that is wrong for whole numbers of small types only."""
+        for given in narrowed(self.inputs()):
+            expected, got = call(self.reference, given), self.attempted(attempt, given)
+            if not self._right(got, expected):
+                types = (
+                    f"`{name}` of {value.dtype}"
+                    for name, value in given.named(self.reference).items()
+                    if isinstance(value, np.ndarray)
+                )
+                raise Wrong(
+                    "wraps",
+                    "Right, until the whole numbers come in a small type: what NumPy computes of uint8 "
+                    "numbers is a uint8, and 20 * 13 is 4 there. Convert the array first, by "
+                    "`.astype(np.int64)`.",
+                    f"Seen with {', '.join(types)}.",
+                )
 
     def _refuse_known_mistakes(self, trials, failed):
         """Name the mistake that explains every failed case; of several, the one nearest in the others."""

@@ -157,7 +157,12 @@ def refuse_findings(exercise, attempt, trial, traced, allowed, is_right):
     told = told.replace("the grid cover it all?", "the grid cover it all, or does an `if` skip the store?")
     told += "" if told.endswith("?") else "."
     lines = [line_of(attempt, site) for site in (first.site, first.other_site) if site]
-    way, advice = _repair(attempt, first, _launches(trial, traced, first), is_right)
+    cases = _launches(trial, traced, first)
+    way, advice = _repair(
+        attempt,
+        first,
+        lambda kernel: all(is_right(kernel, case) for case in cases) and exercise.allows(kernel),
+    )
     message = _REPAIRED.get(way, message).format(array=f"`{first.array}`")
     where = f"Seen with {describe(trial.case, exercise.reference)}."
     shown = {line.partition(":")[0] for line in advice}
@@ -190,14 +195,14 @@ def _launches(trial, traced, finding):
     return list({id(each.case): each.case for each in (trial, *alike[-1:], *traced)}.values())
 
 
-def _repair(attempt, finding, cases, is_right):
+def _repair(attempt, finding, solves):
     """Return how a kernel has been repaired, "" if it has not, and the lines that say what to change."""
     if isinstance(attempt, StandIn) or not finding.site:
         return "", []
     code = code_of(attempt)
     sites = [site for site in (finding.site, finding.other_site) if site and site.function == code.co_name]
     lines = [site.line - code.co_firstlineno + 1 for site in sites]
-    repairs = Repairs(attempt, lambda kernel: all(is_right(kernel, case) for case in cases))
+    repairs = Repairs(attempt, solves)
     for way in _REPAIRS.get(name_of(finding), ()):
         if found := getattr(repairs, way)(lines, finding.array):
             return way, [_advice(repair) for repair in found]

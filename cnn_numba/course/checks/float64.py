@@ -12,6 +12,7 @@ import ast
 import linecache
 import os
 import re
+from operator import eq
 
 import numpy as np
 
@@ -52,17 +53,18 @@ def refuse_float64(attempt, trials):
         With the sanitizer's report, for where there is no compiler.
     """
     for arguments in _by_types(trials):
-        instructions, compiled = _compiled(attempt, arguments)
+        instructions, compiled = _compiled(attempt, _signature(attempt, arguments))
         if instructions is None:
             for trial in trials:
                 _refuse_stored(attempt, trial)
             return
-        if wide := [instruction for instruction in instructions if _is_float64(instruction)]:
-            _refuse(attempt, *_causes(compiled, wide))
+        if _computing(instructions):
+            _refuse(attempt, *_causes(compiled, filter(_is_float64, instructions)))
 
 
 def _causes(compiled, instructions):
     """Return what makes instructions float64, and how to advise it: by the source alone it is a guess."""
+    instructions = list(instructions)
     try:
         return float64_beginnings(compiled, {(one.file, one.line) for one in instructions}), "Write"
     except Exception:  # compiled elsewhere, or by a Numba that represents a function in another way
@@ -75,6 +77,28 @@ _OF_INTEGERS = re.compile(r"cvt\.\w+\.(f64\.[su]\d+|[su]\d+\.f64)")
 
 def _is_float64(instruction):
     return instruction.kind == "FP64" and not _OF_INTEGERS.fullmatch(instruction.opcode)
+
+
+# To float64, as `print` has its numbers, and from there to an integer: what is computed of them is another
+# instruction, and of integers alone Numba has `kernel_size**2` so.
+_CONVERSION = re.compile(r"cvt(\.\w+)?\.(f64\.\w+|[su]\d+\.f64)")
+_FROM_INTEGER = re.compile(r"cvt\.\w+\.f64\.[su]\d+")
+
+
+def _computing(instructions):
+    """Return the instructions that compute in float64, without comparisons of integers, as of a `reshape`."""
+    doubles = [each for each in instructions if each.kind == "FP64"]
+    integers = {_operands(each)[0] for each in doubles if _FROM_INTEGER.fullmatch(each.opcode)}
+    return [
+        each
+        for each in doubles
+        if not _CONVERSION.fullmatch(each.opcode)
+        and not (each.opcode.startswith("setp") and integers.issuperset(_operands(each)[1:]))
+    ]
+
+
+def _operands(instruction):
+    return instruction.operands.split(", ")
 
 
 def _by_types(trials):
@@ -139,16 +163,24 @@ def _function_at(file, line):
 # --- asking the compiler -----------------------------------------------------------------------------------
 
 
-def _compiled(attempt, arguments):
-    """Return a kernel's instructions for these arguments, None where nobody compiles it, and its overload."""
+def _signature(attempt, arguments):
+    """Return what a kernel is compiled for at a launch with these arguments: its signature, if it has one."""
     if device.simulated():
-        return _inspected(attempt, tuple(map(_written, arguments))), None
+        return next(iter(attempt.signatures), f"void({', '.join(map(_written, arguments))})")
     types = tuple(map(attempt.typeof_pyval, arguments))
-    if types not in attempt.overloads and attempt.overloads:
-        types = next(iter(attempt.overloads))  # a signature says which
+    if types in attempt.overloads:
+        return types
+    # It has signatures: the nearest.
+    return max(attempt.overloads, key=lambda given: sum(map(eq, given, types)), default=types)
+
+
+def _compiled(attempt, types):
+    """Return a kernel's instructions for a signature, None where nobody compiles it, and its overload."""
+    if device.simulated():
+        return _inspected(attempt, types), None
     compiled = attempt.overloads.get(types)
     instructions = read_ptx(attempt.inspect_asm(types)) if compiled else None
-    if instructions is not None and not any(map(_is_float64, instructions)):
+    if instructions is not None and not _computing(instructions):
         return instructions, compiled
     return _with_lines(attempt, types) or instructions, compiled
 
@@ -172,11 +204,11 @@ def _with_lines(attempt, types):
 _missing = []  # why there is no compiler, once it has been asked for and was not there
 
 
-def _inspected(attempt, types):
+def _inspected(attempt, signature):
     if _missing:
         return None
     try:
-        return inspect_kernel(attempt, f"void({', '.join(types)})", disassemble=False).instructions
+        return inspect_kernel(attempt, signature, disassemble=False).instructions
     except InspectionError as error:
         if "no CUDA compiler" in str(error):
             _missing.append(error)

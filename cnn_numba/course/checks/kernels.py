@@ -38,6 +38,10 @@ marked `output`, what it has to change `inout`; all else is an input and must co
   line ``...`` (or ``name = ...``) is left the verdict is *not solved yet*.
 - ``large=`` makes further launches for where kernels are compiled, on a GPU or the emulated one: sizes for
   which an index in 16 bits or a number of rounds in the source no longer do.
+- Where zero lies does not matter to a maximum, a copy or a softmax: such an exercise gets launches with all
+  numbers around -1e30, and minus infinity, by itself (`cnn_numba.course.checks.extremes`). So does an
+  exercise of any block get a launch in another one: where the text says what a block is, as for a tile in
+  shared memory, write ``other_blocks=False``, or let it make launches in blocks that the text allows.
 - Where a kernel is to be repaired, ``broken=`` is the one that the stub holds: the same code, whatever its
   comments and line breaks, is *not solved yet*.
 
@@ -73,6 +77,8 @@ done more than once       only with ``once=True``
 one thread for all        only with ``once=True``; one thread computes all elements, in every launch
 without                   what `uses` asks for does not occur
 wrong when large          only with ``large=``
+not small enough          a search for the largest starts from a number, as -1e9
+fixed block               not with ``other_blocks=False``
 ========================  ====================================================================================
 
 Wrong answers are derived from the solution, or are kernels of their own, marked above ``@cuda.jit``:
@@ -97,6 +103,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.course.checks import errors
 from cnn_numba.course.checks.exercise import Exercise, StandIn, Verdict, is_blank
+from cnn_numba.course.checks.extremes import far_below, in_other_blocks, rounding
 from cnn_numba.course.checks.findings import (
     SAME_INDEX,
     line_of,
@@ -114,6 +121,7 @@ from cnn_numba.course.checks.mistakes import (
     describe,
     diagnose,
     refuse_changed_inputs,
+    same,
     wrong_numbers,
 )
 from cnn_numba.course.checks.uninitialised import code_of, names_in
@@ -358,6 +366,9 @@ class KernelExercise(Exercise):
     large : callable, optional
         Takes a generator, returns large launches, for where kernels are compiled; the cases are small, as the
         simulator steps them.
+    other_blocks : bool or callable
+        Launches in blocks of other sizes than the mistakes reckon with. True makes one of the case with most
+        blocks, for exercises whose text leaves the block open; a callable takes a generator and returns some.
 
     Examples
     --------
@@ -381,6 +392,7 @@ class KernelExercise(Exercise):
     from_the_end: bool = False
     broken: object = None
     large: object = None
+    other_blocks: object = True
 
     def inputs(self):
         """Return the list of launches: random, but the same on every call and every machine."""
@@ -392,7 +404,7 @@ class KernelExercise(Exercise):
         for given in self.inputs():
             expected = call(self.reference, given)
             got, report = self._examined(attempt, given)
-            trials.append(_KernelTrial(given, expected, got, self._right(got, expected), report))
+            trials.append(_KernelTrial(given, expected, got, self._right(got, expected, given), report))
             if isinstance(got.error, LaunchStopped):
                 break  # the others would take as long
         return trials
@@ -456,17 +468,51 @@ class KernelExercise(Exercise):
             for trial in traced:
                 _refuse_repetition(self, attempt, trial)
             _refuse_one_for_all(self, attempt, traced)
-        if not (device.simulated() or isinstance(attempt, StandIn)):
-            self._refuse_on_gpu(attempt)
+        if not isinstance(attempt, StandIn):
+            if not device.simulated():
+                self._refuse_on_gpu(attempt)
+            self._refuse_elsewhere(attempt)
         if self.float32 and traced:
             refuse_float64(attempt, traced)
         for holds in self.properties:
             holds(attempt)
 
+    def _right(self, got, expected, given):
+        """Tell whether an outcome is right, or as near as the rounding of the inputs lets a program come."""
+        return super()._right(got, expected) or (
+            got.error is expected.error is None
+            and same(got.value, expected.value, self.dtype, self.rtol, rounding(given, self.reference))
+        )
+
+    def _refuse_elsewhere(self, attempt):
+        """Run what is right in all cases on what no mistake has to explain: extreme numbers, other blocks."""
+        others = self.other_blocks
+        if others is True:
+            others = [in_other_blocks(max(self.inputs(), key=lambda case: np.prod(case.grid)))]
+        elif others:
+            others = others(self._generator())
+        for further, *finding in (
+            (far_below(self.inputs(), self.reference), "not small enough", _NOT_SMALL_ENOUGH),
+            (others or (), "fixed block", _FIXED_BLOCK),
+        ):
+            for given in further:
+                expected, got = call(self.reference, given), _run(attempt, given).outcome
+                if not self._right(got, expected, given):
+                    _refuse_further(self, Trial(given, expected, got, False), *finding)
+
+    def allows(self, kernel):
+        """Tell whether a kernel with the right numbers does nothing that the exercise rules out."""
+        try:
+            for holds in self.properties:
+                holds(kernel)
+        except Wrong:
+            return False
+        return True
+
     def _is_flawless(self, kernel, case):
         """Tell whether a launch gives the right numbers, and the sanitizer finds nothing."""
         found = examine(kernel, case)
-        right = found.report is not None and self._right(found.outcome, call(self.reference, case))
+        right = found.report is not None and self._right(found.outcome, call(self.reference, case), case)
         return right and found.report.ok
 
     def _refuse_on_gpu(self, attempt):
@@ -474,26 +520,35 @@ class KernelExercise(Exercise):
         trials = []
         for given in self.inputs():
             expected, got = call(self.reference, given), _run(attempt, given).outcome
-            trials.append(Trial(given, expected, got, self._right(got, expected)))
+            trials.append(Trial(given, expected, got, self._right(got, expected, given)))
         if not all(trial.right for trial in trials):
             diagnose(self, attempt, trials)
         for given in self.large(self._generator()) if self.large else ():
             expected, got = call(self.reference, given), _run(attempt, given).outcome
-            if not self._right(got, expected):
-                _refuse_large(self, Trial(given, expected, got, False))
+            if not self._right(got, expected, given):
+                trial = Trial(given, expected, got, False)
+                _refuse_further(self, trial, "wrong when large", _WRONG_WHEN_LARGE)
 
 
-def _refuse_large(exercise, trial):
-    """Raise `Wrong` about a large launch, after all small ones were right."""
+_NOT_SMALL_ENOUGH = (
+    "Right, until all numbers lie far below 0, around -1e30, or are minus infinity. Does a search for the "
+    "largest start from a number? Let it start from the first element, or from `float32(-math.inf)`."
+)
+_FIXED_BLOCK = (
+    "Right, until blocks have another size. Is it written down as a number? A block has `cuda.blockDim.x` "
+    "threads along x, and a thread's place in the grid is what `cuda.grid` says."
+)
+_WRONG_WHEN_LARGE = (
+    "Right in all small launches, and wrong in a large one. Is a size written down as a number, or an index "
+    "kept in a type too small for it?"
+)
+
+
+def _refuse_further(exercise, trial, mistake, message):
+    """Raise `Wrong` about a launch besides the cases, which are all right."""
     error = trial.got.error
     details = wrong_numbers(trial, exercise.rtol) if error is None else (f"{type(error).__name__}: {error}",)
-    raise Wrong(
-        "wrong when large",
-        "Right in all small launches, and wrong in a large one. Is a size written down as a number, or an "
-        "index kept in a type too small for it?",
-        *details,
-        f"Seen with {describe(trial.case, exercise.reference)}.",
-    )
+    raise Wrong(mistake, message, *details, f"Seen with {describe(trial.case, exercise.reference)}.")
 
 
 def _kernel_problem(attempt, name):

@@ -131,13 +131,15 @@ def describe(case, function) -> str:
     return arguments + case.circumstances
 
 
-def close(got, expected, rtol):
+def close(got, expected, rtol, slack=0.0):
     """Compare two arrays entry by entry, with the error measured against the largest magnitude.
 
     Parameters
     ----------
     got, expected : ndarray, same shape
     rtol : float
+    slack : float
+        What is allowed besides.
 
     Returns
     -------
@@ -153,10 +155,10 @@ def close(got, expected, rtol):
         return np.asarray(got == expected)
     finite = np.abs(expected[np.isfinite(expected)])
     scale = finite.max() if finite.size else 0.0
-    return np.isclose(got, expected, rtol=0, atol=rtol * scale, equal_nan=True)
+    return np.isclose(got, expected, rtol=0, atol=rtol * scale + slack, equal_nan=True)
 
 
-def same(got, expected, dtype, rtol) -> bool:
+def same(got, expected, dtype, rtol, slack=0.0) -> bool:
     """Tell whether a result is the expected one: type, shape and numbers, tuples part by part.
 
     Parameters
@@ -165,6 +167,8 @@ def same(got, expected, dtype, rtol) -> bool:
     dtype : dtype or None
         The dtype `got` must have; None asks for the kind of `expected` only.
     rtol : float
+    slack : float or list of float
+        As `close` takes it; of a tuple one for each part.
 
     Examples
     --------
@@ -173,10 +177,12 @@ def same(got, expected, dtype, rtol) -> bool:
     """
     if isinstance(expected, tuple):
         alike = isinstance(got, tuple) and len(got) == len(expected)
-        return alike and all(same(g, e, dtype, rtol) for g, e in zip(got, expected, strict=True))
+        slack = slack or [0.0] * len(expected)
+        parts = zip(got, expected, slack, strict=True) if alike else ()
+        return alike and all(same(g, e, dtype, rtol, s) for g, e, s in parts)
     if _type_problem(got, expected, dtype) or np.shape(got) != np.shape(expected):
         return False
-    return bool(close(np.asarray(got), np.asarray(expected), rtol).all())
+    return bool(close(np.asarray(got), np.asarray(expected), rtol, slack).all())
 
 
 def refuse_uninitialised(exercise, attempt, trials):

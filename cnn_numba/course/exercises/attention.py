@@ -12,6 +12,11 @@ from cnn_numba.ops.attention.reference import attention_forward
 THREADS = 16
 
 
+def _table(scores):
+    """Return a launch for a table of scores."""
+    return launch(device.blocks(len(scores) + 1, THREADS), THREADS, scores, output(scores.shape))
+
+
 def _tables(rng):
     """Draw tables of scores: small, far from 0, and with a future that is far above the past."""
     for places, offset, future in [
@@ -24,9 +29,7 @@ def _tables(rng):
     ]:
         scores = 2 * rng.normal(size=(places, places)) + offset
         scores += future * np.triu(np.ones_like(scores), k=1)
-        yield launch(
-            device.blocks(places + 1, THREADS), THREADS, scores.astype(np.float32), output(scores.shape)
-        )
+        yield _table(scores.astype(np.float32))
 
 
 def _seen(scores):
@@ -58,6 +61,7 @@ causal_softmax_kernel = KernelExercise(
     "causal_softmax_kernel",
     reference=lambda scores: _softmax(np.float64(scores), _seen(scores)),
     cases=_tables,
+    large=lambda rng: [_table(normal(rng, (300, 300)))],
     float32=True,
     mistakes={
         "no mask": (
@@ -236,13 +240,15 @@ def _heads(rng):
     q, k, v = (normal(rng, (n, FEATURES)) for n in (7, 10, 10))
     q, k = 20 + np.abs(q), -20 - np.abs(k)
     yield launch(1, TILE, q, k, v, output(q.shape))
+    # And of these below any number that a search for the largest may start from.
+    yield launch(1, TILE, *(np.float32(1e14) * x for x in (q, k)), v, output(q.shape))
 
 
-def _from_zero(q, k, v):
-    """Let the search for the largest score begin with 0, in float32."""
+def _from(q, k, v, least=0):
+    """Let the search for the largest score begin with a number, in float32."""
     scores = (q @ k.T / np.float32(np.sqrt(FEATURES))).astype(np.float32)
     with np.errstate(invalid="ignore"):
-        weights = np.exp(scores - np.maximum(scores.max(axis=1, keepdims=True), 0))
+        weights = np.exp(scores - np.maximum(scores.max(axis=1, keepdims=True), np.float32(least)))
         return weights @ v / weights.sum(axis=1, keepdims=True)
 
 
@@ -307,6 +313,7 @@ tiled_attention_kernel = KernelExercise(
     "tiled_attention_kernel",
     reference=_attention,
     cases=_heads,
+    other_blocks=False,
     float32=True,
     properties=(uses("shared"),),
     mistakes={
@@ -349,7 +356,12 @@ tiled_attention_kernel = KernelExercise(
             "Right, until all scores of a query are far below 0: what you subtract is larger than all of "
             "them, every weight becomes 0, and 0 / 0 is NaN. Begin the search for the largest with minus "
             "infinity.",
-            _from_zero,
+            _from,
+        ),
+        "not small enough": (
+            "Right, until all scores of a query lie below the number that your largest begins with: every "
+            "weight becomes 0, and 0 / 0 is NaN. Begin with minus infinity.",
+            lambda q, k, v: _from(q, k, v, -1e9),
         ),
         "not divided": ("The average is still to be divided by the sum of the weights.", _not_divided),
         "keys averaged": (

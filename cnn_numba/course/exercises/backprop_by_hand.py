@@ -187,7 +187,7 @@ def _softmax(logits):
 
 
 def _right(logits, labels):
-    return cross_entropy_forward_backward(logits, labels)[1]
+    return cross_entropy_forward_backward(logits, labels.astype(np.int32))[1]
 
 
 def _one_hot(logits, labels):

@@ -4,7 +4,15 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.course.checks.exercise import Wrong
-from cnn_numba.course.checks.kernels import KernelExercise, examine, inout, launch, normal, output
+from cnn_numba.course.checks.kernels import (
+    KernelExercise,
+    examine,
+    global_updates,
+    inout,
+    launch,
+    normal,
+    output,
+)
 from cnn_numba.ops.activation.reference import relu_backward
 from cnn_numba.ops.conv.reference import conv2d_backward_input, conv2d_backward_weight
 from cnn_numba.ops.loss.reference import cross_entropy_forward_backward
@@ -38,6 +46,13 @@ def _first_block(values):
 # --- cross_entropy_kernel ----------------------------------------------------------------------------------
 
 
+def _scored(logits, rng):
+    """Return a launch for some scores, with labels drawn."""
+    rows, classes = logits.shape
+    labels = rng.integers(0, classes, rows).astype(np.int32)
+    return launch(_blocks(rows), THREADS, logits, labels, output(rows), output((rows, classes)))
+
+
 def _scores(rng):
     """Draw scores as they come, some so large that their exponentials overflow, some far below 0."""
     for rows, classes, scale, offset in [
@@ -47,10 +62,10 @@ def _scores(rng):
         (6, 10, 1, -1000),
         (2 * THREADS + 5, 2, 3, 0),
         (7, 5, 900, 0),
+        (3, 70, 1, 0),
     ]:
         logits = (scale * rng.normal(size=(rows, classes)) + offset).astype(np.float32)
-        labels = rng.integers(0, classes, rows).astype(np.int32)
-        yield launch(_blocks(rows), THREADS, logits, labels, output(rows), output((rows, classes)))
+        yield _scored(logits, rng)
 
 
 def _shifted_cross_entropy(shift):
@@ -85,6 +100,7 @@ cross_entropy_kernel = KernelExercise(
     "cross_entropy_kernel",
     reference=cross_entropy_forward_backward,
     cases=_scores,
+    large=lambda rng: [_scored(normal(rng, (37, 1000)), rng)],
     float32=True,
     mistakes={
         "no maximum": (
@@ -364,12 +380,24 @@ def _shares_the_channel(attempt):
         )
 
 
+def _adds_no_other_way(attempt):
+    """Demand that no thread but one stores a channel's sum: several would have to add by atomics."""
+    updates = global_updates(attempt, launch(1, CHANNEL_THREADS, np.ones((2, 1, 70), np.float32), output(1)))
+    if updates:
+        raise Wrong(
+            "added by atomics",
+            f"The numbers are right, but {updates} atomic updates of `grad_bias` add them up, and each waits "
+            "for those before it. `block_sum` adds up the threads' sums; then one thread stores.",
+        )
+
+
 bias_gradient_kernel = KernelExercise(
     "bias_gradient_kernel",
     reference=_bias_gradient,
     cases=_channels,
+    other_blocks=False,
     float32=True,
-    properties=(_shares_the_channel,),
+    properties=(_shares_the_channel, _adds_no_other_way),
     mistakes={
         "mean": (
             "You divide by the number of gradients of the channel; they are added up.",

@@ -28,11 +28,17 @@ _right_parts = _in_parts(lambda part, depth, length: (part * depth, (part + 1) *
 
 
 def _split_products(rng):
-    sizes = [(2, 3, 4, 2), (3, 1, 5, 3), (1, 7, 2, 2), (4, 6, 3, 3), (5, 10, 6, 4), (3, 9, 7, 2)]
-    for m, k, n, depth in sizes:
+    for block, (m, k, n, depth) in [
+        ((4, 2, 1), (2, 3, 4, 2)),
+        ((4, 2, 1), (3, 1, 5, 3)),
+        ((4, 2, 1), (1, 7, 2, 2)),
+        ((2, 2, 3), (4, 6, 3, 3)),
+        ((4, 1, 2), (5, 9, 6, 4)),  # parts as equal as may be would be of 3
+        ((8, 2, 4), (3, 9, 7, 2)),
+    ]:
         parts = -(-k // depth)
-        grid = device.blocks(n, 4), device.blocks(m, 2), parts
-        yield launch(grid, (4, 2, 1), normal(rng, (m, k)), normal(rng, (k, n)), depth, output((parts, m, n)))
+        grid = tuple(map(device.blocks, (n, m, parts), block))
+        yield launch(grid, block, normal(rng, (m, k)), normal(rng, (k, n)), depth, output((parts, m, n)))
 
 
 split_kernel = KernelExercise(
@@ -222,6 +228,7 @@ conv_implicit_kernel = KernelExercise(
     "conv_implicit_kernel",
     reference=_multiplied(product),
     cases=_layers,
+    other_blocks=False,
     float32=True,
     properties=(uses("shared"),),
     mistakes={

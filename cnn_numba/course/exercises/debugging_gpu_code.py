@@ -148,6 +148,7 @@ block_max_kernel = KernelExercise(
     reference=lambda x: _rows_of_blocks(x, -np.inf).max(axis=1),
     cases=_numbers,
     broken=_broken_block_max_kernel,
+    other_blocks=False,
     once=True,
     properties=(uses("shared", "syncthreads"),),
     mistakes={

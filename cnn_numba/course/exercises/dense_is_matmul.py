@@ -161,6 +161,7 @@ matmul_tiled_kernel = KernelExercise(
         rng, (TILE, TILE), (TILE, TILE), [(3, 2, 5), (8, 19, 6), (7, 16, 13), (10, 13, 4), (17, 9, 9)]
     ),
     large=lambda rng: _multiplications(rng, (TILE, TILE), (TILE, TILE), [(67, 300, 91)]),
+    other_blocks=False,
     float32=True,
     once=True,
     properties=(uses("shared"), _loads_each_number_once(TILE)),
@@ -285,6 +286,7 @@ matmul_2x2_kernel = KernelExercise(
         rng, (TILE, TILE), (WIDE, WIDE), [(3, 2, 5), (16, 9, 12), (11, 8, 18), (19, 10, 21), (9, 17, 10)]
     ),
     large=lambda rng: _multiplications(rng, (TILE, TILE), (WIDE, WIDE), [(67, 300, 91)]),
+    other_blocks=False,
     float32=True,
     once=True,
     properties=(uses("shared"), _loads_each_number_once(WIDE), _each_number_is_read_once, _results_are_apart),

@@ -8,7 +8,6 @@ import numpy as np
 
 from cnn_numba.course.checks.exercise import Exercise, Wrong, avoids
 from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output
-from cnn_numba.ops.activation.gpu import relu_forward_naive_kernel
 from cnn_numba.ops.conv.reference import correlate_cpu
 from gpuless.access import WRITE
 
@@ -103,28 +102,34 @@ def _refuse_fractions(error):
 
 
 class _Launches:
-    """In the place of a kernel: it notes with how many blocks and threads it is launched, and launches it."""
+    """In the place of a kernel: it notes with how many blocks and threads it is launched; that is all."""
 
-    def __init__(self, kernel):
-        self.kernel, self.sizes = kernel, []
+    def __init__(self):
+        self.sizes = []
 
     def __getitem__(self, sizes):
         self.sizes.append(tuple(int(np.prod(size)) for size in sizes[:2]))
-        return self.kernel[sizes]
+        return lambda x, out: None
+
+
+def _launches(attempt, n):
+    """Return the number of blocks and of threads in each launch for so many elements."""
+    launches = _Launches()
+    names = attempt.__globals__ | {"relu_forward_naive_kernel": launches}
+    FunctionType(attempt.__code__, names, closure=attempt.__closure__)(np.ones(n, np.float32))
+    return launches.sizes
 
 
 def _in_blocks_of_128(attempt):
-    """Demand the size of block that is asked for: other sizes may be right, too, but for some arrays only."""
-    launches = _Launches(relu_forward_naive_kernel)
-    names = attempt.__globals__ | {"relu_forward_naive_kernel": launches}
-    FunctionType(attempt.__code__, names, closure=attempt.__closure__)(np.ones(300, np.float32))
-    if not launches.sizes:
+    """Demand the size of block that is asked for, and more blocks for more elements."""
+    sizes = _launches(attempt, 300)
+    if not sizes:
         raise Wrong(
             "nothing launched",
             "The numbers are right, but they were computed on the host: `relu_forward_naive_kernel` was "
             "never launched. Let the device do the work.",
         )
-    for blocks, threads in launches.sizes:
+    for blocks, threads in sizes:
         if threads != 128:
             exchanged = " The number of blocks comes first: `kernel[blocks, threads]`." * (blocks == 128)
             raise Wrong(
@@ -132,6 +137,14 @@ def _in_blocks_of_128(attempt):
                 f"The numbers are right, but your launch is `[{blocks}, {threads}]` for 300 elements, and "
                 f"blocks of 128 threads are asked for.{exchanged}",
             )
+    many = 1_000_003
+    blocks, threads = np.max(_launches(attempt, many), axis=0)
+    if blocks * threads < many:
+        raise Wrong(
+            "fixed grid",
+            f"Right for small arrays. For {many} elements yours still are {blocks} blocks, and those past "
+            "the last thread stay as they were: compute the number of blocks from `x.size`.",
+        )
 
 
 relu_on_gpu = Exercise(

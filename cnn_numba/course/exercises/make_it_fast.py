@@ -565,6 +565,9 @@ class GraphExercise(Exercise):
             )
         return super()._verdict(attempt)
 
+    def _refuse_wrapping(self, attempt):
+        """Ask for no other types: those of the arrays that a step gets on the device are fixed."""
+
     def _praise(self, trials):
         return f"Recorded once and replayed, right in all {len(trials)} trainings."
 

@@ -136,6 +136,18 @@ def _in_full_precision(attempt, gradients, counts):
     return result
 
 
+def _shows_a_busy_workers_nan(attempt):
+    """Demand NaN where the gradient of a worker with images is NaN."""
+    gradients = np.array([[np.nan, np.nan], [0.5, 2.0], [np.nan, 1.0]])
+    if not np.isnan(attempt(gradients, np.array([0, 4, 7]))[0]):
+        raise Wrong(
+            "NaN hidden",
+            "Right, until a worker that has images comes to NaN: yours takes another number for it, and "
+            "nobody learns that something has gone wrong. Leave out the workers without images, and no other "
+            "NaN.",
+        )
+
+
 def _with_nothing_for_nan(combine):
     """Return a mistake that has 0 for the gradients of workers without images."""
     return lambda gradients, counts: combine(np.nan_to_num(gradients), np.asarray(counts, float)[:, None])
@@ -147,6 +159,7 @@ combined_gradient = Exercise(
     cases=_workers,
     rtol=1e-9,
     run=_in_full_precision,
+    properties=(_shows_a_busy_workers_nan,),
     mistakes={
         "plain mean": (
             "You take the mean over the workers. Where one has 5 images and the other 2, those 2 would count "

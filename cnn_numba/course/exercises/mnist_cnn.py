@@ -402,7 +402,7 @@ def _shares(labels, answers, classes):
 
 def _answered(rng):
     yield np.array([0, 1, 1, 1, 1]), np.array([0, 0, 0, 1, 1]), 2
-    for n, classes in ((20, 3), (150, 10), (31, 7), (64, 5), (90, 4)):
+    for n, classes in ((20, 3), (150, 10), (31, 7), (64, 5), (90, 4), (200, 20)):
         labels = np.concatenate([np.arange(classes), rng.integers(0, classes, n - classes)])
         answers = np.where(rng.random(n) < 0.5, labels, rng.integers(0, classes, n))
         yield labels.astype(np.int32), answers.astype(np.int64), classes

@@ -3,11 +3,13 @@
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.course.checks.kernels import KernelExercise, launch, normal, output
+from cnn_numba.course.checks.exercise import Wrong
+from cnn_numba.course.checks.kernels import KernelExercise, examine, launch, normal, output
 from cnn_numba.course.stuck_training import StuckTraining
 from cnn_numba.ops.activation.reference import sigmoid_backward, tanh_backward
 from cnn_numba.ops.loss.reference import mse_loss_backward
 from cnn_numba.ops.norm.reference import batch_norm2d_forward
+from gpuless.access import READ
 
 # --- sigmoid_backward_kernel -------------------------------------------------------------------------------
 
@@ -164,16 +166,21 @@ squared_error_backward_kernel = KernelExercise(
 
 # --- channel_statistics_kernel -----------------------------------------------------------------------------
 
-# Threads of the block that has a channel.
+# Threads of the block that has a channel, in most launches.
 CHANNEL_THREADS = 64
+WARP = 32
+
+
+def _of_some_spread(rng, shape, threads=CHANNEL_THREADS):
+    spread = rng.uniform(0.5, 3, (1, shape[1], 1))
+    x = spread * rng.normal(size=shape) + 2 * rng.normal(size=(1, shape[1], 1)) + 1
+    return launch(shape[1], threads, x.astype(np.float32), output(shape[1]), output(shape[1]))
 
 
 def _channels(rng):
     """Draw channels of some spread, and some far from 0 that differ by little."""
     for shape in [(2, 3, 5), (5, 2, 20), (70, 3, 1), (3, 4, 47)]:
-        spread = rng.uniform(0.5, 3, (1, shape[1], 1))
-        x = spread * rng.normal(size=shape) + 2 * rng.normal(size=(1, shape[1], 1)) + 1
-        yield launch(shape[1], CHANNEL_THREADS, x.astype(np.float32), output(shape[1]), output(shape[1]))
+        yield _of_some_spread(rng, shape)
     for shape in [(2, 3, 8), (8, 2, 32)]:
         # Squares near 2**24, where the next float32 is 2 away. Any order of adding comes to the same.
         signs = np.resize([1, -1], shape[0] * shape[2])
@@ -249,11 +256,32 @@ def _around_the_sum(x, add):
     return total, add((_flat(x) - total[:, None]) ** 2, axis=1)
 
 
+def _shares_the_channel(attempt):
+    """Demand that the threads of a block share a channel's elements."""
+    case = launch(1, CHANNEL_THREADS, normal(np.random.default_rng(0), (4, 1, 64)), output(1), output(1))
+    trace = examine(attempt, case).report.trace
+    given = trace.array == next(i for i, info in enumerate(trace.arrays) if info.shape == (4, 1, 64))
+    rows = np.flatnonzero(given & (trace.kind == READ))
+    most = int(np.bincount(np.unique([trace.thread[rows], trace.element[rows]], axis=1)[0]).max())
+    if most >= 256:
+        raise Wrong(
+            "one thread",
+            f"The numbers are right, but of 256 elements one thread reads {most}, while {CHANNEL_THREADS} "
+            "threads are there to share them: thread `t` takes the elements `t`, `t + cuda.blockDim.x`, and "
+            "so on, and `block_sum` adds up what they have found.",
+        )
+
+
 channel_statistics_kernel = KernelExercise(
     "channel_statistics_kernel",
     reference=channel_statistics,
     cases=_channels,
+    other_blocks=lambda rng: [
+        _of_some_spread(rng, shape, threads)
+        for threads, shape in [(WARP, (2, 2, 19)), (3 * WARP, (5, 1, 39)), (4 * WARP, (3, 4, 47))]
+    ],
     float32=True,
+    properties=(_shares_the_channel,),
     mistakes={
         "difference of squares": (
             "Right, until a channel lies far from 0: then `E[x**2]` and `E[x]**2` are two huge numbers that "

@@ -260,6 +260,7 @@ block_sums_kernel = KernelExercise(
     reference=lambda x: _in_blocks(x).sum(axis=1, dtype=np.float64),
     cases=_vectors,
     large=lambda rng: [launch(547, THREADS, normal(rng, 70_001) + np.float32(3), output(547))],
+    other_blocks=False,
     float32=True,
     once=True,
     properties=(avoids("atomic", "block_sum", "warp_sum"), uses("shared", "syncthreads"), _adds_in_a_tree),
@@ -334,6 +335,7 @@ row_max_kernel = KernelExercise(
     reference=lambda x: x.max(axis=1),
     cases=_rows,
     large=lambda rng: [launch(37, ROW_THREADS, normal(rng, (37, 5001)), output(37))],
+    other_blocks=lambda rng: [launch(3, 4 * WARP, normal(rng, (3, 150)), output(3))],
     float32=True,
     once=True,
     properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle),
@@ -410,6 +412,7 @@ histogram_kernel = KernelExercise(
     reference=_counted,
     cases=_pixels,
     large=lambda rng: [launch(1100, ROW_THREADS, np.zeros(70_001, np.uint8), inout(np.ones(BINS, np.int32)))],
+    other_blocks=False,
     properties=(_counts_in_shared_memory,),
     mistakes={
         "forgets what was there": (
@@ -518,6 +521,7 @@ softmax_kernel = KernelExercise(
     reference=lambda x: _softmax(x.astype(np.float64)),
     cases=_logits,
     large=lambda rng: [launch(20, (WARP, 4), normal(rng, (77, 1000)), output((77, 1000)))],
+    other_blocks=False,
     float32=True,
     properties=(_shares_the_row,),
     mistakes={

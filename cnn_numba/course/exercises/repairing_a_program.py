@@ -143,6 +143,7 @@ def _maps(rng):
             ((3, 1), (4, 8), (4, 6, 9), 0),
             ((1, 4), (8, 2), (5, 7, 5), 90),
             ((2, 2), (4, 4), (3, 6, 5), -150),
+            ((1, 2), (4, 2), (70, 3, 2), 0),
         ]
     ]
     for place in (0, -1):
@@ -155,6 +156,7 @@ softmax_kernel = KernelExercise(
     "softmax_kernel",
     reference=_softmax,
     cases=_maps,
+    large=lambda rng: [launch((3, 2), (4, 4), normal(rng, (1000, 7, 9)), output((1000, 7, 9)))],
     broken=_broken_softmax_kernel,
     float32=True,
     mistakes={

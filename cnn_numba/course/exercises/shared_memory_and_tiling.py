@@ -104,6 +104,7 @@ smooth_kernel = _TileExercise(
         launch(_blocks(n, BLOCK) + extra, BLOCK, normal(rng, n), normal(rng, 2 * RADIUS + 1), output(n))
         for n, extra in [(3, 0), (13, 0), (37, 0), (48, 1), (65, 0), (1, 1)]
     ],
+    other_blocks=False,
     float32=True,
     once=True,
     properties=(uses("shared", "syncthreads"), _loads_each_sample_once),
@@ -239,6 +240,7 @@ conv_channels_kernel = _BarrierExercise(
     cases=lambda rng: [
         _channels_case(rng, *sizes) for sizes in [(1, 1, 3), (2, 4, 16), (3, 3, 7), (2, 9, 18), (4, 5, 21)]
     ],
+    other_blocks=False,
     float32=True,
     once=True,
     properties=(uses("shared"), _no_needless_barrier),
@@ -332,6 +334,7 @@ conv_strided_kernel = _TileExercise(
     cases=lambda rng: [
         _strided_case(rng, *sizes) for sizes in [(2, 3), (7, 12), (13, 9), (11, 40), (18, 37)]
     ],
+    other_blocks=False,
     float32=True,
     once=True,
     properties=(uses("shared"), _loads_each_pixel_once),
@@ -442,6 +445,7 @@ turn_kernel = _TileExercise(
     "turn_kernel",
     reference=lambda image: np.rot90(image),
     cases=lambda rng: [_turn_case(rng, *sizes) for sizes in [(2, 3), (9, 33), (40, 7), (32, 32), (35, 50)]],
+    other_blocks=False,
     once=True,
     from_the_end=True,
     properties=(uses("shared"), _memory_is_used_well),

@@ -101,6 +101,7 @@ warp_product_kernel = KernelExercise(
     "warp_product_kernel",
     reference=_product,
     cases=_matrices,
+    other_blocks=False,
     float32=True,
     properties=(uses("multiply_tf32"),),
     mistakes={

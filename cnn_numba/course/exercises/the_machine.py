@@ -142,6 +142,7 @@ warp_sums_kernel = KernelExercise(
     reference=_sums,
     cases=_elements,
     broken=_in_lockstep_kernel,
+    other_blocks=False,
     float32=True,
     properties=(_waits_for_its_warp,),
     mistakes={

@@ -62,6 +62,10 @@ causal_softmax_kernel = derive(
     causal_without_guard=("writes past the edge", ("if i < scores.shape[0]:", "if True:")),
     causal_of_the_first_block=("never written", ("cuda.grid(1)", "cuda.threadIdx.x")),
     causal_in_float64=("float64", ("total = float32(0)", "total = 0.0")),
+    weights_from_minus_2000=(
+        "not small enough",
+        ("largest = scores[i, 0]\nfor j in range(1, ", "largest = float32(-2000)\nfor j in range("),
+    ),
 )
 
 # --- online_step ---
@@ -139,6 +143,7 @@ tiled_attention_kernel = derive(
     ),
     tiled_without_guard=("writes past the edge", ("if i < q.shape[0]:", "if True:")),
     tiled_in_float64=("float64", ("float32(-math.inf), float32(0)", "float32(-math.inf), 0.0")),
+    attends_from_minus_a_billion=("not small enough", ("-math.inf", "-1e9")),
 )
 
 # --- softmax_backward_kernel ---

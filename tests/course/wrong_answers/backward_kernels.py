@@ -61,6 +61,19 @@ cross_entropy_kernel = derive(
     ),
     scores_in_float64=("float64", ("total = float32(0)", "total = 0.0")),
     scores_rows_as_columns=("writes past the edge", ("logits.shape[0]:", "logits.size:")),
+    entropy_from_minus_ten_thousand=(
+        "not small enough",
+        ("largest = logits[row, 0]\nfor k in range(1, ", "largest = float32(-1e4)\nfor k in range("),
+    ),
+    entropy_with_room_for_16_classes=(
+        "writes past the edge",
+        ("largest = logits[row, 0]", "largest = logits[row, 0]\npowers = cuda.local.array(16, float32)"),
+        (
+            "total += math.exp(logits[row, k] - largest)",
+            "powers[k] = math.exp(logits[row, k] - largest)\ntotal += powers[k]",
+        ),
+        ("math.exp(logits[row, k] - largest) / total", "powers[k] / total"),
+    ),
 )
 
 
@@ -244,6 +257,14 @@ bias_gradient_kernel = derive(
         (
             "c, positions = cuda.blockIdx.x, grad_output.shape[2]",
             "c, positions = cuda.grid(1), grad_output.shape[2]",
+        ),
+    ),
+    bias_by_atomics=(
+        "added by atomics",
+        (
+            "total = block_sum(total)\nif cuda.threadIdx.x == 0:\n    grad_bias[c] = total",
+            "if cuda.threadIdx.x == 0:\n    grad_bias[c] = 0\n"
+            "cuda.syncthreads()\ncuda.atomic.add(grad_bias, c, total)",
         ),
     ),
 )

@@ -31,6 +31,15 @@ split_kernel = derive(
         ("column, row, part = cuda.grid(3)", "part, row, column = cuda.grid(3)"),
     ),
     split_in_float64=("float64", ("float32(0)", "0.0")),
+    splits_without_a_guard_on_the_parts=("writes past the edge", ("part < parts.shape[0] and ", "")),
+    splits_into_parts_of_one_length=(
+        "numbers",
+        ("first = part * depth", "depth = -(-a.shape[1] // parts.shape[0])\nfirst = part * depth"),
+    ),
+    splits_in_blocks_of_one_part=(
+        "z not used",
+        ("column, row, part = cuda.grid(3)", "column, row = cuda.grid(2)\npart = cuda.blockIdx.z"),
+    ),
 )
 
 

@@ -127,6 +127,7 @@ block_max_kernel = derive(
     ),
     maximum_with_a_tail_of_minus_ones=("not small enough", ("float32(-math.inf)", "float32(-1)")),
     maximum_with_a_tail_of_small_numbers=("numbers", ("float32(-math.inf)", "float32(-999)")),
+    maximum_from_minus_a_billion=("not small enough", ("-math.inf", "-1e9")),
 )
 
 

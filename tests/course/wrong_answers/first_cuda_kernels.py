@@ -37,6 +37,14 @@ axpy_kernel = derive(
 )
 
 
+@wrong("axpy_kernel", "float64")
+@cuda.jit("void(float64, float32[::1], float32[::1], float32[::1])")
+def axpy_of_a_float64(a, x, y, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = a * x[i] + y[i]
+
+
 @wrong("axpy_kernel", "raises")
 @cuda.jit
 def axpy_returns(a, x, y, out):
@@ -89,6 +97,7 @@ relu_on_gpu = derive(
     relu_forgets_to_return=("returns None", ("return d_out.copy_to_host()", "d_out.copy_to_host()")),
     relu_without_a_launch_shape=("raises", ("[device.blocks(x.size, 128), 128]", "")),
     relu_divides_with_a_fraction=("fraction of a block", ("device.blocks(x.size, 128)", "x.size / 128 + 1")),
+    relu_on_eight_blocks=("fixed grid", ("device.blocks(x.size, 128)", "8")),
 )
 
 

@@ -91,6 +91,11 @@ combined_gradient = derive(
         "weighted the wrong way",
         ("counts[busy] @ gradients[busy] / counts.sum()", "(1 / counts[busy]) @ gradients[busy]"),
     ),
+    combined_without_any_nan=(
+        "NaN hidden",
+        ("busy = counts > 0", "gradients = np.nan_to_num(gradients)"),
+        ("[busy]", "", 2),
+    ),
 )
 
 # --- ring_all_reduce ---

@@ -213,6 +213,14 @@ confusion_matrix = derive(
         ("matrix = np.zeros(", "classes = max(labels.max(), answers.max()) + 1\nmatrix = np.zeros("),
     ),
     confusion_starts_anywhere=("not initialised", ("np.zeros", "np.empty")),
+    confusion_by_numbers_of_pairs=(
+        "wraps",
+        (
+            "for label, answer in zip(labels, answers, strict=True):\n    matrix[label, answer] += 1",
+            "pairs = classes * labels + answers\n"
+            "matrix += np.bincount(pairs, minlength=classes**2).reshape(classes, classes)",
+        ),
+    ),
 )
 
 

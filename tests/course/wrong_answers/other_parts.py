@@ -157,6 +157,13 @@ channel_statistics_kernel = derive(
             "    if thread < pixels:\n        total = block_sum(total)\n    centre = total / count",
         ),
     ),
+    statistics_in_steps_of_64=("fixed block", ("cuda.threadIdx.x, cuda.blockDim.x", "cuda.threadIdx.x, 64")),
+    statistics_of_all_in_every_thread=(
+        "one thread",
+        ("range(thread, x.shape[0] * pixels, threads)", "range(x.shape[0] * pixels)", 2),
+        ("block_sum(total)", "total"),
+        ("block_sum(squares)", "squares"),
+    ),
 )
 
 

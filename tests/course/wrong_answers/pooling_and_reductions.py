@@ -91,6 +91,10 @@ max_pool_kernel = derive(
     pool_reads_the_first_plane=("first plane", ("x[plane, ", "x[0, ", 3)),
     pool_writes_the_first_plane=("race between blocks", ("[plane, oh, ow] =", "[0, oh, ow] =", 2)),
     pool_forgets_that_rows_begin_anew=("writes past the edge", ("i // out_w % out_h", "i // out_w")),
+    pool_starts_from_minus_a_billion=(
+        "not small enough",
+        ("best, where = x[plane, top, left]", "best, where = float32(-1e9)"),
+    ),
 )
 
 
@@ -270,6 +274,7 @@ row_max_kernel = derive(
     row_max_shuffles_in_a_branch=("divergent warp", ("lanes = 16", "lanes = 16 if t < x.shape[1] else 0")),
     row_max_reads_all_places=("uninitialised read", ("range(cuda.blockDim.x // 32)", "range(32)")),
     row_max_starts_far_below_0_but_not_far_enough=("numbers", ("-math.inf", "-999")),
+    row_max_from_minus_a_billion=("not small enough", ("-math.inf", "-1e9")),
 )
 
 
@@ -479,6 +484,7 @@ softmax_kernel = derive(
             "lane, row = cuda.grid(2)",
         ),
     ),
+    softmax_from_minus_a_billion=("not small enough", ("-math.inf", "-1e9")),
 )
 
 

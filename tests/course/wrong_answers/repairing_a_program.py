@@ -41,6 +41,10 @@ pool_maps_kernel = derive(
         ("sum_of(maps[c, 2 * row, 2 * column], ", "maps[c, 2 * row, 2 * column] + ("),
         ("sum_of(maps[c, 2 * row + 1, 2 * column], ", "maps[c, 2 * row + 1, 2 * column] + ("),
     ),
+    pool_of_at_least_minus_a_billion=(
+        "not small enough",
+        ("max(above, below)", "max(max(above, below), np.float32(-1e9))"),
+    ),
 )
 
 
@@ -94,6 +98,23 @@ softmax_kernel = derive(
             "    total += math.exp(maps[c, row, column] - largest)\nfor c in range(channels):",
             "    total += math.exp(maps[c, row, column] - largest)",
         ),
+    ),
+    softmax_from_minus_ten_thousand=(
+        "not small enough",
+        ("largest = maps[0, row, column]", "largest = float32(-1e4)"),
+        ("range(1, channels)", "range(channels)"),
+    ),
+    softmax_with_room_for_16_channels=(
+        "writes past the edge",
+        (
+            "largest = maps[0, row, column]",
+            "largest = maps[0, row, column]\npowers = cuda.local.array(16, float32)",
+        ),
+        (
+            "total += math.exp(maps[c, row, column] - largest)",
+            "powers[c] = math.exp(maps[c, row, column] - largest)\ntotal += powers[c]",
+        ),
+        ("math.exp(maps[c, row, column] - largest) / total", "powers[c] / total"),
     ),
 )
 
