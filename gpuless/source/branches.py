@@ -8,6 +8,7 @@ import linecache
 LOOPS = (ast.For, ast.While)
 
 
+@functools.lru_cache(maxsize=1024)
 def _position(code, offset):
     """Return (line, column) where an instruction begins and ends; None if Python does not know."""
     line, end_line, column, end_column = list(code.co_positions())[offset // 2]
@@ -34,17 +35,21 @@ def _holds(node, position):
     return begin <= position[0] and position[1] <= end
 
 
-@functools.lru_cache(maxsize=1024)
 def path(code, offset):
     """Return the syntax around an instruction, from its function inwards; empty without source."""
-    node, nodes = syntax(code.co_filename), []
-    position = _position(code, offset)
+    return _path(syntax(code.co_filename), code.co_name, _position(code, offset))
+
+
+# By the tree, not by the code: the nodes found are those of the tree that `syntax` gives at the time.
+@functools.lru_cache(maxsize=1024)
+def _path(tree, function, position):
+    node, nodes = tree, []
     while position and node is not None:
         node = next((child for child in ast.iter_child_nodes(node) if _holds(child, position)), None)
         if isinstance(node, ast.FunctionDef):
             nodes = []
         nodes += [node] if node is not None else []
-    return nodes if nodes and getattr(nodes[0], "name", None) == code.co_name else []
+    return nodes if nodes and getattr(nodes[0], "name", None) == function else []
 
 
 def _arm(node, inner):

@@ -1,5 +1,6 @@
 """The inspector: planted kernels for each finding, occupancy by hand, notebook kernels, errors."""
 
+import ast
 import importlib
 import inspect
 import linecache
@@ -32,6 +33,7 @@ from gpuless.inspector import (
     registers_for,
 )
 from gpuless.inspector.assembly import KINDS, memory_bits, ptx_kind, read_ptx, sass_kind
+from gpuless.source import branches
 from gpuless.wrapping import WIDTH
 
 gpuless.select()
@@ -1108,3 +1110,14 @@ $L__BB0_1:
     assert found[1].predicate == "@%p1"
     assert memory_bits(found[2]) == 128
     assert {i.file for i in found} == {"/somewhere/kernels.py"}
+
+
+def test_the_syntax_around_an_instruction_is_part_of_the_file_s_tree():
+    """Trees are kept for some files only; what is kept of an instruction must not be of an older tree."""
+    code = inspect_kernel.__code__
+    for number in range(40):  # the second time after more files than are kept
+        nodes = branches.path(code, 2)
+        assert any(node is nodes[0] for node in ast.walk(branches.syntax(code.co_filename)))
+        name = f"<file {number}>"
+        linecache.cache[name] = 1, None, [f"x = {number}\n"], name
+        branches.syntax(name)
