@@ -70,11 +70,9 @@ def encode(text: str) -> np.ndarray:
     ([66, 1, 67], 'a b')
     """
     instance(text, "text", str)
-    unknown = [character for character in text if character not in _NUMBERS]
-    if unknown:
-        raise ValueError(
-            f"the text must be plain ASCII, got {shown(unknown[0])} at place {text.index(unknown[0])}"
-        )
+    unknown = next((character for character in text if character not in _NUMBERS), None)
+    if unknown is not None:
+        raise ValueError(f"the text must be plain ASCII, got {shown(unknown)} at place {text.index(unknown)}")
     return np.array([_NUMBERS[character] for character in text], np.uint8)
 
 
