@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cnn_numba.arguments import instance, shown
+from cnn_numba.arguments import instance, integer, shown
 from cnn_numba.data.files import CHECKOUT, DataError
 
 #: The data set's name, as ``cnn-numba train --dataset`` knows it.
@@ -78,7 +78,8 @@ def encode(text: str) -> np.ndarray:
 
 def decode(numbers: np.ndarray) -> str:
     """Return the characters with these numbers; `encode` turned round."""
-    return "".join(VOCABULARY[number] for number in numbers)
+    last = len(VOCABULARY) - 1
+    return "".join(VOCABULARY[integer(number, "a character's number", maximum=last)] for number in numbers)
 
 
 def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:

@@ -96,6 +96,14 @@ def save_checkpoint(
     >>> bool((net.parameters == mnist_cnn(seed=1).parameters).all())
     True
     """
+    instance(model, "model", Sequential)
+    for name, value, kind in (
+        ("optimizer", optimizer, Optimizer),
+        ("progress", progress, dict),
+        ("scaler", scaler, LossScaler),
+    ):
+        if value is not None:
+            instance(value, name, kind)
     arrays = {
         f"{owner}.{name}": to_host(array)
         for owner, keeper in (("optimizer", optimizer), ("scaler", scaler))
@@ -169,6 +177,7 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         are NaN, an epoch of -1, half an entry of the history, compressed arrays. The message names the file
         and the value.
     """
+    path = Path(path)  # an int would be an open file, to be closed
     try:
         _check_size(path)
         with np.load(path, allow_pickle=False) as file:

@@ -330,6 +330,13 @@ def test_files_that_are_no_checkpoints_are_named(tmp_path):
         restore(load_checkpoint(path), mnist_cnn())
 
 
+def test_an_open_file_is_no_path_and_stays_open(tmp_path):
+    with open(tmp_path / "net.npz", "wb") as file:
+        with pytest.raises(TypeError):
+            load_checkpoint(file.fileno())
+        file.write(b"still open")
+
+
 def test_a_newer_format_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("cnn_numba.train.checkpoint.FORMAT_VERSION", 2)
     save_checkpoint(tmp_path / "net.npz", small_net())
