@@ -123,7 +123,8 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
     Parameters
     ----------
     path : path
-        At any moment it is the old file or the new one.
+        At any moment it is the old file or the new one. What is no file but a pipe or a device, such as
+        ``/dev/stdout``, stays that, and is written to at once.
 
     Yields
     ------
@@ -131,6 +132,10 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
         Open for writing bytes.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        with open(path, "wb") as file:
+            yield file
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path)
     # Another process may be writing the same file: each has a name of its own, and the last one to end wins.

@@ -183,6 +183,18 @@ def test_what_was_left_long_ago_goes_with_the_next_write(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".file.partial-new", "file"]
 
 
+def test_a_pipe_stays_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    read = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()), daemon=True)
+    reader.start()
+    with written_whole(tmp_path / "pipe") as file:
+        file.write(b"text")
+    reader.join(60)
+    assert read == [b"text"]
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_a_full_disk_names_the_file(tmp_path):
     with pytest.raises(OSError, match=r"No space left on device: '.*file'"):
         with written_whole(tmp_path / "file"):
