@@ -168,7 +168,7 @@ def data_folder(name, data_dir):
         return None  # it is drawn, whatever else lies in the folder of the others
     if chosen:
         folder = Path(chosen).expanduser()
-        if not folder.is_dir():
+        if not os.path.isdir(folder):  # which answers where a Path's own raises: of a name that is too long
             origin = "--data-dir / data_dir" if data_dir else "the environment variable CNN_NUMBA_DATA"
             raise DataError(f"{origin} names {folder}, which is not a folder; give the one that holds {name}")
         return folder

@@ -1,5 +1,6 @@
 """The course's text as numbers, a character at a time, and the windows of it that a network is trained on."""
 
+import os
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -110,7 +111,7 @@ def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
         path = CHECKOUT / "data" / "text"
         path = path if path.is_dir() else Path(__file__).parent
     path = Path(path)
-    path = path / "course.txt" if path.is_dir() else path
+    path = path / "course.txt" if os.path.isdir(path) else path
     try:
         paragraphs = path.read_text(encoding="ascii").splitlines(keepends=True)
         held_out = "".join(paragraphs[9::10])

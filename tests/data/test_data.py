@@ -802,6 +802,8 @@ def test_a_folder_without_the_data_set_is_named(cache, tmp_path, name):
 def test_a_folder_that_does_not_exist_is_named(cache, tmp_path, monkeypatch, name):
     with pytest.raises(DataError, match=r"data_dir names .*nowhere, which is not a folder"):
         load(name, data_dir=tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"data_dir names .*xxx, which is not a folder"):
+        load(name, data_dir=tmp_path / ("x" * 5000))  # too long for any name of a file
     monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match=r"CNN_NUMBA_DATA names .*nowhere, which is not a folder"):
         load(name)
