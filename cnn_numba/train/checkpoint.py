@@ -132,15 +132,15 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
         Open for writing bytes.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():
-        with open(path, "wb") as file:
-            yield file
-        return
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path)
     # Another process may be writing the same file: each has a name of its own, and the last one to end wins.
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
+        if path.exists() and not path.is_file():
+            with open(path, "wb") as file:
+                yield file
+            return
         with open(partial, "xb") as file:
             yield file
             file.flush()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from test_training import run
@@ -193,6 +194,13 @@ def test_a_pipe_stays_a_pipe(tmp_path):
     reader.join(60)
     assert read == [b"text"]
     assert (tmp_path / "pipe").is_fifo()
+    if Path("/dev/full").is_char_device():
+        (full := tmp_path / "pipe").unlink()
+        full.symlink_to("/dev/full")  # the link, for what would be replaced is in this folder
+        with pytest.raises(OSError, match=r"No space left on device: '.*pipe'"):
+            with written_whole(full) as file:
+                file.write(b"text")
+        assert full.is_char_device()
 
 
 def test_a_full_disk_names_the_file(tmp_path):
