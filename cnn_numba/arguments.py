@@ -261,6 +261,8 @@ SETTINGS = {
     "lr": number,
     "weight_decay": number,
     "eps": number,
+    "rtol": number,
+    "atol": number,
     "momentum": functools.partial(number, high=1.0),
     "beta1": _SHARE,
     "beta2": _SHARE,

@@ -20,7 +20,7 @@ import numpy as np
 import typer
 from PIL import Image
 
-from cnn_numba.arguments import shown
+from cnn_numba.arguments import LARGEST, MOST_ELEMENTS, shown
 from cnn_numba.data import DATASETS, DataError, classes, image_shape, load, normalisation
 from cnn_numba.data.digits import as_text, find_digit, prepare_photo
 from cnn_numba.data.text import TEXT, Windows
@@ -202,14 +202,24 @@ def _program(
 
 
 def _positive(value):
-    if value is not None and not (value > 0 and math.isfinite(value)):
-        raise typer.BadParameter(f"{value} is not a positive number.")
+    if value is not None and not 0 < value <= LARGEST:
+        raise typer.BadParameter(f"{value} is not a positive number{_too_large(value)}.")
     return value
 
 
 def _not_negative(value):
-    if not (value >= 0 and math.isfinite(value)):
-        raise typer.BadParameter(f"{value} is not a number of at least 0.")
+    if not 0 <= value <= LARGEST:
+        raise typer.BadParameter(f"{value} is not a number of at least 0{_too_large(value)}.")
+    return value
+
+
+def _too_large(value):
+    return f" and at most {LARGEST:g}" if LARGEST < value < math.inf else ""
+
+
+def _countable(value):
+    if value is not None and value > MOST_ELEMENTS:
+        raise typer.BadParameter(f"{value} is more than {MOST_ELEMENTS}.")
     return value
 
 
@@ -249,7 +259,9 @@ def train(
             metavar="FOLDER", help="Where the original files are (a torchvision root); or a text of your own."
         ),
     ] = None,
-    epochs: Annotated[int, _count("Passes over the training set.")] = 3,
+    epochs: Annotated[
+        int, typer.Option(min=1, metavar="N", callback=_countable, help="Passes over the training set.")
+    ] = 3,
     batch_size: Annotated[int, _count("Images per step.")] = 64,
     optimizer: Annotated[OptimizerName, typer.Option(help="Adam, or SGD with momentum 0.9.")] = "adam",
     lr: Annotated[

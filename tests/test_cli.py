@@ -94,6 +94,12 @@ def fit(monkeypatch):
         (["train", "--lr", "-0.1"], "'--lr': -0.1 is not a positive number"),
         (["train", "--lr", "nan"], "'--lr': nan is not a positive number"),
         (["train", "--lr", "inf"], "'--lr': inf is not a positive number"),
+        (["train", "--lr", "1e39"], "'--lr': 1e+39 is not a positive number and at most 3.40282e+38"),
+        (
+            ["train", "--weight-decay", "1e39"],
+            "'--weight-decay': 1e+39 is not a number of at least 0 and at most 3.40282e+38",
+        ),
+        (["train", "--epochs", "9" * 30], f"'--epochs': {'9' * 30} is more than 2147483647"),
         (["train", "--weight-decay", "-0.1"], "'--weight-decay': -0.1 is not a number of at least 0"),
         (["train", "--weight-decay", "nan"], "'--weight-decay': nan is not a number of at least 0"),
         (["train", "--augment", "mixup"], "'mixup' is not one of 'none', 'crop', 'crop-flip'"),

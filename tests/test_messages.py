@@ -9,14 +9,16 @@ import pytest
 from cnn_numba import data, device
 from cnn_numba.arguments import shown
 from cnn_numba.data import Dataset, batches
-from cnn_numba.data.text import encode
-from cnn_numba.nn.gradcheck import numerical_gradient
+from cnn_numba.data.text import decode, encode
+from cnn_numba.nn.gradcheck import compare_gradients, numerical_gradient
 from cnn_numba.nn.layers import Flatten, Linear
 from cnn_numba.nn.models import Sequential
 from cnn_numba.nn.onnx import to_onnx
 from cnn_numba.nn.writing import write
 from cnn_numba.ops import shapes
 from cnn_numba.ops.rooms import room
+from cnn_numba.train.augment import augmentation
+from cnn_numba.train.checkpoint import save_checkpoint
 from cnn_numba.train.loop import evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.scaling import LossScaler
@@ -117,7 +119,21 @@ CALLS = {
     "batches batch_size": lambda value: batches(2, value),
     "room device": room,
     "load set": data.load,
+    "batches generator": lambda value: batches(2, 2, value),
     "encode text": encode,
+    "decode number": lambda value: decode([value]),
+    "augmentation shape": lambda value: augmentation("crop", value, 0),
+    "augmentation seed": lambda value: augmentation("crop", (1, 2, 2), value),
+    "save_checkpoint model": lambda value: save_checkpoint("none.npz", value),
+    **{
+        f"save_checkpoint {name}": lambda value, name=name: save_checkpoint(
+            "none.npz", network(), **{name: value}
+        )
+        for name in ("optimizer", "progress", "scaler")
+    },
+    "choose device": device.choose,
+    "compare_gradients rtol": lambda value: compare_gradients([1], [1], rtol=value),
+    "compare_gradients atol": lambda value: compare_gradients([1], [1], atol=value),
     "numerical_gradient array": lambda value: numerical_gradient(np.sum, value),
     "numerical_gradient epsilon": lambda value: numerical_gradient(np.sum, np.ones(2), epsilon=value),
     "check_precision precision": shapes.check_precision,
@@ -129,7 +145,9 @@ CALLS = {
 # What is right there.
 ACCEPTED = {
     **dict.fromkeys(("fit log", "fit on_step", "fit scaler", "to_onnx pixels", "load set"), type(None)),
-    **dict.fromkeys(("fit seed", "evaluate mean"), int),
+    **dict.fromkeys(("batches generator", "save_checkpoint optimizer", "save_checkpoint scaler"), type(None)),
+    "save_checkpoint progress": (type(None), dict),
+    **dict.fromkeys(("fit seed", "augmentation seed", "evaluate mean"), int),
     "encode text": str,
     "numerical_gradient array": np.ndarray,
 }

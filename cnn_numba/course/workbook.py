@@ -88,7 +88,8 @@ def is_solved(notebook, name: str) -> bool:
 
 def has_source(topic: str, name: str) -> bool:
     """Tell whether the workbook has the source of an answer; it is read and not run."""
-    with contextlib.suppress(OSError, SyntaxError, ValueError):
+    # The last two are what Python's parser answers where somebody has nested too deep.
+    with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         module = ast.parse(_path(topic, name).read_bytes())
         return any(isinstance(node, ast.FunctionDef) and node.name == name for node in module.body)
     return False

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from cnn_numba import extras
-from cnn_numba.arguments import integer
+from cnn_numba.arguments import instance, integer
 from cnn_numba.data import files as data_files
 from cnn_numba.data import text
 from cnn_numba.data.files import ARRAYS, SOURCES, source_of, working_folder
@@ -204,7 +204,7 @@ def _read_cache(cached, source):
         arrays = {array: np.load(cached / f"{array}.npy", allow_pickle=False) for array in ARRAYS}
         data_files.check(arrays, source, {})
         whole = about == _about(arrays, about["recognised"]) and about["recognised"] in (None, *DATASETS)
-    except (OSError, LookupError, TypeError, ValueError, EOFError):
+    except Exception:  # damage shows in whatever the readers stumble over, Python's own tokenizer too
         return None
     return (arrays, about["recognised"]) if whole else None
 
@@ -271,7 +271,7 @@ def batches(
     Raises
     ------
     TypeError, ValueError
-        If `count` is no int or negative, or `batch_size` none or below 1.
+        If `count` is no int or negative, `batch_size` none or below 1, or `generator` of another type.
 
     Examples
     --------
@@ -279,6 +279,8 @@ def batches(
     [[0, 1], [2, 3], [4]]
     """
     count, batch_size = integer(count, "count"), integer(batch_size, "batch_size", minimum=1)
+    if generator is not None:
+        instance(generator, "generator", np.random.Generator)
     order = np.arange(count) if generator is None else generator.permutation(count)
     order = order.astype(np.int64, copy=False)
     return (order[start : start + batch_size] for start in range(0, count, batch_size))

@@ -42,6 +42,7 @@ _IDX_STEMS = {
 # largest, has 814,255.
 _LONGEST_HEADER = 16
 _MOST = 1_000_000
+_LARGEST = _LONGEST_HEADER + _MOST * 28 * 28
 _NETWORK_SECONDS = 4.0
 # What a disk says, and a network never does.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
@@ -167,7 +168,7 @@ def data_folder(name, data_dir):
         return None  # it is drawn, whatever else lies in the folder of the others
     if chosen:
         folder = Path(chosen).expanduser()
-        if not folder.is_dir():
+        if not os.path.isdir(folder):  # which answers where a Path's own raises: of a name that is too long
             origin = "--data-dir / data_dir" if data_dir else "the environment variable CNN_NUMBA_DATA"
             raise DataError(f"{origin} names {folder}, which is not a folder; give the one that holds {name}")
         return folder
@@ -346,6 +347,10 @@ def _announced(header):
 
 def _read(path):
     try:
+        if (size := path.stat().st_size) > _LARGEST:
+            raise DataError(
+                f"{path} has {size:,} bytes, more than any file of these sets; {_fix(path.parent)}"
+            )
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot read {path} ({error.strerror or error}); {_fix(path.parent)}") from None

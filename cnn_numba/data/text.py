@@ -1,12 +1,13 @@
 """The course's text as numbers, a character at a time, and the windows of it that a network is trained on."""
 
+import os
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
-from cnn_numba.arguments import instance, shown
+from cnn_numba.arguments import instance, integer, shown
 from cnn_numba.data.files import CHECKOUT, DataError
 
 #: The data set's name, as ``cnn-numba train --dataset`` knows it.
@@ -70,17 +71,16 @@ def encode(text: str) -> np.ndarray:
     ([66, 1, 67], 'a b')
     """
     instance(text, "text", str)
-    unknown = [character for character in text if character not in _NUMBERS]
-    if unknown:
-        raise ValueError(
-            f"the text must be plain ASCII, got {shown(unknown[0])} at place {text.index(unknown[0])}"
-        )
+    unknown = next((character for character in text if character not in _NUMBERS), None)
+    if unknown is not None:
+        raise ValueError(f"the text must be plain ASCII, got {shown(unknown)} at place {text.index(unknown)}")
     return np.array([_NUMBERS[character] for character in text], np.uint8)
 
 
 def decode(numbers: np.ndarray) -> str:
     """Return the characters with these numbers; `encode` turned round."""
-    return "".join(VOCABULARY[number] for number in numbers)
+    last = len(VOCABULARY) - 1
+    return "".join(VOCABULARY[integer(number, "a character's number", maximum=last)] for number in numbers)
 
 
 def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
@@ -111,7 +111,7 @@ def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
         path = CHECKOUT / "data" / "text"
         path = path if path.is_dir() else Path(__file__).parent
     path = Path(path)
-    path = path / "course.txt" if path.is_dir() else path
+    path = path / "course.txt" if os.path.isdir(path) else path
     try:
         paragraphs = path.read_text(encoding="ascii").splitlines(keepends=True)
         held_out = "".join(paragraphs[9::10])

@@ -5,6 +5,7 @@ import os
 import platform
 from types import ModuleType
 
+from cnn_numba.arguments import choice
 from gpuless import nvidia
 from gpuless.selection import select
 
@@ -40,12 +41,15 @@ def choose(wish: str = "auto", timed: bool = False) -> str:
     ------
     NoGpu
         If the wish is for a GPU, and there is none that will do.
+    ValueError
+        If it is none of the three.
 
     Examples
     --------
     >>> choose("cpu")
     'cpu'
     """
+    choice(wish, "device", ("auto", "cpu", "gpu"))
     if wish == "gpu" and (simulated() or (timed and not hardware())):
         raise NoGpu(SELECTION.reason)
     return wish if wish != "auto" else "gpu" if hardware() else "cpu"

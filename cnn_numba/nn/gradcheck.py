@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cnn_numba.arguments import number, shown
+from cnn_numba.arguments import number, settings, shown
 
 
 class GradientError(AssertionError):
@@ -185,8 +185,8 @@ def compare_gradients(
 
     Raises
     ------
-    ValueError
-        If the shapes differ (nothing is broadcast), or there is nothing to compare.
+    TypeError, ValueError
+        If the shapes differ (nothing is broadcast), there is nothing to compare, or a tolerance is no number.
 
     Examples
     --------
@@ -199,6 +199,7 @@ def compare_gradients(
       expected 2
       error    0.5 (allowed: 2.01e-05)
     """
+    rtol, atol = settings(rtol=rtol, atol=atol)
     received, expected = _values(received), _values(expected)
     if received.shape != expected.shape:
         raise ValueError(f"{name} must have shape {expected.shape}, got {received.shape}")
@@ -298,4 +299,7 @@ def _output_gradient(grad_output, shape):
 
 def _values(array):
     """Copy into a float64 array of our own: the next call may overwrite the buffer."""
-    return np.array(array, dtype=np.float64)
+    try:
+        return np.array(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"gradients and outputs must be arrays of real numbers, got {shown(array)}") from None

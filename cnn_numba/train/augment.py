@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cnn_numba.arguments import choice, shown
+from cnn_numba.arguments import choice, integer, shown, sizes
 
 
 class Augmentation(NamedTuple):
@@ -31,8 +31,8 @@ def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmenta
 
     Raises
     ------
-    ValueError
-        If there is none of this name, or the samples are no images.
+    TypeError, ValueError
+        If there is none of this name, the samples are no images, or the seed is no number.
 
     Examples
     --------
@@ -41,10 +41,11 @@ def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmenta
     """
     if choice(name, "augment", AUGMENTATIONS) == "none":
         return None
-    if len(image_shape) != 3:
+    if len(sizes(image_shape, "image_shape")) != 3:
         raise ValueError(
             f"augment is for images (C, H, W), not for samples of shape {shown(image_shape)}: {name}"
         )
+    seed = integer(seed, "seed", maximum=None)
     # A stream of its own, beside those of the weights and of the order of the images.
     key = int(np.random.SeedSequence([seed, 2]).generate_state(1)[0])
     return Augmentation(max(image_shape[1:]) // 8, name == "crop-flip", key)

@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import reprlib
 import secrets
 import sys
@@ -17,7 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from cnn_numba.arguments import shown
+from cnn_numba.arguments import MOST_ELEMENTS, instance, shown
 from cnn_numba.device import copy, to_host
 from cnn_numba.nn.models import MODELS, Sequential
 from cnn_numba.ops.shapes import PRECISIONS
@@ -26,6 +27,10 @@ from cnn_numba.train.optim import Optimizer
 from cnn_numba.train.scaling import LossScaler
 
 FORMAT_VERSION = 1
+
+# The arrays that a checkpoint may hold, and at most how many.
+_ARRAYS = re.compile(r"about|parameters|buffers|(optimizer|scaler)\.[a-z_]{1,40}")
+_MOST_ARRAYS = 20
 
 #: The keys of one epoch in a history.
 HISTORY_KEYS = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "seconds")
@@ -91,6 +96,14 @@ def save_checkpoint(
     >>> bool((net.parameters == mnist_cnn(seed=1).parameters).all())
     True
     """
+    instance(model, "model", Sequential)
+    for name, value, kind in (
+        ("optimizer", optimizer, Optimizer),
+        ("progress", progress, dict),
+        ("scaler", scaler, LossScaler),
+    ):
+        if value is not None:
+            instance(value, name, kind)
     arrays = {
         f"{owner}.{name}": to_host(array)
         for owner, keeper in (("optimizer", optimizer), ("scaler", scaler))
@@ -110,7 +123,8 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
     Parameters
     ----------
     path : path
-        At any moment it is the old file or the new one.
+        At any moment it is the old file or the new one. What is no file but a pipe or a device, such as
+        ``/dev/stdout``, stays that, and is written to at once.
 
     Yields
     ------
@@ -123,6 +137,10 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
     # Another process may be writing the same file: each has a name of its own, and the last one to end wins.
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
+        if path.exists() and not path.is_file():
+            with open(path, "wb") as file:
+                yield file
+            return
         with open(partial, "xb") as file:
             yield file
             file.flush()
@@ -164,6 +182,7 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         are NaN, an epoch of -1, half an entry of the history, compressed arrays. The message names the file
         and the value.
     """
+    path = Path(path)  # an int would be an open file, to be closed
     try:
         _check_size(path)
         with np.load(path, allow_pickle=False) as file:
@@ -171,6 +190,8 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
             version = about["format_version"]
             _check_names(file.files)
             arrays = {name: file[name] for name in file.files if name != "about"}
+            for name, array in arrays.items():
+                instance(array, name, np.ndarray)  # of a member that is no array NumPy returns the bytes
         parameters, buffers = arrays.pop("parameters"), arrays.pop("buffers")
     except FileNotFoundError:
         raise
@@ -183,7 +204,7 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
             reason = error.args[0]
         raise ValueError(f"{path} is damaged or no checkpoint of this project: {reason}") from None
     if version != FORMAT_VERSION:
-        raise ValueError(f"{path} has format version {version}; this version reads {FORMAT_VERSION}")
+        raise ValueError(f"{path} has format version {shown(version)}; this version reads {FORMAT_VERSION}")
     scaler = {name[7:]: arrays.pop(name) for name in [*arrays] if name.startswith("scaler.")}
     optimizer = {name.removeprefix("optimizer."): array for name, array in arrays.items()}
     checkpoint = Checkpoint(about.get("model"), parameters, buffers, optimizer, about.get("progress"), scaler)
@@ -204,10 +225,11 @@ def _check_size(path):
 
 def _check_names(names):
     """Refuse arrays that no training writes."""
-    known = {"about", "parameters", "buffers"}
-    unknown = [name for name in names if name not in known and not name.startswith(("optimizer.", "scaler."))]
+    unknown = [name for name in names if not _ARRAYS.fullmatch(name)]
     if unknown:
-        raise ValueError(f"no training writes an array {reprlib.repr(unknown[0])}")
+        raise ValueError(f"no training writes an array {shown(unknown[0])}")
+    if len(names) > _MOST_ARRAYS:
+        raise ValueError(f"no training writes more than {_MOST_ARRAYS} arrays, and these are {len(names):,}")
 
 
 @contextmanager
@@ -276,8 +298,12 @@ def _is_positive(value):
     return _is_number(value) and value > 0
 
 
-def _is_count(value):
+def _is_seed(value):
     return type(value) is int and value >= 0
+
+
+def _is_count(value):
+    return _is_seed(value) and value <= MOST_ELEMENTS
 
 
 def _is_size(value):
@@ -294,6 +320,10 @@ def _are_totals(value):
 
 def _is_precision(value):
     return value in PRECISIONS
+
+
+def _is_name(value):
+    return isinstance(value, str) and value.isprintable() and len(value) <= 60
 
 
 def _per_channel(fits):
@@ -325,8 +355,8 @@ def _is_generator_state(value):
 
 # What must be true of a field where it is there, and what a message calls that. JSON Schema could say most of
 # it, but importing its library takes longer than all the rest of a training's start.
-_COUNT = _is_count, "a whole number of at least 0"
-_SIZE = _is_size, "a whole number of at least 1"
+_COUNT = _is_count, f"a whole number from 0 to {MOST_ELEMENTS}"
+_SIZE = _is_size, f"a whole number from 1 to {MOST_ELEMENTS}"
 _RECIPE = {
     "mean": (_per_channel(_is_number), "a number or a list of numbers"),
     "std": (_per_channel(_is_positive), "a positive number or a list of such"),
@@ -335,7 +365,8 @@ _RECIPE = {
     "weight_decay": (_is_duration, "a number of at least 0"),
     "augment": (lambda value: value in AUGMENTATIONS, f"one of {', '.join(AUGMENTATIONS)}"),
     "epochs": _SIZE,
-    "seed": _COUNT,
+    "seed": (_is_seed, "a whole number of at least 0"),
+    "device": (_is_name, "a name"),
     "precision": (_is_precision, f"one of {', '.join(PRECISIONS)}"),
 }
 _PROGRESS = {
@@ -363,8 +394,8 @@ def restore(checkpoint: Checkpoint, model: Sequential) -> None:
     wanted = model.name, model.parameters.shape, model.buffers.shape
     if saved != wanted:
         raise ValueError(
-            f"the checkpoint is of {saved[0]} with {saved[1][0]} parameters and {saved[2][0]} buffers, "
-            f"not of {wanted[0]} with {wanted[1][0]} and {wanted[2][0]}"
+            f"the checkpoint is of {shown(saved[0])} with {saved[1][0]} parameters and {saved[2][0]} "
+            f"buffers, not of {shown(wanted[0])} with {wanted[1][0]} and {wanted[2][0]}"
         )
     dtype = model.parameters.dtype
     copy(model.parameters, checkpoint.parameters.astype(dtype, copy=False))

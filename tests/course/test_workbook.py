@@ -238,6 +238,15 @@ def test_to_look_at_somebody_elses_workbook_runs_nothing(opened):
     assert not opened[1].exists()
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["-" * 200_000 + "1", "x = a" + ".a" * 100_000, "lambda: " * 50_000 + "1", "(" * 500, "\0", "x = "],
+)
+def test_an_answer_that_python_cannot_read_is_none(opened, text):
+    (opened[0] / "02_relu_stride_kernel.py").write_text(text)
+    assert "0 of 14 kernels of the network are yours" in course.progress().caption
+
+
 def test_what_a_check_has_kept_runs_wherever_it_was_kept_and_nothing_else(opened, tmp_path):
     kept = in_a_notebook(RELU, "relu")["relu_stride_kernel"]
     assert workbook.keep(first_cuda_kernels.relu_stride_kernel, kept) == "Kept in your workbook."

@@ -220,6 +220,19 @@ def test_a_damaged_cache_is_made_anew(cache, tmp_path, array, damage):
     assert len(lines) == 1
 
 
+@pytest.mark.filterwarnings("ignore:Data type alias")
+def test_every_bit_of_a_cached_header_counts(cache, tmp_path):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    first = load("mnist", data_dir=folder)
+    (victim,) = cache.rglob("train_labels.npy")
+    whole = victim.read_bytes()
+    for bit in range(8 * 128):  # NumPy's words for the damage are many, and some are the tokenizer's
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        victim.write_bytes(damaged)
+        np.testing.assert_array_equal(load("mnist", data_dir=folder).train_labels, first.train_labels)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "3", '{"recognised": null}', '{"crc32": {}}', "half {"])
 def test_a_damaged_record_of_the_cache_is_made_anew(cache, tmp_path, text):
     folder = write_idx_folder(tmp_path / "root", small_images())
@@ -675,6 +688,17 @@ def test_what_would_fill_the_memory_is_not_unpacked(cache, tmp_path, lengths, me
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("name", [STEMS[0], f"{STEMS[0]}.gz", "SHA256SUMS"])
+def test_a_file_larger_than_any_is_not_read(cache, tmp_path, name):
+    folder = write_idx_folder(tmp_path / "root", small_images())
+    if name == STEMS[0]:
+        (folder / f"{name}.gz").unlink()
+    with open(folder / name, "wb") as file:
+        file.truncate(2**40)  # a hole: it takes no place on the disk
+    with pytest.raises(DataError, match=rf"{name} has 1,099,511,627,776 bytes, more than any file of these"):
+        load("mnist", data_dir=folder)
+
+
 @pytest.mark.parametrize("stem", STEMS)
 @pytest.mark.parametrize(
     ("damage", "message"),
@@ -778,6 +802,8 @@ def test_a_folder_without_the_data_set_is_named(cache, tmp_path, name):
 def test_a_folder_that_does_not_exist_is_named(cache, tmp_path, monkeypatch, name):
     with pytest.raises(DataError, match=r"data_dir names .*nowhere, which is not a folder"):
         load(name, data_dir=tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"data_dir names .*xxx, which is not a folder"):
+        load(name, data_dir=tmp_path / ("x" * 5000))  # too long for any name of a file
     monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match=r"CNN_NUMBA_DATA names .*nowhere, which is not a folder"):
         load(name)

@@ -153,7 +153,11 @@ def of_both_widths(script, package):
 def test_a_cache_that_others_may_write_to_is_not_used(tmp_path, monkeypatch):
     folder = tmp_path / "numba"
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder))
-    assert jit._folder() == folder
-    folder.chmod(0o777)
-    with pytest.warns(RuntimeWarning, match=f"NUMBA_CACHE_DIR={folder} are not used: other users may write"):
-        assert jit._folder() == Path(jit.__file__).with_name("__pycache__")
+    assert jit._folder("kernels") == folder / "kernels"
+    assert (folder / "kernels").stat().st_mode & 0o777 == 0o700
+    for path in (folder / "kernels", folder):  # the advice, chmod 700, makes good only what is new
+        path.chmod(0o777)
+        warning = rf"NUMBA_CACHE_DIR={folder} are not used: other users may write to it \({path}\)"
+        with pytest.warns(RuntimeWarning, match=warning):
+            assert jit._folder("kernels") == Path(jit.__file__).parent / "__pycache__" / "kernels"
+        path.chmod(0o700)

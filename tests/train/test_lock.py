@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from test_training import run
@@ -181,6 +182,25 @@ def test_what_was_left_long_ago_goes_with_the_next_write(tmp_path):
     with written_whole(tmp_path / "file") as file:
         file.write(b"text")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".file.partial-new", "file"]
+
+
+def test_a_pipe_stays_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    read = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()), daemon=True)
+    reader.start()
+    with written_whole(tmp_path / "pipe") as file:
+        file.write(b"text")
+    reader.join(60)
+    assert read == [b"text"]
+    assert (tmp_path / "pipe").is_fifo()
+    if Path("/dev/full").is_char_device():
+        (full := tmp_path / "pipe").unlink()
+        full.symlink_to("/dev/full")  # the link, for what would be replaced is in this folder
+        with pytest.raises(OSError, match=r"No space left on device: '.*pipe'"):
+            with written_whole(full) as file:
+                file.write(b"text")
+        assert full.is_char_device()
 
 
 def test_a_full_disk_names_the_file(tmp_path):

@@ -326,8 +326,15 @@ def test_files_that_are_no_checkpoints_are_named(tmp_path):
     path.write_bytes(whole)
     with pytest.raises(ValueError, match="'stripes_net'; known are mnist_cnn"):
         load_model(path)
-    with pytest.raises(ValueError, match=r"of stripes_net with .* not of mnist_cnn with 225034"):
+    with pytest.raises(ValueError, match=r"of 'stripes_net' with .* not of 'mnist_cnn' with 225034"):
         restore(load_checkpoint(path), mnist_cnn())
+
+
+def test_an_open_file_is_no_path_and_stays_open(tmp_path):
+    with open(tmp_path / "net.npz", "wb") as file:
+        with pytest.raises(TypeError):
+            load_checkpoint(file.fileno())
+        file.write(b"still open")
 
 
 def test_a_newer_format_is_refused(tmp_path, monkeypatch):
@@ -383,10 +390,39 @@ def test_an_array_that_announces_more_than_it_has_is_refused(tmp_path):
         load_checkpoint(tmp_path / "lying.npz")
 
 
-def test_an_array_that_no_training_writes_is_named(tmp_path, interrupted):
-    path = crafted(tmp_path / "net.npz", interrupted, arrays={"more": np.zeros(3)})
-    with pytest.raises(ValueError, match="project: no training writes an array 'more'"):
+@pytest.mark.parametrize(
+    "name", ["more", "optimizer./../../more", "scaler.\x1b[2J", "optimizer." + "x" * 5000]
+)
+def test_an_array_that_no_training_writes_is_named(tmp_path, interrupted, name):
+    path = crafted(tmp_path / "net.npz", interrupted, arrays={name: np.zeros(3)})
+    with pytest.raises(ValueError, match="project: no training writes an array '") as caught:
         load_checkpoint(path)
+    assert len(str(caught.value)) < len(str(path)) + 200
+    assert str(caught.value).isprintable()
+
+
+def test_more_arrays_than_a_training_writes_are_refused(tmp_path, interrupted):
+    more = {f"optimizer.{a}{b}": np.zeros(3) for a in "abcde" for b in "abcde"}
+    path = crafted(tmp_path / "net.npz", interrupted, arrays=more)
+    with pytest.raises(ValueError, match="no training writes more than 20 arrays, and these are 31"):
+        load_checkpoint(path)
+
+
+def test_a_member_that_is_no_array_is_named(tmp_path, interrupted):
+    path = crafted(tmp_path / "net.npz", interrupted)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("optimizer.more", b"no array")
+    with pytest.raises(ValueError, match=r"net\.npz is damaged .* optimizer\.more must be of type ndarray"):
+        load_checkpoint(path)
+
+
+def test_a_format_version_is_shown_in_short(tmp_path, interrupted):
+    for version in ("9" * 10_000, [1] * 10_000, "\x1b[2J"):
+        path = crafted(tmp_path / "net.npz", interrupted, about={"format_version": version})
+        with pytest.raises(ValueError, match=r"has format version .*; this version reads 1") as caught:
+            load_checkpoint(path)
+        assert len(str(caught.value)) < len(str(path)) + 200
+        assert str(caught.value).isprintable()
 
 
 @pytest.fixture(scope="module")
@@ -446,14 +482,26 @@ BROKEN = {"bit_generator": "PCG64", "state": {"state": "x", "inc": 1}, "has_uint
         ({"recipe": {"mean": float("nan")}}, "mean .* got nan"),
         ({"recipe": {"std": 0}}, "std in the recipe must be a positive number or a list of such, got 0"),
         ({"recipe": {"std": [0.5, -0.5]}}, r"std .* got \[0.5, -0.5\]"),
-        ({"recipe": {"batch_size": "64"}}, "batch_size .* must be a whole number of at least 1, got '64'"),
+        (
+            {"recipe": {"batch_size": "64"}},
+            "batch_size .* must be a whole number from 1 to 2147483647, got '64'",
+        ),
         ({"recipe": {"batch_size": True}}, "batch_size .* got True"),
         ({"recipe": {"lr": 0}}, "lr .* must be a positive number, got 0"),
         ({"recipe": {"epochs": 0}}, "epochs .* got 0"),
         ({"recipe": {"seed": -1}}, "seed .* got -1"),
-        ({"progress": {"epoch": "three"}}, "epoch in the progress must be .* at least 0, got 'three'"),
+        (
+            {"progress": {"epoch": "three"}},
+            "epoch in the progress must be .* from 0 to 2147483647, got 'three'",
+        ),
         ({"progress": {"epoch": -1}}, "epoch .* got -1"),
         ({"progress": {"epoch": 1.0}}, r"epoch .* got 1\.0"),
+        ({"progress": {"epoch": 10**4000}}, r"epoch .* to 2147483647, got 1000+\.\.\.0+$"),
+        ({"progress": {"step": 2**31}}, "step .* to 2147483647, got 2147483648"),
+        ({"progress": {"threads": 10**4000}}, r"threads .* got 1000+\.\.\.0+$"),
+        ({"recipe": {"batch_size": 10**4000}}, r"batch_size .* got 1000+\.\.\.0+$"),
+        ({"recipe": {"device": "\x1b[2J"}}, r"device in the recipe must be a name, got '\\x1b\[2J'"),
+        ({"recipe": {"device": "x" * 61}}, r"device .* got 'x+\.\.\.x+'"),
         ({"progress": {"epoch": 2}}, "after 2 epochs the history has 1"),
         ({"progress": {"step": -3}}, "step .* got -3"),
         ({"progress": {"totals": [1.0]}}, r"totals .* must be two numbers, got \[1\.0\]"),
@@ -493,8 +541,8 @@ def test_a_crafted_checkpoint_is_refused_in_one_line(tmp_path, monkeypatch, inte
         ({"recipe": {"lr": ...}}, r"trained with lr None, now 0\.01"),
         ({"recipe": {"optimizer": [1]}}, r"trained with optimizer \[1\], now 'Adam'"),
         ({"recipe": {"train_crc32": 7}}, "train_crc32 7, now .*these are other data.*--data-dir"),
-        ({"about": {"model": "another"}}, "the checkpoint is of another with 1282 .* not of stripes_net"),
-        ({"arrays": {"parameters": np.zeros(3)}}, "of stripes_net with 3 parameters and 0 buffers, not of"),
+        ({"about": {"model": "another"}}, "the checkpoint is of 'another' with 1282 .* not of 'stripes_net'"),
+        ({"arrays": {"parameters": np.zeros(3)}}, "of 'stripes_net' with 3 parameters and 0 buffers, not of"),
         ({"arrays": {"optimizer.exp_avg": ...}}, "the saved state exp_avg_sq .* is not of Adam, which keeps"),
         ({"arrays": {"optimizer.exp_avg": np.zeros(3)}}, r"exp_avg \(3,\) float, .* or of another model"),
         ({"arrays": {"optimizer.step": np.float64(8)}}, r"step \(\) float .* step \(\) int"),

@@ -26,30 +26,31 @@ FASTMATH = {"contract", "reassoc", "arcp", "nsz"}
 EXACT = {"contract"}
 
 
-def _folder():
-    """Return the folder of compiled functions: NUMBA_CACHE_DIR if only this user may write to it."""
+def _folder(name):
+    """Return the folder of compiled functions, in NUMBA_CACHE_DIR if only this user may write to both."""
     given, reason = numba.config.CACHE_DIR, ""
     if given:
+        # The one inside may be somebody else's, from before others lost the right to write to the outer one.
         with contextlib.suppress(OSError):  # then Numba finds another
-            Path(given).mkdir(0o700, parents=True, exist_ok=True)
-            reason = doubt_folder(given)
+            for folder in (Path(given), Path(given, name)):
+                folder.mkdir(0o700, parents=True, exist_ok=True)
+                if not reason and (doubt := doubt_folder(folder)):
+                    reason = f"{doubt} ({folder})"
     if reason:
         warnings.warn(
-            f"compiled functions in NUMBA_CACHE_DIR={given} are not used: {reason}. Set it to a folder that "
-            "only you may write to (chmod 700)",
+            f"compiled functions in NUMBA_CACHE_DIR={given} are not used: {reason}. Set it to a new folder "
+            "that only you may write to (chmod 700)",
             RuntimeWarning,
             stacklevel=1,
         )
-    return Path(given if given and not reason else Path(__file__).with_name("__pycache__"))
+    return Path(given if given and not reason else Path(__file__).with_name("__pycache__"), name)
 
 
 # Where compiled kernels are kept. Numba compiles a cached function anew when its own file has changed, but
 # kernels are made of functions out of these files too: with another content they get another folder.
 _SHARED = ("elementary.py", "jit.py", "rounding.py", "simd.py", "tile.py")
 _PARTS = [Path(__file__).with_name(name) for name in _SHARED]
-_CACHE = _folder() / (
-    "kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path in _PARTS)).hexdigest()[:12]
-)
+_CACHE = _folder("kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path in _PARTS)).hexdigest()[:12])
 
 
 class _Cache(FunctionCache):
