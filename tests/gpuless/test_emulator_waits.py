@@ -7,7 +7,7 @@ from test_emulator_flow import compile_plainly
 from waiting_programs import Program
 
 import gpuless
-from gpuless.emulator import cache, flow, launch, machine, ptx
+from gpuless.emulator import analysis, cache, flow, launch, machine, ptx
 from gpuless.limits import RUNNING
 
 if not gpuless.select().emulated:
@@ -316,6 +316,27 @@ def test_a_loop_that_tries_again_with_what_it_has_found_does_not_wait(compared):
     assert not flow.spinning_loops(flow.Flow(ptx.parse(HEAD + text).functions["f"]))
     waits = text.replace("mov.b32 %x1, %x2", "and.b32 %x1, %x2, 6")
     assert flow.spinning_loops(flow.Flow(ptx.parse(HEAD + waits).functions["f"]))
+
+
+def test_registers_are_kept_in_memory_behind_a_lock():
+    """As values they would be copied from block to block: 40 branches took LLVM half a minute."""
+    body = """LOCK: atom.global.cas.b32 %x1, [%a0], 0, 1; setp.ne.u32 %p1, %x1, 0;
+    @%p1 bra LOCK;
+    atom.global.exch.b32 %x1, [%a0], 0; setp.lt.u32 %p2, %t, 9;
+    @%p2 bra OVER;
+    add.u32 %x2, %x2, 1;
+    OVER: st.global.u32 [%out], %x2;"""
+    text = """.visible .entry f(.param .u64 p0)
+    {{
+    .reg .b32 %t, %x<5>; .reg .b64 %a0, %out; .reg .pred %p<3>;
+    ld.param.u64 %a0, [p0]; add.s64 %out, %a0, 8; mov.u32 %t, %tid.x; mov.u32 %x2, %t;
+    {}
+    ret;
+    }}"""
+    for lock, kept in ((body, True), (body[body.index("atom.global.exch") :], False)):
+        function = ptx.parse(HEAD + text.format(lock)).functions["f"]
+        found = analysis.Analysis(function, (32, 1, 1), lambda name: None, lambda name: None)
+        assert ("%x2" in found.restless) == kept
 
 
 @pytest.mark.parametrize("threads", [1, 2, 40])
