@@ -174,11 +174,13 @@ class Analysis:
         """The registers that are written where lanes part again and again, within a loop they go round apart.
 
         Blocks are entered there from many others. Were such a register a value, and not memory, it would be
-        copied on most of these ways.
+        copied on most of these ways. Where lanes wait for each other all that is masked is such a loop.
         """
         loops = [
             range(first, last + 1) for first, last in self.flow.loop_ends.items() if first in self.masked
         ]
+        if not self.flow.waiting.isdisjoint(self.masked):
+            loops = [range(len(self.flow.blocks))]
         blocks = [at for at in self.masked if self._depth[at] > 1 and any(at in loop for loop in loops)]
         written = self._written_in(blocks)
         return {name for name, bit in self._bit.items() if written >> bit & 1}

@@ -11,7 +11,7 @@ have not come to it, go on until they have to wait as well: where all lanes come
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpuless.emulator.instructions import destinations, sources
+from gpuless.emulator.instructions import destinations, sources, written_by
 from gpuless.emulator.ptx import PtxError
 
 
@@ -227,7 +227,7 @@ def spinning_loops(flow):
         read = _following(
             instructions, {n for one in waiting for n in (*destinations(one), *_given_back(one))}
         )
-        waits = any(not _tries_again(one, read) for one in waiting)
+        waits = any(not _tries_again(one, blocks, read) for one in waiting)
         if waits and any(block.end.condition in read for block in blocks):
             found.add(first)
         elif any(one.opcode[0] in ("bar", "barrier") for one in instructions):
@@ -259,12 +259,33 @@ def _behind(instructions, names):
     return found
 
 
-def _tries_again(instruction, read):
-    """Return whether an instruction tries again with what it has found: somebody has got on."""
+def _tries_again(instruction, loop, read):
+    """Return whether an instruction tries again with just what it has found: somebody has got on.
+
+    It waits if it tries with what it wants to find, or if more than one comparison says whether it is done.
+    """
     if "cas" not in instruction.opcode:
         return False
+    instructions = [one for block in loop for one in block.body]
     expected, new = instruction.operands[2:4]
-    return expected in read and new != expected
+    found = _copies(instructions, destinations(instruction))
+    decisive = [block.end.condition for block in loop if block.end.condition in read]
+    tests = [one for one in instructions if not set(decisive).isdisjoint(destinations(one))]
+    if len(decisive) != 1 or len(tests) != 1 or tests[0].opcode[0] != "setp" or len(tests[0].operands) != 3:
+        return False
+    return expected in found and new != expected and not found.isdisjoint(sources(tests[0]))
+
+
+def _copies(instructions, names):
+    """Return registers, and those that hold nothing else than one of them."""
+    written, names = written_by(instructions), set(names)
+    moved = {name for name, each in written.items() if all(one.opcode[0] == "mov" for one in each)}
+    before = None
+    while before != moved:
+        before = set(moved)
+        known = names | moved
+        moved = {name for name in moved if all(known.issuperset(sources(one)) for one in written[name])}
+    return names | moved
 
 
 def _calls(instruction, names, registers):

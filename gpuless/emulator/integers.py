@@ -194,7 +194,12 @@ def _div(t, instruction):
 
     def make(s, a, b):
         int_, one = s.int(bits), s.literal(1, f"i{bits}")
-        # Nothing may trap: neither lanes that are off nor a kernel that divides by zero.
+        # Nothing may trap: neither lanes that are off, nor a kernel that divides by zero. Lanes that are off
+        # may hold nothing at all, of which LLVM makes one thing where it is checked, and another where it is
+        # divided by.
+        if s is ALL and t.masked:
+            b = t.new(f"select {s.int(1)} {t.mask_vector()}, {int_} {b}, {int_} {one}")
+        a, b = t.new(f"freeze {int_} {a}"), t.new(f"freeze {int_} {b}")
         bad = t.new(f"icmp eq {int_} {b}, {s.literal(0, f'i{bits}')}")
         if signed:
             least = t.new(f"icmp eq {int_} {a}, {s.literal(-(1 << (bits - 1)), f'i{bits}')}")
@@ -202,7 +207,6 @@ def _div(t, instruction):
             over = t.new(f"and {s.int(1)} {least}, {minus}")
             bad = t.new(f"or {s.int(1)} {bad}, {over}")
         chosen = t.new(f"select {s.int(1)} {bad}, {int_} {one}, {int_} {b}")
-        chosen = t.new(f"freeze {int_} {chosen}")
         if s is ALL and bits == 32 and not signed:
             return _divide_in_double(t, name, a, chosen)
         return t.new(f"{'s' if signed else 'u'}{name} {int_} {a}, {chosen}")

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from ptx_programs import results, run
+from ptx_programs import HEAD, results, run
 from test_emulator_flow import compile_plainly
 from waiting_programs import Program
 
 import gpuless
-from gpuless.emulator import cache, launch, machine
+from gpuless.emulator import analysis, cache, flow, launch, machine, ptx
 from gpuless.limits import RUNNING
 
 if not gpuless.select().emulated:
@@ -233,6 +233,128 @@ def test_lanes_that_are_not_where_the_mask_names_them_are_not_waited_for_without
     total = np.zeros(1, np.int32)
     kernel[1, 40](np.zeros(1, np.int32), total)
     assert total.tolist() == [120]
+
+
+@cuda.jit(device=True)
+def take_a_numbered_lock(lock):
+    """Its last bit says whether it is taken, the others how often it was."""
+    number = 0
+    while True:
+        found = cuda.atomic.cas(lock, 0, number, number | 1)
+        if found == number:
+            return number + 2
+        number = found & ~1
+
+
+@cuda.jit(device=True)
+def take_a_place(lock):
+    taken = 0
+    while True:
+        found = cuda.atomic.cas(lock, 0, taken, taken + 1)
+        if found == taken and taken < 1:
+            return 0
+        taken = found if found < 1 else 0
+
+
+@pytest.mark.parametrize("take", [take_a_numbered_lock, take_a_place])
+@pytest.mark.parametrize(("blocks", "threads"), [(1, 32), (2, 33)])
+def test_a_lock_that_is_tried_with_what_was_computed_from_it(take, blocks, threads):
+    @cuda.jit
+    def kernel(lock, total):
+        then = take(lock)
+        cuda.threadfence()
+        total[0] += 1
+        cuda.threadfence()
+        cuda.atomic.exch(lock, 0, then)
+
+    total = np.zeros(1, np.int64)
+    kernel[blocks, threads](np.zeros(1, np.int64), total)
+    assert total.tolist() == [blocks * threads]
+
+
+@pytest.mark.parametrize(("blocks", "threads"), [(1, 32), (2, 64)])
+def test_a_list_that_threads_take_from_before_others_have_put_something_there(blocks, threads):
+    """To find it empty, and leave it so, is no step further."""
+
+    @cuda.jit
+    def kernel(head, following, taken):
+        i = cuda.grid(1)
+        first = -1
+        while i % 2:
+            then = following[first] if first >= 0 else -1
+            found = cuda.atomic.cas(head, 0, first, then)
+            if found == first and first >= 0:
+                taken[i // 2] = first
+                return
+            first = found
+        while True:
+            following[i] = first
+            cuda.threadfence()
+            found = cuda.atomic.cas(head, 0, first, i)
+            if found == first:
+                break
+            first = found
+
+    n = blocks * threads
+    taken = np.full(n // 2, -1)
+    kernel[blocks, threads](np.full(1, -1), np.full(n, -1), taken)
+    assert sorted(taken.tolist()) == list(range(0, n, 2))
+
+
+@pytest.mark.parametrize("compared", ["%x2, %x3", "%x2, %t"])
+def test_a_loop_that_tries_again_with_what_it_has_found_does_not_wait(compared):
+    """As the maximum of floats: its lanes need not be apart from those behind it."""
+    text = f""".visible .entry f(.param .u64 p0)
+    {{
+    .reg .b32 %t, %x<5>; .reg .b64 %a; .reg .pred %p;
+    ld.param.u64 %a, [p0]; mov.u32 %t, %tid.x; ld.global.u32 %x1, [%a];
+    L: mov.u32 %x3, %x1; atom.global.cas.b32 %x2, [%a], %x3, %t; mov.b32 %x1, %x2;
+    setp.ne.u32 %p, {compared};
+    @%p bra L;
+    ret;
+    }}"""
+    assert not flow.spinning_loops(flow.Flow(ptx.parse(HEAD + text).functions["f"]))
+    waits = text.replace("mov.b32 %x1, %x2", "and.b32 %x1, %x2, 6")
+    assert flow.spinning_loops(flow.Flow(ptx.parse(HEAD + waits).functions["f"]))
+
+
+def test_registers_are_kept_in_memory_behind_a_lock():
+    """As values they would be copied from block to block: 40 branches took LLVM half a minute."""
+    body = """LOCK: atom.global.cas.b32 %x1, [%a0], 0, 1; setp.ne.u32 %p1, %x1, 0;
+    @%p1 bra LOCK;
+    atom.global.exch.b32 %x1, [%a0], 0; setp.lt.u32 %p2, %t, 9;
+    @%p2 bra OVER;
+    add.u32 %x2, %x2, 1;
+    OVER: st.global.u32 [%out], %x2;"""
+    text = """.visible .entry f(.param .u64 p0)
+    {{
+    .reg .b32 %t, %x<5>; .reg .b64 %a0, %out; .reg .pred %p<3>;
+    ld.param.u64 %a0, [p0]; add.s64 %out, %a0, 8; mov.u32 %t, %tid.x; mov.u32 %x2, %t;
+    {}
+    ret;
+    }}"""
+    for lock, kept in ((body, True), (body[body.index("atom.global.exch") :], False)):
+        function = ptx.parse(HEAD + text.format(lock)).functions["f"]
+        found = analysis.Analysis(function, (32, 1, 1), lambda name: None, lambda name: None)
+        assert ("%x2" in found.restless) == kept
+
+
+@pytest.mark.parametrize("threads", [1, 2, 40])
+def test_threads_that_are_not_there_divide_by_nothing(threads):
+    """Without optimisation much is divided, and by what is loaded only for threads that are there."""
+
+    @cuda.jit(debug=True, opt=False)
+    def kernel(lock, total, n):
+        i = cuda.grid(1)
+        for r in range(3):
+            while cuda.atomic.cas(lock, 0, 0, 1) != 0:
+                pass
+            total[0] += (i + r) % n
+            cuda.atomic.exch(lock, 0, 0)
+
+    total = np.zeros(1, np.int64)
+    kernel[1, threads](np.zeros(1, np.int32), total, threads)
+    assert total.tolist() == [3 * sum(range(threads))]
 
 
 @pytest.mark.parametrize("blocks", [3, 70, 256])
