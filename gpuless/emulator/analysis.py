@@ -78,7 +78,8 @@ class Analysis:
             parted |= new
             for at in new:
                 self._part(at)
-        self.doubted, self.wrapping = self._assumed_from(is_sign), self._assumed_from(is_widened)
+        self.doubted = self._assumed_from(is_sign)
+        self.wrapping = self._assumed_from(is_widened) & self._leading_to_memory()
 
     def _parameters(self):
         """Return the parameters of 64 bits that registers hold, and nothing else ever, by the registers."""
@@ -240,6 +241,23 @@ class Analysis:
             for instruction, written in self.instructions:
                 if begins(instruction) or not found.isdisjoint(sources(instruction)):
                     found |= {name for name in written if self.assumed.get(name)}
+        return found
+
+    def _leading_to_memory(self):
+        """Return the registers that addresses are made of, but for those of shared memory."""
+        found = {
+            operand.base
+            for instruction, _ in self.instructions
+            if not any(part.startswith(("shared", "param")) for part in instruction.opcode[1:2])
+            for operand in instruction.operands
+            if isinstance(operand, Address)
+        }
+        before = None
+        while len(found) != before:
+            before = len(found)
+            for instruction, written in reversed(self.instructions):
+                if not found.isdisjoint(written) and any(self.assumed.get(name) for name in written):
+                    found.update(sources(instruction))
         return found
 
     def kind(self, operand, type_="u64"):

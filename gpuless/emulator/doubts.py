@@ -7,6 +7,7 @@ memory where there is none: the lane's true address is 4 GB away or more.
 """
 
 from gpuless.emulator import lanes
+from gpuless.emulator.instructions import destinations
 from gpuless.emulator.lanes import VARYING, WARP
 from gpuless.emulator.layout import PRIVATE_SPAN
 from gpuless.emulator.translate import ALL, Shape
@@ -63,7 +64,15 @@ def wrapped(t, value, have, bits, signed):
     """
     near = value.kind if value.kind is not VARYING else value.assumed
     _, assumed = next(iter(t.analysis.results(t.instruction)))
-    if not assumed or near is VARYING or near.constant or near.uniform or near.unit:
+    (name,) = destinations(t.instruction)
+    if (
+        not assumed
+        or name not in t.analysis.wrapping
+        or near is VARYING
+        or near.constant
+        or near.uniform
+        or near.unit
+    ):
         return None
     distances, s = lanes.nearest(near.offsets, bits), Shape(assumed.rows)
     int_ = s.int(bits)
