@@ -238,9 +238,19 @@ class Analysis:
         found, before = set(), None
         while len(found) != before:
             before = len(found)
-            for instruction, written in self.instructions:
-                if begins(instruction) or not found.isdisjoint(sources(instruction)):
-                    found |= {name for name in written if self.assumed.get(name)}
+            for instruction, read, names in self._assuming:
+                if begins(instruction) or not found.isdisjoint(read):
+                    found |= names
+        return found
+
+    @functools.cached_property
+    def _assuming(self):
+        """The instructions of whose results something is assumed, with what they read, and these results."""
+        found = []
+        for instruction, written in self.instructions:
+            names = {name for name in written if self.assumed.get(name)}
+            if names:
+                found.append((instruction, set(sources(instruction)), names))
         return found
 
     def _leading_to_memory(self):
@@ -255,9 +265,9 @@ class Analysis:
         before = None
         while len(found) != before:
             before = len(found)
-            for instruction, written in reversed(self.instructions):
-                if not found.isdisjoint(written) and any(self.assumed.get(name) for name in written):
-                    found.update(sources(instruction))
+            for _, read, names in reversed(self._assuming):
+                if not found.isdisjoint(names):
+                    found |= read
         return found
 
     def kind(self, operand, type_="u64"):
