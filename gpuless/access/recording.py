@@ -89,6 +89,10 @@ def run_traced(launch, arguments, memory, order="forwards", seed=0, keep=False):
             gc.enable()
 
 
+#: What NumPy raises for an index beyond an array; the second one if it has not so many bits.
+_BEYOND = IndexError, OverflowError
+
+
 class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
     """An array that logs every access to an element; to a kernel it looks like an ndarray.
 
@@ -105,7 +109,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, index):
         try:
             value = self._array[index]
-        except IndexError:
+        except _BEYOND:
             if self.dtype.names:
                 return TracedRecord(self, index)  # what is done to its fields will be told
             return self._memory.out_of_bounds(self, READ, index, sys._getframe(1))
@@ -128,7 +132,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
             value = value._array
         try:
             self._array[index] = value
-        except IndexError:
+        except _BEYOND:
             self._memory.out_of_bounds(self, WRITE, index, frame)
             return
         self._log((self._view, WRITE, index, value, frame.f_lasti, frame.f_code))
@@ -403,8 +407,19 @@ class TracedMemory(Memory):
         """Note an access beyond an array, and return what is read there; or let it raise."""
         parts = index if isinstance(index, tuple) else (index,)
         are_numbers = all(isinstance(part, (int, np.integer)) for part in parts)
-        if not (self._tolerant and are_numbers and len(parts) == array.ndim):
-            raise  # the IndexError that is being handled
+        if not (are_numbers and len(parts) == array.ndim):
+            raise  # the error that is being handled
+        beyond = [
+            (part, axis, size)
+            for axis, (part, size) in enumerate(zip(parts, array.shape, strict=True))
+            if not -size <= part < size
+        ]
+        if not beyond:  # then it is the value that does not fit
+            raise
+        if not self._tolerant:
+            raise IndexError(
+                "index {} is out of bounds for axis {} with size {}".format(*beyond[0])
+            ) from None
         view = self._views[array._view]
         self.misses.append(Miss(*self.running, view, kind, parts, site(frame.f_code, frame.f_lasti)))
         return typed(poison(array.dtype))
@@ -414,7 +429,7 @@ class TracedMemory(Memory):
         frame = sys._getframe(2)
         try:
             old = array._array[index]
-        except IndexError:
+        except _BEYOND:
             return self.out_of_bounds(array, ATOMIC, index, frame)
         array._array[index] = new(old, value)
         value = array._array[index]
@@ -426,7 +441,7 @@ class TracedMemory(Memory):
         frame = frame or sys._getframe(1)
         try:
             value = array._array[index]
-        except IndexError:
+        except _BEYOND:
             return self.out_of_bounds(array, READ, index, frame)
         array._log((array._view, READ, index, value, frame.f_lasti, frame.f_code))
         return value
@@ -436,7 +451,7 @@ class TracedMemory(Memory):
         frame = frame or sys._getframe(1)
         try:
             array._array[index] = value
-        except IndexError:
+        except _BEYOND:
             self.out_of_bounds(array, WRITE, index, frame)
             return
         array._log((array._view, WRITE, index, value, frame.f_lasti, frame.f_code))

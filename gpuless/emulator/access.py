@@ -11,6 +11,7 @@ constant shuffle, else it gathers lane by lane.
 from typing import NamedTuple
 
 from gpuless.emulator import lanes
+from gpuless.emulator.doubts import astray, either, right
 from gpuless.emulator.lanes import UNIFORM, VARYING, WARP, ZERO
 from gpuless.emulator.layout import ARENA_SPAN, SHARED_SPAN
 from gpuless.emulator.ptx import BITS, Address
@@ -67,6 +68,9 @@ def place(t, address, space, size=1, checked=False):
             scalar = _wide(t, value.scalar, bits)
             if address.offset:
                 scalar = t.new(f"add i64 {scalar}, {address.offset}")
+            # Addresses in shared memory wrap around themselves, and are the same.
+            if space != "shared" and not checked and value.wrapped:
+                scalar = t.new(f"add i64 {scalar}, {astray(t, value)}")
             inside = _inside(t, scalar, span, max(distances) if space == "shared" else 0)
             pointer = t.new(f"getelementptr i8, ptr {root}, i64 {inside}")
             return Place(pointer, distances, None, space == "shared")
@@ -192,7 +196,8 @@ def _load_checked(t, address, space, bits, count, note):
     if value.check is None:
         return [Value(VARYING, None, vector) for vector in piece(True)]
     pieces = [lambda: piece(False), lambda: piece(True)]
-    return [Value(VARYING, None, vector) for vector in _either(t, value.check, pieces, ALL.int(bits), count)]
+    found = either(t, right(t, value), pieces, ALL.int(bits), count)
+    return [Value(VARYING, None, vector) for vector in found]
 
 
 def _load_in_strides(t, address, space, bits, note):
@@ -203,7 +208,7 @@ def _load_in_strides(t, address, space, bits, note):
     value, size = t.operand(address.base), bits // 8
     t.mask_vector()
     found = strides(t, address, bits, NEAR)
-    safe = t.all_of(value.check, found.even)
+    safe = t.all_of(right(t, value), found.even)
 
     def one_by_one():
         _check_alignment(t, value, 64, address, size)
@@ -214,7 +219,7 @@ def _load_in_strides(t, address, space, bits, note):
             return one_by_one()
         (condition, piece), *others = ways
         pieces = [lambda: [first_of(others)], lambda: [piece()]]
-        return _either(t, t.all_of(safe, condition), pieces, ALL.int(bits), 1)[0]
+        return either(t, t.all_of(safe, condition), pieces, ALL.int(bits), 1)[0]
 
     return [Value(VARYING, None, first_of(ways(t, found, bits)))]
 
@@ -270,7 +275,7 @@ def _load_window(t, where, bits, count):
     pieces = [lambda: [_gather(t, where, bits, i * size) for i in range(count)], at_once]
     bytes_ = (max(first) + count) * size
     may = _fits(t, where.pointer, low, bytes_) if where.safe else t.new(f"icmp eq i32 {t.mask}, -1")
-    return _either(t, may, pieces, ALL.int(bits), count)
+    return either(t, may, pieces, ALL.int(bits), count)
 
 
 def _fits(t, pointer, low, size):
@@ -293,27 +298,6 @@ def _pick_few(t, pointer, low, first, bits, count):
             vector = t.new(f"insertelement <{WARP} x i{bits}> {vector}, i{bits} {one}, i64 {slot}")
         found.append(t.shuffle(vector, None, f"i{bits}", WARP, [places.index(at) for at in first]))
     return found
-
-
-def _either(t, condition, pieces, type_, count):
-    """Run one of two pieces of code, the second if the condition holds; return what comes of it."""
-    label = t.fresh("either")
-    t.line(f"br i1 {condition}, label %{label}.1, label %{label}.0")
-    results = []
-    for i, piece in enumerate(pieces):
-        t.label(f"{label}.{i}")
-        found = piece()
-        last = t.fresh("from")
-        t.line(f"br label %{last}")
-        t.label(last)
-        t.line(f"br label %{label}.end")
-        results.append((last, found))
-    t.label(f"{label}.end")
-    joined = []
-    for i in range(count):
-        ways = ", ".join(f"[ {found[i]}, %{last} ]" for last, found in results)
-        joined.append(t.new(f"phi {type_} {ways}"))
-    return joined
 
 
 @translates("ld", "ldu")
@@ -399,7 +383,7 @@ def _store_checked(t, address, space, bits, values):
     if to.check is None:
         piece(True)
     else:
-        _either(t, to.check, [lambda: piece(False), lambda: piece(True)], None, 0)
+        either(t, right(t, to), [lambda: piece(False), lambda: piece(True)], None, 0)
 
 
 def _narrowed(t, value, have, bits):
@@ -437,7 +421,7 @@ def store(t, where, bits, values):
     else:
         t.mask_vector()
         pieces = [one_by_one, lambda: _store_groups(t, where.pointer, bits, vectors)]
-        _either(t, t.new(f"icmp eq i32 {t.mask}, -1"), pieces, None, 0)
+        either(t, t.new(f"icmp eq i32 {t.mask}, -1"), pieces, None, 0)
 
 
 def scatter(t, pointers, bits, vector):

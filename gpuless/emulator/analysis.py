@@ -44,7 +44,9 @@ class Analysis:
     blended : set of str
         Registers of which lanes that are off keep what they have.
     doubted : set of str
-        Registers of which what is assumed is to be checked when the kernel runs.
+        Registers of which what is assumed follows from a sign, and is to be checked when the kernel runs.
+    wrapping : set of str
+        Registers of which what is assumed follows from a number that is made wider, of which lanes may wrap.
     crossing : set of str
         Registers that live longer than a block.
     """
@@ -76,7 +78,8 @@ class Analysis:
             parted |= new
             for at in new:
                 self._part(at)
-        self.doubted = self._doubted()
+        self.doubted = self._assumed_from(is_sign)
+        self.wrapping = self._assumed_from(is_widened) & self._leading_to_memory()
 
     def _parameters(self):
         """Return the parameters of 64 bits that registers hold, and nothing else ever, by the registers."""
@@ -232,14 +235,41 @@ class Analysis:
             self.assumed[name] = weaker
         return changed
 
-    def _doubted(self):
-        """Return the registers whose assumed kind follows from a sign that all lanes are to have."""
+    def _assumed_from(self, begins):
+        """Return the registers whose assumed kind follows from what some instructions assume."""
         found, before = set(), None
         while len(found) != before:
             before = len(found)
-            for instruction, written in self.instructions:
-                if is_sign(instruction) or not found.isdisjoint(sources(instruction)):
-                    found |= {name for name in written if self.assumed.get(name)}
+            for instruction, read, names in self._assuming:
+                if begins(instruction) or not found.isdisjoint(read):
+                    found |= names
+        return found
+
+    @functools.cached_property
+    def _assuming(self):
+        """The instructions of whose results something is assumed, with what they read, and these results."""
+        found = []
+        for instruction, written in self.instructions:
+            names = {name for name in written if self.assumed.get(name)}
+            if names:
+                found.append((instruction, set(sources(instruction)), names))
+        return found
+
+    def _leading_to_memory(self):
+        """Return the registers that addresses are made of, but for those of shared memory."""
+        found = {
+            operand.base
+            for instruction, _ in self.instructions
+            if not any(part.startswith(("shared", "param")) for part in instruction.opcode[1:2])
+            for operand in instruction.operands
+            if isinstance(operand, Address)
+        }
+        before = None
+        while len(found) != before:
+            before = len(found)
+            for _, read, names in reversed(self._assuming):
+                if not found.isdisjoint(names):
+                    found |= read
         return found
 
     def kind(self, operand, type_="u64"):
@@ -414,6 +444,14 @@ def is_sign(instruction):
     return name == "shr" and type_[0] == "s" and instruction.operands[2] == str(BITS[type_] - 1)
 
 
+def is_widened(instruction):
+    """Return whether an instruction makes more bits of a number, as of an index for an address."""
+    opcode = instruction.opcode
+    if opcode[0] == "cvt":
+        return BITS.get(opcode[-2], 0) > BITS.get(opcode[-1], 0)
+    return "wide" in opcode or (opcode[0] == "and" and opcode[-1] == "b64")
+
+
 def _alike(found):
     """Return what may be assumed of numbers' signs, or of alike numbers: the same in all lanes of a row."""
     if any(kind is VARYING or kind.unit for kind in found):
@@ -444,7 +482,7 @@ def _wide(type_, exact, assumed, analysis):
     def product(factors, assume):
         if VARYING in factors:
             return VARYING
-        wide = [lanes.widen(bits, 2 * bits, signed, factor, assume) for factor in factors]
+        wide = [lanes.widen(bits, 2 * bits, signed, factor, assume and bits >= 32) for factor in factors]
         return lanes.near("mul", 2 * bits, analysis.rows if assume else 1, *wide)
 
     kind = product(exact, False)

@@ -127,7 +127,8 @@ def _selp(t, instruction):
             x, y = t.firsts(a, bits, assumed.rows), t.firsts(b, bits, assumed.rows)
             scalar = t.new(f"select i1 {flag}, {type_} {x}, {type_} {y}")
         check = t.all_of(a.check, b.check)
-        t.write(instruction.operands[0], Value(VARYING, scalar, vector, assumed, check))
+        wrapped = t.any_of(a.wrapped, b.wrapped)
+        t.write(instruction.operands[0], Value(VARYING, scalar, vector, assumed, check, wrapped))
         return
     t.set(
         lambda s, x, y, flag: t.new(f"select {s.int(1)} {flag}, {s.int(bits)} {x}, {s.int(bits)} {y}"),

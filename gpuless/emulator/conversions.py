@@ -1,7 +1,9 @@
 """Moves and conversions, in IR."""
 
 from gpuless.emulator import lanes
+from gpuless.emulator.analysis import is_widened
 from gpuless.emulator.bitfields import pack_saturated
+from gpuless.emulator.doubts import wrapped
 from gpuless.emulator.floats import toward
 from gpuless.emulator.lanes import VARYING
 from gpuless.emulator.ptx import BITS
@@ -72,7 +74,9 @@ def _cvt(t, instruction):
             return _to_float(t, s, instruction, want, have, a)
         return _between_integers(t, s, instruction, want, have, a)
 
-    t.set(make, (t.operand(instruction.operands[1], have), _width(t, instruction.operands[1], have)))
+    value, width = t.operand(instruction.operands[1], have), _width(t, instruction.operands[1], have)
+    wraps = wrapped(t, value, width, BITS[have], have[0] == "s") if is_widened(instruction) else None
+    t.set(make, (value, width), wrapped=wraps)
 
 
 def _width(t, name, type_):

@@ -4,8 +4,9 @@ Nothing traps: not a division by zero, nor a shift by more than there are bits.
 """
 
 from gpuless.emulator import lanes
-from gpuless.emulator.analysis import is_sign
+from gpuless.emulator.analysis import is_sign, is_widened
 from gpuless.emulator.bitfields import packed_halves
+from gpuless.emulator.doubts import wrapped
 from gpuless.emulator.floats import float_arithmetic, float_divide, float_minimum, fma
 from gpuless.emulator.lanes import VARYING
 from gpuless.emulator.ptx import BITS
@@ -25,7 +26,8 @@ def _logic(t, instruction):
         return t.new(f"{word} {s.int(BITS[type_])} {a}, {b}")
 
     operands = operands_of(t, instruction, type_, type_)
-    t.set(make, *operands, check=_sign_check(t, instruction, operands))
+    wraps = wrapped(t, operands[0][0], 64, 32, False) if is_widened(instruction) else None
+    t.set(make, *operands, check=_sign_check(t, instruction, operands), wrapped=wraps)
 
 
 @translates("not")
@@ -61,7 +63,11 @@ def _add(t, instruction):
     bits, modifiers = BITS[type_], parts_of(instruction)
     values = operands_of(t, instruction, type_, type_)
     if "wide" in modifiers:
-        t.set(lambda s, a, b: _wide_product(t, s, type_, a, b), *values)
+        t.set(
+            lambda s, a, b: _wide_product(t, s, type_, a, b),
+            *values,
+            wrapped=_wrapped_factors(t, type_, values),
+        )
     elif "hi" in modifiers:
         t.set(lambda s, a, b: _high_product(t, s, type_, a, b), *values)
     elif "sat" in modifiers:
@@ -77,6 +83,11 @@ def _wide_product(t, s, type_, a, b):
     signed = type_[0] == "s"
     a, b = (widen(t, s, x, bits, 2 * bits, signed, operand) for operand, x in enumerate((a, b)))
     return t.new(f"mul {s.int(2 * bits)} {a}, {b}")
+
+
+def _wrapped_factors(t, type_, factors):
+    """Return the lanes of which a factor has wrapped around, as 32 bits, None if none can."""
+    return t.any_of(*(wrapped(t, value, bits, bits, type_[0] == "s") for value, bits in factors))
 
 
 def _high_product(t, s, type_, a, b):
@@ -116,7 +127,8 @@ def _mad(t, instruction):
             return call_int(t, s, "sadd.sat", bits, product, c)
         return t.new(f"add {s.int(BITS[third])} {product}, {c}")
 
-    t.set(make, *operands_of(t, instruction, type_, type_, third))
+    operands = operands_of(t, instruction, type_, type_, third)
+    t.set(make, *operands, wrapped=_wrapped_factors(t, type_, operands[:2]) if wide else None)
 
 
 def _product24(t, s, opcode, a, b, c=None):

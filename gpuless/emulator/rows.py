@@ -5,6 +5,7 @@ when the kernel runs: a row of threads, times the length of the array's rows.
 """
 
 from gpuless.emulator import lanes
+from gpuless.emulator.doubts import astray
 from gpuless.emulator.lanes import VARYING, WARP, ZERO
 from gpuless.emulator.layout import ARENA_SPAN, SHARED_SPAN
 from gpuless.emulator.translate import Shape
@@ -30,6 +31,10 @@ def heads_of(t, address, space):
         first = t.new(f"zext {s.int(bits)} {first} to {s.int(64)}")
     if address.offset:
         first = t.new(f"add {s.int(64)} {first}, {s.literal(address.offset, 'i64')}")
+    if space != "shared" and value.wrapped:
+        moved = astray(t, value)
+        moved = t.splat(moved, "i64", s.lanes) if s.lanes > 1 else moved
+        first = t.new(f"add {s.int(64)} {first}, {moved}")
     inside = t.new(f"and {s.int(64)} {first}, {s.literal(span - 1, 'i64')}")
     return t.new(f"getelementptr i8, ptr {root}, {s.int(64)} {inside}")
 

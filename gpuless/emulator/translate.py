@@ -38,7 +38,8 @@ class Value(NamedTuple):
     """What an operand is in the IR: lane 0's number if a kind says what follows from it, else a vector.
 
     Of a vector that makes up an address, lane 0's number may stand beside it, or those of the first lanes of
-    a warp's rows, with the kind that is assumed, and the condition under which that is true, if it is one.
+    a warp's rows, with the kind that is assumed, the condition under which that is true, if it is one, and
+    the lanes, as 32 bits, whose number has wrapped around, and which are elsewhere.
     """
 
     kind: object
@@ -46,6 +47,7 @@ class Value(NamedTuple):
     vector: str | None = None
     assumed: object = None
     check: str | None = None
+    wrapped: str | None = None
 
 
 class Shape(NamedTuple):
@@ -183,10 +185,12 @@ class Translator:
                 scalar = self.new(f"load {self._type(name, False)}, ptr {self._slot(name, False)}")
             if kind is VARYING:
                 vector = self.new(f"load {self._type(name, True)}, ptr {self._slot(name, True)}")
-                check = None
+                check = wrapped = None
                 if name in self.analysis.doubted:
-                    check = self.new(f"load i1, ptr {self._check_slot(name)}")
-                found = Value(kind, scalar, vector, assumed, check)
+                    check = self.new(f"load i1, ptr {self._note_slot(name, 'i1')}")
+                if name in self.analysis.wrapping:
+                    wrapped = self.new(f"load i32, ptr {self._note_slot(name, 'i32')}")
+                found = Value(kind, scalar, vector, assumed, check, wrapped)
             else:
                 found = Value(kind, scalar)
             self.values[name] = found
@@ -212,16 +216,18 @@ class Translator:
             old = self.read(name).vector
             vector = self.new(f"select <{WARP} x i1> {self.mask_vector()}, {type_} {vector}, {type_} {old}")
         scalar = self.firsts(value, bits, assumed.rows) if assumed is not None else None
-        self.values[name] = Value(VARYING, scalar, vector, assumed, value.check)
+        self.values[name] = Value(VARYING, scalar, vector, assumed, value.check, value.wrapped)
         self._store(name, True, vector)
         if scalar is not None:
             self._store(name, False, scalar)
         if name in self.analysis.doubted & self.analysis.crossing:
-            self.line(f"store i1 {value.check or 'true'}, ptr {self._check_slot(name)}")
+            self.line(f"store i1 {value.check or 'true'}, ptr {self._note_slot(name, 'i1')}")
+        if name in self.analysis.wrapping & self.analysis.crossing:
+            self.line(f"store i32 {value.wrapped or 0}, ptr {self._note_slot(name, 'i32')}")
 
-    def _check_slot(self, name):
-        key = f"%{name.replace('%', 'r.')}.c"
-        self.slots[key] = "i1"
+    def _note_slot(self, name, type_):
+        key = f"%{name.replace('%', 'r.')}.{type_}"
+        self.slots[key] = type_
         return key
 
     def _store(self, name, vector, value):
@@ -600,7 +606,7 @@ class Translator:
 
     # --- Results ---------------------------------------------------------------------------------------
 
-    def set(self, make, *operands, check=None):
+    def set(self, make, *operands, check=None, wrapped=None):
         """Compute the instruction's result, once for all lanes or for each, and write it.
 
         Parameters
@@ -611,13 +617,15 @@ class Translator:
             With their widths.
         check : str, optional
             The condition under which the result is what is assumed of it.
+        wrapped : str, optional
+            The lanes, as 32 bits, of which it is not.
         """
         for name in destinations(self.instruction)[:1]:
             kind, assumed = next(iter(self.analysis.results(self.instruction)))
             bits = self.function.registers.get(name, 1)
-            self.write(name, self.compute(make, operands, bits, kind, assumed, check))
+            self.write(name, self.compute(make, operands, bits, kind, assumed, check, wrapped))
 
-    def compute(self, make, operands, bits, kind, assumed=None, check=None):
+    def compute(self, make, operands, bits, kind, assumed=None, check=None, wrapped=None):
         """Return a result of a known kind."""
         if kind is not VARYING:
             if kind.constant:
@@ -630,14 +638,22 @@ class Translator:
             firsts = (self.firsts(value, width, assumed.rows) for value, width in operands)
             scalar = make(Shape(assumed.rows, ahead), *firsts)
             check = self.all_of(check, *(value.check for value, _ in operands))
-        return Value(VARYING, scalar, vector, assumed, check)
+            wrapped = self.any_of(wrapped, *(value.wrapped for value, _ in operands))
+        return Value(VARYING, scalar, vector, assumed, check, wrapped)
 
     def all_of(self, *checks):
         """Return the condition that all of some hold, None if there are none."""
+        return self._joined("and i1", checks)
+
+    def any_of(self, *lanes_):
+        """Return the lanes, as 32 bits, that are among some, None if there are none."""
+        return self._joined("or i32", lanes_)
+
+    def _joined(self, word, names):
         found = None
-        for check in checks:
-            if check is not None:
-                found = check if found in (None, check) else self.new(f"and i1 {found}, {check}")
+        for name in names:
+            if name is not None:
+                found = name if found in (None, name) else self.new(f"{word} {found}, {name}")
         return found
 
 

@@ -14,7 +14,7 @@ import planted_bugs
 import pytest
 import simulator_kernels
 from fresh_python import python
-from numba import cuda, float32
+from numba import cuda, float32, uint32
 from planted_bugs import BUGS
 from simulator_kernels import CASES
 
@@ -185,6 +185,37 @@ def test_an_access_out_of_bounds_names_index_and_shape():
     assert finding.count == 3
     # What else the launch did is done.
     assert report.orders == ("forwards",)
+
+
+@cuda.jit
+def read_before_kernel(x, y):
+    i = uint32(cuda.grid(1))
+    y[i] = x[i - uint32(1)]
+
+
+@cuda.jit
+def write_before_kernel(x, y):
+    i = uint32(cuda.grid(1))
+    y[i - uint32(1)] = x[i]
+
+
+@cuda.jit
+def add_before_kernel(x, y):
+    i = uint32(cuda.grid(1))
+    cuda.atomic.add(y, i - uint32(1), x[i])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [(read_before_kernel, "reads x"), (write_before_kernel, "writes y"), (add_before_kernel, "updates y")],
+    ids=["read", "write", "add"],
+)
+def test_an_unsigned_index_below_zero_is_out_of_bounds(kernel, words):
+    # It has 64 bits, more than NumPy takes.
+    report = sanitize(kernel)[1, 4](*(cuda.to_device(np.zeros(4, np.float32)) for _ in range(2)))
+    (finding,) = report.findings
+    name = words[-1]
+    assert finding.message == f"thread 0 of block 0 {words}[{2**64 - 1}], and {name} has 4 elements"
 
 
 @cuda.jit
