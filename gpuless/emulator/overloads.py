@@ -3,7 +3,7 @@
 Numba's own ``cache=True`` asks when a function's file was changed last, and knows nothing of what the
 function takes from other files. Here the name of what is kept follows from all that is compiled: bytecode,
 constants and global values, those of the functions it calls, types, options, versions, and what the
-program has taught Numba. A kernel with anything else in it is compiled as ever.
+program has taught Numba. A kernel with anything else in it is compiled as usual.
 """
 
 import contextlib

@@ -10,7 +10,7 @@ from cnn_numba.course.checks.repairs import Repairs
 from cnn_numba.course.checks.uninitialised import code_of
 from gpuless.access import READ, WRITE
 
-# In the order in which they are told: the first is most probably the cause of the others. They say what has
+# In the order in which they are reported: the first is most probably the cause of the others. They say what has
 # been seen; what is missing is said where a repaired kernel shows it (`_REPAIRED`).
 _WORDS = {
     "divergent barrier": "Every thread of a block has to reach `cuda.syncthreads()`, and here some do not: "
@@ -136,7 +136,7 @@ def refuse_findings(exercise, attempt, trial, traced, allowed, is_right):
     traced : list of trials
         All of the check that have one.
     allowed : set of str
-        Findings that are none here.
+        Findings that do not count here.
     is_right : callable
         Takes a kernel and a case, tells whether its numbers are right and the sanitizer finds nothing.
     """
