@@ -161,6 +161,9 @@ def as_dtype(dtype):
         return np.dtype(dtype)
     except TypeError:
         pass
+    if not hasattr(dtype, "name"):  # as `to_float`, which stands for `float` in a kernel
+        name = getattr(dtype, "__name__", repr(dtype)).removeprefix("to_")
+        raise TypeError(f"`{name}` is not a type of elements in a kernel: write one such as float32")
     try:
         return np.dtype(dtype.name)
     except TypeError:

@@ -476,6 +476,62 @@ def reverse_by_way_of_the_output(x, out):
     out[i] = out[(i + TILE) % x.size]
 
 
+@diagnosed(total, "race between blocks", "meant to add to one, that takes `cuda.atomic`", "`out[0] = x[i]`")
+@cuda.jit
+def total_of_the_last_block(x, out):
+    i = cuda.grid(1)
+    if cuda.threadIdx.x == 0:
+        out[0] = x[i]
+
+
+@cuda.jit(device=True)
+def from_the_other_lanes(value):
+    for lanes in (4, 2, 1):
+        value = max(value, cuda.shfl_xor_sync(0xFF, value, lanes))
+    return value
+
+
+@diagnosed(scale, "divergent warp", "In `from_the_other_lanes`, called in line 6 of your kernel: ")
+@cuda.jit
+def scale_by_a_shuffle_behind_a_guard(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = a * x[i] + float32(0) * from_the_other_lanes(x[i])
+
+
+@diagnosed(scale, "raises", "write `cuda.shfl_xor_sync(mask, value, lane_mask)`.")
+@cuda.jit
+def scale_by_a_shuffle_without_a_mask(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = a * cuda.shfl_xor_sync(x[i], 0)
+
+
+@diagnosed(total, "raises", "write `cuda.atomic.add(array, index, value)`.")
+@cuda.jit
+def total_by_an_atomic_of_a_number(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        cuda.atomic.add(out[0], x[i])
+
+
+@diagnosed(reverse, "raises", "write `cuda.syncthreads()`.")
+@cuda.jit
+def reverse_with_an_argument_for_the_barrier(x, out):
+    cuda.syncthreads(TILE)
+    out[cuda.grid(1)] = x[cuda.grid(1)]
+
+
+@diagnosed(reverse, "raises", "`float` is not a type of elements in a kernel: write one such as float32")
+@cuda.jit
+def reverse_by_way_of_python_floats(x, out):
+    tile = cuda.shared.array(TILE, float)
+    t = cuda.threadIdx.x
+    tile[t] = x[cuda.grid(1)]
+    cuda.syncthreads()
+    out[cuda.grid(1)] = tile[TILE - 1 - t]
+
+
 @diagnosed(reverse, "raises", "48 KB")
 @cuda.jit
 def reverse_with_too_much(x, out):

@@ -1,6 +1,7 @@
 """What an exception says, in words for somebody who has met neither Numba's compiler nor the simulator."""
 
 import difflib
+import inspect
 import linecache
 import os
 import re
@@ -9,6 +10,7 @@ import numpy as np
 from numba import cuda
 
 from cnn_numba.course.checks.uninitialised import code_of
+from gpuless.simulator import namespace
 
 # Numba has several classes of each name, one for each of its compilers.
 _OF_THE_COMPILER = {"TypingError", "LoweringError", "UnsupportedError", "UnsupportedBytecodeError"}
@@ -29,11 +31,30 @@ def in_words(error: BaseException) -> str:
         near = difflib.get_close_matches(found[1], dir(cuda), 1)
         meant = f" Do you mean `cuda.{near[0]}`?" if near else ""
         return f"`cuda` has no `{found[1]}`.{meant}"
+    if found := re.match(rf"({'|'.join(_MODULES)})\.(\w+)\(\) (?:missing|takes|got) ", text):
+        return _other_arguments(*found.groups())
     if "TracedArray" in text or "KernelArray" in text:
         return "A whole array stands where a number is needed: take one element, as in `x[i]`."
     if type(error).__name__ in _OF_THE_COMPILER:
         return f"This does not compile. {of_the_compiler(text)}".strip()
     return ""
+
+
+# What the simulator's classes stand for in a kernel.
+_MODULES = {
+    "Cuda": "cuda",
+    "Warp": "cuda",
+    "Atomic": "cuda.atomic",
+    "Shared": "cuda.shared",
+    "Local": "cuda.local",
+}
+
+
+def _other_arguments(owner, name):
+    """Return which arguments a function of `cuda` takes: its own message counts an object before them."""
+    arguments = list(inspect.signature(getattr(getattr(namespace, owner), name)).parameters)[1:]
+    call = f"{_MODULES[owner]}.{name}"
+    return f"`{call}` takes other arguments: write `{call}({', '.join(arguments)})`."
 
 
 def of_the_compiler(text: str) -> str:

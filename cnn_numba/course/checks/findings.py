@@ -1,5 +1,6 @@
 """What the sanitizer has found in a learner's kernel, in words, and what mends it if that is known."""
 
+import inspect
 import re
 
 import numpy as np
@@ -10,8 +11,8 @@ from cnn_numba.course.checks.repairs import Repairs
 from cnn_numba.course.checks.uninitialised import code_of
 from gpuless.access import READ, WRITE
 
-# In the order in which they are reported: the first is most probably the cause of the others. They say what has
-# been seen; what is missing is said where a repaired kernel shows it (`_REPAIRED`).
+# In the order in which they are reported: the first is most probably the cause of the others. They say what
+# has been seen; what is missing is said where a repaired kernel shows it (`_REPAIRED`).
 _WORDS = {
     "divergent barrier": "Every thread of a block has to reach `cuda.syncthreads()`, and here some do not: "
     "take it out of the branch or the loop that only some enter, and let no thread `return` before it.",
@@ -34,7 +35,8 @@ _WORDS = {
     "at the same time lose one of the changes. Is the index wrong, so that threads meet at one element that "
     "should have elements of their own? If they are meant to add to one, that takes `cuda.atomic`.",
     "race between blocks": "A block uses an element of {array} that another block writes. Blocks run in any "
-    "order, and no barrier holds between them: give each block its own elements.",
+    "order, and no barrier holds between them. Should each block have elements of its own? If the blocks are "
+    "meant to add to one, that takes `cuda.atomic`.",
     "uninitialised read": "The kernel reads {array} before anything is written there. A new array holds "
     "garbage.",
     "never written": "Some elements of {array} are never written.",
@@ -308,9 +310,20 @@ def line_of(attempt, site):
     """Return a line of the kernel, counted from its first one, or of a function that it calls."""
     code = code_of(attempt)
     if site.function != code.co_name:
-        return f"In `{site.function}`: `{site.text}`"
+        return f"In `{site.function}`{_called_in(code, site.function)}: `{site.text}`"
     place = f"Line {site.line - code.co_firstlineno + 1} of your kernel"
     return f"{place}: `{site.text}`" if site.text else f"{place}."
+
+
+def _called_in(code, function):
+    """Return in which lines of a kernel a function is called; nothing if it does so by way of another one."""
+    try:
+        lines = inspect.getsourcelines(code)[0]
+    except OSError:
+        return ""
+    places = [str(k) for k, line in enumerate(lines, 1) if re.search(rf"\b{function}\(", line)]
+    number = "line" if len(places) == 1 else "lines"
+    return f", called in {number} {' and '.join(places)} of your kernel" if places else ""
 
 
 def sentence(text, *names):

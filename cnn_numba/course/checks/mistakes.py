@@ -419,8 +419,10 @@ def wrong_numbers(trial, rtol):
     lines = [f"Entry {entry} is {_number(got[index])} where {_number(expected[index])} is right.", *which]
     unwritten = int((wrong & np.isnan(got)).sum()) if got.dtype.kind == "f" else 0
     if unwritten:
-        lines.append(f"{unwritten} of {wrong.size} entries are NaN: were they ever written?")
-    lines.append(f"{int(wrong.sum())} of {wrong.size} entries are wrong.")
+        lines.append(f"{unwritten} of {wrong.size} entries are NaN: never written, or computed as `0 / 0`?")
+    count = int(wrong.sum())
+    if wrong.size > 1:
+        lines.append(f"{count} of {wrong.size} entries {'is' if count == 1 else 'are'} wrong.")
     return lines
 
 

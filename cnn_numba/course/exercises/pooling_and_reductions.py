@@ -543,12 +543,12 @@ softmax_kernel = KernelExercise(
         ),
         "maximum of the lane": (
             "Each lane subtracts the maximum of its own columns. All must subtract the same: `warp_max` "
-            "tells it to every lane.",
+            "returns it to every lane.",
             lambda x: _softmax(x, _by_lane(x, np.max)),
         ),
         "total of the lane": (
-            "Each lane divides by the sum over its own columns. `warp_sum` tells the row's sum to every "
-            "lane.",
+            "Each lane divides by the sum over its own columns. `warp_sum` returns the row's sum to "
+            "every lane.",
             _own_total,
         ),
         "lanes apart": (
