@@ -99,6 +99,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numba import cuda
 
 from cnn_numba import device
 from cnn_numba.course.checks import errors
@@ -939,14 +940,15 @@ def uses(*names):
     >>> uses("shared")(lambda x: x)
     Traceback (most recent call last):
         ...
-    cnn_numba.course.checks.mistakes.Wrong: The numbers are right, but this exercise asks for `shared`.
+    cnn_numba.course.checks.mistakes.Wrong: The numbers are right, but this exercise asks for `cuda.shared`.
     """
 
     def holds(attempt):
         found = names_in(code_of(attempt))
         for name in names:
             if name not in found:
-                message = f"The numbers are right, but this exercise asks for `{name}`."
-                raise Wrong("without", message, f"Your kernel does not use `{name}`: write it with that.")
+                full = f"cuda.{name}" if hasattr(cuda, name) else name
+                message = f"The numbers are right, but this exercise asks for `{full}`."
+                raise Wrong("without", message, f"Your kernel does not use `{full}`: write it with that.")
 
     return holds
