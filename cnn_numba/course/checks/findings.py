@@ -10,8 +10,8 @@ from cnn_numba.course.checks.repairs import Repairs
 from cnn_numba.course.checks.uninitialised import code_of
 from gpuless.access import READ, WRITE
 
-# In the order in which they are reported: the first is most probably the cause of the others. They say what has
-# been seen; what is missing is said where a repaired kernel shows it (`_REPAIRED`).
+# In the order in which they are reported: the first is most probably the cause of the others. They say what
+# has been seen; what is missing is said where a repaired kernel shows it (`_REPAIRED`).
 _WORDS = {
     "divergent barrier": "Every thread of a block has to reach `cuda.syncthreads()`, and here some do not: "
     "take it out of the branch or the loop that only some enter, and let no thread `return` before it.",
