@@ -145,7 +145,7 @@ def canonical(notebook) -> str:
     return nbformat.writes(notebook, version=nbformat.NO_CONVERT).rstrip("\n") + "\n"
 
 
-def execute(notebook, folder, timeout=300):
+def execute(notebook, folder, environment=None, timeout=300):
     """Run every cell in a fresh kernel, keeping the outputs in the notebook; return it.
 
     Parameters
@@ -154,6 +154,8 @@ def execute(notebook, folder, timeout=300):
         Changed in place.
     folder : str or Path
         Where the kernel works: the notebook's own folder.
+    environment : dict, optional
+        The kernel's environment variables; by default those of this process.
     timeout : int
         Seconds for one cell.
 
@@ -171,7 +173,7 @@ def execute(notebook, folder, timeout=300):
         store_widget_state=False,
         coalesce_streams=True,
     )
-    return client.execute()
+    return client.execute(env=dict(os.environ if environment is None else environment))
 
 
 def exercises(notebook: nbformat.NotebookNode):
@@ -211,15 +213,15 @@ def main(arguments=None):
     parser.add_argument("paths", nargs="+", type=Path, metavar="NOTEBOOK")
     parser.add_argument("--format", action="store_true", help="rewrite the file's form, without running it")
     options = parser.parse_args(arguments)
-    # Stored outputs are those of a reader who has not solved anything yet.
-    os.environ.pop("CNN_NUMBA_STRICT", None)
+    environment = {name: value for name, value in os.environ.items() if name != "CNN_NUMBA_STRICT"}
     for path in options.paths:
         notebook = with_common_parts(read(path), path)
         start = time.perf_counter()
         if not options.format:
+            # Stored outputs are those of a reader who has not solved anything yet.
             with tempfile.TemporaryDirectory() as workbook:
-                os.environ["CNN_NUMBA_WORKBOOK"] = os.environ["CNN_NUMBA_TRUST_WORKBOOK"] = workbook
-                execute(notebook, path.parent)
+                own = dict.fromkeys(("CNN_NUMBA_WORKBOOK", "CNN_NUMBA_TRUST_WORKBOOK"), workbook)
+                execute(notebook, path.parent, environment | own)
         text = canonical(notebook)
         # The preflight report names a place or two; those of this machine are nobody else's.
         text = text.replace(sys.prefix, ".venv").replace(str(path.resolve().parents[1]), ".")

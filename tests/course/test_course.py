@@ -3,6 +3,7 @@
 import base64
 import io
 import itertools
+import os
 import re
 import threading
 import time
@@ -797,7 +798,9 @@ def test_main_runs_and_stores_outputs(notebook, tmp_path, monkeypatch, capsys):
     path = tmp_path / "notebooks" / "n.ipynb"
     path.parent.mkdir()
     path.write_text(notebooks.canonical(notebook))
+    before = dict(os.environ)
     notebooks.main([str(path)])
+    assert dict(os.environ) == before
     stored = notebooks.read(path)
     # The cell for Colab has come before it.
     assert stored.cells[3].execution_count == 3

@@ -952,8 +952,10 @@ class TestFloat64:
         monkeypatch.setattr(kernel_checks.device, "simulated", lambda: True)
         monkeypatch.setattr(float64, "inspect_kernel", refuse)
         monkeypatch.setattr(float64, "_missing", [])
-        assert "Line 8 of your kernel: `out[i] = t`" in str(scale(self.kernel("t = 0.0", *SUM)))
-        assert scale(self.kernel("t = 0", *SUM)).status == "solved"
+        # An integer and a float32 make a float64, as in compiled code.
+        for wide in ("t = 0.0", "t = 0"):
+            assert "Line 8 of your kernel: `out[i] = t`" in str(scale(self.kernel(wide, *SUM)))
+        assert scale(self.kernel("t = float32(0)", *SUM)).status == "solved"
         assert len(asked) == 1
 
 

@@ -1,5 +1,6 @@
 """What an exception says, in words for somebody who has met neither Numba's compiler nor the simulator."""
 
+import ast
 import difflib
 import inspect
 import linecache
@@ -185,4 +186,28 @@ def simulated(text: str, code: object) -> str:
         return text.strip()
     if found[1] != code.co_name:
         return f"In `{found[1]}`: `{found[3]}`"
-    return f"Line {int(found[2]) - code.co_firstlineno + 1} of your kernel: `{found[3]}`"
+    return _line_of(code, int(found[2]), found[3])
+
+
+def _line_of(code, number, text):
+    return f"Line {number - code.co_firstlineno + 1} of your kernel: `{text}`"
+
+
+def endless(text: str, code: object) -> str:
+    """Return the place of a launch that was stopped as `simulated` does, or rather of the `while` around it.
+
+    A loop is stopped anywhere in it: what does not end is the loop.
+    """
+    found = _PLACE.match(text.strip())
+    if not found or found[1] != code.co_name:
+        return simulated(text, code)
+    lines, number = linecache.getlines(code.co_filename), int(found[2])
+    try:
+        nodes = [*ast.walk(ast.parse("".join(lines)))]
+    except SyntaxError:
+        return simulated(text, code)
+    loops = (
+        each for each in nodes if isinstance(each, ast.While) and each.lineno <= number <= each.end_lineno
+    )
+    begin = max((each.lineno for each in loops), default=None)
+    return _line_of(code, begin, lines[begin - 1].strip()) if begin else simulated(text, code)

@@ -673,7 +673,8 @@ def _refuse_error(exercise, attempt, trial):
     first, *place = str(error).splitlines() or [""]
     if isinstance(error, UnsupportedPython):
         place, first = _unsupported(first, place, code)
-    place = [errors.simulated(line, code) for line in place]
+    in_words = errors.endless if isinstance(error, LaunchStopped) else errors.simulated
+    place = [in_words(line, code) for line in place]
     is_of_an_index = isinstance(error, IndexError) or re.search("with a sequence|of a whole array", first)
     if is_of_an_index and (missing := _missing_indices(attempt, trial.case, error)):
         raise Wrong("raises", missing, *place, where)
