@@ -772,7 +772,7 @@ def test_properties_are_asked_of_right_kernels_only():
     assert strict(scale_right).mistake == "shortcut"
     asking = KernelExercise("s", scale.reference, vectors, properties=(uses("shared"),))
     assert asking(scale_right).mistake == "without"
-    assert "`shared`" in asking(scale_right).message
+    assert "`cuda.shared`" in asking(scale_right).message
     uses("syncthreads", "shared")(reverse_right)
 
 
