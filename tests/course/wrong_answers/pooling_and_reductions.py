@@ -63,7 +63,7 @@ max_pool_kernel = derive(
         ("out[plane, oh, ow] = best", ""),
         (
             "if x[plane, h, w] > best:",
-            "out[plane, oh, ow] = max(out[plane, oh, ow], x[plane, h, w])\n"
+            "if x[plane, h, w] > out[plane, oh, ow]:\n    out[plane, oh, ow] = x[plane, h, w]\n"
             "if x[plane, h, w] == out[plane, oh, ow]:",
         ),
     ),
@@ -261,7 +261,7 @@ row_max_kernel = derive(
         ("cuda.syncthreads()", ""),
         (
             "for warp in range(cuda.blockDim.x // 32):\n    largest = max(largest, maxima[warp])",
-            "largest = max(maxima[1], maxima[0])",
+            "largest = maxima[0] if maxima[0] > maxima[1] else maxima[1]",
         ),
     ),
     row_max_with_the_barrier_in_the_branch=(
