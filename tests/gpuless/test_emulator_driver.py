@@ -424,7 +424,8 @@ def test_what_the_handler_of_a_signal_raises_arrives_as_it_is():
             x[cuda.grid(1)] = 5
         class Mine(BaseException):
             pass
-        x, calls = cuda.to_device(np.zeros(32)), 0
+        x, calls = cuda.to_device(np.ones(32)), 0
+        endless[1, 1](x)  # ends, and is compiled: what a handler raises meanwhile a finaliser may drop
         good[1, 32](x)
         x.copy_to_device(np.zeros(32))
         def handler(number, frame):
