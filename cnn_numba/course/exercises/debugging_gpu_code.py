@@ -7,7 +7,7 @@ not solved yet.
 import numpy as np
 from numba import cuda, float32, int32
 
-from cnn_numba.course.checks.exercise import Wrong
+from cnn_numba.course.checks.exercise import Wrong, avoids
 from cnn_numba.course.checks.kernels import (
     KernelExercise,
     global_updates,
@@ -150,7 +150,7 @@ block_max_kernel = KernelExercise(
     broken=_broken_block_max_kernel,
     other_blocks=False,
     once=True,
-    properties=(uses("shared", "syncthreads"),),
+    properties=(uses("shared", "syncthreads"), avoids("atomic")),
     mistakes={
         "zero in the tail": (
             "Threads without an element put 0 into the race, and 0 wins where all elements are negative. "
