@@ -1,6 +1,6 @@
 """Solutions with a guard taken out, or with a number where a size or minus infinity was: checks refuse them.
 
-This is what says that an exercise's launches are varied enough, whoever declares it.
+This is what says that an exercise's launches are varied enough.
 """
 
 import ast
