@@ -1,7 +1,7 @@
 """Arguments that are no arrays: what each may be, and how a message shows a value.
 
-A setting means the same in every room, and in the layers and optimisers that pass it on: `SETTINGS` says it
-once. Everything may import this, the references too; it imports NumPy only.
+A setting means the same in every backend, and in the layers and optimisers that pass it on: `SETTINGS` says
+it once. Everything may import this, the references too; it imports NumPy only.
 """
 
 import functools

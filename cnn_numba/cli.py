@@ -35,7 +35,7 @@ def _choice(name, *values):
     return Enum(name, {value: value for value in values}, type=str)
 
 
-# Where a network can be trained; `_room` tells which of them there is.
+# Where a network can be trained; `_backend` tells which of them there is.
 Device = _choice("Device", "auto", "cpu", "gpu")
 DatasetName = _choice("DatasetName", *DATASETS, TEXT)
 ModelName = _choice(
@@ -223,8 +223,8 @@ def _countable(value):
     return value
 
 
-def _room(device, without_gpu, timed=False):
-    """Return the room to compute in; `without_gpu` says what is wrong with the GPU where there is none."""
+def _backend(device, without_gpu, timed=False):
+    """Return the backend to compute in; `without_gpu` says what is wrong with the GPU where there is none."""
     from cnn_numba.device import NoGpu, choose
 
     try:
@@ -382,7 +382,7 @@ def _chosen(options):
 def _train(options, data_dir, out, resume, workers, timeline):
     """Train with the options of `train`, given or held by a checkpoint."""
     in_simulator = "the kernels would run in the simulator, where an epoch takes weeks"
-    room = _room(options["device"], in_simulator + " ({}); use --device cpu or auto")
+    backend = _backend(options["device"], in_simulator + " ({}); use --device cpu or auto")
     from cnn_numba.device import place_of
     from cnn_numba.train.loop import Interrupted, TrainingDiverged, fit
     from cnn_numba.train.parallel import WorkersError
@@ -395,7 +395,7 @@ def _train(options, data_dir, out, resume, workers, timeline):
             f"image{'s' * (options['batch_size'] != 1)} per step.",
             param_hint="'--batch-size'",
         )
-    network = _network(*(options["model"].value, mine, room, options["seed"], options["precision"].value))
+    network = _network(*(options["model"].value, mine, backend, options["seed"], options["precision"].value))
     data = load(_dataset_for(network, options["dataset"]), data_dir, log)
     out = out or _default_folder(network, data)
     samples = "windows" if isinstance(data.train_images, Windows) else "images"
@@ -403,7 +403,7 @@ def _train(options, data_dir, out, resume, workers, timeline):
         raise typer.BadParameter("a text has no images to move.", param_hint="'--augment'")
     log(
         f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} {samples} of "
-        f"{data.name}, {place_of(room)}, {network.precision}"
+        f"{data.name}, {place_of(backend)}, {network.precision}"
         + (f", {workers.size} workers" if workers.many else "")
     )
     try:
@@ -518,13 +518,13 @@ def _command_to_resume(out, data_dir, workers):
     return f"torchrun ... -m cnn_numba {shlex.join(again)} {how}"
 
 
-def _network(name, batch_size, room, seed, precision="float32"):
+def _network(name, batch_size, backend, seed, precision="float32"):
     """Build a network; a batch beyond the memory, or a precision it does not know, is a wrong argument."""
     from cnn_numba.nn.layers import UnsupportedPrecision
     from cnn_numba.nn.models import MODELS
 
     try:
-        return MODELS[name](batch_size=batch_size, device=room, seed=seed, precision=precision)
+        return MODELS[name](batch_size=batch_size, device=backend, seed=seed, precision=precision)
     except UnsupportedPrecision as error:
         raise typer.BadParameter(f"{error}.", param_hint="'--precision'") from None
     except (MemoryError, ValueError):  # NumPy's ValueError: more than any machine has
@@ -851,8 +851,8 @@ def _record(path, function, **options):
 
 
 def _measured(device):
-    """Return the room to measure; to ask for the GPU where there is none is a wrong argument."""
-    return _room(device, "there is none to measure ({})", timed=True)
+    """Return the backend to measure; to ask for the GPU where there is none is a wrong argument."""
+    return _backend(device, "there is none to measure ({})", timed=True)
 
 
 @bench.command("ops", short_help="Time every kernel on the GPU, beside PyTorch and the roofline.")

@@ -10,24 +10,25 @@ import pytest
 
 from cnn_numba import device
 
-ROOMS = ("reference", "cpu")
+BACKENDS = ("reference", "cpu")
 
 
-def rooms(operation, gpu=False):
-    """Run a test in every room of an operation; the room's module arrives as `ops`.
+def backends(operation, gpu=False):
+    """Run a test in every backend of an operation; the backend's module arrives as `ops`.
 
-    The gpu room arrives as `OnDevice`, and only where the test's shapes are small enough to simulate.
+    The gpu backend arrives as `OnDevice`, and only where the test's shapes are small enough to simulate.
     """
-    names = (*ROOMS, "gpu") if gpu else ROOMS
-    modules = [importlib.import_module(f"cnn_numba.ops.{operation}.{room}") for room in names]
+    names = (*BACKENDS, "gpu") if gpu else BACKENDS
+    modules = [importlib.import_module(f"cnn_numba.ops.{operation}.{backend}") for backend in names]
     modules = [
-        OnDevice(module) if room == "gpu" else module for module, room in zip(modules, names, strict=True)
+        OnDevice(module) if backend == "gpu" else module
+        for module, backend in zip(modules, names, strict=True)
     ]
     return pytest.mark.parametrize("ops", modules, ids=names)
 
 
 class OnDevice:
-    """A gpu room for tests that know NumPy arrays only.
+    """A gpu backend for tests that know NumPy arrays only.
 
     Its functions take NumPy arrays and give NumPy arrays. Around the call every array is copied to the device
     and back, inputs too: one that should have been left alone and was not shows.
@@ -109,7 +110,7 @@ def _type_text(argument):
 
 
 def arguments(function):
-    """Return names, kinds and defaults of a function's arguments; their types differ from room to room."""
+    """Return names, kinds and defaults of a function's arguments; their types differ between backends."""
     parameters = inspect.signature(function).parameters.values()
     return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
 

@@ -66,15 +66,15 @@ def test_what_a_package_offers_is_described_where_it_is_defined(package, pages):
     assert [name for name in offered if name not in names] == []
 
 
-def test_operations_are_a_table_of_rooms(pages):
+def test_operations_are_a_table_of_backends(pages):
     rows = re.findall(r"\* - :doc:`(\w+) <", pages["operations"])
     folders = {path.parent.name for path in ROOT.glob("cnn_numba/ops/*/reference.py")}
     assert set(rows) == folders
-    for room in reference.ROOMS:
-        assert pages["operations"].count(f":py:mod:`{room} <") == len(folders)
+    for backend in reference.BACKENDS:
+        assert pages["operations"].count(f":py:mod:`{backend} <") == len(folders)
 
 
-def test_an_operation_s_rooms_come_first_and_its_checks_last(pages):
+def test_an_operation_s_backends_come_first_and_its_checks_last(pages):
     order = re.findall(r"py:module:: cnn_numba\.ops\.conv\.(\w+)", pages["cnn_numba.ops.conv"])
     assert order[:3] == ["reference", "cpu", "gpu"]
     assert order[-1] == "checks"

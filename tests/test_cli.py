@@ -673,9 +673,9 @@ def test_resuming_what_train_did_not_write_gives_one_line(run, little, changes, 
 
 
 def test_a_training_on_the_cpu_stays_there(run, fit, monkeypatch, tmp_path):
-    rooms = []
+    backends = []
     monkeypatch.setattr(cli, "load", nothing_to_load)
-    monkeypatch.setattr(cli, "_room", lambda device, without_gpu: rooms.append(device.value) or "cpu")
+    monkeypatch.setattr(cli, "_backend", lambda device, without_gpu: backends.append(device.value) or "cpu")
     recipe = {"dataset": "mnist", "batch_size": 4, "optimizer": "Adam", "lr": 0.003, "seed": 0}
     recipe |= {"schedule": "one-cycle", "epochs": 3}
     fit([{"test_accuracy": 1.0}])
@@ -683,7 +683,7 @@ def test_a_training_on_the_cpu_stays_there(run, fit, monkeypatch, tmp_path):
         progress = {"recipe": recipe | {"device": held}}
         save_checkpoint(tmp_path / "here" / "checkpoint.npz", mnist_cnn(batch_size=1), None, progress)
         assert run("train", "--resume", "--out", "here", *options)[0] == 0
-    assert rooms == ["cpu", "auto", "gpu"]
+    assert backends == ["cpu", "auto", "gpu"]
 
 
 def test_a_new_training_keeps_the_finished_one(run, little, tmp_path):

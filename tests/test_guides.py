@@ -49,7 +49,7 @@ def test_a_judged_notebook_has_the_answers_and_no_other_change(monkeypatch, caps
 @pytest.mark.gpu
 def test_adding_an_operation(monkeypatch, capsys):
     said, defined = followed("adding-an-operation.md", monkeypatch, capsys)
-    assert "three rooms agree" in said
+    assert "three backends agree" in said
     assert "no " in said.splitlines()[-1] or "clean" in said
     with pytest.raises(ValueError, match=r"slope must be at least 0, got -1"):
         defined["gpu"](None, -1)

@@ -16,7 +16,7 @@ from cnn_numba.nn.models import Sequential
 from cnn_numba.nn.onnx import to_onnx
 from cnn_numba.nn.writing import write
 from cnn_numba.ops import shapes
-from cnn_numba.ops.rooms import room
+from cnn_numba.ops.backends import backend
 from cnn_numba.train.augment import augmentation
 from cnn_numba.train.checkpoint import save_checkpoint
 from cnn_numba.train.loop import evaluate, fit
@@ -117,7 +117,7 @@ CALLS = {
     "device.pinned shape": device.pinned,
     "batches count": lambda value: batches(value, 2),
     "batches batch_size": lambda value: batches(2, value),
-    "room device": room,
+    "backend device": backend,
     "load set": data.load,
     "batches generator": lambda value: batches(2, 2, value),
     "encode text": encode,

@@ -248,25 +248,25 @@ REPETITIONS = [
     Repetition(
         "nn/test_models.py",
         "test_every_product_of_a_model_is_rounded",
-        "tf32 in the cpu room; each operation in every precision and room in test_precision.py",
+        "tf32 in the cpu backend; each operation in every precision and backend in test_precision.py",
         lambda precision, place, **_: (precision, place) == ("tf32", "cpu"),
     ),
     Repetition(
-        "train/test_rooms.py",
-        "test_a_training_follows_that_of_the_cpu_room_and_its_graph_replays_the_same_bits",
+        "train/test_backends.py",
+        "test_a_training_follows_that_of_the_cpu_backend_and_its_graph_replays_the_same_bits",
         "the course's network",
         lambda network, **_: network.__name__ == "mnist_cnn",
     ),
     Repetition(
         "train/test_training.py",
         "test_the_first_hundred_losses_on_mnist_equal_pytorchs",
-        "the cpu room, which test_rooms.py compares the gpu room with over a hundred steps",
+        "the cpu backend, which test_backends.py compares the gpu backend with over a hundred steps",
         lambda place, **_: place == "cpu",
     ),
     Repetition(
         "train/test_graphs.py",
         "test_the_same_seed_gives_the_same_bits_on_the_gpu",
-        "test_rooms.py: two trainings, one of them of replayed steps, have the same bits",
+        "test_backends.py: two trainings, one of them of replayed steps, have the same bits",
     ),
     Repetition(
         "train/test_training.py",

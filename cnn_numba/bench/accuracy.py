@@ -8,7 +8,7 @@ from cnn_numba.bench.records import new_record
 from cnn_numba.data import batches
 from cnn_numba.device import threads
 from cnn_numba.nn.models import MODELS
-from cnn_numba.ops.rooms import room
+from cnn_numba.ops.backends import backend
 from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
 
@@ -47,7 +47,7 @@ def bench_accuracy(model="mnist_cnn", seeds=3, plain=False, pytorch=False, devic
     for who, values in means.items():
         print(f"{model}, {who}, mean of {seeds}: " + "  ".join(f"{value:.2%}" for value in values))
     return new_record(
-        "accuracy", room(device).on_device, model=model, recipe=recipe, accuracies=accuracies, means=means
+        "accuracy", backend(device).on_device, model=model, recipe=recipe, accuracies=accuracies, means=means
     )
 
 
@@ -71,7 +71,7 @@ def _pytorch_accuracies(model, data, recipe, seed, device):
     torch.manual_seed(seed)
     torch.set_num_threads(threads())
     network = MODELS[model](batch_size=recipe["batch_size"])
-    theirs = TorchTraining(network, data, recipe, False, "cuda" if room(device).on_device else "cpu")
+    theirs = TorchTraining(network, data, recipe, False, "cuda" if backend(device).on_device else "cpu")
     generator = np.random.default_rng([seed, 1])
     accuracies = []
     for epoch in range(recipe["epochs"]):

@@ -13,7 +13,7 @@ def progress():
     Nothing in the workbook is run for it.
     """
     # Only here: they import every exercise, and every exercise imports this package.
-    from cnn_numba.course import contents, own_room, workbook
+    from cnn_numba.course import contents, own_backend, workbook
     from cnn_numba.course.pictures.progress import Chapter, Progress
 
     chapters = [
@@ -24,5 +24,5 @@ def progress():
         )
         for notebook in contents.NOTEBOOKS
     ]
-    own = {part.name for part in own_room.PARTS if workbook.has_source(part.topic, part.name)}
-    return Progress(chapters, own, len(own_room.PARTS))
+    own = {part.name for part in own_backend.PARTS if workbook.has_source(part.topic, part.name)}
+    return Progress(chapters, own, len(own_backend.PARTS))

@@ -103,7 +103,7 @@ def check_gradients(model: Sequential, images: np.ndarray, labels: np.ndarray) -
     Parameters
     ----------
     model : Sequential
-        `mnist_cnn` in a gpu room.
+        `mnist_cnn` in a gpu backend.
     images : ndarray, shape (n, 1, 28, 28), uint8
         At most a batch; a few are enough.
     labels : ndarray, shape (n,), int32
@@ -137,7 +137,7 @@ def _forward(model, twin, x):
 def _backward(model, twin, labels):
     """Compare the loss, and the gradients from there back to the first layer."""
     logits = model.layers[-1].output
-    loss = CrossEntropyLoss(model.batch_size, logits.shape[1], model.room)
+    loss = CrossEntropyLoss(model.batch_size, logits.shape[1], model.backend)
     reference = CrossEntropyLoss(len(labels), logits.shape[1], "reference")
     losses = loss.forward(logits, device.to_device(labels)), reference.forward(_float64(logits), labels)
     gradient = loss.backward()

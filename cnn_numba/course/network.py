@@ -12,7 +12,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.course import workbook
 from cnn_numba.course.gradient_check import GradientCheck, check_gradients
-from cnn_numba.course.own_room import PARTS, from_workbook, own_room
+from cnn_numba.course.own_backend import PARTS, from_workbook, own_backend
 from cnn_numba.course.pictures import progress as pictures
 from cnn_numba.course.pictures.training import TrainingCurve
 from cnn_numba.course.standalone import standalone
@@ -32,7 +32,7 @@ class OwnNetwork:
     ----------
     batch_size : int
     kernels : dict of str to kernel, optional
-        By the names of `own_room.PARTS`; None takes those of the workbook.
+        By the names of `own_backend.PARTS`; None takes those of the workbook.
 
     Attributes
     ----------
@@ -45,8 +45,8 @@ class OwnNetwork:
 
     def __init__(self, batch_size: int = 64, kernels: dict | None = None) -> None:
         self.own = from_workbook() if kernels is None else dict(kernels)
-        self.room = own_room(self.own)
-        self.model = mnist_cnn(batch_size, self.room)
+        self.backend = own_backend(self.own)
+        self.model = mnist_cnn(batch_size, self.backend)
         self.history = []
 
     def __repr__(self):
@@ -82,7 +82,7 @@ class OwnNetwork:
             As for `fit`; None draws a `TrainingCurve`.
         """
         data = dataset if images is None else _first(dataset, images)
-        self.model, self.history = mnist_cnn(self.model.batch_size, self.room), []
+        self.model, self.history = mnist_cnn(self.model.batch_size, self.backend), []
         out = workbook.folder() / "training" if images is None else None
         resume = out is not None and self._goes_on(data, epochs, out)
         on_step = on_step or self._curve(data, epochs, out if resume else None)

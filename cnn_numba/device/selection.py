@@ -32,7 +32,7 @@ def hardware() -> bool:
 
 
 def choose(wish: str = "auto", timed: bool = False) -> str:
-    """Return the room to compute in, "cpu" or "gpu".
+    """Return the backend to compute in, "cpu" or "gpu".
 
     Of "auto" it is the faster one: without a GPU "cpu", which an emulated GPU does not outrun. Where times
     are to be taken, "gpu" has to be a real one.
@@ -55,10 +55,10 @@ def choose(wish: str = "auto", timed: bool = False) -> str:
     return wish if wish != "auto" else "gpu" if hardware() else "cpu"
 
 
-def place_of(room: str) -> str:
-    """Return what a room computes on, as text for people."""
+def place_of(backend: str) -> str:
+    """Return what a backend computes on, as text for people."""
     counted = f"{threads()} CPU thread{'s' * (threads() != 1)}"
-    if room == "cpu":
+    if backend == "cpu":
         return counted + ("" if hardware() else f" (no GPU: {SELECTION.reason})")
     if SELECTION.emulated:
         return f"on the emulated GPU, which is {counted} ({SELECTION.reason})"
@@ -66,7 +66,7 @@ def place_of(room: str) -> str:
 
 
 def threads() -> int:
-    """Return how many threads the CPU room uses."""
+    """Return how many threads the CPU backend uses."""
     import numba
 
     return numba.get_num_threads()
@@ -75,8 +75,8 @@ def threads() -> int:
 def share_threads(processes: int) -> None:
     """Let this process compute on its share of the cores, of so many processes.
 
-    NUMBA_NUM_THREADS overrides it for the CPU room, GPULESS_THREADS for the emulated GPU, which is to be used
-    after this only.
+    NUMBA_NUM_THREADS overrides it for the CPU backend, GPULESS_THREADS for the emulated GPU. Call it before
+    the emulated GPU is used.
     """
     import numba
 

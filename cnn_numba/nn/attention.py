@@ -12,7 +12,7 @@ import numpy as np
 from cnn_numba.arguments import integer, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, LayerNorm, Linear, View, _Activation, head, layer_list
-from cnn_numba.ops.rooms import RoomLike
+from cnn_numba.ops.backends import BackendLike
 
 
 class GELU(_Activation):
@@ -53,7 +53,7 @@ class TokenLinear(Linear):
         return (*input_shape[:2], self.out_features)
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Allocate outputs, gradients and the scratch space of the products, for N * T rows."""
         super().build(input_shape, device, needs_grad_input)
@@ -150,7 +150,7 @@ class Embedding(Layer):
             array[...] = generator.normal(0, 1 / math.sqrt(self.features), array.shape)
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Allocate the outputs: numbers of tokens have no gradient."""
         super().build(input_shape, device, needs_grad_input=False)
@@ -166,7 +166,7 @@ class Embedding(Layer):
         self.ops.embedding_backward(grad_output, self.x, self.grad_weight)
         size = self.length * self.features
         samples = grad_output.reshape(grad_output.shape[0], size)
-        self.room.ops.dense.linear_backward_bias(samples, self.grad_positions.reshape(size))
+        self.backend.ops.dense.linear_backward_bias(samples, self.grad_positions.reshape(size))
         return None
 
 
@@ -232,18 +232,21 @@ class MultiHeadAttention(Layer):
         self.bias[:], self.out_bias[:] = 0, 0
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Allocate outputs, gradients, what lies between the steps, and scratch space."""
         super().build(input_shape, device, needs_grad_input)
         batch, length, size = input_shape
         rows, heads = batch * length, (batch, self.heads, length, size // self.heads)
-        self.dense = self.room.ops.dense
-        self.projected, self.split = (self.room.empty(3 * rows * size) for _ in range(2))
-        self.averages, self.merged = (self.room.empty(rows * size) for _ in range(2))
-        self.log_sum_exp = self.room.empty(heads[:3])
+        self.dense = self.backend.ops.dense
+        self.projected, self.split = (self.backend.empty(3 * rows * size) for _ in range(2))
+        self.averages, self.merged = (self.backend.empty(rows * size) for _ in range(2))
+        self.log_sum_exp = self.backend.empty(heads[:3])
         # The gradients of what a step has written go where nobody reads it any more, but for these.
-        self.grad_split, self.grad_averages = self.room.empty(3 * rows * size), self.room.empty(rows * size)
+        self.grad_split, self.grad_averages = (
+            self.backend.empty(3 * rows * size),
+            self.backend.empty(rows * size),
+        )
         self.scratch = self.ops.attention_scratch(heads, heads)
         self.dense_scratch = self.dense.linear_scratch(rows, size, 3 * size)
 
@@ -336,7 +339,7 @@ class Chain(Layer):
         return input_shape
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Let each layer allocate what it needs."""
         self.input_shape, self.needs_grad_input = tuple(input_shape), needs_grad_input
@@ -381,12 +384,12 @@ class Residual(Chain):
         return shape
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Allocate the two sums, and let each layer allocate what it needs."""
         Layer.build(self, input_shape, device, needs_grad_input)
         super().build(input_shape, device, needs_grad_input)
-        self.ops = self.room.ops.activation
+        self.ops = self.backend.ops.activation
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Add what the layers make of the batch to it."""

@@ -1,6 +1,6 @@
 """Layers: parameters, buffers and saved activations around the operations.
 
-A layer does no arithmetic of its own. `forward` and `backward` call the functions of one room of
+A layer does no arithmetic of its own. `forward` and `backward` call the functions of one backend of
 `cnn_numba.ops` and hand them buffers that `build` allocated once, for the largest batch.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from cnn_numba.arguments import integer, pair, settings, shown, sizes
 from cnn_numba.device import Array
-from cnn_numba.ops.rooms import RoomLike, room
+from cnn_numba.ops.backends import BackendLike, backend
 from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, pool2d_window
 
 
@@ -47,7 +47,7 @@ class Layer:
     operation = None  # the folder of cnn_numba.ops it calls
     precision = "float32"
     precisions = PRECISIONS
-    input_dtype = None  # of what `forward` takes, where it is not the room's
+    input_dtype = None  # of what `forward` takes, where it is not the backend's
     layers: Sequence["Layer"] = ()  # those that a layer is made of
     weight: Array | None = None
     bias: Array | None = None
@@ -84,7 +84,7 @@ class Layer:
         """Fill the parameters, drawing from `generator`."""
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Allocate the buffers for batches of up to ``input_shape[0]``.
 
@@ -95,12 +95,12 @@ class Layer:
         needs_grad_input : bool
             Whether `backward` is to return a gradient. The first layer of a model need not.
         """
-        self.room = room(device)
-        self.ops = getattr(self.room.ops, self.operation) if self.operation else None
+        self.backend = backend(device)
+        self.ops = getattr(self.backend.ops, self.operation) if self.operation else None
         self.input_shape = tuple(input_shape)
         self.needs_grad_input = needs_grad_input
-        self.out = self.room.empty(self.output_shape(self.input_shape))
-        self.grad_input = self.room.empty(self.input_shape) if needs_grad_input else None
+        self.out = self.backend.empty(self.output_shape(self.input_shape))
+        self.grad_input = self.backend.empty(self.input_shape) if needs_grad_input else None
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Compute the output for a batch `x` of shape (n, ...), n at most the N it was built for."""
@@ -115,7 +115,7 @@ class Layer:
 
     @property
     def _rounding(self):
-        # Nothing for float32: a room with operations of one's own need not know of any other.
+        # Nothing for float32: a backend with operations of one's own need not know of any other.
         return {} if self.precision == "float32" else {"precision": self.precision}
 
     def _grad_input_like(self, grad_output):
@@ -188,7 +188,7 @@ class Conv2d(Layer):
         self.bias[:] = 0
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Allocate outputs, gradients and the scratch space of the convolution."""
         super().build(input_shape, device, needs_grad_input)
@@ -265,11 +265,11 @@ class MaxPool2d(_Pool2d):
     kind = "pool"
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Allocate outputs, gradients and the positions of the maxima."""
         super().build(input_shape, device, needs_grad_input)
-        self.argmax = self.room.empty(self.out.shape, np.int32)
+        self.argmax = self.backend.empty(self.out.shape, np.int32)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Pool the batch, keeping where the maxima were."""
@@ -323,7 +323,7 @@ class View(Layer):
         return f"{type(self).__name__}()"
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Note the shape; there is nothing to allocate."""
         self.input_shape = tuple(input_shape)
@@ -394,7 +394,7 @@ class Linear(Layer):
         self.bias[:] = 0
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Allocate outputs, gradients and the scratch space of the products."""
         super().build(input_shape, device, needs_grad_input)
@@ -515,14 +515,14 @@ class BatchNorm2d(Layer):
         self.running_mean[:], self.running_var[:] = 0, 1
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Allocate outputs, gradients and the statistics of a batch."""
         # The gradient of the input is computed in any case, so it gets its place.
         super().build(input_shape, device, needs_grad_input=True)
         self.needs_grad_input = needs_grad_input
-        self.mean = self.room.empty(self.num_features)
-        self.inv_std = self.room.empty(self.num_features)
+        self.mean = self.backend.empty(self.num_features)
+        self.inv_std = self.backend.empty(self.num_features)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Normalise by the batch's statistics when training, by the running ones otherwise."""
@@ -591,13 +591,13 @@ class LayerNorm(Layer):
         self.weight[:], self.bias[:] = 1, 0
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Allocate outputs, gradients and the statistics of each sample."""
         super().build(input_shape, device, needs_grad_input=True)
         self.needs_grad_input = needs_grad_input
         leading = self.out.shape[: self.out.ndim - len(self.normalized_shape)]
-        self.mean, self.inv_std = self.room.empty(leading), self.room.empty(leading)
+        self.mean, self.inv_std = self.backend.empty(leading), self.backend.empty(leading)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Normalise each sample."""
@@ -638,13 +638,13 @@ class CrossEntropyLoss:
     [[-0.375, 0.125, 0.125, 0.125], [0.125, 0.125, 0.125, -0.375]]
     """
 
-    def __init__(self, batch_size: int, classes: int, device: RoomLike = "cpu") -> None:
+    def __init__(self, batch_size: int, classes: int, device: BackendLike = "cpu") -> None:
         batch_size = integer(batch_size, "batch_size", minimum=1)
         classes = integer(classes, "classes", minimum=1)
-        self.room = room(device)
-        self.ops = self.room.ops.loss
-        self.losses = self.room.empty(batch_size)
-        self.grad_logits = self.room.empty((batch_size, classes))
+        self.backend = backend(device)
+        self.ops = self.backend.ops.loss
+        self.losses = self.backend.empty(batch_size)
+        self.grad_logits = self.backend.empty((batch_size, classes))
 
     def forward(self, logits: Array, labels: Array) -> Array:
         """Return the loss of each sample, shape (n,); the gradient comes from the same pass."""

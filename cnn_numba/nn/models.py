@@ -23,7 +23,7 @@ from cnn_numba.nn.layers import (
     layer_list,
 )
 from cnn_numba.nn.recurrent import LSTM, Rows
-from cnn_numba.ops.rooms import RoomLike, room
+from cnn_numba.ops.backends import BackendLike, backend
 from cnn_numba.ops.shapes import check_precision
 
 
@@ -37,8 +37,8 @@ class Sequential:
         Shape of one sample.
     batch_size : int
         The largest batch it will see; buffers are allocated for it, once.
-    device : {"cpu", "gpu", "reference"} or Room
-        The room of each operation that the layers call. The reference computes in float64. On the GPU all
+    device : {"cpu", "gpu", "reference"} or Backend
+        The backend of each operation that the layers call. The reference computes in float64. On the GPU all
         arrays are device arrays. A ReLU after a convolution or dense layer is computed in that layer's pass.
     seed : int
         Draws the initial weights.
@@ -82,7 +82,7 @@ class Sequential:
         layers: Sequence[Layer],
         input_shape: tuple[int, ...],
         batch_size: int = 64,
-        device: RoomLike = "cpu",
+        device: BackendLike = "cpu",
         seed: int = 0,
         name: str = "sequential",
         precision: str = "float32",
@@ -97,8 +97,8 @@ class Sequential:
         check_precision(precision)
         self.layers, self.input_shape = layers, sizes(input_shape, "input_shape", minimum=1)
         self.batch_size = integer(batch_size, "batch_size", minimum=1)
-        self.name, self.room = name, room(device)
-        self.device = self.room.name
+        self.name, self.backend = name, backend(device)
+        self.device = self.backend.name
         self._name_layers()
         self.shapes = self._propagate_shapes()
         self._allocate_arenas(np.random.default_rng(seed))
@@ -111,7 +111,7 @@ class Sequential:
         first = min(trained, default=0)
         for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
             # Where no layer before has parameters, nothing wants a gradient.
-            layer.build(shape, self.room, needs_grad_input=index > first)
+            layer.build(shape, self.backend, needs_grad_input=index > first)
         for layers in (self.layers, *(layer.layers for layer in self.every_layer)):
             self._fuse(layers)
 
@@ -155,12 +155,12 @@ class Sequential:
             raise ValueError(
                 f"{self.name} has {_total(parameters)} parameters; the kernels count up to {MOST_ELEMENTS}"
             )
-        arenas = {name: np.zeros(_total(entries[name]), self.room.dtype) for name in entries}
+        arenas = {name: np.zeros(_total(entries[name]), self.backend.dtype) for name in entries}
         self._set_arenas(arenas, entries)
         for layer in self.every_layer:
             layer.initialise(generator)
-        if self.room.on_device:
-            self._set_arenas({name: self.room.bring(arena) for name, arena in arenas.items()}, entries)
+        if self.backend.on_device:
+            self._set_arenas({name: self.backend.bring(arena) for name, arena in arenas.items()}, entries)
 
     def _set_arenas(self, arenas, entries):
         for name, arena in arenas.items():
@@ -202,7 +202,7 @@ class Sequential:
             If `x` has another dtype, shape or layout.
         """
         settings(training=training)
-        self.room.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
+        self.backend.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
         if not 1 <= x.shape[0] <= self.batch_size:
             raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {x.shape[0]}")
         for layer in self.layers:
@@ -242,7 +242,7 @@ class Sequential:
         x : ndarray, shape (n, C, H, W)
             As for `forward`, but always on the host.
         """
-        logits = to_host(self.forward(self.room.bring(x))).astype(np.float64)
+        logits = to_host(self.forward(self.backend.bring(x))).astype(np.float64)
         exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
         return exponentials / exponentials.sum(axis=1, keepdims=True)
 
@@ -279,7 +279,7 @@ def _total(entries):
 
 
 def mnist_cnn(
-    batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0, precision: str = "float32"
+    batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
 ) -> Sequential:
     """Build the course's network: two convolutions, each with max pooling, and two dense layers.
 
@@ -312,7 +312,7 @@ def mnist_cnn(
 
 
 def mnist_cnn_deep(
-    batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0, precision: str = "float32"
+    batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
 ) -> Sequential:
     """Build three convolutions with ReLU, two of them pooled, and two dense layers.
 
@@ -341,7 +341,7 @@ def mnist_cnn_deep(
 
 
 def cifar_convnet(
-    batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0, precision: str = "float32"
+    batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
 ) -> Sequential:
     """Build the network for 32 x 32 colour images: two padded convolutions, pooled, and two dense layers.
 
@@ -368,7 +368,7 @@ def cifar_convnet(
 
 
 def cifar_convnet_bn(
-    batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0, precision: str = "float32"
+    batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
 ) -> Sequential:
     """Build three padded convolutions, each pooled, normalised over the batch and cut off at 0.
 
@@ -393,7 +393,7 @@ def cifar_convnet_bn(
 
 
 def mnist_rows(
-    batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0, precision: str = "float32"
+    batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
 ) -> Sequential:
     """Build the network that reads a digit row by row: an LSTM, and a dense layer on its last state.
 
@@ -409,7 +409,7 @@ def mnist_rows(
 
 
 def text_transformer(
-    batch_size: int = 64, device: RoomLike = "cpu", seed: int = 0, precision: str = "float32"
+    batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
 ) -> Sequential:
     """Build a small Transformer that predicts the next character at each of 64 places.
 

@@ -7,7 +7,7 @@ import numpy as np
 from cnn_numba.arguments import integer, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, View, head
-from cnn_numba.ops.rooms import RoomLike
+from cnn_numba.ops.backends import BackendLike
 
 
 class Rows(View):
@@ -105,19 +105,19 @@ class LSTM(Layer):
         self.bias_ih[self.hidden_size : 2 * self.hidden_size] = 1
 
     def build(
-        self, input_shape: tuple[int, ...], device: RoomLike = "cpu", needs_grad_input: bool = True
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Allocate outputs, gates, cells, gradients and the scratch space."""
         super().build(input_shape, device, needs_grad_input)
         batch_size, steps, _ = self.input_shape
         sequence, state = (batch_size, steps, self.hidden_size), (batch_size, self.hidden_size)
-        self.all_states = self.out if self.return_sequences else self.room.empty(sequence)
-        self.h_n = self.room.empty(state) if self.return_sequences else self.out
-        self.c_n, self.all_cells = self.room.empty(state), self.room.empty(sequence)
+        self.all_states = self.out if self.return_sequences else self.backend.empty(sequence)
+        self.h_n = self.backend.empty(state) if self.return_sequences else self.out
+        self.c_n, self.all_cells = self.backend.empty(state), self.backend.empty(sequence)
         self.all_gates, self.grad_gates = (
-            self.room.empty((*sequence[:2], 4 * self.hidden_size)) for _ in range(2)
+            self.backend.empty((*sequence[:2], 4 * self.hidden_size)) for _ in range(2)
         )
-        self.grad_h0, self.grad_c0 = self.room.empty(state), self.room.empty(state)
+        self.grad_h0, self.grad_c0 = self.backend.empty(state), self.backend.empty(state)
         self.scratch = self.ops.lstm_scratch(batch_size, steps, self.input_size, self.hidden_size)
 
     def forward(self, x: Array, training: bool = True) -> Array:

@@ -24,12 +24,12 @@ class Together:
     """
 
     def __init__(self, layer: BatchNorm2d, add_up: Callable[[np.ndarray], object]) -> None:
-        self.layer, self.add_up, self.room = layer, add_up, layer.room
+        self.layer, self.add_up, self.backend = layer, add_up, layer.backend
         layer.together = self
         self.mean, self.variance, self.scale, self.shift = (
-            self.room.zeros(layer.num_features) for _ in range(4)
+            self.backend.zeros(layer.num_features) for _ in range(4)
         )
-        self.correction = self.room.empty(layer.input_shape)
+        self.correction = self.backend.empty(layer.input_shape)
 
     def forward(self, x: Array | None) -> Array | None:
         """Normalise this worker's part of a batch, None if it has none."""
@@ -75,7 +75,7 @@ class Together:
         self._set(self.shift, -weight * to_host(layer.inv_std) * average)
         self._set(self.scale, -weight * to_host(layer.inv_std) * slope)
         correction = self._normalise(layer.x, self.scale, self.shift, self.correction)
-        return self.room.ops.activation.add_forward(grad_input, correction, grad_input)
+        return self.backend.ops.activation.add_forward(grad_input, correction, grad_input)
 
     def _normalise(self, x, weight, bias, out, training=False):
         layer = self.layer
@@ -84,4 +84,4 @@ class Together:
         return layer.ops.batch_norm2d_forward(x, weight, bias, *statistics, *outputs)[0]
 
     def _set(self, array, values):
-        copy(array, values.astype(self.room.dtype))
+        copy(array, values.astype(self.backend.dtype))

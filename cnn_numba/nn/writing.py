@@ -56,7 +56,7 @@ def write(model: Sequential, prompt: str, length: int = 400, temperature: float 
     for _ in range(length):
         seen = text[-LENGTH:]
         window[0, : len(seen)] = seen
-        logits = to_host(model.forward(model.room.bring(window)))[len(seen) - 1].astype(np.float64)
+        logits = to_host(model.forward(model.backend.bring(window)))[len(seen) - 1].astype(np.float64)
         text.append(_draw(logits, temperature, generator))
     return decode(np.array(text))
 

@@ -1,6 +1,6 @@
-"""What the reference rooms share: checks of arrays that may be anything NumPy takes, and sliding windows.
+"""What the reference backends share: checks of arrays that may be anything NumPy takes, and sliding windows.
 
-Only they import it. Beside NumPy it imports the checks of settings, which are the same in every room, and
+Only they import it. Beside NumPy it imports the checks of settings, which are the same in every backend, and
 nothing else, so that the definitions share no arithmetic with what they judge.
 """
 

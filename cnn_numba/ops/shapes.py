@@ -4,9 +4,9 @@ The operations call these before any work starts, so a wrong argument is an erro
 the offending values, and never a crash, a half-written array or a silently wrong number: a TypeError
 for what is of the wrong type, a ValueError for a wrong value, shape or layout.
 
-One rule about memory holds for every operation in every room: **an output shares no memory with an input or
-with another output, unless its docstring says which input it may be.** Then it may be exactly that one, the
-same memory in the same shape; a partial overlap is always refused. What is updated in place is an output.
+One rule about memory holds for every operation in every backend: **an output shares no memory with an input
+or with another output, unless its docstring says which input it may be.** Then it may be exactly that one,
+the same memory in the same shape; a partial overlap is always refused. What is updated in place is an output.
 """
 
 import operator
@@ -278,7 +278,7 @@ def check_device_array(name, array, shape, dtype=np.float32, writeable=False):
 
 
 class Memory(NamedTuple):
-    """Where the arrays of a room lie, `HOST` or `DEVICE`: what the checks that rooms share are told."""
+    """Where the arrays of a backend lie, `HOST` or `DEVICE`: what the checks that backends share are told."""
 
     check: Callable
     """`check_array` or `check_device_array`."""

@@ -90,9 +90,9 @@ def evaluate(
     """
     instance(model, "model", Sequential)
     _check_counts(images, labels)
-    loss = CrossEntropyLoss(*model.shapes[-1], model.room)
+    loss = CrossEntropyLoss(*model.shapes[-1], model.backend)
     source = batches_of(model, images, labels, mean, std)
-    totals = model.room.zeros(2, np.float64)
+    totals = model.backend.zeros(2, np.float64)
     mine = np.arange(len(images), dtype=np.int64)[workers.share(len(images))]
     source.begin(mine)
     for first in range(0, len(mine), model.batch_size):
@@ -269,7 +269,7 @@ class _Run:
         self.scaler = _scaler_for(model, scaler)
         self.log = log or (lambda line: None)
         self.out = None if out is None else Path(out)
-        loss = CrossEntropyLoss(*model.shapes[-1], model.room)
+        loss = CrossEntropyLoss(*model.shapes[-1], model.backend)
         how = augmentation(augment, dataset.image_shape, seed)
         self.steps = steps_of(
             model, loss, optimizer, dataset, self.log, graph, self.scaler, how, workers, timeline
@@ -545,7 +545,7 @@ class _Run:
         before = progress["recipe"].get("device"), progress["threads"]
         now = self.model.device, threads()
         by, by_now = progress.get("workers", 1), self.workers.size
-        stays_on_device = self.model.room.on_device and before[0] == now[0]
+        stays_on_device = self.model.backend.on_device and before[0] == now[0]
         if by != by_now:
             self.log(f"It was trained by {_counted(by)}, now by {by_now}: the last digits will differ")
         elif before != now and not stays_on_device:

@@ -28,10 +28,10 @@ class Optimizer:
             raise ValueError(f"lr must be a positive number, got {shown(lr)}")
         self.settings = how
         try:
-            self.parameters, self.gradients, self.room = model.parameters, model.gradients, model.room
+            self.parameters, self.gradients, self.backend = model.parameters, model.gradients, model.backend
         except AttributeError:
             raise TypeError(f"model must have parameters and gradients, got {shown(model)}") from None
-        self.ops = self.room.ops.update
+        self.ops = self.backend.ops.update
         self.state = {}
 
     def load_state(self, state: Mapping[str, Array]) -> None:
@@ -46,7 +46,7 @@ class Optimizer:
 
     def _zeros(self):
         """Return zeros like the parameters, where those are."""
-        return self.room.zeros(self.parameters.shape)
+        return self.backend.zeros(self.parameters.shape)
 
     def count(self, steps: int) -> None:
         """Note steps that were taken by `scheduled_step`, replayed or not."""

@@ -76,19 +76,19 @@ class LossScaler:
         self.factors = {"growth": growth, "backoff": backoff, "interval": interval}
         self.settings = {"scale": scale, **self.factors, "minimum": minimum}
         try:
-            self.gradients, self.room = model.gradients, model.room
+            self.gradients, self.backend = model.gradients, model.backend
         except AttributeError:
             raise TypeError(f"model must have parameters and gradients, got {shown(model)}") from None
-        self.ops = self.room.ops.update
+        self.ops = self.backend.ops.update
         self.state = {
-            "scale": self.room.bring(np.array([scale], self.room.dtype)),
+            "scale": self.backend.bring(np.array([scale], self.backend.dtype)),
             "good_steps": self._count(),
             "skipped": self._count(),
         }
         self.found_inf = self._count()
 
     def _count(self):
-        return self.room.zeros(1, np.int32)
+        return self.backend.zeros(1, np.int32)
 
     @property
     def scale(self) -> float:
@@ -131,8 +131,8 @@ class LossScaler:
     def allocate_schedule(self, steps: int) -> None:
         """Make room on the GPU for the schedule of so many steps; a recorded graph goes on using it."""
         self._pinned = pinned((steps, 2))
-        self.rates, self.corrections = self.room.zeros((steps, 2)), self.room.zeros((steps, 2))
-        self.row, self.row_cursor, self.taken = self.room.zeros((1, 2)), self._count(), self._count()
+        self.rates, self.corrections = self.backend.zeros((steps, 2)), self.backend.zeros((steps, 2))
+        self.row, self.row_cursor, self.taken = self.backend.zeros((1, 2)), self._count(), self._count()
 
     def begin(self, optimizer: Optimizer, lrs: Sequence[float]) -> None:
         """Prepare for `scheduled_step` with these learning rates, at most as many as there is room for."""

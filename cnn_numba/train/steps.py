@@ -103,7 +103,7 @@ def backward_phases(
     if scaler is not None:
         gradient = scaler.scale_gradient(gradient)
     if weight is not None:
-        gradient = model.room.ops.update.scale_gradient(gradient, weight, gradient)
+        gradient = model.backend.ops.update.scale_gradient(gradient, weight, gradient)
     for layer in model.backward_by_layer(gradient):
         yield f"backward {layer.name}"
 
@@ -122,8 +122,8 @@ def batches_of(
         For images.
     """
     if isinstance(data[0], Windows):
-        return (DeviceWindows if model.room.on_device else HostWindows)(data[0], model)
-    return (DeviceBatches if model.room.on_device else HostBatches)(*data, model, augmentation)
+        return (DeviceWindows if model.backend.on_device else HostWindows)(data[0], model)
+    return (DeviceBatches if model.backend.on_device else HostBatches)(*data, model, augmentation)
 
 
 def steps_of(
@@ -140,7 +140,7 @@ def steps_of(
 ) -> HostSteps | DeviceSteps:
     """Return the steps of a training for where a model computes; `log` and `graph` are for `DeviceSteps`."""
     common = Common(model, loss, optimizer, scaler, workers, timeline or Timeline())
-    if model.room.on_device:
+    if model.backend.on_device:
         return DeviceSteps(common, dataset, log, graph, augmentation)
     return HostSteps(common, dataset, augmentation)
 
@@ -181,8 +181,8 @@ class Common:
         if not self.workers.many:
             return None
         if count not in self.weights:
-            share = np.array([self.workers.count(count) / count], self.model.room.dtype)
-            self.weights[count] = self.model.room.bring(share)
+            share = np.array([self.workers.count(count) / count], self.model.backend.dtype)
+            self.weights[count] = self.model.backend.bring(share)
         return self.weights[count]
 
     def after(self, phase: str) -> None:
@@ -194,7 +194,7 @@ class Common:
     def phases_of_nothing(self) -> Iterator[str]:
         """Do what is due before the update where this worker has no image of the batch: it adds nothing."""
         if self.nothing is None:
-            self.nothing = self.model.room.zeros(self.model.gradients.shape)
+            self.nothing = self.model.backend.zeros(self.model.gradients.shape)
         device.copy(self.model.gradients, self.nothing)
         for together in self.together.values():
             together.forward(None)
@@ -322,7 +322,7 @@ class HostWindows(HostBatches):
 
     def __init__(self, windows: Windows, model: Sequential) -> None:
         self.windows, self.batch_size = windows, model.batch_size
-        self.gather = model.room.ops.embedding
+        self.gather = model.backend.ops.embedding
         self.x = np.empty((model.batch_size, windows.length), np.int32)
         self.y = np.empty(self.x.size, np.int32)
 
@@ -352,7 +352,7 @@ class DeviceBatches:
         model: Sequential,
         augmentation: Augmentation | None = None,
     ) -> None:
-        self.gather, self.augmentation = model.room.ops.gather, augmentation
+        self.gather, self.augmentation = model.backend.ops.gather, augmentation
         self.images, self.labels = device.to_device(images), device.to_device(labels)
         self.mean, self.std, self.batch_size = mean, std, model.batch_size
         self.x = device.empty((model.batch_size, *images.shape[1:]))
@@ -394,7 +394,7 @@ class DeviceWindows(DeviceBatches):
     """Windows of a text that lies on the device; otherwise as `DeviceBatches`."""
 
     def __init__(self, windows: Windows, model: Sequential) -> None:
-        self.gather, self.windows_of = model.room.ops.gather, model.room.ops.embedding
+        self.gather, self.windows_of = model.backend.ops.gather, model.backend.ops.embedding
         self.text, self.stride = device.to_device(windows.text), windows.stride
         self.augmentation = None
         self.batch_size = model.batch_size

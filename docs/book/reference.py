@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = "cnn_numba", "gpuless"
 #: Their words are for the command line, which shows them.
 COMMANDS = "cnn_numba.cli", "cnn_numba.__main__", "gpuless.__main__"
-#: The rooms of an operation, in the order in which they are read.
-ROOMS = "reference", "cpu", "gpu"
+#: The backends of an operation, in the order in which they are read.
+BACKENDS = "reference", "cpu", "gpu"
 
 _NAPOLEON = Config(napoleon_numpy_docstring=True, napoleon_use_rtype=False)
 _CONSTANT = re.compile(r"((?:^#: .*\n)+)(?P<name>[A-Z]\w*)(?:: [^=\n]+)? = ", re.MULTILINE)
@@ -50,9 +50,9 @@ def modules():
 
 
 def _place(module):
-    """Return what modules are sorted by: packages; in an operation the rooms first, its checks last."""
+    """Return what modules are sorted by: packages; in an operation the backends first, its checks last."""
     last = module.name.rpartition(".")[2]
-    order = [*ROOMS, "other", "checks"]
+    order = [*BACKENDS, "other", "checks"]
     first = "" if module.name == module.package else order[order.index(last) if last in order else 3]
     return module.package, first != "", order.index(first) if first else 0, module.name
 
@@ -153,20 +153,20 @@ def _docstring(node, margin=""):
 
 
 def _operations(packages):
-    """Return the page of the operations: a table with a row for each, and a column for each room."""
+    """Return the page of the operations: a table with a row for each, and a column for each backend."""
     title = "The operations"
-    head = ["operation", *(f"``{room}``" for room in ROOMS), "rungs"]
+    head = ["operation", *(f"``{backend}``" for backend in BACKENDS), "rungs"]
     rows = [head]
     for package in sorted(name for name in packages if name.startswith("cnn_numba.ops.")):
         names = {module.name.rpartition(".")[2] for module in packages[package]}
         if "reference" not in names:
             continue
-        rooms = [f":py:mod:`{room} <{package}.{room}>`" for room in ROOMS]
+        backends = [f":py:mod:`{backend} <{package}.{backend}>`" for backend in BACKENDS]
         rungs = sorted(name for name in names if name.startswith("gpu_"))
         rows.append(
             [
                 f":doc:`{package.rpartition('.')[2]} <{package}>`",
-                *rooms,
+                *backends,
                 ", ".join(f":py:mod:`{rung} <{package}.{rung}>`" for rung in rungs),
             ]
         )
@@ -177,7 +177,7 @@ def _operations(packages):
             for first, cell in zip([True] + [False] * 4, row, strict=True)
         ]
     about = (
-        "A function has the same name and the same arguments in every room. Its contract stands in "
+        "A function has the same name and the same arguments in every backend. Its contract stands in "
         "``reference``: shapes, dtypes, formula, errors. The others say what differs."
     )
     return "\n".join([title, "=" * len(title), "", about, "", *table, ""])

@@ -10,7 +10,7 @@ from solutions import run, solution_of
 
 from cnn_numba import data, device
 from cnn_numba.course.network import OwnNetwork, _fingerprint
-from cnn_numba.course.own_room import PARTS, own_room
+from cnn_numba.course.own_backend import PARTS, own_backend
 from cnn_numba.course.pictures import training
 from cnn_numba.course.standalone import standalone
 from cnn_numba.nn.models import mnist_cnn
@@ -109,7 +109,7 @@ def test_a_network_of_right_kernels_trains_like_the_package(choose, solutions, d
 
 
 def test_momentum_trains_like_the_package(solutions, few):
-    models = mnist_cnn(16, own_room(solutions)), mnist_cnn(16)
+    models = mnist_cnn(16, own_backend(solutions)), mnist_cnn(16)
     for model in models:
         fit(model, few, SGD(model, lr=0.01, momentum=0.9), epochs=2, progress=False, graph=False)
     np.testing.assert_allclose(

@@ -11,7 +11,7 @@ from numba import cuda, float32
 from solutions import run, solution_of
 
 from cnn_numba import course
-from cnn_numba.course import contents, notebooks, own_room, workbook
+from cnn_numba.course import contents, notebooks, own_backend, workbook
 from cnn_numba.course.exercises import convolution_on_the_gpu, first_cuda_kernels, mnist_cnn
 from cnn_numba.course.standalone import NotStandalone, standalone
 from cnn_numba.ops.shared.warps import warp_max
@@ -126,7 +126,7 @@ def test_a_green_check_keeps_the_answer_and_a_later_notebook_finds_it(folder):
     x, out = np.array([-1, 2], np.float32), np.empty(2, np.float32)
     mine[1, 32](x, out)
     assert out.tolist() == [0, 2]
-    assert own_room.from_workbook().keys() == {"relu_stride_kernel"}
+    assert own_backend.from_workbook().keys() == {"relu_stride_kernel"}
 
 
 def test_a_wrong_answer_leaves_the_one_before(folder):
@@ -174,7 +174,7 @@ def test_a_file_that_does_not_run_names_itself(folder):
         workbook.answer("convolution_on_the_gpu", "conv2d_kernel")
 
 
-@pytest.mark.parametrize("part", own_room.PARTS, ids=[part.name for part in own_room.PARTS])
+@pytest.mark.parametrize("part", own_backend.PARTS, ids=[part.name for part in own_backend.PARTS])
 def test_every_solution_of_a_part_of_the_network_can_be_kept(part, folder):
     exercise = contents.notebook_on(part.topic).exercises()[part.name]
     assert workbook.keep(exercise, solution_of(part.topic, part.name)) == "Kept in your workbook."
@@ -223,7 +223,7 @@ def test_somebody_elses_answer_does_not_run_until_its_folder_is_named(opened, mo
         with pytest.raises(workbook.NotTrusted, match=told):
             the_answer()
         with pytest.raises(workbook.NotTrusted, match=told):
-            own_room.from_workbook()
+            own_backend.from_workbook()
     assert not trace.exists()
     for named in (folder, folder.parent):
         monkeypatch.setenv("CNN_NUMBA_TRUST_WORKBOOK", str(named))

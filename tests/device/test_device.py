@@ -102,7 +102,7 @@ def test_numba_cuda_imported_first_is_told_of_the_package():
     ("gpu", "auto", "wished", "timed"),
     [("hardware", "gpu", "gpu", "gpu"), ("emulator", "cpu", "gpu", None), ("simulator", "cpu", None, None)],
 )
-def test_a_room_is_chosen_by_what_there_is(monkeypatch, gpu, auto, wished, timed):
+def test_a_backend_is_chosen_by_what_there_is(monkeypatch, gpu, auto, wished, timed):
     monkeypatch.setattr(selection, "SELECTION", Selection(gpu, "no driver"))
     assert device.choose("auto") == auto
     assert device.choose("cpu") == "cpu"
@@ -116,7 +116,7 @@ def test_a_room_is_chosen_by_what_there_is(monkeypatch, gpu, auto, wished, timed
 
 @pytest.mark.skipif(not device.SELECTION.emulated, reason="there is no emulated GPU")
 @pytest.mark.parametrize("environment", [{}, {"GPULESS_THREADS": "7"}], ids=["shared", "overridden"])
-def test_workers_on_one_machine_share_its_cores_in_both_rooms(environment):
+def test_workers_on_one_machine_share_its_cores_in_both_backends(environment):
     printed = python(
         "import numba",
         "from cnn_numba import device",
@@ -135,7 +135,7 @@ def test_where_a_training_runs_is_said_with_the_reason(monkeypatch):
     monkeypatch.setattr(nvidia, "driver", lambda: Driver((Gpu("Toy GPU", (9, 0)),), (13, 2), "580", None))
     threads = "1 CPU thread" if device.threads() == 1 else f"{device.threads()} CPU threads"
     monkeypatch.setattr(selection, "SELECTION", Selection("hardware", "a GPU was found"))
-    assert [device.place_of(room) for room in ("cpu", "gpu")] == [threads, "on Toy GPU"]
+    assert [device.place_of(backend) for backend in ("cpu", "gpu")] == [threads, "on Toy GPU"]
     monkeypatch.setattr(selection, "SELECTION", Selection("emulator", "no driver"))
     assert device.place_of("cpu") == f"{threads} (no GPU: no driver)"
     assert device.place_of("gpu") == f"on the emulated GPU, which is {threads} (no driver)"

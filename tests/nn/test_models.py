@@ -173,9 +173,9 @@ def test_every_product_of_a_model_is_rounded(place, precision, rng):
         layers = [Conv2d(1, 3, 3), MaxPool2d(2), Conv2d(3, 4, 3), Flatten(), Linear(16, 5), Linear(5, 4)]
         model = Sequential(layers, (1, 10, 10), 3, device, precision=precision)
         assert {layer.precision for layer in model.layers} == {model.precision} == {precision}
-        bring = model.room.bring
-        logits = to_host(model.forward(bring(x.astype(model.room.dtype)), training=True))
-        model.backward(bring(grad_logits.astype(model.room.dtype)))
+        bring = model.backend.bring
+        logits = to_host(model.forward(bring(x.astype(model.backend.dtype)), training=True))
+        model.backward(bring(grad_logits.astype(model.backend.dtype)))
         gradients = [to_host(layer.grad_weight).ravel() for layer in layers if layer.weight is not None]
         return [logits.ravel(), *gradients]
 

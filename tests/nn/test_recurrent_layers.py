@@ -38,8 +38,8 @@ def test_stacked_layers_agree_with_autograd(place, samples, rng):
     dtype = model.parameters.dtype
     x, labels = rng.standard_normal((samples, 1, 4, 6)).astype(dtype), np.array([3, 0, 2], np.int32)[:samples]
     loss = CrossEntropyLoss(3, 4, place)
-    logits = model.forward(model.room.bring(x), training=True)
-    loss.forward(logits, model.room.bring(labels))
+    logits = model.forward(model.backend.bring(x), training=True)
+    loss.forward(logits, model.backend.bring(labels))
     model.backward(loss.backward())
     expected = twin(torch.from_numpy(x))
     torch.nn.functional.cross_entropy(expected, torch.from_numpy(labels).long()).backward()

@@ -1,4 +1,4 @@
-"""What the tests of the gpu rooms look at: which kernels an operation launches, and how."""
+"""What the tests of the gpu backends look at: which kernels an operation launches, and how."""
 
 from contextlib import contextmanager
 

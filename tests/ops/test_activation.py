@@ -3,7 +3,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms, signatures, strided
+from helpers import assert_close, backends, poisoned, random_float32, signatures, strided
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +14,7 @@ thorough = settings(deadline=None, derandomize=True, max_examples=30)
 shapes = st.lists(st.integers(1, 9), min_size=0, max_size=4).map(tuple)
 kinds = pytest.mark.parametrize("kind", ["relu", "sigmoid", "tanh"])
 
-# one element, vector widths and their tails, and both sides of where the cpu room takes a second core
+# one element, vector widths and their tails, and both sides of where the cpu backend takes a second core
 FIXED_SHAPES = [
     (1,),
     (7,),
@@ -40,7 +40,7 @@ def inputs(shape):
 
 
 def check_against_torch(ops, kind, shape):
-    """Compare in float64: results in the room's own dtype, in given outputs, and in place."""
+    """Compare in float64: results in the backend's own dtype, in given outputs, and in place."""
     forward, backward = functions(ops, kind)
     x, grad_output = inputs(shape)
     leaf = torch.from_numpy(x).double().requires_grad_()
@@ -66,7 +66,7 @@ def check_against_torch(ops, kind, shape):
     assert_close(in_place, gradient)
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 @kinds
 @thorough
 @given(shape=shapes)
@@ -74,20 +74,20 @@ def test_against_torch(ops, kind, shape):
     check_against_torch(ops, kind, shape)
 
 
-@rooms("activation")
+@backends("activation")
 @kinds
 @pytest.mark.parametrize("shape", FIXED_SHAPES, ids=str)
 def test_against_torch_at_sizes_that_break_kernels(ops, kind, shape):
     check_against_torch(ops, kind, shape)
 
 
-def test_rooms_have_the_same_functions():
+def test_backends_have_the_same_functions():
     assert len(signatures(reference)) == 10
     assert signatures(cpu) == signatures(reference)
     assert signatures(gpu).items() >= signatures(reference).items()  # and the rungs
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 def test_relu_by_hand(ops):
     x = np.array([[-2, -0.5, 0], [0.25, 3, -7]], np.float32)
     out = ops.relu_forward(x)
@@ -96,7 +96,7 @@ def test_relu_by_hand(ops):
     np.testing.assert_array_equal(ops.relu_backward(grad_output, out), [[0, 0, 0], [4, 5, 0]])
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 def test_sigmoid_by_hand(ops):
     # log(3): the odds are 3 to 1
     out = ops.sigmoid_forward(np.array([0, np.log(3), -np.log(3)], np.float32))
@@ -105,7 +105,7 @@ def test_sigmoid_by_hand(ops):
     np.testing.assert_array_equal(gradient, [0.25, 0.375, -0.75])
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 def test_tanh_by_hand(ops):
     # (e^2x - 1) / (e^2x + 1) with e^2x = 3
     out = ops.tanh_forward(np.array([0, np.log(3) / 2, -np.log(3) / 2], np.float32))
@@ -114,7 +114,7 @@ def test_tanh_by_hand(ops):
     np.testing.assert_array_equal(gradient, [1, 1.5, -3])
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 def test_relu_passes_no_gradient_at_zero(ops):
     zeros = np.array([0.0, -0.0], np.float32)
     np.testing.assert_array_equal(ops.relu_forward(zeros), [0, 0])
@@ -130,7 +130,7 @@ def test_reference_gradients(kind, shape):
     gradcheck(forward, x, backward(grad_output, forward(x)), grad_output, name=kind)
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 @kinds
 def test_saturates_without_a_warning(ops, kind):
     lowest = {"relu": 0, "sigmoid": 0, "tanh": -1}[kind]
@@ -144,7 +144,7 @@ def test_saturates_without_a_warning(ops, kind):
     np.testing.assert_allclose(gradient, [0, 0, 1 if kind == "relu" else 0, 0], atol=1e-30)
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 @kinds
 @pytest.mark.parametrize("size", [9, cpu.CHEAP_PARALLEL_FROM + 9])
 def test_nan_and_infinity_stay_what_they_are(ops, kind, size):
@@ -162,14 +162,14 @@ def test_nan_and_infinity_stay_what_they_are(ops, kind, size):
     np.testing.assert_array_equal(np.flatnonzero(np.isinf(gradient)), [6])
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 def test_relu_blocks_a_nan_gradient_only_where_it_is_off(ops):
     grad_output = np.full(2, np.nan, np.float32)
     gradient = ops.relu_backward(grad_output, np.array([0, 1], np.float32))
     np.testing.assert_array_equal(gradient, [0, np.nan])
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 def test_relu_lets_the_gradient_through_a_nan_as_torch_does(ops):
     leaf = torch.tensor([torch.nan, 1.0], requires_grad=True)
     torch.relu(leaf).backward(torch.tensor([2.0, 3.0]))
@@ -177,7 +177,7 @@ def test_relu_lets_the_gradient_through_a_nan_as_torch_does(ops):
     np.testing.assert_array_equal(ops.relu_backward(np.array([2, 3], np.float32), out), leaf.grad)
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 @kinds
 def test_inputs_stay_as_they_are_and_results_are_new(ops, kind):
     forward, backward = functions(ops, kind)
@@ -194,7 +194,7 @@ def test_inputs_stay_as_they_are_and_results_are_new(ops, kind):
     assert out.dtype == grad_input.dtype == (np.float64 if ops is reference else np.float32)
 
 
-@rooms("activation")
+@backends("activation")
 @kinds
 def test_two_calls_give_the_same_bits(ops, kind):
     forward, backward = functions(ops, kind)
@@ -206,7 +206,7 @@ def test_two_calls_give_the_same_bits(ops, kind):
 
 @kinds
 def test_one_core_and_several_agree(kind):
-    """The cpu room has each loop twice; a large array and its pieces go through different ones."""
+    """The cpu backend has each loop twice; a large array and its pieces go through different ones."""
     forward, backward = functions(cpu, kind)
     x, grad_output = inputs((cpu.CHEAP_PARALLEL_FROM + 40,))
     out, gradient = forward(x), backward(grad_output, forward(x))
@@ -217,7 +217,7 @@ def test_one_core_and_several_agree(kind):
     np.testing.assert_allclose(gradient, one_core, rtol=1e-6)
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 @kinds
 def test_nothing_is_an_array_too(ops, kind):
     forward, backward = functions(ops, kind)
@@ -225,7 +225,7 @@ def test_nothing_is_an_array_too(ops, kind):
     assert forward(empty).shape == backward(empty, empty).shape == (0, 3)
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 @kinds
 @pytest.mark.parametrize("wrong", [(3, 2), (2, 1), (1, 3), (3,), (2, 3, 1)], ids=str)
 def test_shapes_that_differ_are_refused(ops, kind, wrong):
@@ -246,7 +246,7 @@ def test_shapes_that_differ_are_refused(ops, kind, wrong):
 # ------------------------------------------------------------------------------------------- bias and ReLU
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 @pytest.mark.parametrize("shape", [(1, 1), (5, 7), (9, 130), (2, 3, 5), (3, 4, 1, 9), (4, 37, 5, 7)], ids=str)
 def test_bias_relu_against_torch(ops, shape):
     x, _ = inputs(shape)
@@ -264,7 +264,7 @@ def test_bias_relu_against_torch(ops, shape):
     np.testing.assert_array_equal(x, out)
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 def test_bias_relu_by_hand(ops):
     x = np.array([[[1, -5], [np.nan, 2]], [[-3, 0], [-1, 1]]], np.float32)
     out = ops.bias_relu_forward(x, np.array([3, -1], np.float32))
@@ -272,7 +272,7 @@ def test_bias_relu_by_hand(ops):
     assert ops.bias_relu_forward(np.empty((0, 3, 2), np.float32), np.ones(3, np.float32)).shape == (0, 3, 2)
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 @pytest.mark.parametrize(
     ("x_shape", "bias_shape", "out_shape", "match"),
     [

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms, signatures
+from helpers import assert_close, backends, poisoned, random_float32, signatures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
@@ -59,13 +59,13 @@ def check_against_torch(ops, batch, heads, queries, keys, head_dim, causal):
         assert_close(received, wanted)
 
 
-@rooms("attention", gpu=True)
+@backends("attention", gpu=True)
 @each_shape
 def test_against_torch(ops, shape):
     check_against_torch(ops, *shape)
 
 
-@rooms("attention")
+@backends("attention")
 @thorough
 @given(sizes=st.tuples(*[st.integers(1, 9)] * 4), head_dim=st.integers(1, 40), causal=st.booleans())
 def test_against_torch_at_any_size(ops, sizes, head_dim, causal):
@@ -84,7 +84,7 @@ def test_reference_gradients(causal):
         )
 
 
-@rooms("attention", gpu=True)
+@backends("attention", gpu=True)
 def test_by_hand(ops):
     """Scores log 3 and 0: the weights are 3/4 and 1/4; causal, the first query sees the first key alone."""
     q = np.array([[[[1, 0], [1, 0]]]], np.float32)
@@ -98,7 +98,7 @@ def test_by_hand(ops):
     np.testing.assert_allclose(log_sum_exp[0, 0], np.log([3, 4]), rtol=1e-6)
 
 
-@rooms("attention", gpu=True)
+@backends("attention", gpu=True)
 def test_scores_of_any_size_do_not_overflow(ops):
     """The largest score comes last, far above what exp takes, and once far below."""
     k = np.array([[[[-300], [0], [300]]]], np.float32)
@@ -110,7 +110,7 @@ def test_scores_of_any_size_do_not_overflow(ops):
         np.testing.assert_array_equal(log_sum_exp.ravel(), [300, 300])
 
 
-@rooms("attention", gpu=True)
+@backends("attention", gpu=True)
 def test_nan_shows_where_it_was_looked_at(ops):
     q, k, v, _ = inputs(1, 1, 40, 40, 4)
     q[0, 0, 3, 0] = np.nan
@@ -120,7 +120,7 @@ def test_nan_shows_where_it_was_looked_at(ops):
     assert np.isfinite(np.delete(out, 3, axis=2)).all()
 
 
-@rooms("attention", gpu=True)
+@backends("attention", gpu=True)
 def test_the_past_does_not_see_the_future(ops):
     q, k, v, _ = inputs(1, 2, 70, 70, 8)
     before, _ = ops.attention_forward(q, k, v, causal=True)
@@ -140,7 +140,7 @@ def test_weights_are_those_of_the_definition(rng):
     assert_close(causal @ q, reference.attention_forward(q, q, q, causal=True)[0])
 
 
-@rooms("attention", gpu=True)
+@backends("attention", gpu=True)
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (2, 5, 3, 4, 7), (3, 40, 1, 2, 16)], ids=str)
 def test_heads_are_split_and_merged(ops, rng, shape):
     x = random_float32(rng, *shape)
@@ -152,10 +152,10 @@ def test_heads_are_split_and_merged(ops, rng, shape):
     np.testing.assert_array_equal(back, x)
 
 
-def test_rooms_have_the_same_functions():
+def test_backends_have_the_same_functions():
     assert signatures(reference).keys() - signatures(cpu).keys() == {"attention_weights"}
-    for room in (cpu, gpu):
-        assert all(signatures(room)[name] == signatures(reference)[name] for name in signatures(cpu))
+    for backend in (cpu, gpu):
+        assert all(signatures(backend)[name] == signatures(reference)[name] for name in signatures(cpu))
 
 
 def test_scratch_of_more_keys_will_do_and_of_fewer_will_not():
@@ -189,7 +189,7 @@ WRONG = [
 ]
 
 
-@rooms("attention", gpu=True)
+@backends("attention", gpu=True)
 @pytest.mark.parametrize(("change", "match"), WRONG, ids=str)
 def test_what_does_not_fit_is_refused(ops, change, match):
     arguments = {name: np.ones((2, 3, 5, 4), np.float32) for name in "qkv"}

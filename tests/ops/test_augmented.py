@@ -1,8 +1,8 @@
-"""Images moved and mirrored by chance: the same in every room, whoever computes them and in which order."""
+"""Images moved and mirrored by chance: the same in every backend and in every order."""
 
 import numpy as np
 import pytest
-from helpers import poisoned, rooms
+from helpers import backends, poisoned
 from launches import only_launches, sanitized
 
 from cnn_numba import device
@@ -47,7 +47,7 @@ def test_the_random_numbers_are_philox_s(counter, key, words):
     assert cpu._philox(*map(np.uint32, (*counter, key))) == words
 
 
-@rooms("gather", gpu=True)
+@backends("gather", gpu=True)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("padding", "flip"), [(0, False), (0, True), (2, False), (3, True), (40, True)])
 def test_an_augmented_image_is_the_contract_s_pixel_by_pixel(ops, rng, shape, padding, flip):
@@ -61,14 +61,14 @@ def test_an_augmented_image_is_the_contract_s_pixel_by_pixel(ops, rng, shape, pa
     np.testing.assert_array_equal(ops.gather_augmented(images, indices, *how).astype(np.float32), out)
 
 
-@rooms("gather", gpu=True)
+@backends("gather", gpu=True)
 def test_without_moves_it_is_a_plain_gather(ops, rng):
     images, indices = drawn(rng)
     plain = ops.gather_batch(images, indices, MEAN, STD)
     np.testing.assert_array_equal(ops.gather_augmented(images, indices, MEAN, STD, 0, False, 1, 0), plain)
 
 
-@rooms("gather", gpu=True)
+@backends("gather", gpu=True)
 def test_an_image_s_draw_depends_on_nothing_but_seed_epoch_and_index(ops, rng):
     images, _ = drawn(rng, count=1)
     how = MEAN, STD, 3, True
@@ -93,7 +93,7 @@ def test_every_place_is_as_likely_and_every_second_image_mirrored():
     assert abs(np.corrcoef(places.T) - np.eye(3)).max() < 0.06
 
 
-@rooms("gather")
+@backends("gather")
 def test_an_index_out_of_range_is_refused(ops):
     images = np.zeros((5, 1, 2, 2), np.uint8)
     out = poisoned((2, 1, 2, 2))
@@ -102,7 +102,7 @@ def test_an_index_out_of_range_is_refused(ops):
     assert np.isnan(out).all()
 
 
-@rooms("gather", gpu=True)
+@backends("gather", gpu=True)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -208,7 +208,7 @@ def test_seed_and_epoch_on_the_device_are_looked_at():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("count", "shape"), [(1000, (3, 32, 32)), (7, (3, 223, 1))])
-def test_at_real_sizes_the_rooms_agree(rng, count, shape):
+def test_at_real_sizes_the_backends_agree(rng, count, shape):
     images, indices = drawn(rng, (count, *shape), 100)
     how = 0.5, 0.25, 4, True, 2**32 - 3, 7
     received = device.to_host(gpu.gather_augmented(*there(images, indices), *how))

@@ -1,4 +1,4 @@
-"""Every kernel of the gpu rooms, compiled for real GPUs: registers, memory, and no float64 by accident.
+"""Every kernel of the gpu backends, compiled for real GPUs: registers, memory, and no float64 by accident.
 
 Run with ``-s`` to see the table.
 """
@@ -17,7 +17,7 @@ CCS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
 
 def gpu_modules():
-    """Return the modules of the gpu rooms: each gpu.py, and the files beside it that hold a long rung."""
+    """Return the modules of the gpu backends: each gpu.py, and the files beside it that hold a long rung."""
     names = [found.name for found in pkgutil.walk_packages(cnn_numba.ops.__path__, "cnn_numba.ops.")]
     return [importlib.import_module(name) for name in names if name.rpartition(".")[2].startswith("gpu")]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.signal
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms, signatures, strided
+from helpers import assert_close, backends, poisoned, random_float32, signatures, strided
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -271,14 +271,14 @@ def check_against_torch(ops, case, sparse):
         assert_close(received, expected)
 
 
-@rooms("conv")
+@backends("conv")
 @thorough(40)
 @given(case=cases(), sparse=st.booleans())
 def test_against_torch(ops, case, sparse):
     check_against_torch(ops, case, sparse)
 
 
-@rooms("conv")
+@backends("conv")
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("case", FIXED_CASES, ids=str)
 def test_against_torch_at_shapes_that_break_kernels(ops, case, sparse):
@@ -336,7 +336,7 @@ def test_reference_sums_conv_cpu_over_channels(case):
     assert_close(out, expected)
 
 
-@rooms("conv", gpu=True)
+@backends("conv", gpu=True)
 def test_hand_worked(ops):
     # Two input channels, two output channels, stride 2 down, padding 1 at the sides.
     x = np.array([[[[1, 2], [3, 4], [5, 6]], [[0, 1], [1, 0], [0, -1]]]], np.float32)
@@ -354,14 +354,14 @@ def test_hand_worked(ops):
     np.testing.assert_array_equal(ops.conv2d_backward_bias(grad_output), [4, 3])
 
 
-def test_rooms_have_the_same_functions():
+def test_backends_have_the_same_functions():
     expected = signatures(reference)
     del expected["conv_cpu"], expected["correlate_cpu"]
     assert len(expected) == 5
     assert signatures(cpu) == signatures(gpu) == expected
 
 
-@rooms("conv", gpu=True)
+@backends("conv", gpu=True)
 def test_without_bias(ops):
     x, weight, bias, _ = Case((2, 3, 5, 6), (4, 3, 3, 2)).arrays()
     with_zeros = ops.conv2d_forward(x, weight, np.zeros_like(bias))
@@ -369,8 +369,8 @@ def test_without_bias(ops):
     assert_close(ops.conv2d_forward(x, weight, bias), with_zeros.astype(float) + bias[:, None, None])
 
 
-@rooms("conv", gpu=True)
-@pytest.mark.parametrize("channels", [1, 3])  # the gpu room has a kernel of its own for one
+@backends("conv", gpu=True)
+@pytest.mark.parametrize("channels", [1, 3])  # the gpu backend has a kernel of its own for one
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_relu_raises_what_is_negative_to_zero_and_lets_nan_through(ops, channels, has_bias):
     x, weight, bias, _ = Case((2, channels, 6, 7), (5, channels, 3, 2)).arrays()
@@ -385,8 +385,8 @@ def test_relu_raises_what_is_negative_to_zero_and_lets_nan_through(ops, channels
     assert (plain > 0).any()
 
 
-@rooms("conv", gpu=True)
-def test_allocates_in_the_room_s_dtype(ops):
+@backends("conv", gpu=True)
+def test_allocates_in_the_backend_s_dtype(ops):
     x, weight, _, grad_output = Case((2, 3, 5, 6), (4, 3, 3, 2)).arrays()
     results = [
         ops.conv2d_forward(x, weight),
@@ -405,7 +405,7 @@ def test_reference_computes_in_float64():
     assert reference.conv2d_forward(x, np.ones((1, 1, 1, 2), np.float32)).item() == 2**24 + 1
 
 
-@rooms("conv")
+@backends("conv")
 @pytest.mark.parametrize("case", [FIXED_CASES[3], FIXED_CASES[6], FIXED_CASES[-1]], ids=str)
 def test_scratch_changes_nothing_even_when_used_before(ops, case):
     dense, sparse = case.arrays(), case.arrays(sparse=True)
@@ -418,7 +418,7 @@ def test_scratch_changes_nothing_even_when_used_before(ops, case):
             np.testing.assert_array_equal(received, wanted)
 
 
-@rooms("conv")
+@backends("conv")
 def test_scratch_serves_every_batch_size(ops):
     case = FIXED_CASES[5]
     scratch = ops.conv2d_scratch(*case.geometry)
@@ -475,7 +475,7 @@ def test_cpu_stays_within_its_scratch(case, guard):
     assert [array.tobytes() for array in margins] == before
 
 
-@rooms("conv")
+@backends("conv")
 @pytest.mark.parametrize("where", [None, (0, 0, 0, 0), (1, 16, 4, 3)])
 def test_one_gradient_or_none(ops, where):
     case = Case((2, 16, 7, 6), (17, 16, 3, 3), 1, 0)
@@ -488,7 +488,7 @@ def test_one_gradient_or_none(ops, where):
         assert_close(received, expected)
 
 
-@rooms("conv", gpu=True)
+@backends("conv", gpu=True)
 def test_nan_reaches_the_outputs_it_touches_and_no_others(ops):
     case = Case((2, 3, 6, 7), (5, 3, 3, 2), 1, 1)
     x, weight, bias, _ = case.arrays()
@@ -499,7 +499,7 @@ def test_nan_reaches_the_outputs_it_touches_and_no_others(ops):
     np.testing.assert_array_equal(np.isnan(out), expected)
 
 
-@rooms("conv", gpu=True)
+@backends("conv", gpu=True)
 def test_empty_batch(ops):
     x, weight, bias = (
         np.zeros((0, 3, 5, 6), np.float32),
@@ -515,7 +515,7 @@ def test_empty_batch(ops):
     np.testing.assert_array_equal(ops.conv2d_backward_bias(grad_output), np.zeros(4))
 
 
-@rooms("conv", gpu=True)
+@backends("conv", gpu=True)
 def test_inputs_stay_as_they_are(ops):
     case = Case((3, 2, 6, 5), (4, 2, 3, 3), 2, 1)
     arrays = case.arrays(sparse=True)
@@ -525,7 +525,7 @@ def test_inputs_stay_as_they_are(ops):
         np.testing.assert_array_equal(array, copy)
 
 
-@rooms("conv")
+@backends("conv")
 @pytest.mark.parametrize("case", [FIXED_CASES[2], Case((9, 16, 12, 12), (32, 16, 3, 3))], ids=str)
 def test_two_calls_give_the_same_bits(ops, case):
     arrays = case.arrays()
@@ -552,7 +552,7 @@ X, WEIGHT = array(2, 3, 5, 6), array(4, 3, 3, 2)  # -> (2, 4, 3, 5)
 GRAD = array(2, 4, 3, 5)
 
 
-@rooms("conv", gpu=True)
+@backends("conv", gpu=True)
 @pytest.mark.parametrize(
     ("name", "arguments", "out_shape", "match"),
     [
@@ -632,7 +632,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, out_shape, mat
     assert np.isnan(out).all()
 
 
-@rooms("conv", gpu=True)
+@backends("conv", gpu=True)
 @pytest.mark.parametrize("option", ["stride", "padding"])
 @pytest.mark.parametrize("value", [1.5, (1, 2, 3), "1", None, True])
 def test_what_is_no_integer_is_refused(ops, option, value):
@@ -646,7 +646,7 @@ def test_what_is_no_integer_is_refused(ops, option, value):
             call()
 
 
-@rooms("conv", gpu=True)
+@backends("conv", gpu=True)
 @pytest.mark.parametrize("option", ["stride", "padding"])
 @pytest.mark.parametrize("value", [2**31, (1, 2**70)], ids=str)
 def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
@@ -665,13 +665,13 @@ def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
         ops.conv2d_forward(X, WEIGHT, padding=2**30)
 
 
-@rooms("conv", gpu=True)
+@backends("conv", gpu=True)
 def test_the_longest_stride_takes_one_window(ops):
     x, weight = np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6), np.ones((1, 1, 2, 2), np.float32)
     assert ops.conv2d_forward(x, weight, stride=2**31 - 1).tolist() == [[[[14.0]]]]
 
 
-@rooms("conv", gpu=True)
+@backends("conv", gpu=True)
 @pytest.mark.parametrize(
     ("shape", "error"),
     [

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms, signatures, strided
+from helpers import assert_close, backends, poisoned, random_float32, signatures, strided
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,26 +52,26 @@ def check_against_torch(ops, size):
     assert_close(ops.linear_forward(x, weight), (expected - leaves[2]).detach())
 
 
-@rooms("dense")
+@backends("dense")
 @thorough
 @given(sizes)
 def test_against_torch(ops, size):
     check_against_torch(ops, size)
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 @pytest.mark.parametrize("size", FIXED_SIZES, ids=str)
 def test_against_torch_at_sizes_that_break_kernels(ops, size):
     check_against_torch(ops, size)
 
 
-@rooms("dense")
+@backends("dense")
 @pytest.mark.parametrize("size", LARGE_SIZES, ids=str)
 def test_against_torch_at_sizes_of_a_layer(ops, size):
     check_against_torch(ops, size)
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 @pytest.mark.parametrize("with_bias", [True, False])
 def test_relu_in_the_same_call(ops, with_bias):
     x, weight, bias, _ = inputs(5, 40, 33)
@@ -83,7 +83,7 @@ def test_relu_in_the_same_call(ops, with_bias):
     assert_close(out, expected)
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 def test_relu_lets_nan_through(ops):
     x, weight, bias, _ = inputs(4, 20, 6)
     x[2, 7] = np.nan
@@ -92,7 +92,7 @@ def test_relu_lets_nan_through(ops):
     assert np.isnan(out).sum() == 6
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 def test_hand_worked(ops):
     x = np.array([[1, 2, 3], [0, -1, 1]], np.float32)
     weight = np.array([[1, 0, 0], [2, 1, -1]], np.float32)
@@ -104,8 +104,8 @@ def test_hand_worked(ops):
     np.testing.assert_array_equal(ops.linear_backward_bias(grad_output), [4, 1])
 
 
-@rooms("dense", gpu=True)
-def test_allocates_in_the_room_s_dtype(ops):
+@backends("dense", gpu=True)
+def test_allocates_in_the_backend_s_dtype(ops):
     x, weight, bias, grad_output = inputs(3, 5, 4)
     dtype = np.float64 if ops is reference else np.float32
     results = [
@@ -141,7 +141,7 @@ def test_reference_computes_in_float64():
     assert reference.linear_forward(x, weight)[0, 0] == 2**24 + 1
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 def test_sparse_gradients(ops, rng):
     x, weight, _, grad_output = inputs(6, 33, 20)
     grad_output[rng.random(grad_output.shape) < 0.9] = 0
@@ -151,13 +151,13 @@ def test_sparse_gradients(ops, rng):
     assert_close(ops.linear_backward_bias(grad_output), grad_output.astype(float).sum(axis=0))
 
 
-def test_rooms_have_the_same_functions():
+def test_backends_have_the_same_functions():
     assert len(signatures(reference)) == 5
     assert signatures(cpu) == signatures(reference)
     assert signatures(gpu) == signatures(reference)
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 def test_scratch_changes_nothing_even_when_used_before(ops):
     # One workspace, as large as the largest of three layers needs, passed from one to the other.
     scratch = ops.linear_scratch(7, 130, 65)
@@ -182,7 +182,7 @@ def test_cpu_scratch_that_is_too_small_is_refused():
     assert all(np.isnan(array).all() for array in written)
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 def test_empty_batch(ops):
     x, weight, grad_output = array(0, 5), array(4, 5), array(0, 4)
     assert ops.linear_forward(x, weight, array(4)).shape == (0, 4)
@@ -191,7 +191,7 @@ def test_empty_batch(ops):
     np.testing.assert_array_equal(ops.linear_backward_bias(grad_output), np.zeros(4))
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 def test_nan_reaches_only_its_own_row(ops):
     x, weight, bias, _ = inputs(4, 20, 6)
     x[2, 7] = np.nan
@@ -200,7 +200,7 @@ def test_nan_reaches_only_its_own_row(ops):
     assert np.isnan(out).sum() == 6
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 def test_inputs_stay_as_they_are(ops):
     arrays = inputs(3, 9, 5)
     copies = [array.copy() for array in arrays]
@@ -213,7 +213,7 @@ def test_inputs_stay_as_they_are(ops):
         np.testing.assert_array_equal(array, copy)
 
 
-@rooms("dense")
+@backends("dense")
 def test_two_calls_give_the_same_bits(ops):
     x, weight, bias, grad_output = inputs(65, 300, 130)
     for call in (
@@ -257,7 +257,7 @@ OUTPUTS = {
 }
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 @pytest.mark.parametrize(("name", "arguments", "out_shape", "match"), MISMATCHES)
 def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, out_shape, match):
     out = poisoned(out_shape)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms, signatures
+from helpers import assert_close, backends, poisoned, random_float32, signatures
 from launches import only_launches, sanitized
 from torch.nn import functional
 
@@ -23,7 +23,7 @@ def inputs(shape):
     return tokens, *(random_float32(rng, *each) for each in arrays)
 
 
-@rooms("embedding", gpu=True)
+@backends("embedding", gpu=True)
 @each_shape
 def test_against_torch(ops, shape):
     tokens, weight, positions, grad_output = inputs(shape)
@@ -44,7 +44,7 @@ def test_reference_gradient():
     gradcheck(lambda w: reference.embedding_forward(tokens, w, positions), weight, gradient, grad_output)
 
 
-@rooms("embedding", gpu=True)
+@backends("embedding", gpu=True)
 @pytest.mark.parametrize(("length", "stride"), [(1, 1), (3, 2), (40, 7)])
 def test_windows(ops, rng, length, stride):
     text = rng.integers(0, 96, 400).astype(np.uint8)
@@ -80,7 +80,7 @@ def test_a_token_that_is_none_is_refused(ops):
         ops.embedding_backward(grad_output, tokens, weight)
 
 
-@rooms("embedding", gpu=True)
+@backends("embedding", gpu=True)
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -96,7 +96,7 @@ def test_what_does_not_fit_is_refused(ops, change, match):
         ops.embedding_forward(np.zeros((1, 2), np.int32), **arrays)
 
 
-def test_rooms_have_the_same_functions():
+def test_backends_have_the_same_functions():
     assert signatures(cpu) == signatures(reference)
     assert signatures(gpu).items() >= signatures(reference).items()
 

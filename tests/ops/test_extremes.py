@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import rooms
+from helpers import backends
 from test_operations import CASES, OPERATIONS, case_of, for_each, reference_of, send
 
 from cnn_numba import device
@@ -65,7 +65,7 @@ def both(module, name, changed):
 
 @for_each(WITH_REFERENCE)
 def test_a_nan_is_seen_in_what_depends_on_it(module, name):
-    # What lies in the padding of a convolution meets weights in some rooms and none in others.
+    # What lies in the padding of a convolution meets weights in some backends and none in others.
     padded = "padding" in case_of(name).options
     for key, array in inputs_of(name).items():
         for output, (received, expected) in both(module, name, {key: planted(array, np.nan)}).items():
@@ -123,7 +123,7 @@ def check_close(received, expected, what, may_spread=False):
 @for_each([(m, name) for m, name in WITH_REFERENCE if m.__name__.endswith("cpu") and name not in APART])
 @pytest.mark.parametrize("kind", EXTREMES)
 def test_extreme_numbers_on_the_cpu(module, name, kind):
-    # The border of an image meets an infinite number in some rooms, and is left out in others.
+    # The border of an image meets an infinite number in some backends, and is left out in others.
     may_spread = "padding" in case_of(name).options and kind.endswith("inf")
     for key, array in inputs_of(name).items():
         outputs = both(module, name, {key: EXTREMES[kind](array)})
@@ -145,7 +145,7 @@ def scores(rng, kind, shape):
 
 @pytest.mark.parametrize("size", [1, 1e4, 1e8, 1e20, 1e30])
 @pytest.mark.parametrize("kind", ["alike", "random"])
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 def test_cross_entropy_of_large_scores(ops, kind, size, rng):
     """The logarithm of the sum is small beside the scores, and all that is left when these are alike."""
     logits = (scores(rng, kind, (4, 6)) * size).astype(np.float32)

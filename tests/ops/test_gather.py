@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from helpers import poisoned, rooms, signatures, strided
+from helpers import backends, poisoned, signatures, strided
 from numba import njit
 
 from cnn_numba.ops.gather import cpu, gpu, gpu_augmented, reference
@@ -33,14 +33,14 @@ def check_gather_batch(ops, shape, count, per_channel):
     np.testing.assert_array_equal(indices, before[1])
 
 
-def test_rooms_have_the_same_functions():
+def test_backends_have_the_same_functions():
     expected = signatures(reference)
     assert len(expected) == 3
     assert signatures(cpu) == expected
     assert {**signatures(gpu), **signatures(gpu_augmented)}.items() >= expected.items()
 
 
-@rooms("gather", gpu=True)
+@backends("gather", gpu=True)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("count", [0, 1, 3, 64])
 @pytest.mark.parametrize("per_channel", [False, True])
@@ -48,14 +48,14 @@ def test_gather_batch_equals_the_formula(ops, shape, count, per_channel):
     check_gather_batch(ops, shape, count, per_channel)
 
 
-@rooms("gather")
+@backends("gather")
 @pytest.mark.parametrize("shape", [(70, 1, 28, 28), (9, 3, 32, 32)])
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_gather_batch_equals_the_formula_at_full_size(ops, shape, per_channel):
     check_gather_batch(ops, shape, 64, per_channel)
 
 
-@rooms("gather", gpu=True)
+@backends("gather", gpu=True)
 def test_gather_batch_by_hand(ops):
     images = np.array([[[[0, 51]], [[102, 255]]], [[[255, 0]], [[51, 204]]]], np.uint8)
     out = ops.gather_batch(images, np.array([1, 0, 1]), (0.0, 0.2), (0.5, 0.2))
@@ -63,7 +63,7 @@ def test_gather_batch_by_hand(ops):
     np.testing.assert_allclose(out, [second, first, second], rtol=1e-6, atol=1e-6)
 
 
-@rooms("gather", gpu=True)
+@backends("gather", gpu=True)
 def test_gather_batch_of_mnist_goes_from_exactly_0_to_exactly_1(ops):
     images = np.arange(256, dtype=np.uint8).reshape(256, 1, 1, 1)
     out = ops.gather_batch(images, np.arange(256), 0.0, 1.0).ravel()
@@ -71,7 +71,7 @@ def test_gather_batch_of_mnist_goes_from_exactly_0_to_exactly_1(ops):
     np.testing.assert_allclose(out, np.arange(256) / 255, rtol=1.2e-7)
 
 
-@rooms("gather", gpu=True)
+@backends("gather", gpu=True)
 def test_gather_batch_fills_the_head_of_a_buffer_with_a_tail_batch(ops):
     images = np.full((10, 1, 4, 4), 255, np.uint8)
     buffer = np.full((8, 1, 4, 4), np.nan, np.float32)
@@ -80,7 +80,7 @@ def test_gather_batch_fills_the_head_of_a_buffer_with_a_tail_batch(ops):
     assert np.isnan(buffer[3:]).all()
 
 
-@rooms("gather", gpu=True)
+@backends("gather", gpu=True)
 def test_gather_labels_picks_by_index(ops):
     labels = np.array([5, 0, 4, 1], np.int32)
     out = poisoned(3, np.int32)
@@ -93,7 +93,7 @@ def test_gather_labels_picks_by_index(ops):
 
 
 # The host cannot look at indices on the device: see test_gather_gpu.
-@rooms("gather")
+@backends("gather")
 @pytest.mark.parametrize(("indices", "position"), [([0, 5, 1], 1), ([-1], 0), ([4, 4, 2**40], 2)])
 def test_an_index_out_of_range_is_refused_before_any_work(ops, indices, position):
     images = np.zeros((5, 1, 2, 2), np.uint8)
@@ -117,7 +117,7 @@ def good_labels():
     return {"labels": np.zeros(5, np.int32), "indices": np.array([0, 1]), "out": None}
 
 
-@rooms("gather", gpu=True)
+@backends("gather", gpu=True)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -146,7 +146,7 @@ def test_gather_batch_refuses_wrong_arguments(ops, change, error, message):
         ops.gather_batch(**(good_batch() | change))
 
 
-@rooms("gather", gpu=True)
+@backends("gather", gpu=True)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

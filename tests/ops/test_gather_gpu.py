@@ -30,7 +30,7 @@ def buffers(count, shape=(2, 5, 7)):
 
 
 def assert_normalised_alike(received, expected):
-    """Compare what the two rooms make of the same constants.
+    """Compare what the two backends make of the same constants.
 
     The product may be rounded before the sum or not, as the processor has fused multiply-adds or not.
     """
@@ -38,7 +38,7 @@ def assert_normalised_alike(received, expected):
     np.testing.assert_allclose(received, expected, rtol=2**-23, atol=tolerance)
 
 
-def test_the_two_rooms_use_the_same_constants(rng):
+def test_the_two_backends_use_the_same_constants(rng):
     images, _ = dataset(rng)
     indices = rng.integers(0, 11, 20)
     received = device.to_host(gpu.gather_batch(*on_device(images, indices), MEAN, STD))

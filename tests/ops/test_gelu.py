@@ -1,9 +1,9 @@
-"""GELU, whose backward takes the input, sums of two arrays, and what the cpu room computes GELU with."""
+"""GELU, whose backward takes the input, sums of two arrays, and what the cpu backend computes GELU with."""
 
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms, signatures
+from helpers import assert_close, backends, poisoned, random_float32, signatures
 from launches import sanitized
 from scipy import special, stats
 from torch.nn import functional
@@ -14,7 +14,7 @@ from cnn_numba.ops.activation import cpu, gpu, reference
 from cnn_numba.ops.shared.elementary import exp, normal
 from cnn_numba.ops.shared.jit import serial_jit
 
-# one element, tails of vectors, several blocks, and both sides of where the cpu room takes a second core
+# one element, tails of vectors, several blocks, and both sides of where the cpu backend takes a second core
 SHAPES = [(), (1,), (7,), (17, 3), (3, 400), (cpu.COSTLY_PARALLEL_FROM + 5,)]
 
 
@@ -23,7 +23,7 @@ def inputs(shape):
     return random_float32(rng, *shape) * np.float32(3), random_float32(rng, *shape)
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_gelu_against_torch(ops, shape):
     x, grad_output = inputs(shape)
@@ -46,7 +46,7 @@ def test_reference_gradient():
     gradcheck(reference.gelu_forward, x, reference.gelu_backward(grad_output, x), grad_output)
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 def test_gelu_by_hand(ops):
     # 84.13% of a normal distribution lie below one standard deviation.
     x = np.array([0, 1, -1, 40, -40], np.float32)
@@ -56,14 +56,14 @@ def test_gelu_by_hand(ops):
     )
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 def test_nan_and_infinity_stay_what_they_are(ops):
     x = np.array([np.nan, np.inf, 0], np.float32)
     np.testing.assert_array_equal(ops.gelu_forward(x), x)
     assert np.isnan(ops.gelu_backward(np.ones(2, np.float32), x[[0, 2]])[0])
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (cpu.CHEAP_PARALLEL_FROM + 3,)], ids=str)
 def test_add(ops, shape):
     a, b = inputs(shape)
@@ -73,7 +73,7 @@ def test_add(ops, shape):
     np.testing.assert_array_equal(ops.add_forward(a, b, out=a), out)
 
 
-@rooms("activation", gpu=True)
+@backends("activation", gpu=True)
 def test_shapes_that_differ_are_refused(ops):
     x, wrong = np.ones((2, 3), np.float32), np.ones((3, 2), np.float32)
     with pytest.raises(ValueError, match=r"b must have shape \(2, 3\), got \(3, 2\)"):
@@ -92,12 +92,12 @@ def test_the_sanitizer_finds_nothing(rng):
         assert report.ok, str(report)
 
 
-def test_rooms_have_the_same_functions():
+def test_backends_have_the_same_functions():
     names = {"gelu_forward", "gelu_backward", "add_forward"}
     assert names <= signatures(cpu).keys() & signatures(reference).keys() & signatures(gpu).keys()
 
 
-# --- What the cpu room computes with ----------------------------------------------------------------------
+# --- What the cpu backend computes with -------------------------------------------------------------------
 
 
 @serial_jit

@@ -1,4 +1,4 @@
-"""What holds for the kernels of the cpu rooms together: their cache, and vectors of another width."""
+"""What holds for the kernels of the cpu backends together: their cache, and vectors of another width."""
 
 import errno
 import os

@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms, signatures, strided
+from helpers import assert_close, backends, poisoned, random_float32, signatures, strided
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
@@ -65,25 +65,25 @@ def check_cross_entropy(ops, batch_size, classes, scale=1):
     np.testing.assert_allclose(grad_logits, gradient, rtol=3e-5, atol=3e-7 / batch_size)
 
 
-def test_rooms_have_the_same_functions():
+def test_backends_have_the_same_functions():
     assert len(signatures(reference)) == 6
     assert signatures(cpu) == signatures(gpu) == signatures(reference)
 
 
-@rooms("loss")
+@backends("loss")
 @thorough
 @given(size=sizes, scale=scales)
 def test_cross_entropy_against_torch(ops, size, scale):
     check_cross_entropy(ops, *size, scale)
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 @pytest.mark.parametrize("size", FIXED_SIZES, ids=str)
 def test_cross_entropy_against_torch_at_sizes_that_break_kernels(ops, size):
     check_cross_entropy(ops, *size)
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 def test_cross_entropy_by_hand(ops):
     # exp: 1, 2, 5 -> probabilities 1/8, 2/8, 5/8; then 3/4, 1/4, 0 (nearly)
     logits = np.array([np.log([1, 2, 5]), np.log([3, 1, 1e-30])], np.float32)
@@ -96,7 +96,7 @@ def test_cross_entropy_by_hand(ops):
     np.testing.assert_array_equal(gradient, [[0.0625, -0.375, 0.3125], [-0.125, 0.125, 0]])
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # inf - inf
 def test_the_fused_cross_entropy_is_the_two_calls(ops):
     logits, labels = inputs(9, 40, scale=30)
@@ -120,7 +120,7 @@ def test_reference_cross_entropy_gradient(size):
     gradcheck(lambda x: reference.cross_entropy_forward(x, labels)[0].mean(), logits, gradient)
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 @pytest.mark.filterwarnings("error")
 def test_huge_logits(ops):
     logits = np.array([[1e4, -1e4, 0], [1e4, -1e4, 0], [-1e4, -1e4, -1e4]], np.float32)
@@ -130,7 +130,7 @@ def test_huge_logits(ops):
     np.testing.assert_allclose(probabilities, [[1, 0, 0], [1, 0, 0], [1 / 3] * 3], rtol=1e-6)
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 @pytest.mark.parametrize("shift", [-1000, 1000])
 def test_shifting_all_logits_changes_nothing(ops, shift):
     logits, labels = inputs(6, 5)
@@ -141,7 +141,7 @@ def test_shifting_all_logits_changes_nothing(ops, shift):
     np.testing.assert_array_equal(shifted_probabilities, probabilities)
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 def test_one_class_leaves_nothing_to_learn(ops):
     logits, labels = inputs(4, 1)
     losses, probabilities = ops.cross_entropy_forward(logits, labels)
@@ -150,7 +150,7 @@ def test_one_class_leaves_nothing_to_learn(ops):
     np.testing.assert_array_equal(ops.cross_entropy_backward(probabilities, labels), np.zeros((4, 1)))
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # inf - inf
 @pytest.mark.parametrize("column", [0, 2, 4])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -166,7 +166,7 @@ def test_nan_or_infinite_logit_makes_its_own_loss_nan(ops, column, bad):
     np.testing.assert_array_equal(np.isnan(gradient[:, column]), [False, True, False])
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
 def test_minus_infinity_rules_a_class_out(ops):
     logits = np.array([[0, -np.inf, 0], [0, -np.inf, 0]], np.float32)
@@ -192,20 +192,20 @@ def check_mse(ops, shape):
         assert_close(received * y.size, gradient * y.size)
 
 
-@rooms("loss")
+@backends("loss")
 @thorough
 @given(shape=answer_shapes)
 def test_mse_against_torch(ops, shape):
     check_mse(ops, shape)
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 @pytest.mark.parametrize("shape", [(1,), (9,), (1, 1), (3, 17), (2, 1, 33, 65)], ids=str)
 def test_mse_against_torch_at_sizes_that_break_kernels(ops, shape):
     check_mse(ops, shape)
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 def test_mse_by_hand(ops):
     y = np.array([[1, 2, 3, 4], [0, 0, 0, -1]], np.float32)
     target = np.array([[1, 0, 0, 0], [0, 0, 0, 1]], np.float32)
@@ -221,14 +221,14 @@ def test_reference_mse_gradient(shape):
     gradcheck(lambda y: reference.mse_loss_forward(y, target).mean(), y, gradient)
 
 
-@rooms("loss")
+@backends("loss")
 def test_mse_of_a_whole_image_keeps_its_digits(ops):
     """A million equal squares: a float32 running sum would stall long before the end."""
     y, target = np.full((1, 1_000_003), 0.1, np.float32), np.zeros((1, 1_000_003), np.float32)
     np.testing.assert_allclose(ops.mse_loss_forward(y, target), [np.float64(np.float32(0.1)) ** 2], rtol=3e-7)
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_mse_of_nan_and_infinity(ops, bad):
     y, target = answers((3, 4))
@@ -240,7 +240,7 @@ def test_mse_of_nan_and_infinity(ops, bad):
     assert np.isfinite(gradient).sum() == 11
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 def test_metrics_by_hand(ops):
     logits = np.array([[1, 5, 2], [7, 3, 9], [4, 0, -1], [-3, -2, -1]], np.float32)
     labels = np.array([1, 0, 0, 2], np.int32)  # right, wrong, right, right
@@ -252,7 +252,7 @@ def test_metrics_by_hand(ops):
     np.testing.assert_array_equal(totals, [104.25, 54])
 
 
-@rooms("loss")
+@backends("loss")
 @thorough
 @given(size=sizes)
 def test_metrics_against_torch(ops, size):
@@ -264,7 +264,7 @@ def test_metrics_against_torch(ops, size):
     np.testing.assert_allclose(totals, [losses.sum(dtype=np.float64), right], rtol=1e-12)
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 def test_the_first_of_equal_logits_wins(ops):
     logits = np.array([[2, 2, 1], [2, 2, 1], [0, 3, 3], [0, 0, 0]], np.float32)
     labels = np.array([0, 1, 2, 0], np.int32)  # right, wrong, wrong, right
@@ -272,7 +272,7 @@ def test_the_first_of_equal_logits_wins(ops):
     np.testing.assert_array_equal(totals, [0, 2])
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 def test_metrics_of_nan(ops):
     """A NaN is the largest, as for NumPy and PyTorch; the first one if there are several."""
     nan = np.nan
@@ -286,7 +286,7 @@ def test_metrics_of_nan(ops):
     np.testing.assert_array_equal(ops.accumulate_metrics(losses, logits, largest, np.zeros(2)), [nan, 4])
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 def test_totals_add_up_in_float64(ops):
     totals = np.array([2.0**24, 2.0**24])
     logits, labels = np.ones((3, 1), np.float32), np.zeros(3, np.int32)
@@ -294,7 +294,7 @@ def test_totals_add_up_in_float64(ops):
     np.testing.assert_array_equal(totals, [2**24 + 0.75, 2**24 + 3])
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 def test_inputs_stay_as_they_are(ops):
     logits, labels = inputs(6, 4)
     y, target = answers((6, 4))
@@ -312,7 +312,7 @@ def test_inputs_stay_as_they_are(ops):
     assert losses.dtype == probabilities.dtype == (np.float64 if ops is reference else np.float32)
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 def test_two_calls_give_the_same_bits(ops):
     logits, labels = inputs(101, 37)
     y, target = answers((101, 37))
@@ -353,7 +353,7 @@ def label_functions(ops):
     )
 
 
-@rooms("loss")
+@backends("loss")
 @pytest.mark.parametrize(("labels", "error", "message"), WRONG_LABELS)
 def test_wrong_labels_are_refused(ops, labels, error, message):
     for function, outputs in label_functions(ops):
@@ -362,7 +362,7 @@ def test_wrong_labels_are_refused(ops, labels, error, message):
         assert all(np.isnan(output).all() for output in outputs)
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 def test_good_labels_are_not_refused(ops):
     for function, outputs in label_functions(ops):
         function(np.array([2, 0, 1], np.int32))
@@ -413,7 +413,7 @@ MISMATCHES = [
 ]
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 @pytest.mark.parametrize(("name", "arguments", "match"), MISMATCHES)
 def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, match):
     arguments = [argument if argument is None else argument.copy() for argument in arguments]
@@ -424,7 +424,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, arguments, match):
         np.testing.assert_array_equal(argument, copy)
 
 
-@rooms("loss", gpu=True)
+@backends("loss", gpu=True)
 def test_totals_must_be_float64(ops):
     totals = np.zeros(2, np.float32)
     with pytest.raises(TypeError, match="totals must have dtype float64, got float32"):

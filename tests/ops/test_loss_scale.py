@@ -1,9 +1,9 @@
-"""Loss scaling in all rooms: by hand, and beside `torch.amp.GradScaler`."""
+"""Loss scaling in all backends: by hand, and beside `torch.amp.GradScaler`."""
 
 import numpy as np
 import pytest
 import torch
-from helpers import random_float32, rooms, strided
+from helpers import backends, random_float32, strided
 
 from cnn_numba.ops.update import cpu, reference
 
@@ -18,7 +18,7 @@ def count(value=0):
     return np.array([value], np.int32)
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_scaling_by_hand(ops):
     gradient, scale, out = (
         floats(0.25, -0.5, 0).reshape(1, 3),
@@ -32,7 +32,7 @@ def test_scaling_by_hand(ops):
     np.testing.assert_array_equal(gradient, out)
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 @pytest.mark.parametrize("shape", [(), (1,), (3, 1, 2), (0,), (7, 10)])
 def test_a_gradient_of_any_shape_is_scaled(ops, shape, rng):
     gradient = random_float32(rng, *shape)
@@ -40,7 +40,7 @@ def test_a_gradient_of_any_shape_is_scaled(ops, shape, rng):
     np.testing.assert_array_equal(received, gradient * np.float32(3))
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_unscaling_by_hand(ops):
     gradients, found_inf = floats(256, -512, 0), count()
     assert ops.unscale_gradients(gradients, floats(1024), found_inf) is gradients
@@ -48,7 +48,7 @@ def test_unscaling_by_hand(ops):
     assert found_inf == 0
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("size", [1, 40, 300])
 def test_what_is_not_finite_is_found_wherever_it_is(ops, bad, size):
@@ -60,7 +60,7 @@ def test_what_is_not_finite_is_found_wherever_it_is(ops, bad, size):
         assert (gradients == 0.5).sum() == size - 1
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_what_was_found_stays_found(ops):
     """Until `update_loss_scale`: a second arena, all finite, does not undo it."""
     found_inf = count(1)
@@ -68,14 +68,14 @@ def test_what_was_found_stays_found(ops):
     assert found_inf == 1
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_the_largest_float_is_no_infinity(ops):
     gradients, found_inf = floats(np.finfo(np.float32).max), count()
     ops.unscale_gradients(gradients, floats(1), found_inf)
     assert found_inf == 0
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_a_scale_of_0_finds_infinity(ops):
     """So a collapsed scale lets nothing through, not even gradients that are 0."""
     gradients, found_inf = floats(0, 0), count()
@@ -83,7 +83,7 @@ def test_a_scale_of_0_finds_infinity(ops):
     assert found_inf == 1
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_the_scale_by_hand(ops):
     scale, good_steps, skipped = floats(8), count(), count()
     for bad, expected in (
@@ -101,14 +101,14 @@ def test_the_scale_by_hand(ops):
         assert (scale[0], good_steps[0], skipped[0], found_inf[0]) == (*expected, 0)
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_the_scale_does_not_grow_to_infinity(ops):
     scale = floats(2.0**127)
     ops.update_loss_scale(scale, count(), count(), count(), interval=1)
     assert scale == np.float32(2.0**127)
 
 
-@rooms("update")
+@backends("update")
 def test_the_scale_follows_torch(ops, rng):
     """A thousand steps with the default factors, one in thirty of them skipped."""
     theirs = torch.amp.GradScaler("cpu", init_scale=2.0**16, growth_interval=20)
@@ -157,7 +157,7 @@ def check_refused(ops, name, argument, wrong, error, match):
         np.testing.assert_array_equal(arguments[key], before[key])
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 @pytest.mark.parametrize(("name", "argument"), ARRAYS)
 def test_what_does_not_fit_is_refused(ops, name, argument):
     array = good_arguments(name)[argument]
@@ -184,7 +184,7 @@ def test_cpu_refuses_what_it_cannot_compute(name, argument):
         check_refused(cpu, name, argument, array, ValueError, f"{argument} must be writeable")
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 @pytest.mark.parametrize(
     ("setting", "match"),
     [

@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms, signatures, strided
+from helpers import assert_close, backends, poisoned, random_float32, signatures, strided
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
@@ -93,7 +93,7 @@ def check_batch_norm(ops, shape, training, momentum=0.1, eps=1e-5):
         assert_close(result, gradient)
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 @train_or_eval
 @thorough
 @given(shape=image_shapes, momentum=st.sampled_from([0.0, 0.1, 0.7, 1.0]), eps=st.sampled_from([1e-5, 0.1]))
@@ -103,7 +103,7 @@ def test_batch_norm_against_torch(ops, training, shape, momentum, eps):
     check_batch_norm(ops, shape, training, momentum, eps)
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 @train_or_eval
 @pytest.mark.parametrize("shape", IMAGE_SHAPES, ids=str)
 def test_batch_norm_against_torch_at_shapes_that_break_kernels(ops, training, shape):
@@ -137,27 +137,27 @@ def check_layer_norm(ops, shape, axes, eps=1e-5):
         assert_close(result / np.float32(scale), gradient / scale)
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 @thorough
 @given(drawn=sample_shapes(), eps=st.sampled_from([1e-5, 0.1]))
 def test_layer_norm_against_torch(ops, drawn, eps):
     check_layer_norm(ops, *drawn, eps)
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 @pytest.mark.parametrize(("shape", "axes"), SAMPLE_SHAPES, ids=str)
 def test_layer_norm_against_torch_at_shapes_that_break_kernels(ops, shape, axes):
     check_layer_norm(ops, shape, axes)
 
 
-def test_rooms_have_the_same_functions():
+def test_backends_have_the_same_functions():
     assert len(signatures(reference)) == 4
     assert signatures(cpu) == signatures(reference)
-    # The gpu room has rungs as well.
+    # The gpu backend has rungs as well.
     assert (signatures(gpu) | signatures(gpu_layer)).items() >= signatures(reference).items()
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 def test_batch_norm_by_hand(ops):
     # channel 0 holds 1, 3, 5, 7 (mean 4, variance 5); channel 1 is constant
     x = np.array([[[[1, 3]], [[2, 2]]], [[[5, 7]], [[2, 2]]]], np.float32)
@@ -174,7 +174,7 @@ def test_batch_norm_by_hand(ops):
     np.testing.assert_allclose(running_var, [0.75 + 0.25 * 20 / 3, 1.5], rtol=1e-6)
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 def test_batch_norm_by_hand_in_eval(ops):
     x = np.array([1, 3, -5], np.float32).reshape(3, 1, 1, 1)
     running_mean, running_var = np.array([3], np.float32), np.array([0.2], np.float32)
@@ -192,7 +192,7 @@ def test_reference_returns_no_view_of_the_running_statistics():
         assert not np.shares_memory(result, statistics)
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 def test_layer_norm_by_hand(ops):
     x = np.array([[1, 3, 5, 7], [2, 2, 2, 2]], np.float32)
     weight, bias = np.array([1, 1, 1, 6], np.float32), np.array([0, 0, 10, 0], np.float32)
@@ -239,7 +239,7 @@ def test_reference_layer_norm_gradients(drawn):
         gradcheck(lambda array, name=name: forward(**{name: array}), array, gradient, grad_output, name=name)
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 def test_running_statistics_follow_torch_through_training_and_evaluation(ops, rng):
     module = torch.nn.BatchNorm2d(3, momentum=0.3, dtype=torch.float64)
     weight, bias = np.ones(3, np.float32), np.zeros(3, np.float32)
@@ -256,7 +256,7 @@ def test_running_statistics_follow_torch_through_training_and_evaluation(ops, rn
         assert_close(running_var, module.running_var)
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 @pytest.mark.parametrize("mean", [1e3, -1e3, 1e5])
 def test_a_large_mean_costs_no_digits_of_the_statistics(ops, rng, mean):
     """In float32, the average of the squares minus the squared average would be noise here."""
@@ -278,7 +278,7 @@ def test_a_large_mean_costs_no_digits_of_the_statistics(ops, rng, mean):
     np.testing.assert_allclose(inv_std, 1 / np.sqrt(exact.var(axis=1) + 1e-5), rtol=1e-6)
 
 
-@rooms("norm")
+@backends("norm")
 def test_gradients_over_many_samples_keep_their_digits(ops):
     """Half a million equal terms: a float32 running sum would stall on the way."""
     x = np.full((2**19, 1), 0.1, np.float32)
@@ -293,7 +293,7 @@ def test_gradients_over_many_samples_keep_their_digits(ops):
     np.testing.assert_allclose([grad_weight[0], grad_bias[0]], [2**19 * tenth**2, 2**19 * tenth], rtol=3e-7)
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 3, 1, 1)], ids=str)
 def test_batch_norm_refuses_to_train_on_one_value_per_channel(ops, shape):
     arrays = image_inputs(shape)
@@ -313,7 +313,7 @@ def test_batch_norm_refuses_to_train_on_one_value_per_channel(ops, shape):
     assert np.isfinite(out).all()
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # inf - inf
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_nan_and_infinity_spoil_what_they_are_averaged_with(ops, bad):
@@ -342,7 +342,7 @@ def test_nan_and_infinity_spoil_what_they_are_averaged_with(ops, bad):
 
 
 def calls(ops, arrays):
-    """List every function of the room as a call that takes no argument."""
+    """List every function of the backend as a call that takes no argument."""
     x, weight, bias, running_mean, running_var, grad_output = arrays.values()
     features, rows = x[0, 0].copy(), x.shape[:2]
     _, mean, inv_std = ops.batch_norm2d_forward(x, weight, bias, running_mean.copy(), running_var.copy())
@@ -357,7 +357,7 @@ def calls(ops, arrays):
     ]
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 def test_inputs_stay_as_they_are_and_results_are_new(ops):
     arrays = image_inputs((3, 4, 5, 6))
     copies = {name: array.copy() for name, array in arrays.items()}
@@ -369,7 +369,7 @@ def test_inputs_stay_as_they_are_and_results_are_new(ops):
         np.testing.assert_array_equal(array, copies[name], err_msg=name)
 
 
-@rooms("norm")
+@backends("norm")
 def test_two_calls_give_the_same_bits(ops):
     for call in calls(ops, image_inputs((17, 9, 13, 11))):
         for first, second in zip(call(), call(), strict=True):
@@ -408,7 +408,7 @@ PARAMETERS = [(name, parameter) for name in NAMES for parameter in good_argument
 
 
 def check_refused(ops, name, arguments, error, match):
-    """Insist on the error, and in the cpu room, which checks before it works, that nothing changed."""
+    """Insist on the error, and in the cpu backend, which checks before it works, that nothing changed."""
     with pytest.raises(error, match=match):
         getattr(ops, name)(**arguments)
     if ops is cpu:
@@ -417,13 +417,13 @@ def check_refused(ops, name, arguments, error, match):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 def test_good_arguments_are_accepted(ops, name):
     results = getattr(ops, name)(**good_arguments(name))
     assert all(np.isfinite(result).all() for result in results)
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
 def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
     arguments = good_arguments(name)
@@ -449,7 +449,7 @@ def test_cpu_refuses_what_it_cannot_compute(name, parameter):
         check_refused(cpu, name, arguments | {parameter: wrong}, error, f"{parameter} {match}")
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 def test_empty_arrays_are_refused(ops):
     with pytest.raises(ValueError, match=r"x must .*not be empty, got shape \(0, 3, 2, 2\)"):
         ops.batch_norm2d_forward(ones(0, 3, 2, 2), *(ones(3) for _ in range(4)))
@@ -457,7 +457,7 @@ def test_empty_arrays_are_refused(ops):
         ops.layer_norm_forward(ones(0, 4), ones(4), ones(4))
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 @pytest.mark.parametrize("axes", [(2, 5), (1, 5), (3, 4), (1, 2, 3, 4, 5)], ids=str)
 def test_layer_norm_refuses_axes_that_x_does_not_end_in(ops, axes):
     match = re.escape(f"x must end in the axes of weight, {axes}, got (2, 3, 4, 5)")
@@ -467,7 +467,7 @@ def test_layer_norm_refuses_axes_that_x_does_not_end_in(ops, axes):
     assert np.isnan(out).all()
 
 
-@rooms("norm", gpu=True)
+@backends("norm", gpu=True)
 def test_layer_norm_refuses_a_weight_without_axes(ops):
     with pytest.raises(ValueError, match=r"x must end in the axes of weight, \(\), got \(3,\)"):
         ops.layer_norm_forward(ones(3), ones(), ones())

@@ -338,7 +338,7 @@ def test_large_layer_norms_against_torch(rng, as_shipped, shape):
 
 @pytest.mark.gpu
 def test_gradients_over_many_samples_keep_their_digits(as_shipped):
-    """As in the cpu room, half a million equal terms."""
+    """As in the cpu backend, half a million equal terms."""
     size = 2**19
     x, one = device.to_device(np.full((size, 1), 0.1, np.float32)), device.to_device(np.float32([1]))
     inv_std = device.to_device(np.ones(size, np.float32))

@@ -1,4 +1,4 @@
-"""What holds for every operation in every room: the rule about memory, and that arrays are plain ones."""
+"""What holds for every operation in every backend: the rule about memory, and that arrays are plain ones."""
 
 import importlib
 import inspect
@@ -13,7 +13,7 @@ import pytest
 from helpers import arguments
 
 from cnn_numba import device, ops
-from cnn_numba.ops.rooms import Operations
+from cnn_numba.ops.backends import Operations
 
 
 class Case(NamedTuple):
@@ -285,7 +285,7 @@ SETTINGS = {
     *("beta1", "beta2", "transpose_a", "transpose_b", "batch_size", "causal", "precision"),
     *("growth", "backoff", "interval"),
 }
-# Functions of the rooms that write into no array, or are given no other.
+# Functions of the backends that write into no array, or are given no other.
 WRITE_NOTHING = {
     *("conv_cpu", "correlate_cpu", "conv2d_scratch", "linear_scratch", "attention_scratch", "lstm_scratch"),
     *("sgd_rates", "adam_rates", "advance"),
@@ -298,13 +298,13 @@ def case_of(name):
 
 
 def public_functions():
-    """Return (module, name) of the public functions in all rooms of all operations, rungs included."""
+    """Return (module, name) of the public functions in all backends of all operations, rungs included."""
     found = []
     operations = {module.name for module in pkgutil.iter_modules(ops.__path__) if module.ispkg} - {"shared"}
     assert operations == set(Operations._fields)
     for operation in sorted(operations):
-        for room in ("reference", "cpu", "gpu"):
-            module = importlib.import_module(f"cnn_numba.ops.{operation}.{room}")
+        for backend in ("reference", "cpu", "gpu"):
+            module = importlib.import_module(f"cnn_numba.ops.{operation}.{backend}")
             functions = inspect.getmembers(module, inspect.isfunction)
             public = getattr(module, "__all__", None) or [
                 name for name, f in functions if f.__module__ == module.__name__ and not name.startswith("_")
@@ -346,12 +346,12 @@ CONTRACT = {"Parameters", "Returns", "Raises", "Examples"}
 
 
 def reference_of(module):
-    """Return the reference room beside a room, or itself."""
+    """Return the reference backend beside a backend, or itself."""
     return importlib.import_module(f"{module.__package__}.reference")
 
 
 def is_defined_here(module, name):
-    """Return whether the contract stands in this room: the reference, or that of what has no reference."""
+    """Return whether the contract stands in this backend: the reference, or that of what has no reference."""
     return module is reference_of(module) or not hasattr(reference_of(module), name)
 
 
@@ -367,7 +367,7 @@ def has_contract(module, name):
 
 @for_each(PUBLIC)
 def test_a_contract_stands_once(module, name):
-    """The other rooms refer to it, and so do the rungs, which may say more: what only they refuse or take."""
+    """The other backends refer to it, as do the rungs, which may say more: what only they refuse or take."""
     text = inspect.getdoc(getattr(module, name))
     if not is_defined_here(module, name):
         assert f"see `reference.{name}`" in text
@@ -375,13 +375,13 @@ def test_a_contract_stands_once(module, name):
     elif module is reference_of(module):
         assert has_contract(module, name)
     elif not has_contract(module, name):
-        of_the_room = [other for there, other in PUBLIC if there is module and other != name]
-        mentioned = [other for other in of_the_room if f"`{other}`" in text]
+        of_the_backend = [other for there, other in PUBLIC if there is module and other != name]
+        mentioned = [other for other in of_the_backend if f"`{other}`" in text]
         assert any(not is_defined_here(module, other) or has_contract(module, other) for other in mentioned)
 
 
 @for_each(PUBLIC)
-def test_a_function_takes_the_same_arguments_in_every_room(module, name):
+def test_a_function_takes_the_same_arguments_in_every_backend(module, name):
     if not is_defined_here(module, name):
         assert arguments(getattr(module, name)) == arguments(getattr(reference_of(module), name))
 
@@ -389,7 +389,7 @@ def test_a_function_takes_the_same_arguments_in_every_room(module, name):
 @every_operation
 def test_a_contract_says_what_an_output_may_be(module, name):
     if name not in CASES or not is_defined_here(module, name):
-        return  # a rung, or another room than the reference: they refer to where it stands
+        return  # a rung, or another backend than the reference: they refer to where it stands
     text = inspect.getdoc(getattr(module, name))
     said = text.partition("May be ")[2].partition(" itself")[0]
     assert re.findall(r"`(\w+)`", said) == list(case_of(name).may_be)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms, signatures, strided
+from helpers import assert_close, backends, poisoned, random_float32, signatures, strided
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,14 +111,14 @@ def check_against_torch(ops, case, x):
     assert_close(grad_input, grad_average)
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 @thorough(40)
 @given(case=cases(), ties=st.booleans())
 def test_against_torch(ops, case, ties):
     check_against_torch(ops, case, case.with_ties() if ties else case.distinct())
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 @pytest.mark.parametrize("ties", [False, True], ids=["distinct", "ties"])
 @pytest.mark.parametrize("case", FIXED_CASES, ids=str)
 def test_against_torch_at_shapes_that_break_kernels(ops, case, ties):
@@ -168,7 +168,7 @@ def test_reference_gradients(case):
     )
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 def test_hand_worked(ops):
     x = np.array([[[[1, 5, 2, 0, 9], [3, 4, 8, 1, 9]]]], np.float32)  # the last column has no window
     out, argmax = ops.max_pool2d_forward(x, 2)
@@ -185,13 +185,13 @@ def test_hand_worked(ops):
     )
 
 
-def test_rooms_have_the_same_functions():
+def test_backends_have_the_same_functions():
     assert len(signatures(reference)) == 4
     assert signatures(cpu) == signatures(reference)
     assert signatures(gpu).items() >= signatures(reference).items()  # and the rungs
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 def test_overlapping_windows_accumulate(ops):
     x = np.array([[[[0, 9, 0, 0]]]], np.float32)
     _, argmax = ops.max_pool2d_forward(x, (1, 2), stride=1)
@@ -205,7 +205,7 @@ def test_overlapping_windows_accumulate(ops):
     )
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 def test_first_of_equals_wins(ops):
     x = np.zeros((2, 3, 4, 4), np.float32)
     _, argmax = ops.max_pool2d_forward(x, 2)
@@ -217,7 +217,7 @@ def test_first_of_equals_wins(ops):
     assert ops.max_pool2d_forward(signed, (1, 2))[1].item() == 0
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 def test_padding_never_wins(ops):
     x = np.full((1, 2, 3, 3), -5, np.float32)
     out, argmax = ops.max_pool2d_forward(x, 3, stride=2, padding=1)
@@ -229,7 +229,7 @@ def test_padding_never_wins(ops):
     np.testing.assert_array_equal(argmax[0, 0], [[0, 1], [3, 4]])
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 @pytest.mark.parametrize("where", [(0, 0), (0, 1), (1, 0), (1, 1), (3, 5)])
 def test_nan_in_a_window_is_its_maximum(ops, where):
     case = Case((1, 2, 4, 6), 2)
@@ -244,7 +244,7 @@ def test_nan_in_a_window_is_its_maximum(ops, where):
     np.testing.assert_array_equal(np.isnan(average), np.isnan(out))
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 def test_several_nans_in_a_window(ops):
     x = np.array([[[[1, np.nan, 7, np.nan, 9]]]], np.float32)
     out, argmax = ops.max_pool2d_forward(x, (1, 5))
@@ -257,8 +257,8 @@ def test_several_nans_in_a_window(ops):
     assert argmax.max() < 9
 
 
-@rooms("pool", gpu=True)
-def test_allocates_in_the_room_s_dtype(ops):
+@backends("pool", gpu=True)
+def test_allocates_in_the_backend_s_dtype(ops):
     x = Case((2, 3, 5, 6), 2).distinct()
     out, argmax = ops.max_pool2d_forward(x, 2)
     results = [
@@ -275,7 +275,7 @@ def test_allocates_in_the_room_s_dtype(ops):
     assert argmax.dtype == np.int32
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 def test_empty_batch(ops):
     x = np.zeros((0, 3, 4, 6), np.float32)
     out, argmax = ops.max_pool2d_forward(x, 2)
@@ -286,7 +286,7 @@ def test_empty_batch(ops):
     assert ops.avg_pool2d_backward(grad_output, x.shape, 2).shape == x.shape
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 def test_inputs_stay_as_they_are(ops):
     x = Case((2, 3, 7, 6), 3, 1, 1).with_ties()
     grad_output = random_float32(np.random.default_rng(5), *x.shape)
@@ -301,7 +301,7 @@ def test_inputs_stay_as_they_are(ops):
         np.testing.assert_array_equal(array, copy)
 
 
-@rooms("pool")
+@backends("pool")
 def test_two_calls_give_the_same_bits(ops):
     x = random_float32(np.random.default_rng(6), 9, 16, 12, 12)
     out, argmax = ops.max_pool2d_forward(x, 3, 1)
@@ -327,7 +327,7 @@ X, OUT = array(2, 3, 4, 6), array(2, 3, 2, 3)
 ARGMAX = OUT.astype(np.int32)
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 @pytest.mark.parametrize("name", ["max_pool2d_forward", "avg_pool2d_forward"])
 @pytest.mark.parametrize(
     ("arguments", "out_shape", "match"),
@@ -352,7 +352,7 @@ def test_forward_refuses_shapes_that_do_not_fit(ops, name, arguments, out_shape,
     assert np.isnan(out).all()
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 @pytest.mark.parametrize("option", ["kernel_size", "stride", "padding"])
 @pytest.mark.parametrize("value", [1.5, (1, 2, 3), "1", True])
 def test_what_is_no_integer_is_refused(ops, option, value):
@@ -368,7 +368,7 @@ def test_what_is_no_integer_is_refused(ops, option, value):
             call()
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 @pytest.mark.parametrize("option", ["kernel_size", "stride", "padding"])
 @pytest.mark.parametrize("value", [2**31, (1, 2**70)], ids=str)
 def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
@@ -383,7 +383,7 @@ def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
             call()
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 @pytest.mark.parametrize(
     ("shape", "error"),
     [
@@ -400,7 +400,7 @@ def test_shapes_that_are_none_are_refused_by_name(ops, shape, error):
         ops.avg_pool2d_backward(OUT, shape, 2)
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 def test_a_wrong_argmax_array_is_refused_before_anything_is_written(ops):
     out = poisoned(OUT.shape)
     with pytest.raises(ValueError, match=r"argmax must have shape \(2, 3, 2, 3\), got \(2, 3, 3, 2\)"):
@@ -410,7 +410,7 @@ def test_a_wrong_argmax_array_is_refused_before_anything_is_written(ops):
     assert np.isnan(out).all()
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
@@ -430,7 +430,7 @@ def test_max_backward_refuses(ops, arguments, error, match):
     assert np.isnan(grad_input).all()
 
 
-@rooms("pool")
+@backends("pool")
 @pytest.mark.parametrize(("offset", "got"), [(24, "24"), (-1, "-1")])
 def test_max_backward_refuses_positions_outside_the_plane(ops, offset, got):
     grad_input = poisoned(X.shape)
@@ -439,7 +439,7 @@ def test_max_backward_refuses_positions_outside_the_plane(ops, offset, got):
     assert np.isnan(grad_input).all()
 
 
-@rooms("pool", gpu=True)
+@backends("pool", gpu=True)
 @pytest.mark.parametrize(
     ("arguments", "out_shape", "match"),
     [

@@ -1,9 +1,9 @@
-"""Products of rounded operands: `precision` in every room, on Tensor Cores and without."""
+"""Products of rounded operands: `precision` in every backend, on Tensor Cores and without."""
 
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms
+from helpers import assert_close, backends, poisoned, random_float32
 from launches import only_launches, sanitized
 from numba import cuda
 from torch.nn import functional
@@ -184,14 +184,14 @@ def check(ops, reference, calls, precision):
         assert_close(out, getattr(reference, name)(*arguments, precision=precision))
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 @of_each_precision
 @pytest.mark.parametrize("size", LINEAR, ids=str)
 def test_linear_against_the_reference(rng, ops, size, precision):
     check(ops, dense_reference, linear_calls(rng, *size), precision)
 
 
-@rooms("conv", gpu=True)
+@backends("conv", gpu=True)
 @of_each_precision
 @pytest.mark.parametrize("size", CONV, ids=str)
 def test_conv_against_the_reference(rng, ops, size, precision):
@@ -220,7 +220,7 @@ def test_the_reference_against_torch_with_rounded_operands(rng, precision):
     assert_close(backward, grad_weight)
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 @of_each_precision
 def test_the_bias_is_not_rounded_nor_the_result(ops, precision):
     x, weight = np.ones((2, 1), np.float32), np.ones((3, 1), np.float32)
@@ -229,7 +229,7 @@ def test_the_bias_is_not_rounded_nor_the_result(ops, precision):
     np.testing.assert_array_equal(out, np.full((2, 3), 1 + 2**-20))
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 def test_float16_overflows_to_infinity_in_its_own_row(ops):
     x, weight = np.ones((3, 20), np.float32), np.ones((4, 20), np.float32)
     x[1, 3] = 70_000
@@ -238,7 +238,7 @@ def test_float16_overflows_to_infinity_in_its_own_row(ops):
         np.testing.assert_array_equal(out, [[20] * 4, [expected] * 4, [20] * 4])
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 def test_nan_reaches_only_its_own_row(rng, ops):
     x, weight = random_float32(rng, 4, 20), random_float32(rng, 6, 20)
     x[2, 7] = np.nan
@@ -248,7 +248,7 @@ def test_nan_reaches_only_its_own_row(rng, ops):
         assert wrong.sum() == 6
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 def test_empty_products(ops):
     x, weight, grad_output = (np.ones(shape, np.float32) for shape in ((0, 5), (4, 5), (0, 4)))
     for precision in REDUCED:
@@ -256,12 +256,12 @@ def test_empty_products(ops):
         np.testing.assert_array_equal(ops.linear_backward_weight(grad_output, x, precision=precision), 0)
 
 
-@rooms("dense", gpu=True)
+@backends("dense", gpu=True)
 def test_another_precision_is_refused_in_dense_layers(rng, ops):
     refuses(ops, linear_calls(rng, 2, 3, 4))
 
 
-@rooms("conv", gpu=True)
+@backends("conv", gpu=True)
 def test_another_precision_is_refused_in_convolutions(rng, ops):
     refuses(ops, conv_calls(rng, *CONV[1]))
 

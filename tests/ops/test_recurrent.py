@@ -4,12 +4,12 @@ import numba
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32, rooms, signatures, strided
+from helpers import assert_close, backends, poisoned, random_float32, signatures, strided
 
 from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.ops.recurrent import cpu, gpu, reference
 
-every_room = rooms("recurrent", gpu=True)
+every_backend = backends("recurrent", gpu=True)
 
 # N, T, I, H: one of everything, one step, one sample, tails of tiles and of vectors, more samples than a tile
 # has rows, more rows than are summed up at a time (with a tail), several blocks of threads
@@ -103,13 +103,13 @@ def check_against_torch(ops, shape, has_bias=True, has_state=True, has_grad_outp
         assert_close(received[name], gradient)
 
 
-@every_room
+@every_backend
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_forward_and_backward_against_torch(ops, shape):
     check_against_torch(ops, shape)
 
 
-@every_room
+@every_backend
 @pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no_bias"])
 @pytest.mark.parametrize("has_state", [True, False], ids=["states", "zeros"])
 @pytest.mark.parametrize("has_grad_output", [True, False], ids=["all_steps", "last_step"])
@@ -136,7 +136,7 @@ def test_every_gradient_of_the_reference(shape):
         gradcheck(lambda array, name=name: loss(name, array), array, gradients[name], name=name)
 
 
-@every_room
+@every_backend
 def test_two_steps_by_hand(ops):
     """Gates at 0 and 1 tell what they do: f forgets or keeps, i lets in, o lets out."""
     on, off = 100.0, -100.0
@@ -156,7 +156,7 @@ def test_two_steps_by_hand(ops):
     np.testing.assert_allclose(gates[0], [[1, 0, 1, 1], [0, 1, 1, 1]], atol=1e-6)
 
 
-@every_room
+@every_backend
 def test_the_hidden_state_is_seen_a_step_later(ops):
     """With weight_hh alone: a step's gates come from the hidden state of the step before, h0 at first."""
     weight_hh = np.zeros((8, 2), np.float32)
@@ -167,14 +167,14 @@ def test_the_hidden_state_is_seen_a_step_later(ops):
     np.testing.assert_allclose(gates[0, :, 4], [np.tanh(0.75), 0], atol=1e-6)
 
 
-def test_rooms_have_the_same_functions():
+def test_backends_have_the_same_functions():
     expected = signatures(reference)
     assert len(expected) == 6
     assert signatures(cpu) == expected
     assert signatures(gpu) == expected
 
 
-@every_room
+@every_backend
 def test_samples_do_not_see_one_another(ops):
     """Each of them alone gives what it gives in the batch: the batch is the first axis."""
     arrays = inputs((4, 3, 2, 5))
@@ -185,7 +185,7 @@ def test_samples_do_not_see_one_another(ops):
             assert_close(result[0], whole[n])
 
 
-@every_room
+@every_backend
 def test_nan_stays_in_its_sample(ops):
     arrays = inputs((3, 4, 2, 5))
     arrays["x"][1, 2, 0] = np.nan
@@ -197,7 +197,7 @@ def test_nan_stays_in_its_sample(ops):
     assert np.isnan(gradients["weight_hh"]).all()
 
 
-@every_room
+@every_backend
 def test_large_sums_saturate(ops):
     """Gates of sums up to infinity are 0 and 1, and never NaN."""
     x = np.array([1e4, -1e4, 3e38, -3e38, np.inf, -np.inf], np.float32).reshape(6, 1, 1)
@@ -278,7 +278,7 @@ def test_any_number_of_threads_gives_the_same_numbers():
         numba.set_num_threads(before)
 
 
-@rooms("recurrent")
+@backends("recurrent")
 def test_two_calls_give_the_same_bits(ops):
     arrays = inputs((13, 5, 6, 17))
     grads = {"out": random_float32(np.random.default_rng(4), 13, 5, 17)}
@@ -332,13 +332,13 @@ PARAMETERS = [(name, parameter) for name in NAMES for parameter in good_argument
 
 
 @pytest.mark.parametrize("name", NAMES)
-@every_room
+@every_backend
 def test_good_arguments_are_accepted(ops, name):
     results = getattr(ops, name)(**good_arguments(name))
     assert all(np.isfinite(result).all() for result in results)
 
 
-@every_room
+@every_backend
 @pytest.mark.parametrize("bias", ["bias_ih", "bias_hh"])
 def test_one_bias_may_be_read_only(ops, bias):
     arguments = good_arguments("lstm_forward")
@@ -348,7 +348,7 @@ def test_one_bias_may_be_read_only(ops, bias):
         np.testing.assert_array_equal(received, wanted)
 
 
-@every_room
+@every_backend
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
 def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
     arguments = good_arguments(name)
@@ -377,7 +377,7 @@ def test_cpu_refuses_what_it_cannot_compute(name, parameter):
             np.testing.assert_array_equal(array, np.ones_like(array), err_msg=other)
 
 
-@every_room
+@every_backend
 def test_time_first_data_are_refused_where_they_can_be(ops):
     """The article's mistake: with T steps first, N states do not fit, unless N equals T."""
     arrays = inputs((2, 3, 4, 5))
@@ -386,14 +386,14 @@ def test_time_first_data_are_refused_where_they_can_be(ops):
         ops.lstm_forward(**arrays | {"x": turned})
 
 
-@every_room
+@every_backend
 @pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (2, 3, 0)], ids=str)
 def test_empty_sequences_are_refused(ops, shape):
     with pytest.raises(ValueError, match=rf"x must .*not be empty, got shape {re.escape(str(shape))}"):
         ops.lstm_forward(ones(*shape), ones(20, shape[2]), ones(20, 5))
 
 
-@every_room
+@every_backend
 @pytest.mark.parametrize("shape", [(19, 5), (5, 5), (20, 4)], ids=str)
 def test_weights_that_are_not_four_gates_are_refused(ops, shape):
     match = re.escape(f"weight_hh must have shape (4H, H), got {shape}")

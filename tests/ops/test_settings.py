@@ -1,4 +1,4 @@
-"""Arguments that are no arrays: every operation refuses alike, in every room, what they must not be."""
+"""Arguments that are no arrays: every operation refuses alike, in every backend, what they must not be."""
 
 import inspect
 

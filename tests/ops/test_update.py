@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import random_float32, rooms, signatures, strided
+from helpers import backends, random_float32, signatures, strided
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,21 +78,21 @@ def check_adam(ops, size, dtype, beta1=0.9, beta2=0.999, **options):
     check_run(step, parameters.astype(dtype), gradients.astype(dtype), rates, expected)
 
 
-def test_rooms_have_the_same_functions():
+def test_backends_have_the_same_functions():
     expected = signatures(reference)
     assert len(expected) == 5
     assert signatures(cpu) == expected
     assert (signatures(gpu) | signatures(gpu_scale)).items() >= expected.items()
 
 
-@rooms("update")
+@backends("update")
 @thorough
 @given(size=st.integers(1, 70), options=sgd_options)
 def test_sgd_follows_torch(ops, size, options):
     check_sgd(ops, size, np.float32, **options)
 
 
-@rooms("update")
+@backends("update")
 @thorough
 @given(size=st.integers(1, 70), options=adam_options)
 def test_adam_follows_torch(ops, size, options):
@@ -106,7 +106,7 @@ def test_reference_follows_torch_in_float64(size, sgd, adam):
     check_adam(reference, size, np.float64, **adam)
 
 
-@rooms("update")
+@backends("update")
 @pytest.mark.parametrize("size", [1, 8, 63, 1000, 65_537])
 def test_sizes_that_break_kernels(ops, size):
     check_sgd(ops, size, np.float32)
@@ -125,7 +125,7 @@ SETTINGS = [
 ]
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 @pytest.mark.parametrize(("check", "options"), SETTINGS)
 def test_settings_follow_torch(ops, check, options):
     for size in (1, 37):
@@ -136,7 +136,7 @@ def floats(*values):
     return np.array(values, np.float32)
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_sgd_by_hand(ops):
     parameters = floats(1, -2)
     ops.sgd_update(parameters, floats(0.5, 4), None, lr=0.5)
@@ -145,7 +145,7 @@ def test_sgd_by_hand(ops):
     np.testing.assert_array_equal(parameters, [0.15625, -3.5])
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_momentum_by_hand(ops):
     parameters, velocity = floats(0, 0), floats(0, 0)
     for expected_velocity, expected in (([2, -4], [-1, 2]), ([3, -6], [-2.5, 5]), ([3.5, -7], [-4.25, 8.5])):
@@ -158,7 +158,7 @@ def test_momentum_by_hand(ops):
     np.testing.assert_array_equal(parameters, [-4.25 - 1.9375, 8.5 + 3.875])
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_adam_by_hand(ops):
     # The first step is lr in the direction of the gradient; with eps = 1 and gradient 1, half of that.
     parameters, exp_avg, exp_avg_sq = floats(0, 0, 0), floats(0, 0, 0), floats(0, 0, 0)
@@ -176,7 +176,7 @@ def test_adam_by_hand(ops):
     np.testing.assert_allclose(parameters[0], -0.25 - 0.5 * (3 / 7) / (np.sqrt(3 / 7) + 1), rtol=1e-6)
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_adam_weight_decay_is_part_of_the_gradient(ops):
     parameters, exp_avg, exp_avg_sq = floats(4, -4), floats(0, 0), floats(0, 0)
     ops.adam_update(parameters, floats(0, 0), exp_avg, exp_avg_sq, step=1, lr=0.5, weight_decay=0.25)
@@ -184,7 +184,7 @@ def test_adam_weight_decay_is_part_of_the_gradient(ops):
     np.testing.assert_allclose(parameters, [3.5, -3.5], rtol=1e-6)  # not 4 - 0.5 * 0.25 * 4
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_a_parameter_that_never_had_a_gradient_stays(ops):
     parameters, zeros = floats(3, -1), floats(0, 0)
     for step in range(1, 4):
@@ -193,14 +193,14 @@ def test_a_parameter_that_never_had_a_gradient_stays(ops):
     np.testing.assert_array_equal(parameters, [3, -1])
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_late_steps_need_no_correction(ops):
     parameters, exp_avg, exp_avg_sq = floats(0), floats(0.5), floats(0.25)
     ops.adam_update(parameters, floats(0.5), exp_avg, exp_avg_sq, step=1_000_000, lr=0.125)
     np.testing.assert_allclose(parameters, [-0.125], rtol=1e-6)
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_without_momentum_the_velocity_is_left_alone(ops):
     parameters, velocity = floats(1, 2), floats(np.nan, np.nan)
     ops.sgd_update(parameters, floats(1, 1), velocity, lr=1.0)
@@ -208,7 +208,7 @@ def test_without_momentum_the_velocity_is_left_alone(ops):
     assert np.isnan(velocity).all()
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_any_kind_of_number_will_do(ops):
     parameters, velocity, exp_avg, exp_avg_sq = floats(0), floats(0), floats(0), floats(0)
     ops.sgd_update(
@@ -220,7 +220,7 @@ def test_any_kind_of_number_will_do(ops):
     np.testing.assert_allclose(parameters, [-3.5], rtol=1e-6)
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # inf / inf
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_nan_and_infinity_spoil_their_own_parameter(ops, bad):
@@ -236,7 +236,7 @@ def test_nan_and_infinity_spoil_their_own_parameter(ops, bad):
         np.testing.assert_array_equal(~np.isfinite(parameters), spoiled)
 
 
-@rooms("update")
+@backends("update")
 def test_two_runs_give_the_same_bits(ops):
     def run():
         parameters, gradients, rates = problem(4099)
@@ -274,7 +274,7 @@ def check_refused(ops, name, arguments, error, match):
             np.testing.assert_array_equal(value, np.ones_like(value))
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
 def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
     for wrong in ((1,), (4,), (3, 1), ()):
@@ -282,7 +282,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
         check_refused(ops, name, arguments, ValueError, r"must have shape \(\S+\), got \(.*\)")
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
 def test_other_types_are_refused(ops, name, parameter):
     for wrong, got in (
@@ -304,13 +304,13 @@ def test_cpu_refuses_what_it_cannot_compute(name, parameter):
     check_refused(cpu, name, wrong_layout, ValueError, match)
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 def test_nesterov_needs_momentum(ops):
     arguments = good_arguments("sgd_update") | {"momentum": 0.0, "nesterov": True}
     check_refused(ops, "sgd_update", arguments, ValueError, "nesterov needs momentum, got momentum 0.0")
 
 
-@rooms("update", gpu=True)
+@backends("update", gpu=True)
 @pytest.mark.parametrize(
     ("step", "error", "match"),
     [

@@ -118,15 +118,15 @@ def together(size, work, link=None):
     return results
 
 
-def toy_cnn(batch_size, room, seed=3, precision="float32"):
+def toy_cnn(batch_size, backend, seed=3, precision="float32"):
     layers = [Conv2d(1, 4, 3), MaxPool2d(2), Flatten(), Linear(64, 12), ReLU(), Linear(12, 4)]
-    return Sequential(layers, (1, 10, 10), batch_size, room, seed, "toy_cnn", precision)
+    return Sequential(layers, (1, 10, 10), batch_size, backend, seed, "toy_cnn", precision)
 
 
-def toy_norm(batch_size, room, seed=3):
+def toy_norm(batch_size, backend, seed=3):
     """Build a network of two normalisations; the first layer of the second model is one itself."""
     layers = [BatchNorm2d(1), Conv2d(1, 4, 3), BatchNorm2d(4), ReLU(), MaxPool2d(2), Flatten(), Linear(64, 4)]
-    return Sequential(layers, (1, 10, 10), batch_size, room, seed, "toy_norm")
+    return Sequential(layers, (1, 10, 10), batch_size, backend, seed, "toy_norm")
 
 
 @pytest.fixture(autouse=True)
@@ -146,11 +146,13 @@ def data(rng):
     return Dataset("toy", *train, *test, classes=tuple("abcd"))
 
 
-def training(data, workers=None, room="cpu", optimizer=SGD, network=toy_cnn, epochs=STEPS // 10, **options):
+def training(
+    data, workers=None, backend="cpu", optimizer=SGD, network=toy_cnn, epochs=STEPS // 10, **options
+):
     """Train as one of the workers; return losses, parameters, optimiser's state and history."""
     workers = workers or Workers()
     # Other weights on every worker: they have to begin with the first one's.
-    model = network(workers.count(BATCH), room, seed=3 + workers.rank)
+    model = network(workers.count(BATCH), backend, seed=3 + workers.rank)
     settings = {"momentum": 0.9} if optimizer is SGD else {}
     optimiser, losses = optimizer(model, lr=0.02, **settings), []
     history = fit(
@@ -174,7 +176,7 @@ def distance(one, other):
 def test_many_workers_reach_the_numbers_of_one_in_float64(data, size):
     # In float64 a step rounds by 1e-16 of its numbers. A hundred steps with momentum multiply that by no more
     # than a million: the training of float32 below shows a factor of a thousand.
-    alone = training(data, room="reference", augment="crop-flip")
+    alone = training(data, backend="reference", augment="crop-flip")
     for mine in together(size, lambda workers: training(data, workers, "reference", augment="crop-flip")):
         assert len(mine[0]) == STEPS
         assert (distance(mine, alone) < 1e-10).all()
@@ -184,7 +186,7 @@ def test_many_workers_reach_the_numbers_of_one_in_float64(data, size):
 
 
 def test_normalisation_is_by_the_statistics_of_all_workers(data):
-    alone = training(data, room="reference", network=toy_norm, epochs=3)
+    alone = training(data, backend="reference", network=toy_norm, epochs=3)
     for mine in together(4, lambda workers: training(data, workers, "reference", network=toy_norm, epochs=3)):
         assert (distance(mine, alone) < 1e-10).all()
         np.testing.assert_allclose(mine[1][1], alone[1][1], rtol=0, atol=1e-10)  # the running statistics
@@ -192,7 +194,7 @@ def test_normalisation_is_by_the_statistics_of_all_workers(data):
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_many_workers_round_as_one_does(data, size):
-    exact, alone = training(data, room="reference"), training(data)
+    exact, alone = training(data, backend="reference"), training(data)
     rounding = distance(alone, exact)
     workers = together(size, lambda workers: training(data, workers))
     for mine in workers:
@@ -203,7 +205,7 @@ def test_many_workers_round_as_one_does(data, size):
 
 
 def test_a_wrong_weight_is_seen(data, monkeypatch):
-    exact, alone = training(data, room="reference"), training(data)
+    exact, alone = training(data, backend="reference"), training(data)
     # The mean of the workers' means, which a batch that does not divide makes another number.
     monkeypatch.setattr(
         "cnn_numba.train.steps.Common.weight", lambda common, count: np.full(1, 0.25, np.float32)
@@ -281,10 +283,10 @@ def test_a_bucket_is_on_its_way_while_earlier_layers_go_back(data):
 def test_workers_on_the_gpu_follow_those_on_the_cpu(data, network, optimizer):
     # Not Adam for toy_norm: a bias before a normalisation has a gradient of nothing but rounding, which Adam
     # makes as large as any other.
-    def trained(workers=None, room="gpu"):
-        return training(data, workers, room, network=network, epochs=2, optimizer=optimizer)
+    def trained(workers=None, backend="gpu"):
+        return training(data, workers, backend, network=network, epochs=2, optimizer=optimizer)
 
-    alone = trained(room="cpu")
+    alone = trained(backend="cpu")
     for mine in together(2, trained):
         assert (distance(mine, alone) < 1e-4).all()
 
@@ -556,7 +558,7 @@ def test_a_wrong_argument_is_told_once_by_those_of_one_torchrun(monkeypatch, cap
 
 
 def test_a_training_goes_on_with_another_number_of_workers(data, tmp_path):
-    whole = training(data, room="reference", epochs=4, optimizer=Adam, schedule="constant")
+    whole = training(data, backend="reference", epochs=4, optimizer=Adam, schedule="constant")
     lines = []
     for epochs, size in ((1, 2), (3, 3), (4, 1)):
 
@@ -809,16 +811,16 @@ def test_started_again_a_training_goes_on_from_its_own_checkpoint_alone(data, tm
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("room", "size"), [("cpu", 1), ("gpu", 1), ("gpu", 2)])
-def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, room, size):
+@pytest.mark.parametrize(("backend", "size"), [("cpu", 1), ("gpu", 1), ("gpu", 2)])
+def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, backend, size):
     file = tmp_path / "timeline.json"
 
     def trained(workers):
-        return training(data, workers, room, epochs=3, timeline=file)
+        return training(data, workers, backend, epochs=3, timeline=file)
 
     together(size, trained) if size > 1 else trained(Workers())
     record = json.loads(file.read_text())
-    assert (record["workers"], record["device"], record["model"]) == (size, room, "toy_cnn")
+    assert (record["workers"], record["device"], record["model"]) == (size, backend, "toy_cnn")
     assert (record["batch_size"], record["steps"]) == (BATCH, [20, 21, 22])
     layers = [f"backward {name}" for name in ("linear2", "relu1", "linear1", "flatten1", "pool1", "conv1")]
     wait = ["wait"] if size > 1 else []

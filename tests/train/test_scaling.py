@@ -62,7 +62,7 @@ def test_steps_follow_torch(place, name, rng):
     their_scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
     their_scaler.scale(torch.zeros(1))
     for step in range(6):
-        gradients = rng.standard_normal(leaf.shape[0]).astype(model.room.dtype)
+        gradients = rng.standard_normal(leaf.shape[0]).astype(model.backend.dtype)
         gradients[3] = np.inf if step in (0, 3) else gradients[3]
         leaf.grad = torch.from_numpy(gradients * scaler.scale)
         device.copy(model.gradients, leaf.grad.numpy())
@@ -80,9 +80,9 @@ def test_a_skipped_step_leaves_model_and_optimiser_as_they_are(place, rng):
     optimizer, scaler = Adam(model, lr=1e-2), LossScaler(model, scale=HUGE)
     arrays = model.parameters, *optimizer.state.values()
     before = [device.to_host(array).copy() for array in arrays]
-    x = model.room.bring(rng.random((2, 1, 10, 10), dtype=np.float32))
-    labels = model.room.bring(np.array([1, 3], np.int32))
-    train_step(model, CrossEntropyLoss(2, 4, model.room), optimizer, x, labels, scaler=scaler)
+    x = model.backend.bring(rng.random((2, 1, 10, 10), dtype=np.float32))
+    labels = model.backend.bring(np.array([1, 3], np.int32))
+    train_step(model, CrossEntropyLoss(2, 4, model.backend), optimizer, x, labels, scaler=scaler)
     for array, was in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(device.to_host(array), was)
     assert (scaler.scale, scaler.skipped) == (HUGE / 2, 1)
@@ -260,7 +260,7 @@ def test_a_training_is_resumed_on_the_gpu_to_the_same_bits(tmp_path, number):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("first", "then"), [("cpu", "gpu"), ("gpu", "cpu")])
-def test_a_training_with_loss_scaling_goes_on_in_another_room(tmp_path, first, then):
+def test_a_training_with_loss_scaling_goes_on_in_another_backend(tmp_path, first, then):
     options = {"data": tiny(), "scale": TWICE, "schedule": "constant"}
     whole = train(half("cpu"), epochs=2, **options)
     train(half(first), tmp_path, epochs=1, **options)

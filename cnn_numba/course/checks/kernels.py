@@ -16,7 +16,7 @@ marked `output`, what it has to change `inout`; all else is an input and must co
 
 - `reference` takes the arguments without the outputs (numbers and `inout` arrays included) and returns what
   they are to hold: one array, or a tuple in the order of the outputs. It may compute in float64; the default
-  tolerance, 1e-5 of the largest magnitude, is float32's. Functions of the reference rooms fit as they are.
+  tolerance, 1e-5 of the largest magnitude, is float32's. Functions of the reference backends fit as they are.
 - `cases`: at least five (a test counts), small first, not square, no multiples of the block; several blocks,
   and grids that cover the output with threads to spare, or a missing guard goes unseen. About 20 us a
   simulated thread: keep all launches of a check together below some 5000 threads. Give numbers as

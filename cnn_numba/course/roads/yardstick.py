@@ -152,8 +152,8 @@ def train_step(road, x, labels, weight, bias, grad_output, dense, dense_bias):
     return {"losses": losses} | {f"{name} after": array for name, array in after.items()}
 
 
-class Room(NamedTuple):
-    """A room of cnn_numba: its operations, and how arrays come in and out."""
+class Backend(NamedTuple):
+    """A backend of cnn_numba: its operations, and how arrays come in and out."""
 
     conv: object
     dense: object
@@ -164,20 +164,20 @@ class Room(NamedTuple):
     get: object
 
 
-REFERENCE = Room(
+REFERENCE = Backend(
     *(reference_conv, reference_dense, reference_activation, reference_loss, reference_update),
     lambda array: array.astype(np.float64) if array.dtype == np.float32 else array,
     np.asarray,
 )
-GPU = Room(gpu_conv, gpu_dense, gpu_activation, gpu_loss, gpu_update, device.to_device, device.to_host)
+GPU = Backend(gpu_conv, gpu_dense, gpu_activation, gpu_loss, gpu_update, device.to_device, device.to_host)
 
 
-def ours(room: Room, given: Task) -> dict:
+def ours(backend: Backend, given: Task) -> dict:
     """Compute all of the task with the operations of cnn_numba.
 
     Parameters
     ----------
-    room : Room
+    backend : Backend
         `REFERENCE`, the definition in float64, or `GPU`.
     given : Task
 
@@ -186,32 +186,32 @@ def ours(room: Room, given: Task) -> dict:
     dict of str to ndarray
         As `take` does.
     """
-    x, labels, weight, bias, grad_output, dense, dense_bias = map(room.put, given)
+    x, labels, weight, bias, grad_output, dense, dense_bias = map(backend.put, given)
     found = {
-        "out": room.conv.conv2d_forward(x, weight, bias),
-        "grad_weight": room.conv.conv2d_backward_weight(grad_output, x, weight.shape),
-        "grad_bias": room.conv.conv2d_backward_bias(grad_output),
-        "grad_input": room.conv.conv2d_backward_input(grad_output, weight, x.shape),
+        "out": backend.conv.conv2d_forward(x, weight, bias),
+        "grad_weight": backend.conv.conv2d_backward_weight(grad_output, x, weight.shape),
+        "grad_bias": backend.conv.conv2d_backward_bias(grad_output),
+        "grad_input": backend.conv.conv2d_backward_input(grad_output, weight, x.shape),
     }
-    out = room.conv.conv2d_forward(x, weight, bias, relu=True)
+    out = backend.conv.conv2d_forward(x, weight, bias, relu=True)
     hidden = out.reshape(out.shape[0], dense.shape[1])
-    logits = room.dense.linear_forward(hidden, dense, dense_bias)
-    losses, grad_logits = room.loss.cross_entropy_forward_backward(logits, labels)
-    grad_hidden = room.dense.linear_backward_input(grad_logits, dense)
-    grad_out = room.activation.relu_backward(grad_hidden.reshape(out.shape), out)
+    logits = backend.dense.linear_forward(hidden, dense, dense_bias)
+    losses, grad_logits = backend.loss.cross_entropy_forward_backward(logits, labels)
+    grad_hidden = backend.dense.linear_backward_input(grad_logits, dense)
+    grad_out = backend.activation.relu_backward(grad_hidden.reshape(out.shape), out)
     gradients = (
-        room.conv.conv2d_backward_weight(grad_out, x, weight.shape),
-        room.conv.conv2d_backward_bias(grad_out),
-        room.dense.linear_backward_weight(grad_logits, hidden),
-        room.dense.linear_backward_bias(grad_logits),
+        backend.conv.conv2d_backward_weight(grad_out, x, weight.shape),
+        backend.conv.conv2d_backward_bias(grad_out),
+        backend.dense.linear_backward_weight(grad_logits, hidden),
+        backend.dense.linear_backward_bias(grad_logits),
     )
     parameters = {"weight": weight, "bias": bias, "dense": dense, "dense_bias": dense_bias}
     for parameter, gradient in zip(parameters.values(), gradients, strict=True):
-        room.update.sgd_update(
+        backend.update.sgd_update(
             parameter.reshape(parameter.size), gradient.reshape(gradient.size), None, LEARNING_RATE
         )
     found |= {"losses": losses} | {f"{name} after": array for name, array in parameters.items()}
-    return {name: room.get(array) for name, array in found.items()}
+    return {name: backend.get(array) for name, array in found.items()}
 
 
 def difference(result: np.ndarray, wanted: np.ndarray) -> float:

@@ -1,1 +1,1 @@
-"""Activations: the same functions in every room."""
+"""Activations: the same functions in every backend."""

@@ -1,4 +1,4 @@
-"""Activations as their definitions say it, in float64: the oracle for the other rooms.
+"""Activations as their definitions say it, in float64: the oracle for the other backends.
 
 The backward of ReLU, sigmoid and tanh takes the saved *output* of the forward: their derivatives can be told
 from it, and so the layer need not keep its input. That of GELU cannot, and takes the input.

@@ -1,1 +1,1 @@
-"""Attention: the same functions in every room."""
+"""Attention: the same functions in every backend."""

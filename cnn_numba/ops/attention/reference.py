@@ -1,4 +1,4 @@
-"""Attention as its definition says it, in float64: the oracle for the other rooms.
+"""Attention as its definition says it, in float64: the oracle for the other backends.
 
 Queries, keys and values have the shape (N, heads, T, head_dim), PyTorch's. The rows that one head compares
 lie together in memory, so that a tile of keys is one piece of it; `split_heads` and `merge_heads` bring what
@@ -37,7 +37,7 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, scratch
     log_sum_exp : ndarray, shape (N, H, T_q), float, optional
         Where to write what the backward needs; None allocates float64.
     scratch : optional
-        From `attention_scratch`; not needed in this room.
+        From `attention_scratch`; not needed in this backend.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def attention_backward(
     grad_k, grad_v : ndarray, shape (N, H, T_k, D), float, optional
         Where to write the other two; None allocates float64.
     scratch : optional
-        From `attention_scratch`; not needed in this room.
+        From `attention_scratch`; not needed in this backend.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def attention_backward(
 
 
 def attention_scratch(q_shape, k_shape):
-    """Allocate the working space that the passes of one layer can share; None in this room.
+    """Allocate the working space that the passes of one layer can share; None in this backend.
 
     Parameters
     ----------

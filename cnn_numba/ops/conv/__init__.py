@@ -1,1 +1,1 @@
-"""Convolution: the same functions in every room."""
+"""Convolution: the same functions in every backend."""

@@ -1,4 +1,4 @@
-"""The checks that the cpu and the gpu room share: they return the window, and the output, made if None."""
+"""The checks that the cpu and the gpu backend share: they return the window, and the output, made if None."""
 
 from cnn_numba.arguments import settings, sizes
 from cnn_numba.ops.shapes import check_precision, conv2d_window

@@ -1,4 +1,4 @@
-"""Convolution as its definition says it: plain loops in float64, the oracle for the other rooms.
+"""Convolution as its definition says it: plain loops in float64, the oracle for the other backends.
 
 Read `conv_cpu` first: a kernel slides over one image, four nested loops. `correlate_cpu` is the same
 idea in one dimension, a signal against itself. The ``conv2d_*`` functions carry it to batches and
@@ -166,10 +166,10 @@ def conv2d_forward(
     out : ndarray, shape (N, C_out, H_out, W_out), float, optional
         Where to write the result; None allocates float64.
     scratch : None
-        Workspace of the faster rooms. Not used here.
+        Workspace of the faster backends. Not used here.
     relu : bool
         Whether to apply ``max(out, 0)`` to the result, as the layer that usually follows would. The faster
-        rooms do so while they write the result: it is not read and written once more.
+        backends do so while they write the result: it is not read and written once more.
     precision : {"float32", "tf32", "float16", "bfloat16"}
         What `x` and `weight` are rounded to before they are multiplied, by `rounded` in
         `cnn_numba.ops._reference`. Sums and results are not, and the bias is not.
@@ -364,7 +364,7 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
 
 
 def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
-    """Return the workspace to pass as `scratch`: None, for this room needs none.
+    """Return the workspace to pass as `scratch`: None, for this backend needs none.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Dense (linear) layers: the same functions in every room."""
+"""Dense (linear) layers: the same functions in every backend."""

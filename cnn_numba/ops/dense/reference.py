@@ -186,7 +186,7 @@ def linear_backward_bias(grad_output, grad_bias=None):
 
 
 def linear_scratch(batch_size, in_features, out_features):
-    """Return the workspace to pass as `scratch`: None, for this room needs none.
+    """Return the workspace to pass as `scratch`: None, for this backend needs none.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""From characters to vectors: windows of a text, and embeddings; the same functions in every room."""
+"""From characters to vectors: windows of a text, and embeddings; the same functions in every backend."""

@@ -1,4 +1,4 @@
-"""The checks that the cpu and the gpu room share: they return the outputs, made if None."""
+"""The checks that the cpu and the gpu backend share: they return the outputs, made if None."""
 
 import numpy as np
 

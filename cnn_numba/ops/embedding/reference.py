@@ -1,4 +1,4 @@
-"""Windows of a text and embeddings as defined, in float64: the oracle for the other rooms."""
+"""Windows of a text and embeddings as defined, in float64: the oracle for the other backends."""
 
 import numpy as np
 
@@ -78,7 +78,7 @@ def embedding_backward(grad_output, tokens, grad_weight):
 
     Notes
     -----
-    A sum over an unknown number of places, in their order: the same input gives the same bits in every room.
+    A sum over an unknown number of places, in their order: the same input gives the same bits everywhere.
 
     Examples
     --------

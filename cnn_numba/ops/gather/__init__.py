@@ -1,1 +1,1 @@
-"""Batches gathered from a data set: the same functions in every room."""
+"""Batches gathered from a data set: the same functions in every backend."""

@@ -1,4 +1,4 @@
-"""What the cpu and the gpu room share: the checks, and the constants that images are normalised with."""
+"""What the cpu and the gpu backend share: the checks, and the constants that images are normalised with."""
 
 import functools
 

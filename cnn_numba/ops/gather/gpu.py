@@ -49,7 +49,7 @@ def gather_batch_kernel(images, indices, scale, shift, plane, out):
 def gather_batch(images, indices, mean, std, out=None):
     """Pick images and normalise them; see `reference.gather_batch`.
 
-    Computed as ``images * scale + shift`` in float32 with the constants of the cpu room, here as one fused
+    Computed as ``images * scale + shift`` in float32 with the constants of the cpu backend, here as one fused
     multiply-add with a single rounding. The first call with them copies them to the device, so it has to come
     before a capture. The host cannot look at indices: one outside ``0 .. N - 1`` gives an image of NaN.
 

@@ -1,4 +1,4 @@
-"""Gathering as its definition says it, in float64: the oracle for the other rooms."""
+"""Gathering as its definition says it, in float64: the oracle for the other backends."""
 
 import numpy as np
 
@@ -126,7 +126,7 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     -----
     Philox2x32 with ten rounds: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
     (2011). It is a function of a counter and a key and keeps no state: whoever computes an image, in whatever
-    order and in whatever room, draws the same numbers.
+    order and in whatever backend, draws the same numbers.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Losses: the same functions in every room."""
+"""Losses: the same functions in every backend."""

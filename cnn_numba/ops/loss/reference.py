@@ -1,4 +1,4 @@
-"""Losses as their definitions say it, in float64: the oracle for the other rooms.
+"""Losses as their definitions say it, in float64: the oracle for the other backends.
 
 A forward gives one loss for each sample, a backward the gradient of their *mean* over the batch:
 that mean is the number which training makes small.

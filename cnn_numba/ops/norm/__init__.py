@@ -1,1 +1,1 @@
-"""Normalisation: the same functions in every room."""
+"""Normalisation: the same functions in every backend."""

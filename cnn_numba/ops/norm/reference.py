@@ -1,4 +1,4 @@
-"""Normalisation as its definitions say it, in float64: the oracle for the other rooms.
+"""Normalisation as its definitions say it, in float64: the oracle for the other backends.
 
 Both kinds bring numbers to mean 0 and variance 1, then stretch and shift them by learned weights.
 They differ in what they average over: batch normalisation over all pixels of a channel in the whole

@@ -1,1 +1,1 @@
-"""Pooling: the same functions in every room."""
+"""Pooling: the same functions in every backend."""

@@ -1,4 +1,4 @@
-"""The checks that the cpu and the gpu room share: the window, and the outputs, made if they are None."""
+"""The checks that the cpu and the gpu backend share: the window, and the outputs, made if they are None."""
 
 import numpy as np
 

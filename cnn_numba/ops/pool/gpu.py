@@ -209,8 +209,8 @@ def max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input=None):
 def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`.
 
-    The gradient of a position outside the plane goes nowhere: to refuse it, as the other rooms do, the host
-    would have to wait for the GPU.
+    The gradient of a position outside the plane goes nowhere: to refuse it, as the other backends do, the
+    host would have to wait for the GPU.
     """
     return max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input)
 

@@ -1,1 +1,1 @@
-"""Recurrent layers: the same functions in every room."""
+"""Recurrent layers: the same functions in every backend."""

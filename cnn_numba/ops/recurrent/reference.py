@@ -1,4 +1,4 @@
-"""The LSTM as its definition says it, step after step, in float64: the oracle for the other rooms.
+"""The LSTM as its definition says it, step after step, in float64: the oracle for the other backends.
 
 Indices are named: n runs over the batch, t over the steps, i over the inputs, j and k over the hidden units.
 
@@ -345,7 +345,7 @@ def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
 
 
 def lstm_scratch(batch_size, steps, input_size, hidden_size):
-    """Return the workspace to pass as `scratch`: None, for this room needs none.
+    """Return the workspace to pass as `scratch`: None, for this backend needs none.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""What the rooms of several operations share."""
+"""What the backends of several operations share."""

@@ -1,4 +1,4 @@
-"""How the `cpu` rooms compile and run: the three decorators they share."""
+"""How the `cpu` backends compile and run: the three decorators they share."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""What the gpu rooms share: sums over warps and blocks, and loads and stores of 128 bits.
+"""What the gpu backends share: sums over warps and blocks, and loads and stores of 128 bits.
 
 The sums are device functions, called from kernels. They add in an order that depends on nothing but the
 number of threads, so that the same input gives the same bits.

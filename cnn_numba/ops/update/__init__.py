@@ -1,1 +1,1 @@
-"""Parameter updates: the same functions in every room."""
+"""Parameter updates: the same functions in every backend."""

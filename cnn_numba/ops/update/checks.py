@@ -1,4 +1,4 @@
-"""The checks that the cpu and the gpu room share: arenas of one length, and what schedules look up."""
+"""The checks that the cpu and the gpu backend share: arenas of one length, and what schedules look up."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Parameter updates as their definitions say it, in float64: the oracle for the other rooms.
+"""Parameter updates as their definitions say it, in float64: the oracle for the other backends.
 
 All parameters of a model lie in one flat array and all their gradients in another, so that one call
 is one step of the optimiser. An update works in place and returns its first argument.

@@ -1,7 +1,7 @@
-"""A room of operations that the reader's own kernels compute, those of the package in the gaps.
+"""A backend of operations that the reader's own kernels compute, those of the package in the gaps.
 
-`own_room` is the gpu room of `cnn_numba.ops`, with a function of this module in the place of every one that a
-kernel of the reader's can do. Layers, training loop and optimisers are those of any other room.
+`own_backend` is the gpu backend of `cnn_numba.ops`, with a function of this module in the place of every one
+that a kernel of the reader's can do. Layers, training loop and optimisers are those of any other backend.
 """
 
 import math
@@ -12,7 +12,7 @@ from numba import cuda, float32
 
 from cnn_numba import device
 from cnn_numba.course import workbook
-from cnn_numba.ops.rooms import Room, room
+from cnn_numba.ops.backends import Backend, backend
 
 THREADS = 128  # of a block with one axis
 SQUARE = (16, 16)
@@ -54,7 +54,7 @@ def from_workbook() -> dict:
 
 
 class _Operation:
-    """A gpu room's module, of which a subclass replaces functions; their arguments stay what they were."""
+    """A gpu backend's module, of which a subclass replaces functions; their arguments stay what they were."""
 
     def __init__(self, package, own):
         self.package, self.own = package, own
@@ -204,8 +204,8 @@ class _Update(_Operation):
         return _each(kernel, parameters, parameters, gradients, m, v, *settings)
 
 
-def own_room(own: dict) -> Room:
-    """Return the gpu room with kernels of the reader's in it.
+def own_backend(own: dict) -> Backend:
+    """Return the gpu backend with kernels of the reader's in it.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def own_room(own: dict) -> Room:
     """
     if unknown := own.keys() - {part.name for part in PARTS}:
         raise ValueError(f"the network has no part {', '.join(sorted(unknown))}")
-    gpu = room("gpu")
+    gpu = backend("gpu")
     ops = gpu.ops
     activation = _Activation(ops.activation, own)
     ops = ops._replace(

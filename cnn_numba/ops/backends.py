@@ -1,4 +1,4 @@
-"""The three rooms that the operations compute in: their functions, their dtype, and their arrays."""
+"""The three backends that the operations compute in: their functions, their dtype, and their arrays."""
 
 from types import ModuleType
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from cnn_numba.ops.shapes import DEVICE, HOST
 
 
 class Operations(NamedTuple):
-    """The modules of one room, by operation."""
+    """The modules of one backend, by operation."""
 
     activation: ModuleType
     attention: ModuleType
@@ -26,7 +26,7 @@ class Operations(NamedTuple):
     update: ModuleType
 
 
-class Room(NamedTuple):
+class Backend(NamedTuple):
     """Where a model computes.
 
     Attributes
@@ -50,41 +50,41 @@ class Room(NamedTuple):
         return DEVICE if self.on_device else HOST
 
     def empty(self, shape, dtype=None):
-        """Allocate an uninitialised array, of the room's dtype unless told otherwise."""
+        """Allocate an uninitialised array, of the backend's dtype unless told otherwise."""
         return self.memory.empty(shape, dtype or self.dtype)
 
     def zeros(self, shape, dtype=None):
-        """Allocate an array of zeros, of the room's dtype unless told otherwise."""
+        """Allocate an array of zeros, of the backend's dtype unless told otherwise."""
         return (device.zeros if self.on_device else np.zeros)(shape, dtype or self.dtype)
 
     def bring(self, array):
-        """Return an array of the host where the room computes: a copy on the device, or itself."""
+        """Return an array of the host where the backend computes: a copy on the device, or itself."""
         return device.to_device(array) if self.on_device else array
 
     def check(self, name, array, shape, dtype=None):
-        """Insist that an array is one of this room's."""
+        """Insist that an array is one of this backend's."""
         self.memory.check(name, array, shape, dtype or self.dtype)
 
 
-#: A room, or the name of one.
-RoomLike = str | Room
+#: A backend, or the name of one.
+BackendLike = str | Backend
 
 
-def room(name):
-    """Return the room "cpu", "gpu" or "reference"; only then its operations are imported.
+def backend(name):
+    """Return the backend "cpu", "gpu" or "reference"; only then its operations are imported.
 
-    A `Room` is returned as it is, so that a model may be built in one with other operations.
+    A `Backend` is returned as it is, so that a model may be built in one with other operations.
 
     Examples
     --------
-    >>> room("reference").ops.activation.relu_forward([-1.0, 2.0]).tolist()
+    >>> backend("reference").ops.activation.relu_forward([-1.0, 2.0]).tolist()
     [0.0, 2.0]
     """
-    if isinstance(name, Room):
+    if isinstance(name, Backend):
         return name
     choice(name, "device", _OPERATIONS)
     dtype = np.dtype(np.float64 if name == "reference" else np.float32)
-    return Room(name, dtype, name == "gpu", _OPERATIONS[name]())
+    return Backend(name, dtype, name == "gpu", _OPERATIONS[name]())
 
 
 def _cpu():

@@ -1,4 +1,4 @@
-"""Training in the gpu room, its kernels compiled: what the cpu room computes, with and without a graph."""
+"""Training on the gpu backend, its kernels compiled, against the cpu backend, with and without a graph."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def losses_of(network, batch_size, place, graph=False):
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.parametrize(("network", "batch_size"), [(mnist_cnn, 32), (mnist_rows, 32)])
-def test_a_training_follows_that_of_the_cpu_room_and_its_graph_replays_the_same_bits(network, batch_size):
+def test_a_training_follows_that_of_the_cpu_backend_and_its_graph_replays_the_same_bits(network, batch_size):
     launched, replayed = (losses_of(network, batch_size, "gpu", graph) for graph in (False, True))
     expected = losses_of(network, batch_size, "cpu")
     assert replayed == launched
