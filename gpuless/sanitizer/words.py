@@ -56,16 +56,15 @@ def access(finding):
 # --- Threads that wait -------------------------------------------------------------------------------------
 
 
-def _diverged(finding):
-    where = finding.launch.block_called(finding.block)
-    return f"in {where}, {simulated.divergence(finding.detail)}"
+def waiting(finding, sites=True):
+    """Return which thread or lane waits for others, or which lanes a mask has named that never came.
 
-
-def _of_a_warp(finding):
-    """Return which lane waits for others, or which its mask has named and never came."""
+    Without `sites` no lines are named.
+    """
     call = finding.detail
     if isinstance(call, Divergence):
-        return _diverged(finding)
+        where = finding.launch.block_called(finding.block)
+        return f"in {where}, {simulated.divergence(call, sites)}"
     return (
         f"{who(finding)} calls {call.operation} with mask {call.mask:#x}, which names "
         f"{describe_lanes(call.absent)} of its warp, and these never come: call it where they come too, or "
@@ -169,8 +168,8 @@ _SEEN = {
     "write-write race": _both_write,
     "lost update": lambda f: f"{who(f)} and {other(f)} both read {element(f)}, change it and write it back",
     "race between blocks": _two_blocks,
-    "divergent barrier": _diverged,
-    "divergent warp": _of_a_warp,
+    "divergent barrier": waiting,
+    "divergent warp": waiting,
     "absent lane": _absent_lane,
     "division by zero": lambda f: (
         f"{who(f)} divides by zero; a GPU goes on: `/` gives infinity, `//` and `%` give 0"

@@ -9,7 +9,7 @@ from gpuless.simulator.errors import (
     SourcePlace,
     UnsupportedPython,
 )
-from gpuless.simulator.foreign import Cause, compiler_cause
+from gpuless.simulator.foreign import Cause, cause_of, compiler_cause, compiler_line
 from gpuless.simulator.install import install
 from gpuless.simulator.kernel import Launch, simulate
 from gpuless.simulator.memory import poisoned
@@ -24,7 +24,9 @@ __all__ = [
     "SourcePlace",
     "UnsupportedPython",
     "argument_names",
+    "cause_of",
     "compiler_cause",
+    "compiler_line",
     "install",
     "poisoned",
     "simulate",

@@ -143,6 +143,16 @@ def _split(types):
             start = place + 1
 
 
+def compiler_line(text, file):
+    """Return the line of a file that Numba names; None if it names none.
+
+    >>> compiler_line('File "kernels.py", line 7: ...', "kernels.py")
+    7
+    """
+    found = re.search(rf'{re.escape(file)}"?(?: \(|, line )(\d+)', text)
+    return int(found[1]) if found else None
+
+
 class RefusalText(NamedTuple):
     """What the compiler says of a kernel."""
 
