@@ -67,6 +67,21 @@ def is_about_integers(text):
     return "object cannot be interpreted as an integer" in text
 
 
+def is_about_launch_sizes(error):
+    """Tell whether numbers of blocks or threads are no integers."""
+    return bool(re.search(r"must be a sequence of integers|is made of integers", str(error)))
+
+
+def is_about_host_arrays(warning):
+    """Tell whether Numba warns of an array that it has to copy to the device and back."""
+    return "Host array used" in str(warning)
+
+
+def names_type(error, kind):
+    """Tell whether Python names a type, as in "unsupported operand type(s) for +"."""
+    return kind.__name__ in str(error)
+
+
 # --- Numba -------------------------------------------------------------------------------------------------
 
 
