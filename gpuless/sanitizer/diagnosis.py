@@ -86,7 +86,7 @@ class Diagnosis(Fields):
                 continue
             missing = self.history.unwritten(number)
             if self._are_left_out(number, missing):
-                self._note_rest(info, missing, "stay garbage", "is a guard wrong?")
+                self._note_rest(info, missing, garbage=True)
             elif len(missing):
                 finding = Finding(
                     "never written",
@@ -129,12 +129,11 @@ class Diagnosis(Fields):
                 continue
             kept = self.history.unwritten(number)
             if len(kept):
-                self._note_rest(info, kept, "keep what they held", "does the grid not cover it all?")
+                self._note_rest(info, kept, garbage=False)
 
-    def _note_rest(self, info, rest, what, question):
-        total = int(np.prod(info.shape))
-        first = _index(info, rest)
-        self.note(words.rest_note(info.name, total - len(rest), total, first, what, question))
+    def _note_rest(self, info, rest, garbage):
+        counts = Unwritten(len(rest), int(np.prod(info.shape)))
+        self.note(words.rest_note(info.name, counts, _index(info, rest), garbage))
 
     def _first_nan(self):
         """Tell the first NaN that comes from numbers: written in a block that had read none."""

@@ -216,11 +216,17 @@ def same_value_note(array, site):
     return f"several threads write {array} at the same index, all the same value (line {site.line}{text})"
 
 
-def rest_note(array, written, total, first, what, question):
-    """Say that only some elements of an array are written; `first` is the index of the first other one."""
+def rest_note(array, counts, first, garbage):
+    """Say that only some elements of an array are written; `first` is the index of the first other one.
+
+    `garbage` says that nobody had written those before.
+    """
+    missing, total = counts
     index = ", ".join(map(str, first))
+    what = "stay garbage" if garbage else "keep what they held"
+    question = "is a guard wrong?" if garbage else "does the grid not cover it all?"
     return (
-        f"{written} of the {total} elements of {array} are written, the others {what}, the first is "
+        f"{total - missing} of the {total} elements of {array} are written, the others {what}, the first is "
         f"{array}[{index}]: as meant, or {question}"
     )
 

@@ -45,12 +45,14 @@ marked `output`, what it has to change `inout`; all else is an input and must co
 - Where a kernel is to be repaired, ``broken=`` is the one that the stub holds: the same code, whatever its
   comments and line breaks, is *not solved yet*.
 
-What the sanitizer finds is put into words by `findings`, exceptions by `errors`. What is missing
-is said only where `repairs` has found a change of the kernel that makes it right.
+What is asked of an attempt, and in which order, is the tuple `kernel_judges.KERNEL_JUDGES`: each judge takes
+the evidence and returns what it finds, or None. What the sanitizer finds is put into words by `wording`,
+exceptions by `errors`. What is missing is said only where `repairs` has found a change of the kernel that
+makes it right.
 
 Each launch runs under `gpuless.sanitize`, whatever kernels run on; on a GPU, be it emulated, the kernel is
 also run compiled once all else is right. Every exercise can answer, besides its own mistakes and what
-`diagnosis` says of wrong numbers, with these names (`Verdict.mistake`, what tests/course/wrong_answers asks
+`results` says of wrong numbers, with these names (`Verdict.mistake`, what tests/course/wrong_answers asks
 for):
 
 ========================  ====================================================================================
