@@ -6,7 +6,7 @@ import re
 def first_error(error: Exception) -> str:
     r"""Return a compiler's first complaint; all that it says if none can be told from the rest.
 
-    >>> first_error(ValueError("3 notes\\nkernel.cu(3): error: identifier x is undefined\\nand more"))
+    >>> first_error(ValueError("3 notes\nkernel.cu(3): error: identifier x is undefined\nand more"))
     'identifier x is undefined'
     >>> first_error(ValueError("error: /tmp/a.cl:3:1: expected ')'"))
     "expected ')'"
