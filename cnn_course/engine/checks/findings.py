@@ -1,7 +1,7 @@
 """The judge of what the sanitizer has found, and what mends it if that is known."""
 
 from cnn_course.engine.checks import wording
-from cnn_course.engine.checks.evidence import StandIn, Wrong
+from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.repairs import Repairs
 from cnn_course.engine.checks.uninitialised import code_of
 from cnn_course.engine.checks.wording import name_of
@@ -81,7 +81,7 @@ def _launches(traced, trial, finding):
 def _repair(evidence, finding, cases):
     """Return how a kernel has been repaired, "" if it has not, and what to change."""
     exercise, attempt = evidence.exercise, evidence.attempt
-    if isinstance(attempt, StandIn) or not finding.site:
+    if evidence.is_stand_in or not finding.site:
         return "", []
 
     def solves(kernel):
