@@ -398,7 +398,7 @@ REPETITIONS = [
     ),
     # --- The command line ----------------------------------------------------------------------------------
     Repetition(
-        "test_cli.py",
+        "cli/test_resume.py",
         "test_options_that_contradict_the_checkpoint_are_refused",
         "an option of each kind: a number, the network, and several at once",
         lambda options, **_: options[0] in ("--lr", "--model", "--optimizer"),
