@@ -1,8 +1,13 @@
 """`cnn-numba bench`: what the commands hand to the benchmarks."""
 
 import json
+import subprocess
+import sys
 
 import pytest
+
+import benchmarks
+from benchmarks.processes import environment
 
 
 @pytest.mark.parametrize(
@@ -55,3 +60,20 @@ def test_figures_that_cannot_be_written_are_told_in_a_line(run, monkeypatch, tmp
     told = f"cnn-numba: [Errno 28] No space left on device: '{tmp_path / 'figures.json'}'\n"
     assert (code, out, err) == (1, "", told)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_benchmarks_are_those_of_the_clone(tmp_path):
+    """Python would take a folder of that name where the command, or a process of a benchmark, is started."""
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").write_text("raise SystemExit('another one')")
+    (tmp_path / "record.json").write_text("no json")
+
+    def run(*arguments, env=None):
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+
+    done = run("-m", "cnn_numba", "bench", "plot", "record.json")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "record.json is no JSON" in done.stderr
+    done = run("-c", "import benchmarks; print(benchmarks.__file__)", env=environment())
+    assert done.stdout == f"{benchmarks.__file__}\n"
