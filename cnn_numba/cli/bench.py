@@ -86,10 +86,10 @@ def bench_ops(
     if plot is not None:
         from benchmarks import plots as bench_plots
 
-        _tell(bench_plots.write(figures, plot, "ops" if json_file is None else json_file.stem))
+        _list(bench_plots.write(figures, plot, "ops" if json_file is None else json_file.stem))
 
 
-def _tell(paths):
+def _list(paths):
     for path in paths:
         print(path)
 
@@ -117,7 +117,7 @@ def bench_plot(
     from benchmarks.plots import plot_records
 
     try:
-        _tell(plot_records(records, out))
+        _list(plot_records(records, out))
     except ValueError as error:
         raise CliError(error) from None
 

@@ -27,7 +27,7 @@ def held_by(path, options, given):
         raise CliError(f"nothing to resume from: there is no {path}") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
-    # What older files do not tell.
+    # What older files lack.
     older = {"device": "auto", "precision": "float32", "weight_decay": 0.0, "augment": "none"}
     recipe = {**older, **checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
     missing = [name for name in options if name not in recipe]
@@ -83,6 +83,6 @@ def command_to_resume(out, data_dir, workers):
         return shlex.join([own_name(), *again])
     if here == str(workers.size):
         return shlex.join(["torchrun", "--nproc-per-node", here, "-m", "cnn_numba", *again])
-    # How torchrun was told of the other machines, it does not tell.
+    # torchrun does not pass on how it was started on the other machines.
     how = "(on each machine, with torchrun's options as before)"
     return f"torchrun ... -m cnn_numba {shlex.join(again)} {how}"

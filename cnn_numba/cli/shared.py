@@ -62,14 +62,14 @@ def complain(message):
 
 
 def positive(value):
-    """Refuse what is no positive number in float32."""
+    """Refuse a number that float32 cannot hold, or that is not positive."""
     if value is not None and not 0 < value <= LARGEST:
         raise typer.BadParameter(f"{value} is not a positive number{_too_large(value)}.")
     return value
 
 
 def not_negative(value):
-    """Refuse what is no number of at least 0 in float32."""
+    """Refuse a number that float32 cannot hold, or below 0."""
     if not 0 <= value <= LARGEST:
         raise typer.BadParameter(f"{value} is not a number of at least 0{_too_large(value)}.")
     return value
@@ -80,7 +80,7 @@ def _too_large(value):
 
 
 def countable(value):
-    """Refuse a number beyond what an array can hold."""
+    """Refuse a number beyond the elements that an array may have."""
     if value is not None and value > MOST_ELEMENTS:
         raise typer.BadParameter(f"{value} is more than {MOST_ELEMENTS}.")
     return value

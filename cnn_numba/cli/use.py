@@ -36,12 +36,12 @@ def _reading(checkpoint, how):
 
 
 def _is_meant(context, checkpoint):
-    """Return whether a checkpoint was named, or is there; else the course's own network stands in."""
+    """Return whether a checkpoint was named, or is there; else the package's network answers."""
     return context.get_parameter_source("checkpoint").name == "COMMANDLINE" or checkpoint.exists()
 
 
 def _trained(context, checkpoint):
-    """Return the checkpoint to read: where none is named and none was trained, the course's own."""
+    """Return the checkpoint to read: where none is named and none was trained, the package's."""
     if _is_meant(context, checkpoint):
         return checkpoint
     from cnn_numba.pretrained import MNIST_CNN
@@ -134,7 +134,7 @@ def _not_sure(probabilities, doubts):
     return f"; not sure: {', and '.join(doubts)}" if doubts else ""
 
 
-def _writer_of_the_course(checkpoint):
+def _text_network_of_the_package(checkpoint):
     """Return the network that comes with the package."""
     from cnn_numba.pretrained import text_transformer
 
@@ -172,7 +172,7 @@ def sample(
         if _is_meant(context, checkpoint):
             network = load_model(checkpoint, batch_size=1)
         else:
-            network = _writer_of_the_course(checkpoint)
+            network = _text_network_of_the_package(checkpoint)
         text = write(network, prompt, length, temperature, seed)
     print(text)
 
@@ -219,7 +219,7 @@ def export(
     with _reading(checkpoint, "cnn-numba train"):
         network = load_model(checkpoint, batch_size=1)
         recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
-    if checkpoint != asked:  # the package's own, of which no training tells
+    if checkpoint != asked:  # the package's own, whose file does not hold them
         recipe = dict(zip(("mean", "std"), normalisation("mnist"), strict=True))
     if pixels and not {"mean", "std"} <= recipe.keys():
         raise CliError(f"{checkpoint} does not tell how its pixels were normalised: leave out --pixels")
