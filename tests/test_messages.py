@@ -21,7 +21,7 @@ from cnn_numba.train.augment import augmentation
 from cnn_numba.train.checkpoint import save_checkpoint
 from cnn_numba.train.loop import evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
-from cnn_numba.train.scaling import LossScaler
+from cnn_numba.beyond.precision.scaling import LossScaler
 
 ROOT = Path(__file__).parents[1]
 # Whose own text is short.

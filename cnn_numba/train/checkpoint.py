@@ -19,12 +19,12 @@ from typing import BinaryIO
 import numpy as np
 
 from cnn_numba.arguments import MOST_ELEMENTS, instance, shown
+from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.device import copy, to_host
 from cnn_numba.nn.models import MODELS, Sequential
 from cnn_numba.ops.shapes import PRECISIONS
 from cnn_numba.train.augment import AUGMENTATIONS
 from cnn_numba.train.optim import Optimizer
-from cnn_numba.train.scaling import LossScaler
 
 FORMAT_VERSION = 1
 

@@ -16,6 +16,10 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from cnn_numba.arguments import choice, instance, integer, settings, shown
+from cnn_numba.beyond.precision.scaling import LossScaler
+from cnn_numba.beyond.workers.process_group import WorkersError
+from cnn_numba.beyond.workers.timeline import Timeline
+from cnn_numba.beyond.workers.workers import ALONE, Workers, checksum
 from cnn_numba.data import Dataset, batches
 from cnn_numba.data.text import Windows
 from cnn_numba.device import threads, to_host
@@ -32,11 +36,8 @@ from cnn_numba.train.checkpoint import (
 )
 from cnn_numba.train.lock import locked
 from cnn_numba.train.optim import SCHEDULES, Optimizer
-from cnn_numba.train.parallel import ALONE, Workers, WorkersError, checksum
 from cnn_numba.train.records import move_earlier_run, plot_history, write_history
-from cnn_numba.train.scaling import LossScaler
 from cnn_numba.train.steps import batches_of, steps_of
-from cnn_numba.train.timeline import Timeline
 
 #: With fewer steps than this a network has learned little, and `fit` says so.
 FEW_STEPS = 50

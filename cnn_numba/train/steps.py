@@ -14,19 +14,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cnn_numba import device
+from cnn_numba.beyond.precision.scaling import LossScaler
+from cnn_numba.beyond.workers.buckets import Buckets
+from cnn_numba.beyond.workers.sync_batch_norm import SyncBatchNorm
+from cnn_numba.beyond.workers.timeline import Timeline
+from cnn_numba.beyond.workers.workers import ALONE, Workers
 from cnn_numba.data import Dataset
 from cnn_numba.data.text import Windows
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import BatchNorm2d, CrossEntropyLoss, head
 from cnn_numba.nn.models import Sequential
-from cnn_numba.nn.together import Together
 from cnn_numba.ops.gather.cpu import gather_augmented, gather_batch, gather_labels
 from cnn_numba.train.augment import Augmentation
 from cnn_numba.train.graphs import Replay
 from cnn_numba.train.optim import Optimizer
-from cnn_numba.train.parallel import ALONE, Buckets, Workers
-from cnn_numba.train.scaling import LossScaler
-from cnn_numba.train.timeline import Timeline
 
 
 def train_step(
@@ -154,7 +155,7 @@ class Common:
     ----------
     between : dict of str to callable
         What the host has to do after which phase of a step.
-    together : dict of BatchNorm2d to Together
+    together : dict of BatchNorm2d to SyncBatchNorm
         The normalisations that take the statistics of the whole batch.
     """
 
@@ -174,7 +175,7 @@ class Common:
         self.weights, self.nothing = {}, None
         norms = [layer for layer in model.every_layer if isinstance(layer, BatchNorm2d)]
         # In this order they add their sums up, whether this worker has images of a batch or not.
-        self.together = {layer: Together(layer, workers.all_reduce) for layer in norms if workers.many}
+        self.together = {layer: SyncBatchNorm(layer, workers.all_reduce) for layer in norms if workers.many}
 
     def weight(self, count: int) -> Array | None:
         """Return this worker's share of a batch, as `train_step` takes it."""

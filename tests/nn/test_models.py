@@ -27,7 +27,7 @@ from cnn_numba.nn.layers import (
 from cnn_numba.nn.models import MODELS, Sequential, cifar_convnet, mnist_cnn
 from cnn_numba.nn.recurrent import LSTM
 from cnn_numba.train.optim import SGD, Adam
-from cnn_numba.train.scaling import LossScaler
+from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.train.steps import train_step
 
 

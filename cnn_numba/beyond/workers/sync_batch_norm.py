@@ -12,7 +12,7 @@ from cnn_numba.device import Array, copy, to_host
 from cnn_numba.nn.layers import BatchNorm2d, head
 
 
-class Together:
+class SyncBatchNorm:
     """What a layer of batch normalisation does in training where others have the rest of the batch.
 
     Parameters
@@ -25,7 +25,7 @@ class Together:
 
     def __init__(self, layer: BatchNorm2d, add_up: Callable[[np.ndarray], object]) -> None:
         self.layer, self.add_up, self.backend = layer, add_up, layer.backend
-        layer.together = self
+        layer.sync = self
         self.mean, self.variance, self.scale, self.shift = (
             self.backend.zeros(layer.num_features) for _ in range(4)
         )
