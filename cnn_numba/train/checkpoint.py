@@ -19,12 +19,12 @@ from typing import BinaryIO
 import numpy as np
 
 from cnn_numba.arguments import MOST_ELEMENTS, instance, shown
-from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.device import copy, to_host
 from cnn_numba.nn.models import MODELS, Sequential
 from cnn_numba.ops.shapes import PRECISIONS
 from cnn_numba.train.augment import AUGMENTATIONS
 from cnn_numba.train.optim import Optimizer
+from cnn_numba.train.scaler import Scaler
 
 FORMAT_VERSION = 1
 
@@ -70,7 +70,7 @@ def save_checkpoint(
     model: Sequential,
     optimizer: Optimizer | None = None,
     progress: dict | None = None,
-    scaler: LossScaler | None = None,
+    scaler: Scaler | None = None,
 ) -> None:
     """Write a model, and what its training needs to go on, to one file.
 
@@ -100,7 +100,7 @@ def save_checkpoint(
     for name, value, kind in (
         ("optimizer", optimizer, Optimizer),
         ("progress", progress, dict),
-        ("scaler", scaler, LossScaler),
+        ("scaler", scaler, Scaler),
     ):
         if value is not None:
             instance(value, name, kind)

@@ -15,7 +15,7 @@ from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.train.checkpoint import HISTORY_KEYS, SCALING_KEYS, load_checkpoint
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, fit
 from cnn_numba.train.optim import SGD, Adam
-from cnn_numba.train.steps import train_step
+from cnn_numba.train.step import train_step
 
 TWICE = 2.0**19  # one with which the toy's first steps do
 HUGE = 2.0**26  # a scale with which gradients overflow in float16

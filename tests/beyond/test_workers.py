@@ -25,12 +25,13 @@ from cnn_numba.beyond.workers import buckets, joining, process_group
 from cnn_numba.beyond.workers.buckets import Buckets
 from cnn_numba.beyond.workers.joining import environment
 from cnn_numba.beyond.workers.process_group import ProcessGroup, WorkersError
-from cnn_numba.beyond.workers.timeline import Timeline
+from cnn_numba.beyond.workers.shared_part import SharedPart
 from cnn_numba.beyond.workers.workers import Workers
 from cnn_numba.data import Dataset
 from cnn_numba.extras import MissingPackage
 from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
+from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.checkpoint import save_checkpoint
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
@@ -210,7 +211,9 @@ def test_a_wrong_weight_is_seen(data, monkeypatch):
     exact, alone = training(data, backend="reference"), training(data)
     # The mean of the workers' means, which a batch that does not divide makes another number.
     monkeypatch.setattr(
-        "cnn_numba.train.steps.Common.weight", lambda common, count: np.full(1, 0.25, np.float32)
+        SharedPart,
+        "weight",
+        lambda part, count: np.full(1, 0.25, np.float32),
     )
     wrong = together(4, lambda workers: training(data, workers))[0]
     assert (distance(wrong, exact) > 100 * (4 * distance(alone, exact) + 1e-6)).all()
@@ -239,14 +242,14 @@ def test_shares_are_all_there_is_and_differ_by_one_at_most(size, count):
 
 def test_buckets_are_whole_layers_from_the_last_one_on_and_leave_nothing_out():
     model = toy_cnn(4, "cpu")
-    cut = Buckets(model, Workers(0, 2), Timeline(), most=400)
+    cut = Buckets(model, Workers(0, 2), Untimed(), most=400)
     # 12 * 4 + 4, 64 * 12 + 12 and 9 * 4 + 4 parameters
     assert cut.layers == [["linear2", "linear1"], ["conv1"]]
     assert cut.slices == [slice(40, 872), slice(0, 40)]
     assert [bucket["bytes"] for bucket in cut.about()] == [832 * 4, 160]
-    assert Buckets(model, Workers(0, 2), Timeline(), most=4).layers == [["linear2"], ["linear1"], ["conv1"]]
+    assert Buckets(model, Workers(0, 2), Untimed(), most=4).layers == [["linear2"], ["linear1"], ["conv1"]]
     assert list(cut.after()) == ["backward linear1", "backward conv1"]
-    assert not Buckets(model, Workers(), Timeline()).after()
+    assert not Buckets(model, Workers(), Untimed()).after()
 
 
 def test_a_bucket_is_on_its_way_while_earlier_layers_go_back(data):
@@ -405,7 +408,7 @@ def test_no_worker_tells_of_a_checkpoint_that_was_not_written(data, tmp_path, mo
             raise OSError("File too large")
         save_checkpoint(*arguments)
 
-    monkeypatch.setattr("cnn_numba.train.loop.save_checkpoint", save)
+    monkeypatch.setattr("cnn_numba.train.callbacks.saving.save_checkpoint", save)
     lines = together_in_fit(data, tmp_path)
     assert lines[0] == "File too large"
     assert lines[1].startswith("the other one has ended; ")

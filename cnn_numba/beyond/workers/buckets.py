@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from cnn_numba.beyond.workers.timeline import Timeline
-from cnn_numba.beyond.workers.workers import Workers
 from cnn_numba.nn.models import Sequential
+from cnn_numba.train.alone import Alone
+from cnn_numba.train.callbacks.base import Untimed
 
 #: A bucket is closed by the layer with which it holds so many bytes.
 BUCKET_BYTES = 2**18
@@ -18,7 +18,7 @@ class Buckets:
     ----------
     model : Sequential
     workers : Workers
-    timeline : Timeline
+    timeline : Untimed
     most : int
         A bucket takes whole layers, from the last one backwards, until it has as many bytes; else
         `BUCKET_BYTES`.
@@ -31,9 +31,7 @@ class Buckets:
         Where its gradients lie in the model's.
     """
 
-    def __init__(
-        self, model: Sequential, workers: Workers, timeline: Timeline, most: int | None = None
-    ) -> None:
+    def __init__(self, model: Sequential, workers: Alone, timeline: Untimed, most: int | None = None) -> None:
         self.model, self.workers, self.timeline = model, workers, timeline
         self.layers, self.slices = _cut(model, most or BUCKET_BYTES) if workers.many else ([], [])
         self.waiting = []

@@ -6,19 +6,22 @@ while the rest of the backward pass runs, and `process_group.ProcessGroup` carri
 """
 
 import json
-import zlib
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from cnn_numba import device
 from cnn_numba.arguments import shown
+from cnn_numba.beyond.workers.agreement import Agreement
 from cnn_numba.beyond.workers.process_group import WorkersError
+from cnn_numba.beyond.workers.shared_part import SharedPart
 from cnn_numba.device import Array
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train.alone import Alone, Part
+from cnn_numba.train.callbacks.base import Callback, Untimed
+from cnn_numba.train.scaler import Scaler
 
 
-class Workers:
+class Workers(Alone):
     """The workers of a training, as one of them sees them.
 
     Parameters
@@ -45,22 +48,8 @@ class Workers:
     [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None)]
     """
 
-    restarted = False
-    run = ""
-    asked_to_end = False
-
     def __init__(self, rank: int = 0, size: int = 1, group: Any = None) -> None:
         self.rank, self.size, self.group = rank, size, group
-
-    @property
-    def first(self) -> bool:
-        """Whether this is the one that speaks for all, and writes their files."""
-        return self.rank == 0
-
-    @property
-    def many(self) -> bool:
-        """Whether there are others."""
-        return self.size > 1
 
     def share(self, count: int) -> slice:
         """Return which of `count` things are this worker's; the first ones take one more if need be."""
@@ -68,18 +57,13 @@ class Workers:
         first = self.rank * each + min(self.rank, more)
         return slice(first, first + each + (self.rank < more))
 
-    def count(self, count: int) -> int:
-        """Return how many of `count` things are this worker's."""
-        share = self.share(count)
-        return share.stop - share.start
-
     def start(self, array: Array, done: Callable[[], object] | None = None) -> Callable[[], object]:
         """Begin to add an array up over all workers, in place; return what waits for the sum.
 
-        Until then the array is nobody's to touch. `done` is called when the sum is there.
+        Until then the array must not be touched. `done` is called when the sum is there.
         """
         if not self.many:
-            return lambda: None
+            return super().start(array, done)
         if not device.is_device_array(array):
             return self.group.start(array, done)
         if device.hardware():
@@ -94,11 +78,6 @@ class Workers:
 
         return fetch
 
-    def all_reduce(self, array: Array) -> Array:
-        """Add an array up over all workers, in place, and return it."""
-        self.start(array)()
-        return array
-
     def broadcast(self, array: Array) -> None:
         """Give all workers the values of the first one's array."""
         if self.many:
@@ -111,10 +90,6 @@ class Workers:
         if not self.many:
             return [value]
         return [json.loads(text) for text in self.group.exchange(json.dumps(value))]
-
-    def from_first(self, function: Callable[[], Any]) -> Any:
-        """Return what a function returns on the first worker, which alone calls it."""
-        return self.exchange(function() if self.first else None)[0]
 
     def insist_equal(self, facts: dict[str, Any], where: str = "") -> None:
         """Raise WorkersError, naming the worker and what differs, unless all say the same."""
@@ -130,13 +105,21 @@ class Workers:
                     f"worker {rank} of {self.size} differs{where}: it has {'; '.join(differing)}"
                 )
 
+    def batch_size(self, model: Sequential) -> int:
+        """Return how many samples the workers' models take together; WorkersError unless they share alike."""
+        sizes = self.exchange(model.batch_size)
+        if sizes != [Workers(rank, self.size).count(sum(sizes)) for rank in range(self.size)]:
+            raise WorkersError(
+                f"the models must be built for workers.count(batch_size), got batches of {sizes}"
+            )
+        return sum(sizes)
 
-ALONE = Workers()
+    def part(self, model: Sequential, scaler: Scaler, timeline: Untimed) -> Part:
+        """Return what the steps of a training have to know of this worker's part of a batch."""
+        if not self.many:
+            return super().part(model, scaler, timeline)
+        return SharedPart(model, self, scaler, timeline)
 
-
-def checksum(*arrays: Array) -> int:
-    """Return a checksum of the bytes of some arrays."""
-    value = 0
-    for array in arrays:
-        value = zlib.crc32(np.ascontiguousarray(device.to_host(array)), value)
-    return value
+    def callbacks(self) -> list[Callback]:
+        """Return what the workers do around the steps of a training."""
+        return [Agreement(self)] if self.many else []
