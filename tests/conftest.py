@@ -35,7 +35,8 @@ from progress import StillRunning
 from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_numba import device
 from cnn_numba.train.callbacks import saving
-from cnn_numba.train.checkpoint import HISTORY_KEYS, written_whole
+from cnn_numba.train.checkpoint import written_whole
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.records import plot_history
 
 LEFT = pytest.StashKey()

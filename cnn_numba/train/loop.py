@@ -60,7 +60,7 @@ def fit(
         ``earlier-1`` in the folder, or the next free number. Nothing is written without `out`.
     resume : bool
         Go on from the checkpoint in `out`, to the very numbers of an uninterrupted run, and write the other
-        files anew from it. With a constant schedule `epochs` may be more than before, or fewer.
+        files again from it. With a constant schedule `epochs` may be more than before, or fewer.
     progress : bool
         Show a progress bar.
     log : callable, optional
@@ -75,8 +75,8 @@ def fit(
         Scales the gradients, and skips a step whose gradients are not finite. True makes one, None makes one
         for a model in float16 only, and False trains without.
     augment : {"none", "crop", "crop-flip"}
-        What is done to the training images by chance, anew in each epoch: moved by up to an eighth of their
-        size, or moved and mirrored.
+        Random changes of the training images, new in each epoch: moved by up to an eighth of their size, or
+        moved and mirrored.
     workers : Workers, optional
         What `beyond.workers.joining.join` yields. A batch is then that of all workers together: each calls
         this with a model built for its share, ``workers.count(batch_size)``. Only the first one logs, reads

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from cnn_numba.arguments import shown
-from cnn_numba.train.checkpoint import HISTORY_KEYS, written_whole
+from cnn_numba.train.checkpoint import written_whole
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 
 #: The files of a run beside its checkpoint, from which they follow.
 RECORDS = ("history.json", "history.csv", "curves.png")
@@ -21,13 +22,13 @@ FILES = ("checkpoint.npz", *RECORDS)
 
 
 def move_earlier_run(folder: Path, log: Callable[[str], object]) -> None:
-    """Move the files of an earlier run in the folder to one of their own in it.
+    """Move the files of an earlier run in the folder to a new folder in it.
 
     Parameters
     ----------
     folder : path
     log : callable
-        Told where they are now, if there were any.
+        Called with a line that says where they are now, if there were any.
     """
     files = [folder / name for name in FILES if (folder / name).exists()]
     if not files:

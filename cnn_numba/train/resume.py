@@ -9,7 +9,7 @@ from cnn_numba.train.checkpoint import load_checkpoint, naming, restore
 from cnn_numba.train.recipe import check_recipe
 from cnn_numba.train.run import Run
 
-#: What a checkpoint must tell for a training to go on from it.
+#: What the progress in a checkpoint must have for a training to go on from it.
 NEEDED = ("recipe", "epoch", "step", "totals", "seconds", "generator", "history", "threads")
 
 
@@ -47,7 +47,7 @@ def resume(run: Run) -> dict[str, Any]:
 
 
 def _check_progress(run, progress):
-    """Refuse to resume what is no training, another one, or one that is further than this shall go."""
+    """Refuse to resume a model without a training, another training, or one past the last epoch."""
     missing = [key for key in NEEDED if key not in progress]
     if missing:
         raise ValueError(f"this is a model, but no training to resume: it lacks {', '.join(missing)}")

@@ -16,7 +16,7 @@ from cnn_numba.nn.models import Sequential
 from cnn_numba.train.alone import Alone
 from cnn_numba.train.augment import augmentation
 from cnn_numba.train.callbacks.base import Untimed
-from cnn_numba.train.checkpoint import HISTORY_KEYS
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.evaluation import check_counts
 from cnn_numba.train.optim import SCHEDULES, Optimizer
 from cnn_numba.train.recipe import Plan, recipe_of

@@ -16,7 +16,8 @@ from cnn_numba.train.callbacks.interrupts import Interrupted, Interrupts
 from cnn_numba.train.callbacks.log import Log
 from cnn_numba.train.callbacks.progress import OnStep, Progress
 from cnn_numba.train.callbacks.saving import Saving
-from cnn_numba.train.checkpoint import HISTORY_KEYS, load_checkpoint
+from cnn_numba.train.checkpoint import load_checkpoint
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.optim import Adam
 from cnn_numba.train.recipe import Plan
 from cnn_numba.train.run import Run

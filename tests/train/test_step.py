@@ -7,7 +7,7 @@ from test_training import small_net, stripes
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.train.alone import ALONE, Part
 from cnn_numba.train.batches import batches_of
-from cnn_numba.train.checkpoint import HISTORY_KEYS
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.extensions import EXTENSIONS, extension
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.recipe import check_recipe, checksum

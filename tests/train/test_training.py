@@ -23,7 +23,8 @@ from cnn_numba.data import Dataset, load
 from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import MODELS, Sequential, mnist_cnn
 from cnn_numba.ops.gather.cpu import gather_batch
-from cnn_numba.train.checkpoint import HISTORY_KEYS, load_checkpoint, load_model, restore, save_checkpoint
+from cnn_numba.train.checkpoint import load_checkpoint, load_model, restore, save_checkpoint
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.records import RECORDS, plot_history

@@ -4,7 +4,7 @@ from typing import Any
 
 from cnn_numba.train.callbacks.base import Callback
 from cnn_numba.train.callbacks.divergence import TrainingDiverged
-from cnn_numba.train.checkpoint import SCALING_KEYS
+from cnn_numba.train.checkpoint_contents import SCALING_KEYS
 from cnn_numba.train.run import Run
 
 

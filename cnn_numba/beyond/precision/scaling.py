@@ -3,8 +3,8 @@
 The smallest number of float16 is 2**-24: smaller gradients become 0 where they are rounded for a product. So
 the gradient of the loss is multiplied by a scale, with which everything after it grows, and the gradients of
 the parameters are divided by it before the update. A scale that is too large makes some of them infinite;
-then the step is skipped, and the scale is made smaller. The parameters, which an update changes by less than
-float16 could tell, are float32 throughout: the model's arena.
+then the step is skipped, and the scale is made smaller. The parameters stay float32, in the model's arena:
+float16 is too coarse for what an update changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -118,7 +118,7 @@ class LossScaler(Scaler):
         return [ScaleWatch(self)]
 
     def quiet(self) -> AbstractContextManager:
-        """Return the context of the backward pass: infinities are found in the gradients, and not told."""
+        """Return the context of the backward pass: infinities are looked for in the gradients."""
         return np.errstate(over="ignore", invalid="ignore")
 
     def scale_gradient(self, gradient: Array) -> Array:

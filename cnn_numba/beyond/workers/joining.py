@@ -19,7 +19,7 @@ TIMEOUT = 30.0
 
 @contextmanager
 def join(timeout: float = TIMEOUT) -> Iterator[Workers]:
-    """Join the workers that torchrun's environment tells of.
+    """Join the workers that torchrun's environment names.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Workers]:
     group = ProcessGroup(place, timeout)
     workers = Workers(place.rank, place.size, group)
     try:
-        with _told_to_end(workers):
+        with _asked_to_end(workers):
             workers.insist_equal(group.versions())
             workers.run, workers.restarted = group.run, place.restarts > 0
             yield workers
@@ -67,7 +67,7 @@ def _alone(place):
 
 
 def _reason(workers, error):
-    """Return what the others are to be told of why a worker ends; nothing if there is nothing wrong."""
+    """Return what the others are to read about why a worker ends; nothing if nothing is wrong."""
     if isinstance(error, WorkersError):
         return error.reason
     if any(isinstance(each, (KeyboardInterrupt, SystemExit)) for each in (error, error.__context__)):
@@ -79,8 +79,8 @@ def _reason(workers, error):
 
 
 @contextmanager
-def _told_to_end(workers):
-    """Take SIGTERM, which torchrun sends when a worker has failed, for a wish, and tell who has failed."""
+def _asked_to_end(workers):
+    """Take SIGTERM, which torchrun sends when a worker has failed, as a request; say which has failed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -31,7 +31,7 @@ ARRIVAL = 60.0
 
 
 class WorkersError(RuntimeError):
-    """Why the workers cannot begin, or cannot go on: a line for the user. The others are told `reason`."""
+    """Why the workers cannot begin, or cannot go on: a line for the user. The others read `reason`."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -149,14 +149,14 @@ class ProcessGroup:
         return peers
 
     def _insist_on_size(self, peers):
-        """Refuse workers that were told of another number of workers."""
+        """Refuse workers that were started with another WORLD_SIZE."""
         for rank, peer in peers.items():
             if peer["size"] != self.size:
                 if self.rank == 0 and not self.place.store_there:
-                    time.sleep(1.0)  # the store ends with this worker: the others shall see the same
+                    time.sleep(1.0)  # the store ends with this worker: let the others see the same
                 sizes = sorted([(self.rank, self.size), (rank, peer["size"])])
-                told = ", but ".join(f"{size} on worker {number}" for number, size in sizes)
-                raise WorkersError(f"the workers differ: WORLD_SIZE is {told}")
+                all_sizes = ", but ".join(f"{size} on worker {number}" for number, size in sizes)
+                raise WorkersError(f"the workers differ: WORLD_SIZE is {all_sizes}")
 
     def _who_arrived(self, missing, when):
         return (

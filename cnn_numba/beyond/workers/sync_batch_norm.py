@@ -1,7 +1,7 @@
 """Batch normalisation of a batch that several workers share: by the statistics of the whole batch.
 
-By those of its own part each worker would train another network than one worker does. What the operations
-make of a part is enough to put the whole together: a few numbers for each channel are added up.
+With the statistics of its part alone each worker would train another network than one worker does. What the
+operations make of a part is enough for the whole: a few numbers for each channel are added up.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from cnn_numba.nn.layers import BatchNorm2d, head
 
 
 class SyncBatchNorm:
-    """What a layer of batch normalisation does in training where others have the rest of the batch.
+    """What a layer of batch normalisation does in training if other workers have the rest of the batch.
 
     Parameters
     ----------

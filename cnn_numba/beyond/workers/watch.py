@@ -6,14 +6,14 @@ from contextlib import suppress
 
 #: Seconds that the store is kept for the others to read why its keeper ends.
 LINGER = 3.0
-#: Seconds without a round of its own after which a worker does not judge the others.
+#: Seconds without a round after which a worker does not judge the others: it was stopped itself.
 STOPPED = 5.0
 
 
 class Watch:
     """Signs of life: a thread gives this worker's, and notes those of the others when it is asked to.
 
-    It alone uses the store, whose keeper may have ended or been stopped: then it waits, and nobody else.
+    Only this thread uses the store, whose keeper may have ended or been stopped: then only the thread waits.
 
     Attributes
     ----------
