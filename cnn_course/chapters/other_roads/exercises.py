@@ -103,10 +103,13 @@ def _launched(road, name, grid, block, given, size, *numbers, before=0):
     return out[:size]
 
 
+_OUT_OF_BOUNDS = "It touches memory that belongs to no array, or to no place of a shared one."
+
+
 def _fault(error):
     kind = fault_of(error)
     if kind == "address":
-        return "out of bounds", "It touches memory that belongs to no array, or to no place of a shared one."
+        return "out of bounds", _OUT_OF_BOUNDS
     if kind == "barrier":
         return "divergent barrier", "A barrier is waited at for ever: some of the threads never come to it."
     return "fails", f"The launch fails: {str(error).strip().splitlines()[0]}"
@@ -570,7 +573,7 @@ def _run_pooling(attempt, maps):
             raise
         raise Wrong(
             "out of bounds",
-            f"{found.message} Is a thread with no place in `out` gone before it reads, and is each address "
+            f"{_OUT_OF_BOUNDS} Is a thread with no place in `out` gone before it reads, and is each address "
             "within `maps`?",
         ) from None
     return out.reshape(channels, height // 2, width // 2)
