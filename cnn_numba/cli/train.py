@@ -228,8 +228,8 @@ def _what_is_trained(network, data, backend, workers):
 @contextlib.contextmanager
 def _errors_in_a_line(out, data_dir, resume, workers):
     """Say in a line why a training ends early and, if it can go on, with which command."""
-    from cnn_numba.train.loop import Interrupted, TrainingDiverged
     from cnn_numba.beyond.workers.process_group import WorkersError
+    from cnn_numba.train.loop import Interrupted, TrainingDiverged
 
     try:
         yield
