@@ -132,8 +132,9 @@ class Exercise:
         Takes a seeded generator, returns the inputs: each a tuple of arguments, or a `case`. Begin
         with the smallest; let shapes be neither square, nor alike, nor round numbers.
     mistakes : dict of str to tuple
-        For each mistake's name what to tell somebody whose attempt behaves like it, and one wrong function or
-        more, with the arguments of `reference`.
+        For each mistake's name what to say of an attempt that behaves like it; one wrong function or more,
+        with the arguments of `reference`; and the slips in the solution that learners make: the tests make
+        a wrong answer of each (``tests/course/wrong_answers.py`` says how). The check ignores these.
     properties : tuple of callable
         What must hold besides the numbers: each takes the attempt, and raises `Wrong` if it does not.
     starts_as : callable, optional
@@ -254,8 +255,7 @@ class Exercise:
         parameters = [one.replace(name=names.get(name, name)) for name, one in signature.parameters.items()]
         reference.__signature__ = signature.replace(parameters=parameters)
         mistakes = {
-            mistake: (_renamed(text, names), *functions)
-            for mistake, (text, *functions) in self.mistakes.items()
+            mistake: (_renamed(text, names), *parts) for mistake, (text, *parts) in self.mistakes.items()
         }
         return replace(self, reference=reference, mistakes=mistakes)
 
@@ -313,7 +313,12 @@ class Exercise:
 
     def _refuse_known_mistakes(self, trials, failed):
         """Name the mistake that explains every failed case; of several, the one nearest in the others."""
-        known = [(Wrong(name, text), f) for name, (text, *wrong) in self.mistakes.items() for f in wrong]
+        known = [
+            (Wrong(name, text), f)
+            for name, (text, *parts) in self.mistakes.items()
+            for f in parts
+            if callable(f)
+        ]
         explaining = [(mistake, f) for mistake, f in known if all(self._like(f, trial) for trial in failed)]
         if explaining:
             raise max(explaining, key=lambda pair: sum(self._like(pair[1], trial) for trial in trials))[0]

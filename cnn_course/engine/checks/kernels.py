@@ -50,7 +50,7 @@ is said only where `repairs` has found a change of the kernel that makes it righ
 
 Each launch runs under `gpuless.sanitize`, whatever kernels run on; on a GPU, be it emulated, the kernel is
 also run compiled once all else is right. Every exercise can answer, besides its own mistakes and what
-`diagnosis` says of wrong numbers, with these names (`Verdict.mistake`, what tests/course/wrong_answers asks
+`diagnosis` says of wrong numbers, with these names (`Verdict.mistake`, what the tests' wrong answers ask
 for):
 
 ========================  ====================================================================================
@@ -81,10 +81,10 @@ not small enough          a search for the largest starts from a number, as -1e9
 fixed block               not with ``other_blocks=False``
 ========================  ====================================================================================
 
-Wrong answers are derived from the solution, or are kernels of their own, marked above ``@cuda.jit``:
-``@wrong("relu_kernel", "writes past the edge")`` (tests/course/wrong_answers says how).
+Wrong answers are slips in the solution, or other kernels, marked above ``@cuda.jit``:
+``@wrong("relu_kernel", "writes past the edge")`` (tests/course/wrong_answers.py says how).
 A cell that builds up a kernel of the package has the tag ``same-as-package``, and an entry in
-tests/course/repeated_kernels (tests/course/test_notebooks.py says how).
+tests/course/TOPIC/repeated_kernels.py (tests/course/test_notebooks.py says how).
 """
 
 import ast
