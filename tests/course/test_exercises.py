@@ -26,9 +26,9 @@ class Found:
         topic = path.stem.partition("_")[2]
         self.setup = tuple(cell.source for cell in notebook.cells if "setup" in cell.metadata.get("tags", ()))
         self.check = getattr(importlib.import_module(f"cnn_course.chapters.{topic}.exercises"), cells.name)
-        answers = importlib.import_module(f"{topic}.answers")
-        self.wrong = answers_to(self.check, answers)
-        self.right = getattr(answers, "RIGHT", {}).get(cells.name, {})
+        self.answers = importlib.import_module(f"{topic}.answers")
+        self.wrong = answers_to(self.check, self.answers)
+        self.right = getattr(self.answers, "RIGHT", {}).get(cells.name, {})
 
     def run(self, source):
         """Return the function that the source defines, after the notebook's imports."""
@@ -178,18 +178,17 @@ def test_every_check_belongs_to_an_exercise_of_a_notebook():
 
 
 def test_every_answer_belongs_to_an_exercise():
-    for path in FOLDER.glob("*.ipynb"):
-        answers = importlib.import_module(f"{path.stem.partition('_')[2]}.answers")
-        written = [function.exercise for function in functions_in(answers)]
-        for exercises in (getattr(answers, "WRONG", ()), getattr(answers, "RIGHT", ()), written):
-            assert set(exercises) <= {found.cells.name for found in FOUND if found.path == path}
+    for answers in {found.answers for found in FOUND}:
+        written = {function.exercise for function in functions_in(answers)}
+        named = written.union(getattr(answers, "WRONG", ()), getattr(answers, "RIGHT", ()))
+        assert named <= {found.cells.name for found in FOUND if found.answers is answers}
 
 
-@each_exercise
-def test_answers_stand_beside_the_mistake_where_the_exercise_knows_it(found):
-    answers = importlib.import_module(f"{found.path.stem.partition('_')[2]}.answers")
-    known = {name for name in found.check.mistakes if " + " not in name}
-    assert not known & getattr(answers, "WRONG", {}).get(found.cells.name, {}).keys()
+def test_answers_to_a_mistake_that_the_exercise_knows_stand_beside_it():
+    for found in FOUND:
+        written = {one.mistake for one in functions_in(found.answers) if one.exercise == found.cells.name}
+        others = written.union(getattr(found.answers, "WRONG", {}).get(found.cells.name, ()))
+        assert not others & found.check.mistakes.keys()
 
 
 @each_exercise

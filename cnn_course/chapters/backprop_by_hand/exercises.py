@@ -174,6 +174,7 @@ conv_backward_weight = Exercise(
         "last image only": (
             "Only the last image counts: `=` overwrites the sum where `+=` adds to it.",
             lambda g, x, *rest: _backward_weight(g[-1:], x[-1:], *rest),
+            ('"nohw,nihw->oi", grad_output, pixels', '"ohw,ihw->oi", grad_output[-1], pixels[-1]'),
         ),
         "channels exchanged": (
             "The two channel axes are exchanged: a filter is `(out_channels, in_channels, kh, kw)`.",
@@ -327,6 +328,12 @@ cross_entropy_gradient = Exercise(
             "This is the derivative of -log(p) with respect to the probability p, -1/p at the label. The "
             "gradient is asked for one step further back, with respect to the logits.",
             _of_the_probability,
+            (
+                "gradient[np.arange(len(labels)), labels] -= 1",
+                "at = np.arange(len(labels)), labels\n"
+                "slopes, gradient = -1 / gradient[at], np.zeros(logits.shape)\n"
+                "gradient[at] = slopes",
+            ),
         ),
     },
 )

@@ -1026,6 +1026,7 @@ conv2d_backward_input_kernel = KernelExercise(
         "last filter only": (
             "Only the last output channel counts: is the sum set back to zero for each of them?",
             lambda grad_output, weight, *rest: _image_gradient(grad_output[:, -1:], weight[-1:], *rest),
+            ("range(grad_output.shape[1])", "range(grad_output.shape[1] - 1, grad_output.shape[1])"),
         ),
         "first image for all": (
             "Every image gets the gradients of image 0: it is `grad_output[n, oc, ...]`.",

@@ -107,6 +107,10 @@ decayed_step_kernel = KernelExercise(
         "only the sign": (
             "You pull every parameter equally hard, by its sign. Weight decay pulls in proportion to size.",
             lambda p, g, v, lr, m, wd: decayed_step(p, g + wd * np.sign(p) - wd * p, v, lr, m, wd),
+            (
+                "weight_decay * parameters[i]",
+                "(weight_decay if parameters[i] > float32(0) else -weight_decay)",
+            ),
         ),
         "momentum left out": (
             "The old velocity has no part in the new one: a share `momentum` of it remains.",
@@ -329,10 +333,19 @@ crop_and_flip_kernel = KernelExercise(
         "edge drawn out": (
             "Outside of the image you repeat its edge. It is black there: 0.",
             lambda images, indices, places, padding: _cut(images[indices], places, padding, "edge"),
+            (
+                "inside = 0 <= row < out.shape[2] and 0 <= column < out.shape[3]",
+                "inside = True\n"
+                "row, column = min(max(row, 0), out.shape[2] - 1), min(max(column, 0), out.shape[3] - 1)",
+            ),
         ),
         "wrapped round": (
             "What leaves the image on one side comes in on the other. It is black outside: 0.",
             lambda images, indices, places, padding: _cut(images[indices], places, padding, "wrap"),
+            (
+                "inside = 0 <= row < out.shape[2] and 0 <= column < out.shape[3]",
+                "inside = True\nrow, column = row % out.shape[2], column % out.shape[3]",
+            ),
         ),
         "first channel only": (
             "Only channel 0 is written. A thread has all channels of its pixel to do.",

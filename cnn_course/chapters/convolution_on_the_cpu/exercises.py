@@ -117,6 +117,15 @@ conv_by_hand = Exercise(
         "full": (
             "You return the full region: also the windows that hang over the image's edge.",
             lambda image, kernel: conv_cpu(image, kernel, mode="full"),
+            """
+            h, w = image.shape
+            kh, kw = kernel.shape
+            out = np.zeros((h + kh - 1, w + kw - 1))
+            for m in range(kh):
+                for n in range(kw):
+                    out[kh - 1 - m : kh - 1 - m + h, kw - 1 - n : kw - 1 - n + w] += image * kernel[m, n]
+            return out
+            """,
         ),
         "one short": (
             "The last row and the last column are missing: a window of `kh` rows has `h - kh + 1` positions "
@@ -147,11 +156,17 @@ conv_by_hand = Exercise(
             _summed_as_the_image,
             lambda image, kernel: conv_cpu(image, kernel).astype(image.dtype),
             ("image.shape[1] - kw + 1)", "image.shape[1] - kw + 1), dtype=image.dtype"),
+            [
+                ("np.zeros(", "np.zeros_like(image, shape="),
+                ("for m in range(kh):", "total = 0.0\nfor m in range(kh):"),
+                ("out[i, j] +=", "out[i, j] = total = total +"),
+            ],
         ),
         "averaged": (
             "You divide by the number of entries in the kernel. That is an average; here the products are "
             "summed.",
             lambda image, kernel: conv_cpu(image, kernel) / kernel.size,
+            ("kernel[m, n]", "kernel[m, n] / kernel.size"),
         ),
         "window not moved": (
             "Every output is that of the first window: `i` and `j` must take part in the index into `image`.",
@@ -254,6 +269,12 @@ conv_same = Exercise(
             "The size is right, but the valid region stands in the corner and zeros fill the rest. Put the "
             "zeros around the image, before the kernel slides over it.",
             _placed,
+            (
+                "return conv_cpu(np.pad(image, border), kernel)",
+                "out, valid = np.zeros(image.shape), conv_cpu(image, kernel)\n"
+                "out[: len(valid), : valid.shape[1]] = valid\n"
+                "return out",
+            ),
         ),
         "border too wide": (
             "You add `k - 1` zeros on each side, which gives the full region. `k - 1` on both sides "
@@ -290,16 +311,33 @@ conv_same = Exercise(
             _padded(lambda k: ((k - 1) // 2, k // 2), mode="edge"),
             ("np.pad(image, border)", 'np.pad(image, border, mode="edge")'),
         ),
-        "flipped": (_FLIPPED, lambda image, kernel: conv_cpu(image, kernel, mode="same", flip=True)),
+        "flipped": (
+            _FLIPPED,
+            lambda image, kernel: conv_cpu(image, kernel, mode="same", flip=True),
+            ("conv_cpu(np.pad(image, border), kernel)", 'signal.convolve2d(image, kernel, mode="same")'),
+        ),
     },
 )
 
 
+# What is still to repair, and the slip in the solution that brings it back.
 _REPAIRS = {
-    "reversed": "the signal meets its reversed self: that is the convolution x * x",
-    "default slice": "without a delay the result does not start at lag 0, the centre of `full`",
-    "int only": "a delay that is a NumPy integer is ignored",
-    "unchecked": "not every delay outside -(n - 1) to n - 1 is refused with a ValueError; n is one of them",
+    "reversed": (
+        "the signal meets its reversed self: that is the convolution x * x",
+        ('np.correlate(signal, signal, mode="full")', "np.convolve(signal, signal)"),
+    ),
+    "default slice": (
+        "without a delay the result does not start at lag 0, the centre of `full`",
+        ("delay = 0", "delay = n // 2 - (n - 1)"),
+    ),
+    "int only": (
+        "a delay that is a NumPy integer is ignored",
+        ("if delay is None:", "if not isinstance(delay, int):"),
+    ),
+    "unchecked": (
+        "not every delay outside -(n - 1) to n - 1 is refused with a ValueError; n is one of them",
+        ("if not -n < delay < n:", "if False:"),
+    ),
 }
 
 
@@ -321,11 +359,12 @@ def _article(left):
 
 def _partly_repaired():
     """Return each way to have repaired some of the four mistakes and not all."""
-    some = (left for count in range(1, len(_REPAIRS)) for left in itertools.combinations(_REPAIRS, count))
-    return {
-        " + ".join(left): (f"Still to repair: {'; '.join(map(_REPAIRS.get, left))}.", _article(left))
-        for left in some
-    }
+    mistakes = {}
+    for count in range(1, len(_REPAIRS)):
+        for left in itertools.combinations(_REPAIRS, count):
+            texts, slips = zip(*map(_REPAIRS.get, left), strict=True)
+            mistakes[" + ".join(left)] = f"Still to repair: {'; '.join(texts)}.", _article(left), list(slips)
+    return mistakes
 
 
 def _signals(rng):
@@ -368,14 +407,23 @@ autocorrelation = Exercise(
             "You divide by the value at lag 0. That is a common convention; here r[0] is the signal's "
             "energy.",
             lambda signal, delay=None: correlate_cpu(signal, delay) / (signal @ signal),
+            ("full[n - 1 + delay :]", "full[n - 1 + delay :] / np.sum(signal**2)"),
         ),
         "averaged": (
             "You divide by the number of samples; here the products are summed.",
             lambda signal, delay=None: correlate_cpu(signal, delay) / len(signal),
+            ("full[n - 1 + delay :]", "full[n - 1 + delay :] / signal.size"),
         ),
         "circular": (
             "The end of your signal meets its beginning again: outside its samples the signal is zero.",
             _circular,
+            [
+                (
+                    'full = np.correlate(signal, signal, mode="full")',
+                    "around = fft.irfft(np.abs(fft.rfft(signal)) ** 2, n)",
+                ),
+                ("full[n - 1 + delay :]", "np.array([around[d % n] for d in range(delay, n)])"),
+            ],
         ),
         "all lags": (
             "Without a delay you return the negative lags too; the result is to start at lag 0.",
@@ -385,6 +433,7 @@ autocorrelation = Exercise(
         "mean removed": (
             "You subtract the mean first. Statisticians do; here the signal is taken as it is.",
             lambda signal, delay=None: correlate_cpu(signal - signal.mean(), delay),
+            ("n = len(signal)", "n = len(signal)\nsignal = signal - np.mean(signal)"),
         ),
     },
 )

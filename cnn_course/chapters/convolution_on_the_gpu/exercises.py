@@ -353,6 +353,10 @@ conv2d_kernel = KernelExercise(
             "A window that hangs over the edge comes out without any product: leave out the pixels that lie "
             "outside, and add up the others.",
             _drop_windows,
+            (
+                "0 <= h < x.shape[2] and 0 <= w < x.shape[3]",
+                "0 <= h - kh <= x.shape[2] - weight.shape[2] and 0 <= w - kw <= x.shape[3] - weight.shape[3]",
+            ),
         ),
         "h and w exchanged": (
             "You have exchanged vertical and horizontal: `stride_h` and `padding_h` belong to rows, "

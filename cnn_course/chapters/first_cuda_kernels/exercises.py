@@ -185,7 +185,11 @@ relu_on_gpu = Exercise(
                 ("d_out.copy_to_host()", "out"),
             ],
         ),
-        "absolute value": ("You return the absolute value; negative numbers become 0 here.", np.abs),
+        "absolute value": (
+            "You return the absolute value; negative numbers become 0 here.",
+            np.abs,
+            ("d_out.copy_to_host()", "np.abs(d_x.copy_to_host())"),
+        ),
     },
 )
 

@@ -113,6 +113,7 @@ for_keras = Exercise(
         "dense weight reshaped": (
             "You reshape the dense weight: its numbers stay in the order in which they were. Turn it.",
             _with_dense(lambda weight, shape: weight.reshape(-1, len(weight))),
+            ("features.reshape(", "dense_weight.reshape("),
         ),
     },
 )
@@ -214,11 +215,22 @@ traffic = Exercise(
             "operation "
             "makes for the next is neither stored nor loaded.",
             _counted(reads=lambda asked, made: set(asked), keep=lambda made, others, results: made),
+            ("for name in moved", "for names in (asked, made) for name in names"),
         ),
         "loaded twice": (
             "An array that two operations of a kernel use, or one twice, is loaded once: take the set of "
             "names.",
             _counted(reads=lambda asked, made: [name for name in asked if name not in made]),
+            [
+                (
+                    "{name for _, inputs in kernel for name in inputs}",
+                    "[name for _, inputs in kernel for name in inputs if name not in made]",
+                ),
+                (
+                    "(asked - made) | (made & (others | set(results)))",
+                    "[*asked, *(made & (others | set(results)))]",
+                ),
+            ],
         ),
         "nothing stored": (
             "You count what is loaded only. A kernel also stores what others need, and what is a result.",
@@ -243,6 +255,10 @@ traffic = Exercise(
         "stored twice": (
             "A result that another kernel loads as well is stored once: take the set of names.",
             _counted(keep=lambda made, others, results: [*(made & others), *(made & results)]),
+            (
+                "(asked - made) | (made & (others | set(results)))",
+                "[*(asked - made), *(made & others), *(made & set(results))]",
+            ),
         ),
         "last outputs stored": (
             "You store what each kernel makes last. It may make several arrays that others want, and "
@@ -254,6 +270,11 @@ traffic = Exercise(
             "You count each array once for the whole program. It is moved once for each kernel that loads or "
             "stores it: a kernel's registers are gone when it ends.",
             _once_in_all,
+            [
+                ("total = 0", "everything = set(results)"),
+                ("total += sum(sizes[name] for name in moved)", "everything |= asked - made"),
+                ("return total", "return sum(sizes[name] for name in everything)"),
+            ],
         ),
         "arrays counted": (
             "You count arrays. Bytes are asked for: add up their `sizes`.",
@@ -518,6 +539,7 @@ int8_dense = Exercise(
             "You take the largest of each column. The scales belong to the rows, one for each output: "
             "`axis=1`.",
             _by_columns,
+            [("max(axis=1)", "max(axis=0)"), ("scales[:, None]", "scales")],
         ),
         "scales meet the columns": (
             "The scales of the rows meet the columns of the weight: NumPy lines shapes up at the ends. Give "
@@ -638,6 +660,7 @@ int8_dense = Exercise(
         "not rounded at all": (
             "Nothing is rounded: this is the dense layer in floating point.",
             lambda x, weight, bias, x_scale: x @ weight.T + bias,
+            ("total * (x_scale * scales) + bias", "x @ weight.T + bias"),
         ),
         "range of the batch": (
             "You take the inputs' scale from this batch. It was calibrated: use `x_scale`, and clip.",

@@ -486,7 +486,6 @@ scale_shift_relu_kernel = KernelExercise(
                 ("i // pixels % scale.size", "i // pixels"),
                 ("float32(0) if value <= float32(0) else value", "value if value > 0 else float32(0)"),
             ],
-            ("i // pixels % scale.size", "i // pixels"),
         ),
         "absolute value": (
             "You drop the sign. What is negative must become 0.",
@@ -651,6 +650,15 @@ def _second(k):
     return min(k, 1)
 
 
+# In the solution: a batch by the host's number instead of the device's cursor.
+_BATCH_BY_THE_HOST = (
+    "x, y = gather_batch_at(run.images, run.labels, *where, run.mean, run.std, run.x, run.y)",
+    "first = run.batch_size * run.number\n"
+    "indices = run.order[first : first + run.batch_size]\n"
+    "x = gather_batch(run.images, indices, run.mean, run.std, run.x)\n"
+    "y = gather_labels(run.labels, indices, run.y)",
+)
+
 capturable_step = GraphExercise(
     "capturable_step",
     reference=_trained,
@@ -663,6 +671,7 @@ capturable_step = GraphExercise(
             "Every replay uses the batch that was recorded: its number came from the host. Let the "
             "device's cursor say which one it is, with `gather_batch_at`.",
             partial(_trained, batch=_second),
+            [_BATCH_BY_THE_HOST, ("advance(run.cursor)", "advance(run.cursor)\nrun.number += 1")],
         ),
         "rate frozen": (
             "Every replay uses the learning rate that was recorded: a number among the arguments is "
@@ -729,6 +738,11 @@ capturable_step = GraphExercise(
             "from the host. The device's cursor has it, for `gather_batch_at` and `scheduled_step`; and "
             "`advance` moves it at the end.",
             partial(_trained, batch=_second, rate=_second, cursor=0),
+            [
+                _BATCH_BY_THE_HOST,
+                ("scheduled_step(run.rates, run.cursor)", "step(run.lrs[run.number])"),
+                ("advance(run.cursor)", "run.number += 1"),
+            ],
         ),
         "cursor stands still + totals left out": (
             "The cursor never moves: `advance` it at the end. And nobody adds up losses and right "

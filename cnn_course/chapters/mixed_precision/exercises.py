@@ -527,6 +527,10 @@ next_scale = Exercise(
         "grows at every step": (
             "You double the scale after every good step. It is to grow after `interval` of them in a row.",
             _grows_at_once,
+            (
+                "if good_steps == interval:\n    return scale * 2, 0\nreturn scale, good_steps",
+                "return scale * 2, good_steps",
+            ),
         ),
         "one step late": (
             "The scale grows one step too late: this step counts too, so add 1 before you compare.",

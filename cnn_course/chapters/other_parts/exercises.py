@@ -45,6 +45,11 @@ sigmoid_backward_kernel = KernelExercise(
             "You squash `out` once more. It is the sigmoid's output already, `y`; what is wanted is "
             "`y * (1 - y)`.",
             lambda grad_output, out: grad_output * _sigmoid(out) * (1 - _sigmoid(out)),
+            (
+                "grad_input[i] = grad_output[i] * out[i] * (float32(1) - out[i])",
+                "y = float32(1) / (float32(1) + math.exp(-out[i]))\n"
+                "grad_input[i] = grad_output[i] * y * (float32(1) - y)",
+            ),
         ),
         "slope only": (
             "You store the slope. By the chain rule it is multiplied by what comes from above, "
@@ -311,6 +316,7 @@ channel_statistics_kernel = KernelExercise(
             "agree in all seven digits of float32, and their difference is what rounding left. Go through "
             "the channel a second time, and add up the squared distances from the mean.",
             _difference_of_squares,
+            [("c, i % pixels] - centre", "c, i % pixels]"), ("= spread", "= spread - centre * centre")],
         ),
         "divided by one less": (
             "You divide the squares by one less than their number. That is for the running variance; what "

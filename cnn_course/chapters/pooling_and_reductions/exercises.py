@@ -322,6 +322,7 @@ block_sums_kernel = KernelExercise(
         "first element": (
             "Each block gives its first element, to which nothing has been added.",
             lambda x: _in_blocks(x)[:, 0],
+            ("half = THREADS // 2", "half = 0"),
         ),
         "maximum": (
             "You keep the larger of two; here they are added.",
@@ -392,6 +393,7 @@ row_max_kernel = KernelExercise(
             "left there, and is there a barrier before they are read?",
             _first_warp,
             ("cuda.syncthreads()", ""),
+            ("range(cuda.blockDim.x // 32)", "range(1)"),
         ),
         "one element a thread": (
             f"Columns from {ROW_THREADS} on are never looked at: a thread goes on, in steps of "
@@ -411,6 +413,7 @@ row_max_kernel = KernelExercise(
         "first thread only": (
             "Your maximum is that of thread 0's own columns: it does not see those of the other threads.",
             lambda x: x[:, ::ROW_THREADS].max(axis=1),
+            [("lanes = 16", "lanes = 0"), ("range(cuda.blockDim.x // 32)", "range(1)")],
         ),
         "sum": (
             "You add the elements; the largest is asked for.",
@@ -478,6 +481,15 @@ histogram_kernel = KernelExercise(
         "forgets what was there": (
             "You put the counts of this image in the place of what `counts` held. It is to be added to them.",
             lambda x, counts: _counted(x, 0 * counts),
+            """
+            i = cuda.grid(1)
+            if i < counts.size:
+                total = 0
+                for k in range(x.size):
+                    if x[k] // 16 == i:
+                        total += 1
+                counts[i] = total
+            """,
         ),
         "remainder": (
             "Your bin is `x[i] % 16`: pixels that differ by 16 share it. Neighbouring values belong "
@@ -673,6 +685,7 @@ softmax_kernel = KernelExercise(
             lambda x: np.pad(
                 _softmax(x[:, :WARP]), ((0, 0), (0, max(0, x.shape[1] - WARP))), constant_values=np.nan
             ),
+            ("logits.shape[1]", "min(32, logits.shape[1])", 3),
         ),
         "logarithm": (
             "You give the logarithms of the probabilities.",

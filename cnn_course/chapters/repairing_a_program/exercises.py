@@ -180,6 +180,7 @@ softmax_kernel = KernelExercise(
             "Each number still comes out times the number of channels: that is no softmax. Exponentials, "
             "divided by their sum.",
             lambda maps: maps * np.float32(len(maps)),
+            ("math.exp(maps[c, row, column] - largest) / total", "maps[c, row, column] * channels"),
         ),
         "not normalised": (
             "Your exponentials are right, and they are not divided by their sum.",
@@ -195,6 +196,21 @@ softmax_kernel = KernelExercise(
             "For each channel, your numbers sum to 1 over the pixels. They are to do so at each pixel, over "
             "the channels.",
             lambda maps: _softmax(maps, axis=(1, 2)),
+            """
+            column, row = cuda.grid(2)
+            channels, height, width = maps.shape
+            if row < height and column < width:
+                for c in range(channels):
+                    largest = maps[c, 0, 0]
+                    for i in range(height):
+                        for j in range(width):
+                            largest = max(largest, maps[c, i, j])
+                    total = float32(0)
+                    for i in range(height):
+                        for j in range(width):
+                            total += math.exp(maps[c, i, j] - largest)
+                    out[c, row, column] = math.exp(maps[c, row, column] - largest) / total
+            """,
         ),
         "sum not shifted": (
             "The exponentials above the line are shifted by the largest number, those in the sum are not.",
@@ -378,8 +394,8 @@ def _tested(rng):
     ]
 
 
-def _without(property_, text):
-    return text, lambda softmax, maps: _holds(softmax, maps, skip=(property_,))
+def _without(property_):
+    return lambda softmax, maps: _holds(softmax, maps, skip=(property_,))
 
 
 is_softmax = Exercise(
@@ -387,20 +403,27 @@ is_softmax = Exercise(
     reference=_holds,
     cases=_tested,
     mistakes={
-        "negative passes": _without(
-            "negative",
+        "negative passes": (
             "A function whose numbers are partly below 0 passes: they sum to 1 all the same. Look at each.",
+            _without("negative"),
+            ("positive = np.all(out >= 0)", "positive = True"),
         ),
-        "any sum passes": _without("sum", "A function whose numbers do not sum to 1 passes."),
-        "shift not tried": _without(
-            "shift",
+        "any sum passes": (
+            "A function whose numbers do not sum to 1 passes.",
+            _without("sum"),
+            ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "True"),
+        ),
+        "shift not tried": (
             "`maps / maps.sum(axis=0)` passes: at numbers above 0 it is positive, sums to 1, and keeps the "
             "order. Call `softmax` once more, on `maps + 1`.",
+            _without("shift"),
+            ("np.allclose(softmax(maps + 1), out, atol=1e-5)", "True"),
         ),
-        "order not looked at": _without(
-            "order",
+        "order not looked at": (
             "A function that gives every channel the same passes. The largest has to stay the largest, at "
             "each pixel: `argmax(axis=0)`.",
+            _without("order"),
+            ("np.array_equal(out.argmax(axis=0), maps.argmax(axis=0))", "True"),
         ),
         "exactly equal": (
             "You refuse a right softmax: float32 sums to 1 up to a rounding, and `==` does not forgive it. "
@@ -415,6 +438,13 @@ is_softmax = Exercise(
             lambda softmax, maps: _holds(softmax, maps, axis=(1, 2)),
             ("out.sum(axis=0)", "out.sum(axis=(1, 2))"),
         ),
-        "always right": ("Whatever comes in, you say yes.", lambda softmax, maps: True),
+        "always right": (
+            "Whatever comes in, you say yes.",
+            lambda softmax, maps: True,
+            (
+                "bool(positive and sums_to_one and forgets_a_shift and keeps_the_order)",
+                "out.shape == maps.shape",
+            ),
+        ),
     },
 )

@@ -568,6 +568,12 @@ turn_kernel = _TileExercise(
             f"A block has {ROWS} rows of threads, and the grid has one for {SIDE} rows of the image: each "
             f"thread has {SIDE // ROWS} of them to do, `range(ty, SIDE, ROWS)`.",
             _turned_by_threads,
+            """
+            column, row = cuda.grid(2)
+            height, width = image.shape
+            if row < height and column < width:
+                out[width - 1 - column, row] = image[row, column]
+            """,
         ),
         "turned within tiles": (
             "Each tile is turned, and stays in its place or goes to a wrong one: the tile's corner has to be "

@@ -206,24 +206,6 @@ def filters_scattered_from_the_outputs(grad_output, x, stride_h, stride_w, paddi
                         grad_weight[oc, ic, kh, kw] += grad_output[n, oc, oh, ow] * x[n, ic, h, w]
 
 
-@wrong("conv2d_backward_input_kernel", "last filter only")
-@cuda.jit
-def images_of_the_last_filter(grad_output, weight, stride_h, stride_w, padding_h, padding_w, grad_input):
-    i = cuda.grid(1)
-    if i < grad_input.size:
-        n, ic, h, w = place(uint32(i), grad_input.shape)
-        for oc in range(grad_output.shape[1]):
-            total = float32(0)
-            for kh in range(weight.shape[2]):
-                for kw in range(weight.shape[3]):
-                    top, left = h + padding_h - kh, w + padding_w - kw
-                    if top >= 0 and left >= 0 and top % stride_h == 0 and left % stride_w == 0:
-                        oh, ow = top // stride_h, left // stride_w
-                        if oh < grad_output.shape[2] and ow < grad_output.shape[3]:
-                            total += grad_output[n, oc, oh, ow] * weight[oc, ic, kh, kw]
-            grad_input[n, ic, h, w] = total
-
-
 @wrong("conv2d_backward_input_kernel", "lost update")
 @cuda.jit
 def images_scattered(grad_output, weight, stride_h, stride_w, padding_h, padding_w, grad_input):

@@ -1,7 +1,7 @@
 """Wrong answers beside those that `mistakes` of the exercises hold."""
 
 import numpy as np
-from scipy import fft, signal
+from scipy import signal
 from wrong_answers import wrong
 
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
@@ -26,25 +26,6 @@ WRONG = {
         "changes input": [("border = ", "image[0] = 0\nborder = ")],
     },
     "autocorrelation": {
-        "default slice + int only + unchecked": [
-            [
-                (
-                    "if delay is None:\n    delay = 0",
-                    "if not isinstance(delay, int):\n"
-                    '    return np.correlate(signal, signal, mode="full")[n // 2 :]',
-                ),
-                ("if not -n < delay < n:", "if False:"),
-            ]
-        ],
-        "int only + unchecked": [
-            [("if delay is None:", "if not isinstance(delay, int):"), ("if not -n < delay < n:", "if False:")]
-        ],
-        "unchecked": [("if not -n < delay < n:", "if False:")],
-        "reversed": [('np.correlate(signal, signal, mode="full")', "np.convolve(signal, signal)")],
-        "int only": [("if delay is None:", "if not isinstance(delay, int):")],
-        "default slice": [
-            ("    delay = 0", '    return np.correlate(signal, signal, mode="full")[n // 2 :]')
-        ],
         "wrong error": [("ValueError", "IndexError")],
         "delay not told": [(", got {delay}", ""), ("got {delay}", "got {abs(delay)}")],
     },
@@ -53,37 +34,6 @@ WRONG = {
         "raises": [("fft.rfft2(kernel, s=image.shape)", "fft.rfft2(kernel)")],
     },
 }
-
-
-@wrong("conv_by_hand", "full")
-def conv_scatters(image, kernel):
-    h, w = image.shape
-    kh, kw = kernel.shape
-    out = np.zeros((h + kh - 1, w + kw - 1))
-    for m in range(kh):
-        for n in range(kw):
-            out[kh - 1 - m : kh - 1 - m + h, kw - 1 - n : kw - 1 - n + w] += image * kernel[m, n]
-    return out
-
-
-@wrong("conv_by_hand", "image's dtype")
-def conv_stores_in_the_images_dtype(image, kernel):
-    kh, kw = kernel.shape
-    out = np.zeros_like(image, shape=(image.shape[0] - kh + 1, image.shape[1] - kw + 1))
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            total = 0.0
-            for m in range(kh):
-                for n in range(kw):
-                    total += image[i + m, j + n] * kernel[m, n]
-            out[i, j] = total
-    return out
-
-
-@wrong("conv_by_hand", "averaged")
-def conv_averages(image, kernel):
-    windows = np.lib.stride_tricks.sliding_window_view(image, kernel.shape)
-    return (windows * kernel).mean(axis=(2, 3))
 
 
 @wrong("conv_by_hand", "ignores input")
@@ -127,20 +77,6 @@ def conv_asks_the_package(image, kernel):
     return conv_cpu(image, kernel)
 
 
-@wrong("conv_same", "zeros left over")
-def same_in_the_corner(image, kernel):
-    out, valid = np.zeros(image.shape), conv_cpu(image, kernel)
-    out[: len(valid), : valid.shape[1]] = valid
-    return out
-
-
-@wrong("conv_same", "flipped")
-def same_but_convolved(image, kernel):
-    full = signal.convolve2d(image, kernel, mode="full")
-    top, left = (kernel.shape[0] - 1) // 2, (kernel.shape[1] - 1) // 2
-    return full[top : top + image.shape[0], left : left + image.shape[1]]
-
-
 @wrong("conv_same", "not initialised")
 def same_pads_with_empty(image, kernel):
     kh, kw = kernel.shape
@@ -148,32 +84,6 @@ def same_pads_with_empty(image, kernel):
     top, left = (kh - 1) // 2, (kw - 1) // 2
     padded[top : top + image.shape[0], left : left + image.shape[1]] = image
     return conv_cpu(padded, kernel)
-
-
-@wrong("autocorrelation", "normalised")
-def auto_normalised(signal, delay=None):
-    r = correlate_cpu(signal, delay)
-    return r / np.sum(signal**2)
-
-
-@wrong("autocorrelation", "averaged")
-def auto_averaged(signal, delay=None):
-    return correlate_cpu(signal, delay) / signal.size
-
-
-@wrong("autocorrelation", "mean removed")
-def auto_centred(signal, delay=None):
-    return correlate_cpu(signal - np.mean(signal), delay)
-
-
-@wrong("autocorrelation", "circular")
-def auto_by_fft_without_padding(signal, delay=None):
-    n = len(signal)
-    start = 0 if delay is None else int(delay)
-    if not -n < start < n:
-        raise ValueError(f"no such lag: {start}")
-    around = fft.irfft(np.abs(fft.rfft(signal)) ** 2, n)
-    return np.array([around[d % n] for d in range(start, n)])
 
 
 @wrong("autocorrelation", "not initialised")

@@ -209,11 +209,6 @@ def axpy_in_numpy(a, x, y, out):
     out[:] = a * x + y
 
 
-@wrong("relu_on_gpu", "absolute value")
-def relu_takes_the_absolute_value(x):
-    return np.abs(cuda.to_device(x).copy_to_host())
-
-
 @wrong("relu_on_gpu", "nothing launched")
 def relu_on_the_host(x):
     return x * (x > 0)

@@ -151,20 +151,6 @@ def step_allocates_the_batch(run):
     finish(run, x, gather_labels(run.labels, indices, run.y))
 
 
-@wrong("capturable_step", "batch frozen + rate frozen + cursor stands still")
-def step_numbered_by_the_host(run):
-    first = run.batch_size * run.number
-    indices = run.order[first : first + run.batch_size]
-    x = gather_batch(run.images, indices, run.mean, run.std, run.x)
-    y = gather_labels(run.labels, indices, run.y)
-    logits = run.model.forward(x, training=True)
-    losses = run.loss.forward(logits, y)
-    run.model.backward(run.loss.backward())
-    run.sgd.step(run.lrs[run.number])
-    run.loss.ops.accumulate_metrics(losses, logits, y, run.totals)
-    run.number += 1
-
-
 @wrong("capturable_step", "launched apart")
 def step_launches_apart(run):
     x, y = under_the_cursor(run)
@@ -174,15 +160,6 @@ def step_launches_apart(run):
     run.sgd.scheduled_step(run.rates, run.cursor)
     run.loss.ops.accumulate_metrics(losses, logits, y, run.totals)
     advance_kernel[1, 1](run.cursor)
-
-
-@wrong("capturable_step", "batch frozen")
-def step_slices_on_the_device(run):
-    first = run.batch_size * run.number
-    run.number += 1
-    indices = run.order[first : first + run.batch_size]
-    x = gather_batch(run.images, indices, run.mean, run.std, run.x)
-    finish(run, x, gather_labels(run.labels, indices, run.y))
 
 
 @wrong("capturable_step", "nothing launched")

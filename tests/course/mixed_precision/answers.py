@@ -88,10 +88,3 @@ def rows_by_every_thread(x, out):
         for k in range(x.shape[1]):
             total += float32(x[row, k])
         out[row] = total
-
-
-@wrong("next_scale", "grows at every step")
-def scale_grows_at_once(scale, good_steps, found_inf, interval):
-    if found_inf:
-        return scale / 2, 0
-    return scale * 2, good_steps + 1

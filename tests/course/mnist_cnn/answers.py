@@ -77,13 +77,6 @@ def momentum_in_numpy(parameters, gradients, velocity, lr, momentum):
     parameters[:] -= lr * velocity
 
 
-@wrong("confusion_matrix", "shares")
-def confusion_in_shares(labels, answers, classes):
-    matrix = np.zeros((classes, classes))
-    np.add.at(matrix, (labels, answers), 1)
-    return matrix / np.bincount(labels, minlength=classes)[:, None]
-
-
 @wrong("confusion_matrix", "raises")
 def confusion_always_of_ten(labels, answers, classes):
     counts = np.bincount(labels * 10 + answers, minlength=100)

@@ -1,11 +1,7 @@
 """Wrong answers beside those that `mistakes` of the exercises hold, and unusual right ones."""
 
-import math
-
 from numba import cuda, float32
 from wrong_answers import wrong
-
-from cnn_numba.ops.shared.warps import block_sum
 
 WRONG = {
     "sigmoid_backward_kernel": {
@@ -105,35 +101,8 @@ RIGHT = {
 }
 
 
-@wrong("sigmoid_backward_kernel", "sigmoid again")
-@cuda.jit
-def sigmoid_squashes_again(grad_output, out, grad_input):
-    i = cuda.grid(1)
-    if i < out.size:
-        y = float32(1) / (float32(1) + math.exp(-out[i]))
-        grad_input[i] = grad_output[i] * y * (float32(1) - y)
-
-
 @wrong("sigmoid_backward_kernel", "done more than once")
 @cuda.jit
 def sigmoid_by_every_thread(grad_output, out, grad_input):
     for i in range(out.size):
         grad_input[i] = grad_output[i] * out[i] * (float32(1) - out[i])
-
-
-@wrong("channel_statistics_kernel", "difference of squares")
-@cuda.jit
-def statistics_in_one_pass(x, mean, variance):
-    from_here = cuda.threadIdx.x
-    pixels = x.shape[2]
-    count = float32(x.shape[0] * pixels)
-    total, squares = float32(0), float32(0)
-    for i in range(from_here, x.shape[0] * pixels, cuda.blockDim.x):
-        value = x[i // pixels, cuda.blockIdx.x, i % pixels]
-        total += value
-        squares += value * value
-    centre = block_sum(total) / count
-    squares = block_sum(squares) / count
-    if from_here == 0:
-        mean[cuda.blockIdx.x] = centre
-        variance[cuda.blockIdx.x] = squares - centre * centre

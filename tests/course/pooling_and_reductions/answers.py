@@ -7,7 +7,7 @@ from numba import cuda, float32
 from wrong_answers import wrong
 
 from cnn_course.chapters.pooling_and_reductions.exercises import THREADS
-from cnn_numba.ops.shared.warps import ALL_LANES, WARP, block_max, block_sum, warp_max, warp_sum
+from cnn_numba.ops.shared.warps import ALL_LANES, WARP, block_max, block_sum
 
 WRONG = {
     "max_pool_kernel": {
@@ -225,17 +225,6 @@ def pool_by_numpy(x, kernel, stride, out, argmax):
         argmax[plane, oh, ow] = np.argmax(window)
 
 
-@wrong("block_sums_kernel", "first element")
-@cuda.jit
-def tree_that_never_grows(x, out):
-    partial = cuda.shared.array(THREADS, float32)
-    t, i = cuda.threadIdx.x, cuda.grid(1)
-    partial[t] = x[i] if i < x.size else float32(0)
-    cuda.syncthreads()
-    if t == 0:
-        out[cuda.blockIdx.x] = partial[0]
-
-
 @wrong("block_sums_kernel", "scattered threads")
 @cuda.jit
 def tree_by_remainder(x, out):
@@ -294,21 +283,6 @@ def tree_by_the_package(x, out):
         out[cuda.blockIdx.x] = total
 
 
-@wrong("row_max_kernel", "first warp only")
-@cuda.jit
-def row_max_of_the_first_warp(x, out):
-    t, row = cuda.threadIdx.x, cuda.blockIdx.x
-    largest = float32(-math.inf)
-    for column in range(t, x.shape[1], cuda.blockDim.x):
-        largest = max(largest, x[row, column])
-    lanes = WARP // 2
-    while lanes > 0:
-        largest = max(largest, cuda.shfl_xor_sync(ALL_LANES, largest, lanes))
-        lanes //= 2
-    if t == 0:
-        out[row] = largest
-
-
 @wrong("row_max_kernel", "write-write race")
 @cuda.jit
 def row_max_of_any_warp(x, out):
@@ -321,17 +295,6 @@ def row_max_of_any_warp(x, out):
         largest = max(largest, cuda.shfl_xor_sync(ALL_LANES, largest, lanes))
         lanes //= 2
     if t % WARP == 0:
-        out[row] = largest
-
-
-@wrong("row_max_kernel", "first thread only")
-@cuda.jit
-def row_max_of_thread_0(x, out):
-    t, row = cuda.threadIdx.x, cuda.blockIdx.x
-    largest = float32(-math.inf)
-    for column in range(t, x.shape[1], cuda.blockDim.x):
-        largest = max(largest, x[row, column])
-    if t == 0:
         out[row] = largest
 
 
@@ -369,31 +332,6 @@ def histogram_in_global_memory(x, counts):
     i = cuda.grid(1)
     if i < x.size:
         cuda.atomic.add(counts, x[i] // 16, 1)
-
-
-@wrong("histogram_kernel", "forgets what was there")
-@cuda.jit
-def histogram_of_one_image(x, counts):
-    i = cuda.grid(1)
-    if i < counts.size:
-        total = 0
-        for k in range(x.size):
-            if x[k] // 16 == i:
-                total += 1
-        counts[i] = total
-
-
-@wrong("softmax_kernel", "first columns only")
-@cuda.jit
-def softmax_of_32_columns(logits, out):
-    lane, row = cuda.threadIdx.x, cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    if row < logits.shape[0]:
-        inside = lane < logits.shape[1]
-        largest = warp_max(logits[row, lane] if inside else float32(-math.inf))
-        exponential = math.exp(logits[row, lane] - largest) if inside else float32(0)
-        total = warp_sum(exponential)
-        if inside:
-            out[row, lane] = exponential / total
 
 
 @wrong("softmax_kernel", "raises")

@@ -1,9 +1,7 @@
 """Wrong answers beside those that `mistakes` of the exercises hold, and unusual right ones."""
 
-import math
-
 import numpy as np
-from numba import cuda, float32
+from numba import cuda
 from wrong_answers import wrong
 
 WRONG = {
@@ -44,12 +42,6 @@ WRONG = {
         "raises": [("(16, 16)]", "BLOCK]")],
         "returns None": [("return d_maps.copy_to_host()", "d_maps.copy_to_host()")],
     },
-    "is_softmax": {
-        "negative passes": [("positive = np.all(out >= 0)", "positive = True")],
-        "any sum passes": [("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "True")],
-        "shift not tried": [("np.allclose(softmax(maps + 1), out, atol=1e-5)", "True")],
-        "order not looked at": [("np.array_equal(out.argmax(axis=0), maps.argmax(axis=0))", "True")],
-    },
 }
 
 RIGHT = {
@@ -71,34 +63,6 @@ def pooling_where_the_threads_are_the_inputs(maps, out):
             out[c, row, column] = maps[c, row, column]
 
 
-@wrong("softmax_kernel", "still multiplied")
-@cuda.jit
-def softmax_with_nothing_but_a_guard(maps, out):
-    column, row = cuda.grid(2)
-    channels, height, width = maps.shape
-    if row < height and column < width:
-        for c in range(channels):
-            out[c, row, column] = maps[c, row, column] * channels
-
-
-@wrong("softmax_kernel", "over the image")
-@cuda.jit
-def softmax_of_the_pixels(maps, out):
-    column, row = cuda.grid(2)
-    channels, height, width = maps.shape
-    if row < height and column < width:
-        for c in range(channels):
-            largest = maps[c, 0, 0]
-            for i in range(height):
-                for j in range(width):
-                    largest = max(largest, maps[c, i, j])
-            total = float32(0)
-            for i in range(height):
-                for j in range(width):
-                    total += math.exp(maps[c, i, j] - largest)
-            out[c, row, column] = math.exp(maps[c, row, column] - largest) / total
-
-
 @wrong("softmax_kernel", "raises")
 @cuda.jit
 def softmax_in_numpy(maps, out):
@@ -106,8 +70,3 @@ def softmax_in_numpy(maps, out):
     if row < maps.shape[1] and column < maps.shape[2]:
         powers = np.exp(maps[:, row, column])
         out[:, row, column] = powers / powers.sum()
-
-
-@wrong("is_softmax", "always right")
-def test_of_nothing(softmax, maps):
-    return softmax(maps).shape == maps.shape

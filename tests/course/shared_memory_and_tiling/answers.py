@@ -304,15 +304,6 @@ def turn_without_a_tile(image, out):
             out[width - 1 - left - tx, top + r] = image[top + r, left + tx]
 
 
-@wrong("turn_kernel", "tile by the grid")
-@cuda.jit
-def turn_one_pixel_a_thread(image, out):
-    column, row = cuda.grid(2)
-    height, width = image.shape
-    if row < height and column < width:
-        out[width - 1 - column, row] = image[row, column]
-
-
 @wrong("turn_kernel", "not a kernel")
 def turn_in_numpy(image, out):
     out[...] = np.rot90(image)
