@@ -103,7 +103,7 @@ REPETITIONS = [
         lambda stem, **_: stem.startswith("11b"),
     ),
     Repetition(
-        "course/test_network.py",
+        "course/mnist_cnn/test_network.py",
         "test_a_subtly_wrong_kernel_is_named_before_training",
         "the first and the last kernel of a step, one with an index and the loss",
         lambda name, **_: (
@@ -122,7 +122,7 @@ REPETITIONS = [
         lambda draw, tests, **_: draw is not tests.films.halo_film,
     ),
     Repetition(
-        "course/test_pad_browser.py",
+        "course/mnist_cnn/test_pad_browser.py",
         "test_a_digit_drawn_in_jupyterlab_is_read_by_the_network",
         "test_book_browser.py: the same pad in a browser; test_journey_browser.py: JupyterLab",
     ),
