@@ -48,7 +48,13 @@ exercise = Exercise(
     cases=two_arrays,
     mistakes={
         "added": ("You add where `*` is meant.", lambda x, weights, scale=1.0: scale * (x + weights)),
-        "unscaled": ("The scale is missing.", lambda x, weights, scale=1.0: x * weights),
+        "unscaled": (
+            "The scale is missing.",
+            lambda x, weights, scale=1.0: x * weights,
+            ("scale * ", ""),  # a slip: for the tests of the course, and nothing that a check may call
+            [("scale * (", "("), ("scale=1.0", "scale")],
+            "return x * weights",
+        ),
     },
 )
 
