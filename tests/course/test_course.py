@@ -51,8 +51,7 @@ exercise = Exercise(
         "unscaled": (
             "The scale is missing.",
             lambda x, weights, scale=1.0: x * weights,
-            ("scale * ", ""),  # a slip: for the tests of the course, and nothing that a check may call
-            [("scale * (", "("), ("scale=1.0", "scale")],
+            ("scale * ", ""),
             "return x * weights",
         ),
     },
@@ -63,6 +62,11 @@ def mistake_of(attempt):
     verdict = exercise(attempt)
     assert verdict.status == "wrong"
     return verdict.mistake
+
+
+def test_slips_are_kept_apart_from_what_a_check_needs():
+    assert exercise.slips == {"added": [], "unscaled": [("scale * ", ""), "return x * weights"]}
+    assert all(callable(function) for _, *functions in exercise.mistakes.values() for function in functions)
 
 
 def test_right_answers_are_solved():

@@ -70,9 +70,8 @@ ANSWERS = [(found, answer) for found in FOUND for answer in found.wrong]
 MISTAKES = [
     (found, name, function)
     for found in FOUND
-    for name, (_, *parts) in found.check.mistakes.items()
-    for function in parts
-    if callable(function)
+    for name, (_, *functions) in found.check.mistakes.items()
+    for function in functions
 ]
 
 

@@ -88,7 +88,7 @@ def test_answers_stand_beside_mistakes_in_a_dictionary_and_as_functions():
     def another(values, velocity, out):
         pass
 
-    check = SimpleNamespace(name="step_kernel", mistakes={"first": ("It ...", abs, ("v", "w", 2))})
+    check = SimpleNamespace(name="step_kernel", slips={"first": [("v", "w", 2)]})
     others = {"step_kernel": {"second": [("v", "x", 2), [("v", "y", 2)]]}, "other_kernel": {"second": "pass"}}
     assert answers_to(check, SimpleNamespace(WRONG=others, another=another)) == [
         Derived("step_kernel", "first", ("v", "w", 2)),

@@ -76,13 +76,12 @@ class Derived:
 
 def answers_to(check, module):
     """Return an exercise's wrong answers: beside its mistakes, and of a topic's module `answers`."""
-    name = check.name
-    known = [
-        (mistake, [part for part in parts if not callable(part)])
-        for mistake, (_, *parts) in check.mistakes.items()
+    name, others = check.name, getattr(module, "WRONG", {}).get(check.name, {})
+    derived = [
+        Derived(name, mistake, change)
+        for mistake, changes in (*check.slips.items(), *others.items())
+        for change in changes
     ]
-    others = getattr(module, "WRONG", {}).get(name, {}).items()
-    derived = [Derived(name, mistake, change) for mistake, changes in (*known, *others) for change in changes]
     return derived + [function for function in functions_in(module) if function.exercise == name]
 
 

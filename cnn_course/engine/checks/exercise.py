@@ -133,8 +133,8 @@ class Exercise:
         with the smallest; let shapes be neither square, nor alike, nor round numbers.
     mistakes : dict of str to tuple
         For each mistake's name what to say of an attempt that behaves like it; one wrong function or more,
-        with the arguments of `reference`; and the slips in the solution that learners make: the tests make
-        a wrong answer of each (``tests/course/wrong_answers.py`` says how). The check ignores these.
+        with the arguments of `reference`; and the slips in the solution that lead to it, of which the tests
+        make wrong answers (``tests/course/wrong_answers.py`` says how).
     properties : tuple of callable
         What must hold besides the numbers: each takes the attempt, and raises `Wrong` if it does not.
     starts_as : callable, optional
@@ -145,6 +145,11 @@ class Exercise:
         The dtype the result must have. Without it the kind must agree (floating-point, integer, ...).
     rtol : float
         Allowed error, relative to the largest magnitude in the expected result.
+
+    Attributes
+    ----------
+    slips : dict of str to list
+        Those of each mistake. `mistakes` itself keeps what the check needs: texts and functions.
 
     Raises
     ------
@@ -174,6 +179,13 @@ class Exercise:
     run: Callable | None = None
     dtype: object = None
     rtol: float = 1e-6
+    slips: dict = field(init=False, default_factory=dict)
+
+    def __post_init__(self):
+        mistakes = {name: (text, *filter(callable, parts)) for name, (text, *parts) in self.mistakes.items()}
+        for name, (_, *parts) in self.mistakes.items():
+            self.slips[name] = [part for part in parts if not callable(part)]
+        object.__setattr__(self, "mistakes", mistakes)
 
     def __call__(self, attempt):
         """Check `attempt`, a function (not what it returns); keep it if it is right; return the `Verdict`."""
@@ -255,7 +267,8 @@ class Exercise:
         parameters = [one.replace(name=names.get(name, name)) for name, one in signature.parameters.items()]
         reference.__signature__ = signature.replace(parameters=parameters)
         mistakes = {
-            mistake: (_renamed(text, names), *parts) for mistake, (text, *parts) in self.mistakes.items()
+            mistake: (_renamed(text, names), *functions)
+            for mistake, (text, *functions) in self.mistakes.items()
         }
         return replace(self, reference=reference, mistakes=mistakes)
 
@@ -313,12 +326,7 @@ class Exercise:
 
     def _refuse_known_mistakes(self, trials, failed):
         """Name the mistake that explains every failed case; of several, the one nearest in the others."""
-        known = [
-            (Wrong(name, text), f)
-            for name, (text, *parts) in self.mistakes.items()
-            for f in parts
-            if callable(f)
-        ]
+        known = [(Wrong(name, text), f) for name, (text, *wrong) in self.mistakes.items() for f in wrong]
         explaining = [(mistake, f) for mistake, f in known if all(self._like(f, trial) for trial in failed)]
         if explaining:
             raise max(explaining, key=lambda pair: sum(self._like(pair[1], trial) for trial in trials))[0]
