@@ -1,4 +1,4 @@
-"""Wrong answers beside those that `mistakes` of the exercises hold, and unusual right ones."""
+"""The wrong answers that stand beside no mistake of the exercises, and unusual right ones."""
 
 import numpy as np
 from wrong_answers import wrong

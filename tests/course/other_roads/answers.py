@@ -1,4 +1,4 @@
-"""Wrong answers beside those that `mistakes` of the exercises hold, and unusual right ones."""
+"""The wrong answers that stand beside no mistake of the exercises, and unusual right ones."""
 
 _BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"
 _ROUND = "if (t < step) partial[t] += partial[t + step];"

@@ -1,4 +1,4 @@
-"""Wrong answers beside those that `mistakes` of the exercises hold."""
+"""The wrong answers that stand beside no mistake of the exercises."""
 
 from numba import cuda
 from wrong_answers import wrong
