@@ -8,16 +8,17 @@ Importing the package selects what kernels run on: a GPU, else the emulated one,
 from cnn_numba import device
 
 # isort: split
+from cnn_numba.beyond.models import cifar_convnet_bn, mnist_rows, text_transformer
+from cnn_numba.beyond.norm.layers import BatchNorm2d, LayerNorm
+from cnn_numba.beyond.recurrent.layers import LSTM, Rows
 from cnn_numba.data import DATASETS, DataError, Dataset, batches, load
 from cnn_numba.data.digits import prepare_digit
 from cnn_numba.nn.gradcheck import compare_gradients, gradcheck, numerical_gradient
 from cnn_numba.nn.layers import (
     AvgPool2d,
-    BatchNorm2d,
     Conv2d,
     CrossEntropyLoss,
     Flatten,
-    LayerNorm,
     Linear,
     MaxPool2d,
     ReLU,
@@ -28,13 +29,9 @@ from cnn_numba.nn.models import (
     MODELS,
     Sequential,
     cifar_convnet,
-    cifar_convnet_bn,
     mnist_cnn,
     mnist_cnn_deep,
-    mnist_rows,
-    text_transformer,
 )
-from cnn_numba.nn.recurrent import LSTM, Rows
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
 from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpoint

@@ -21,9 +21,9 @@ import typer
 from PIL import Image
 
 from cnn_numba.arguments import LARGEST, MOST_ELEMENTS, shown
+from cnn_numba.beyond.text.data import TEXT, Windows
 from cnn_numba.data import DATASETS, DataError, classes, image_shape, load, normalisation
 from cnn_numba.data.digits import as_text, find_digit, prepare_photo
-from cnn_numba.data.text import TEXT, Windows
 from cnn_numba.device import UnusableGpu
 from cnn_numba.extras import MissingPackage
 from cnn_numba.ops.gather.cpu import gather_batch
@@ -738,7 +738,7 @@ def sample(
       cnn-numba sample
       cnn-numba sample "The GPU" --length 1000 --temperature 0.5
     """
-    from cnn_numba.nn.writing import write
+    from cnn_numba.beyond.text.generation import generate
     from cnn_numba.train.checkpoint import load_model
 
     try:
@@ -746,7 +746,7 @@ def sample(
             network = load_model(checkpoint, batch_size=1)
         else:
             network = _writer_of_the_course(checkpoint)
-        text = write(network, prompt, length, temperature, seed)
+        text = generate(network, prompt, length, temperature, seed)
     except FileNotFoundError:
         raise CliError(
             f"there is no {checkpoint}; train a network with: cnn-numba train --model text_transformer"
@@ -790,7 +790,7 @@ def export(
       cnn-numba export --pixels --out digits.onnx
       cnn-numba export --checkpoint runs/cifar_convnet_bn/checkpoint.npz
     """
-    from cnn_numba.nn.onnx import to_onnx
+    from cnn_numba.beyond.onnx import to_onnx
     from cnn_numba.train.checkpoint import load_checkpoint, load_model, written_whole
 
     asked, checkpoint = checkpoint, _trained(context, checkpoint)

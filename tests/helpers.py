@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from cnn_numba import device
+from cnn_numba.ops.backends import backend
 
 BACKENDS = ("reference", "cpu")
+# Where the operations are.
+PACKAGES = ("cnn_numba.ops.", "cnn_numba.beyond.")
 
 
 def backends(operation, gpu=False):
@@ -19,10 +22,9 @@ def backends(operation, gpu=False):
     The gpu backend arrives as `OnDevice`, and only where the test's shapes are small enough to simulate.
     """
     names = (*BACKENDS, "gpu") if gpu else BACKENDS
-    modules = [importlib.import_module(f"cnn_numba.ops.{operation}.{backend}") for backend in names]
+    modules = [getattr(backend(name).ops, operation) for name in names]
     modules = [
-        OnDevice(module) if backend == "gpu" else module
-        for module, backend in zip(modules, names, strict=True)
+        OnDevice(module) if name == "gpu" else module for module, name in zip(modules, names, strict=True)
     ]
     return pytest.mark.parametrize("ops", modules, ids=names)
 
@@ -72,9 +74,9 @@ class OnDevice:
 
 
 def registered(kernel):
-    """Return the signatures a kernel of `cnn_numba.ops` has in its module's SIGNATURES, None for others."""
+    """Return the signatures a kernel of an operation has in its module's SIGNATURES, None for others."""
     function = getattr(kernel, "py_func", None)
-    if function is None or not function.__module__.startswith("cnn_numba.ops."):
+    if function is None or not function.__module__.startswith(PACKAGES):
         return None
     module = importlib.import_module(function.__module__)
     # Kernels that one function makes share their code: any of them may stand for all.
@@ -88,7 +90,7 @@ def registered(kernel):
 
 
 def check_registered(kernel, arguments):
-    """Insist that a kernel of `cnn_numba.ops` is launched with argument types that it is registered with."""
+    """Insist that a kernel of an operation is launched with argument types that it is registered with."""
     signatures = registered(kernel)
     if signatures is not None:
         launched = f"void({', '.join(map(_type_text, arguments))})"

@@ -7,8 +7,8 @@ import pytest
 import typer
 
 from cnn_numba import cli, load
+from cnn_numba.beyond.text.data import TEXT
 from cnn_numba.data import files
-from cnn_numba.data.text import TEXT
 from cnn_numba.nn import models
 
 PAGE = Path(__file__).parents[1] / "docs" / "adding-a-model.md"

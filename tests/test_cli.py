@@ -19,10 +19,11 @@ from PIL import Image, features
 
 from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_numba import cli, data, device, doctor
+from cnn_numba.beyond.models import text_transformer
+from cnn_numba.beyond.text.data import TEXT
 from cnn_numba.data import digits, files as data_files
-from cnn_numba.data.text import TEXT
 from cnn_numba.doctor import Finding
-from cnn_numba.nn.models import cifar_convnet, mnist_cnn, mnist_cnn_deep, text_transformer
+from cnn_numba.nn.models import cifar_convnet, mnist_cnn, mnist_cnn_deep
 from cnn_numba.pretrained import MNIST_CNN
 from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpoint
 from cnn_numba.train.lock import locked

@@ -17,7 +17,6 @@ from tqdm.auto import tqdm
 
 from cnn_numba.arguments import choice, instance, integer, settings, shown
 from cnn_numba.data import Dataset, batches
-from cnn_numba.data.text import Windows
 from cnn_numba.device import threads, to_host
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
@@ -35,7 +34,7 @@ from cnn_numba.train.optim import SCHEDULES, Optimizer
 from cnn_numba.train.parallel import ALONE, Workers, WorkersError, checksum
 from cnn_numba.train.records import move_earlier_run, plot_history, write_history
 from cnn_numba.train.scaling import LossScaler
-from cnn_numba.train.steps import batches_of, steps_of
+from cnn_numba.train.steps import OTHER_BATCHES, batches_of, steps_of
 from cnn_numba.train.timeline import Timeline
 
 #: With fewer steps than this a network has learned little, and `fit` says so.
@@ -106,7 +105,7 @@ def evaluate(
 
 def _check_counts(images, labels):
     for name, array in (("images", images), ("labels", labels)):
-        instance(array, name, np.ndarray, Windows)
+        instance(array, name, np.ndarray, *OTHER_BATCHES)
     if len(images) == 0 or len(images) != len(labels):
         raise ValueError(
             f"need as many labels as images and at least one, got {len(images)} images, {len(labels)} labels"

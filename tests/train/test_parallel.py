@@ -20,9 +20,10 @@ import pytest
 import typer
 
 from cnn_numba import cli, device
+from cnn_numba.beyond.norm.layers import BatchNorm2d
 from cnn_numba.data import Dataset
 from cnn_numba.extras import MissingPackage
-from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train import parallel
 from cnn_numba.train.checkpoint import save_checkpoint
