@@ -8,9 +8,6 @@ Importing the package selects what kernels run on: a GPU, else the emulated one,
 from cnn_numba import device
 
 # isort: split
-from cnn_numba.beyond.models import cifar_convnet_bn, mnist_rows, text_transformer
-from cnn_numba.beyond.norm.layers import BatchNorm2d, LayerNorm
-from cnn_numba.beyond.recurrent.layers import LSTM, Rows
 from cnn_numba.data import DATASETS, DataError, Dataset, batches, load
 from cnn_numba.data.digits import prepare_digit
 from cnn_numba.nn.gradcheck import compare_gradients, gradcheck, numerical_gradient
@@ -25,21 +22,24 @@ from cnn_numba.nn.layers import (
     Sigmoid,
     Tanh,
 )
-from cnn_numba.nn.models import (
-    MODELS,
-    Sequential,
-    cifar_convnet,
-    mnist_cnn,
-    mnist_cnn_deep,
-)
+from cnn_numba.nn.models import MODELS, Sequential, cifar_convnet, mnist_cnn, mnist_cnn_deep
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
 from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpoint
 from cnn_numba.train.loop import evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.records import plot_history
-from cnn_numba.train.scaling import LossScaler
-from cnn_numba.train.steps import train_step
+from cnn_numba.train.step import train_step
+
+# The core works without what lies beyond it.
+try:
+    from cnn_numba.beyond.models import cifar_convnet_bn, mnist_rows, text_transformer
+    from cnn_numba.beyond.norm.layers import BatchNorm2d, LayerNorm
+    from cnn_numba.beyond.precision.scaling import LossScaler
+    from cnn_numba.beyond.recurrent.layers import LSTM, Rows
+except ModuleNotFoundError as error:
+    if error.name != "cnn_numba.beyond":
+        raise
 
 __all__ = [  # noqa: RUF022 (in the order of the course)
     "device",

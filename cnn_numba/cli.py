@@ -337,7 +337,8 @@ def train(
       cnn-numba train --resume --out runs/slow
       torchrun --nproc-per-node 2 -m cnn_numba train
     """
-    from cnn_numba.train.parallel import WorkersError, join
+    from cnn_numba.beyond.workers.joining import join
+    from cnn_numba.beyond.workers.process_group import WorkersError
 
     options = {
         "model": model,
@@ -383,9 +384,9 @@ def _train(options, data_dir, out, resume, workers, timeline):
     """Train with the options of `train`, given or held by a checkpoint."""
     in_simulator = "the kernels would run in the simulator, where an epoch takes weeks"
     backend = _backend(options["device"], in_simulator + " ({}); use --device cpu or auto")
+    from cnn_numba.beyond.workers.process_group import WorkersError
     from cnn_numba.device import place_of
     from cnn_numba.train.loop import Interrupted, TrainingDiverged, fit
-    from cnn_numba.train.parallel import WorkersError
 
     log = _line_printer() if workers.first else lambda line: None
     mine = workers.count(options["batch_size"])

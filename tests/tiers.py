@@ -275,24 +275,24 @@ REPETITIONS = [
         lambda number, **_: number in (2, 5),
     ),
     Repetition(
-        "train/test_parallel_processes.py",
+        "beyond/test_workers_processes.py",
         "test_a_killed_first_worker_is_named_by_the_others",
         "the worker that is killed under torchrun is named as well",
     ),
     Repetition(
-        "train/test_parallel_processes.py",
+        "beyond/test_workers_processes.py",
         "test_a_hung_worker_is_given_up_by_all_others",
         "the one that is killed under torchrun is given up as well",
     ),
     Repetition(
-        "train/test_parallel_processes.py",
+        "beyond/test_workers_processes.py",
         "test_ctrl_c_on_one_worker_stops_all_after_the_same_step_and_saves",
-        "test_parallel.py: interrupted workers tell how to go on; test_training.py: an interrupt saves",
+        "test_workers.py: interrupted workers tell how to go on; test_training.py: an interrupt saves",
     ),
     Repetition(
-        "train/test_parallel_processes.py",
+        "beyond/test_workers_processes.py",
         "test_an_exception_on_one_worker_ends_the_others_with_its_words",
-        "test_parallel.py: what a worker that ends says to the others; a killed one in processes",
+        "test_workers.py: what a worker that ends says to the others; a killed one in processes",
     ),
     Repetition(
         "bench/test_bench.py",

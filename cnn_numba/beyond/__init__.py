@@ -1,15 +1,18 @@
-"""What a CNN for MNIST does not need: normalisation, attention, recurrent networks, text, ONNX.
+"""What a CNN for MNIST does not need: more layers, text, ONNX, training in 16 bits and with several workers.
 
-The core imports nothing of it. Here it registers with the core what it adds: operations, models, the data set
-of a text and its batches. Kernels are imported when a model first needs them.
+The core imports nothing of it. Here it registers what it adds to the core: operations, models, the data set of
+a text and its batches, and options of `fit`. Kernels are imported when a model first needs them.
 """
 
 from cnn_numba.beyond import models, operations
+from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.beyond.text import batches, data
+from cnn_numba.beyond.workers.timeline import Timeline
 from cnn_numba.data.datasets import OTHER_SOURCES, OtherSource
 from cnn_numba.nn.models import MODELS
 from cnn_numba.ops.backends import register
-from cnn_numba.train.steps import OTHER_BATCHES
+from cnn_numba.train.batches import OTHER_BATCHES
+from cnn_numba.train.extensions import EXTENSIONS
 
 register(operations.cpu, operations.gpu, operations.reference)
 MODELS |= {
@@ -19,3 +22,4 @@ MODELS |= {
 }
 OTHER_SOURCES[data.TEXT] = OtherSource(tuple(data.VOCABULARY), (data.LENGTH,), data.load_text)
 OTHER_BATCHES[data.Windows] = batches.windows_of
+EXTENSIONS |= {"scaler": LossScaler, "timeline": Timeline}

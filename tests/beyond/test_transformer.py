@@ -19,7 +19,7 @@ from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.nn.layers import GELU, CrossEntropyLoss, Linear, ReLU
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.optim import Adam
-from cnn_numba.train.steps import steps_of, train_step
+from cnn_numba.train.step import steps_of, train_step
 
 KINDS, LENGTH = 7, 5
 

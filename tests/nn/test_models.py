@@ -10,6 +10,7 @@ from cnn_numba.arguments import shown
 from cnn_numba.beyond.attention.layers import MultiHeadAttention
 from cnn_numba.beyond.embedding.layers import Embedding
 from cnn_numba.beyond.norm.layers import BatchNorm2d, LayerNorm
+from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.beyond.recurrent.layers import LSTM
 from cnn_numba.beyond.transformer import Chain, Residual, TransformerBlock
 from cnn_numba.device import to_host
@@ -28,8 +29,7 @@ from cnn_numba.nn.layers import (
 )
 from cnn_numba.nn.models import MODELS, Sequential, cifar_convnet, mnist_cnn
 from cnn_numba.train.optim import SGD, Adam
-from cnn_numba.train.scaling import LossScaler
-from cnn_numba.train.steps import train_step
+from cnn_numba.train.step import train_step
 
 
 def every_layer(device="cpu", batch_size=3):

@@ -7,7 +7,7 @@ from cnn_numba.beyond.text.data import Windows
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import head
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.steps import DeviceBatches, HostBatches
+from cnn_numba.train.batches import DeviceBatches, HostBatches
 
 
 class HostWindows(HostBatches):

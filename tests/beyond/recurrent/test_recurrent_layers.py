@@ -16,7 +16,7 @@ from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.checkpoint import load_model, save_checkpoint
 from cnn_numba.train.optim import Adam
-from cnn_numba.train.steps import train_step
+from cnn_numba.train.step import train_step
 
 
 def stacked(place="cpu", batch_size=3):
