@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from helpers import assert_close, poisoned
+from helpers import assert_close, kernels_in, poisoned
 from launches import only_launches, sanitized
 from test_attention import SHAPES, inputs, torchs
 
@@ -126,7 +126,7 @@ def test_what_the_two_rungs_move_as_the_rows_grow_longer():
 
 
 def test_there_is_a_kernel_for_each_head_dim():
-    assert sorted(gpu_tiled.SIGNATURES) == sorted(
+    assert sorted(kernels_in(gpu_tiled)) == sorted(
         f"attention_{kind}_{head_dim}_kernel"
         for kind in ("forward", "backward_q", "backward_kv")
         for head_dim in gpu_tiled.HEAD_DIMS

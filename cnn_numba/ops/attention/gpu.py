@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 THREADS = 256
+_MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
 
 
 class AttentionScratch(NamedTuple):
@@ -116,6 +117,7 @@ def _place_of(i, heads, length, features):
 
 
 @cuda.jit
+@device.signature(_MOVE)
 def split_heads_kernel(x, batch_size, parts, heads, length, features, out):
     """Move one element a thread, in the order in which they are written; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -133,6 +135,7 @@ def split_heads(x, out=None):
 
 
 @cuda.jit
+@device.signature(_MOVE)
 def merge_heads_kernel(x, batch_size, parts, heads, length, features, out):
     """Move one element a thread, in the order in which they are read; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -152,7 +155,3 @@ def merge_heads(x, out=None):
 def _move(kernel, x, sizes, out):
     device.launch_for_each(kernel, x.size, THREADS, x.ravel(), *map(np.uint32, sizes), out.ravel())
     return out
-
-
-_MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
-SIGNATURES = {"split_heads_kernel": _MOVE, "merge_heads_kernel": _MOVE}

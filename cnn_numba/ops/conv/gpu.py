@@ -108,6 +108,7 @@ def conv2d_backward_weight(
 
 
 @cuda.jit
+@device.signature("void(float32[:, :, ::1], int64, int64, float32[::1])")
 def conv2d_backward_bias_kernel(grad_output, factor, shift, grad_bias):
     """Sum up one channel of `grad_output` (N, C_out, H_out * W_out) a block of BIAS_THREADS."""
     oc = uint32(cuda.blockIdx.x)
@@ -137,6 +138,3 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
         *(grad_output.reshape(batch, out_channels, positions), *reciprocal(positions), grad_bias),
     )
     return grad_bias
-
-
-SIGNATURES = {"conv2d_backward_bias_kernel": "void(float32[:, :, ::1], int64, int64, float32[::1])"}

@@ -36,6 +36,7 @@ from cnn_numba.ops.shared.products import (
 #: Entries of the gather table, which is filled again when they are used up.
 TABLE = 256
 NOWHERE = 1 << 30  # a row outside of every image
+_TYPES = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
 
 
 class Gather(NamedTuple):
@@ -218,6 +219,7 @@ def implicit_kernel(tile):
                         target[uint32(target_at[j] + uint32(m * plane))] = value
 
     @cuda.jit
+    @device.signature(_TYPES, capability=tile.capability)
     def conv2d_implicit_kernel(source, weight, bias, has_bias, relu, target, gather: Gather):
         """Compute a tile a block; a grid of (blocks of columns, blocks of rows).
 
@@ -428,16 +430,3 @@ def conv2d_backward_input_implicit(
         for gather in _backward_gathers(weight, window, grad_input):
             _launch(gather, grad_output, weight, weight, False, False, grad_input, tile, precision)
     return grad_input
-
-
-_SIGNATURE = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
-_ON_TENSOR_CORES = [f"conv2d_implicit_{precision}_kernel" for precision in ("tf32", "float16", "bfloat16")]
-_ON_FFMA = [name.replace("_kernel", "_ffma_kernel") for name in _ON_TENSOR_CORES]
-SIGNATURES = {
-    **dict.fromkeys(_ON_TENSOR_CORES + _ON_FFMA, _SIGNATURE),
-    "conv2d_implicit_large_kernel": _SIGNATURE,
-    "conv2d_implicit_small_kernel": _SIGNATURE,
-    "conv2d_implicit_narrow_kernel": _SIGNATURE,
-}
-# Which GPUs a kernel is for, where not for all.
-CAPABILITIES = {**dict.fromkeys(_ON_TENSOR_CORES, ">= 8.0"), **dict.fromkeys(_ON_FFMA, "< 8.0")}

@@ -198,6 +198,9 @@ def weight_kernel(tile):
                         sums[uint32(at + n)] = total[i * thread_columns + j]
 
     @cuda.jit
+    @device.signature(
+        "void(float32[::1], float32[::1], float32[::1], Correlation)", capability=tile.capability
+    )
     def conv2d_backward_weight_kernel(grad_output, x, sums, shape: Correlation):
         """Sum up a share of the positions for a tile a block; grid (column tiles, row tiles, shares).
 
@@ -245,6 +248,7 @@ LANES, GROUPS = 32, 8
 
 
 @cuda.jit
+@device.signature("void(float32[:, ::1], float32[::1])")
 def conv2d_sum_parts_kernel(parts, total):
     """Add up `parts` (P, size) into `total` (size,): LANES elements a block of (LANES, GROUPS) threads."""
     group_sums = cuda.shared.array((GROUPS, LANES), float32)
@@ -331,16 +335,3 @@ def conv2d_backward_weight_implicit(
         grid, block = device.blocks(total.size, LANES), (LANES, GROUPS)
         device.launch(conv2d_sum_parts_kernel, grid, block, parts, total)
     return grad_weight
-
-
-_SIGNATURE = "void(float32[::1], float32[::1], float32[::1], Correlation)"
-_ON_TENSOR_CORES = [f"conv2d_weight_{precision}_kernel" for precision in ("tf32", "float16", "bfloat16")]
-_ON_FFMA = [name.replace("_kernel", "_ffma_kernel") for name in _ON_TENSOR_CORES]
-SIGNATURES = {
-    **dict.fromkeys(_ON_TENSOR_CORES + _ON_FFMA, _SIGNATURE),
-    "conv2d_backward_weight_wide_kernel": _SIGNATURE,
-    "conv2d_backward_weight_narrow_kernel": _SIGNATURE,
-    "conv2d_sum_parts_kernel": "void(float32[:, ::1], float32[::1])",
-}
-# Which GPUs a kernel is for, where not for all.
-CAPABILITIES = {**dict.fromkeys(_ON_TENSOR_CORES, ">= 8.0"), **dict.fromkeys(_ON_FFMA, "< 8.0")}

@@ -110,6 +110,7 @@ SUM_COLUMNS, SUM_ROWS = 32, 16
 
 
 @cuda.jit
+@device.signature("void(float32[:, ::1], float32[::1])")
 def linear_backward_bias_kernel(grad_output, grad_bias):
     """Sum up 32 columns a block, one along x; each of the 16 threads of a column takes every 16th row."""
     sums = cuda.shared.array((SUM_ROWS, SUM_COLUMNS), float32)
@@ -138,6 +139,3 @@ def linear_backward_bias(grad_output, grad_bias=None):
         block = SUM_COLUMNS, SUM_ROWS
         device.launch(linear_backward_bias_kernel, grid, block, grad_output, grad_bias)
     return grad_bias
-
-
-SIGNATURES = {"linear_backward_bias_kernel": "void(float32[:, ::1], float32[::1])"}

@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 THREADS = 256
+_ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 
 
 class LstmScratch(NamedTuple):
@@ -82,6 +83,7 @@ def _rows(sequences):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, bool, {_ROW}, bool, {_ROW}, {_ROW})")
 def lstm_start_kernel(h, has_h, c, has_c, first_h, first_c):
     """Begin with one unit's states, or with zeros, a thread; launched over all of them."""
     i = uint32(cuda.grid(1))
@@ -113,6 +115,7 @@ def _sigmoid(x):
 
 
 @cuda.jit
+@device.signature(f"void(uint32, {', '.join([_MATRIX] + 3 * [_SEQUENCES] + 2 * [_MATRIX])})")
 def lstm_cell_forward_kernel(t, added, gates, cells, out, h, c):
     """Take one hidden unit of one sample through step t, a thread; launched over the N * H of them.
 
@@ -178,6 +181,10 @@ def lstm_forward(
 
 
 @cuda.jit
+@device.signature(
+    f"void(uint32, {_SEQUENCES}, bool, {_SEQUENCES}, {_SEQUENCES}, {_MATRIX}, "
+    f"bool, {', '.join(3 * [_MATRIX])}, {_SEQUENCES})"
+)
 def lstm_cell_backward_kernel(
     t, grad_output, has_grad_output, cells, gates, c0, has_c0, grad_h, grad_c, grad_step, grad_gates
 ):
@@ -250,6 +257,7 @@ def lstm_backward_input(grad_gates, weight_ih, grad_input=None, scratch=None):
 
 
 @cuda.jit
+@device.signature(f"void({_SEQUENCES}, {_MATRIX}, bool, {_SEQUENCES})")
 def lstm_before_kernel(out, h0, has_h0, before):
     """Copy one number of the step before, a thread; launched over all of `before`."""
     i = uint32(cuda.grid(1))
@@ -281,13 +289,3 @@ def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     for gradient in outputs:
         linear_backward_bias(_rows(grad_gates), gradient)
     return tuple(outputs)
-
-
-_ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
-SIGNATURES = {
-    "lstm_start_kernel": f"void({_ROW}, bool, {_ROW}, bool, {_ROW}, {_ROW})",
-    "lstm_cell_forward_kernel": f"void(uint32, {', '.join([_MATRIX] + 3 * [_SEQUENCES] + 2 * [_MATRIX])})",
-    "lstm_cell_backward_kernel": f"void(uint32, {_SEQUENCES}, bool, {_SEQUENCES}, {_SEQUENCES}, {_MATRIX}, "
-    f"bool, {', '.join(3 * [_MATRIX])}, {_SEQUENCES})",
-    "lstm_before_kernel": f"void({_SEQUENCES}, {_MATRIX}, bool, {_SEQUENCES})",
-}
