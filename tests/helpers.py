@@ -108,17 +108,22 @@ def _type_text(argument):
 
 
 def arguments(function):
-    """Return names, kinds and defaults of a function's arguments; their types differ between backends."""
+    """Return names, kinds and defaults of a function's arguments; their types differ between backends.
+
+    So does `scratch`, which only a backend that needs working space has.
+    """
     parameters = inspect.signature(function).parameters.values()
-    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
+    return [(each.name, each.kind, each.default) for each in parameters if each.name != "scratch"]
 
 
 def signatures(module):
-    """Return the public functions defined in a module, each with its arguments."""
+    """Return the public functions defined in a module, but for what makes working space, and arguments."""
     return {
         name: arguments(function)
         for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__ and not name.startswith("_")
+        if function.__module__ == module.__name__
+        and not name.startswith("_")
+        and not name.endswith("_scratch")
     }
 
 

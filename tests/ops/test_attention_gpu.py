@@ -42,8 +42,8 @@ def test_launches_and_nothing_else():
     log_sum_exp, scratch = device.zeros((2, 3, 5)), gpu.attention_scratch((2, 3, 5, 4), (2, 3, 5, 4))
     x, merged = device.zeros((2, 3, 2, 5, 4)), device.empty((3, 5, 2, 2, 4))
     with only_launches() as launched:
-        gpu.attention_forward(q, k, v, True, out, log_sum_exp, scratch)
-        gpu.attention_backward(grad_output, q, k, v, out, log_sum_exp, True, *gradients, scratch)
+        gpu.attention_forward(q, k, v, True, out, log_sum_exp)
+        gpu.attention_backward(grad_output, q, k, v, out, log_sum_exp, True, *gradients, scratch=scratch)
         gpu.merge_heads(x, merged)
         gpu.split_heads(merged, x)
     tiled = [f"attention_{name}_16_kernel" for name in ("forward", "backward_q", "backward_kv")]

@@ -139,8 +139,12 @@ def relu_backward_vectorized_kernel(grad_output, out, grad_input):
         g0, g1, g2, g3 = load4(grad_output, i)
         a, b, c, d = load4(out, i)
         store4(
-            *(grad_input, i, _relu_gradient(g0, a), _relu_gradient(g1, b)),
-            *(_relu_gradient(g2, c), _relu_gradient(g3, d)),
+            grad_input,
+            i,
+            _relu_gradient(g0, a),
+            _relu_gradient(g1, b),
+            _relu_gradient(g2, c),
+            _relu_gradient(g3, d),
         )
     else:
         for tail in range(i, size):

@@ -40,7 +40,7 @@ class AttentionScratch(NamedTuple):
 def attention_scratch(q_shape, k_shape):
     """Allocate the working space that the passes of one layer can share.
 
-    It serves fewer queries and smaller batches too; see `reference.attention_scratch`.
+    It is the `scratch` of `attention_backward`; one for more queries and larger batches will do.
     """
     return AttentionScratch(device.empty(q_shape[0] * q_shape[1] * q_shape[2]))
 
@@ -61,7 +61,7 @@ def _checked_averages(scratch, shape):
     return scratch.averages[:needed].reshape(shape[0] * shape[1], shape[2])
 
 
-def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, scratch=None):
+def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     """Average the values for each query, weighted by how well keys fit; see `reference.attention_forward`.
 
     head_dim is at most 64 here: a thread holds up to 16 features, and up to four threads share a query.
@@ -73,7 +73,18 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, scratch
 
 
 def attention_backward(
-    grad_output, q, k, v, out, log_sum_exp, causal=False, grad_q=None, grad_k=None, grad_v=None, scratch=None
+    grad_output,
+    q,
+    k,
+    v,
+    out,
+    log_sum_exp,
+    causal=False,
+    grad_q=None,
+    grad_k=None,
+    grad_v=None,
+    *,
+    scratch=None,
 ):
     """Send the gradient back through attention; see `reference.attention_backward`.
 

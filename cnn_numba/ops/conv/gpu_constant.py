@@ -59,7 +59,7 @@ def _kernel(shape, content):
     return constant_kernel(np.frombuffer(content, np.float32).reshape(shape))
 
 
-def conv2d_forward_constant(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
+def conv2d_forward_constant(x, weight, bias=None, stride=1, padding=0, out=None, relu=False):
     """`conv2d_forward` with the filters in constant memory; arguments and result are the same.
 
     Numba bakes constant memory into the code of a kernel. So `weight` is read back from the device in every

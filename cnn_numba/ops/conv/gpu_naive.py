@@ -48,7 +48,7 @@ def conv2d_forward_naive_kernel(
     out[n, oc, oh, ow] = total
 
 
-def conv2d_forward_naive(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
+def conv2d_forward_naive(x, weight, bias=None, stride=1, padding=0, out=None, relu=False):
     """`conv2d_forward` with one thread for each output; arguments and result are the same."""
     window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out, relu)
     arguments = x, weight, *checks.bias_for_kernel(weight, bias), *window.steps, relu, out
@@ -85,9 +85,7 @@ def conv2d_backward_input_naive_kernel(
     grad_input[n, ic, h, w] = total
 
 
-def conv2d_backward_input_naive(
-    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
-):
+def conv2d_backward_input_naive(grad_output, weight, input_shape, stride=1, padding=0, grad_input=None):
     """`conv2d_backward_input` with one thread for each pixel; arguments and result are the same."""
     window, grad_input = checks.conv2d_backward_input(
         DEVICE, grad_output, weight, input_shape, stride, padding, grad_input
@@ -118,9 +116,7 @@ def conv2d_backward_weight_naive_kernel(
     grad_weight[oc, ic, kh, kw] = total
 
 
-def conv2d_backward_weight_naive(
-    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None
-):
+def conv2d_backward_weight_naive(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None):
     """`conv2d_backward_weight` with one thread for each weight; arguments and result are the same."""
     window, grad_weight = checks.conv2d_backward_weight(
         DEVICE, grad_output, x, weight_shape, stride, padding, grad_weight

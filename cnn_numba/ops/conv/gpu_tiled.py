@@ -151,7 +151,7 @@ def shared_bytes(kernel_h, kernel_w, stride_h, stride_w):
     return 4 * (CHANNELS * kernel_h * kernel_w + patch_h * patch_w)
 
 
-def conv2d_forward_tiled(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
+def conv2d_forward_tiled(x, weight, bias=None, stride=1, padding=0, out=None, relu=False):
     """`conv2d_forward` with tiles in shared memory; arguments and result are the same.
 
     Raises
