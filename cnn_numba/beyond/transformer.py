@@ -34,34 +34,25 @@ class TokenLinear(Linear):
             )
         return (*input_shape[:2], self.out_features)
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gradients and the scratch space of the products, for N * T rows."""
-        super().build(input_shape, device, needs_grad_input)
-        rows = input_shape[0] * input_shape[1]
-        self.scratch = self.ops.linear_scratch(rows, self.in_features, self.out_features)
-
     def forward(self, x: Array, training: bool = True) -> Array:
         """Multiply every place's features by the weight and add the bias."""
         self.x = token_rows(x)
         self.output = head(self.out, x.shape[0])
-        out = token_rows(self.output)
         self.ops.linear_forward(
-            self.x, self.weight, self.bias, out, self.scratch, self.relu, **self._rounding
+            self.x, self.weight, self.bias, out=token_rows(self.output), relu=self.relu, **self._rounding
         )
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
         gradient = token_rows(grad_output)
-        self.ops.linear_backward_weight(gradient, self.x, self.grad_weight, self.scratch, **self._rounding)
-        self.ops.linear_backward_bias(gradient, self.grad_bias)
+        self.ops.linear_backward_weight(gradient, self.x, grad_weight=self.grad_weight, **self._rounding)
+        self.ops.linear_backward_bias(gradient, grad_bias=self.grad_bias)
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
         self.ops.linear_backward_input(
-            gradient, self.weight, token_rows(grad_input), self.scratch, **self._rounding
+            gradient, self.weight, grad_input=token_rows(grad_input), **self._rounding
         )
         return grad_input
 
@@ -167,7 +158,8 @@ class Residual(Chain):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Add what the layers make of the batch to it."""
-        self.output = self.ops.add_forward(x, super().forward(x, training), head(self.out, x.shape[0]))
+        changed = super().forward(x, training)
+        self.output = self.ops.add_forward(x, changed, out=head(self.out, x.shape[0]))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
@@ -175,7 +167,7 @@ class Residual(Chain):
         through = super().backward(grad_output)
         if not self.needs_grad_input:
             return None
-        return self.ops.add_forward(grad_output, through, self._grad_input_like(grad_output))
+        return self.ops.add_forward(grad_output, through, out=self._grad_input_like(grad_output))
 
 
 class TransformerBlock(Chain):

@@ -66,13 +66,14 @@ class Embedding(Layer):
     def forward(self, x: Array, training: bool = True) -> Array:
         """Look up the vectors of a batch of tokens (n, T)."""
         self.x = x
-        self.output = self.ops.embedding_forward(x, self.weight, self.positions, head(self.out, x.shape[0]))
+        out = head(self.out, x.shape[0])
+        self.output = self.ops.embedding_forward(x, self.weight, self.positions, out=out)
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of the vectors."""
-        self.ops.embedding_backward(grad_output, self.x, self.grad_weight)
+        self.ops.embedding_backward(grad_output, self.x, grad_weight=self.grad_weight)
         size = self.length * self.features
         samples = grad_output.reshape(grad_output.shape[0], size)
-        self.backend.ops.dense.linear_backward_bias(samples, self.grad_positions.reshape(size))
+        self.backend.ops.dense.linear_backward_bias(samples, grad_bias=self.grad_positions.reshape(size))
         return None

@@ -73,11 +73,18 @@ class BatchNorm2d(Layer):
         if training and self.sync:
             self.output = self.sync.forward(x)
             return self.output
-        statistics = self.running_mean, self.running_var
-        out = head(self.out, x.shape[0])
         self.output, _, _ = self.ops.batch_norm2d_forward(
-            *(x, self.weight, self.bias, *statistics, training, self.momentum, self.eps),
-            *(out, self.mean, self.inv_std),
+            x,
+            self.weight,
+            self.bias,
+            self.running_mean,
+            self.running_var,
+            training=training,
+            momentum=self.momentum,
+            eps=self.eps,
+            out=head(self.out, x.shape[0]),
+            mean=self.mean,
+            inv_std=self.inv_std,
         )
         return self.output
 
@@ -87,8 +94,15 @@ class BatchNorm2d(Layer):
             return self.sync.backward(grad_output)
         grad_input = self._grad_input_like(grad_output)
         grad_input, _, _ = self.ops.batch_norm2d_backward(
-            *(grad_output, self.x, self.weight, self.mean, self.inv_std, self.training),
-            *(grad_input, self.grad_weight, self.grad_bias),
+            grad_output,
+            self.x,
+            self.weight,
+            self.mean,
+            self.inv_std,
+            training=self.training,
+            grad_input=grad_input,
+            grad_weight=self.grad_weight,
+            grad_bias=self.grad_bias,
         )
         return grad_input if self.needs_grad_input else None
 
@@ -146,8 +160,13 @@ class LayerNorm(Layer):
         """Normalise each sample."""
         self.x, n = x, x.shape[0]
         self.output, _, _ = self.ops.layer_norm_forward(
-            *(x, self.weight, self.bias, self.eps),
-            *(head(buffer, n) for buffer in (self.out, self.mean, self.inv_std)),
+            x,
+            self.weight,
+            self.bias,
+            eps=self.eps,
+            out=head(self.out, n),
+            mean=head(self.mean, n),
+            inv_std=head(self.inv_std, n),
         )
         return self.output
 
@@ -156,7 +175,13 @@ class LayerNorm(Layer):
         n = grad_output.shape[0]
         grad_input = self._grad_input_like(grad_output)
         grad_input, _, _ = self.ops.layer_norm_backward(
-            *(grad_output, self.x, self.weight, head(self.mean, n), head(self.inv_std, n)),
-            *(grad_input, self.grad_weight, self.grad_bias),
+            grad_output,
+            self.x,
+            self.weight,
+            head(self.mean, n),
+            head(self.inv_std, n),
+            grad_input=grad_input,
+            grad_weight=self.grad_weight,
+            grad_bias=self.grad_bias,
         )
         return grad_input if self.needs_grad_input else None
