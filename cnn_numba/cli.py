@@ -21,11 +21,13 @@ import typer
 from PIL import Image
 
 from cnn_numba.arguments import LARGEST, MOST_ELEMENTS, shown
-from cnn_numba.beyond.text.data import TEXT, Windows
+from cnn_numba.beyond.text.data import Windows
 from cnn_numba.data import DATASETS, DataError, classes, image_shape, load, normalisation
+from cnn_numba.data.datasets import OTHER_SOURCES
 from cnn_numba.data.digits import as_text, find_digit, prepare_photo
 from cnn_numba.device import UnusableGpu
 from cnn_numba.extras import MissingPackage
+from cnn_numba.nn.models import MODELS
 from cnn_numba.ops.gather.cpu import gather_batch
 from gpuless.nvidia import installed
 
@@ -37,11 +39,8 @@ def _choice(name, *values):
 
 # Where a network can be trained; `_backend` tells which of them there is.
 Device = _choice("Device", "auto", "cpu", "gpu")
-DatasetName = _choice("DatasetName", *DATASETS, TEXT)
-ModelName = _choice(
-    "ModelName",
-    *("mnist_cnn", "mnist_cnn_deep", "cifar_convnet", "cifar_convnet_bn", "mnist_rows", "text_transformer"),
-)
+DatasetName = _choice("DatasetName", *DATASETS, *OTHER_SOURCES)
+ModelName = _choice("ModelName", *MODELS)
 OptimizerName = _choice("OptimizerName", "adam", "sgd")
 ScheduleName = _choice("ScheduleName", "one-cycle", "cosine", "constant")
 Precision = _choice("Precision", "float32", "tf32", "float16", "bfloat16")
@@ -522,7 +521,6 @@ def _command_to_resume(out, data_dir, workers):
 def _network(name, batch_size, backend, seed, precision="float32"):
     """Build a network; a batch beyond the memory, or a precision it does not know, is a wrong argument."""
     from cnn_numba.nn.layers import UnsupportedPrecision
-    from cnn_numba.nn.models import MODELS
 
     try:
         return MODELS[name](batch_size=batch_size, device=backend, seed=seed, precision=precision)
@@ -535,7 +533,7 @@ def _network(name, batch_size, backend, seed, precision="float32"):
 
 
 def _usual_dataset(network):
-    shapes = {image_shape(name): name for name in (TEXT, "cifar10", "mnist")}
+    shapes = {image_shape(name): name for name in (*OTHER_SOURCES, "cifar10", "mnist")}
     return shapes[network.input_shape]
 
 
@@ -557,7 +555,7 @@ def _dataset_for(network, dataset):
             param_hint="'--dataset'",
         )
     scores, kinds = network.shapes[-1][-1], len(classes(name))
-    if name != TEXT and scores < kinds:
+    if scores < kinds:
         raise typer.BadParameter(
             f"{network.name} tells {scores} kinds apart, but {name} has {kinds}.", param_hint="'--dataset'"
         )

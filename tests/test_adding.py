@@ -7,8 +7,8 @@ import pytest
 import typer
 
 from cnn_numba import cli, load
-from cnn_numba.beyond.text.data import TEXT
 from cnn_numba.data import files
+from cnn_numba.data.datasets import OTHER_SOURCES
 from cnn_numba.nn import models
 
 PAGE = Path(__file__).parents[1] / "docs" / "adding-a-model.md"
@@ -55,4 +55,4 @@ def test_a_network_with_fewer_scores_than_a_set_has_kinds_is_refused(monkeypatch
 
 def test_the_command_line_offers_what_is_entered():
     assert {name.value for name in cli.ModelName} == set(models.MODELS)
-    assert {name.value for name in cli.DatasetName} == {*files.SOURCES, TEXT}
+    assert {name.value for name in cli.DatasetName} == {*files.SOURCES, *OTHER_SOURCES}

@@ -20,7 +20,15 @@ def test_the_core_trains_without_what_lies_beyond_it(tmp_path):
     assert epoch["test_loss"] < epoch["train_loss"] < 2.3  # ln 10, where it begins
     assert found["evaluated"] == pytest.approx([epoch["test_loss"], epoch["test_accuracy"]])
     assert found["lines"][-1].startswith("epoch 1/1: train loss")
-    for argument, message in found["errors"].items():
+    assert found["evaluated"][1] > 0.3  # of ten kinds, before training a tenth
+    losses = found["devices"]
+    assert losses == pytest.approx(dict.fromkeys(losses, losses["cpu"]), rel=1e-4)
+    for argument in ("scaler", "timeline"):
+        message = found["errors"][argument]
         assert message == f"{argument} needs cnn_numba.beyond, which was not imported: leave the argument out"
+    known = "activation, conv, dense, gather, loss, pool, update"
+    assert found["errors"]["norm"] == f"there is no operation norm, only {known}"
+    assert found["errors"]["text"].startswith("no data set is called 'course-text'; choose from mnist, ")
+    assert found["models"] == ["mnist_cnn", "mnist_cnn_deep", "cifar_convnet"]
     assert found["imported"] == []
     assert load_checkpoint(tmp_path / "checkpoint.npz").progress["history"] == found["history"]

@@ -44,7 +44,7 @@ class Layer:
     """
 
     kind = "layer"
-    operation = None  # the folder of cnn_numba.ops it calls
+    operation = None  # the one that it calls, as a backend's `ops` names it
     precision = "float32"
     precisions = PRECISIONS
     input_dtype = None  # of what `forward` takes, where it is not the backend's
