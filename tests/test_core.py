@@ -21,7 +21,7 @@ def test_the_core_trains_without_what_lies_beyond_it(tmp_path):
     assert found["evaluated"] == pytest.approx([epoch["test_loss"], epoch["test_accuracy"]])
     assert found["lines"][-1].startswith("epoch 1/1: train loss")
     assert found["evaluated"][1] > 0.3  # of ten kinds, before training a tenth
-    losses = found["devices"]
+    losses = found["losses"]
     assert losses == pytest.approx(dict.fromkeys(losses, losses["cpu"]), rel=1e-4)
     for argument in ("scaler", "timeline"):
         message = found["errors"][argument]

@@ -13,22 +13,6 @@ class Nothing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-sys.meta_path.insert(0, Nothing())
-
-from cnn_numba.data import load  # noqa: E402
-from cnn_numba.device import simulated  # noqa: E402
-from cnn_numba.nn.models import MODELS, mnist_cnn  # noqa: E402
-from cnn_numba.ops.backends import backend  # noqa: E402
-from cnn_numba.train.loop import evaluate, fit  # noqa: E402
-from cnn_numba.train.optim import Adam  # noqa: E402
-
-
-def first(data, count):
-    """Return the first images of a data set, to train on and to test with."""
-    parts = "train_images", "train_labels", "test_images", "test_labels"
-    return dataclasses.replace(data, **{part: getattr(data, part)[:count] for part in parts})
-
-
 def error_of(function, *arguments, **options):
     """Return the message of a call that needs `beyond`."""
     try:
@@ -37,31 +21,44 @@ def error_of(function, *arguments, **options):
         return str(error)
 
 
-def train(data, device="cpu", **options):
-    """Train for an epoch; return the network and the history."""
-    model = mnist_cnn(batch_size=32, device=device)
-    return model, fit(model, data, Adam(model, lr=3e-3), epochs=1, progress=False, **options)
+def main(out):
+    """Train for a few steps; only in a process in which nothing of the package was imported before."""
+    sys.meta_path.insert(0, Nothing())
+    from cnn_numba.data import load
+    from cnn_numba.device import simulated
+    from cnn_numba.nn.models import MODELS, mnist_cnn
+    from cnn_numba.ops.backends import backend
+    from cnn_numba.train.loop import evaluate, fit
+    from cnn_numba.train.optim import Adam
 
+    def first(count):
+        parts = "train_images", "train_labels", "test_images", "test_labels"
+        return dataclasses.replace(mnist, **{part: getattr(mnist, part)[:count] for part in parts})
 
-DATA = first(load("mnist"), 640)
+    def train(data, device="cpu", **options):
+        model = mnist_cnn(batch_size=32, device=device)
+        return model, fit(model, data, Adam(model, lr=3e-3), epochs=1, progress=False, **options)
 
-if __name__ == "__main__":
-    lines = []
-    model, history = train(DATA, out=sys.argv[1], log=lines.append)
-    few = first(DATA, 64)
+    mnist, lines = load("mnist"), []
+    data = first(640)
+    model, history = train(data, out=out, log=lines.append)
     devices = ["cpu"] if simulated() else ["cpu", "gpu"]
     found = {
         "history": history,
-        "evaluated": evaluate(model, DATA.test_images, DATA.test_labels, DATA.mean, DATA.std),
+        "evaluated": evaluate(model, data.test_images, data.test_labels, data.mean, data.std),
         "lines": lines,
-        "devices": {device: train(few, device)[1][0]["train_loss"] for device in devices},
+        "losses": {device: train(first(64), device)[1][0]["train_loss"] for device in devices},
         "models": list(MODELS),
         "errors": {
-            "scaler": error_of(train, DATA, scaler=True),
-            "timeline": error_of(train, DATA, timeline="timeline.json"),
+            "scaler": error_of(train, data, scaler=True),
+            "timeline": error_of(train, data, timeline="timeline.json"),
             "norm": error_of(lambda: backend("cpu").ops.norm),
             "text": error_of(load, "course-text"),
         },
         "imported": [name for name in sys.modules if name.startswith("cnn_numba.beyond")],
     }
     print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

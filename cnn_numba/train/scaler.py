@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 
+from cnn_numba import device
 from cnn_numba.arguments import shown
-from cnn_numba.device import Array, DeviceArray, copy, pinned
+from cnn_numba.device import Array, DeviceArray
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.callbacks.base import Callback
 from cnn_numba.train.extensions import extension
@@ -50,14 +51,14 @@ class Scaler:
 
     # --- On the GPU: the learning rates are there before the first step, and nothing comes from the host -
 
-    def allocate_schedule(self, steps: int, optimizer: Optimizer) -> None:
+    def allocate_schedule(self, steps: int) -> None:
         """Allocate the schedule of so many steps; a recorded graph goes on using it."""
-        self._pinned, self.rates = pinned((steps, 2)), optimizer.backend.zeros((steps, 2))
+        self._pinned, self.rates = device.pinned((steps, 2)), device.zeros((steps, 2))
 
     def begin(self, optimizer: Optimizer, lrs: Sequence[float]) -> None:
         """Prepare for `scheduled_step` with these learning rates, at most as many as were allocated."""
         self._pinned[: len(lrs)] = optimizer.rates(lrs)
-        copy(self.rates, self._pinned)
+        device.copy(self.rates, self._pinned)
 
     def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray) -> None:
         """Do what `step` does, with the learning rate that the cursor names."""

@@ -231,7 +231,7 @@ class DeviceSteps:
             data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
             self.batches = batches_of(model, *data, augmentation=augmentation)
             steps = device.blocks(len(dataset.train_images), model.batch_size)
-            part.scaler.allocate_schedule(steps, optimizer)
+            part.scaler.allocate_schedule(steps)
             self._totals = device.zeros(2, np.float64)
         if graph and part.no_graphs:
             log(part.no_graphs)

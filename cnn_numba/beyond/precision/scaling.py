@@ -140,7 +140,7 @@ class LossScaler(Scaler):
         self._adapt()
         return finite
 
-    def allocate_schedule(self, steps: int, optimizer: Optimizer) -> None:
+    def allocate_schedule(self, steps: int) -> None:
         """Allocate the schedule of so many steps on the GPU; a recorded graph goes on using it."""
         self._pinned = pinned((steps, 2))
         self.rates, self.corrections = self.backend.zeros((steps, 2)), self.backend.zeros((steps, 2))

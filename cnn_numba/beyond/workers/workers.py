@@ -22,7 +22,7 @@ from cnn_numba.train.scaler import Scaler
 
 
 class Workers(Alone):
-    """The workers of a training, as one of them sees them.
+    """The workers of a training, as one of them sees them; SIGTERM sets `asked_to_end`.
 
     Parameters
     ----------
@@ -32,15 +32,6 @@ class Workers(Alone):
         What carries numbers and words between several: ``start(array, done)`` adds an array of the host up in
         place and returns a function that waits for it, ``broadcast(array)`` gives all the first one's values,
         and ``exchange(text)`` returns what everybody says.
-
-    Attributes
-    ----------
-    restarted : bool
-        Whether torchrun has started them again after a failure.
-    run : str
-        The same for all workers and all restarts of one start, and for no other.
-    asked_to_end : bool
-        Whether this worker was sent SIGTERM.
 
     Examples
     --------
