@@ -11,6 +11,7 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.processes import environment
 from benchmarks.records import new_record, text_table
 from cnn_numba import extras
 from cnn_numba.beyond.workers.joining import join
@@ -110,7 +111,7 @@ def _started(workers, threads, steps):
         launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(workers), "-m"]
         subprocess.run(
             [sys.executable, "-m", *(launcher if workers > 1 else []), __name__, path, str(steps)],
-            env=os.environ | {"NUMBA_NUM_THREADS": str(threads), "OMP_NUM_THREADS": "1"},
+            env=environment(NUMBA_NUM_THREADS=str(threads), OMP_NUM_THREADS="1"),
             check=True,
         )
         with open(path) as file:
