@@ -3,8 +3,8 @@
 import pytest
 from fresh_python import python
 
+from benchmarks import accuracy, epoch, epoch_gpu, ops, pytorch
 from cnn_numba import cli, extras
-from cnn_numba.bench import accuracy, epoch, epoch_gpu, ops, pytorch
 from cnn_numba.data import DataError, load
 from cnn_numba.extras import MissingPackage, command, need
 from gpuless import nvidia
@@ -42,7 +42,7 @@ def test_training_and_predicting_work_without_torch(tmp_path):
         "whole = load('mnist')",
         "few = {name: getattr(whole, name)[:200] for name in (",
         "    'train_images', 'train_labels', 'test_images', 'test_labels')}",
-        "cli.load = lambda *arguments: dataclasses.replace(whole, **few)",
+        "cli.train.load = lambda *arguments: dataclasses.replace(whole, **few)",
         "Image.fromarray(whole.test_images[0, 0]).save('seven.png')",
         "for arguments in (['train', '--epochs', '1'], ['predict', 'seven.png'], ['doctor']):",
         "    try:",

@@ -11,7 +11,7 @@ from sphinx.ext.napoleon import Config, NumpyDocstring
 from sphinx.pycode import ModuleAnalyzer
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = "cnn_numba", "gpuless"
+PACKAGES = "cnn_numba", "cnn_course", "gpuless"
 #: Their words are for the command line, which shows them.
 COMMANDS = "cnn_numba.cli", "cnn_numba.__main__", "gpuless.__main__"
 #: The backends of an operation, in the order in which they are read.
@@ -46,7 +46,7 @@ def modules():
         parts = path.relative_to(ROOT).with_suffix("").parts
         if not any(part.startswith("_") for part in parts if part != "__init__"):
             found.append(Module(".".join(part for part in parts if part != "__init__"), path))
-    return sorted((module for module in found if module.name not in COMMANDS), key=_place)
+    return sorted((module for module in found if not module.name.startswith(COMMANDS)), key=_place)
 
 
 def _place(module):

@@ -15,8 +15,7 @@ from random_programs import COUNTERS, ROW, TABLE, Program
 from test_emulator_flow import compile_plainly
 
 from gpuless import access_map, count, counting
-from gpuless.emulator import cache, machine, ptx
-from gpuless.emulator import launch as launches
+from gpuless.emulator import cache, launch as launches, machine, ptx
 from gpuless.emulator.counting import CountingModule
 from gpuless.emulator.layout import OFFSET
 from gpuless.emulator.module import ModuleTranslator

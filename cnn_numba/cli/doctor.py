@@ -1,0 +1,177 @@
+"""The command ``doctor``: is everything here that the course needs? Each finding comes with the exact fix."""
+
+import importlib
+import importlib.metadata
+import platform
+import sys
+import textwrap
+
+import typer
+
+from cnn_numba import device, extras
+from cnn_numba.cli.shared import OPTIONS
+from cnn_numba.device.health import NEWEST_CUDA, Finding, extra, gpu_findings
+from gpuless.nvidia import installed, versions
+
+commands = typer.Typer(**OPTIONS)
+
+_COLUMNS = 96
+_TOPIC = len("torchvision")  # the longest
+
+
+@commands.command(short_help="Look at this machine; say how to repair what is wrong.")
+def doctor():
+    """Look at Python, packages, what kernels run on, driver, threads and data; say how to mend what is wrong.
+
+    The exit code is 0 if all is well and 1 if not.
+
+    \b
+    Example:
+      cnn-numba doctor
+    """
+    healthy = True
+    for finding in examine():
+        print(report([finding]), flush=True)
+        healthy &= finding.healthy
+    raise typer.Exit(0 if healthy else 1)
+
+
+def examine():
+    """Look at Python, the packages, what kernels run on, the CPU and the data.
+
+    Yields
+    ------
+    Finding
+        As soon as it is known: to import what is looked at takes time.
+    """
+    yield _python()
+    yield _packages()
+    yield _torchvision()
+    yield _roads()
+    yield _numba_cuda()
+    yield from gpu_findings()
+    yield Finding("CPU", True, f"{device.threads()} threads, {platform.machine()}")
+    yield _mnist()
+
+
+def report(findings):
+    """Return findings as text: a line each, and below it how to repair what is wrong or get what is optional.
+
+    Parameters
+    ----------
+    findings : list of Finding
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(report([Finding("Python", True, "3.12"), Finding("GPU", False, "too old", "get a newer one")]))
+    ok     Python       3.12
+    WRONG  GPU          too old
+                        fix: get a newer one
+    """
+    indent = " " * (7 + _TOPIC + 2)
+    lines = []
+    for finding in findings:
+        head = f"{'ok   ' if finding.healthy else 'WRONG'}  {finding.topic:{_TOPIC}}  "
+        lines += textwrap.wrap(
+            head + finding.text,
+            _COLUMNS,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        if finding.fix:  # on one line, to be copied
+            lines.append(f"{indent}{'to get it' if finding.healthy else 'fix'}: {finding.fix}")
+    return "\n".join(lines)
+
+
+def _python():
+    python, numpy = versions()
+    fix = "" if python.works else f"install Python {python.working} and make a new environment with it"
+    return Finding(
+        "Python", python.works, f"{python.here} ({python.working} work, with NumPy {numpy.working})", fix
+    )
+
+
+def _packages():
+    """Compare what is installed with what the package asks for."""
+    try:
+        requirements = _required("cnn-numba") + (_required("gpuless") if installed("gpuless") else [])
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("packages", False, "cnn-numba is not installed", extras.install())
+    requirements = [*{r.name: r for r in requirements}.values()]
+    wrong = [
+        requirement
+        for requirement in requirements
+        if not (version := installed(requirement.name))
+        or not requirement.specifier.contains(version, prereleases=True)
+    ]
+    if not wrong:
+        return Finding("packages", True, ", ".join(f"{r.name} {installed(r.name)}" for r in requirements))
+    text = ", ".join(f"{r.name} {installed(r.name) or 'is missing'} (needs {r.specifier})" for r in wrong)
+    names = " ".join(f"'{r.name}{r.specifier}'" for r in wrong)
+    return Finding("packages", False, text, f"pip install {names}")
+
+
+def _required(package):
+    """Return what an installed package asks for on this machine, without its extras."""
+    # Only here: everything else in this module works without it.
+    from packaging.requirements import Requirement
+
+    requirements = map(Requirement, importlib.metadata.requires(package) or [])
+    return [r for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
+
+
+def _torchvision():
+    """Import what downloads data sets: torch and torchvision of different builds do not go together."""
+    if missing := [name for name in ("torch", "torchvision") if not extras.present(name)]:
+        text = f"{' and '.join(missing)} not installed (optional: other data sets, bench, notebook 07)"
+        return Finding("torchvision", True, text, extras.command())
+    try:
+        torchvision = importlib.import_module("torchvision")
+    except Exception as error:
+        # Whatever is raised while a half-fitting pair is imported; the first line is enough.
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return Finding("torchvision", False, f"does not import: {reason}", _together())
+    return Finding("torchvision", True, f"{torchvision.__version__} with torch {installed('torch')}, imports")
+
+
+def _roads():
+    """Look for what notebooks 15 and 15b compare with; importing it all would take seconds."""
+    if missing := [name for name in extras.ROADS if not extras.present(name)]:
+        text = f"{', '.join(missing)} not installed (optional: cnn-numba export, notebooks 15 and 15b)"
+        return Finding("roads", True, text, extras.command(missing[0]))
+    return Finding("roads", True, f"{', '.join(extras.ROADS)} are installed")
+
+
+def _together():
+    return "pip install --force-reinstall torch torchvision  (both from the same index)"
+
+
+def _numba_cuda():
+    if sys.platform == "darwin":
+        return Finding("numba.cuda", True, "numba's own simulator (macOS has no numba-cuda)")
+    fix = f"pip uninstall --yes numba-cuda && {extra(NEWEST_CUDA)}"
+    try:
+        cuda = importlib.import_module("numba.cuda")
+    except Exception as error:
+        return Finding("numba.cuda", False, f"does not import: {(str(error).splitlines() or ['?'])[0]}", fix)
+    if "numba_cuda" not in (cuda.__file__ or ""):
+        return Finding("numba.cuda", False, "is the old one inside numba, not numba-cuda's", fix)
+    return Finding("numba.cuda", True, f"numba-cuda {installed('numba-cuda')}")
+
+
+def _mnist():
+    from cnn_numba.data import DataError, load
+    from cnn_numba.data.datasets import needs_download
+
+    try:
+        if needs_download("mnist"):  # which is not for a doctor to begin
+            return Finding("MNIST", True, "not here yet: the first training downloads it (12 MB)")
+        mnist = load("mnist")
+    except DataError as error:
+        return Finding("MNIST", False, *str(error).split("; ", 1))
+    return Finding("MNIST", True, f"{len(mnist.train_images)} + {len(mnist.test_images)} images")

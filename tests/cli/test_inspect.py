@@ -1,0 +1,119 @@
+"""`cnn-numba inspect`: a kernel named on the command line."""
+
+import math
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from cnn_numba.cli import main
+from gpuless.inspector import InspectionError, inspect_kernel
+
+# isort: split
+from numba import cuda, float32
+
+VECTORS = "void(float32[::1], float32[::1])"
+MATRIX_AND_VECTOR = "void(float32[:, ::1], float32[::1])"
+SIGNATURES = {"clean_kernel": VECTORS}
+
+
+@cuda.jit
+def clean_kernel(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = max(x[i], float32(0)) * float32(3) + float32(1)
+
+
+@cuda.jit
+def accumulator_kernel(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        acc = 0.0
+        for j in range(x.shape[1]):
+            acc += x[i, j]
+        out[i] = acc
+
+
+@cuda.jit
+def sine_kernel(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = math.sin(x[i])
+
+
+@pytest.fixture
+def compiler():
+    """Skip the test where there is no compiler to ask."""
+    try:
+        inspect_kernel(clean_kernel, VECTORS, "8.6")
+    except InspectionError as error:
+        if "macOS" in str(error) or "there is no CUDA compiler here" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
+def run_command(capsys, *arguments):
+    with pytest.raises(SystemExit) as done:
+        main(["inspect", *arguments])
+    return done.value.code, *capsys.readouterr()
+
+
+@pytest.mark.usefixtures("compiler")
+def test_the_command(capsys):
+    status, out, _ = run_command(
+        capsys, f"{__name__}:accumulator_kernel", "--signature", MATRIX_AND_VECTOR, "--cc", "8.6", "--source"
+    )
+    assert status == 0
+    assert "write `acc = float32(0)`" in " ".join(out.split())
+    assert "acc += x[i, j]   <- " in out
+    status, out, _ = run_command(capsys, f"{__name__}:clean_kernel", "--cc", "8.6", "--assembly")
+    assert status == 0
+    assert "nothing to advise" in out
+    assert "LDG" in out or "ld.global" in out
+
+
+@pytest.mark.usefixtures("compiler")
+def test_the_example_of_the_help_runs(capsys, monkeypatch):
+    with pytest.raises(SystemExit):
+        main(["inspect", "--help"])
+    lines = [line.strip(" │") for line in capsys.readouterr().out.splitlines()]
+    (example,) = [line for line in lines if line.startswith("cnn-numba inspect examples/")]
+    (options,) = [line for line in lines if line.startswith("... --cc")]
+    monkeypatch.chdir(Path(__file__).parents[2])
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    status, out, _ = run_command(capsys, *shlex.split(example)[2:], *options.split()[1:])
+    assert status == 0
+    assert [line for line in out.splitlines() if line.startswith("step_kernel void(uint8")]
+
+
+@pytest.mark.usefixtures("compiler")
+def test_the_command_takes_a_file_and_the_signatures_of_a_decorator(tmp_path, monkeypatch, capsys):
+    (tmp_path / "kernels_of_two_types.py").write_text(
+        "from numba import cuda\n@cuda.jit(['void(float32[::1])', 'void(float64[::1])'])\n"
+        "def k(x):\n    x[cuda.grid(1)] *= x[0]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    status, out, _ = run_command(capsys, "kernels_of_two_types.py:k", "--cc", "8.6")
+    assert status == 0
+    assert [line for line in out.splitlines() if line.startswith("k ")] == [
+        "k void(float32[::1])",
+        "k void(float64[::1])",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["no_such_folder/my_kernels.py:k"], 2, "there is no file no_such_folder/my_kernels.py"),
+        (["clean_kernel"], 2, "write module:kernel or file.py:kernel, got 'clean_kernel'"),
+        ([f"{__name__}:sine_kernel"], 2, "the module has none for"),
+        ([f"{__name__}:clean_kernel", "--cc", "5.0"], 2, "compute capability '5.0' is not known"),
+        ([f"{__name__}:clean_kernel", "--threads", "2048"], 2, "must be 1 to 1024, got 2048"),
+    ],
+)
+def test_the_command_refuses(capsys, arguments, status, message):
+    found, _, error = run_command(capsys, *arguments)
+    assert found == status
+    assert message in error
