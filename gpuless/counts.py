@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gpuless import emulator
+from gpuless import emulator, frontends
 from gpuless.limits import WARP
 from gpuless.positions import describe_launch
 
@@ -150,7 +150,7 @@ def counting() -> Iterator[list[Counts]]:
 
 
 def _need_emulator():
-    if not emulator.installed():
+    if not frontends.installed():
         raise RuntimeError(
             "count runs kernels on the emulated GPU, and here they run on something else: "
             "set GPULESS=emulator, and call gpuless.select() before anything is launched"

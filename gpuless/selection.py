@@ -13,7 +13,7 @@ import sys
 import warnings
 from typing import NamedTuple
 
-from gpuless import emulator, nvidia, simulator
+from gpuless import emulator, frontends, nvidia, simulator
 
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 _WISH, _WISHES = "GPULESS", ("hardware", "emulator", "simulator")
@@ -77,7 +77,7 @@ def select(package: str = "gpuless") -> Selection:
     if selection.simulated:
         simulator.install()
     elif selection.emulated:
-        emulator.install()
+        frontends.install()
     return selection
 
 

@@ -15,11 +15,12 @@ from random_programs import COUNTERS, ROW, TABLE, Program
 from test_emulator_flow import compile_plainly
 
 from gpuless import access_map, count, counting
-from gpuless.emulator import cache, machine, ptx
-from gpuless.emulator import launch as launches
-from gpuless.emulator.counting import CountingModule
-from gpuless.emulator.layout import OFFSET
-from gpuless.emulator.module import ModuleTranslator
+from gpuless.emulator import ptx
+from gpuless.emulator.run import cache, machine
+from gpuless.emulator.run import launch as launches
+from gpuless.emulator.translate.counting import CountingModule
+from gpuless.emulator.translate.layout import OFFSET
+from gpuless.emulator.translate.module import ModuleTranslator
 
 if not gpuless.select().emulated:
     pytest.skip("counts what the emulated GPU does", allow_module_level=True)

@@ -12,7 +12,7 @@ import pytest
 from fresh_python import PATH
 from ptx_programs import run
 
-from gpuless.emulator import cache, machine
+from gpuless.emulator.run import cache, machine
 
 TEXT = """
 .visible .entry f(.param .u64 _ZN1aB2v1E, .param .u64 _ZN1bB2v2E) {

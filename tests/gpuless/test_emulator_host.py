@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from ptx_programs import results, run, threads, workers
 
-from gpuless.emulator import host
-from gpuless.emulator.faults import Fault
-from gpuless.emulator.layout import ARENA_SPAN
 from gpuless.emulator.ptx import PtxError
+from gpuless.emulator.run import host
+from gpuless.emulator.run.faults import Fault
+from gpuless.emulator.translate.layout import ARENA_SPAN
 
 STORE = "st.global.u32 [%out], %x9;"
 DECLARATIONS = """
