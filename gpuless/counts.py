@@ -146,7 +146,7 @@ def counting() -> Iterator[list[Counts]]:
     counts: list[Counts] = []
     with emulator.count_launches() as tallies:
         yield counts
-    counts += map(_summed_up, tallies)
+    counts += map(summed_up, tallies)
 
 
 def _need_emulator():
@@ -389,7 +389,7 @@ def _sum(kind, parts):
 # --- From the numbers ---------------------------------------------------------------------------------------
 
 
-def _summed_up(tally):
+def summed_up(tally):
     """Return the `Counts` of a launch from the numbers of its blocks of code."""
     warp, thread, flops, uncounted = Counter(), Counter(), Counter(), Counter()
     traffic, arrays = {}, {name: {} for name in tally.arrays}

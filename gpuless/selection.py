@@ -115,9 +115,8 @@ def _tell_numba(simulated):
 
 def _possible(wanted, package):
     """Return what can be had of a choice, now that `numba.cuda` is imported: as the simulator, or not."""
-    config = sys.modules.get("numba.cuda.core.config") or sys.modules["numba"].config
     early = f"numba.cuda was imported before {package}"
-    if config.ENABLE_CUDASIM:
+    if frontends.simulated():
         return Selection("simulator", f"{early}, as the simulator")
     if not wanted.simulated:
         return wanted

@@ -7,7 +7,7 @@ what it knows of that (`gpuless.emulator.run.lines.Source`); the emulator knows 
 from gpuless import emulator
 from gpuless.frontends import numba_cuda
 
-__all__ = ["install", "installed"]
+__all__ = ["install", "installed", "simulated"]
 
 
 def install():
@@ -19,3 +19,8 @@ def install():
 def installed():
     """Return whether kernels that this process launches run on the emulated GPU."""
     return numba_cuda.installed()
+
+
+def simulated():
+    """Return whether the compiler that has been imported is a simulator that steps Python code."""
+    return numba_cuda.simulated()

@@ -5,6 +5,6 @@ is known of a kernel beyond its PTX (`origins`), its compiler without a GPU (`co
 it finds (`typed`).
 """
 
-from gpuless.frontends.numba_cuda.install import install, installed
+from gpuless.frontends.numba_cuda.install import install, installed, simulated
 
-__all__ = ["install", "installed"]
+__all__ = ["install", "installed", "simulated"]

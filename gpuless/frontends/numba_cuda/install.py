@@ -22,6 +22,12 @@ def installed():
     return getattr(linker, "complete", None) is _link_to_ptx
 
 
+def simulated():
+    """Return whether the `numba.cuda` that has been imported is Numba's simulator."""
+    config = sys.modules.get("numba.cuda.core.config") or sys.modules["numba"].config
+    return bool(config.ENABLE_CUDASIM)
+
+
 def _replace(cuda):
     """Let Numba hand over PTX, where it would make machine code of it, and look for the driver again."""
     if lack := lack_of_compiler():
