@@ -87,7 +87,7 @@ def _python(module):
 def _ptx(kernel):
     """Return the PTX of a kernel without blank lines, comments and lines of the source."""
     text = kernel.source.text
-    begin = text.index(f".entry {kernel.name}")
+    begin = re.search(rf"\.entry\s+{re.escape(kernel.name)}(?![\w$])", text).start()
     end = re.compile(r"^\}", re.M).search(text, begin)
     text = text[begin : end.end()].replace(kernel.name, readable(kernel.name)).expandtabs(4)
     found = [line.partition("//")[0].rstrip() for line in text.split("\n")]

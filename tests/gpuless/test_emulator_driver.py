@@ -229,7 +229,7 @@ def test_half_of_what_is_allowed_is_the_capacity(monkeypatch):
 def test_addresses_that_were_given_back_serve_for_other_sizes():
     run(
         """
-        from gpuless.emulator.run.memory import Arena, PAGE
+        from gpuless.emulator.run.memory import PAGE, Arena
         arena = Arena(1 << 30)
         arena.end = arena._fresh + 80 * PAGE
         rng, held = np.random.default_rng(0), []
@@ -1425,8 +1425,8 @@ def test_pieces_of_memory_are_few_however_large_the_arrays_are():
     """The operating system has an end of them; all addresses that there are make 18,000."""
     run(
         """
+        from gpuless.emulator.run.memory import PAGE, Arena, OutOfMemory
         from gpuless.emulator.translate.layout import ARENA_SPAN, POISON, PRIVATE_MARGIN, PRIVATE_SPAN
-        from gpuless.emulator.run.memory import Arena, OutOfMemory, PAGE
         arena = Arena(1 << 40)
         size = ARENA_SPAN - PRIVATE_SPAN - PRIVATE_MARGIN - PAGE
         address = arena.allocate(size)

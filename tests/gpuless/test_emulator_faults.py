@@ -407,8 +407,8 @@ INTERRUPTS = """
 import os, random, signal, threading, time
 import numpy as np
 import ptx_programs
-from gpuless.emulator.run import launch
 from gpuless.emulator import ptx
+from gpuless.emulator.run import launch
 from ptx_programs import DeviceArray, workers
 from test_emulator_faults import DECLARED, STORE, TOGETHER, WAIT
 

@@ -10,17 +10,15 @@ run into: its thread touches it after the call, and that is a fault as any other
 
 import contextlib
 import ctypes
-import errno
-import locale
-import os
-import re
 import sys
 import threading
 from queue import SimpleQueue
 
 from gpuless.emulator.analysis.lanes import WARP
+from gpuless.emulator.run.printf import format_text
+from gpuless.emulator.run.reading import Memory, Wild
 from gpuless.emulator.translate.host import FUNCTIONS, REQUEST
-from gpuless.emulator.translate.layout import ARENA_SPAN, MAX_WARPS, OFFSET
+from gpuless.emulator.translate.layout import MAX_WARPS, OFFSET
 
 _served = {}  # (function, what serves it) by its number in requests
 
@@ -33,71 +31,6 @@ def _serves(name):
         return serve
 
     return register
-
-
-# --- On the host --------------------------------------------------------------------------------------------
-
-
-class _Wild(Exception):
-    """Memory of the kernel cannot be read, at an address of this process."""
-
-
-class Memory:
-    """What a kernel has in its memory, read only where that can be.
-
-    Parameters
-    ----------
-    arena : int
-        Where its memory begins: whatever address a kernel makes up is one of it.
-    """
-
-    def __init__(self, arena):
-        self.arena, self._pieces = arena, {}
-
-    def read(self, address, size):
-        """Return bytes."""
-        found, at = b"", address
-        while len(found) < size:
-            found += self._rest(at)
-            at = address + len(found)
-        return found[:size]
-
-    def string(self, address):
-        """Return the bytes up to a zero, or as many as a text may have."""
-        found = b""
-        while len(found) < _LONGEST:
-            text, *ended = self._rest(address + len(found)).split(b"\0", 1)
-            found += text
-            if ended:
-                break
-        return found
-
-    def _rest(self, address):
-        """Return what lies from an address on, up to the end of the piece that it is in."""
-        place = self.arena + address % ARENA_SPAN
-        start = place - place % _PIECE
-        if start not in self._pieces:
-            try:
-                self._pieces[start] = _copied(start)
-            except OSError as error:
-                if error.errno != errno.EFAULT:
-                    raise
-                raise _Wild(place) from None
-        return self._pieces[start][place - start :]
-
-
-_LONGEST = 1 << 20  # bytes of a text: a GPU has as much room for all that is printed
-_PIECE = 4096  # pages are multiples of it, and a pipe holds as much
-_pipe, _pipe_lock = [], threading.Lock()
-
-
-def _copied(start):
-    """Return a piece of memory; OSError if it cannot be read, which the operating system finds out."""
-    with _pipe_lock:
-        if not _pipe:
-            _pipe.extend(os.pipe())
-        os.write(_pipe[1], (ctypes.c_char * _PIECE).from_address(start))
-        return os.read(_pipe[0], _PIECE)
 
 
 class _Request:
@@ -141,7 +74,7 @@ def _host(block, address):
     for lane in request.lanes:
         try:
             result = serve(request, lane, *(column[lane] for column in columns))
-        except _Wild as error:
+        except Wild as error:
             (wild.value,) = error.args
             request.blame(lane)
             return
@@ -156,110 +89,7 @@ def address():
 
 # --- printf -------------------------------------------------------------------------------------------------
 
-_DIRECTIVE = re.compile(rb"%([-+ #0]*)(\*|\d+)?(\.(?:\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
 _lines, _lock = [], threading.Lock()
-
-
-_libc = ctypes.CDLL(None)
-_libc.newlocale.restype = _libc.uselocale.restype = ctypes.c_void_p
-_libc.newlocale.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
-_libc.uselocale.argtypes = (ctypes.c_void_p,)
-_libc.snprintf.argtypes = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p
-_PLAIN = _libc.newlocale(1 << locale.LC_NUMERIC, b"C", None)  # whatever the program's is: 1.5, not 1,5
-
-
-class _Given:
-    """The numbers that a printf is given, as they lie in memory."""
-
-    def __init__(self, at, memory):
-        self.at, self.memory = at, memory
-
-    def take(self, type_):
-        """Return the next one."""
-        size = ctypes.sizeof(type_)
-        self.at = -(-self.at // size) * size
-        value = type_.from_buffer_copy(self.memory.read(self.at, size))
-        self.at += size
-        return value
-
-
-def format_text(form, at, memory):
-    """Return what printf makes of numbers in memory, and how many they are.
-
-    Parameters
-    ----------
-    form : bytes
-    at : int
-        The address of the first.
-    memory : Memory
-
-    Returns
-    -------
-    text : str
-    count : int
-
-    Examples
-    --------
-    >>> numbers = (ctypes.c_int64 * 2)(-3, 255)
-    >>> at = ctypes.addressof(numbers)
-    >>> format_text(b"%lld of %#6llx%%", at, Memory(at - at % ARENA_SPAN))
-    ('-3 of   0xff%', 2)
-    """
-    given, count = _Given(at, memory), 0
-
-    def convert(match):
-        nonlocal count
-        flags, width, precision, length, kind = match.groups(b"")
-        if kind == b"%":
-            return b"%"
-        if width == b"*":
-            width = b"%d" % given.take(ctypes.c_int).value
-        if precision == b".*":
-            precision = b".%d" % given.take(ctypes.c_int).value
-        if width[:1] == b"-":
-            flags, width = flags + b"-", width[1:]
-        if precision[:2] == b".-":
-            precision = b""  # none at all
-        width, precision = _bounded(width), b"." * bool(precision) + _bounded(precision[1:])
-        count += 1
-        return _convert(b"%" + flags + width + precision, length, kind, given)
-
-    text = _DIRECTIVE.sub(convert, form)
-    return text.decode(errors="replace"), count
-
-
-def _bounded(digits):
-    return b"%d" % min(int(digits), _LONGEST) if digits else b""
-
-
-def _convert(head, length, kind, given):
-    """Return what C makes of the next number."""
-    if kind in b"eEfFgGaA":
-        return _printed(head + kind, given.take(ctypes.c_double))
-    if kind == b"s":
-        at = given.take(ctypes.c_uint64).value
-        return _printed(head + kind, ctypes.c_char_p(given.memory.string(at) if at else b"(null)"))
-    if kind == b"n":
-        return b""
-    if kind == b"c":
-        return _printed(head + kind, given.take(ctypes.c_int))
-    if kind == b"p":
-        return _printed(head + kind, given.take(ctypes.c_void_p))
-    if length in (b"l", b"ll", b"j", b"z", b"t"):
-        return _printed(head + b"ll" + kind, given.take(ctypes.c_int64))
-    return _printed(head + length.replace(b"L", b"") + kind, given.take(ctypes.c_int))
-
-
-def _printed(directive, value):
-    """Return what C's own printf makes of one directive."""
-    before, size, room = _libc.uselocale(_PLAIN), 128, 0
-    try:
-        while size > room:  # the second time there is room enough
-            room, buffer = size, ctypes.create_string_buffer(size)
-            size = min(_libc.snprintf(buffer, room, directive, value), _LONGEST) + 1
-        return buffer.raw[: max(size - 1, 0)]
-    finally:
-        _libc.uselocale(before)
 
 
 @_serves("vprintf")

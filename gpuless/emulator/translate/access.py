@@ -1,4 +1,4 @@
-"""Loads, stores and atomic operations, in IR.
+"""Loads and stores, in IR.
 
 All memory of the emulated GPU lies in one range of addresses, the arena, and whatever address a kernel makes
 up is one in it: the upper bits are cut off. What is not allocated there cannot be read or written, so a wild

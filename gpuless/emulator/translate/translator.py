@@ -3,7 +3,7 @@
 A register is a scalar where `Analysis` has found that all lanes hold the same, or a known distance apart,
 else a vector of 32. Blocks where lanes are apart run under a mask, the lanes that are there; `flow` tells the
 order of the blocks. What each instruction becomes stands in `integers`, `bitfields`, `floats`,
-`small_floats`, `comparisons`, `conversions`, `access`, `asynchronous`, `warps` and `matrices`.
+`small_floats`, `comparisons`, `conversions`, `access`, `atomics`, `asynchronous`, `warps` and `matrices`.
 """
 
 import itertools
