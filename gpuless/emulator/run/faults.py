@@ -14,6 +14,7 @@ from typing import NamedTuple
 from gpuless.emulator.ptx.instructions import readable
 from gpuless.emulator.run import machine
 from gpuless.emulator.translate import layout
+from gpuless.emulator.translate.host import STOP
 from gpuless.emulator.translate.layout import (
     BARRIERS,
     LOCAL_SPAN,
@@ -23,7 +24,6 @@ from gpuless.emulator.translate.layout import (
     PRIVATE_SPAN,
     SHARED_SPAN,
     STACK,
-    STOP,
 )
 from gpuless.limits import RUNNING
 from gpuless.positions import coordinates

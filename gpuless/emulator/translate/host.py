@@ -1,9 +1,13 @@
 """Calls of functions that CUDA provides, in IR; the host serves them (`run.host`)."""
 
 import platform
+import signal
 from typing import NamedTuple
 
-from gpuless.emulator.translate.layout import LAUNCH, OFFSET, STOP
+from gpuless.emulator.translate.layout import LAUNCH, OFFSET
+
+#: The signal that stops a kernel; nobody misses it, since by default it does nothing.
+STOP = signal.SIGURG
 
 
 class Function(NamedTuple):

@@ -1,7 +1,5 @@
 """Where things lie: the arena, and the record that a running block hands to its warps."""
 
-import signal
-
 #: All memory of the emulated GPU lies between two multiples of this; the first also is one.
 ARENA_SPAN = 1 << 40
 #: Addresses of a block's shared memory, more than any GPU has; those that it has not asked for are of no use.
@@ -93,5 +91,3 @@ LOCAL_AT = STACKS_AT + STACK * MAX_WARPS + PRIVATE_GAP
 WORKER_SPAN = LOCAL_AT + LOCAL_SPAN + PRIVATE_GAP
 #: How many workers there can be.
 WORKERS = (PRIVATE_SPAN - PRIVATE_MARGIN) // WORKER_SPAN
-#: The signal that stops a kernel; nobody misses it, since by default it does nothing.
-STOP = signal.SIGURG
