@@ -24,7 +24,7 @@ def count_launches():
     Returns
     -------
     context manager
-        Of a list that gets a `gpuless.emulator.counting.Tally` of each.
+        Of a list that gets a `gpuless.emulator.run.counting.Tally` of each.
     """
     from gpuless.emulator.run import counting  # with all that translates
 

@@ -242,7 +242,9 @@ def chosen(tallies, path, name=None):
 
 
 def _main(arguments):
-    parser = argparse.ArgumentParser("python -m gpuless.emulator.explain", description=__doc__.split("\n")[2])
+    parser = argparse.ArgumentParser(
+        "python -m gpuless.emulator.explain", description=" ".join(__doc__.split("\n\n")[1].split())
+    )
     parser.add_argument("script", help="a program that launches the kernel")
     parser.add_argument("arguments", nargs="*", help="those of the program, behind --")
     parser.add_argument("--kernel", metavar="NAME", help="which kernel; else the first that is launched")
