@@ -69,7 +69,7 @@ format: $(ALL) ## repair style and formatting where that can be done automatical
 # reaches only a server that listens on all addresses; it asks for the token in the address printed.
 LAB := --LabApp.default_url=/lab/tree/00_start_here.ipynb
 # Exported pages stand alone: their links go to the repository.
-LAB += --HTMLExporter.preprocessors=cnn_numba.course.export.RepositoryLinks
+LAB += --HTMLExporter.preprocessors=cnn_course.engine.export.RepositoryLinks
 LAB += $(if $(filter 0,$(shell id -u)),--allow-root)
 LAB += $(if $(or $(container),$(wildcard /.dockerenv /run/.containerenv)),--no-browser --ip=0.0.0.0)
 
@@ -77,10 +77,10 @@ lab: $(ALL) ## open the notebooks in JupyterLab (ARGS="--port 9999" are passed o
 	$(BIN)/jupyter lab notebooks $(LAB) $(ARGS)
 
 notebooks: $(ALL) ## run every notebook from top to bottom and store its outputs
-	$(BIN)/python -m cnn_numba.course.notebooks notebooks/*.ipynb
+	$(BIN)/python -m cnn_course.engine.notebooks notebooks/*.ipynb
 
 html: $(ALL) ## export every notebook as a page that stands alone, into build/html
-	$(BIN)/jupyter nbconvert --to html --HTMLExporter.preprocessors=cnn_numba.course.export.RepositoryLinks \
+	$(BIN)/jupyter nbconvert --to html --HTMLExporter.preprocessors=cnn_course.engine.export.RepositoryLinks \
 		--output-dir build/html notebooks/*.ipynb
 
 book: $(ALL) ## build the course as a site, into build/book/html

@@ -604,13 +604,13 @@ def _trained(context, checkpoint):
     """Return the checkpoint to read: where none is named and none was trained, the course's own."""
     if _is_meant(context, checkpoint):
         return checkpoint
-    from cnn_numba.course import TRAINED_MNIST_CNN
+    from cnn_numba.pretrained import MNIST_CNN
 
     _complain(
         f"there is no {checkpoint} here, so the network that comes with the package is taken; "
         "train your own with: cnn-numba train"
     )
-    return TRAINED_MNIST_CNN
+    return MNIST_CNN
 
 
 @app.command(short_help="Say which digit a picture shows.")
@@ -707,13 +707,13 @@ def _not_sure(probabilities, doubts):
 
 def _writer_of_the_course(checkpoint):
     """Return the network that comes with the package."""
-    from cnn_numba.course.text_training import trained
+    from cnn_numba.pretrained import text_transformer
 
     _complain(
         f"there is no {checkpoint} here, so the network that comes with the package writes; "
         "train your own with: cnn-numba train --model text_transformer"
     )
-    return trained()
+    return text_transformer()
 
 
 @app.command(short_help="Let a trained network write text.")
@@ -872,7 +872,7 @@ def bench_ops(
       cnn-numba bench ops
       cnn-numba bench ops --json ops.json --plot plots
     """
-    from cnn_numba.bench import ops as benchmarks
+    from benchmarks import ops as benchmarks
     from cnn_numba.device import SELECTION, hardware
 
     if plot is not None and not hardware():
@@ -882,7 +882,7 @@ def bench_ops(
         )
     figures = _record(json_file, benchmarks.bench_ops)
     if plot is not None:
-        from cnn_numba.bench import plots as bench_plots
+        from benchmarks import plots as bench_plots
 
         _tell(bench_plots.write(figures, plot, "ops" if json_file is None else json_file.stem))
 
@@ -911,7 +911,7 @@ def bench_plot(
     Examples:
       cnn-numba bench plot ops.json epoch.json --out plots
     """
-    from cnn_numba.bench.plots import plot_records
+    from benchmarks.plots import plot_records
 
     try:
         _tell(plot_records(records, out))
@@ -942,7 +942,7 @@ def bench_epoch(
       cnn-numba bench epoch --model cifar_convnet_bn --batch-size 64 --images 2000
       cnn-numba bench epoch --device gpu
     """
-    from cnn_numba.bench import epoch, epoch_gpu
+    from benchmarks import epoch, epoch_gpu
 
     benchmarks = {"cpu": epoch, "gpu": epoch_gpu}[_measured(device)]
     given = {"batch_sizes": tuple(batch_size)} if batch_size else {}
@@ -970,7 +970,7 @@ def bench_accuracy(
       cnn-numba bench accuracy --device gpu
       cnn-numba bench accuracy --model mnist_cnn_deep --plain --pytorch --json accuracy.json
     """
-    from cnn_numba.bench import accuracy as benchmarks
+    from benchmarks import accuracy as benchmarks
 
     options = {"seeds": seeds, "plain": plain, "pytorch": pytorch, "device": _measured(device)}
     _record(json_file, benchmarks.bench_accuracy, model=model.value, **options)
@@ -988,7 +988,7 @@ def bench_startup(
       cnn-numba bench startup
       cnn-numba bench startup --repeats 5 --json startup.json
     """
-    from cnn_numba.bench import startup as benchmarks
+    from benchmarks import startup as benchmarks
 
     _record(json_file, benchmarks.bench_startup, repeats=repeats)
 
@@ -1006,7 +1006,7 @@ def bench_workers(
       cnn-numba bench workers
       cnn-numba bench workers --rounds 8 --json workers.json
     """
-    from cnn_numba.bench import workers as benchmarks
+    from benchmarks import workers as benchmarks
 
     _record(json_file, benchmarks.bench_workers, rounds=rounds, steps=steps)
 
@@ -1020,7 +1020,7 @@ def bench_simulator(json_file: JsonFile = None):
       cnn-numba bench simulator
       cnn-numba bench simulator --json simulator.json
     """
-    from cnn_numba.bench import simulator as benchmark
+    from benchmarks import simulator as benchmark
 
     _record(json_file, benchmark.bench_simulator)
 
@@ -1037,7 +1037,7 @@ def bench_emulator(
       cnn-numba bench emulator
       cnn-numba bench emulator --no-epoch --json emulator.json
     """
-    from cnn_numba.bench import emulator as benchmark
+    from benchmarks import emulator as benchmark
 
     _record(json_file, benchmark.bench_emulator, epoch=epoch)
 

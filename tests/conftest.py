@@ -32,8 +32,8 @@ import tiers
 from helpers import check_registered
 from progress import StillRunning
 
+from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_numba import device
-from cnn_numba.course.workers import write_few_digits
 from cnn_numba.train import loop
 from cnn_numba.train.checkpoint import HISTORY_KEYS, written_whole
 from cnn_numba.train.records import plot_history

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cnn_numba.course.contents import NOTEBOOKS
+from cnn_course.engine.outline import NOTEBOOKS
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,7 +49,7 @@ def described(pages):
 
 def test_every_public_name_is_in_the_reference(pages):
     wanted = set()
-    for path in [*ROOT.glob("cnn_numba/**/*.py"), *ROOT.glob("gpuless/**/*.py")]:
+    for path in (path for package in reference.PACKAGES for path in ROOT.glob(f"{package}/**/*.py")):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         if name not in reference.COMMANDS and not re.search(r"\._", name):
             wanted |= {(name, each) for each in names_of(path) if not each.startswith("_")}

@@ -17,13 +17,13 @@ import pytest
 from fresh_python import python
 from PIL import Image, features
 
-from cnn_numba import cli, course, data, device, doctor
-from cnn_numba.course.workers import write_few_digits
-from cnn_numba.data import digits
-from cnn_numba.data import files as data_files
+from cnn_course.chapters.many_gpus.workers import write_few_digits
+from cnn_numba import cli, data, device, doctor
+from cnn_numba.data import digits, files as data_files
 from cnn_numba.data.text import TEXT
 from cnn_numba.doctor import Finding
 from cnn_numba.nn.models import cifar_convnet, mnist_cnn, mnist_cnn_deep, text_transformer
+from cnn_numba.pretrained import MNIST_CNN
 from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpoint
 from cnn_numba.train.lock import locked
 
@@ -400,7 +400,7 @@ def test_a_disk_that_is_full_is_told_with_the_file(in_a_shell, tmp_path):
 
 
 def test_figures_that_cannot_be_written_are_told_in_a_line(run, monkeypatch, tmp_path):
-    monkeypatch.setattr("cnn_numba.bench.simulator.bench_simulator", lambda: {"x": 1})
+    monkeypatch.setattr("benchmarks.simulator.bench_simulator", lambda: {"x": 1})
     monkeypatch.setattr(
         "os.fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device"))
     )
@@ -850,7 +850,7 @@ def test_predict_says_when_it_is_not_sure(run, tmp_path):
     Image.fromarray(255 - sevens[0]).save(tmp_path / "one.png")
     Image.fromarray(255 - np.hstack(sevens)).save(tmp_path / "two.png")
     paths = tmp_path / "one.png", tmp_path / "two.png"
-    code, out, _ = run("predict", *paths, "--checkpoint", course.TRAINED_MNIST_CNN)
+    code, out, _ = run("predict", *paths, "--checkpoint", MNIST_CNN)
     one, two = out.splitlines()
     assert code == 0
     assert one.startswith(f"{paths[0]}: 7 (")
@@ -862,7 +862,7 @@ def test_predict_shows_what_the_network_sees(run, tmp_path):
     paths = [tmp_path / "one.png", tmp_path / "two.png"]
     for path, digit in zip(paths, data.load().test_images[:2, 0], strict=True):
         Image.fromarray(digit).save(path)
-    code, out, _ = run("predict", *paths, "--checkpoint", course.TRAINED_MNIST_CNN, "--show")
+    code, out, _ = run("predict", *paths, "--checkpoint", MNIST_CNN, "--show")
     assert code == 0
     lines = out.splitlines()
     assert [lines.index(next(line for line in lines if line.startswith(str(path)))) for path in paths] == [
@@ -890,7 +890,7 @@ def test_predict_does_not_advise_to_load_what_is_no_checkpoint(run, tmp_path, ki
     elif kind == "text":
         path.write_text("no checkpoint")
     elif kind == "cut off":
-        path.write_bytes(course.TRAINED_MNIST_CNN.read_bytes()[:5000])
+        path.write_bytes(MNIST_CNN.read_bytes()[:5000])
     else:
         with open(path, "wb") as file:
             if kind == "npy":
@@ -1029,7 +1029,7 @@ def test_bench_calls_the_benchmark_and_writes_its_figures(run, monkeypatch, tmp_
         calls.update(options)
         return {"seconds": 1.5}
 
-    monkeypatch.setattr(f"cnn_numba.bench.{arguments[0]}.bench_{arguments[0]}", record)
+    monkeypatch.setattr(f"benchmarks.{arguments[0]}.bench_{arguments[0]}", record)
     code, _, err = run("bench", *arguments, "--json", tmp_path / "figures.json")
     assert (code, err) == (0, "")
     assert calls == expected
@@ -1106,7 +1106,7 @@ def test_the_package_runs_as_a_module():
 def test_export_writes_a_file_that_reads_digits(run, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     mnist = data.load("mnist")
-    network = load_model(course.TRAINED_MNIST_CNN)
+    network = load_model(MNIST_CNN)
     save_checkpoint("net.npz", network, progress={"recipe": {"mean": mnist.mean, "std": mnist.std}})
     code, out, err = run("export", "--checkpoint", "net.npz", "--pixels")
     assert (code, err) == (0, "")

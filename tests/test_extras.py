@@ -3,8 +3,8 @@
 import pytest
 from fresh_python import python
 
+from benchmarks import accuracy, epoch, epoch_gpu, ops, pytorch
 from cnn_numba import cli, extras
-from cnn_numba.bench import accuracy, epoch, epoch_gpu, ops, pytorch
 from cnn_numba.data import DataError, load
 from cnn_numba.extras import MissingPackage, command, need
 from gpuless import nvidia

@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from cnn_numba.course import notebooks
+from cnn_course.engine import notebooks
 
 ROOT = Path(__file__).parents[1]
 

@@ -116,7 +116,13 @@ def test_the_version_is_the_same_everywhere():
 
 
 def test_pytest_alone_tests_all_that_is_tested():
-    assert PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"] == ["cnn_numba", "gpuless", "tests"]
+    assert PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"] == [
+        "cnn_numba",
+        "cnn_course",
+        "benchmarks",
+        "gpuless",
+        "tests",
+    ]
     recipes = dict(re.findall(r"^(test(?:-all)?):.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
     whole = "$(BIN)/python -m pytest"
     assert recipes == {"test": f"{whole} -m 'not exhaustive'", "test-all": whole}

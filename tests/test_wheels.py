@@ -101,11 +101,11 @@ def test_the_packages_know_that_there_is_no_clone(tmp_path):
     program = """
 import os, cnn_numba, gpuless
 from cnn_numba import extras
-from cnn_numba.course import TRAINED_MNIST_CNN, text_training
+from cnn_numba.pretrained import MNIST_CNN, TEXT_TRANSFORMER
 from cnn_numba.data.datasets import load, needs_download
 
 print(os.path.dirname(cnn_numba.__file__), os.path.dirname(gpuless.__file__))
-print(len(load("course-text").train_images), TRAINED_MNIST_CNN.is_file(), text_training.WEIGHTS.is_file())
+print(len(load("course-text").train_images), MNIST_CNN.is_file(), TEXT_TRANSFORMER.is_file())
 print(needs_download("mnist"), extras.install("cu13"))
 """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("CNN_NUMBA_")}

@@ -19,8 +19,7 @@ import numpy as np
 
 from cnn_numba import extras
 from cnn_numba.arguments import instance, integer
-from cnn_numba.data import files as data_files
-from cnn_numba.data import text
+from cnn_numba.data import files as data_files, text
 from cnn_numba.data.files import ARRAYS, SOURCES, source_of, working_folder
 
 DATASETS = tuple(SOURCES)

@@ -18,7 +18,8 @@ from sphinx.cmd.build import main as sphinx
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-COURSE = ROOT / "cnn_numba" / "course"
+PAD = ROOT / "cnn_course" / "chapters" / "mnist_cnn"
+TRAINED = ROOT / "cnn_numba" / "pretrained" / "mnist_cnn.npz"
 PAGES = (
     "notebooks/*.ipynb",
     "notebooks/README.md",
@@ -79,8 +80,8 @@ def lay_out_pad(static):
     """Put beside the page with the drawing pad what it loads: the pad of the notebooks, and the network."""
     static.mkdir()
     for name in ("pad.js", "pad.css"):
-        shutil.copy2(COURSE / name, static)
-    with np.load(COURSE / "mnist_cnn.npz") as checkpoint:
+        shutil.copy2(PAD / name, static)
+    with np.load(TRAINED) as checkpoint:
         (static / "mnist_cnn.bin").write_bytes(checkpoint["parameters"].astype("<f4").tobytes())
 
 

@@ -5,10 +5,9 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
-#: Where the parts begin.
-PARTS = {"00": "kernels", "07": "training", "12": "beyond"}
+from cnn_course.engine.outline import NOTEBOOKS
 
+ROOT = Path(__file__).parents[2]
 WIDTH, HEIGHT, ACROSS, DOWN = 176, 46, 192, 74
 _ROW = re.compile(r"^\| \[(\w+) ([^\]]+)\]\((\w+)\.ipynb\) \| (\d+) \| [^|]* \| ([^|]*) \|$", re.MULTILINE)
 
@@ -25,7 +24,7 @@ class Stop(NamedTuple):
     @property
     def part(self):
         """The part of the course that it belongs to."""
-        return next(part for first, part in reversed(PARTS.items()) if self.number >= first)
+        return next(notebook.part for notebook in NOTEBOOKS if notebook.number == self.number)
 
 
 def stops():

@@ -11,7 +11,7 @@ from sphinx.ext.napoleon import Config, NumpyDocstring
 from sphinx.pycode import ModuleAnalyzer
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = "cnn_numba", "gpuless"
+PACKAGES = "cnn_numba", "cnn_course", "gpuless"
 #: Their words are for the command line, which shows them.
 COMMANDS = "cnn_numba.cli", "cnn_numba.__main__", "gpuless.__main__"
 #: The backends of an operation, in the order in which they are read.

@@ -26,10 +26,11 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy.spatial import KDTree
 
 import gpuless
-from cnn_numba import course, data, device
-from cnn_numba.bench.plots import COLOURS, FAINT, INK, PAPER
-from cnn_numba.course.pad import example_drawing
+from benchmarks.plots import COLOURS, FAINT, INK, PAPER
+from cnn_course.chapters.mnist_cnn.pad import example_drawing
+from cnn_numba import data, device
 from cnn_numba.data.digits import prepare_digit
+from cnn_numba.pretrained import MNIST_CNN
 from cnn_numba.train.checkpoint import load_model
 from cnn_numba.train.loop import evaluate
 
@@ -95,7 +96,7 @@ class Facts:
 
 def gather() -> Facts:
     """Run everything once."""
-    model = load_model(course.TRAINED_MNIST_CNN, batch_size=1)
+    model = load_model(MNIST_CNN, batch_size=1)
     mnist = data.load("mnist")
     image = mnist.test_images[0, 0].astype(np.float32) / 255
     model.forward(image[None, None])
@@ -103,7 +104,7 @@ def gather() -> Facts:
     digit = prepare_digit(255 - example_drawing())[0]
     chances = model.predict(digit[None, None].astype(np.float32) / 255)[0].copy()
     layers = [layer.output[0].copy() for layer in model.layers[:4]]
-    judged = load_model(course.TRAINED_MNIST_CNN, batch_size=500)
+    judged = load_model(MNIST_CNN, batch_size=500)
     _, accuracy = evaluate(judged, mnist.test_images, mnist.test_labels)
     return Facts(
         image,

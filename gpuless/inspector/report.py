@@ -7,8 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gpuless.inspector.advice import advise
-from gpuless.inspector.architectures import ARCHITECTURES, Occupancy
-from gpuless.inspector.architectures import occupancy as compute_occupancy
+from gpuless.inspector.architectures import ARCHITECTURES, Occupancy, occupancy as compute_occupancy
 from gpuless.inspector.assembly import KINDS, memory_bits
 from gpuless.wrapping import wrapped
 

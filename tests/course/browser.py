@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import nbformat
 import pytest
 
-from cnn_numba.course.notebooks import METADATA
+from cnn_course.engine.notebooks import METADATA
 
 # With this extension a first start asks whether there may be news.
 SETTINGS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}

@@ -4,14 +4,15 @@ import ast
 import linecache
 from pathlib import Path
 
-from cnn_numba.course import contents, notebooks
+from cnn_course.engine import notebooks
+from cnn_course.engine.outline import notebook_on
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 
 
 def solution_of(topic, name):
     """Return the solution of an exercise, defined as in its notebook."""
-    chapter = contents.notebook_on(topic)
+    chapter = notebook_on(topic)
     notebook = notebooks.solved(notebooks.read(FOLDER / f"{chapter.stem}.ipynb"))
     namespace = {"__name__": "__main__"}
     for cell in notebook.cells:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from browser import chrome_in, element, serving, until
 
-from cnn_numba import course, load, load_model, prepare_digit
-from cnn_numba.course.pad import SIZE, example_drawing
+from cnn_course.chapters.mnist_cnn.pad import SIZE, example_drawing
+from cnn_numba import load, load_model, prepare_digit
+from cnn_numba.pretrained import MNIST_CNN
 
 ROOT = Path(__file__).parents[2]
 PAGE = """<!DOCTYPE html><link rel="stylesheet" href="pad.css"><div id="digit-pad"></div>
@@ -24,7 +25,7 @@ def page(tmp_path_factory):
     shutil.copytree(ROOT / "docs" / "book" / "static", folder, dirs_exist_ok=True)
     for name in ("pad.js", "pad.css"):
         shutil.copy2(ROOT / "cnn_numba" / "course" / name, folder)
-    with np.load(course.TRAINED_MNIST_CNN) as checkpoint:
+    with np.load(MNIST_CNN) as checkpoint:
         (folder / "mnist_cnn.bin").write_bytes(checkpoint["parameters"].tobytes())
     (folder / "index.html").write_text(PAGE)
     with serving(folder) as address, chrome_in(tmp_path_factory.mktemp("browser")) as chrome:
@@ -37,7 +38,7 @@ def test_the_browser_answers_as_predict_does(page):
     images = load("mnist").test_images[:200].astype(np.float32) / 255
     script = "return arguments[0].map((digit) => window.readDigit(digit))"
     chances = np.array(page.execute_script(script, images.reshape(200, -1).tolist()))
-    expected = load_model(course.TRAINED_MNIST_CNN, batch_size=200).predict(images)
+    expected = load_model(MNIST_CNN, batch_size=200).predict(images)
     assert (chances.argmax(axis=1) == expected.argmax(axis=1)).all()
     np.testing.assert_allclose(chances, expected, atol=1e-5)
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from browser import chrome_in, element, serving, until
 
-from cnn_numba.course.contents import NOTEBOOKS
+from cnn_course.engine.outline import NOTEBOOKS
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "build" / "book" / "html"

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from cnn_numba.course.checks import cells
+from cnn_course.engine.checks import cells
 
 IMPORTS = """
-from cnn_numba.course.checks.exercise import Exercise
+from cnn_course.engine.checks.exercise import Exercise
 check = Exercise(
     "double",
     reference=lambda x: 2 * x,

@@ -14,8 +14,9 @@ import pytest
 from numba import njit
 from PIL import Image
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.checks.exercise import (
+from cnn_course.chapters.convolution_on_the_cpu import exercises as convolution_on_the_cpu
+from cnn_course.engine import notebooks, plots
+from cnn_course.engine.checks.exercise import (
     CheckFailed,
     Exercise,
     Verdict,
@@ -25,10 +26,8 @@ from cnn_numba.course.checks.exercise import (
     fills,
     is_blank,
 )
-from cnn_numba.course.checks.uninitialised import twins
-from cnn_numba.course.exercises import convolution_on_the_cpu
-from cnn_numba.course.ledger import Ledger, Rung, duration
-from cnn_numba.course.pictures import plots
+from cnn_course.engine.checks.uninitialised import twins
+from cnn_course.engine.ledger import Ledger, Rung, duration
 from cnn_numba.ops.conv.reference import conv_cpu
 
 # --- exercise checks ---------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ import pytest
 from advice import advice_of, obeyed
 from wrong_answers import Derived, answers_in
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.checks.exercise import CheckFailed, Exercise
-from cnn_numba.course.checks.kernels import KernelExercise
+from cnn_course.engine import notebooks
+from cnn_course.engine.checks.exercise import CheckFailed, Exercise
+from cnn_course.engine.checks.kernels import KernelExercise
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 
@@ -25,7 +25,7 @@ class Found:
         self.path, self.cells = path, cells
         topic = path.stem.partition("_")[2]
         self.setup = tuple(cell.source for cell in notebook.cells if "setup" in cell.metadata.get("tags", ()))
-        self.check = getattr(importlib.import_module(f"cnn_numba.course.exercises.{topic}"), cells.name)
+        self.check = getattr(importlib.import_module(f"cnn_course.chapters.{topic}.exercises"), cells.name)
         answers = answers_in(importlib.import_module(f"wrong_answers.{topic}"))
         self.wrong = [answer for answer in answers if answer.exercise == cells.name]
 
@@ -164,7 +164,7 @@ def test_inputs_are_varied_and_the_same_every_time(found):
 
 def test_every_check_belongs_to_an_exercise_of_a_notebook():
     for path in FOLDER.glob("*.ipynb"):
-        module = importlib.import_module(f"cnn_numba.course.exercises.{path.stem.partition('_')[2]}")
+        module = importlib.import_module(f"cnn_course.chapters.{path.stem.partition('_')[2]}.exercises")
         declared = {name for name, value in vars(module).items() if isinstance(value, Exercise)}
         assert declared == {cells.name for cells in notebooks.exercises(notebooks.read(path))}
 

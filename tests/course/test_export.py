@@ -7,16 +7,16 @@ import nbformat
 import pytest
 from nbconvert import HTMLExporter
 
-from cnn_numba.course import notebooks
+from cnn_course.engine import notebooks
 
 ROOT = Path(__file__).parents[2]
-OPTION = "--HTMLExporter.preprocessors=cnn_numba.course.export.RepositoryLinks"
+OPTION = "--HTMLExporter.preprocessors=cnn_course.engine.export.RepositoryLinks"
 PLACE = f"https://github.com/{notebooks.REPOSITORY}/blob/main/"
 
 
 @pytest.mark.parametrize("stem", ["05_pooling_and_reductions", "11b_repairing_a_program"])
 def test_exported_links_lead_to_files_of_the_repository(stem):
-    exporter = HTMLExporter(preprocessors=["cnn_numba.course.export.RepositoryLinks"])
+    exporter = HTMLExporter(preprocessors=["cnn_course.engine.export.RepositoryLinks"])
     page, _ = exporter.from_notebook_node(notebooks.read(ROOT / "notebooks" / f"{stem}.ipynb"))
     links = re.findall(r'href="([^"]+)"', page)
     assert [link for link in links if not link.startswith(("https://", "http://", "#"))] == []

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cnn_numba.course.pictures import films, plots, reductions
+from cnn_course.chapters.pooling_and_reductions import reduction_pictures as reductions
+from cnn_course.chapters.shared_memory_and_tiling import films
+from cnn_course.engine import plots
 
 FILMS = {
     "halo": (films.halo_film, 6),

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from cnn_numba.course import glossary
+from cnn_course.engine import glossary
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 WARP = "[warp](README.md#warp)"

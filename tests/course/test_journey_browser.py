@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from browser import cell, element, lab_of, step_to, type_code, until
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.workers import write_few_digits
+from cnn_course.chapters.many_gpus.workers import write_few_digits
+from cnn_course.engine import notebooks
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 # What of notebook 08 leads to the certificate.

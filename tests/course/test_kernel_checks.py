@@ -11,10 +11,9 @@ import pytest
 from advice import obeyed
 from numba import cuda, float32, int32
 
-from cnn_numba.course.checks import float64
-from cnn_numba.course.checks import kernels as kernel_checks
-from cnn_numba.course.checks.exercise import CheckFailed, Exercise, avoids
-from cnn_numba.course.checks.kernels import KernelExercise, examine, inout, launch, normal, output, uses
+from cnn_course.engine.checks import float64, kernels as kernel_checks
+from cnn_course.engine.checks.exercise import CheckFailed, Exercise, avoids
+from cnn_course.engine.checks.kernels import KernelExercise, examine, inout, launch, normal, output, uses
 from gpuless.inspector import InspectionError
 
 TILE = 8

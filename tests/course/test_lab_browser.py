@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from browser import cell, element, lab_of, step_to, type_code, until
 
-from cnn_numba.course import notebooks
+from cnn_course.engine import notebooks
 
 PATH = Path(__file__).parents[2] / "notebooks" / "02_first_cuda_kernels.ipynb"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numba import cuda, float32
 
+from cnn_course.engine.ladders import Ladder, Rung, climb, counted
 from cnn_numba import device
-from cnn_numba.course.ladders import Ladder, Rung, climb, counted
 from cnn_numba.ops.activation.gpu import relu_forward_naive, relu_forward_vectorized
 from cnn_numba.ops.dense.gpu import matmul_naive, matmul_tiled
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from test_exercises import FOUND
 
-from cnn_numba.course.checks.kernels import KernelExercise
+from cnn_course.engine.checks.kernels import KernelExercise
 
 pytestmark = pytest.mark.slow
 

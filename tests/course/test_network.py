@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from solutions import run, solution_of
 
+from cnn_course.chapters.mnist_cnn import pictures as training
+from cnn_course.chapters.mnist_cnn.network import OwnNetwork, _fingerprint
+from cnn_course.chapters.mnist_cnn.own_backend import PARTS, own_backend
+from cnn_course.engine.standalone import standalone
 from cnn_numba import data, device
-from cnn_numba.course.network import OwnNetwork, _fingerprint
-from cnn_numba.course.own_backend import PARTS, own_backend
-from cnn_numba.course.pictures import training
-from cnn_numba.course.standalone import standalone
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import SGD, Adam

@@ -8,10 +8,9 @@ import pytest
 from numba import cuda
 from wrong_answers import start_here as answers
 
+from cnn_course.chapters.start_here import exercises as checks, pictures as start
+from cnn_course.engine import notebooks, plots
 from cnn_numba import device
-from cnn_numba.course import notebooks
-from cnn_numba.course.exercises import start_here as checks
-from cnn_numba.course.pictures import plots, start
 from cnn_numba.data.files import CHECKOUT
 
 NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "00_start_here.ipynb")

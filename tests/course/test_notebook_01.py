@@ -6,9 +6,9 @@ import itertools
 import numpy as np
 from PIL import Image
 
+from cnn_course.chapters.convolution_on_the_cpu import pictures as convolution
+from cnn_course.engine import notebooks, plots
 from cnn_numba import data
-from cnn_numba.course import notebooks
-from cnn_numba.course.pictures import convolution, plots
 from cnn_numba.data.files import CHECKOUT
 from cnn_numba.ops.conv.reference import conv_cpu
 

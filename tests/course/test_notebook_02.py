@@ -5,12 +5,18 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.exercises import first_cuda_kernels
-from cnn_numba.course.pictures import plots
-from cnn_numba.course.pictures import threads as thread_pictures
-from cnn_numba.course.pictures.explorer import explore
-from cnn_numba.course.pictures.threads import grid_picture, memories_picture, row_picture, writers_of
+from cnn_course.chapters.first_cuda_kernels import (
+    exercises as first_cuda_kernels,
+    pictures as thread_pictures,
+)
+from cnn_course.chapters.first_cuda_kernels.pictures import (
+    grid_picture,
+    memories_picture,
+    row_picture,
+    writers_of,
+)
+from cnn_course.engine import notebooks, plots
+from cnn_course.engine.explorer import explore
 
 
 @pytest.mark.parametrize(

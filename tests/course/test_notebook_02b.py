@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from wrong_answers import the_machine as answers
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.exercises import the_machine as checks
-from cnn_numba.course.pictures import machine, plots
+from cnn_course.chapters.the_machine import exercises as checks, pictures as machine
+from cnn_course.engine import notebooks, plots
 from cnn_numba.data.files import CHECKOUT
 from gpuless.inspector import architectures
 

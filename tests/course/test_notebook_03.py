@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from numba import cuda, float32
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.checks.kernels import KernelExercise
-from cnn_numba.course.exercises import convolution_on_the_gpu
-from cnn_numba.course.pictures import access as access_pictures
-from cnn_numba.course.pictures.access import footprint_picture, sector_picture
+from cnn_course.chapters.convolution_on_the_gpu import exercises as convolution_on_the_gpu
+from cnn_course.engine import access as access_pictures, notebooks
+from cnn_course.engine.access import footprint_picture, sector_picture
+from cnn_course.engine.checks.kernels import KernelExercise
 from cnn_numba.data.files import CHECKOUT
 from cnn_numba.ops.conv import reference
 from cnn_numba.ops.conv.gpu_naive import place

@@ -8,9 +8,8 @@ import wrong_answers.shared_memory_and_tiling as wrong_answers
 from numba import cuda
 from test_notebooks import ROOT, defined_in_cell
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.exercises import shared_memory_and_tiling as checks
-from cnn_numba.course.pictures import tiles as tile_pictures
+from cnn_course.chapters.shared_memory_and_tiling import exercises as checks, pictures as tile_pictures
+from cnn_course.engine import notebooks
 from cnn_numba.ops.conv.gpu_tiled import conv2d_forward_tiled, shared_bytes
 from gpuless import access_map, sanitize
 from gpuless.inspector import InspectionError, inspect_kernels

@@ -6,9 +6,19 @@ from numba import cuda
 from solutions import solution_of
 from wrong_answers import pooling_and_reductions as answers
 
-from cnn_numba.course.exercises import pooling_and_reductions as checks
-from cnn_numba.course.pictures import plots, pooling, reductions
-from cnn_numba.course.pictures.reductions import Step, shuffle_picture, step_picture, step_table, steps
+from cnn_course.chapters.pooling_and_reductions import (
+    exercises as checks,
+    pooling_pictures as pooling,
+    reduction_pictures as reductions,
+)
+from cnn_course.chapters.pooling_and_reductions.reduction_pictures import (
+    Step,
+    shuffle_picture,
+    step_picture,
+    step_table,
+    steps,
+)
+from cnn_course.engine import plots
 from gpuless import access_map
 
 EXERCISES = ("max_pool_kernel", "block_sums_kernel", "row_max_kernel", "histogram_kernel", "softmax_kernel")

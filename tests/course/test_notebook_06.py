@@ -6,16 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.exercises import dense_is_matmul
-from cnn_numba.course.pictures import matmul as matmul_pictures
-from cnn_numba.course.pictures.matmul import (
+from cnn_course.chapters.dense_is_matmul import exercises as dense_is_matmul, pictures as matmul_pictures
+from cnn_course.chapters.dense_is_matmul.pictures import (
     loads_picture,
     product_picture,
     request_picture,
     rungs_picture,
     tails_picture,
 )
+from cnn_course.engine import notebooks
 from cnn_numba.ops.dense import gpu_matmul
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "06_dense_is_matmul.ipynb"

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from numba import cuda, float32
 
-from cnn_numba import device
-from cnn_numba.bench.cases import CASES
-from cnn_numba.course import notebooks
-from cnn_numba.course.exercises import convolution_as_matmul
-from cnn_numba.course.exercises.convolution_as_matmul import beat_conv2d_forward
-from cnn_numba.course.pictures import matmul as matmul_pictures
-from cnn_numba.course.pictures.matmul import (
+from benchmarks.cases import CASES
+from cnn_course.chapters.convolution_as_matmul import exercises as convolution_as_matmul
+from cnn_course.chapters.convolution_as_matmul.exercises import beat_conv2d_forward
+from cnn_course.chapters.dense_is_matmul import pictures as matmul_pictures
+from cnn_course.chapters.dense_is_matmul.pictures import (
     busy_picture,
     im2col_picture,
     implicit_picture,
     ladder_picture,
     pipeline_picture,
 )
+from cnn_course.engine import notebooks
+from cnn_numba import device
 from cnn_numba.ops.conv import cpu, gpu, reference
 from cnn_numba.ops.conv.gpu_naive import conv2d_forward_naive
 from cnn_numba.train.graphs import record

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from cnn_numba.course.exercises import backprop_by_hand
-from cnn_numba.course.gradient_bugs import BUGS, PATIENTS, batch, gradients
-from cnn_numba.course.pictures.gradients import (
+from cnn_course.chapters.backprop_by_hand import exercises as backprop_by_hand
+from cnn_course.chapters.backprop_by_hand.gradient_bugs import BUGS, PATIENTS, batch, gradients
+from cnn_course.chapters.backprop_by_hand.pictures import (
     chain_picture,
     comparison_picture,
     epsilon_picture,

@@ -4,15 +4,21 @@ import numpy as np
 import pytest
 from numba import cuda, float32
 
-from cnn_numba import course, device
-from cnn_numba.course import backward_step
-from cnn_numba.course.backward_step import Kernels, Step, at_full_size, mean_loss, pixel_gradient
-from cnn_numba.course.checks.exercise import Exercise
-from cnn_numba.course.exercises import backward_kernels
-from cnn_numba.course.gradient_bugs import batch, gradients
-from cnn_numba.course.pictures.backward import gather_picture, network_map, pixel_picture
+from cnn_course.chapters.backprop_by_hand.gradient_bugs import batch, gradients
+from cnn_course.chapters.backward_kernels import backward_step, exercises as backward_kernels
+from cnn_course.chapters.backward_kernels.backward_step import (
+    Kernels,
+    Step,
+    at_full_size,
+    mean_loss,
+    pixel_gradient,
+)
+from cnn_course.chapters.backward_kernels.pictures import gather_picture, network_map, pixel_picture
+from cnn_course.engine.checks.exercise import Exercise
+from cnn_numba import device
 from cnn_numba.nn.layers import AvgPool2d, CrossEntropyLoss, Flatten, Linear
 from cnn_numba.nn.models import Sequential
+from cnn_numba.pretrained import MNIST_CNN
 from cnn_numba.train.checkpoint import load_model
 
 CHECKS = {name: value for name, value in vars(backward_kernels).items() if isinstance(value, Exercise)}
@@ -158,7 +164,7 @@ def test_the_mean_loss_answers_to_a_nudge_as_the_gradient_says():
 
 
 def test_the_pixels_gradient_is_the_slope_of_the_loss():
-    model = load_model(course.TRAINED_MNIST_CNN, batch_size=2)
+    model = load_model(MNIST_CNN, batch_size=2)
     rng, labels = np.random.default_rng(0), np.array([3, 8], np.int32)
     images = rng.uniform(size=(2, 1, 28, 28)).astype(np.float32)
     gradient = pixel_gradient(Kernels(relu_backward_kernel), model, images, labels)

@@ -7,16 +7,14 @@ import pytest
 from PIL import Image
 from test_notebooks import defined_in_cell
 
+from cnn_course.chapters.mnist_cnn import exercises as check, pictures
+from cnn_course.chapters.mnist_cnn.pad import SIZE, DigitPad, example_drawing
+from cnn_course.engine import notebooks
 from cnn_numba import data
-from cnn_numba.course import notebooks
-from cnn_numba.course.exercises import mnist_cnn as check
-from cnn_numba.course.pad import SIZE, DigitPad, example_drawing
-from cnn_numba.course.pictures import training as pictures
 from cnn_numba.data.files import CHECKOUT
 from cnn_numba.nn import models
 from cnn_numba.ops.update import reference
-from cnn_numba.train import loop as training
-from cnn_numba.train import optim
+from cnn_numba.train import loop as training, optim
 
 STEM = "08_mnist_cnn"
 

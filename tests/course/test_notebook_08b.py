@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnn_numba.course import contents, notebooks, stuck_training
-from cnn_numba.course.exercises import other_parts
-from cnn_numba.course.pictures import parts as pictures
-from cnn_numba.course.stuck_training import BATCH, BLIND, ENOUGH, LEARNT, as_found
+from cnn_course.chapters.other_parts import exercises as other_parts, pictures, stuck_training
+from cnn_course.chapters.other_parts.stuck_training import BATCH, BLIND, ENOUGH, LEARNT, as_found
+from cnn_course.engine import notebooks
+from cnn_course.engine.outline import notebook_on
 from cnn_numba.ops.gather.cpu import gather_batch
 from cnn_numba.train.optim import SGD
 
@@ -97,8 +97,7 @@ def mended(*names):
 
 
 def test_the_open_problem_is_no_exercise():
-    (notebook,) = (notebook for notebook in contents.NOTEBOOKS if notebook.number == "08b")
-    assert list(notebook.exercises()) == [
+    assert list(notebook_on("other_parts").exercises) == [
         "sigmoid_backward_kernel",
         "squared_error_backward_kernel",
         "channel_statistics_kernel",

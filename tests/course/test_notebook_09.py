@@ -7,14 +7,19 @@ import numpy as np
 import pytest
 from numba import cuda
 
+from cnn_course.chapters.launches_and_graphs import pictures as speed_pictures, tape
+from cnn_course.chapters.launches_and_graphs.exercises import _blocks, _bus, blocks_per_sm
+from cnn_course.chapters.launches_and_graphs.pictures import (
+    occupancy_picture,
+    overlap_timeline,
+    recorded,
+    step_timeline,
+)
+from cnn_course.chapters.launches_and_graphs.streams import LENGTHS, Pipeline, taken
+from cnn_course.engine import notebooks
+from cnn_course.engine.ladders import Ladder, Rung
+from cnn_course.engine.launch_lists import access_of, bus_traffic, listed
 from cnn_numba import device
-from cnn_numba.course import notebooks, tape
-from cnn_numba.course.exercises.make_it_fast import _blocks, _bus, blocks_per_sm
-from cnn_numba.course.ladders import Ladder, Rung
-from cnn_numba.course.launch_lists import access_of, bus_traffic, listed
-from cnn_numba.course.pictures import speed as speed_pictures
-from cnn_numba.course.pictures.speed import occupancy_picture, overlap_timeline, recorded, step_timeline
-from cnn_numba.course.streams import LENGTHS, Pipeline, taken
 from cnn_numba.data import Dataset
 from cnn_numba.data.files import CHECKOUT
 from cnn_numba.nn.layers import CrossEntropyLoss, Flatten, Linear
@@ -322,7 +327,10 @@ def test_roofs_picture_tells_both_intensities():
 
 
 def test_the_answer_says_what_the_model_gives():
-    cells = {cell.id: cell for cell in notebooks.read(CHECKOUT / "notebooks" / "09_make_it_fast.ipynb").cells}
+    cells = {
+        cell.id: cell
+        for cell in notebooks.read(CHECKOUT / "notebooks" / "09_launches_and_graphs.ipynb").cells
+    }
     known = {}
     exec(cells["model"].source, known)
     launches, image = 28 * known["LAUNCH"], known["operations"] / known["TFLOPS"] / 1e6  # microseconds

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnn_numba.course import mixed_precision, notebooks
-from cnn_numba.course.exercises import mixed_precision as check
-from cnn_numba.course.pictures import mixed_precision as pictures
+from cnn_course.chapters.mixed_precision import exercises as check, pictures, trainings as mixed_precision
+from cnn_course.engine import notebooks
 from cnn_numba.nn import models
 from cnn_numba.ops._reference import rounded
 

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from solutions import solution_of
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.exercises import tensor_cores as checks
-from cnn_numba.course.pictures import plots
-from cnn_numba.course.pictures import tensor_cores as pictures
+from cnn_course.chapters.tensor_cores import exercises as checks, pictures
+from cnn_course.engine import notebooks, plots
 from cnn_numba.data.files import CHECKOUT
 from gpuless.simulator import judge
 

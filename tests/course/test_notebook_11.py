@@ -11,16 +11,16 @@ import pytest
 from fresh_python import run_pytest
 from numba import cuda, float32, uint32
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.checks.kernels import KernelExercise, examine, inout, launch, normal, output
-from cnn_numba.course.exercises import debugging_gpu_code, repairing_a_program
-from cnn_numba.course.pictures import debugging, plots
+from cnn_course.chapters.debugging import exercises as debugging_gpu_code, pictures as debugging
+from cnn_course.chapters.repairing_a_program import exercises as repairing_a_program
+from cnn_course.engine import notebooks, plots
+from cnn_course.engine.checks.kernels import KernelExercise, examine, inout, launch, normal, output
 from cnn_numba.ops.conv.reference import conv_cpu
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 SHELVES = [
     {cell.id: cell for cell in notebooks.read(FOLDER / name).cells if cell.cell_type == "code"}
-    for name in ("11_debugging_gpu_code.ipynb", "11b_repairing_a_program.ipynb")
+    for name in ("11_debugging.ipynb", "11b_repairing_a_program.ipynb")
 ]
 THREADS = 64
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnn_numba.course import improvements, notebooks
-from cnn_numba.course.exercises import cifar10_convnet as check
-from cnn_numba.course.pictures import colour as pictures
+from cnn_course.chapters.colour_images import exercises as check, improvements, pictures
+from cnn_course.engine import notebooks
 from cnn_numba.data import image_shape, load
 from cnn_numba.nn.models import cifar_convnet, cifar_convnet_bn
 from cnn_numba.ops.conv.reference import conv2d_forward
@@ -17,7 +16,7 @@ from cnn_numba.ops.gather.reference import _places, gather_augmented
 from cnn_numba.ops.norm.reference import batch_norm2d_forward
 from cnn_numba.ops.update.reference import sgd_update
 
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "12_cifar10_convnet.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "12_colour_images.ipynb"
 
 
 def said(cell_id):

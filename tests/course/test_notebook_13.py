@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.pictures import sequences as pictures
+from cnn_course.chapters.sequences import pictures
+from cnn_course.engine import notebooks
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "notebooks" / "13_sequences.ipynb"

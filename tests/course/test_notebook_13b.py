@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnn_numba.course import notebooks, text_training
-from cnn_numba.course.exercises import attention as check
-from cnn_numba.course.pictures import attention as pictures
+from cnn_course.chapters.attention import exercises as check, pictures, text_training
+from cnn_course.engine import notebooks
 from cnn_numba.data import load
 from cnn_numba.data.text import TEXT
+from cnn_numba.pretrained import text_transformer
 from cnn_numba.train.loop import evaluate
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "13b_attention.ipynb"
@@ -59,7 +59,7 @@ def test_the_record_is_what_the_text_says():
 
 def test_the_kept_weights_are_those_of_the_record():
     """They were kept in half the bits."""
-    model, data = text_training.trained(batch_size=73), load(TEXT)
+    model, data = text_transformer(batch_size=73), load(TEXT)
     loss, accuracy = evaluate(model, data.test_images, data.test_labels)
     last = text_training.recorded()["history"][-1]
     assert loss == pytest.approx(last["test_loss"], abs=0.01)

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnn_numba.bench import workers as benchmark
-from cnn_numba.course import notebooks, ring, scaling, workers
-from cnn_numba.course.checks.mistakes import Wrong
-from cnn_numba.course.exercises import many_gpus as check
-from cnn_numba.course.pictures import many_gpus as pictures
+from benchmarks import workers as benchmark
+from cnn_course.chapters.many_gpus import exercises as check, pictures, ring, scaling, workers
+from cnn_course.engine import notebooks
+from cnn_course.engine.checks.mistakes import Wrong
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "notebooks" / "14_many_gpus.ipynb"

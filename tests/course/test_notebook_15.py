@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from cnn_course.chapters.other_roads import pictures, roads
+from cnn_course.chapters.other_roads.roads import blocks, machine_code, opencl, tuning, yardstick
+from cnn_course.engine import notebooks
 from cnn_numba import device
-from cnn_numba.course import notebooks, roads
-from cnn_numba.course.pictures import roads as pictures
-from cnn_numba.course.roads import blocks, machine_code, opencl, tuning, yardstick
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "15_other_roads.ipynb"
 
@@ -85,13 +85,13 @@ def road(name):
     if reason := roads.missing(language) or ("as" in name and roads.missing("CUDA C++")):
         pytest.skip(reason)
     if name == "OpenCL":
-        from cnn_numba.course.roads.opencl import OpenCL as Road
+        from cnn_course.chapters.other_roads.roads.opencl import OpenCL as Road
     elif name == "CUDA C++":
-        from cnn_numba.course.roads.cuda_cpp import CudaCpp as Road
+        from cnn_course.chapters.other_roads.roads.cuda_cpp import CudaCpp as Road
     elif name == "Triton":
         Road = blocks.Blocks
     else:
-        from cnn_numba.course.roads.translated import Translated as Road
+        from cnn_course.chapters.other_roads.roads.translated import Translated as Road
     return Road()
 
 
@@ -140,7 +140,7 @@ def test_a_missing_package_is_told_in_a_line(monkeypatch):
         return x
 
     assert program(3, 4) == 3
-    from cnn_numba.course.exercises.other_roads import standardise_rows
+    from cnn_course.chapters.other_roads.exercises import standardise_rows
 
     assert "cannot be checked here. Triton is left out" in str(standardise_rows(program))
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cnn_course.chapters.frameworks_and_engines import exercises as check, frameworks, pictures
+from cnn_course.engine import notebooks
 from cnn_numba import extras
-from cnn_numba.course import TRAINED_MNIST_CNN, frameworks, notebooks
-from cnn_numba.course.exercises import frameworks_and_engines as check
-from cnn_numba.course.pictures import frameworks as pictures
 from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential, mnist_cnn
+from cnn_numba.pretrained import MNIST_CNN
 from cnn_numba.train.checkpoint import load_model
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -59,7 +59,9 @@ def test_xla_fuses_and_moves_more():
 
 
 def test_the_figures_of_notebook_09():
-    (cell,) = (c for c in notebooks.read(FOLDER / "09_make_it_fast.ipynb").cells if c.id == "list-real")
+    (cell,) = (
+        c for c in notebooks.read(FOLDER / "09_launches_and_graphs.ipynb").cells if c.id == "list-real"
+    )
     in_all = re.search(r"in all +(\d+) .* (\d+)\.\d MB\n", cell.outputs[1].data["text/plain"])
     assert in_all.groups() == ("28", "78")
     assert "counted 78 MB as the least that its 28 launches touch" in CELLS["traffic-after"].source
@@ -261,7 +263,7 @@ def test_batches_of_a_session_add_up(rng):
     pytest.importorskip("onnxruntime")
     from cnn_numba.nn.onnx import to_onnx
 
-    network = load_model(TRAINED_MNIST_CNN, batch_size=7)
+    network = load_model(MNIST_CNN, batch_size=7)
     x = rng.standard_normal((7, 1, 28, 28), dtype=np.float32)
     proto = to_onnx(network)
     np.testing.assert_allclose(

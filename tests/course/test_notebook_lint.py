@@ -10,8 +10,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.checks.exercise import Exercise
+from cnn_course.engine import notebooks
+from cnn_course.engine.checks.exercise import Exercise
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
@@ -192,7 +192,7 @@ def exercises_complete(shelf):
 
 
 def checks_exist(shelf):
-    module = importlib.import_module(f"cnn_numba.course.exercises.{shelf.path.stem.partition('_')[2]}")
+    module = importlib.import_module(f"cnn_course.chapters.{shelf.path.stem.partition('_')[2]}.exercises")
     for exercise in notebooks.exercises(shelf.notebook):
         if not isinstance(getattr(module, exercise.name, None), Exercise):
             yield f"{exercise.name}: {module.__name__} declares no such check"
@@ -237,7 +237,7 @@ def spelling(shelf):
 
 def canonical_form(shelf):
     if shelf.text != notebooks.canonical(copy.deepcopy(shelf.notebook)):
-        yield "not in canonical form: run python -m cnn_numba.course.notebooks --format on it"
+        yield "not in canonical form: run python -m cnn_course.engine.notebooks --format on it"
 
 
 def common_parts(shelf):

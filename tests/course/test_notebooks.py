@@ -20,8 +20,8 @@ import warm_kernels
 from jupyter_client.provisioning import local_provisioner
 from nbval.plugin import IPyNbFile, NbCellError
 
-from cnn_numba.course import notebooks
-from cnn_numba.course.checks.kernels import examine
+from cnn_course.engine import notebooks
+from cnn_course.engine.checks.kernels import examine
 from cnn_numba.ops.conv.reference import conv_cpu
 
 ROOT = Path(__file__).parents[2]
@@ -216,7 +216,7 @@ def defined_in_cell(stem, cell_id, name):
 
 # Notebook NN_topic keeps in repeated_kernels/topic.py a list KERNELS of tuples: the cell's id, the
 # kernel's name in the cell, the package's kernel, and a function that makes of a generator the launches
-# (`cnn_numba.course.checks.kernels.launch`) in which the two must leave the same.
+# (`cnn_course.engine.checks.kernels.launch`) in which the two must leave the same.
 REPEATED_KERNELS = [
     (path.stem, *entry)
     for path in PATHS

@@ -4,15 +4,16 @@ import pytest
 from browser import element, lab_with, run_cell, until
 from PIL import Image
 
-from cnn_numba.course.pad import example_drawing
+from cnn_course.chapters.mnist_cnn.pad import example_drawing
 
 CODE = """
 import numpy as np
 
-from cnn_numba import course, load_model
-from cnn_numba.course.pad import DigitPad
+from cnn_numba.pretrained import MNIST_CNN
+from cnn_numba import load_model
+from cnn_course.chapters.mnist_cnn.pad import DigitPad
 
-model = load_model(course.TRAINED_MNIST_CNN, batch_size=1)
+model = load_model(MNIST_CNN, batch_size=1)
 DigitPad(lambda digit: model.predict(digit[None].astype(np.float32) / 255)[0])
 """
 

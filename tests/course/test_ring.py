@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cnn_numba.course import ring
+from cnn_course.chapters.many_gpus import ring
 
 
 def arrays_of(size, length, rng):

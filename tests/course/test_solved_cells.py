@@ -7,7 +7,7 @@ import solved_cells
 from nbformat.v4 import new_code_cell, new_notebook
 from test_notebooks import PATHS
 
-from cnn_numba.course import notebooks
+from cnn_course.engine import notebooks
 
 STUB = "SIDE = 4\n\ndef own_kernel(x, out):\n    ..."
 SOLUTION = STUB.replace("...", "out[0] = x[0]")
@@ -85,8 +85,9 @@ def test_setup_always_belongs():
 @pytest.mark.parametrize("name", sorted(solved_cells.READERS))
 def test_the_readers_of_the_workbook_are_named_as_in_the_course(name):
     """A name that has been changed there would no longer be found in a cell."""
-    from cnn_numba import course
-    from cnn_numba.course import network, workbook
+    import cnn_course as course
+    from cnn_course.chapters.mnist_cnn import network
+    from cnn_course.engine import workbook
 
     assert {"workbook": workbook, "progress": course.progress, "OwnNetwork": network.OwnNetwork}[name]
 

@@ -1,8 +1,10 @@
 """The workbook: right answers are kept as files that stand alone, and nothing else is."""
 
+import importlib
 import math
 import py_compile
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +12,13 @@ import pytest
 from numba import cuda, float32
 from solutions import run, solution_of
 
-from cnn_numba import course
-from cnn_numba.course import contents, notebooks, own_backend, workbook
-from cnn_numba.course.exercises import convolution_on_the_gpu, first_cuda_kernels, mnist_cnn
-from cnn_numba.course.standalone import NotStandalone, standalone
+import cnn_course as course
+from cnn_course.chapters.convolution_on_the_gpu import exercises as convolution_on_the_gpu
+from cnn_course.chapters.first_cuda_kernels import exercises as first_cuda_kernels
+from cnn_course.chapters.mnist_cnn import exercises as mnist_cnn, own_backend
+from cnn_course.engine import notebooks, workbook
+from cnn_course.engine.outline import NOTEBOOKS
+from cnn_course.engine.standalone import NotStandalone, standalone
 from cnn_numba.ops.shared.warps import warp_max
 
 TILE = 16
@@ -176,7 +181,8 @@ def test_a_file_that_does_not_run_names_itself(folder):
 
 @pytest.mark.parametrize("part", own_backend.PARTS, ids=[part.name for part in own_backend.PARTS])
 def test_every_solution_of_a_part_of_the_network_can_be_kept(part, folder):
-    exercise = contents.notebook_on(part.topic).exercises()[part.name]
+    chapter = importlib.import_module(f"cnn_course.chapters.{part.topic}.exercises")
+    exercise = getattr(chapter, part.name)
     assert workbook.keep(exercise, solution_of(part.topic, part.name)) == "Kept in your workbook."
     assert workbook.answer(part.topic, part.name).py_func.__name__ == part.name
 
@@ -260,10 +266,12 @@ def test_what_a_check_has_kept_runs_wherever_it_was_kept_and_nothing_else(opened
 def test_bytecode_beside_an_answer_is_not_run(opened, monkeypatch):
     folder, trace = opened
     path = folder / "02_relu_stride_kernel.py"
-    py_compile.compile(path, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    # Named, since the tests may keep their own bytecode elsewhere.
+    beside = folder / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc"
+    py_compile.compile(path, beside, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
     kept = in_a_notebook(RELU, "relu")["relu_stride_kernel"]
     workbook.keep(first_cuda_kernels.relu_stride_kernel, kept)
-    assert list(folder.glob("__pycache__/*.pyc"))
+    assert beside.is_file()
     assert the_answer().py_func.__name__ == "relu_stride_kernel"
     assert not trace.exists()
 
@@ -283,18 +291,19 @@ def test_a_home_that_cannot_be_written_leaves_the_answer_right(opened, tmp_path)
     assert told.startswith("It could not be kept in your workbook")
 
 
-# --- contents and progress ---------------------------------------------------------------------------------
+# --- outline and progress ---------------------------------------------------------------------------------
 
 
-def test_the_contents_are_those_of_the_notebooks():
+def test_the_outline_is_that_of_the_notebooks():
     from solutions import FOLDER
 
-    stems = [chapter.stem for chapter in contents.NOTEBOOKS]
+    stems = [chapter.stem for chapter in NOTEBOOKS]
     assert stems == sorted(path.stem for path in FOLDER.glob("*.ipynb"))
-    for chapter in contents.NOTEBOOKS:
+    for chapter in NOTEBOOKS:
         notebook = notebooks.read(FOLDER / f"{chapter.stem}.ipynb")
         assert notebook.cells[0].source.splitlines()[0] == f"# {chapter.number} · {chapter.title}"
-        assert [exercise.name for exercise in notebooks.exercises(notebook)] == [*chapter.exercises()]
+        assert tuple(exercise.name for exercise in notebooks.exercises(notebook)) == chapter.exercises
+        assert chapter.minutes == notebooks.minutes(notebook)
 
 
 def test_progress_says_what_is_solved_and_what_comes_next(folder):

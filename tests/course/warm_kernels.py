@@ -26,8 +26,7 @@ IMPORTED = (
     "matplotlib.pyplot",
     "matplotlib.backends.backend_agg",
     "matplotlib_inline.backend_inline",
-    "cnn_numba.course.exercises",
-    "cnn_numba.course.pictures",
+    "cnn_course",
 )
 
 

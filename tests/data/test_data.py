@@ -24,8 +24,7 @@ import numpy as np
 import pytest
 
 from cnn_numba import data
-from cnn_numba.data import DataError, Dataset, batches, cifar, load, pictures
-from cnn_numba.data import files as data_files
+from cnn_numba.data import DataError, Dataset, batches, cifar, files as data_files, load, pictures
 
 STEMS = (
     "train-images-idx3-ubyte",

@@ -3,8 +3,9 @@ import pytest
 from photos import KINDS, photograph
 from PIL import Image, ImageDraw, ImageFile
 
-from cnn_numba import course, load, load_model, prepare_digit
+from cnn_numba import load, load_model, prepare_digit
 from cnn_numba.data.digits import as_text, find_digit
+from cnn_numba.pretrained import MNIST_CNN
 
 
 def seven(size=(120, 160), paper=255, ink=0, width=12, shift=0):
@@ -243,7 +244,7 @@ def test_nan_pixels_do_not_spread():
 @pytest.fixture(scope="module")
 def right():
     """Return a function: how many of 40 digits, made into pictures, the course's network reads right."""
-    mnist, network = load("mnist"), load_model(course.TRAINED_MNIST_CNN, batch_size=1)
+    mnist, network = load("mnist"), load_model(MNIST_CNN, batch_size=1)
 
     def right(picture):
         indices = range(0, 1000, 25)

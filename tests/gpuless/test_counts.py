@@ -16,8 +16,7 @@ from test_emulator_flow import compile_plainly
 
 from gpuless import access_map, count, counting
 from gpuless.emulator import ptx
-from gpuless.emulator.run import cache, machine
-from gpuless.emulator.run import launch as launches
+from gpuless.emulator.run import cache, launch as launches, machine
 from gpuless.emulator.translate.counting import CountingModule
 from gpuless.emulator.translate.layout import OFFSET
 from gpuless.emulator.translate.module import ModuleTranslator

@@ -1,8 +1,7 @@
 """What is said of the lanes of a warp, against the numbers that 32 lanes compute."""
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, Lanes, constant

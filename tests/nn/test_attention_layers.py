@@ -6,7 +6,7 @@ import torch
 from helpers import random_float32
 from torch.nn import functional
 
-from cnn_numba.bench.pytorch import pytorch_twin
+from benchmarks.pytorch import pytorch_twin
 from cnn_numba.data import load
 from cnn_numba.data.text import TEXT, VOCABULARY
 from cnn_numba.nn.attention import (

@@ -5,8 +5,8 @@ import pytest
 import torch
 from helpers import random_float32
 
+from benchmarks.pytorch import pytorch_twin
 from cnn_numba.arguments import shown
-from cnn_numba.bench.pytorch import pytorch_twin
 from cnn_numba.device import to_host
 from cnn_numba.nn.attention import Chain, Embedding, MultiHeadAttention, Residual, TransformerBlock
 from cnn_numba.nn.gradcheck import gradcheck

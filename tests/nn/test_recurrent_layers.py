@@ -7,8 +7,8 @@ import pytest
 import torch
 from helpers import random_float32
 
+from benchmarks.pytorch import pytorch_twin
 from cnn_numba import device
-from cnn_numba.bench.pytorch import pytorch_twin
 from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear
 from cnn_numba.nn.models import Sequential, mnist_rows

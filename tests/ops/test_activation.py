@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_close, backends, poisoned, random_float32, signatures, strided
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.ops.activation import cpu, gpu, reference

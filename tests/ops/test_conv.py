@@ -7,8 +7,7 @@ import pytest
 import scipy.signal
 import torch
 from helpers import assert_close, backends, poisoned, random_float32, signatures, strided
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.ops.conv import cpu, gpu, reference

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_close, poisoned, random_float32
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from test_conv import Case, cases, thorough
 
 from cnn_numba import device

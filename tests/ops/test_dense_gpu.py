@@ -2,12 +2,11 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_close, poisoned, random_float32
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from launches import only_launches, sanitized
 
+from benchmarks.ops import launches_of
 from cnn_numba import device
-from cnn_numba.bench.ops import launches_of
 from cnn_numba.ops.dense import gpu, gpu_matmul, gpu_vectorised, reference
 from cnn_numba.ops.dense.gpu_vectorised import LARGE, SMALL, choose_tile, count_parts, most_partial_sums
 from gpuless import access_map

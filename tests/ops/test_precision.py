@@ -10,12 +10,8 @@ from torch.nn import functional
 
 from cnn_numba import device
 from cnn_numba.ops._reference import PRECISIONS, rounded
-from cnn_numba.ops.conv import gpu as conv_gpu
-from cnn_numba.ops.conv import gpu_implicit, gpu_weight
-from cnn_numba.ops.conv import reference as conv_reference
-from cnn_numba.ops.dense import gpu as dense_gpu
-from cnn_numba.ops.dense import gpu_vectorised
-from cnn_numba.ops.dense import reference as dense_reference
+from cnn_numba.ops.conv import gpu as conv_gpu, gpu_implicit, gpu_weight, reference as conv_reference
+from cnn_numba.ops.dense import gpu as dense_gpu, gpu_vectorised, reference as dense_reference
 from cnn_numba.ops.shared import products, tensor_cores
 from cnn_numba.ops.shared.rounding import round_all, rounding
 from gpuless.inspector import InspectionError, inspect_kernels

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 from helpers import strided
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from cnn_numba import device
 from cnn_numba.ops.shapes import (

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import backends, random_float32, signatures, strided
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from cnn_numba.ops.update import cpu, gpu, gpu_scale, reference
 

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.pytorch import pytorch_twin
 from cnn_numba import device
-from cnn_numba.bench.pytorch import pytorch_twin
 from cnn_numba.data import Dataset, load
 from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import MODELS, Sequential, mnist_cnn

@@ -1,6 +1,6 @@
 import numpy as np
 
-from cnn_numba.course.checks.kernels import launch, normal, output
+from cnn_course.engine.checks.kernels import launch, normal, output
 from cnn_numba.ops.attention.gpu_naive import attention_scores_kernel
 
 

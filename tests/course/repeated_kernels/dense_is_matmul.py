@@ -2,7 +2,7 @@ import types
 
 from numba import cuda
 
-from cnn_numba.course.checks.kernels import launch, normal, output
+from cnn_course.engine.checks.kernels import launch, normal, output
 from cnn_numba.ops.dense.gpu_matmul import matmul_naive_kernel, matmul_tiled_kernel
 
 TILE = 8

@@ -1,6 +1,6 @@
 from numba import cuda, float32
 
-from cnn_numba.course.checks.kernels import launch, normal, output
+from cnn_course.engine.checks.kernels import launch, normal, output
 from cnn_numba.ops.shared.warps import block_sum, warp_sum
 
 

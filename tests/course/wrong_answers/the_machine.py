@@ -1,6 +1,6 @@
 from numba import cuda, float32
 
-from cnn_numba.course.exercises.the_machine import THREADS
+from cnn_course.chapters.the_machine.exercises import THREADS
 from wrong_answers import derive, wrong
 
 # --- warps_needed ---

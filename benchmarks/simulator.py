@@ -1,0 +1,72 @@
+"""How fast is the simulator? Numba's own against ours, and the price of sanitizing."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.records import new_record
+
+#: The kernels, for a process that has nothing of ours.
+SCRIPT = Path(__file__).with_name("simulator_kernels.py")
+_OURS = """
+import json
+import gpuless
+gpuless.select()
+from benchmarks import simulator_kernels
+plain, sanitized = simulator_kernels.measure(), simulator_kernels.measure(wrap=gpuless.sanitize)
+print(json.dumps({"plain": plain, "sanitized": sanitized}))
+"""
+
+
+def bench_simulator():
+    """Time kernels of each kind in Numba's simulator and in ours, and under the sanitizer.
+
+    Each simulator has a process of its own, one after the other; both run the same kernels on as many
+    threads.
+
+    Returns
+    -------
+    dict
+        Every sample in microseconds of processor time per simulated thread; the medians; and ratios: how many
+        times faster than Numba's, and how many times slower with the sanitizer.
+    """
+    # -P: the script's folder has modules whose names are those of Python's own.
+    stock = _run(["-P", str(SCRIPT)])
+    ours = _run(["-c", _OURS])
+    samples = {"stock": stock, "ours": ours["plain"], "sanitized": ours["sanitized"]}
+    results = []
+    for kind in stock:
+        medians = {who: statistics.median(times[kind]) for who, times in samples.items()}
+        faster, cost = medians["stock"] / medians["ours"], medians["sanitized"] / medians["ours"]
+        results.append(
+            {
+                "kernel": kind,
+                "samples": {who: times[kind] for who, times in samples.items()},
+                "medians": medians,
+                "times_faster": faster,
+                "sanitizer_cost": cost,
+            }
+        )
+        print(
+            f"{kind:13} Numba's {medians['stock']:7.1f} us a thread, ours {medians['ours']:5.1f} us: "
+            f"{faster:5.0f} times faster; sanitized {medians['sanitized']:6.1f} us: {cost:4.1f} times slower",
+            flush=True,
+        )
+    return new_record(
+        "simulator", unit="microseconds of processor time per simulated thread", results=results
+    )
+
+
+def _run(arguments):
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    return json.loads(done.stdout)

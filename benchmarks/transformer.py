@@ -1,0 +1,133 @@
+"""A Transformer's layers in PyTorch, and an alternating comparison of training steps with it.
+
+``python -m benchmarks.transformer`` prints the comparison; with a path it writes the samples there too.
+"""
+
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.records import new_record
+from cnn_numba.nn import attention
+
+
+def transformer_twins(twins):
+    """Return for each kind of layer a function that makes PyTorch's own; `twins` has those of other kinds."""
+    import torch
+    from torch import nn
+
+    class Embedding(nn.Module):
+        def __init__(self, our):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(our.kinds, our.features) / our.features**0.5)
+            self.positions = nn.Parameter(torch.randn(our.length, our.features) / our.features**0.5)
+
+        def forward(self, x):
+            return nn.functional.embedding(x, self.weight) + self.positions
+
+    class SelfAttention(nn.Module):
+        def __init__(self, our):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(our.features, our.heads, batch_first=True)
+            self.heads, self.causal = our.heads, our.causal
+
+        def forward(self, x):
+            # By the fused function, as nn.MultiheadAttention does it where it may; that needs a mask besides.
+            projected = nn.functional.linear(x, self.attention.in_proj_weight, self.attention.in_proj_bias)
+            n, length, _ = x.shape
+            q, k, v = projected.view(n, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            averages = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+            return self.attention.out_proj(averages.transpose(1, 2).reshape(x.shape))
+
+    class Residual(nn.Sequential):
+        def forward(self, x):
+            return x + super().forward(x)
+
+    known = dict(twins)
+
+    def inner(our):
+        return [known[type(layer)](layer) for layer in our.layers]
+
+    known |= {
+        attention.Embedding: Embedding,
+        attention.MultiHeadAttention: SelfAttention,
+        attention.TokenLinear: lambda our: nn.Linear(our.in_features, our.out_features),
+        attention.FlattenTokens: lambda our: nn.Flatten(0, 1),
+        attention.GELU: lambda our: nn.GELU(),
+        attention.Chain: lambda our: nn.Sequential(*inner(our)),
+        attention.TransformerBlock: lambda our: nn.Sequential(*inner(our)),
+        attention.Residual: lambda our: Residual(*inner(our)),
+    }
+    return known
+
+
+def bench_transformer(steps=20, rounds=5, batch_size=64):
+    """Time training steps of `text_transformer` on the CPU beside PyTorch's, in turn.
+
+    Parameters
+    ----------
+    steps : int
+        Of one round.
+    rounds : int
+        Each is some of our steps, then as many of PyTorch's.
+    batch_size : int
+
+    Returns
+    -------
+    dict
+        A record with the seconds a step of each round, ours and PyTorch's, and the ratio of their medians.
+    """
+    import torch
+
+    from benchmarks.pytorch import pytorch_twin
+    from cnn_numba.data import load
+    from cnn_numba.data.text import TEXT
+    from cnn_numba.device import threads
+    from cnn_numba.nn.layers import CrossEntropyLoss
+    from cnn_numba.nn.models import text_transformer
+    from cnn_numba.train.optim import Adam
+    from cnn_numba.train.steps import batches_of, train_step
+
+    model = text_transformer(batch_size)
+    twin, windows = pytorch_twin(model), load(TEXT).train_images
+    loss, optimizer = CrossEntropyLoss(*model.shapes[-1]), Adam(model, 1e-3)
+    theirs = torch.optim.Adam(twin.parameters(), 1e-3)
+    torch.set_num_threads(threads())
+    source = batches_of(model, windows, windows, 0.0, 1.0)
+    source.begin(np.random.default_rng(0).permutation(len(windows)))
+
+    def our_step():
+        train_step(model, loss, optimizer, *source.take(batch_size))
+        source.advance()
+
+    def their_step():
+        x, y = source.take(batch_size)
+        x, y = torch.from_numpy(x).long(), torch.from_numpy(y).long()
+        theirs.zero_grad()
+        torch.nn.functional.cross_entropy(twin(x), y).backward()
+        theirs.step()
+        source.advance()
+
+    samples = {"ours": [], "pytorch": []}
+    for number in range(rounds + 1):  # the first one warms up
+        for name, step in (("ours", our_step), ("pytorch", their_step)):
+            begun = time.perf_counter()
+            for _ in range(steps):
+                step()
+            if number:
+                samples[name].append((time.perf_counter() - begun) / steps)
+    ours, pytorch = (statistics.median(samples[name]) for name in ("ours", "pytorch"))
+    each = f"ours {1e3 * ours:.1f} ms, PyTorch {1e3 * pytorch:.1f} ms"
+    print(f"text_transformer, batch {batch_size}, a step: {each}")
+    print(f"ratio {ours / pytorch:.2f}, medians of {rounds} rounds of {steps} steps in turn")
+    return new_record("transformer", batch_size=batch_size, seconds=samples, ratio=ours / pytorch)
+
+
+if __name__ == "__main__":
+    figures = bench_transformer()
+    for path in sys.argv[1:]:
+        Path(path).write_text(json.dumps(figures, indent=2) + "\n")

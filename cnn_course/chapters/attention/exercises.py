@@ -1,0 +1,438 @@
+"""The checks of notebook 13b, ``13b_attention``."""
+
+import numpy as np
+
+from cnn_course.engine.checks.exercise import Exercise, avoids
+from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output, uses
+from cnn_numba import device
+from cnn_numba.ops.attention.reference import attention_forward
+
+# --- causal_softmax_kernel ---------------------------------------------------------------------------------
+
+THREADS = 16
+
+
+def _table(scores):
+    """Return a launch for a table of scores."""
+    return launch(device.blocks(len(scores) + 1, THREADS), THREADS, scores, output(scores.shape))
+
+
+def _tables(rng):
+    """Draw tables of scores: small, far from 0, and with a future that is far above the past."""
+    for places, offset, future in [
+        (1, 0, 0),
+        (5, 0, 0),
+        (7, 1000, 0),
+        (23, -1000, 0),
+        (9, 0, 300),
+        (37, 5, 9),
+    ]:
+        scores = 2 * rng.normal(size=(places, places)) + offset
+        scores += future * np.triu(np.ones_like(scores), k=1)
+        yield _table(scores.astype(np.float32))
+
+
+def _seen(scores):
+    """Return which keys each query sees."""
+    return np.tril(np.ones(scores.shape, bool))
+
+
+def _softmax(scores, seen, shift=None, total=None):
+    """Return the softmax of each row's scores that are seen, in float32, so that what overflows overflows."""
+    scores = np.float32(scores)
+    if shift is None:
+        shift = np.where(seen, scores, -np.inf).max(axis=1, keepdims=True)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        exponentials = np.where(seen, np.exp(scores - np.float32(shift)), np.float32(0))
+        weights = exponentials / (exponentials.sum(axis=1, keepdims=True) if total is None else total)
+    return np.where(seen, weights, np.float32(0))
+
+
+def _zeroed_afterwards(scores):
+    return np.where(_seen(scores), _softmax(scores, np.ones_like(_seen(scores))), 0)
+
+
+def _zero_scores(scores):
+    """Take 0 for the scores that are not to be seen: their weights are exp(0 - largest) all the same."""
+    return _softmax(np.where(_seen(scores), scores, 0), np.ones_like(_seen(scores)))
+
+
+causal_softmax_kernel = KernelExercise(
+    "causal_softmax_kernel",
+    reference=lambda scores: _softmax(np.float64(scores), _seen(scores)),
+    cases=_tables,
+    large=lambda rng: [_table(normal(rng, (300, 300)))],
+    float32=True,
+    mistakes={
+        "no mask": (
+            "Every query sees all keys. Query `i` may see the keys up to its own place: `j <= i`.",
+            lambda scores: _softmax(scores, np.ones_like(_seen(scores))),
+        ),
+        "masked afterwards": (
+            "The weights of the future are 0, and yet the others know of it: they add up to less than 1, as "
+            "the sum you divide by has the future in it. Add up what is seen, `j <= i`.",
+            _zeroed_afterwards,
+        ),
+        "scores of zero": (
+            "A score of 0 is no mask: its weight is `exp(0 - largest)`. What is not to be seen has the "
+            "weight 0, which is what a score of minus infinity gives.",
+            _zero_scores,
+        ),
+        "itself not seen": (
+            "A query does not see its own key: the loop ends one too early. `range(i + 1)` has `i` in it.",
+            lambda scores: _softmax(scores, np.tril(np.ones(scores.shape, bool), k=-1)),
+        ),
+        "one too many": (
+            "A query sees the key after its own: what is to be predicted is in what it is predicted from.",
+            lambda scores: _softmax(scores, np.tril(np.ones(scores.shape, bool), k=1)),
+        ),
+        "sees the future only": (
+            "Mask the wrong way round: a query sees what comes after it, and not what was before.",
+            lambda scores: _softmax(scores, ~np.tril(np.ones(scores.shape, bool), k=-1)),
+        ),
+        "no shift": (
+            "Right for small scores. `exp` of a large one is infinite, and 0 / 0 of very negative ones is "
+            "NaN: take the largest score away first, as in notebook 05.",
+            lambda scores: _softmax(scores, _seen(scores), shift=0),
+        ),
+        "largest of the future": (
+            "You look for the largest score in the whole row. A score of the future that is larger by 100 "
+            "makes every `exp` 0, and 0 / 0 is NaN: look among those that are seen.",
+            lambda scores: _softmax(scores, _seen(scores), shift=scores.max(axis=1, keepdims=True)),
+        ),
+        "not divided": (
+            "A row's weights do not add up to 1: divide by their sum.",
+            lambda scores: _softmax(scores, _seen(scores), total=1),
+        ),
+        "future not written": (
+            "What is not seen is never written, and holds whatever was in memory: write a 0 there.",
+            lambda scores: np.where(_seen(scores), _softmax(scores, _seen(scores)), np.nan),
+        ),
+    },
+)
+
+# --- online_step -------------------------------------------------------------------------------------------
+
+
+def _online(largest, total, average, scores, values):
+    new = max(largest, scores.max())
+    factor, weights = np.exp(largest - new), np.exp(scores - new)
+    return new, factor * total + weights.sum(), factor * average + weights @ values
+
+
+def _parts(rng):
+    """Draw the state after some keys, and some more: with a larger score and without, and the first ones."""
+    for keys, features, before, offset in [
+        (1, 1, 0, 0),
+        (3, 2, 0, 5),
+        (4, 3, 6, 3),
+        (5, 2, 7, -4),
+        (2, 3, 4, 900),
+    ]:
+        state = -np.inf, 0.0, np.zeros(features)
+        if before:
+            earlier = rng.normal(size=before) + (offset if offset > 100 else 0)
+            state = _online(*state, earlier, rng.normal(size=(before, features)))
+        yield *state, rng.normal(size=keys) + offset, rng.normal(size=(keys, features))
+
+
+def _with_state(change):
+    """Return a mistake's function, given all that there is."""
+
+    def function(largest, total, average, scores, values):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            new = max(largest, scores.max())
+            return change(largest, total, average, scores, values, new, np.exp(largest - new))
+
+    return function
+
+
+online_step = Exercise(
+    "online_step",
+    reference=_online,
+    cases=_parts,
+    properties=(avoids("attention_forward", "softmax", "logsumexp"),),
+    mistakes={
+        "not rescaled": (
+            "Right until a larger score comes along. What was added up before is relative to the old largest "
+            "score: multiply it by `exp(largest - new)`.",
+            _with_state(
+                lambda m, t, a, s, v, new, f: (new, t + np.exp(s - new).sum(), a + np.exp(s - new) @ v)
+            ),
+        ),
+        "average not rescaled": (
+            "The sum is right. The average, too, is relative to the old largest score, and is to be "
+            "multiplied by the same factor.",
+            _with_state(
+                lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - new).sum(), a + np.exp(s - new) @ v)
+            ),
+        ),
+        "sum not rescaled": (
+            "The average is right. The sum, too, is relative to the old largest score, and is to be "
+            "multiplied by the same factor.",
+            _with_state(
+                lambda m, t, a, s, v, new, f: (new, t + np.exp(s - new).sum(), f * a + np.exp(s - new) @ v)
+            ),
+        ),
+        "factor upside down": (
+            "Your factor is `exp(new - largest)`, the reciprocal. If a larger score comes along, the old "
+            "weights become smaller, so the factor is at most 1.",
+            _with_state(
+                lambda m, t, a, s, v, new, f: (
+                    new,
+                    t / f + np.exp(s - new).sum(),
+                    a / f + np.exp(s - new) @ v,
+                )
+            ),
+        ),
+        "largest of the new ones": (
+            "You forget the largest score so far: the new one is the larger of it and of the new scores.",
+            lambda m, t, a, s, v: (
+                s.max(),
+                np.exp(m - s.max()) * t + np.exp(s - s.max()).sum(),
+                np.exp(m - s.max()) * a + np.exp(s - s.max()) @ v,
+            ),
+        ),
+        "new weights by the old largest": (
+            "The new weights are relative to the old largest score, the sums to the new one. Take `new` in "
+            "both.",
+            _with_state(
+                lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - m).sum(), f * a + np.exp(s - m) @ v)
+            ),
+        ),
+        "divided already": (
+            "You divide the average by the sum at each step. Then the next step would have to multiply by it "
+            "again: divide once, at the end.",
+            _with_state(
+                lambda m, t, a, s, v, new, f: (
+                    new,
+                    f * t + np.exp(s - new).sum(),
+                    (f * a + np.exp(s - new) @ v) / (f * t + np.exp(s - new).sum()),
+                )
+            ),
+        ),
+        "values not weighted": (
+            "The values are added as they are. Each counts with its weight: `weights @ values`.",
+            _with_state(
+                lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - new).sum(), f * a + v.sum(axis=0))
+            ),
+        ),
+        "earlier keys forgotten": (
+            "Sum and average have only the new keys in them: those before are lost.",
+            _with_state(lambda m, t, a, s, v, new, f: (new, np.exp(s - new).sum(), np.exp(s - new) @ v)),
+        ),
+    },
+)
+
+# --- tiled_attention_kernel --------------------------------------------------------------------------------
+
+# As the notebook's cells have them: threads of a block, and so keys of a tile; features of a row.
+TILE, FEATURES = 8, 4
+
+
+def _heads(rng):
+    """Draw one head's queries, keys and values: tails, more keys and fewer, scores that are large."""
+    for queries, keys, scale in [(1, 1, 1), (5, 8, 1), (8, 11, 3), (19, 3, 1), (9, 24, 3), (17, 21, 20)]:
+        q = (scale * normal(rng, (queries, FEATURES))).astype(np.float32)
+        k, v = normal(rng, (keys, FEATURES)), normal(rng, (keys, FEATURES))
+        yield launch(device.blocks(queries, TILE), TILE, q, k, v, output((queries, FEATURES)))
+    # All scores of these are far below 0.
+    q, k, v = (normal(rng, (n, FEATURES)) for n in (7, 10, 10))
+    q, k = 20 + np.abs(q), -20 - np.abs(k)
+    yield launch(1, TILE, q, k, v, output(q.shape))
+    # And of these below any number that a search for the largest may start from.
+    yield launch(1, TILE, *(np.float32(1e14) * x for x in (q, k)), v, output(q.shape))
+
+
+def _from(q, k, v, least=0):
+    """Let the search for the largest score begin with a number, in float32."""
+    scores = (q @ k.T / np.float32(np.sqrt(FEATURES))).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - np.maximum(scores.max(axis=1, keepdims=True), np.float32(least)))
+        return weights @ v / weights.sum(axis=1, keepdims=True)
+
+
+def _attention(q, k, v):
+    return attention_forward(q[None, None], k[None, None], v[None, None])[0][0, 0]
+
+
+def _unscaled(q, k, v):
+    return _attention(q * np.sqrt(FEATURES), k, v)
+
+
+def _of_keys(part):
+    """Return a mistake's function: attention to a part of the keys."""
+    return lambda q, k, v: _attention(q, k[part], v[part])
+
+
+def _padded(q, k, v):
+    """Let the zeros that fill the last tile up take part."""
+    rest = -len(k) % TILE
+    return _attention(q, np.pad(k, ((0, rest), (0, 0))), np.pad(v, ((0, rest), (0, 0))))
+
+
+def _by_tiles(q, k, v):
+    """Yield for each tile the scores and the values, in float64."""
+    for first in range(0, len(k), TILE):
+        part = slice(first, first + TILE)
+        yield np.float64(q) @ np.float64(k[part]).T / np.sqrt(FEATURES), np.float64(v[part])
+
+
+def _not_rescaled(q, k, v):
+    """Add up what is relative to different largest scores."""
+    largest = np.full(len(q), -np.inf)
+    total, average = np.zeros(len(q)), np.zeros(q.shape)
+    for scores, values in _by_tiles(q, k, v):
+        for j in range(scores.shape[1]):
+            largest = np.maximum(largest, scores[:, j])
+            weight = np.exp(scores[:, j] - largest)
+            total += weight
+            average += weight[:, None] * values[j]
+    return average / total[:, None]
+
+
+def _average_not_rescaled(q, k, v, rescale_total=True):
+    largest = np.full(len(q), -np.inf)
+    total, average = np.zeros(len(q)), np.zeros(q.shape)
+    for scores, values in _by_tiles(q, k, v):
+        for j in range(scores.shape[1]):
+            new = np.maximum(largest, scores[:, j])
+            factor, weight = np.exp(largest - new), np.exp(scores[:, j] - new)
+            total = (factor if rescale_total else 1) * total + weight
+            average = (1 if rescale_total else factor[:, None]) * average + weight[:, None] * values[j]
+            largest = new
+    return average / total[:, None]
+
+
+def _not_divided(q, k, v):
+    scores = np.float64(q) @ np.float64(k).T / np.sqrt(FEATURES)
+    return np.exp(scores - scores.max(axis=1, keepdims=True)) @ v
+
+
+tiled_attention_kernel = KernelExercise(
+    "tiled_attention_kernel",
+    reference=_attention,
+    cases=_heads,
+    other_blocks=False,
+    float32=True,
+    properties=(uses("shared"),),
+    mistakes={
+        "not scaled": (
+            "The scores are not divided by the root of the number of features. `dot` does not do it: "
+            "multiply by `SCALE`.",
+            _unscaled,
+        ),
+        "first tile only": (
+            f"Only the first {TILE} keys count: go on, tile by tile, to `k.shape[0]`.",
+            _of_keys(slice(TILE)),
+        ),
+        "whole tiles only": (
+            "The keys of the last tile are left out where it is not full.",
+            lambda q, k, v: (
+                _of_keys(slice(len(k) - len(k) % TILE))(q, k, v)
+                if len(k) >= TILE
+                else np.full(q.shape, np.nan)
+            ),
+        ),
+        "zeros take part": (
+            "The rows of zeros that fill the last tile up take part: their score is 0, and `exp` of that is "
+            "no small weight. Go through the keys that there are: `min(TILE, k.shape[0] - first)`.",
+            _padded,
+        ),
+        "not rescaled": (
+            "When a larger score comes along, sum and average are still relative to the old one. Multiply "
+            "both by `exp(largest - new)`.",
+            _not_rescaled,
+        ),
+        "average not rescaled": (
+            "The sum follows the largest score; the average does not. Multiply it by the same factor.",
+            _average_not_rescaled,
+        ),
+        "sum not rescaled": (
+            "The average follows the largest score; the sum does not. Multiply it by the same factor.",
+            lambda q, k, v: _average_not_rescaled(q, k, v, rescale_total=False),
+        ),
+        "largest from 0": (
+            "Right, until all scores of a query are far below 0: what you subtract is larger than all of "
+            "them, every weight becomes 0, and 0 / 0 is NaN. Begin the search for the largest with minus "
+            "infinity.",
+            _from,
+        ),
+        "not small enough": (
+            "Right, until all scores of a query lie below the number that your largest begins with: every "
+            "weight becomes 0, and 0 / 0 is NaN. Begin with minus infinity.",
+            lambda q, k, v: _from(q, k, v, -1e9),
+        ),
+        "not divided": ("The average is still to be divided by the sum of the weights.", _not_divided),
+        "keys averaged": (
+            "You average the keys. What is averaged are the values.",
+            lambda q, k, v: _attention(q, k, k),
+        ),
+        "last tile only": (
+            "What the tiles before the last have added is lost: set sum and average to 0 once, before the "
+            "loop.",
+            lambda q, k, v: _of_keys(slice((len(k) - 1) // TILE * TILE, None))(q, k, v),
+        ),
+    },
+)
+
+# --- softmax_backward_kernel -------------------------------------------------------------------------------
+
+
+def _rows(rng):
+    """Draw weights of softmaxes, and gradients that do not average to 0."""
+    for rows, keys in [(1, 3), (5, 7), (3, 20), (16, 5), (19, 33)]:
+        weights = np.exp(2 * rng.normal(size=(rows, keys)))
+        weights = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+        gradients = normal(rng, (rows, keys)) + np.float32(2)
+        yield launch(device.blocks(rows + 1, THREADS), THREADS, weights, gradients, output((rows, keys)))
+
+
+def softmax_backward(weights, grad_weights):
+    """Return the gradients of the scores, given those of the weights."""
+    weights, grad_weights = np.float64(weights), np.float64(grad_weights)
+    return weights * (grad_weights - (weights * grad_weights).sum(axis=1, keepdims=True))
+
+
+softmax_backward_kernel = KernelExercise(
+    "softmax_backward_kernel",
+    reference=softmax_backward,
+    cases=_rows,
+    rtol=1e-4,  # of weights * gradients - weights * average, the difference is small
+    float32=True,
+    mistakes={
+        "average left out": (
+            "You multiply each gradient by its weight. A score moves the other weights of its row too: take "
+            "the average away first.",
+            lambda w, g: w * g,
+        ),
+        "plain mean": (
+            "The average is one weighted by the weights: each gradient counts as much as its key is looked "
+            "at.",
+            lambda w, g: w * (g - g.mean(axis=1, keepdims=True)),
+        ),
+        "plain sum": (
+            "You take the sum of the gradients away. Each counts with its weight, and the weights add up to "
+            "1.",
+            lambda w, g: w * (g - g.sum(axis=1, keepdims=True)),
+        ),
+        "weight left out": (
+            "The difference from the average is still to be multiplied by the weight: a key that is hardly "
+            "looked at hardly matters.",
+            lambda w, g: g - (w * g).sum(axis=1, keepdims=True),
+        ),
+        "own term only": (
+            "That is the derivative of each weight by its own score, `w * (1 - w)`, as if the others of its "
+            "row stood still.",
+            lambda w, g: g * w * (1 - w),
+        ),
+        "sign": (
+            "The sign is wrong: where a gradient is above the average, that of its score is positive.",
+            lambda w, g: -softmax_backward(w, g),
+        ),
+        "average divided": (
+            "You divide the average by the number of keys as well. The weights add up to 1 already.",
+            lambda w, g: w * (g - (w * g).mean(axis=1, keepdims=True)),
+        ),
+    },
+)

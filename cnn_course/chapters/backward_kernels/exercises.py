@@ -1,0 +1,864 @@
+"""The checks of notebook 07b, ``07b_backward_kernels``."""
+
+import numpy as np
+
+from cnn_course.engine.checks.exercise import Wrong
+from cnn_course.engine.checks.kernels import (
+    KernelExercise,
+    examine,
+    global_updates,
+    inout,
+    launch,
+    normal,
+    output,
+)
+from cnn_numba import device
+from cnn_numba.ops.activation.reference import relu_backward
+from cnn_numba.ops.conv.reference import conv2d_backward_input, conv2d_backward_weight
+from cnn_numba.ops.loss.reference import cross_entropy_forward_backward
+from cnn_numba.ops.pool.reference import max_pool2d_backward, max_pool2d_forward
+from cnn_numba.ops.shapes import output_size
+from gpuless.access import READ
+
+# Threads of a block where a launch has one axis, and of the block that sums up a channel.
+THREADS = 16
+CHANNEL_THREADS = 128
+WARP = 32
+
+_ADDED_TO_GARBAGE = (
+    "Your sums are added to what the array held before. Nobody has cleared it: sum up in a variable that "
+    "starts as `float32(0)`, and store that."
+)
+
+
+def _blocks(size):
+    """Return how many blocks of THREADS cover so many elements."""
+    return device.blocks(size, THREADS)
+
+
+def _first_block(values):
+    """Return an array with NaN for what threads beyond the first block should have written."""
+    values = np.array(values, np.float64)
+    values[THREADS:] = np.nan
+    return values
+
+
+# --- cross_entropy_kernel ----------------------------------------------------------------------------------
+
+
+def _scored(logits, rng):
+    """Return a launch for some scores, with labels drawn."""
+    rows, classes = logits.shape
+    labels = rng.integers(0, classes, rows).astype(np.int32)
+    return launch(_blocks(rows), THREADS, logits, labels, output(rows), output((rows, classes)))
+
+
+def _scores(rng):
+    """Draw scores as they come, some so large that their exponentials overflow, some far below 0."""
+    for rows, classes, scale, offset in [
+        (1, 3, 1, 0),
+        (5, 4, 2, 0),
+        (THREADS + 3, 7, 1, 0),
+        (6, 10, 1, -1000),
+        (2 * THREADS + 5, 2, 3, 0),
+        (7, 5, 900, 0),
+        (3, 70, 1, 0),
+    ]:
+        logits = (scale * rng.normal(size=(rows, classes)) + offset).astype(np.float32)
+        yield _scored(logits, rng)
+
+
+def _shifted_cross_entropy(shift):
+    """Return a mistake's function: cross-entropy in float32, so that it overflows where a kernel does."""
+
+    def function(logits, labels):
+        shifted = logits - np.asarray(shift(logits), np.float32)
+        exponentials = np.exp(shifted)
+        total = exponentials.sum(axis=1, keepdims=True)
+        losses = np.log(total[:, 0]) - shifted[np.arange(len(labels)), labels]
+        return losses, (exponentials / total - _one_hot(logits, labels)) / len(labels)
+
+    return function
+
+
+def _one_hot(logits, labels):
+    return np.eye(logits.shape[1])[labels]
+
+
+def _changed(change):
+    """Return a mistake's function: the right losses and gradient, changed, given those and the inputs."""
+    return lambda logits, labels: change(logits, labels, *cross_entropy_forward_backward(logits, labels))
+
+
+def _log_of_the_probability(logits, labels, losses, gradient):
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
+    return -np.log(probabilities[np.arange(len(labels)), labels]), gradient
+
+
+cross_entropy_kernel = KernelExercise(
+    "cross_entropy_kernel",
+    reference=cross_entropy_forward_backward,
+    cases=_scores,
+    large=lambda rng: [_scored(normal(rng, (37, 1000)), rng)],
+    float32=True,
+    mistakes={
+        "no maximum": (
+            "Right, until a score is large: `exp(800)` is infinite, and infinite divided by infinite is NaN; "
+            "far below 0 every exponential is 0. Take the row's largest score away from all of them first.",
+            _shifted_cross_entropy(lambda logits: 0),
+        ),
+        "maximum starts from 0": (
+            "Right, until all scores of a row are far below 0: what you subtract is larger than all of them, "
+            "every exponential is 0, and 0 / 0 is NaN. Subtract the row's maximum, and start its search from "
+            "the row's first score.",
+            _shifted_cross_entropy(lambda logits: np.maximum(logits.max(axis=1, keepdims=True), 0)),
+        ),
+        "sum over the batch": (
+            "The losses are right. Your gradient is that of their sum; what is trained on is their mean: "
+            "divide it by the number of rows.",
+            _changed(lambda logits, labels, losses, gradient: (losses, len(labels) * gradient)),
+        ),
+        "divided by the classes": (
+            "You divide the gradient by the number of classes; the mean is over the rows.",
+            _changed(
+                lambda logits, labels, losses, gradient: (
+                    losses,
+                    gradient * len(labels) / logits.shape[1],
+                )
+            ),
+        ),
+        "loss divided too": (
+            "The gradient is right. A row's loss is its own, and is not divided: who wants the mean takes it "
+            "later.",
+            _changed(lambda logits, labels, losses, gradient: (losses / len(labels), gradient)),
+        ),
+        "label left out": (
+            "Your gradient is the softmax of every class. For the right class a 1 is taken away.",
+            _changed(
+                lambda logits, labels, losses, gradient: (
+                    losses,
+                    gradient + _one_hot(logits, labels) / len(labels),
+                )
+            ),
+        ),
+        "taken from every class": (
+            "You take the 1 away from every class; it belongs to the right one alone.",
+            _changed(
+                lambda logits, labels, losses, gradient: (
+                    losses,
+                    gradient - (1 - _one_hot(logits, labels)) / len(labels),
+                )
+            ),
+        ),
+        "gradient negated": (
+            "The losses are right, the gradient has the wrong sign: it is the probability minus 1 at the "
+            "label, and the probability elsewhere.",
+            _changed(lambda logits, labels, losses, gradient: (losses, -gradient)),
+        ),
+        "loss negated": (
+            "The gradient is right, the loss has the wrong sign: it is *minus* the logarithm, and never "
+            "below 0.",
+            _changed(lambda logits, labels, losses, gradient: (-losses, gradient)),
+        ),
+        "maximum missing in the loss": (
+            "The gradient is right. In the loss the exponentials are shifted by the largest score, and the "
+            "score of the label is not: `log(total) + largest - logits[row, label]`.",
+            _changed(
+                lambda logits, labels, losses, gradient: (
+                    losses - logits.max(axis=1),
+                    gradient,
+                )
+            ),
+        ),
+        "logarithm of 0": (
+            "Right, until the probability of the label is so small that float32 has only 0 for it: its "
+            "logarithm is infinite. Take the logarithm first, by hand: `log(total) + largest - "
+            "logits[row, label]`.",
+            _changed(_log_of_the_probability),
+        ),
+        "first block only": (
+            f"Rows from {THREADS} on are never computed: every block does those of the first. "
+            "`cuda.grid(1)` counts over all blocks.",
+            _changed(lambda logits, labels, losses, gradient: (_first_block(losses), _first_block(gradient))),
+        ),
+    },
+)
+
+
+# --- dense_backward_weight_kernel and dense_backward_input_kernel ------------------------------------------
+
+BLOCK = 4, 2
+
+
+def _cover(shape):
+    """Return a grid of blocks that covers a matrix, x along its columns."""
+    return device.blocks(shape[1], BLOCK[0]), device.blocks(shape[0], BLOCK[1])
+
+
+def _within(array, *shape):
+    """Return an array of a larger shape, NaN where it ends: what lies past an edge is anything."""
+    padded = np.full(shape, np.nan)
+    padded[tuple(map(slice, array.shape))] = array
+    return padded
+
+
+def _turned(array):
+    """Return what an array gives when its two indices are exchanged, NaN past its edges."""
+    side = max(array.shape)
+    return _within(array, side, side)[: array.shape[1], : array.shape[0]].T
+
+
+# Samples, outputs, inputs.
+_LAYERS = [(2, 3, 4), (1, 5, 2), (5, 2, 7), (7, 3, 1), (4, 6, 9), (3, 11, 5)]
+
+
+def _weight_gradients(rng):
+    for n, outputs, inputs in _LAYERS:
+        arrays = normal(rng, (n, outputs)), normal(rng, (n, inputs))
+        yield launch(_cover((outputs, inputs)), BLOCK, *arrays, output((outputs, inputs)))
+
+
+def _weight_gradient(grad_output, x):
+    return np.float64(grad_output).T @ x
+
+
+dense_backward_weight_kernel = KernelExercise(
+    "dense_backward_weight_kernel",
+    reference=_weight_gradient,
+    cases=_weight_gradients,
+    float32=True,
+    once=True,
+    mistakes={
+        "mean over the batch": (
+            "You divide by the number of samples. The loss has done so already: here they are added up.",
+            lambda grad_output, x: _weight_gradient(grad_output, x) / len(x),
+        ),
+        "last sample only": (
+            "Each gradient is that of the last sample alone: `=` overwrites the sum where `+=` adds to it.",
+            lambda grad_output, x: _weight_gradient(grad_output[-1:], x[-1:]),
+        ),
+        "first sample only": (
+            "Each gradient is that of sample 0 alone. A weight acts on every sample: sum over `n`.",
+            lambda grad_output, x: _weight_gradient(grad_output[:1], x[:1]),
+        ),
+        "one short": (
+            "The last sample is missing: `range(n)` ends at `n - 1` by itself.",
+            lambda grad_output, x: _weight_gradient(grad_output[:-1], x[:-1]),
+        ),
+        "slope only": (
+            "You add up the inputs, and what comes from above takes no part: multiply by "
+            "`grad_output[n, o]`.",
+            lambda grad_output, x: _weight_gradient(np.ones_like(grad_output), x),
+        ),
+        "gradient only": (
+            "You add up `grad_output`, and that is the gradient of the bias. The slope of a weight is the "
+            "input that it meets, `x[n, i]`.",
+            lambda grad_output, x: _weight_gradient(grad_output, np.ones_like(x)),
+        ),
+        "product of the sums": (
+            "You multiply two sums; the products of each sample are to be added up.",
+            lambda grad_output, x: _weight_gradient(
+                grad_output.sum(axis=0, keepdims=True, dtype=float), x.sum(axis=0, keepdims=True, dtype=float)
+            ),
+        ),
+        "gradient transposed": (
+            "`grad_output[o, n]` has its indices exchanged: the sample comes first.",
+            lambda grad_output, x: _turned(grad_output).T @ x,
+        ),
+        "input transposed": (
+            "`x[i, n]` has its indices exchanged: the sample comes first.",
+            lambda grad_output, x: np.float64(grad_output).T @ _turned(x),
+        ),
+    },
+)
+
+
+def _input_gradients(rng):
+    for n, outputs, inputs in _LAYERS:
+        arrays = normal(rng, (n, outputs)), normal(rng, (outputs, inputs))
+        yield launch(_cover((n, inputs)), BLOCK, *arrays, output((n, inputs)))
+
+
+def _input_gradient(grad_output, weight):
+    return np.float64(grad_output) @ weight
+
+
+def _sum_over_the_inputs(grad_output, weight):
+    outputs, inputs = weight.shape
+    longer = max(outputs, inputs)
+    return (
+        _within(grad_output, len(grad_output), longer)[:, :inputs] @ _within(weight, longer, inputs)[:inputs]
+    )
+
+
+dense_backward_input_kernel = KernelExercise(
+    "dense_backward_input_kernel",
+    reference=_input_gradient,
+    cases=_input_gradients,
+    float32=True,
+    once=True,
+    mistakes={
+        "weight transposed": (
+            "You take `weight[i, o]`, as if there were a row for each input. The outputs come first: "
+            "`weight[o, i]`.",
+            lambda grad_output, weight: grad_output @ _turned(weight),
+        ),
+        "gradient transposed": (
+            "`grad_output[o, n]` has its indices exchanged: the sample comes first.",
+            lambda grad_output, weight: _turned(grad_output) @ weight,
+        ),
+        "sum over the inputs": (
+            "Your sum has as many products as there are inputs. An input acts on all *outputs* of its "
+            "sample: sum over `o`.",
+            _sum_over_the_inputs,
+        ),
+        "last output only": (
+            "Each gradient is that of the last output alone: `=` overwrites the sum where `+=` adds to it.",
+            lambda grad_output, weight: _input_gradient(grad_output[:, -1:], weight[-1:]),
+        ),
+        "first output only": (
+            "Only output 0 sends its gradient back. An input acts on all outputs of its sample: sum "
+            "over `o`.",
+            lambda grad_output, weight: _input_gradient(grad_output[:, :1], weight[:1]),
+        ),
+        "one short": (
+            "The last output is missing: `range(n)` ends at `n - 1` by itself.",
+            lambda grad_output, weight: _input_gradient(grad_output[:, :-1], weight[:-1]),
+        ),
+        "mean over the outputs": (
+            "You divide by the number of outputs; their gradients are added up.",
+            lambda grad_output, weight: _input_gradient(grad_output, weight) / len(weight),
+        ),
+        "slope only": (
+            "You add up the weights, and what comes from above takes no part: multiply by "
+            "`grad_output[n, o]`.",
+            lambda grad_output, weight: _input_gradient(np.ones_like(grad_output), weight),
+        ),
+        "first sample for all": (
+            "Every sample gets the gradients of sample 0: it is `grad_output[n, o]`.",
+            lambda grad_output, weight: np.repeat(
+                _input_gradient(grad_output[:1], weight), len(grad_output), axis=0
+            ),
+        ),
+    },
+)
+
+
+# --- bias_gradient_kernel ----------------------------------------------------------------------------------
+
+
+def _channels(rng):
+    """Draw gradients around 3: the rounding of a sum near 0 would be large, seen from the sum."""
+    for shape in [(2, 3, 5), (7, 2, 1), (3, 2, 100), (150, 3, 1), (2, 4, 131), (5, 1, 70)]:
+        yield launch(shape[1], CHANNEL_THREADS, normal(rng, shape) + np.float32(3), output(shape[1]))
+
+
+def _bias_gradient(grad_output):
+    return grad_output.sum(axis=(0, 2), dtype=np.float64)
+
+
+def _shares(grad_output):
+    """Return the sum of each thread of a channel's block that goes on in steps of the block."""
+    flat = grad_output.transpose(1, 0, 2).reshape(grad_output.shape[1], -1).astype(float)
+    padded = np.pad(flat, [(0, 0), (0, -flat.shape[1] % CHANNEL_THREADS)])
+    return padded.reshape(len(flat), -1, CHANNEL_THREADS).sum(axis=1)
+
+
+def _shares_the_channel(attempt):
+    """Demand that the threads of a block share a channel's gradients."""
+    case = launch(1, CHANNEL_THREADS, normal(np.random.default_rng(0), (4, 1, 96)), output(1))
+    trace = examine(attempt, case).report.trace
+    (given,) = (i for i, info in enumerate(trace.arrays) if info.shape == (4, 1, 96))
+    most = int(np.bincount(trace.thread[(trace.kind == READ) & (trace.array == given)]).max())
+    if most > 96:
+        raise Wrong(
+            "one thread",
+            f"The numbers are right, but of 384 gradients one thread reads {most}, while {CHANNEL_THREADS} "
+            "threads are there to share them: thread `t` takes the elements `t`, `t + 128`, and so on, and "
+            "`block_sum` adds up what they have found.",
+        )
+
+
+def _adds_no_other_way(attempt):
+    """Demand that no thread but one stores a channel's sum: several would have to add by atomics."""
+    updates = global_updates(attempt, launch(1, CHANNEL_THREADS, np.ones((2, 1, 70), np.float32), output(1)))
+    if updates:
+        raise Wrong(
+            "added by atomics",
+            f"The numbers are right, but {updates} atomic updates of `grad_bias` add them up, and each waits "
+            "for those before it. `block_sum` adds up the threads' sums; then one thread stores.",
+        )
+
+
+bias_gradient_kernel = KernelExercise(
+    "bias_gradient_kernel",
+    reference=_bias_gradient,
+    cases=_channels,
+    other_blocks=False,
+    float32=True,
+    properties=(_shares_the_channel, _adds_no_other_way),
+    mistakes={
+        "mean": (
+            "You divide by the number of gradients of the channel; they are added up.",
+            lambda grad_output: grad_output.mean(axis=(0, 2), dtype=float),
+        ),
+        "mean over the batch": (
+            "You divide by the number of samples. The loss has done so already: here they are added up.",
+            lambda grad_output: _bias_gradient(grad_output) / len(grad_output),
+        ),
+        "one element a thread": (
+            f"Only the first {CHANNEL_THREADS} gradients of a channel count: a thread has to go on, in steps "
+            "of `cuda.blockDim.x`, until the channel is done.",
+            lambda grad_output: _bias_gradient(
+                grad_output.transpose(1, 0, 2).reshape(1, grad_output.shape[1], -1)[..., :CHANNEL_THREADS]
+            ),
+        ),
+        "first thread only": (
+            "Each channel gets the sum of thread 0 alone: nobody has told it of the others'. `block_sum` "
+            "*returns* the block's sum, and every thread has to call it.",
+            lambda grad_output: _shares(grad_output)[:, 0],
+        ),
+        "first warp only": (
+            "Each channel gets the sum of the first warp: `warp_sum` ends at its edge. A block of "
+            f"{CHANNEL_THREADS} has four, and `block_sum` adds up all of them.",
+            lambda grad_output: _shares(grad_output)[:, :WARP].sum(axis=1),
+        ),
+        "added by every thread": (
+            f"Your sums are {CHANNEL_THREADS} times too large: every thread goes through the whole channel, "
+            "and then they are added up. Let each begin at its own element and go on in steps of "
+            "`cuda.blockDim.x`.",
+            lambda grad_output: CHANNEL_THREADS * _bias_gradient(grad_output),
+        ),
+        "first sample only": (
+            "Only sample 0 counts: a bias acts on every position of every sample.",
+            lambda grad_output: _bias_gradient(grad_output[:1]),
+        ),
+        "first position only": (
+            "Only position 0 of each sample counts: a bias acts on every position of every sample.",
+            lambda grad_output: _bias_gradient(grad_output[:, :, :1]),
+        ),
+    },
+)
+
+
+# --- relu_backward_kernel ----------------------------------------------------------------------------------
+
+
+def _rectified(rng):
+    """Draw outputs of a ReLU, about half of them 0, always with threads to spare."""
+    return [
+        launch(grid, block, normal(rng, n), np.maximum(normal(rng, n), 0), output(n))
+        for grid, block, n in [(1, 8, 5), (1, 32, 23), (3, 8, 19), (2, 32, 47), (5, 16, 65)]
+    ]
+
+
+relu_backward_kernel = KernelExercise(
+    "relu_backward_kernel",
+    reference=relu_backward,
+    cases=_rectified,
+    float32=True,
+    mistakes={
+        "open at zero": (
+            "You let the gradient through where the output is 0 as well, `>=` for `>`. Every input that was "
+            "cut off has the output 0, so this lets all of them through.",
+            lambda grad_output, out: np.where(out >= 0, grad_output, 0),
+        ),
+        "slope only": (
+            "You store the slope, 1 or 0. By the chain rule it is multiplied by what comes from above, "
+            "`grad_output`.",
+            lambda grad_output, out: (out > 0).astype(float),
+        ),
+        "gradient rectified": (
+            "You cut off negative gradients. What decides is the sign of the output; a gradient of either "
+            "sign goes through.",
+            lambda grad_output, out: np.maximum(grad_output, 0),
+        ),
+        "times the output": (
+            "You multiply by the output. The slope is 1 wherever the output is positive, however large.",
+            lambda grad_output, out: grad_output * out,
+        ),
+        "inverted": (
+            "The other way round: the gradient goes through where the output is positive.",
+            lambda grad_output, out: np.where(out > 0, 0, grad_output),
+        ),
+        "forward again": ("You store the output itself, and no gradient.", lambda grad_output, out: out),
+        "nothing where it is cut off": (
+            "Where the output is 0 you write nothing, and whatever was in memory before stays. A 0 has to be "
+            "written there.",
+            lambda grad_output, out: np.where(out > 0, grad_output, np.nan),
+        ),
+    },
+)
+
+
+# --- max_pool_backward_kernel ------------------------------------------------------------------------------
+
+
+def _pooled(rng):
+    """Draw planes, pool them, apart first and then with windows that overlap; never anything square."""
+    for planes, (h, w), kernel, stride in [
+        (1, (4, 6), 2, 2),
+        (2, (5, 4), 3, 1),
+        (3, (6, 5), 2, 2),
+        (2, (5, 8), 3, 2),
+        (3, (9, 7), 3, 2),
+    ]:
+        out, argmax = max_pool2d_forward(rng.normal(size=(1, planes, h, w)), kernel, stride)
+        grad_output, zeros = normal(rng, out.shape[1:]), np.zeros((planes, h, w), np.float32)
+        arrays = grad_output, argmax[0].astype(np.int32), inout(zeros)
+        yield launch(_blocks(grad_output.size), THREADS, *arrays)
+
+
+def _pool_gradient(grad_output, argmax, grad_input):
+    shape = 1, *grad_input.shape
+    return max_pool2d_backward(np.float64(grad_output)[None], argmax[None], shape)[0]
+
+
+def _sent(grad_output, planes, rows, columns, grad_input, add=True):
+    """Send each gradient to a pixel; those whose pixel does not exist arrive nowhere."""
+    result = np.zeros(grad_input.shape)
+    planes, rows, columns = np.broadcast_arrays(planes, rows, columns)
+    inside = (rows < result.shape[1]) & (columns < result.shape[2])
+    place = planes[inside], rows[inside], columns[inside]
+    if add:
+        np.add.at(result, place, grad_output[inside])
+    else:
+        result[place] = grad_output[inside]
+    return result
+
+
+def _sent_elsewhere(where):
+    """Return a mistake's function: the gradients go where ``where(argmax, grad_input)`` says."""
+
+    def function(grad_output, argmax, grad_input):
+        planes = np.arange(len(argmax))[:, None, None]
+        return _sent(grad_output, planes, *where(argmax, grad_input), grad_input)
+
+    return function
+
+
+def _of_the_first_block(grad_output, argmax, grad_input):
+    first = np.arange(grad_output.size).reshape(grad_output.shape) < THREADS
+    once = _pool_gradient(np.where(first, grad_output, 0), argmax, grad_input)
+    return _blocks(grad_output.size) * once
+
+
+max_pool_backward_kernel = KernelExercise(
+    "max_pool_backward_kernel",
+    reference=_pool_gradient,
+    cases=_pooled,
+    mistakes={
+        "overwrites": (
+            "Right where windows lie apart. Where they overlap, a pixel may win several of them and gets "
+            "the gradient of one: add, and let nobody come between, by `cuda.atomic.add`.",
+            lambda grad_output, argmax, grad_input: _sent(
+                grad_output,
+                np.arange(len(argmax))[:, None, None],
+                *np.divmod(argmax, grad_input.shape[2]),
+                grad_input,
+                add=False,
+            ),
+        ),
+        "width of the output": (
+            "The positions count along rows of the *input* plane: divide by `grad_input.shape[2]`, not by "
+            "the width of the output.",
+            _sent_elsewhere(lambda argmax, grad_input: np.divmod(argmax, argmax.shape[2])),
+        ),
+        "height for width": (
+            "You divide the position by the plane's height. A row has as many pixels as the plane is wide.",
+            _sent_elsewhere(lambda argmax, grad_input: np.divmod(argmax, grad_input.shape[1])),
+        ),
+        "row and column exchanged": (
+            "Row and column are exchanged: `argmax // width` is the row, `argmax % width` the column.",
+            _sent_elsewhere(lambda argmax, grad_input: np.divmod(argmax, grad_input.shape[2])[::-1]),
+        ),
+        "place of the output": (
+            "The gradients stay at the place of the output. `argmax` says which pixel has won.",
+            _sent_elsewhere(lambda argmax, grad_input: np.indices(argmax.shape)[1:]),
+        ),
+        "first plane only": (
+            "All gradients go to plane 0. A position counts within its plane: `grad_input`'s first index is "
+            "the plane of the output.",
+            lambda grad_output, argmax, grad_input: _sent(
+                grad_output, 0, *np.divmod(argmax, grad_input.shape[2]), grad_input
+            ),
+        ),
+        "winners counted": (
+            "You add 1 for each window won. What is added is its gradient.",
+            lambda grad_output, argmax, grad_input: _pool_gradient(
+                np.ones_like(grad_output), argmax, grad_input
+            ),
+        ),
+        "first block only": (
+            "Every block sends the gradients of the first one, and those of the others are never sent. "
+            "`cuda.grid(1)` counts over all blocks.",
+            _of_the_first_block,
+        ),
+    },
+)
+
+
+# --- conv2d_backward_weight_kernel and conv2d_backward_input_kernel ----------------------------------------
+
+
+def _convolutions(rng):
+    """Draw stride 1 without padding first, then one of the two, then both; never anything square.
+
+    Yields images, filters and gradients of the outputs, and the steps in the kernels' order.
+    """
+    for x, filters, stride, padding in [
+        ((1, 1, 4, 6), (1, 2, 3), (1, 1), (0, 0)),
+        ((2, 2, 4, 5), (3, 3, 2), (1, 1), (1, 1)),
+        ((2, 1, 8, 9), (2, 3, 2), (2, 2), (0, 0)),
+        ((1, 3, 6, 8), (2, 2, 3), (1, 3), (1, 2)),
+        ((2, 2, 7, 6), (3, 3, 2), (2, 1), (0, 1)),
+        ((3, 1, 5, 8), (2, 2, 3), (3, 2), (2, 1)),
+    ]:
+        count, *size = filters
+        out = x[0], count, *map(output_size, x[2:], size, stride, padding)
+        weight = normal(rng, (count, x[1], *size))
+        yield normal(rng, x), weight, normal(rng, out), tuple(map(np.int32, (*stride, *padding)))
+
+
+def _pairs(steps):
+    """Return (stride, padding) of the vertical axis, and of the horizontal one."""
+    stride_h, stride_w, padding_h, padding_w = map(int, steps)
+    return (stride_h, padding_h), (stride_w, padding_w)
+
+
+def _exchange_strides(steps):
+    return steps[1], steps[0], steps[2], steps[3]
+
+
+def _exchange_paddings(steps):
+    return steps[0], steps[1], steps[3], steps[2]
+
+
+def _exchange_both(steps):
+    return steps[1], steps[0], steps[3], steps[2]
+
+
+def _as_given(steps):
+    return steps
+
+
+def _filter_gradients(rng):
+    for x, weight, grad_output, steps in _convolutions(rng):
+        grad_weight = inout(normal(rng, weight.shape))  # its shape says what is to be computed
+        yield launch(_blocks(weight.size), THREADS, grad_output, x, *steps, grad_weight)
+
+
+def _filter_gradient(grad_output, x, stride_h, stride_w, padding_h, padding_w, grad_weight):
+    stride, padding = (int(stride_h), int(stride_w)), (int(padding_h), int(padding_w))
+    return conv2d_backward_weight(np.float64(grad_output), x, grad_weight.shape, stride, padding)
+
+
+def _met_elsewhere(at=lambda o, k, stride, padding: o * stride + k - padding, steps_as=_as_given):
+    """Return a mistake's function: the weights meet other pixels; those outside of the image are 0.
+
+    `at` says, for one axis, which pixel weight `k` meets in output `o`: ``at(o, k, stride, padding)``.
+    """
+
+    def function(grad_output, x, *rest):
+        *steps, grad_weight = rest
+        places = [
+            at(np.arange(outputs)[:, None], np.arange(weights), *step)
+            for outputs, weights, step in zip(
+                grad_output.shape[2:], grad_weight.shape[2:], _pairs(steps_as(steps)), strict=True
+            )
+        ]
+        h, w = (place.clip(0, size - 1) for place, size in zip(places, x.shape[2:], strict=True))
+        inside = (h == places[0])[:, :, None, None] & (w == places[1])
+        pixels = np.where(inside, x[:, :, h][..., w], 0.0)
+        return np.einsum("nopq,nipkqj->oikj", grad_output, pixels)
+
+    return function
+
+
+_STRIDES = (
+    "You have exchanged the two strides: `stride_h` belongs to rows, `stride_w` to columns. Where both are "
+    "the same it is right."
+)
+_PADDINGS = (
+    "You have exchanged the two paddings: `padding_h` belongs to rows, `padding_w` to columns. Where both "
+    "are the same it is right."
+)
+_STEPS = (
+    "You have exchanged vertical and horizontal: `stride_h` and `padding_h` belong to rows, `stride_w` and "
+    "`padding_w` to columns."
+)
+
+conv2d_backward_weight_kernel = KernelExercise(
+    "conv2d_backward_weight_kernel",
+    reference=_filter_gradient,
+    cases=_filter_gradients,
+    float32=True,
+    once=True,
+    mistakes={
+        "stride ignored": (
+            "Right for stride 1 alone. Output `oh` looks at row `oh * stride_h + kh - padding_h`.",
+            _met_elsewhere(lambda o, k, stride, padding: o + k - padding),
+        ),
+        "padding left out": (
+            "Right without padding alone: with it, the first window begins `padding_h` rows above the image "
+            "and `padding_w` columns to its left.",
+            _met_elsewhere(lambda o, k, stride, padding: o * stride + k),
+        ),
+        "padding added": (
+            "You add the padding where it is to be subtracted: the first window begins outside of the image.",
+            _met_elsewhere(lambda o, k, stride, padding: o * stride + k + padding),
+        ),
+        "strides exchanged": (_STRIDES, _met_elsewhere(steps_as=_exchange_strides)),
+        "paddings exchanged": (_PADDINGS, _met_elsewhere(steps_as=_exchange_paddings)),
+        "h and w exchanged": (_STEPS, _met_elsewhere(steps_as=_exchange_both)),
+        "flipped": (
+            "Your gradient is turned by 180 degrees: weight `(kh, kw)` meets the pixel that lies `kh` rows "
+            "below and `kw` columns right of the window's corner. There is no flip in this one.",
+            lambda *args: _filter_gradient(*args)[:, :, ::-1, ::-1],
+        ),
+        "mean over the batch": (
+            "You divide by the number of images. The loss has done so already: here they are added up.",
+            lambda grad_output, *rest: _filter_gradient(grad_output, *rest) / len(grad_output),
+        ),
+        "averaged": (
+            "You divide by the number of outputs of an image; their gradients are added up.",
+            lambda grad_output, *rest: (
+                _filter_gradient(grad_output, *rest) / (grad_output.shape[2] * grad_output.shape[3])
+            ),
+        ),
+        "first image only": (
+            "Only image 0 counts. A weight acts on every image: sum over `n`, too.",
+            lambda grad_output, x, *rest: _filter_gradient(grad_output[:1], x[:1], *rest),
+        ),
+        "last image only": (
+            "Only the last image counts: is the sum set back to zero for each of them?",
+            lambda grad_output, x, *rest: _filter_gradient(grad_output[-1:], x[-1:], *rest),
+        ),
+        "first input channel for all": (
+            "All input channels get the gradients of channel 0: the pixel is `x[n, ic, h, w]`.",
+            lambda grad_output, x, *rest: _filter_gradient(
+                grad_output, np.repeat(x[:, :1], x.shape[1], axis=1), *rest
+            ),
+        ),
+        "first output channel for all": (
+            "All filters get the gradients of filter 0: it is `grad_output[n, oc, oh, ow]`.",
+            lambda grad_output, *rest: _filter_gradient(
+                np.repeat(grad_output[:, :1], grad_output.shape[1], axis=1), *rest
+            ),
+        ),
+        "gradient left out": (
+            "You add up pixels, and what comes from above takes no part: multiply each by its `grad_output`.",
+            lambda grad_output, *rest: _filter_gradient(np.ones_like(grad_output), *rest),
+        ),
+        "adds to what was there": (
+            _ADDED_TO_GARBAGE,
+            lambda *args: _filter_gradient(*args) + args[-1],
+        ),
+    },
+)
+
+
+def _image_gradients(rng):
+    for x, weight, grad_output, steps in _convolutions(rng):
+        grad_input = inout(normal(rng, x.shape))
+        yield launch(_blocks(x.size), THREADS, grad_output, weight, *steps, grad_input)
+
+
+def _image_gradient(grad_output, weight, stride_h, stride_w, padding_h, padding_w, grad_input):
+    stride, padding = (int(stride_h), int(stride_w)), (int(padding_h), int(padding_w))
+    return conv2d_backward_input(np.float64(grad_output), weight, grad_input.shape, stride, padding)
+
+
+def _right_output(p, k, stride, padding):
+    """Return the output whose weight `k` meets pixel `p`, -1 if there is none."""
+    start = p + padding - k
+    return np.where(start % stride == 0, start // stride, -1)
+
+
+def _from_elsewhere(at=_right_output, steps_as=_as_given):
+    """Return a mistake's function: pixels gather from other outputs; from those that do not exist, nothing.
+
+    `at` says, for one axis, from which output pixel `p` gets what weight `k` sends:
+    ``at(p, k, stride, padding)``.
+    """
+
+    def function(grad_output, weight, *rest):
+        *steps, grad_input = rest
+        places = [
+            at(np.arange(pixels)[:, None], np.arange(weights), *step)
+            for pixels, weights, step in zip(
+                grad_input.shape[2:], weight.shape[2:], _pairs(steps_as(steps)), strict=True
+            )
+        ]
+        sizes = grad_output.shape[2:]
+        h, w = (place.clip(0, size - 1) for place, size in zip(places, sizes, strict=True))
+        inside = (h == places[0])[:, :, None, None] & (w == places[1])
+        gradients = np.where(inside, grad_output[:, :, h][..., w], 0.0)
+        return np.einsum("nopkqj,oikj->nipq", gradients, weight)
+
+    return function
+
+
+conv2d_backward_input_kernel = KernelExercise(
+    "conv2d_backward_input_kernel",
+    reference=_image_gradient,
+    cases=_image_gradients,
+    float32=True,
+    once=True,
+    from_the_end=True,
+    mistakes={
+        "not divisible": (
+            "Right for stride 1 alone. With a stride, windows begin in every `stride_h`-th row only, and "
+            "`//` rounds down to one that begins elsewhere: go on with the next weight unless "
+            "`top % stride_h == 0`, and for the columns likewise.",
+            _from_elsewhere(
+                lambda p, k, stride, padding: np.where(p + padding - k < 0, -1, (p + padding - k) // stride)
+            ),
+        ),
+        "stride ignored": (
+            "Right for stride 1 alone. The window that begins at row `top` is that of output "
+            "`top // stride_h`, if `top` is divisible.",
+            _from_elsewhere(lambda p, k, stride, padding: p + padding - k),
+        ),
+        "padding left out": (
+            "Right without padding alone: a window that begins `padding_h` rows above the image is that of "
+            "output 0, so it is `h + padding_h - kh`.",
+            _from_elsewhere(lambda p, k, stride, padding: _right_output(p, k, stride, 0)),
+        ),
+        "padding subtracted": (
+            "You subtract the padding, as the forward pass does. Going back it is added: "
+            "`h + padding_h - kh`.",
+            _from_elsewhere(lambda p, k, stride, padding: _right_output(p, k, stride, -padding)),
+        ),
+        "looks forward": (
+            "You look from the pixel in the direction of the forward pass, `h + kh`. A pixel that meets row "
+            "`kh` of a window lies `kh` rows *below* its corner: `h + padding_h - kh`.",
+            _from_elsewhere(lambda p, k, stride, padding: _right_output(p, -k, stride, -padding)),
+            _from_elsewhere(lambda p, k, stride, padding: _right_output(p, -k, stride, padding)),
+        ),
+        "flipped filter": (
+            "Your filter is turned once too often. `h + padding_h - kh` runs backwards already, and that is "
+            "the flip: the weight is `weight[oc, ic, kh, kw]`.",
+            lambda grad_output, weight, *rest: _image_gradient(grad_output, weight[:, :, ::-1, ::-1], *rest),
+        ),
+        "strides exchanged": (_STRIDES, _from_elsewhere(steps_as=_exchange_strides)),
+        "paddings exchanged": (_PADDINGS, _from_elsewhere(steps_as=_exchange_paddings)),
+        "h and w exchanged": (_STEPS, _from_elsewhere(steps_as=_exchange_both)),
+        "first filter only": (
+            "Only output channel 0 sends its gradient back. A pixel acts on all of them: sum over `oc`.",
+            lambda grad_output, weight, *rest: _image_gradient(grad_output[:, :1], weight[:1], *rest),
+        ),
+        "last filter only": (
+            "Only the last output channel counts: is the sum set back to zero for each of them?",
+            lambda grad_output, weight, *rest: _image_gradient(grad_output[:, -1:], weight[-1:], *rest),
+        ),
+        "first image for all": (
+            "Every image gets the gradients of image 0: it is `grad_output[n, oc, ...]`.",
+            lambda grad_output, *rest: _image_gradient(
+                np.repeat(grad_output[:1], len(grad_output), axis=0), *rest
+            ),
+        ),
+        "adds to what was there": (_ADDED_TO_GARBAGE, lambda *args: _image_gradient(*args) + args[-1]),
+    },
+)

@@ -1,0 +1,1 @@
+"""The chapter "A ConvNet for colour images"."""

@@ -1,0 +1,176 @@
+"""Pictures of colour images and of the networks that read them, for notebook 12."""
+
+import numpy as np
+
+from cnn_course.chapters.colour_images import improvements
+from cnn_course.engine import plots
+
+
+def _show(ax, image, title=""):
+    """Draw one image (3, H, W): bytes, or numbers from 0 to 1."""
+    ax.imshow(np.moveaxis(image, 0, -1), interpolation="nearest")
+    ax.set_title(title, fontsize=9, color=plots.INK)
+
+
+def grid_picture(images, titles, caption, alt, columns=10) -> plots.Picture:
+    """Draw images in rows, each under its title.
+
+    Parameters
+    ----------
+    images : ndarray, shape (N, 3, H, W), uint8 or 0 .. 1
+    titles : list of N str
+    caption, alt : str
+    columns : int
+    """
+    rows = -(-len(images) // columns)
+    fig, axes = plots.figure(rows, columns, size=(7.2, 0.95 * rows), squeeze=False)
+    for ax in axes.ravel():
+        ax.set_axis_off()
+    for ax, image, title in zip(axes.ravel(), images, titles, strict=False):
+        _show(ax, image, title)
+    return plots.picture(fig, caption, alt, colours=256)
+
+
+def planes_picture(image) -> plots.Picture:
+    """Draw an image, shape (3, H, W), and its three planes."""
+    fig, axes = plots.figure(1, 4, size=(7.2, 2.0))
+    _show(axes[0], image, "image")
+    planes = {"plane 0: red": image[0], "plane 1: green": image[1], "plane 2: blue": image[2]}
+    for ax, (name, plane) in zip(axes[1:], planes.items(), strict=True):
+        plots.show_image(ax, plane, name, limits=(0, 255))
+        ax.title.set_fontsize(9)
+    for ax in axes:
+        ax.set_axis_off()
+    return plots.picture(
+        fig,
+        "An image, and the three planes that it is stored as.",
+        "The image in colour, and beside it three grey ones: how much red, green and blue each pixel has. "
+        "The shape is light against the ground in some of them, and hardly to be seen in others.",
+        colours=256,
+    )
+
+
+def improvements_picture() -> plots.Picture:
+    """Draw the accuracy after each step of `improvements.STEPS`, from the record."""
+    record = improvements.recorded()
+    titles = [result["title"] for result in record["results"]]
+    values = [100 * improvements.accuracy(result) for result in record["results"]]
+    fig, ax = plots.figure(size=(7.2, 3.0))
+    places = np.arange(len(titles))[::-1]
+    ax.barh(places, values, color=plots.BLUE, height=0.65)
+    for place, value in zip(places, values, strict=True):
+        ax.text(value + 1, place, f"{value:.1f}%", va="center", fontsize=9, color=plots.INK)
+    ax.set(xlim=(0, 110), xlabel="test accuracy on the made pictures, %")
+    ax.set_yticks(places, titles, fontsize=9)
+    seeds = [len(result["histories"]) for result in record["results"]]
+    several = [title for title, count in zip(titles, seeds, strict=True) if count > 1]
+    most = f" (from {several[0]} to {several[-1]} the mean of {max(seeds)})" if several else ""
+    said = "; ".join(f"{title} {value:.1f}%" for title, value in zip(titles, values, strict=True))
+    return plots.picture(
+        fig,
+        f"What each step adds: {record['epochs']} epochs of the made pictures, "
+        f"{plots.counted(min(seeds), 'training')} each{most}. Measured on {record['date']} by "
+        "python -m cnn_course.chapters.colour_images.improvements.",
+        f"A bar for each step, downwards: {said}.",
+    )
+
+
+def overfitting_picture() -> plots.Picture:
+    """Draw accuracy on training and test images over the epochs, with and without augmentation."""
+    results = {result["title"]: result for result in improvements.recorded()["results"]}
+    shown = {"without": results["weight decay"], "with": results["random crops and flips"]}
+    fig, axes = plots.figure(1, 2, size=(7.2, 2.6), sharey=True)
+    said = []
+    for ax, (name, result) in zip(axes, shown.items(), strict=True):
+        for key, dash, label in (("train_accuracy", "--", "training"), ("test_accuracy", "-", "test")):
+            curve = 100 * np.mean([[e[key] for e in history] for history in result["histories"]], axis=0)
+            ax.plot(np.arange(1, len(curve) + 1), curve, dash, label=f"{label} images")
+            said.append(f"{name} augmentation the {label} images end at {curve[-1]:.1f}%")
+        ax.set(xlabel="epoch", ylim=(0, 104))
+        ax.set_title(f"{name} crops and flips", fontsize=10, color=plots.INK)
+    axes[0].set_ylabel("accuracy, %")
+    axes[1].legend(frameon=False, fontsize=9, labelcolor=plots.INK, loc="lower right")
+    return plots.picture(
+        fig,
+        "Accuracy on the training images, as the network gets to see them, and on those of the test; from "
+        "the same record.",
+        f"Two panels with rising curves: {'; '.join(said)}.",
+    )
+
+
+def filters_picture(before, after, count=16) -> plots.Picture:
+    """Draw filters of a first layer, shape (N, 3, K, K), as colour images: before training and after."""
+    fig, axes = plots.figure(2, count, size=(7.2, 1.6))
+    for row, weight in zip(axes, (before, after), strict=True):
+        for ax, filter_ in zip(row, weight, strict=False):
+            largest = np.abs(filter_).max()
+            _show(ax, 0.5 + 0.5 * filter_ / largest)
+            ax.set_axis_off()
+    for row, name in zip(axes, ("before", "after"), strict=True):
+        row[0].set_title(name, fontsize=8, loc="left", color=plots.INK)
+    return plots.picture(
+        fig,
+        f"The first {count} filters of the first layer, before training (above) and after (below). Grey "
+        "is 0; each is scaled by its own largest weight.",
+        "Two rows of 3 x 3 pixels in colour. Above, random colours. Below they have changed, some of them to "
+        "a light and a dark side, or to one colour beside another.",
+        colours=256,
+    )
+
+
+def mistakes_picture(images, labels, chances, names, count=10) -> plots.Picture:
+    """Draw the wrong answers that a network is surest of.
+
+    Parameters
+    ----------
+    images : ndarray, shape (N, 3, H, W), uint8
+    labels : ndarray, shape (N,)
+    chances : ndarray, shape (N, classes)
+    names : sequence of str
+    count : int
+    """
+    answers = chances.argmax(axis=1)
+    wrong = np.flatnonzero(answers != labels)
+    worst = wrong[np.argsort(chances[wrong].max(axis=1))[::-1]][:count]
+    titles = [f"{names[labels[i]]},\nsays {names[answers[i]]}" for i in worst]
+    fig, axes = plots.figure(2, count // 2, size=(7.2, 3.4))
+    for ax in axes.ravel():
+        ax.set_axis_off()
+    for ax, i, title in zip(axes.ravel(), worst, titles, strict=False):
+        _show(ax, images[i], title)
+    said = "; ".join(title.replace("\n", " ") for title in titles)
+    return plots.picture(
+        fig,
+        "The worst mistakes: what the picture shows, and what the network says.",
+        f"{plots.counted(len(worst), 'test image')} that the network gets wrong and is sure of: {said}.",
+        colours=256,
+    )
+
+
+def confusion_picture(labels, answers, names) -> plots.Picture:
+    """Draw how often each kind is taken for each other, in per cent of its images."""
+    matrix = np.zeros((len(names), len(names)))
+    np.add.at(matrix, (labels, answers), 1)
+    matrix *= 100 / matrix.sum(axis=1, keepdims=True)
+    fig, ax = plots.figure(size=(5.2, 4.2))
+    ax.imshow(matrix, cmap="Blues", vmin=0, vmax=100)
+    for row, column in np.argwhere(matrix >= 0.5):
+        value = matrix[row, column]
+        ax.text(
+            *(column, row, f"{value:.0f}"),
+            ha="center",
+            va="center",
+            fontsize=8,
+            color="white" if value > 50 else "black",
+        )
+    ax.set_xticks(range(len(names)), names, rotation=45, ha="right", fontsize=8)
+    ax.set_yticks(range(len(names)), names, fontsize=8)
+    ax.set(xlabel="what the network says", ylabel="what it is")
+    off = np.where(np.eye(len(names), dtype=bool), 0, matrix)
+    worst = [np.unravel_index(i, off.shape) for i in np.argsort(off, axis=None)[::-1][:3]]
+    said = ", ".join(f"{names[a]} taken for {names[b]} {off[a, b]:.0f}%" for a, b in worst if off[a, b])
+    return plots.picture(
+        fig,
+        "What is taken for what, in per cent of each row's images.",
+        f"A table of ten rows and columns, dark along the diagonal. The most frequent mistakes: {said}.",
+    )

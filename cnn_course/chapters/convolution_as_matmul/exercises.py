@@ -1,0 +1,306 @@
+"""The checks of notebook 06b, ``06b_convolution_as_matmul``."""
+
+import numpy as np
+
+from cnn_course.chapters.dense_is_matmul.exercises import TILE, product, with_stale_tail, within
+from cnn_course.engine.checks.contest import Contest
+from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output, uses
+from cnn_numba import device
+from cnn_numba.ops.conv import gpu, reference
+
+# --- A part of each sum ------------------------------------------------------------------------------------
+
+
+def _in_parts(bounds):
+    """Return a function that adds up products `bounds(part, depth, length)` of each sum, in float64."""
+
+    def function(a, b, depth):
+        length = a.shape[1]
+        parts = range(-(-length // depth))
+        return np.stack(
+            [product(a[:, ks], b[ks]) for ks in (slice(*bounds(i, depth, length)) for i in parts)]
+        )
+
+    return function
+
+
+_right_parts = _in_parts(lambda part, depth, length: (part * depth, (part + 1) * depth))
+
+
+def _split_products(rng):
+    for block, (m, k, n, depth) in [
+        ((4, 2, 1), (2, 3, 4, 2)),
+        ((4, 2, 1), (3, 1, 5, 3)),
+        ((4, 2, 1), (1, 7, 2, 2)),
+        ((2, 2, 3), (4, 6, 3, 3)),
+        ((4, 1, 2), (5, 9, 6, 4)),  # parts as equal as may be would be of 3
+        ((8, 2, 4), (3, 9, 7, 2)),
+    ]:
+        parts = -(-k // depth)
+        grid = tuple(map(device.blocks, (n, m, parts), block))
+        yield launch(grid, block, normal(rng, (m, k)), normal(rng, (k, n)), depth, output((parts, m, n)))
+
+
+split_kernel = KernelExercise(
+    "split_kernel",
+    reference=_right_parts,
+    cases=_split_products,
+    float32=True,
+    once=True,
+    mistakes={
+        "whole sum in each part": (
+            "Every part has all the products. Part `part` begins with product `part * depth`, and has "
+            "`depth` of them.",
+            _in_parts(lambda part, depth, length: (0, length)),
+        ),
+        "first part everywhere": (
+            "All parts have the first `depth` products: the loop has to begin at `part * depth`.",
+            _in_parts(lambda part, depth, length: (0, depth)),
+        ),
+        "from the beginning": (
+            "Each part begins with the first product, so the early ones are added up several times: part "
+            "`part` begins at `part * depth`.",
+            _in_parts(lambda part, depth, length: (0, (part + 1) * depth)),
+        ),
+        "to the end": (
+            "Each part goes on to the end of the sum, so the late products are added up several times: it "
+            "ends before `(part + 1) * depth`.",
+            _in_parts(lambda part, depth, length: (part * depth, length)),
+        ),
+        "one short": (
+            "The last product of each part is missing: `range(a, b)` ends at `b - 1` by itself.",
+            _in_parts(lambda part, depth, length: (part * depth, min((part + 1) * depth, length) - 1)),
+        ),
+        "every so many": (
+            "Your parts take turns: part `i` has products `i`, `i + parts`, and so on. Their sum is right, "
+            "but a tile holds neighbours. Give each part `depth` products in a row.",
+            _in_parts(lambda part, depth, length: (part, length, -(-length // depth))),
+        ),
+        "parts in reverse": (
+            "The parts come in reverse order: the first products belong to part 0.",
+            lambda a, b, depth: _right_parts(a, b, depth)[::-1],
+        ),
+    },
+)
+
+
+# --- Which pixel lands in which column ---------------------------------------------------------------------
+
+
+def _windows(image, kernel_size):
+    """Return the windows of an image, (C, OH, OW, K, K)."""
+    return np.lib.stride_tricks.sliding_window_view(image, (kernel_size, kernel_size), axis=(1, 2))
+
+
+def _as_columns(windows, order=(0, 3, 4, 1, 2)):
+    """Return windows as a matrix, its first three axes down and the others across."""
+    turned = windows.transpose(order)
+    return turned.reshape(np.prod(turned.shape[:3]), -1)
+
+
+def columns_of(image, kernel_size):
+    """Return im2col's matrix: a column for each position, channel and tap from top to bottom."""
+    return _as_columns(_windows(image, kernel_size))
+
+
+def _divided_by_the_image(image, kernel_size):
+    """Find row and column of a position as if there were one for each pixel."""
+    height, width = image.shape[1:]
+    positions = (height - kernel_size + 1) * (width - kernel_size + 1)
+    padded = within(image, len(image), height + kernel_size, width + kernel_size)
+    windows = _windows(padded, kernel_size)[:, :height, :width].reshape(len(image), -1, 1, *[kernel_size] * 2)
+    return _as_columns(windows[:, :positions])
+
+
+def _of_the_first_tap(image, kernel_size):
+    windows = _windows(image, kernel_size)
+    return _as_columns(np.broadcast_to(windows[..., :1, :1], windows.shape))
+
+
+def _images(rng):
+    for channels, height, width, kernel_size in [
+        (1, 3, 4, 2),
+        (2, 4, 6, 3),
+        (3, 5, 4, 2),
+        (2, 5, 7, 4),
+        (1, 6, 5, 3),
+        (4, 3, 8, 2),
+    ]:
+        shape = channels * kernel_size**2, (height - kernel_size + 1) * (width - kernel_size + 1)
+        grid = device.blocks(shape[1], 8), device.blocks(shape[0], 4)
+        image = normal(rng, (channels, height, width))
+        yield launch(grid, (8, 4), image, kernel_size, output(shape))
+
+
+im2col_kernel = KernelExercise(
+    "im2col_kernel",
+    reference=columns_of,
+    cases=_images,
+    once=True,
+    mistakes={
+        "channel last": (
+            "Your rows count the channel fastest. A row of weights has the taps of channel 0 first, then "
+            "those of channel 1: `row // kernel_size**2` is the channel.",
+            lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (3, 4, 0, 1, 2)),
+        ),
+        "taps exchanged": (
+            "Row and column of the tap change places: within a window, as in an image, the column counts "
+            "fastest.",
+            lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 4, 3, 1, 2)),
+        ),
+        "positions exchanged": (
+            "You walk down the output's columns. Positions count along its rows: `column // out_width` is "
+            "the row of the position.",
+            lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 3, 4, 2, 1)),
+        ),
+        "divided by the image's width": (
+            "You divide the position by the width of the image. The output is narrower: it has "
+            "`width - kernel_size + 1` positions in a row.",
+            _divided_by_the_image,
+        ),
+        "flipped": (
+            "Your windows come out turned round, as for the mathematician's convolution: tap (0, 0) is the "
+            "upper left pixel.",
+            lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1]),
+        ),
+        "first channel only": (
+            "All your rows come from channel 0: the channel is `row // kernel_size**2`.",
+            lambda image, kernel_size: np.tile(
+                _as_columns(_windows(image[:1], kernel_size)), (len(image), 1)
+            ),
+        ),
+        "tap left out": (
+            "All rows of a channel are the same: the tap has to be added to the position.",
+            _of_the_first_tap,
+        ),
+    },
+)
+
+
+# --- Tiles of a matrix that is not there -------------------------------------------------------------------
+
+
+def _multiplied(multiply, columns=columns_of):
+    """Return a function that multiplies weights by the columns of an image, either in some wrong way."""
+    return lambda weight, image, kernel_size: multiply(weight, columns(image, kernel_size))
+
+
+def _copied_by_threads_with_results(weight, columns):
+    """Multiply, with zeros for the pixels that a thread without a result of its own would have copied."""
+    first = np.arange(len(weight))[:, None] // TILE * TILE
+    copied = first + np.arange(weight.shape[1]) % TILE < len(weight)
+    return product(weight * copied, columns)
+
+
+def _with_the_first_tile_of_columns(weight, columns):
+    return product(weight, columns[np.arange(len(columns)) % TILE])
+
+
+def _with_the_row_of_x(weight, columns):
+    """Multiply, with each step's pixel in the row that the thread's `x` names; zeros past the last."""
+    rows, positions = np.indices(columns.shape)
+    rows = rows // TILE * TILE + positions % TILE
+    taken = columns[np.minimum(rows, len(columns) - 1), positions]
+    return product(weight, np.where(rows < len(columns), taken, 0))
+
+
+def _rearranged_columns(order):
+    return lambda image, kernel_size: _as_columns(_windows(image, kernel_size), order)
+
+
+def _layers(rng):
+    for out_channels, channels, height, width, kernel_size in [
+        (3, 1, 3, 4, 2),
+        (5, 2, 4, 6, 3),
+        (10, 3, 5, 4, 2),
+        (7, 2, 6, 5, 3),
+        (9, 4, 3, 6, 2),
+    ]:
+        terms = channels * kernel_size**2
+        positions = (height - kernel_size + 1) * (width - kernel_size + 1)
+        grid = device.blocks(positions, TILE), device.blocks(out_channels, TILE)
+        image = normal(rng, (channels, height, width))
+        weight = normal(rng, (out_channels, terms))
+        yield launch(grid, (TILE, TILE), weight, image, kernel_size, output((out_channels, positions)))
+
+
+conv_implicit_kernel = KernelExercise(
+    "conv_implicit_kernel",
+    reference=_multiplied(product),
+    cases=_layers,
+    other_blocks=False,
+    float32=True,
+    properties=(uses("shared"),),
+    mistakes={
+        "tail not zeroed": (
+            "Where the matrix ends within a tile, your tile keeps what was in it before, or a pixel that "
+            "belongs to nothing. A thread without a number to copy has to write a zero.",
+            _multiplied(with_stale_tail),
+        ),
+        "copies for itself only": (
+            "A thread that has no result copies zeros. But others need what it should have copied: whether "
+            "there is a pixel depends on `start + y` and `position`, not on `oc`.",
+            _multiplied(_copied_by_threads_with_results),
+        ),
+        "first tile only": (
+            "Every step copies the pixels of the first: the row of the matrix is `start + y`.",
+            _multiplied(_with_the_first_tile_of_columns),
+        ),
+        "row of x": (
+            "The tile's row is the thread's `y`, and you copy the pixel of row `start + x`; the matrix has "
+            "it in row `start + y`. Only the weights' tile has `k` along `x`.",
+            _multiplied(_with_the_row_of_x),
+        ),
+        "channel last": (
+            "You take the channel for what counts fastest. A row of weights has the taps of channel 0 first, "
+            "then those of channel 1: `k // kernel_size**2` is the channel.",
+            _multiplied(product, _rearranged_columns((3, 4, 0, 1, 2))),
+        ),
+        "taps exchanged": (
+            "Row and column of the tap change places: within a window, as in an image, the column counts "
+            "fastest.",
+            _multiplied(product, _rearranged_columns((0, 4, 3, 1, 2))),
+        ),
+        "positions exchanged": (
+            "You walk down the output's columns. Positions count along its rows: `position // out_width` is "
+            "the row.",
+            _multiplied(product, _rearranged_columns((0, 3, 4, 2, 1))),
+        ),
+        "divided by the image's width": (
+            "You divide the position by the width of the image. The output is narrower: it has "
+            "`width - kernel_size + 1` positions in a row.",
+            _multiplied(product, _divided_by_the_image),
+        ),
+        "tap left out": (
+            "All pixels of a window are its first: the tap has to be added to the position.",
+            _multiplied(product, _of_the_first_tap),
+        ),
+        "flipped": (
+            "Your windows come out turned round, as for the mathematician's convolution: tap (0, 0) is the "
+            "upper left pixel.",
+            _multiplied(
+                product, lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1])
+            ),
+        ),
+    },
+)
+
+
+# --- The open problem --------------------------------------------------------------------------------------
+
+# The second convolution of mnist_cnn: images, channels, height, width; output channels; size of a filter.
+IMAGES, CHANNELS, SIDE, FILTERS, FILTER_SIDE = 64, 32, 13, 64, 3
+
+beat_conv2d_forward = Contest(
+    "conv2d_forward",
+    package=lambda x, weight, bias, out: gpu.conv2d_forward(x, weight, bias, out=out),
+    reference=reference.conv2d_forward,
+    draw=lambda rng: (
+        normal(rng, (IMAGES, CHANNELS, SIDE, SIDE)),
+        normal(rng, (FILTERS, CHANNELS, FILTER_SIDE, FILTER_SIDE)),
+        normal(rng, FILTERS),
+    ),
+    # Of a multiply-add for each product, 142,737,408, Winograd's minimal filtering of 4 x 4 results leaves a
+    # quarter of the multiplications, and adds some additions.
+    least_operations=IMAGES * FILTERS * (SIDE - FILTER_SIDE + 1) ** 2 * CHANNELS * FILTER_SIDE**2 // 4,
+)

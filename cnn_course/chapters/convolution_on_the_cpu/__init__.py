@@ -1,0 +1,1 @@
+"""The chapter "Convolution on the CPU"."""

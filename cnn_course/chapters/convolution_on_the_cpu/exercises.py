@@ -1,0 +1,401 @@
+"""The checks of notebook 01, ``01_convolution_on_the_cpu``."""
+
+import itertools
+import re
+
+import numpy as np
+from scipy import fft
+
+from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids, case
+from cnn_course.engine.checks.mistakes import call
+from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
+
+
+def _images_and_kernels(rng):
+    """Draw a small image first, then tall, wide, square, even, thin, a kernel that just fits, integers."""
+    shapes = [((3, 4), (2, 2)), ((4, 4), (3, 3)), ((5, 8), (3, 2)), ((9, 4), (2, 4)), ((6, 6), (2, 2))]
+    shapes += [((7, 5), (4, 3)), ((6, 3), (1, 1)), ((4, 7), (1, 5)), ((5, 7), (5, 7))]
+    cases = [(rng.normal(size=image), rng.normal(size=kernel)) for image, kernel in shapes]
+    # Whole pixels and fractional weights: the sums are no integers.
+    return [*cases, (rng.integers(1, 100, (5, 6)), rng.normal(size=(2, 3)))]
+
+
+def _placed(image, kernel):
+    """Return the valid region in the corner of an array of the image's size."""
+    valid, out = conv_cpu(image, kernel), np.zeros(image.shape)
+    out[: valid.shape[0], : valid.shape[1]] = valid
+    return out
+
+
+def _centred(image, kernel):
+    """Return the valid region in the middle of an array of the image's size."""
+    before = [((k - 1) // 2, k // 2) for k in kernel.shape]
+    return np.pad(conv_cpu(image, kernel), before)
+
+
+def _mirrored_indices(image, kernel):
+    """Return what loops give that read ``kernel[n, m]``, which only a square kernel survives."""
+    weights = np.empty(kernel.shape)
+    for m, n in np.ndindex(kernel.shape):
+        weights[m, n] = kernel[n, m]
+    return conv_cpu(image, weights)
+
+
+def _sides_exchanged(image, kernel, size_too=True):
+    """Return what loops give that take the kernel's height for its width, here or for the output too."""
+    kw, kh = kernel.shape
+    out_h, out_w = np.subtract(image.shape, (kh, kw) if size_too else (kw, kh)) + 1
+    out = np.zeros((out_h, out_w))
+    for i, j, m, n in np.ndindex(out_h, out_w, kh, kw):
+        out[i, j] += image[i + m, j + n] * kernel[m, n]
+    return out
+
+
+def _summed_as_the_image(image, kernel):
+    """Return the sum in the image's type, cut off after each product."""
+    valid = conv_cpu(image, kernel).shape
+    out = np.zeros(valid, image.dtype)
+    for m, n in np.ndindex(kernel.shape):
+        out[...] = out + image[m : m + valid[0], n : n + valid[1]] * kernel[m, n]
+    return out
+
+
+def _only_last_product(image, kernel):
+    out_h, out_w = (size - k + 1 for size, k in zip(image.shape, kernel.shape, strict=True))
+    return image[-out_h:, -out_w:] * kernel[-1, -1]
+
+
+_FLIPPED = (
+    "Your filter is flipped: `kernel[0, 0]` meets the window's last pixel and not its first. That is the "
+    "mathematician's convolution; here the kernel stays as it is."
+)
+
+_SIDES_EXCHANGED = (
+    "You have exchanged `kh` and `kw`: `kernel.shape` is `(kh, kw)`, the height first; `m` counts to `kh` "
+    "and `n` to `kw`. Only a square kernel survives the exchange."
+)
+_IMAGES_DTYPE = (
+    "Your result has the image's dtype. If that is an integer one, as pixels often have, the fractions are "
+    "cut off: `np.zeros(shape)` without a dtype is floating-point."
+)
+
+conv_by_hand = Exercise(
+    "conv_by_hand",
+    reference=conv_cpu,
+    cases=_images_and_kernels,
+    properties=(avoids("conv_cpu", "correlate2d", "convolve2d", "fftconvolve", "correlate", "convolve"),),
+    mistakes={
+        "flipped": (_FLIPPED, lambda image, kernel: conv_cpu(image, kernel, flip=True)),
+        "same size": (
+            "You return as many outputs as the image has pixels, which is what the article's docstring "
+            "promises. Its loops give the valid region alone: the windows that lie wholly on the image.",
+            lambda image, kernel: conv_cpu(image, kernel, mode="same"),
+        ),
+        "zeros left over": (
+            "The numbers are right, but they stand in the corner of an array of the image's size. The "
+            "output is smaller: count the positions of the window along each axis.",
+            _placed,
+        ),
+        "full": (
+            "You return the full region: also the windows that hang over the image's edge.",
+            lambda image, kernel: conv_cpu(image, kernel, mode="full"),
+        ),
+        "one short": (
+            "The last row and the last column are missing: a window of `kh` rows has `h - kh + 1` positions "
+            "on `h` rows, not `h - kh`.",
+            lambda image, kernel: conv_cpu(image, kernel)[:-1, :-1],
+        ),
+        "last product only": (
+            "Each output is its window's last product alone: does `=` overwrite the sum where `+=` would add "
+            "to it, or is the sum set back to zero for each product?",
+            _only_last_product,
+        ),
+        "kernel transposed": (
+            "You read `kernel[n, m]` where `kernel[m, n]` is meant: `m` counts rows, `n` columns.",
+            _mirrored_indices,
+        ),
+        "sides exchanged": (
+            _SIDES_EXCHANGED,
+            _sides_exchanged,
+            lambda image, kernel: _sides_exchanged(image, kernel, size_too=False),
+        ),
+        "image's dtype": (
+            _IMAGES_DTYPE,
+            _summed_as_the_image,
+            lambda image, kernel: conv_cpu(image, kernel).astype(image.dtype),
+        ),
+        "averaged": (
+            "You divide by the number of entries in the kernel. That is an average; here the products are "
+            "summed.",
+            lambda image, kernel: conv_cpu(image, kernel) / kernel.size,
+        ),
+        "window not moved": (
+            "Every output is that of the first window: `i` and `j` must take part in the index into `image`.",
+            lambda image, kernel: np.full_like(conv_cpu(image, kernel), conv_cpu(image, kernel)[0, 0]),
+        ),
+    },
+)
+
+
+def _with_kernel(change):
+    return lambda image, kernel: conv_cpu(image, change(kernel))
+
+
+convolve = Exercise(
+    "convolve",
+    reference=lambda image, kernel: conv_cpu(image, kernel, flip=True),
+    cases=_images_and_kernels,
+    properties=(avoids("flip=", "convolve2d", "correlate2d", "fftconvolve", "convolve"),),
+    mistakes={
+        "not flipped": ("The flip is missing: this is the cross-correlation still.", conv_cpu),
+        "upside down only": (
+            "You turn the kernel upside down, but left and right stay: a convolution reverses both axes.",
+            _with_kernel(np.flipud),
+        ),
+        "left to right only": (
+            "You exchange left and right, but top and bottom stay: a convolution reverses both axes.",
+            _with_kernel(np.fliplr),
+        ),
+        "transposed": (
+            "You transpose the kernel, which exchanges its axes. A convolution reverses each of them.",
+            _with_kernel(np.transpose),
+        ),
+        "quarter turn": (
+            "You turn the kernel by 90 degrees. Reversing both axes is half a turn, 180 degrees.",
+            _with_kernel(np.rot90),
+        ),
+        "image flipped": (
+            "You flip the image. That leaves the numbers right and puts them in reverse order: flip the "
+            "kernel.",
+            lambda image, kernel: conv_cpu(image[::-1, ::-1], kernel),
+        ),
+        "result flipped": (
+            "You flip the result, which only reverses its order: flip the kernel, before it slides.",
+            lambda image, kernel: conv_cpu(image, kernel)[::-1, ::-1],
+        ),
+        "full": (
+            "The flip is right, but you return the full region; only windows wholly on the image are asked "
+            "for.",
+            lambda image, kernel: conv_cpu(image, kernel, mode="full", flip=True),
+        ),
+    },
+)
+
+
+def _padded(before_and_after, **how):
+    """Return a function that pads the image in one wrong way, then convolves."""
+
+    def conv(image, kernel):
+        return conv_cpu(np.pad(image, [before_and_after(k) for k in kernel.shape], **how), kernel)
+
+    return conv
+
+
+def _same_borders(kernel):
+    return [((k - 1) // 2, k // 2) for k in kernel.shape]
+
+
+conv_same = Exercise(
+    "conv_same",
+    reference=lambda image, kernel: conv_cpu(image, kernel, mode="same"),
+    cases=_images_and_kernels,
+    properties=(
+        avoids("'same'", "'full'", "correlate2d", "convolve2d", "fftconvolve", "correlate", "convolve"),
+    ),
+    mistakes={
+        "not padded": ("You return the valid region: the image needs a border of zeros first.", conv_cpu),
+        "output padded": (
+            "The size is right, but you put the zeros around the result. Put them around the image: the "
+            "outputs near the edge then see the pixels that are there.",
+            _centred,
+        ),
+        "zeros left over": (
+            "The size is right, but the valid region stands in the corner and zeros fill the rest. Put the "
+            "zeros around the image, before the kernel slides over it.",
+            _placed,
+        ),
+        "border too wide": (
+            "You add `k - 1` zeros on each side, which gives the full region. `k - 1` on both sides "
+            "together keep the size.",
+            _padded(lambda k: (k - 1, k - 1)),
+        ),
+        "one too many": (
+            "Right for odd kernels, one row or column too many for even ones: `k // 2` zeros on both sides "
+            "make `k` in all, and `k - 1` are needed.",
+            _padded(lambda k: (k // 2, k // 2)),
+        ),
+        "one too few": (
+            "Right for odd kernels, one row or column too few for even ones: `(k - 1) // 2` zeros on both "
+            "sides make `k - 2` in all, and `k - 1` are needed.",
+            _padded(lambda k: ((k - 1) // 2, (k - 1) // 2)),
+        ),
+        "even kernels off by one": (
+            "Right for odd kernels. For even ones the extra zero is on the wrong side: it belongs after the "
+            "image, below and to the right.",
+            _padded(lambda k: (k // 2, (k - 1) // 2)),
+        ),
+        "axes exchanged": (
+            "The kernel's height must decide the zeros above and below, its width those left and right; you "
+            "have exchanged the two.",
+            lambda image, kernel: conv_cpu(np.pad(image, _same_borders(kernel.T)), kernel),
+        ),
+        "edges repeated": (
+            "You continue the image with its edge pixels. Here it is continued with zeros.",
+            _padded(lambda k: ((k - 1) // 2, k // 2), mode="edge"),
+        ),
+        "flipped": (_FLIPPED, lambda image, kernel: conv_cpu(image, kernel, mode="same", flip=True)),
+    },
+)
+
+
+_REPAIRS = {
+    "reversed": "the signal meets its reversed self: that is the convolution x * x",
+    "default slice": "without a delay the result does not start at lag 0, the centre of `full`",
+    "int only": "a delay that is a NumPy integer is ignored",
+    "unchecked": "not every delay outside -(n - 1) to n - 1 is refused with a ValueError; n is one of them",
+}
+
+
+def _article(left):
+    """Return `correlate_cpu` with some of the article's mistakes left in it."""
+
+    def correlate(signal, delay=None):
+        n = len(signal)
+        full = np.correlate(signal, signal[::-1] if "reversed" in left else signal, mode="full")
+        given = isinstance(delay, int) if "int only" in left else delay is not None
+        if not given:
+            return full[n // 2 if "default slice" in left else n - 1 :]
+        if "unchecked" not in left and not -n < delay < n:
+            raise ValueError(f"delay {delay} for a signal of {n} samples")
+        return full[n - 1 + delay :]
+
+    return correlate
+
+
+def _partly_repaired():
+    """Return each way to have repaired some of the four mistakes and not all."""
+    some = (left for count in range(1, len(_REPAIRS)) for left in itertools.combinations(_REPAIRS, count))
+    return {
+        " + ".join(left): (f"Still to repair: {'; '.join(map(_REPAIRS.get, left))}.", _article(left))
+        for left in some
+    }
+
+
+def _signals(rng):
+    """Draw signals of odd and even length, with every kind of delay, right and wrong."""
+    x = {n: rng.normal(size=n) for n in (1, 5, 8, 13)}
+    cases = [case(x[5]), case(x[8]), case(x[13]), case(x[1])]
+    cases += [case(x[8], 3), case(x[5], delay=0), case(x[13], 12), case(x[8], delay=-2), case(x[5], -4)]
+    cases += [case(x[8], np.int64(2)), case(x[13], np.int32(-5)), case(x[5], delay=np.uint8(1))]
+    return [*cases, case(x[5], 5), case(x[8], -8), case(x[13], np.int64(40)), case(x[5], -30)]
+
+
+def _circular(signal, delay=None):
+    n = len(signal)
+    lags = range(0 if delay is None else delay, n)
+    return np.array([signal @ np.roll(signal, -d) for d in lags])
+
+
+def _tells_the_delay(attempt):
+    """Demand the delay in the message of its refusal, as a number of its own."""
+    for delay in (40, -30):
+        refusal = call(attempt, case(np.arange(5.0), delay))
+        if not re.search(rf"(?<![\d.-]){delay}(?!\d)", str(refusal.error)):
+            raise Wrong(
+                "delay not told",
+                "The numbers are right, and the ValueError comes when it should. But its message does not "
+                "say which delay it was: put `delay` into it.",
+                f"Seen with `delay` = {delay}: the message is `{refusal.error}`.",
+            )
+
+
+autocorrelation = Exercise(
+    "autocorrelation",
+    reference=correlate_cpu,
+    cases=_signals,
+    starts_as=_article(tuple(_REPAIRS)),
+    properties=(avoids("correlate_cpu"), _tells_the_delay),
+    mistakes={
+        **_partly_repaired(),
+        "normalised": (
+            "You divide by the value at lag 0. That is a common convention; here r[0] is the signal's "
+            "energy.",
+            lambda signal, delay=None: correlate_cpu(signal, delay) / (signal @ signal),
+        ),
+        "averaged": (
+            "You divide by the number of samples; here the products are summed.",
+            lambda signal, delay=None: correlate_cpu(signal, delay) / len(signal),
+        ),
+        "circular": (
+            "The end of your signal meets its beginning again: outside its samples the signal is zero.",
+            _circular,
+        ),
+        "all lags": (
+            "Without a delay you return the negative lags too; the result is to start at lag 0.",
+            lambda signal, delay=None: correlate_cpu(signal, 1 - len(signal) if delay is None else delay),
+        ),
+        "mean removed": (
+            "You subtract the mean first. Statisticians do; here the signal is taken as it is.",
+            lambda signal, delay=None: correlate_cpu(signal - signal.mean(), delay),
+        ),
+    },
+)
+
+
+def _by_fft(spectrum=np.conj, of_image=np.positive, size_given=True, crop=True, corner=(0, 0)):
+    """Return an FFT convolution that differs from the right one where told."""
+
+    def conv(image, kernel):
+        product = of_image(fft.rfft2(image)) * spectrum(fft.rfft2(kernel, s=image.shape))
+        out = fft.irfft2(product, s=image.shape if size_given else None)
+        if not crop:
+            return out
+        row, column = (c * (k - 1) for c, k in zip(corner, kernel.shape, strict=True))
+        height, width = (size - k + 1 for size, k in zip(image.shape, kernel.shape, strict=True))
+        return out[row : row + height, column : column + width]
+
+    return conv
+
+
+conv_fft = Exercise(
+    "conv_fft",
+    reference=conv_cpu,
+    cases=_images_and_kernels,
+    properties=(avoids("conv_cpu", "correlate2d", "convolve2d", "fftconvolve", "oaconvolve", "correlate"),),
+    mistakes={
+        "flipped": (
+            "Your filter is flipped: a plain product of spectra is the mathematician's convolution. The "
+            "complex conjugate of the kernel's spectrum turns it round.",
+            _by_fft(np.positive, corner=(1, 1)),
+        ),
+        "wrapped round": (
+            "A plain product of spectra flips the kernel and wraps it round the image's edge, so the first "
+            "rows and columns are wrong too. Take the complex conjugate of the kernel's spectrum.",
+            _by_fft(np.positive),
+        ),
+        "not cropped": (
+            "You return an output for every pixel. In the last `kh - 1` rows and `kw - 1` columns the "
+            "kernel wraps round to the other side of the image: keep the valid region only.",
+            _by_fft(crop=False),
+        ),
+        "wrong corner": (
+            "You cut out the wrong part: with the conjugate, output (0, 0) is the first window's already, "
+            "and the outputs that wrap round are the last ones.",
+            _by_fft(corner=(1, 1)),
+        ),
+        "size not given": (
+            "Right for even widths, wrong for odd ones: from a half spectrum `irfft2` cannot tell whether "
+            "the width was odd. Give it `s=image.shape`.",
+            _by_fft(size_given=False),
+        ),
+        "image conjugated": (
+            "You conjugate the image's spectrum, which flips the image instead of the kernel.",
+            _by_fft(np.positive, of_image=np.conj),
+        ),
+        "magnitude": (
+            "You take the magnitude of the kernel's spectrum, which forgets where each entry stood; the "
+            "complex conjugate is meant.",
+            _by_fft(np.abs),
+        ),
+    },
+)

@@ -1,0 +1,1 @@
+"""The chapter "Debugging GPU code"."""

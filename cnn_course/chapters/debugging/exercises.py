@@ -1,0 +1,247 @@
+"""The checks of notebook 11, ``11_debugging``: kernels that are broken, to be mended.
+
+Each broken kernel stands here as well as in its stub: as long as the learner's is the same code, it counts as
+not solved yet.
+"""
+
+import numpy as np
+from numba import cuda, float32, int32
+
+from cnn_course.engine.checks.exercise import Wrong, avoids
+from cnn_course.engine.checks.kernels import (
+    KernelExercise,
+    global_updates,
+    inout,
+    launch,
+    normal,
+    output,
+    uses,
+)
+
+THREADS = 64
+LEVELS = 8
+
+
+# --- The bent picture --------------------------------------------------------------------------------------
+
+
+@cuda.jit
+def _broken_edges_kernel(image, out):
+    """Write one pixel a thread: half the difference of its right and its left neighbour."""
+    column, row = cuda.grid(2)
+    height, width = image.shape
+    if row <= height and column <= width:
+        difference = image[row, column + 1] - image[row, column - 1]
+        out[row, column] = abs(difference) * float32(0.5)
+
+
+def _slopes(image, mode="edge"):
+    padded = np.pad(image, ((0, 0), (1, 1)), mode=mode)
+    return (padded[:, 2:] - padded[:, :-2]) / 2
+
+
+def _edges(image, mode="edge"):
+    return np.abs(_slopes(image, mode))
+
+
+def _images(rng):
+    return [
+        launch(grid, block, normal(rng, (h, w)), output((h, w)))
+        for grid, block, (h, w) in [
+            ((1, 1), (4, 4), (2, 3)),
+            ((2, 3), (4, 2), (5, 7)),
+            ((3, 1), (4, 8), (6, 9)),
+            ((1, 4), (8, 2), (7, 5)),
+            ((2, 2), (4, 4), (5, 3)),
+            ((2, 2), (4, 4), (8, 8)),
+        ]
+    ]
+
+
+def _without_border(image):
+    edges = _edges(image)
+    edges[:, 0] = edges[:, -1] = 0
+    return edges
+
+
+def _border_not_halved(image):
+    edges = _edges(image)
+    edges[:, [0, -1]] *= 2
+    return edges
+
+
+edges_kernel = KernelExercise(
+    "edges_kernel",
+    reference=lambda image: _edges(image),
+    cases=_images,
+    broken=_broken_edges_kernel,
+    float32=True,
+    mistakes={
+        "zero outside": (
+            "You take a neighbour that does not exist for 0. Here the pixel itself stands in its place, or "
+            "every bright border would count as an edge.",
+            lambda image: _edges(image, "constant"),
+        ),
+        "wraps round": (
+            "The left border still meets the right one. A neighbour that does not exist is replaced by the "
+            "pixel itself.",
+            lambda image: _edges(image, "wrap"),
+        ),
+        "border set to zero": (
+            "You set the first and the last column to 0. There, the pixel itself stands in for the neighbour "
+            "that is missing: half the difference to the one neighbour that exists.",
+            _without_border,
+        ),
+        "border not halved": (
+            "In the first and the last column you take the whole difference to the one neighbour. Half of it "
+            "is asked for, as everywhere.",
+            _border_not_halved,
+        ),
+        "sign kept": ("The differences have kept their sign: `abs` is gone.", lambda image: _slopes(image)),
+    },
+)
+
+
+# --- The reduction that misses barriers ---------------------------------------------------------------------
+
+
+@cuda.jit
+def _broken_block_max_kernel(x, out):
+    """Write the largest element that each block sees; blocks of THREADS, one thread an element."""
+    best = cuda.shared.array(THREADS, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if i >= x.size:
+        return
+    best[t] = x[i]
+    stride = THREADS // 2
+    while stride > 0:
+        if t < stride:
+            best[t] = max(best[t], best[t + stride])
+            cuda.syncthreads()
+        stride //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = best[0]
+
+
+def _rows_of_blocks(x, filling):
+    """Return x with a row for each block, the last one filled up."""
+    blocks = -(-x.size // THREADS)
+    rows = np.full(blocks * THREADS, filling, np.float32)
+    rows[: x.size] = x
+    return rows.reshape(blocks, THREADS)
+
+
+def _numbers(rng):
+    """Draw numbers below zero nearly everywhere, so that a tail full of zeros shows; some far below."""
+    for n in (1, 37, 64, 85, 150, 250):
+        x = (normal(rng, n) - np.float32(4)) * np.float32(1e6 if n == 85 else 1)
+        yield launch(-(-n // THREADS), THREADS, x, output(-(-n // THREADS)))
+
+
+def _wrapped_maxima(x):
+    blocks = -(-x.size // THREADS)
+    return np.resize(x, (blocks, THREADS)).max(axis=1)
+
+
+block_max_kernel = KernelExercise(
+    "block_max_kernel",
+    reference=lambda x: _rows_of_blocks(x, -np.inf).max(axis=1),
+    cases=_numbers,
+    broken=_broken_block_max_kernel,
+    other_blocks=False,
+    once=True,
+    properties=(uses("shared", "syncthreads"), avoids("atomic")),
+    mistakes={
+        "zero in the tail": (
+            "Threads without an element put 0 into the race, and 0 wins where all elements are negative. "
+            "They need a number that never wins: `float32(-math.inf)`.",
+            lambda x: _rows_of_blocks(x, 0).max(axis=1),
+        ),
+        "not small enough": (
+            "Threads without an element put -1 into the race, and -1 wins where all elements are smaller. "
+            "Only `float32(-math.inf)` never wins.",
+            lambda x: _rows_of_blocks(x, -1).max(axis=1),
+        ),
+        "borrowed elements": (
+            "Threads without an element take one from the beginning of `x`, which another block has to look "
+            "at. They need a number that never wins: `float32(-math.inf)`.",
+            _wrapped_maxima,
+        ),
+        "last round missing": (
+            "Elements at odd places are never looked at: the last round is the one with a stride of 1.",
+            lambda x: _rows_of_blocks(x, -np.inf)[:, ::2].max(axis=1),
+        ),
+    },
+)
+
+
+# --- The counter that loses counts -------------------------------------------------------------------------
+
+
+@cuda.jit
+def _broken_histogram_kernel(levels, bins):
+    """Add to `bins` how often each level occurs, counted in each block first; one thread an element."""
+    mine = cuda.shared.array(LEVELS, int32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if t < LEVELS:
+        mine[t] = 0
+    if i < levels.size:
+        mine[levels[i]] += 1
+    cuda.syncthreads()
+    if t < LEVELS:
+        bins[t] += mine[t]
+
+
+def _levels(rng):
+    return [
+        launch(
+            -(-n // block) + spare,
+            block,
+            rng.integers(0, LEVELS, n, dtype=np.int32),
+            inout(rng.integers(0, 50, LEVELS, dtype=np.int32)),
+        )
+        for n, block, spare in [(5, 64, 0), (70, 32, 0), (150, 64, 0), (64, 64, 1), (201, 96, 0)]
+    ]
+
+
+def _counts(levels):
+    return np.bincount(levels, minlength=LEVELS).astype(np.int32)
+
+
+def _counts_in_shared_memory(attempt):
+    """Demand one global update for each level of a block, not for each number."""
+    levels = (np.arange(4 * THREADS) % LEVELS).astype(np.int32)
+    updates = global_updates(attempt, launch(4, THREADS, levels, inout(np.zeros(LEVELS, np.int32))))
+    if updates > 4 * LEVELS:
+        raise Wrong(
+            "counted in global memory",
+            f"The counts are right, but {levels.size} numbers made {updates} atomic updates of `bins`, where "
+            "all blocks queue. Count in shared memory, and let each block add its counts at the end: "
+            f"{LEVELS} updates a block.",
+        )
+
+
+histogram_kernel = KernelExercise(
+    "histogram_kernel",
+    reference=lambda levels, bins: bins + _counts(levels),
+    cases=_levels,
+    broken=_broken_histogram_kernel,
+    properties=(uses("shared"), _counts_in_shared_memory),
+    mistakes={
+        "old counts lost": (
+            "What was in `bins` before is gone: the kernel is to add to it, so that it can be launched for "
+            "one batch after the other.",
+            lambda levels, bins: _counts(levels),
+        ),
+        "bin 0 only": (
+            "Only bin 0 grows: each of the bins has to be carried over, by a thread of its own or in a loop.",
+            lambda levels, bins: np.where(np.arange(LEVELS) > 0, bins, bins + _counts(levels)).astype(
+                np.int32
+            ),
+        ),
+        "one level up": (
+            "Each level is counted in the bin of the next one.",
+            lambda levels, bins: bins + np.roll(_counts(levels), 1),
+        ),
+    },
+)

@@ -1,0 +1,404 @@
+"""The checks of notebook 06, ``06_dense_is_matmul``."""
+
+import numpy as np
+
+from cnn_course.engine.checks.exercise import Wrong
+from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output, uses
+from cnn_numba import device
+from gpuless import access_map
+from gpuless.access import READ, WRITE
+
+# As in the notebook: threads along either axis of a block, and results with four of them a thread.
+TILE = 8
+WIDE = 2 * TILE
+
+
+def product(a, b):
+    """Return ``a @ b``, computed in float64."""
+    return np.float64(a) @ b
+
+
+def within(array, *shape):
+    """Return an array of a larger shape, NaN where it ends: what lies past an edge is anything."""
+    padded = np.full(shape, np.nan)
+    padded[tuple(map(slice, array.shape))] = array
+    return padded
+
+
+def _in_tiles(matrix, side):
+    """Return a matrix as (rows of tiles, columns of tiles, side, side), zeros where it ends."""
+    rows, columns = (-(-n // side) for n in matrix.shape)
+    padded = np.zeros((rows * side, columns * side))
+    padded[: matrix.shape[0], : matrix.shape[1]] = matrix
+    return padded.reshape(rows, side, columns, side).transpose(0, 2, 1, 3)
+
+
+def _from_tiles(tiles, shape):
+    rows, columns, side, _ = tiles.shape
+    matrix = tiles.transpose(0, 2, 1, 3).reshape(rows * side, columns * side)
+    return matrix[: shape[0], : shape[1]]
+
+
+def _multiplications(rng, block, covered, shapes):
+    """Draw matrices for some (M, K, N), in grids whose blocks cover some results each, x first."""
+    return [
+        launch(
+            (device.blocks(n, covered[0]), device.blocks(m, covered[1])),
+            block,
+            normal(rng, (m, k)),
+            normal(rng, (k, n)),
+            output((m, n)),
+        )
+        for m, k, n in shapes
+    ]
+
+
+# --- One thread for each result ----------------------------------------------------------------------------
+
+matmul_kernel = KernelExercise(
+    "matmul_kernel",
+    reference=product,
+    cases=lambda rng: _multiplications(
+        rng, (4, 2), (4, 2), [(2, 3, 4), (3, 1, 5), (1, 6, 2), (5, 4, 7), (9, 5, 6), (7, 11, 3)]
+    ),
+    large=lambda rng: _multiplications(rng, (4, 2), (4, 2), [(67, 300, 91)]),
+    float32=True,
+    once=True,
+    mistakes={
+        "b transposed": (
+            "You walk along a row of `b`, which multiplies with its transpose: column `n` of the result "
+            "takes column `n` of `b`, so it is `b[k, column]`.",
+            lambda a, b: a @ within(b, *[max(b.shape)] * 2)[: b.shape[1], : b.shape[0]].T,
+        ),
+        "a transposed": (
+            "You walk down a column of `a`, which multiplies its transpose: row `m` of the result takes row "
+            "`m` of `a`, so it is `a[row, k]`.",
+            lambda a, b: within(a, *[max(a.shape)] * 2)[: a.shape[1], : a.shape[0]].T @ b,
+        ),
+        "wrong length": (
+            "Your sum has as many products as `a` has rows. It runs along a row of `a`, over `a.shape[1]`.",
+            lambda a, b: (
+                within(a, len(a), max(a.shape))[:, : len(a)]
+                @ within(b, max(len(a), len(b)), b.shape[1])[: len(a)]
+            ),
+        ),
+        "one short": (
+            "The last product of each sum is missing: `range(n)` ends at `n - 1` by itself.",
+            lambda a, b: product(a[:, :-1], b[:-1]),
+        ),
+        "last product only": (
+            "Each result is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
+            "or is the sum set back to zero for each product?",
+            lambda a, b: product(a[:, -1:], b[-1:]),
+        ),
+        "added, not multiplied": (
+            "You add the numbers of a pair; they are multiplied, and the products added up.",
+            lambda a, b: a.sum(axis=1, keepdims=True) + b.sum(axis=0),
+        ),
+    },
+)
+
+
+# --- Tiles with tails --------------------------------------------------------------------------------------
+
+
+def with_stale_tail(a, b):
+    """Multiply, the last tiles along k still holding what the tiles before them left; NaN if none did."""
+    depth = a.shape[1]
+    tail = depth % TILE
+    if not tail:
+        return product(a, b)
+    if depth < TILE:
+        return np.full((a.shape[0], b.shape[1]), np.nan)
+    stale = slice(depth - TILE, depth - tail)
+    return product(a, b) + product(a[:, stale], b[stale])
+
+
+def _copied_by_threads_with_results(a, b):
+    """Multiply, with zeros for what a thread without a result of its own would have copied."""
+    rows, columns = np.indices((len(a), b.shape[1]))
+    k = np.arange(a.shape[1])[:, None, None] % TILE
+    in_a, in_b = columns // TILE * TILE + k < b.shape[1], rows // TILE * TILE + k < len(a)
+    return np.einsum("mk,kn,kmn->mn", np.float64(a), b, in_a & in_b)
+
+
+def _with_turned_tiles(a, b):
+    return product(a, _from_tiles(_in_tiles(b, TILE).swapaxes(2, 3), (a.shape[1], b.shape[1])))
+
+
+def _of_whole_tiles(a, b):
+    whole = a.shape[1] // TILE * TILE
+    return product(a[:, :whole], b[:whole])
+
+
+def _of_first_tile(a, b):
+    return product(a[:, :TILE], b[:TILE])
+
+
+def _loads_each_number_once(wide):
+    """Return a property: a block reads each number once from global memory, and then from its tiles."""
+
+    def holds(attempt):
+        sides = [(2 * wide, 2 * TILE, wide)]
+        (case,) = _multiplications(np.random.default_rng(0), (TILE, TILE), (wide, wide), sides)
+        access = access_map(examine(attempt, case).report.trace)
+        for place, name in enumerate("ab"):
+            most = max(int(access.reads(place, block=block).max()) for block in range(2))
+            if most > 1:
+                raise Wrong(
+                    "not from the tile",
+                    f"The numbers are right, but a block reads a number of `{name}` {most} times from global "
+                    "memory. Load it into the tile once, and read the tile in the loop over `k`.",
+                )
+
+    return holds
+
+
+matmul_tiled_kernel = KernelExercise(
+    "matmul_tiled_kernel",
+    reference=product,
+    cases=lambda rng: _multiplications(
+        rng, (TILE, TILE), (TILE, TILE), [(3, 2, 5), (8, 19, 6), (7, 16, 13), (10, 13, 4), (17, 9, 9)]
+    ),
+    large=lambda rng: _multiplications(rng, (TILE, TILE), (TILE, TILE), [(67, 300, 91)]),
+    other_blocks=False,
+    float32=True,
+    once=True,
+    properties=(uses("shared"), _loads_each_number_once(TILE)),
+    mistakes={
+        "tail not zeroed": (
+            "Where a matrix ends within a tile, your tile keeps what was in it before: the numbers of the "
+            "last step, or garbage in the first. A thread without a number to copy has to write a zero.",
+            with_stale_tail,
+        ),
+        "copies for itself only": (
+            "A thread that has no result copies zeros. But others need what it should have copied: whether "
+            "there is a number in `a` depends on `row` and `start + x`, in `b` on `start + y` and `column`.",
+            _copied_by_threads_with_results,
+        ),
+        "tail left out": (
+            "You leave out the last, narrower tiles along k. Round the number of steps up: "
+            "`range(0, a.shape[1], TILE)` does.",
+            _of_whole_tiles,
+        ),
+        "first tile only": (
+            "Only the first pair of tiles is multiplied: each step has to copy the next, from `start` on.",
+            _of_first_tile,
+        ),
+        "tile turned": (
+            "Each tile of `b` is multiplied transposed: the tile is `[k, column]`, so a thread reads "
+            "`b_tile[k, x]`.",
+            _with_turned_tiles,
+        ),
+        "last step only": (
+            "The sum begins anew at each pair of tiles: set `total` to zero once, before the loop.",
+            lambda a, b: product(
+                a[:, (a.shape[1] - 1) // TILE * TILE :], b[(a.shape[1] - 1) // TILE * TILE :]
+            ),
+        ),
+    },
+)
+
+
+# --- Four results a thread ---------------------------------------------------------------------------------
+
+
+def _quarters(a, b):
+    """Return the product in blocks of WIDE x WIDE, (rows, columns, 2, TILE, 2, TILE), and its shape."""
+    whole = product(a, b)
+    tiles = _in_tiles(whole, WIDE)
+    return tiles.reshape(*tiles.shape[:2], 2, TILE, 2, TILE).copy(), whole.shape
+
+
+def _rearranged(change):
+    def function(a, b):
+        quarters, shape = _quarters(a, b)
+        change(quarters)
+        return _from_tiles(quarters.reshape(*quarters.shape[:2], WIDE, WIDE), shape)
+
+    return function
+
+
+@_rearranged
+def _exchanged(quarters):
+    upper, lower = quarters[:, :, 0, :, 1].copy(), quarters[:, :, 1, :, 0].copy()
+    quarters[:, :, 0, :, 1], quarters[:, :, 1, :, 0] = lower, upper
+
+
+@_rearranged
+def _row_repeated(quarters):
+    quarters[:, :, 1] = quarters[:, :, 0]
+
+
+@_rearranged
+def _column_repeated(quarters):
+    quarters[:, :, :, :, 1] = quarters[:, :, :, :, 0]
+
+
+def _trace_of_a_block(attempt):
+    """Return the trace of a block with all its results, and one tile along k."""
+    (case,) = _multiplications(np.random.default_rng(0), (TILE, TILE), (WIDE, WIDE), [(WIDE, TILE, WIDE)])
+    return examine(attempt, case).report.trace
+
+
+def _each_number_is_read_once(attempt):
+    """Demand two numbers of each tile for four products, in shared memory."""
+    trace = _trace_of_a_block(attempt)
+    shared = [number for number, info in enumerate(trace.arrays) if info.space == "shared"]
+    reads = int(((trace.kind == READ) & np.isin(trace.array, shared)).sum())
+    products = WIDE * WIDE * TILE
+    if reads > products:
+        raise Wrong(
+            "read for each product",
+            f"The numbers are right, but {reads / products:.3g} numbers are read from shared memory for each "
+            "multiply-add, and the point is to get along with 1. Read two numbers of each tile into "
+            "variables, and let each of the four products take its two from there.",
+        )
+
+
+def _results_are_apart(attempt):
+    """Demand the results that the exercise gives to a thread: `TILE` rows and columns apart."""
+    trace = _trace_of_a_block(attempt)
+    in_global = np.array([info.space == "global" for info in trace.arrays])[trace.array]
+    x, y = 1, 2
+    mine = (trace.kind == WRITE) & in_global & (trace.thread == y * TILE + x)
+    rows, columns = map(np.unique, np.divmod(trace.element[mine], WIDE))
+    wanted = [y, y + TILE], [x, x + TILE]
+    if (rows.tolist(), columns.tolist()) != wanted:
+        raise Wrong(
+            "results not apart",
+            "The numbers are right, but the results of a thread are others than those asked for: rows `y` "
+            "and `y + TILE`, columns `x` and `x + TILE`. So neighbouring threads have neighbouring numbers, "
+            "to read from the tiles and to write.",
+            f"With `x` = {x} and `y` = {y} yours has {_listed('row', rows)} and {_listed('column', columns)} "
+            f"of the block's results; asked for are rows {y} and {y + TILE} and columns {x} and {x + TILE}.",
+        )
+
+
+def _listed(word, numbers):
+    return f"{word}{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"
+
+
+matmul_2x2_kernel = KernelExercise(
+    "matmul_2x2_kernel",
+    reference=product,
+    cases=lambda rng: _multiplications(
+        rng, (TILE, TILE), (WIDE, WIDE), [(3, 2, 5), (16, 9, 12), (11, 8, 18), (19, 10, 21), (9, 17, 10)]
+    ),
+    large=lambda rng: _multiplications(rng, (TILE, TILE), (WIDE, WIDE), [(67, 300, 91)]),
+    other_blocks=False,
+    float32=True,
+    once=True,
+    properties=(uses("shared"), _loads_each_number_once(WIDE), _each_number_is_read_once, _results_are_apart),
+    mistakes={
+        "sums exchanged": (
+            "Two of the four results change places: the one of the first row and second column, and the one "
+            "of the second row and first column.",
+            _exchanged,
+        ),
+        "row repeated": (
+            "The thread's second row has the results of its first: they need a number of `a` of their own, "
+            "from `a_tile[y + TILE, k]`.",
+            _row_repeated,
+        ),
+        "column repeated": (
+            "The thread's second column has the results of its first: they need a number of `b` of their "
+            "own, from `b_tile[k, x + TILE]`.",
+            _column_repeated,
+        ),
+        "first tile only": (
+            "Only the first pair of tiles is multiplied: each step has to copy the next, from `start` on.",
+            _of_first_tile,
+        ),
+    },
+)
+
+
+# --- The layer ---------------------------------------------------------------------------------------------
+
+
+def _rectified(total, relu):
+    return np.maximum(total, 0) if relu else total
+
+
+def _unturned(x, weight, bias):
+    side = max(weight.shape)
+    return x @ within(weight, side, side)[: weight.shape[1], : weight.shape[0]] + bias
+
+
+def _layers(rng):
+    # Never more images than features: an element of the bias for each image is then a mistake of its own.
+    shapes = [(2, 3, 4), (1, 5, 3), (3, 4, 7), (5, 7, 6), (4, 9, 10), (6, 2, 13)]
+    return [
+        launch(
+            (device.blocks(o, 4), device.blocks(n, 2)),
+            (4, 2),
+            normal(rng, (n, i)),
+            normal(rng, (o, i)),
+            normal(rng, o),
+            number % 2 == 0,
+            output((n, o)),
+        )
+        for number, (n, i, o) in enumerate(shapes)
+    ]
+
+
+dense_kernel = KernelExercise(
+    "dense_kernel",
+    reference=lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias, relu),
+    cases=_layers,
+    float32=True,
+    once=True,
+    mistakes={
+        "bias per row": (
+            "You take an element of the bias for each row, which is an image. There is one for each output "
+            "feature, that is, for each column: `bias[column]`.",
+            lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias[: len(x), None], relu),
+        ),
+        "bias left out": (
+            "The bias is missing: `bias[column]` is added once, to the complete sum.",
+            lambda x, weight, bias, relu: _rectified(product(x, weight.T), relu),
+        ),
+        "bias for each product": (
+            "The bias is added once for each product: it belongs before or after the loop.",
+            lambda x, weight, bias, relu: _rectified(product(x, weight.T) + weight.shape[1] * bias, relu),
+        ),
+        "bias after ReLU": (
+            "You add the bias after ReLU, and so negative results come out: first the bias, then ReLU.",
+            lambda x, weight, bias, relu: _rectified(product(x, weight.T), relu) + bias,
+        ),
+        "ReLU left out": (
+            "Negative results come out with `relu=True`: store 0 in their place.",
+            lambda x, weight, bias, relu: product(x, weight.T) + bias,
+        ),
+        "ReLU always": (
+            "Your results are never negative, even with `relu=False`. The last layer of a network needs "
+            "its sums as they are: ReLU is only for `if relu:`.",
+            lambda x, weight, bias, relu: np.maximum(product(x, weight.T) + bias, 0),
+        ),
+        "ReLU the wrong way round": (
+            "You apply ReLU where `relu` is false, and leave it out where it is true.",
+            lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias, not relu),
+        ),
+        "ReLU of each product": (
+            "You replace negative *products* by 0. ReLU is for the complete sum, with the bias.",
+            lambda x, weight, bias, relu: _rectified(
+                _rectified(np.float64(x)[:, None] * weight, relu).sum(axis=2) + bias, relu
+            ),
+            lambda x, weight, bias, relu: _rectified(
+                np.maximum(np.float64(x)[:, None] * weight, 0).sum(axis=2) + bias, relu
+            ),
+        ),
+        "absolute value": (
+            "You store the absolute value; what is negative must become 0.",
+            lambda x, weight, bias, relu: (np.abs if relu else np.asarray)(product(x, weight.T) + bias),
+        ),
+        "weight not transposed": (
+            "You read `weight[k, column]`, as if its rows were the inputs. They are the outputs: "
+            "`weight[column, k]`.",
+            lambda x, weight, bias, relu: _rectified(_unturned(x, weight, bias), relu),
+            # `total if total > 0 else 0`, of garbage.
+            lambda x, weight, bias, relu: (np.fmax if relu else np.add)(_unturned(x, weight, bias), 0),
+        ),
+    },
+)

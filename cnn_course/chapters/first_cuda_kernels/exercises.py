@@ -1,0 +1,319 @@
+"""The checks of notebook 02, ``02_first_cuda_kernels``."""
+
+import re
+import warnings
+from types import FunctionType
+
+import numpy as np
+
+from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids
+from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output
+from cnn_numba.ops.conv.reference import correlate_cpu
+from gpuless.access import WRITE
+
+
+def _two_vectors(rng):
+    """Draw vectors for one block and for several, always with threads to spare."""
+    return [
+        launch(grid, block, np.float32(a), normal(rng, n), normal(rng, n), output(n))
+        for grid, block, n, a in [
+            (1, 4, 1, 2),
+            (1, 32, 23, -0.5),
+            (3, 8, 19, 3),
+            (2, 32, 47, 1.5),
+            (5, 16, 65, 0.1),
+        ]
+    ]
+
+
+axpy_kernel = KernelExercise(
+    "axpy_kernel",
+    reference=lambda a, x, y: a * x + y,
+    cases=_two_vectors,
+    large=lambda rng: [
+        launch(1100, 64, np.float32(2), normal(rng, 70_001), normal(rng, 70_001), output(70_001))
+    ],
+    float32=True,
+    once=True,
+    mistakes={
+        "y left out": ("The product is right, and `y` is not added to it.", lambda a, x, y: a * x),
+        "a left out": ("You add `x` and `y`, and `a` is missing.", lambda a, x, y: x + y),
+        "sum scaled": (
+            "You multiply the sum by `a`: only `x` is multiplied, before `y` is added.",
+            lambda a, x, y: a * (x + y),
+        ),
+        "exchanged": (
+            "You have exchanged `x` and `y`: it is `x` that is multiplied by `a`.",
+            lambda a, x, y: a * y + x,
+        ),
+        "multiplied": ("You multiply `x` by `y`; the two are added.", lambda a, x, y: a * x * y),
+    },
+)
+
+
+def _on_gpu(attempt, x):
+    """Call a function that launches, and tell what only its launch can show."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            out = attempt(x)
+        except TypeError as error:
+            _refuse_fractions(error)
+            raise
+    if any("Host array used" in str(warning.message) for warning in caught):
+        raise Wrong(
+            "host array",
+            "The numbers come out right, but you hand the kernel an array of the host. Numba then copies it "
+            "to the device and back, at every launch, and warns of it. Make the copy yourself, with "
+            "`cuda.to_device`, and the output on the device, with `cuda.device_array`.",
+        )
+    if hasattr(out, "copy_to_host"):
+        raise Wrong(
+            "left on the device",
+            "You return an array that is still in the device's memory: NumPy cannot use it. Copy it back "
+            "with `.copy_to_host()`.",
+        )
+    if isinstance(out, np.ndarray) and out.shape == x.shape and out.dtype.kind == "f":
+        missing = np.isnan(out)
+        done = x.size - int(missing.sum())
+        if missing.all():
+            raise Wrong(
+                "nothing computed",
+                "What comes back was never written: is the kernel launched, and into this array?",
+            )
+        if missing[done:].all() and missing.any():
+            raise Wrong(
+                "tail missing",
+                f"Of {x.size} elements the first {done} are computed: the grid is too small. Round the "
+                "number of blocks up; the kernel's guard stops the threads that are too many.",
+            )
+    return out
+
+
+def _refuse_fractions(error):
+    """Raise `Wrong` if an exception says that the numbers of a launch are no integers."""
+    if re.search(r"must be a sequence of integers|is made of integers", str(error)):
+        raise Wrong(
+            "fraction of a block",
+            "The numbers of blocks and threads have to be integers, and `/` gives a float even where "
+            "nothing remains. Divide by `//`, and round up.",
+            f"{type(error).__name__}: {str(error).partition(';')[0]}.",
+        ) from error
+
+
+class _Launches:
+    """In the place of a kernel: it notes with how many blocks and threads it is launched; that is all."""
+
+    def __init__(self):
+        self.sizes = []
+
+    def __getitem__(self, sizes):
+        self.sizes.append(tuple(int(np.prod(size)) for size in sizes[:2]))
+        return lambda x, out: None
+
+
+def _launches(attempt, n):
+    """Return the number of blocks and of threads in each launch for so many elements."""
+    launches = _Launches()
+    names = attempt.__globals__ | {"relu_forward_naive_kernel": launches}
+    FunctionType(attempt.__code__, names, closure=attempt.__closure__)(np.ones(n, np.float32))
+    return launches.sizes
+
+
+def _in_blocks_of_128(attempt):
+    """Demand the size of block that is asked for, and more blocks for more elements."""
+    sizes = _launches(attempt, 300)
+    if not sizes:
+        raise Wrong(
+            "nothing launched",
+            "The numbers are right, but they were computed on the host: `relu_forward_naive_kernel` was "
+            "never launched. Let the device do the work.",
+        )
+    for blocks, threads in sizes:
+        if threads != 128:
+            exchanged = " The number of blocks comes first: `kernel[blocks, threads]`." * (blocks == 128)
+            raise Wrong(
+                "other blocks",
+                f"The numbers are right, but your launch is `[{blocks}, {threads}]` for 300 elements, and "
+                f"blocks of 128 threads are asked for.{exchanged}",
+            )
+    many = 1_000_003
+    blocks, threads = np.max(_launches(attempt, many), axis=0)
+    if blocks * threads < many:
+        raise Wrong(
+            "fixed grid",
+            f"Right for small arrays. For {many} elements yours still are {blocks} blocks, and those past "
+            "the last thread stay as they were: compute the number of blocks from `x.size`.",
+        )
+
+
+relu_on_gpu = Exercise(
+    "relu_on_gpu",
+    reference=lambda x: np.maximum(x, np.float32(0)),
+    cases=lambda rng: [(normal(rng, n),) for n in (1, 70, 128, 129, 300, 1000)],
+    run=_on_gpu,
+    dtype=np.float32,
+    properties=(avoids("maximum", "where", "clip", "relu_forward_naive"), _in_blocks_of_128),
+    mistakes={
+        "input returned": (
+            "You return what you were given: the kernel wrote its result into another array.",
+            lambda x: x,
+        ),
+        "zeros": (
+            "You return zeros: the array that comes back is not the one that the kernel wrote into.",
+            np.zeros_like,
+        ),
+        "absolute value": ("You return the absolute value; negative numbers become 0 here.", np.abs),
+    },
+)
+
+
+def _signals(rng):
+    sizes = [(5, 0), (13, 1), (20, 7), (33, 32), (41, 2), (30, 0)]
+    return [
+        launch(-(-(n - delay) // block) + extra, block, normal(rng, n), np.int32(delay), output(n - delay))
+        for (n, delay), block, extra in zip(sizes, (8, 8, 4, 4, 16, 8), (0, 0, 1, 0, 0, 1), strict=True)
+    ]
+
+
+def _lags(signal, delay):
+    return range(int(delay), len(signal))
+
+
+def _convolved(signal, delay):
+    return np.convolve(signal, signal)[len(signal) - 1 + delay :]
+
+
+autocorrelation_kernel = KernelExercise(
+    "autocorrelation_kernel",
+    reference=lambda signal, delay: correlate_cpu(signal, delay),
+    cases=_signals,
+    float32=True,
+    once=True,
+    mistakes={
+        "delay ignored": (
+            "Your first output is lag 0 whatever the delay: thread `i` of the grid computes lag `delay + i`.",
+            lambda signal, delay: correlate_cpu(signal)[: len(signal) - delay],
+        ),
+        "lag as index": (
+            "Your lag `d` goes to `out[d]`. But `out` begins with lag `delay`: that one belongs to `out[0]`, "
+            "and the one of thread `i`, `delay + i`, to `out[i]`.",
+            lambda signal, delay: np.where(
+                np.arange(len(signal) - delay) < delay, np.nan, correlate_cpu(signal)[: len(signal) - delay]
+            ),
+        ),
+        "one lag only": (
+            "All your outputs are the one at lag `delay`: the thread's index must take part in the lag.",
+            lambda signal, delay: np.full(len(signal) - delay, correlate_cpu(signal, delay)[0]),
+        ),
+        "last product only": (
+            "Each output is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
+            "or is the sum set back to zero for each product?",
+            lambda signal, delay: np.array(
+                [signal[len(signal) - 1 - d] * signal[-1] for d in _lags(signal, delay)]
+            ),
+        ),
+        "reversed": (
+            "The signal meets its reversed self: `signal[d - k]` where `signal[k + d]` is meant. That is the "
+            "convolution x * x.",
+            _convolved,
+        ),
+        "circular": (
+            "The end of your signal meets its beginning again. Outside its samples it counts as zero: stop "
+            "where `k + d` reaches the end.",
+            lambda signal, delay: np.array([signal @ np.roll(signal, -d) for d in _lags(signal, delay)]),
+        ),
+        "one short": (
+            "The last product of each sum is missing: `k + d` goes up to `n - 1`, so `k` counts to `n - d`.",
+            lambda signal, delay: np.array(
+                [signal[: len(signal) - d - 1] @ signal[d:-1] for d in _lags(signal, delay)]
+            ),
+        ),
+        "averaged": (
+            "You divide by the number of products; here they are summed.",
+            lambda signal, delay: (
+                correlate_cpu(signal, delay) / (len(signal) - np.array(_lags(signal, delay)))
+            ),
+        ),
+    },
+)
+
+
+def _work_is_shared(attempt):
+    """Demand that each element is done once, and that neighbouring threads do neighbouring elements."""
+    case = launch(2, 4, normal(np.random.default_rng(0), 19), output(19))
+    trace = examine(attempt, case).report.trace
+    rows = np.flatnonzero(trace.kind == WRITE)
+    counts = np.bincount(trace.element[rows], minlength=19)
+    seen = "Seen with 19 elements, launched as `[2, 4]`."
+    if counts.max() > 1:
+        raise Wrong(
+            "done more than once",
+            f"The numbers are right, but element {counts.argmax()} is computed {counts.max()} times. Start "
+            "at the thread's place in the whole grid, `cuda.grid(1)`, and go on in steps of the number of "
+            "threads in the whole grid, `cuda.gridsize(1)`.",
+            seen,
+        )
+    threads = trace.block[rows] * 4 + trace.thread[rows]
+    if (threads != trace.element[rows] % 8).any():
+        raise Wrong(
+            "in chunks",
+            "The numbers are right, but each thread does elements that lie side by side. Let neighbouring "
+            "threads do neighbouring elements: thread `i` does `i`, `i + threads`, `i + 2 * threads`, and so "
+            "on. The next notebook shows what memory gains by it.",
+            seen,
+        )
+
+
+relu_stride_kernel = KernelExercise(
+    "relu_stride_kernel",
+    reference=lambda x: np.maximum(x, 0),
+    cases=lambda rng: [
+        launch(grid, block, normal(rng, n), output(n))
+        for grid, block, n in [(1, 4, 3), (2, 4, 11), (2, 8, 45), (3, 4, 24), (2, 16, 20), (1, 32, 100)]
+    ],
+    large=lambda rng: [launch(2, 32, normal(rng, 70_001), output(70_001))],
+    properties=(_work_is_shared,),
+    mistakes={
+        "not rectified": ("You copy `x`; what is negative must become 0.", lambda x: x),
+        "absolute value": (
+            "You store the absolute value; what is negative must become 0.",
+            lambda x: np.abs(x),
+        ),
+    },
+)
+
+
+mirror_kernel = KernelExercise(
+    "mirror_kernel",
+    reference=lambda image: image[:, ::-1],
+    cases=lambda rng: [
+        launch(grid, block, normal(rng, (h, w)), output((h, w)))
+        for grid, block, (h, w) in [
+            ((1, 1), (4, 4), (2, 3)),
+            ((2, 3), (4, 2), (5, 7)),
+            ((3, 1), (4, 8), (6, 9)),
+            ((1, 4), (8, 2), (7, 5)),
+            ((2, 2), (4, 4), (5, 5)),
+        ]
+    ],
+    large=lambda rng: [launch((20, 18), (16, 16), normal(rng, (281, 313)), output((281, 313)))],
+    once=True,
+    from_the_end=True,
+    mistakes={
+        "upside down": (
+            "You turn the image upside down: the rows are to stay, and the columns change sides.",
+            lambda image: image[::-1],
+        ),
+        "turned round": (
+            "You change rows and columns, which turns the image by half a turn: the rows are to stay.",
+            lambda image: image[::-1, ::-1],
+        ),
+        "copied": ("You copy the image as it is.", lambda image: image),
+        "one column off": (
+            "You are one column off: of `width` columns the last is `width - 1`, and it goes to column 0. "
+            "`image[row, width - column]` reads past the edge there.",
+            lambda image: np.where(np.arange(image.shape[1]) > 0, np.roll(image[:, ::-1], 1, axis=1), np.nan),
+        ),
+    },
+)

@@ -1,0 +1,561 @@
+"""Checks for notebook 15b: weights in another layout, bytes of fused kernels, a folded batch norm, 8 bits."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from cnn_course.engine.checks.exercise import Exercise
+
+# --- for_keras ---------------------------------------------------------------------------------------------
+
+
+def _converted(kernel=(2, 3, 1, 0), features=(2, 3, 1, 0), flip=False):
+    """Return a conversion of both weights that turns the axes in these orders."""
+
+    def convert(conv_weight, dense_weight, shape):
+        turned = conv_weight.transpose(kernel)
+        dense = dense_weight.reshape(-1, *shape).transpose(features)
+        return turned[::-1, ::-1] if flip else turned, dense.reshape(-1, len(dense_weight))
+
+    return convert
+
+
+def _with_dense(dense):
+    """Return a conversion that is right for the convolution, and does this to the dense layer."""
+    return lambda conv_weight, dense_weight, shape: (
+        conv_weight.transpose(2, 3, 1, 0),
+        dense(dense_weight, shape),
+    )
+
+
+def _reshaped(conv_weight, dense_weight, shape):
+    outputs, inputs, *window = conv_weight.shape
+    right = _converted()(conv_weight, dense_weight, shape)
+    return conv_weight.reshape(*window, inputs, outputs), right[1]
+
+
+def _weights(rng):
+    """Draw weights of a convolution and of a dense layer; no two sizes alike."""
+    for conv, outputs, shape in [
+        ((2, 1, 1, 1), 1, (2, 1, 1)),
+        ((4, 2, 3, 5), 6, (3, 2, 4)),
+        ((3, 5, 2, 4), 7, (4, 3, 2)),
+        ((6, 4, 5, 3), 2, (2, 5, 3)),
+        ((2, 3, 4, 6), 5, (5, 2, 4)),
+    ]:
+        dense = outputs, int(np.prod(shape))
+        yield rng.normal(size=conv).astype(np.float32), rng.normal(size=dense).astype(np.float32), shape
+
+
+for_keras = Exercise(
+    "for_keras",
+    reference=_converted(),
+    cases=_weights,
+    mistakes={
+        "reshaped": (
+            "You reshape the convolution's weight: that gives the numbers another shape, and leaves them in "
+            "the "
+            "order in which they were. Its axes have to change places: `transpose`.",
+            _reshaped,
+        ),
+        "inputs and outputs exchanged": (
+            "In Keras the input channels come before the output channels: the axes of ours, in the order 2, "
+            "3, "
+            "1, 0.",
+            _converted(kernel=(2, 3, 0, 1)),
+        ),
+        "rows and columns exchanged": (
+            "You turn each filter on its side: rows stay before columns, in both layouts.",
+            _converted(kernel=(3, 2, 1, 0)),
+        ),
+        "flipped": (
+            "You flip the filters. Keras correlates, as we do: only the axes change places.",
+            _converted(flip=True),
+        ),
+        "features in our order": (
+            "The dense weight is turned, but its rows still stand in our order of features, channel by "
+            "channel. "
+            "Keras flattens pixel by pixel, and all channels of a pixel follow one another.",
+            _with_dense(lambda weight, shape: weight.T),
+        ),
+        "not turned": (
+            "The features are in the right order, but a dense weight of Keras has the shape (inputs, "
+            "outputs): "
+            "`x @ weight`, where ours is `x @ weight.T`.",
+            _with_dense(
+                lambda weight, shape: _converted(features=(0, 2, 3, 1))(
+                    np.zeros((1, 1, 1, 1)), weight, shape
+                )[1].reshape(len(weight), -1)
+            ),
+        ),
+        "columns before rows": (
+            "The features run along the columns of the image first. In both layouts, rows come before "
+            "columns: "
+            "height, width, channels.",
+            _converted(features=(3, 2, 1, 0)),
+        ),
+        "dense weight reshaped": (
+            "You reshape the dense weight: its numbers stay in the order in which they were. Turn it.",
+            _with_dense(lambda weight, shape: weight.reshape(-1, len(weight))),
+        ),
+    },
+)
+
+
+# --- traffic -----------------------------------------------------------------------------------------------
+
+
+def _counted(
+    reads=lambda asked, made: set(asked) - made,
+    keep=lambda made, others, results: made & (others | results),
+    size=lambda sizes, name: sizes[name],
+):
+    """Return a count of the bytes of kernels, in one point not as it should be."""
+
+    def traffic(kernels, sizes, results):
+        total = 0
+        for kernel in kernels:
+            made = {output for output, _ in kernel}
+            asked = [name for _, inputs in kernel for name in inputs]
+            others = {
+                name for other in kernels if other is not kernel for _, inputs in other for name in inputs
+            }
+            moved = [*reads(asked, made), *keep(made, others, set(results))]
+            total += sum(size(sizes, name) for name in moved)
+        return total
+
+    return traffic
+
+
+def _loads_inner_arrays(kernels, sizes, results):
+    """Return the bytes where the names of all that is loaded or stored are one set."""
+    total = 0
+    for kernel in kernels:
+        made = {output for output, _ in kernel}
+        asked = {name for _, inputs in kernel for name in inputs}
+        others = {name for other in kernels if other is not kernel for _, inputs in other for name in inputs}
+        total += sum(sizes[name] for name in asked | made & (others | set(results)))
+    return total
+
+
+def _last_outputs(kernels, sizes, results):
+    """Return the bytes where a kernel stores what its last operation makes, and nothing else."""
+    total = 0
+    for kernel in kernels:
+        made = {output for output, _ in kernel}
+        asked = {name for _, inputs in kernel for name in inputs}
+        total += sum(sizes[name] for name in asked - made) + sizes[kernel[-1][0]]
+    return total
+
+
+def _once_in_all(kernels, sizes, results):
+    """Return the bytes of the arrays that are moved at all."""
+    moved = set()
+    for kernel in kernels:
+        made = {output for output, _ in kernel}
+        others = {name for other in kernels if other is not kernel for _, inputs in other for name in inputs}
+        moved |= {name for _, inputs in kernel for name in inputs} - made | made & (others | set(results))
+    return sum(sizes[name] for name in moved)
+
+
+def _plans(rng):
+    """Draw programs, each cut into kernels in several ways."""
+    yield [[("y", ("x",))]], {"x": 4, "y": 8}, ("y",)
+    # A by-product that nobody wants.
+    yield [[("a", ("x",)), ("mask", ("a",)), ("y", ("a",))]], {"x": 4, "a": 8, "mask": 16, "y": 32}, ("y",)
+    chain = [("a", ("x",)), ("b", ("a", "bias")), ("c", ("b",)), ("d", ("c", "x", "x"))]
+    fork = [("a", ("x",)), ("b", ("a", "a")), ("c", ("a", "y")), ("d", ("b", "c"))]
+    for operations, results in ((chain, ("d",)), (chain, ("d", "b")), (fork, ("d", "c"))):
+        names = sorted({name for output, inputs in operations for name in (output, *inputs)})
+        sizes = {name: 4 * int(rng.integers(1, 1000)) for name in names}
+        for cuts in ((), (2,), (1, 3), (1, 2, 3)):
+            ends = [0, *cuts, len(operations)]
+            yield [operations[a:b] for a, b in pairwise(ends)], sizes, results
+
+
+traffic = Exercise(
+    "traffic",
+    reference=_counted(),
+    cases=_plans,
+    mistakes={
+        "inner arrays written": (
+            "You let a kernel store all that it makes. What only the same kernel uses stays in its "
+            "registers: "
+            "that is the gain of a fusion.",
+            _counted(keep=lambda made, others, results: made),
+        ),
+        "inner arrays read": (
+            "You count an array that a kernel makes and uses. While it runs that is in its registers: it "
+            "is not loaded, and it is stored only if *another* kernel loads it or it is a result.",
+            _counted(reads=lambda asked, made: set(asked)),
+            _loads_inner_arrays,
+        ),
+        "inner arrays moved": (
+            "You count every operation by itself, whatever kernel it is in. Within a kernel, what one "
+            "operation "
+            "makes for the next is neither stored nor loaded.",
+            _counted(reads=lambda asked, made: set(asked), keep=lambda made, others, results: made),
+        ),
+        "loaded twice": (
+            "An array that two operations of a kernel use, or one twice, is loaded once: take the set of "
+            "names.",
+            _counted(reads=lambda asked, made: [name for name in asked if name not in made]),
+        ),
+        "nothing stored": (
+            "You count what is loaded only. A kernel also stores what others need, and what is a result.",
+            _counted(keep=lambda made, others, results: ()),
+        ),
+        "nothing loaded": (
+            "You count what is stored only. A kernel also loads what it has not made.",
+            _counted(reads=lambda asked, made: ()),
+        ),
+        "results forgotten": (
+            "What is among `results` is stored, whether another kernel uses it or not.",
+            _counted(keep=lambda made, others, results: made & others),
+        ),
+        "only results stored": (
+            "You store the results only. What a later kernel loads has to be stored as well.",
+            _counted(keep=lambda made, others, results: made & results),
+        ),
+        "stored twice": (
+            "A result that another kernel loads as well is stored once: take the set of names.",
+            _counted(keep=lambda made, others, results: [*(made & others), *(made & results)]),
+        ),
+        "last outputs stored": (
+            "You store what each kernel makes last. It may make several arrays that others want, and "
+            "all of them are stored.",
+            _last_outputs,
+        ),
+        "once in all": (
+            "You count each array once for the whole program. It is moved once for each kernel that loads or "
+            "stores it: a kernel's registers are gone when it ends.",
+            _once_in_all,
+        ),
+        "arrays counted": (
+            "You count arrays. Bytes are asked for: add up their `sizes`.",
+            _counted(size=lambda sizes, name: 1),
+        ),
+    },
+)
+
+
+# --- fold_batch_norm ---------------------------------------------------------------------------------------
+
+
+def _folded(
+    root=lambda var, eps: np.sqrt(var + eps),
+    factor=lambda scale, root: scale / root,
+    weight=lambda w, f: w * f[:, None, None, None],
+    bias=lambda b, m, f, s: (b - m) * f + s,
+):
+    """Return a folding of a batch norm into a convolution, in one point not as it should be."""
+
+    def fold(conv_weight, conv_bias, scale, shift, mean, var, eps):
+        f = factor(scale, root(var, eps))
+        return weight(conv_weight, f), bias(conv_bias, mean, f, shift)
+
+    return fold
+
+
+def _exchanged(conv_weight, conv_bias, scale, shift, mean, var, eps):
+    return _folded()(conv_weight, conv_bias, shift, scale, mean, var, eps)
+
+
+def _mean_from_the_weight(bias):
+    """Return a folding that takes the mean from the weight, and does this to the bias."""
+
+    def fold(conv_weight, conv_bias, scale, shift, mean, var, eps):
+        f = scale / np.sqrt(var + eps)
+        return (conv_weight - mean[:, None, None, None]) * f[:, None, None, None], bias(
+            conv_bias, mean, f, shift
+        )
+
+    return fold
+
+
+def _bias_without_scale(conv_weight, conv_bias, scale, shift, mean, var, eps):
+    weight, _ = _folded()(conv_weight, conv_bias, scale, shift, mean, var, eps)
+    return weight, (conv_bias - mean) / np.sqrt(var + eps) + shift
+
+
+def _norms(rng):
+    """Draw convolutions and the batch norms that follow them."""
+    for shape, eps in [
+        ((2, 2, 1, 1), 0.5),
+        ((3, 3, 2, 3), 0.1),
+        ((4, 2, 3, 2), 0.02),
+        ((5, 3, 1, 4), 1e-5),
+        ((6, 4, 3, 3), 0.3),
+    ]:
+        count = shape[0]
+        yield (
+            *(rng.normal(size=shape), rng.normal(size=count), rng.normal(size=count), rng.normal(size=count)),
+            *(rng.normal(size=count), rng.uniform(0.05, 2, count), eps),
+        )
+
+
+fold_batch_norm = Exercise(
+    "fold_batch_norm",
+    reference=_folded(),
+    cases=_norms,
+    mistakes={
+        "input channels": (
+            "You scale the input channels. A batch norm has a factor for each *output* channel, the first "
+            "axis "
+            "of the weight.",
+            _folded(weight=lambda w, f: w * f[None, :, None, None]),
+        ),
+        "along the columns": (
+            "The factors meet the last axis of the weight, the columns of the filters: NumPy lines shapes up "
+            "at "
+            "their ends. Give them three more axes.",
+            _folded(weight=lambda w, f: w * f),
+        ),
+        "eps forgotten": (
+            "You leave `eps` out. It is small, and not nothing: the network was trained with it.",
+            _folded(root=lambda var, eps: np.sqrt(var)),
+        ),
+        "eps beside the root": (
+            "`eps` is added to the variance, below the root.",
+            _folded(root=lambda var, eps: np.sqrt(var) + eps),
+        ),
+        "no root": (
+            "You divide by the variance. It is its root, the standard deviation, that a batch norm divides "
+            "by.",
+            _folded(root=lambda var, eps: var + eps),
+        ),
+        "scale forgotten": (
+            "You normalise, and forget the learned `scale` that follows.",
+            _folded(factor=lambda scale, root: 1 / root),
+        ),
+        "mean forgotten": (
+            "The running mean is nowhere: take it from the bias, before that is scaled.",
+            _folded(bias=lambda b, m, f, s: b * f + s),
+        ),
+        "mean added": (
+            "You add the running mean. It is taken away.",
+            _folded(bias=lambda b, m, f, s: (b + m) * f + s),
+        ),
+        "mean not scaled": (
+            "The mean is taken away *before* the scaling, so it is scaled like the bias: `(bias - mean) * "
+            "factor`.",
+            _folded(bias=lambda b, m, f, s: b * f - m + s),
+        ),
+        "bias not scaled": (
+            "The convolution's bias passes through the batch norm as well: it is scaled like the weight.",
+            _folded(bias=lambda b, m, f, s: b - m * f + s),
+        ),
+        "bias dropped": (
+            "The convolution's own bias is gone. Frameworks leave it out before a batch norm; this one has "
+            "it.",
+            _folded(bias=lambda b, m, f, s: s - m * f),
+        ),
+        "shift forgotten": (
+            "The learned `shift` is missing from the new bias.",
+            _folded(bias=lambda b, m, f, s: (b - m) * f),
+        ),
+        "shift scaled": (
+            "You multiply `shift` by the factor as well. It is added at the end, as it is.",
+            _folded(bias=lambda b, m, f, s: (b - m + s) * f),
+        ),
+        "scale and shift exchanged": (
+            "`scale` and `shift` have changed places: `scale` multiplies, `shift` is added.",
+            _exchanged,
+        ),
+        "mean taken from the weight": (
+            "You take the mean from the weight. It is the mean of the convolution's *output*: take it from "
+            "the bias.",
+            _mean_from_the_weight(lambda b, m, f, s: b * f + s),
+            _mean_from_the_weight(lambda b, m, f, s: (b - m) * f + s),
+        ),
+        "times the root": (
+            "You multiply by the root. A batch norm divides by it: `scale / np.sqrt(var + eps)`.",
+            _folded(factor=lambda scale, root: scale * root),
+        ),
+        "bias without scale": (
+            "The new bias is divided by the root, and not multiplied by `scale`: it takes the whole factor, "
+            "like the weight.",
+            _bias_without_scale,
+        ),
+        "weight not scaled": (
+            "The weight is as it was. Each of its filters is multiplied by its factor.",
+            _folded(weight=lambda w, f: w),
+        ),
+    },
+)
+
+
+# --- int8_dense --------------------------------------------------------------------------------------------
+
+
+def _rounded(values, scale):
+    return np.clip(np.rint(values / scale), -127, 127)
+
+
+def _wrapped(values, scale):
+    return np.rint(values / scale).astype(np.int64).astype(np.int8).astype(np.float64)
+
+
+def _cut(values, scale):
+    return np.clip(np.trunc(values / scale), -127, 127)
+
+
+def _by_row(weight):
+    return abs(weight).max(axis=1) / 127
+
+
+def _dense(
+    x8=_rounded,
+    w8=_rounded,
+    scales=_by_row,
+    total=lambda x, w: x @ w.T,
+    back=lambda total, x_scale, scales, bias: total * (x_scale * scales) + bias,
+):
+    """Return a dense layer in 8 bits, in one point not as it should be."""
+
+    def int8_dense(x, weight, bias, x_scale):
+        s = scales(weight)
+        return back(total(x8(x, x_scale), w8(weight, s[:, None])), x_scale, s, bias)
+
+    return int8_dense
+
+
+def _by_columns(x, weight, bias, x_scale):
+    scales = abs(weight).max(axis=0) / 127
+    return _rounded(x, x_scale) @ _rounded(weight, scales).T * (x_scale * scales) + bias
+
+
+def _meets_the_columns(x, weight, bias, x_scale):
+    scales = _by_row(weight)
+    return _rounded(x, x_scale) @ _rounded(weight, scales).T * (x_scale * scales) + bias
+
+
+def _multiplied(values, scale):
+    return np.clip(np.rint(values * scale), -127, 127)
+
+
+def _in_8_bits(x, w):
+    return x.astype(np.int8) @ w.astype(np.int8).T
+
+
+def _layers(rng):
+    """Draw dense layers whose rows differ in size, and inputs that now and then exceed the calibration."""
+    for samples, inputs, outputs, limit in [
+        (1, 2, 1, 3.0),
+        (2, 3, 3, 2.0),  # square: only so does a scale along the wrong axis give numbers and no error
+        (3, 7, 4, 2.0),
+        (5, 20, 6, 1.5),
+        (2, 33, 5, 2.5),
+        (4, 9, 3, 1.0),
+    ]:
+        weight = rng.normal(size=(outputs, inputs)) * 10.0 ** rng.uniform(-1.5, 1, (outputs, 1))
+        x, bias = rng.normal(size=(samples, inputs)), rng.normal(size=outputs)
+        x[0, 0], x[-1, -1] = 1.3 * limit, -1.4 * limit
+        yield x, weight, bias, limit / 127
+
+
+int8_dense = Exercise(
+    "int8_dense",
+    reference=_dense(),
+    cases=_layers,
+    mistakes={
+        "one scale for all rows": (
+            "You take one scale for the whole weight. Each row has its own: a small row would be left with a "
+            "few "
+            "steps only.",
+            _dense(scales=lambda weight: np.full(len(weight), abs(weight).max() / 127)),
+        ),
+        "scale of the columns": (
+            "You take the largest of each column. The scales belong to the rows, one for each output: "
+            "`axis=1`.",
+            _by_columns,
+        ),
+        "scales meet the columns": (
+            "The scales of the rows meet the columns of the weight: NumPy lines shapes up at the ends. Give "
+            "them one more axis: `scales[:, None]`.",
+            _meets_the_columns,
+        ),
+        "divided back": (
+            "You divide the sums by the scales. A unit of the sum is worth `x_scale` times the row's scale: "
+            "multiply by both.",
+            _dense(back=lambda total, x_scale, scales, bias: total / (x_scale * scales) + bias),
+        ),
+        "multiplied by the scale": (
+            "You multiply by a scale to come to integers. A scale is the size of one step: divide by it.",
+            _dense(x8=_multiplied),
+            _dense(w8=_multiplied),
+            _dense(x8=_multiplied, w8=_multiplied),
+        ),
+        "not clipped": (
+            "An input beyond the calibrated range becomes an integer beyond 127, which int8 does not have. "
+            "Clip to -127 .. 127, after dividing by `x_scale`.",
+            _dense(x8=lambda values, scale: np.rint(values / scale)),
+        ),
+        "128 steps": (
+            "You divide each row's largest by 128. int8 ends at 127: the largest of a row is to become 127.",
+            _dense(scales=lambda weight: abs(weight).max(axis=1) / 128),
+        ),
+        "clipped at -128": (
+            "You clip at -128. The integers are to be symmetric: -127 .. 127.",
+            _dense(x8=lambda values, scale: np.clip(np.rint(values / scale), -128, 127)),
+        ),
+        "largest, not largest in size": (
+            "You take each row's largest number. A row may have a larger negative one: take the largest of "
+            "the "
+            "absolute values.",
+            _dense(scales=lambda weight: abs(weight.max(axis=1)) / 127),
+        ),
+        "wraps around": (
+            "An input beyond the calibrated range wraps around: 140 becomes -116 in 8 bits. Clip to -127 .. "
+            "127 after dividing by `x_scale`, before `astype(np.int8)`.",
+            _dense(x8=_wrapped),
+        ),
+        "cut off": (
+            "`astype` cuts digits off, towards 0. Round to the nearest first: `np.rint`.",
+            _dense(x8=_cut, w8=_cut),
+            _dense(x8=_cut),
+            _dense(w8=_cut),
+        ),
+        "sums in 8 bits": (
+            "You add up in 8 bits, and the sums overflow. Products of int8 are added in int32: convert "
+            "before "
+            "you multiply.",
+            _dense(total=_in_8_bits),
+        ),
+        "not scaled back": (
+            "The sums are whole numbers, in units of `x_scale` times the row's scale: multiply by both.",
+            _dense(back=lambda total, x_scale, scales, bias: total + bias),
+        ),
+        "one scale missing": (
+            "A unit of the sum is a unit of `x` times a unit of the weight: multiply by *both* scales.",
+            _dense(back=lambda total, x_scale, scales, bias: total * scales + bias),
+            _dense(back=lambda total, x_scale, scales, bias: total * x_scale + bias),
+        ),
+        "bias scaled": (
+            "The bias is a float already: add it after the sums are scaled back.",
+            _dense(back=lambda total, x_scale, scales, bias: (total + bias) * (x_scale * scales)),
+        ),
+        "bias forgotten": (
+            "The bias is missing.",
+            _dense(back=lambda total, x_scale, scales, bias: total * (x_scale * scales)),
+        ),
+        "inputs not rounded": (
+            "You round the weights and multiply them by inputs in floating point. Both sides must be int8 "
+            "for an "
+            "integer unit to multiply them.",
+            _dense(x8=lambda x, scale: x / scale),
+        ),
+        "weights not rounded": (
+            "The weights are scaled, and not rounded: round and clip them like the inputs.",
+            _dense(w8=lambda weight, scale: weight / scale),
+        ),
+        "not rounded at all": (
+            "Nothing is rounded: this is the dense layer in floating point.",
+            lambda x, weight, bias, x_scale: x @ weight.T + bias,
+        ),
+        "range of the batch": (
+            "You take the inputs' scale from this batch. It was calibrated: use `x_scale`, and clip.",
+            lambda x, weight, bias, x_scale: _dense()(x, weight, bias, abs(x).max() / 127),
+        ),
+    },
+)

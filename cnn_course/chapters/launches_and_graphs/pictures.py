@@ -1,0 +1,423 @@
+"""Pictures of where the time goes: launches, copies, occupancy, passes over memory, benchmark records.
+
+The two timelines are computed from numbers that the caller assumes: no measurements, as each of them says.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from benchmarks import plots as bench_plots
+from cnn_course.chapters.launches_and_graphs.streams import LENGTHS
+from cnn_course.engine import plots
+from gpuless.inspector import ARCHITECTURES, WARP, capability, occupancy
+
+_PALE = "#dcdad4"
+_LONGEST_BAR = 36
+
+
+class Timeline(NamedTuple):
+    """When host and GPU are at work on one step, in microseconds: beginnings and durations."""
+
+    host: list
+    gpu: list
+
+    @property
+    def end(self):
+        """When the last kernel is done."""
+        return sum(self.gpu[-1])
+
+    @property
+    def busy(self):
+        """Share of the step in which the GPU runs kernels."""
+        return sum(duration for _, duration in self.gpu) / self.end
+
+
+def step_timeline(launches, overhead, work, gap, graph) -> Timeline:
+    """Work out when the kernels of a step run, if every launch costs the host the same.
+
+    Parameters
+    ----------
+    launches : int
+    overhead : float
+        Microseconds of the host for a launch, or for a whole graph.
+    work : float
+        Microseconds of all kernels together; each has an equal share.
+    gap : float
+        Microseconds at least between the end of one kernel and the beginning of the next.
+    graph : bool
+        Whether all kernels are launched at once.
+
+    Examples
+    --------
+    >>> step_timeline(3, overhead=10, work=6, gap=1, graph=False).gpu
+    [(10, 2.0), (20, 2.0), (30, 2.0)]
+    >>> step_timeline(3, overhead=10, work=6, gap=1, graph=True).gpu
+    [(10, 2.0), (13.0, 2.0), (16.0, 2.0)]
+    """
+    host = [(k * overhead, overhead) for k in range(1 if graph else launches)]
+    gpu, free = [], 0
+    for k in range(launches):
+        asked = overhead if graph else (k + 1) * overhead
+        gpu.append((max(asked, free), work / launches))
+        free = sum(gpu[-1]) + gap
+    return Timeline(host, gpu)
+
+
+def step_picture(launches, overhead, work, gap=1.0) -> plots.Picture:
+    """Draw a step launch by launch, and as one graph.
+
+    Parameters
+    ----------
+    launches, overhead, work, gap
+        As in `step_timeline`.
+
+    Examples
+    --------
+    >>> print(step_picture(launches=10, overhead=10, work=50).caption.split(". ")[1])
+    Launch by launch 105 us, and the GPU works 48% of them; as one graph 69 us and 72%.
+    """
+    lines = {
+        "launch by launch": step_timeline(launches, overhead, work, gap, graph=False),
+        "one graph": step_timeline(launches, overhead, work, gap, graph=True),
+    }
+    fig, axes = plots.figure(2, 1, size=(7.2, 2.7), sharex=True)
+    for ax, (name, line) in zip(axes, lines.items(), strict=True):
+        _bars(ax, 1, line.host, plots.ORANGE)
+        _bars(ax, 0, line.gpu, plots.BLUE)
+        ax.set(yticks=[0, 1], yticklabels=["GPU: kernels", "host: launches"], ylim=(-0.5, 1.5))
+        ax.set_title(name, fontsize=10, color=plots.INK, loc="left")
+    axes[0].set_xlim(0, 1.02 * max(line.end for line in lines.values()))
+    axes[1].set_xlabel("microseconds since the step began, in the model")
+    by_launch, by_graph = lines.values()
+    caption = (
+        f"A model, no measurement: {launches} launches of {overhead:g} us, kernels of {work:.3g} us in all. "
+        f"Launch by launch {by_launch.end:.0f} us, and the GPU works {by_launch.busy:.0%} of them; as one "
+        f"graph {by_graph.end:.0f} us and {by_graph.busy:.0%}."
+    )
+    alt = (
+        "Two timelines with a row of launches for the host and a row of kernels for the GPU. Launch by "
+        "launch each kernel waits for its launch, or for the kernel before it. As one graph the kernels "
+        "follow each other after a single launch."
+    )
+    return plots.picture(fig, caption, alt)
+
+
+def overlap_timeline(steps, fill, copy, kernels, streams):
+    """Work out when batches are filled, copied and computed with.
+
+    Parameters
+    ----------
+    steps : int
+    fill, copy, kernels : float
+        Durations for one batch: the host gathers it, the bus carries it, the GPU computes.
+    streams : bool
+        Whether copies have a stream of their own, and two buffers on either side. If not, the copy waits for
+        the kernels before it, and the host for the copy.
+
+    Returns
+    -------
+    dict of str to list of (begin, duration)
+
+    Examples
+    --------
+    >>> overlap_timeline(2, fill=1, copy=2, kernels=3, streams=False)["kernels"]
+    [(3, 3), (8, 3)]
+    >>> overlap_timeline(2, fill=1, copy=2, kernels=3, streams=True)["kernels"]
+    [(3, 3), (6, 3)]
+    """
+    rows = {"fill": [], "copy": [], "kernels": []}
+    ends = {name: [] for name in rows}
+
+    def do(name, duration, *after):
+        begin = max([0, *after])
+        rows[name].append((begin, duration))
+        ends[name].append(begin + duration)
+
+    def end(name, step):
+        return ends[name][step] if step >= 0 else 0
+
+    for k in range(steps):
+        back = 2 if streams else 1
+        # A buffer of the host may be filled once it is copied, one of the device once it is computed with.
+        do("fill", fill, end("fill", k - 1), end("copy", k - back))
+        do("copy", copy, end("fill", k), end("copy", k - 1), end("kernels", k - back))
+        do("kernels", kernels, end("copy", k), end("kernels", k - 1))
+    return rows
+
+
+def overlap_picture(steps=4, fill=1.0, copy=2.0, kernels=3.0) -> plots.Picture:
+    """Draw four batches on their way, with one stream and with two.
+
+    Parameters
+    ----------
+    steps, fill, copy, kernels
+        As in `overlap_timeline`.
+    """
+    titles = {"one stream, one buffer": False, "two streams, two pinned buffers": True}
+    fig, axes = plots.figure(2, 1, size=(7.2, 3.3), sharex=True)
+    ends = []
+    for ax, (title, streams) in zip(axes, titles.items(), strict=True):
+        rows = overlap_timeline(steps, fill, copy, kernels, streams)
+        _draw_timeline(ax, rows.values(), title)
+        ends.append(sum(rows["kernels"][-1]))
+    axes[0].set_xlim(0, max(ends))
+    axes[1].set_xlabel("time, in units of the model")
+    caption = (
+        f"A model, no measurement: to fill a batch takes {fill:g}, to copy it {copy:g}, to compute "
+        f"{kernels:g}. {steps} batches are done at {ends[0]:g} with one stream, and at {ends[1]:g} with "
+        "two. Batches 0 and 2 use one buffer, 1 and 3 the other."
+    )
+    alt = (
+        "Two timelines with rows for the host, the bus and the GPU. With one stream the copy of a batch "
+        "waits for the kernels of the one before. With two, copies take place while kernels run, and the "
+        "GPU's row has no gaps after the first batch."
+    )
+    return plots.picture(fig, caption, alt)
+
+
+def _draw_timeline(ax, rows, title):
+    """Draw what the host, the bus and the GPU do with batches: for each a list of (begin, duration)."""
+    for place, bars in zip((2, 1, 0), rows, strict=True):
+        for k, (begin, duration) in enumerate(bars):
+            _bars(ax, place, [(begin, duration)], (plots.BLUE, plots.ORANGE)[k % 2])
+            middle = begin + duration / 2
+            ax.text(middle, place, str(k), ha="center", va="center", color="white", fontsize=9)
+    ax.set(yticks=[2, 1, 0], yticklabels=["host fills", "bus copies", "GPU computes"], ylim=(-0.5, 2.5))
+    ax.set_title(title, fontsize=10, color=plots.INK, loc="left")
+
+
+def schedule_picture(run) -> plots.Picture:
+    """Draw when the steps of a `streams.Pipeline` could begin, and name its conflicts.
+
+    Parameters
+    ----------
+    run : Pipeline
+        Through which all batches have gone.
+    """
+    rows = {kind: [] for kind in LENGTHS}
+    for step, (begin, end) in zip(run.steps, run.times(), strict=True):
+        rows[step.kind].append((begin, end - begin))
+    fig, ax = plots.figure(size=(7.2, 1.8))
+    _draw_timeline(ax, rows.values(), "your order")
+    ax.set(xlim=(0, max(6 * run.count, run.end())), xlabel="time, in units of the model")
+    conflicts = len(list(run.conflicts()))
+    harm = f"{plots.counted(conflicts, 'pair')} of steps may meet in a buffer" if conflicts else "no two meet"
+    caption = f"A model, no measurement: {run.count} batches are done at {run.end():g}; {harm}."
+    alt = (
+        "A timeline with rows for the host, the bus and the GPU, and a numbered bar for each batch in each. "
+        f"The last ends at {run.end():g}."
+    )
+    return plots.picture(fig, caption, alt)
+
+
+def occupancy_picture(cc, threads, registers, shared) -> plots.Picture:
+    """Draw the warps that an SM holds, and how many blocks each resource allows.
+
+    Parameters
+    ----------
+    cc : str
+        Compute capability.
+    threads : int
+        Of a block.
+    registers : int
+        Of a thread.
+    shared : int
+        Bytes of shared memory of a block.
+
+    Examples
+    --------
+    >>> print(occupancy_picture("9.0", 256, 64, 0).caption)
+    Compute capability 9.0: 4 blocks of 8 warps, 32 of 64 warps, occupancy 50%. Limited by registers.
+    """
+    found, most = occupancy(cc, threads, registers, shared), ARCHITECTURES[capability(cc)].warps
+    fig, axes = plots.figure(1, 2, size=(7.2, 2.5), width_ratios=(1, 1.25))
+    warps = -(-threads // WARP)
+    _draw_slots(axes[0], most, found.blocks, warps)
+    names = list(found.limits)
+    colours = [plots.ORANGE if name in found.limited_by else plots.FAINT for name in names]
+    # A bar much longer than the shortest tells nothing more, and would hide that one.
+    drawn = [min(found.limits[name], _LONGEST_BAR) for name in names]
+    axes[1].barh(names, drawn, color=colours, height=0.6)
+    for place, name in enumerate(names):
+        cut = "→ " if found.limits[name] > _LONGEST_BAR else ""
+        axes[1].text(drawn[place], place, f" {cut}{found.limits[name]}", va="center", fontsize=9)
+    axes[1].invert_yaxis()
+    axes[1].set(xlim=(0, 1.25 * _LONGEST_BAR), xlabel="blocks that each allows on an SM")
+    if found.blocks:
+        filled = f"{plots.counted(found.blocks, 'block')} of {plots.counted(warps, 'warp')}, "
+        filled += f"{found.warps} of {most} warps, occupancy {found.fraction:.0%}"
+    else:
+        filled = "no block fits, and the launch fails"
+    caption = f"Compute capability {cc}: {filled}. Limited by {' and '.join(found.limited_by)}."
+    alt = (
+        f"On the left the places for {most} warps of an SM, of which {found.warps} are taken, the warps of a "
+        "block in one colour. On the right a bar for each of warps, blocks, registers and shared memory; the "
+        "shortest decides."
+    )
+    return plots.picture(fig, caption, alt)
+
+
+def _draw_slots(ax, most, blocks, warps):
+    """Draw a square for each warp that an SM has room for, those of a block in one colour."""
+    for k in range(most):
+        block = k // warps
+        taken = block < blocks
+        colour = (plots.BLUE, plots.SKY)[block % 2] if taken else _PALE
+        ax.add_patch(Rectangle((k % 8, k // 8), 0.9, 0.9, facecolor=colour, edgecolor="none"))
+    ax.set(xlim=(-0.1, 8.0), ylim=(most // 8, -0.1), aspect="equal")
+    ax.set_axis_off()
+    ax.set_title("places for warps", fontsize=10, color=plots.INK)
+
+
+#: What NVIDIA has published of the A100 with 40 GB: operations a second in float32, bytes a second from its
+#: memory, and from its L2, 5120 bytes a clock at 1.41 GHz.
+A100_PEAK, A100_HBM, A100_L2 = 19.5e12, 1555e9, 5120 * 1.41e9
+
+
+def roofs_picture(ladder, most=4) -> plots.Picture:
+    """Draw the kernels of a step under the roofs of an A100: what they request, and what they need at least.
+
+    Parameters
+    ----------
+    ladder : cnn_course.engine.ladders.Ladder
+        A rung for each kernel.
+    most : int
+        How many are drawn: those with the most operations.
+    """
+    chosen = sorted(ladder.rungs, key=lambda rung: -rung.value("operations"))[:most]
+    fig, ax = plots.figure(size=(7.2, 3.6))
+    x = np.geomspace(0.5, 200, 200)
+    for name, bandwidth, line in (("L2", A100_L2, "--"), ("HBM", A100_HBM, "-")):
+        ax.loglog(x, np.minimum(A100_PEAK, x * bandwidth) / 1e9, line, color=plots.INK, linewidth=1.8)
+        ax.text(
+            1.05, 0.55 * bandwidth / 1e9, f"{name}: {bandwidth / 1e9:,.0f} GB/s", fontsize=9, color=plots.INK
+        )
+    ax.text(25, 1.25 * A100_PEAK / 1e9, f"float32: {A100_PEAK / 1e12:g} TFLOP/s", fontsize=9, color=plots.INK)
+    told = []
+    for rung, colour, marker in zip(chosen, plots.COLOURS, "osD^", strict=False):
+        asked, least = (
+            rung.value("operations") / rung.value(name) for name in ("bytes moved", "least bytes")
+        )
+        heights = [min(A100_PEAK, asked * A100_L2) / 1e9, min(A100_PEAK, least * A100_HBM) / 1e9]
+        kernel = rung.name.removesuffix("_kernel")
+        shape = {"color": colour, "marker": marker, "markersize": 8, "linestyle": "none"}
+        ax.plot(asked, heights[0], fillstyle="none", **shape)
+        ax.plot(least, heights[1], label=kernel, **shape)
+        told.append(f"{kernel}: {asked:.3g} and {least:.3g}")
+    ax.set(xlabel="operations a byte", ylabel="GFLOP/s at most", xlim=(0.5, 200), ylim=(400, 40_000))
+    ax.legend(loc="lower right", fontsize=8, frameon=False)
+    caption = (
+        "The roofs of an A100, as published, and the kernels of a step: nothing here was measured. Open "
+        "marks are what a kernel requests, under the roof of L2; full ones the least it needs, under that "
+        f"of the memory. Operations for each byte: {'; '.join(told)}."
+    )
+    alt = (
+        "Logarithmic axes. Two slanted lines, that of L2 above that of HBM, meet a flat roof. An open and a "
+        "full mark for each kernel, the full one always further to the right."
+    )
+    return plots.picture(fig, caption, alt)
+
+
+def passes_picture(bytes_before, bytes_after, caption) -> plots.Picture:
+    """Draw the bytes of operations before and after fusion, side by side.
+
+    Parameters
+    ----------
+    bytes_before, bytes_after : dict of str to int
+        For each operation.
+    caption : str
+    """
+    names, height = list(bytes_before), 0.36
+    fig, ax = plots.figure(size=(7.2, 0.9 + 0.62 * len(names)))
+    places = np.arange(len(names))
+    for shift, values, colour, label in (
+        (-height / 2, bytes_before, plots.ORANGE, "apart"),
+        (height / 2, bytes_after, plots.BLUE, "fused"),
+    ):
+        ax.barh(places + shift, [values[name] for name in names], height, color=colour, label=label)
+        for place, name in zip(places, names, strict=True):
+            ax.text(values[name], place + shift, f" {values[name]:,}", va="center", fontsize=8)
+    ax.set_yticks(places, names)
+    ax.invert_yaxis()
+    ax.set(xlim=(0, 1.18 * max(bytes_before.values())), xlabel="bytes that have to move")
+    ax.legend(frameon=False, fontsize=9, loc="lower right")
+    listed = "; ".join(f"{name} {bytes_before[name]} and {bytes_after[name]}" for name in names)
+    return plots.picture(fig, caption, f"Bars of the bytes moved, apart and fused: {listed}.")
+
+
+def profile_picture(seconds, caption) -> plots.Picture:
+    """Draw how long each part of a step takes, forward and backward.
+
+    Parameters
+    ----------
+    seconds : dict of str to sequence of two floats
+        For each part, in the order of the step; an update counts as backward.
+    caption : str
+    """
+    names = list(seconds)
+    there, back = 1e3 * np.array(list(seconds.values())).T
+    fig, ax = plots.figure(size=(7.2, 0.9 + 0.32 * len(names)))
+    ax.barh(names, there, color=plots.BLUE, height=0.62, label="forward")
+    ax.barh(names, back, left=there, color=plots.ORANGE, height=0.62, label="backward, update")
+    whole = there + back
+    for place, value in enumerate(whole):
+        ax.text(value, place, f" {value / whole.sum():.0%}", va="center", fontsize=8)
+    ax.invert_yaxis()
+    ax.set(xlim=(0, 1.12 * whole.max()), xlabel="milliseconds")
+    ax.legend(frameon=False, fontsize=9, loc="lower right")
+    slowest = names[int(whole.argmax())]
+    alt = f"Bars of the time of {', '.join(names)}, forward and backward. The longest is that of {slowest}."
+    return plots.picture(fig, caption, alt)
+
+
+def recorded(folder, gpu):
+    """Draw what the benchmark records say of whole epochs, and the roofline.
+
+    Parameters
+    ----------
+    folder : path
+        Of the JSON files.
+    gpu : bool
+        The records of GPUs, or those of CPUs.
+
+    Returns
+    -------
+    list of cnn_course.engine.plots.Picture
+        Empty if there is none.
+    """
+    pictures = []
+    for path in sorted(Path(folder).glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record.get("benchmark") not in ("epoch", "ops") or ("gpu" in record["machine"]) != gpu:
+            continue
+        drawn = bench_plots.figures(record)
+        name = "roofline" if record["benchmark"] == "ops" else ""
+        pictures.append(_recorded_picture(path, record, drawn[name]()))
+    return pictures
+
+
+def _recorded_picture(path, record, fig):
+    machine, versions = record["machine"], record["versions"]
+    place = machine["gpu"]["name"] if "gpu" in machine else machine["processor"]
+    if "gpu" not in machine:
+        place += f", {bench_plots.threads(machine)} of a CPU"
+    used = ", ".join(
+        f"{name} {versions[name]}" for name in ("numba", "numba-cuda", "torch") if name in versions
+    )
+    caption = f"Measured: benchmarks/{path.name}, taken on {place}, on {record['date']}, with {used}."
+    if record["benchmark"] == "ops":
+        alt = "Dots for the rungs of each operation under the roof that was measured on the same device."
+    else:
+        sizes = ", ".join(str(result["batch_size"]) for result in record["results"])
+        who = ", ".join(dict.fromkeys(who for result in record["results"] for who in result["seconds"]))
+        part = f"{record['images']:,} images" if "images" in record else "an epoch"
+        alt = f"Bars of the seconds of {part} of {record['model']} at batch sizes {sizes}, for {who}."
+    return plots.picture(fig, caption, alt)
+
+
+def _bars(ax, place, bars, colour):
+    ax.broken_barh(bars, (place - 0.36, 0.72), facecolor=colour, edgecolor=plots.PAPER, linewidth=0.6)

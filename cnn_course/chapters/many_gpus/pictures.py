@@ -1,0 +1,353 @@
+"""Pictures of workers: a ring's chunks, what was sent when, what an all-reduce takes, a step's timeline."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import NullFormatter
+
+from cnn_course.chapters.many_gpus import scaling
+from cnn_course.chapters.many_gpus.ring import Journey
+from cnn_course.engine import plots
+
+_TINTS = "#f1efe9", "#e2eef6", "#cbe2f1", "#b3d5eb"
+_CHUNKS = plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.SKY, plots.RED
+_DASHES = "-", "--", "-.", ":"
+_WORKERS = 2 ** np.arange(1, 11)
+
+
+def _legend(ax, **where):
+    ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK, **where)
+
+
+def parts_in(value: float, size: int) -> list[int]:
+    """Return which workers' parts are in a number whose worker `r` began with 10 to the power of `r`.
+
+    Examples
+    --------
+    >>> parts_in(1011.0, 4)
+    [0, 1, 3]
+    """
+    return [rank for rank in range(size) if int(value) // 10**rank % 10]
+
+
+def ring_picture(journey: Journey) -> plots.Picture:
+    """Draw which parts are in each chunk after each step, and what is sent next.
+
+    Parameters
+    ----------
+    journey : Journey
+        Of `run_together`, with a number for each chunk, worker `r` beginning with 10 to the power of `r`.
+    """
+    size = len(journey.arrays)
+    steps = size - 1
+    fig, axes = plots.figure(2, steps + 1, size=(7.2, 3.9))
+    after = ["after 1 step", *(f"after {k} steps" for k in range(2, 2 * steps + 1))]
+    titles = ["at the beginning", *after[:steps], "second phase: as above", *after[steps:]]
+    for index, ax in enumerate(axes.flat):
+        step = index - (index > steps)
+        _draw_chunks(ax, journey, step)
+        ax.set_title(titles[index], fontsize=9, color=plots.INK)
+    for ax in axes[:, 0]:
+        ax.set_yticks(np.arange(size) + 0.5, [f"worker {rank}" for rank in range(size)])
+    for ax in axes[1]:
+        ax.set_xticks(np.arange(size) + 0.5, range(size))
+        ax.set_xlabel("chunk", fontsize=8)
+    whole = [_complete(journey, step) for step in (0, steps, 2 * steps)]
+    return plots.picture(
+        fig,
+        "Which workers' numbers are in each chunk: 013 are those of workers 0, 1 and 3. Framed: what is sent "
+        "to the right in the next step. Above the first phase, below the second.",
+        f"Tables of {size} workers by {size} chunks after each of {2 * steps} steps. Complete chunks: "
+        f"{whole[0]} at the beginning, {whole[1]} after the first phase, one for each worker on a diagonal, "
+        f"and {whole[2]} at the "
+        "end.",
+    )
+
+
+def _complete(journey, step):
+    size = len(journey.arrays)
+    return sum(len(parts_in(value, size)) == size for states in journey.states for value in states[step])
+
+
+def _draw_chunks(ax, journey, step):
+    size = len(journey.arrays)
+    for rank, states in enumerate(journey.states):
+        for chunk, value in enumerate(states[step]):
+            parts = parts_in(value, size)
+            colour = plots.BLUE if len(parts) == size else _TINTS[round(len(parts) * len(_TINTS) / size)]
+            ax.add_patch(Rectangle((chunk + 0.04, rank + 0.06), 0.92, 0.88, facecolor=colour, linewidth=0))
+            text = "".join(map(str, parts))
+            ink = plots.INK if len(parts) < size else "white"
+            ax.text(chunk + 0.5, rank + 0.5, text, ha="center", va="center", fontsize=7.5, color=ink)
+    for note in journey.sent:
+        if note.step == step and note.start is not None:
+            frame = Rectangle(
+                *((note.start + 0.04, note.worker + 0.06), 0.92, 0.88),
+                fill=False,
+                edgecolor=plots.ORANGE,
+                linewidth=2,
+            )
+            ax.add_patch(frame)
+    ax.set(xlim=(0, size), ylim=(size, 0), xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+
+
+def sendings_picture(journey: Journey) -> plots.Picture:
+    """Draw when each worker sent which chunk: from `run_in_processes`."""
+    size = len(journey.arrays)
+    fig, ax = plots.figure(size=(7.2, 1.2 + 0.4 * size))
+    last = max(note.end for note in journey.sent) * 1e3
+    for note in journey.sent:
+        chunk = round((note.start or 0) * size / max(len(journey.arrays[0]), 1)) % len(_CHUNKS)
+        place = 1e3 * note.begin, note.worker - 0.35
+        bar = Rectangle(place, 1e3 * (note.end - note.begin), 0.7, facecolor=_CHUNKS[chunk], linewidth=0)
+        ax.add_patch(bar)
+    for chunk in range(size):
+        ax.plot([], [], "s", color=_CHUNKS[chunk], label=f"chunk {chunk}")
+    ax.set(xlim=(0, 1.02 * last), ylim=(size - 0.5, -0.5), xlabel="milliseconds")
+    ax.set_yticks(range(size), [f"worker {rank}" for rank in range(size)])
+    _legend(ax, loc="upper left", ncols=size, bbox_to_anchor=(0, 1.25), handlelength=1)
+    return plots.picture(
+        fig,
+        "Four processes that send to each other: from the beginning of a send until the right neighbour has "
+        "taken the chunk. They share the cores with all that runs besides.",
+        f"{len(journey.sent)} bars in {size} rows, {len(journey.sent) // size} for each worker, coloured by "
+        f"chunk. A worker's colours follow one another in falling order, and the next worker's are one "
+        f"behind.",
+    )
+
+
+def methods_picture(sizes: Mapping[str, float], link: scaling.Link) -> plots.Picture:
+    """Draw what a ring, a tree and worker 0 in the middle take, by formula.
+
+    Parameters
+    ----------
+    sizes : dict of str to float
+        Bytes, by what they are of.
+    link : Link
+    """
+    methods = {
+        "ring": (scaling.ring_seconds, plots.BLUE),
+        "tree": (scaling.tree_seconds, plots.GREEN),
+        "worker 0 in the middle": (scaling.naive_seconds, plots.ORANGE),
+    }
+    fig, axes = plots.figure(1, len(sizes), size=(7.2, 2.9))
+    ends = []
+    for ax, (title, size) in zip(axes, sizes.items(), strict=True):
+        for dash, (name, (seconds, colour)) in zip(_DASHES, methods.items(), strict=False):
+            times = [1e3 * seconds(int(w), size, link.latency, link.bandwidth) for w in _WORKERS]
+            ax.plot(_WORKERS, times, dash, color=colour, label=name, linewidth=1.6)
+            ends.append(f"{name} {times[-1]:.3g}")
+        _workers_axis(ax, title)
+    axes[0].set_ylabel("milliseconds")
+    _legend(axes[0], loc="upper left")
+    name = next(name for name, known in scaling.LINKS.items() if known == link)
+    return plots.picture(
+        fig,
+        f"Simulated: an all-reduce over {name}, by the formulas.",
+        f"Two panels, rising lines over 2 to 1024 workers. Milliseconds at 1024: {'; '.join(ends[:3])} on "
+        f"the left, {'; '.join(ends[3:])} on the right.",
+    )
+
+
+def links_picture(sizes: Mapping[str, float]) -> plots.Picture:
+    """Draw what a ring takes over each of `scaling.LINKS`, by formula; `sizes` as in `methods_picture`."""
+    fig, axes = plots.figure(1, len(sizes), size=(7.2, 2.9))
+    ends = []
+    for ax, (title, size) in zip(axes, sizes.items(), strict=True):
+        for dash, colour, (name, link) in zip(_DASHES, _CHUNKS, scaling.LINKS.items(), strict=False):
+            times = [1e3 * scaling.ring_seconds(int(w), size, link.latency, link.bandwidth) for w in _WORKERS]
+            ax.plot(_WORKERS, times, dash, color=colour, label=name, linewidth=1.6)
+            ends.append(f"{name} {times[0]:.3g} to {times[-1]:.3g}")
+        _workers_axis(ax, title)
+    axes[0].set_ylabel("milliseconds")
+    _legend(axes[0], loc="lower right")
+    return plots.picture(
+        fig,
+        "Simulated: a ring over four links, by the formula and published figures.",
+        f"Two panels of four lines. Milliseconds from 2 workers to 1024, on the left: {'; '.join(ends[:4])}. "
+        f"On the right: {'; '.join(ends[4:])}.",
+    )
+
+
+def _workers_axis(ax, title):
+    ax.set_title(title, fontsize=10, color=plots.INK)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_xticks([2, 8, 32, 128, 512], ["2", "8", "32", "128", "512"])
+    ax.set_xlabel("workers")
+
+
+def batches_picture(recorded: Mapping) -> plots.Picture:
+    """Draw the steps, and the images, to the same loss over the batch size; see `scaling.record`."""
+    best = scaling.best_steps(recorded)
+    sizes, steps = np.array(list(best)), np.array(list(best.values()))
+    fig, axes = plots.figure(1, 2, size=(7.2, 2.7))
+    axes[0].plot(sizes, steps, "o-", color=plots.BLUE, label="recorded")
+    axes[0].plot(sizes, steps[0] * sizes[0] / sizes, ":", color=plots.INK, label="half for twice the batch")
+    axes[1].plot(sizes, steps * sizes, "o-", color=plots.ORANGE)
+    for ax, what in zip(axes, ("steps", "images"), strict=True):
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        ax.set(xlabel="batch size", ylabel=what)
+        ax.set_xticks(sizes[::2], [str(size) for size in sizes[::2]])
+        ax.yaxis.set_minor_formatter(NullFormatter())
+    axes[1].set_yticks([3_000, 10_000, 30_000], ["3,000", "10,000", "30,000"])
+    axes[0].set_ylim(steps.min() / 3, steps.max() * 2)
+    _legend(axes[0], loc="upper right")
+    ends = ", ".join(f"{steps[k]:.0f} steps of {sizes[k]}" for k in (0, len(sizes) // 2, -1))
+    return plots.picture(
+        fig,
+        f"Recorded: what it takes mnist_cnn to a test loss of {recorded['target']}, at the best of "
+        f"{len({run['lr'] for run in recorded['runs']})} learning rates. Left the steps, right the images.",
+        f"On the left a line that falls, less and less steeply than the dotted one: {ends}. On the right one "
+        "that is level at first, and rises ever more steeply.",
+    )
+
+
+def timeline_picture(timeline: Mapping) -> plots.Picture:
+    """Draw what the workers did in one step: computing above, what was being added up below it.
+
+    Parameters
+    ----------
+    timeline : dict
+        As ``cnn-numba train --timeline`` writes it.
+    """
+    recorded = ([e for e in timeline["events"] if e["step"] == step] for step in timeline["steps"])
+    events = min(recorded, key=lambda step: _span(step, min(event["start"] for event in step)))
+    begin = min(event["start"] for event in events)
+    fig, ax = plots.figure(size=(7.2, 0.9 + 1.0 * timeline["workers"]))
+    for event in events:
+        start, length = 1e3 * (event["start"] - begin), 1e3 * (event["end"] - event["start"])
+        kind = event["what"].split()[0]
+        low, tall = event["worker"], 0.4
+        if kind == "reduce":
+            tall = 0.4 / len(timeline["buckets"])
+            low += 0.42 + tall * int(event["what"].split()[1])
+        colour = _KINDS.get(kind, plots.FAINT)
+        bar = Rectangle((start, low), length, tall, facecolor=colour, edgecolor=plots.PAPER, linewidth=0.8)
+        ax.add_patch(bar)
+        label = f"bucket {event['what'].split()[1]}" if kind == "reduce" else event["what"].split()[-1]
+        if length > _LEGIBLE * len(label) * _span(events, begin):
+            middle = start + length / 2, low + tall / 2
+            ink = "white" if kind in ("backward", "wait") else plots.INK
+            ax.text(*middle, label, ha="center", va="center", fontsize=7.5, color=ink)
+    for kind, colour in _KINDS.items():
+        ax.plot([], [], "s", color=colour, label={"reduce": "being added up"}.get(kind, kind))
+    ax.plot([], [], "s", color=plots.FAINT, label="gather, loss")
+    ax.set(xlim=(0, 1.01 * _span(events, begin)), ylim=(timeline["workers"] - 0.15, -0.15))
+    ax.set_xlabel("milliseconds")
+    ax.set_yticks(np.arange(timeline["workers"]) + 0.35, [f"worker {w}" for w in range(timeline["workers"])])
+    _legend(ax, loc="lower left", ncols=6, bbox_to_anchor=(-0.02, 1.0), handlelength=0.8, columnspacing=1)
+    workers = range(timeline["workers"])
+    buckets = "; ".join(
+        f"bucket {k}: {' and '.join(bucket['layers'])}, {bucket['bytes']:,} bytes"
+        for k, bucket in enumerate(timeline["buckets"])
+    )
+    return plots.picture(
+        fig,
+        f"Step {events[0]['step']}, the shortest of those recorded: above what a worker computes, below "
+        f"which buckets are being added up meanwhile. White is handing a bucket over. {buckets}.",
+        f"Bars for each worker, in milliseconds. {'; '.join(_told(events, w, begin) for w in workers)}.",
+    )
+
+
+def _told(events, worker, begin):
+    """Say when a worker's buckets were on their way, and when its backward pass was done."""
+    mine = [event for event in events if event["worker"] == worker]
+    back = max(event["end"] for event in mine if event["what"].startswith("backward"))
+    spans = [
+        f"bucket {event['what'].split()[1]} from {1e3 * (event['start'] - begin):.0f} to "
+        f"{1e3 * (event['end'] - begin):.0f}"
+        for event in mine
+        if event["what"].startswith("reduce")
+    ]
+    return f"Worker {worker}: backward until {1e3 * (back - begin):.0f}, {', '.join(spans)}"
+
+
+_KINDS = {
+    "forward": plots.SKY,
+    "backward": plots.BLUE,
+    "reduce": plots.ORANGE,
+    "wait": plots.RED,
+    "update": plots.GREEN,
+}
+# How much of the picture's width a letter takes.
+_LEGIBLE = 0.014
+
+
+def _span(events, begin):
+    return 1e3 * (max(event["end"] for event in events) - begin)
+
+
+def measured_picture(record: Mapping) -> plots.Picture:
+    """Draw the record of ``cnn-numba bench workers``: steps, and the all-reduce beside its estimate."""
+    fig, axes = plots.figure(1, 2, size=(7.2, 2.3), width_ratios=(3, 2))
+    arena = record["sum_seconds"][str(ARENA)]
+    panels = (
+        ("a step of 64 images", record["step_seconds"]),
+        ("an all-reduce of 0.9 MB", {"measured": arena, "by the formula": [record["estimated_sum_seconds"]]}),
+    )
+    told = []
+    for ax, colour, (title, ways) in zip(axes, (plots.BLUE, plots.ORANGE), panels, strict=True):
+        for place, (name, seconds) in enumerate(ways.items()):
+            times = 1e3 * np.array(seconds)
+            least = 1e3 * record["least_step_seconds"].get(name, times.min() / 1e3)
+            ax.barh(place, least, color=colour, alpha=0.75, height=0.55)
+            ax.plot(times, np.full(len(times), place), "o", color=plots.INK, markersize=3)
+            told.append(f"{name} {least:.1f}")
+        ax.set_yticks(range(len(ways)), list(ways))
+        ax.set(ylim=(len(ways) - 0.5, -0.5), xlabel="milliseconds", xlim=(0, None))
+        ax.set_title(title, fontsize=10, color=plots.INK)
+    return plots.picture(
+        fig,
+        f"Measured on {record['date']}, on two cores that others used besides. Bars: the least. Dots: the "
+        f"median "
+        "of each round.",
+        f"Bars, in milliseconds: {'; '.join(told)}.",
+    )
+
+
+#: Bytes of the gradients of `mnist_cnn`.
+ARENA = 4 * 225_034
+
+
+def cluster_picture(record: Mapping, batches: Mapping) -> plots.Picture:
+    """Draw the time to the loss of `scaling`, by formula, for workers of one core each.
+
+    Parameters
+    ----------
+    record : dict
+        Of ``cnn-numba bench workers``: what a core takes for an image.
+    batches : dict
+        Of `scaling.record`: how many steps a batch takes.
+    """
+    fig, axes = plots.figure(1, 2, size=(7.2, 2.9))
+    workers, told = [1, *map(int, _WORKERS)], []
+    image = record["least_step_seconds"]["1 worker, 1 thread"] / record["batch_size"]
+    for dash, colour, name in zip(
+        _DASHES, _CHUNKS, ("Ethernet, 100 Gbit/s", "Ethernet, 10 Gbit/s"), strict=False
+    ):
+        found = [scaling.best_training(w, image, ARENA, scaling.LINKS[name], batches) for w in workers]
+        axes[0].plot(
+            workers, [found[0].seconds / one.seconds for one in found], dash, color=colour, label=name
+        )
+        axes[1].plot(workers, [one.batch_size for one in found], dash, color=colour)
+        most, count = max((found[0].seconds / one.seconds, w) for w, one in zip(workers, found, strict=True))
+        told.append(f"{name}: {most:.1f} times at most, with {count} workers")
+    axes[0].plot(workers, workers, ":", color=plots.INK, label="W workers, W times")
+    for ax, title in zip(axes, ("times faster", "the batch size that is best"), strict=True):
+        _workers_axis(ax, title)
+    axes[1].set_yscale("log", base=2)
+    axes[1].set_yticks([8, 32, 128, 512, 2048], ["8", "32", "128", "512", "2048"])
+    _legend(axes[0], loc="upper left")
+    return plots.picture(
+        fig,
+        "Simulated: mnist_cnn to the loss of section 4, on workers of one core each, out of the measured "
+        "time of a core, the recorded steps, and published figures of the links.",
+        f"Left, lines that rise, leave the dotted one, and fall again. {'; '.join(told)}. Right, the best "
+        f"batch size "
+        "grows with the workers, up to the largest one tried.",
+    )

@@ -1,0 +1,457 @@
+"""The checks of notebook 08, ``08_mnist_cnn``."""
+
+import math
+from functools import partial
+
+import numpy as np
+
+from cnn_course.engine.checks.exercise import Exercise, case
+from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal
+
+
+def _receptive_field(layers, *, start=1, overlap=1, own_stride=False, last_stride=False):
+    """Count from the image on; every keyword is a way to go wrong."""
+    field, step = start, 1
+    for kernel_size, stride in layers:
+        before, step = step, stride if last_stride else stride * step
+        field += (kernel_size - overlap) * (step if own_stride else before)
+    return field
+
+
+def _stacks(rng):
+    drawn = [
+        [tuple(pair) for pair in rng.integers((1, 1), (8, 4), (depth, 2)).tolist()] for depth in (3, 4, 5)
+    ]
+    known = [
+        [(3, 1)],
+        [(3, 1), (3, 1)],
+        [(5, 2), (3, 3), (2, 1)],
+        [(3, 1), (2, 2), (3, 1), (2, 2)],
+        [(1, 2), (4, 3), (3, 1), (5, 2)],
+    ]
+    return [(layers,) for layers in known + drawn]
+
+
+receptive_field = Exercise(
+    "receptive_field",
+    reference=_receptive_field,
+    cases=_stacks,
+    mistakes={
+        "strides ignored": (
+            "You count as if every stride were 1. After a pooling of stride 2, neighbouring numbers lie two "
+            "pixels apart, and a window over them reaches twice as far.",
+            lambda layers: 1 + sum(k - 1 for k, _ in layers),
+        ),
+        "stride first": (
+            "You take a layer's own stride into account before its window. The window lies on the layer's "
+            "*input*; its stride moves the outputs apart, and so counts for the layers that follow.",
+            partial(_receptive_field, own_stride=True),
+        ),
+        "last stride only": (
+            "Only the stride of the layer before counts in your answer. Strides multiply: two poolings of "
+            "stride 2 put neighbouring numbers four pixels apart.",
+            partial(_receptive_field, last_stride=True),
+        ),
+        "kernels added": (
+            "You add the kernel sizes. Neighbouring windows overlap: each layer adds `kernel_size - 1` "
+            "steps, and the one pixel to begin with is counted once.",
+            lambda layers: sum(k for k, _ in layers),
+        ),
+        "windows added": (
+            "You add `kernel_size` steps for each layer. A window of 3 reaches 2 steps beyond the first "
+            "number that it holds: add `kernel_size - 1`.",
+            partial(_receptive_field, start=0, overlap=0),
+            partial(_receptive_field, overlap=0),
+        ),
+        "kernels multiplied": (
+            "You multiply the kernel sizes, as if the windows were laid side by side. They overlap.",
+            lambda layers: math.prod(k for k, _ in layers),
+        ),
+        "pixel forgotten": (
+            "Your answer is one too small: without any layer a number sees one pixel, itself. Begin with 1.",
+            lambda layers: _receptive_field(layers) - 1,
+        ),
+        "backwards": (
+            "Rule and direction do not fit together. From the image on, a layer adds `kernel_size - 1` times "
+            "the product of the strides before it. `(field - 1) * stride + kernel_size` is the rule for "
+            "going back, from the last layer to the first.",
+            lambda layers: _receptive_field(layers[::-1]),
+        ),
+        "distance returned": (
+            "You return how far apart neighbouring outputs lie, the product of the strides. What is asked is "
+            "how many pixels one of them sees.",
+            lambda layers: math.prod(s for _, s in layers),
+        ),
+        "last layer only": (
+            "You return the last layer's own kernel size, what it sees of its input. Its input saw more.",
+            lambda layers: layers[-1][0],
+        ),
+    },
+)
+
+
+def _momentum(parameters, gradients, velocity, lr, momentum):
+    velocity = momentum * velocity + gradients
+    return parameters - lr * velocity, velocity
+
+
+def _arenas(rng):
+    sizes = [(1, 4, 3), (1, 32, 20), (3, 8, 19), (2, 32, 47), (5, 16, 65)]
+    rates = [(0.5, 0.5), (0.1, 0.9), (0.25, 0.75), (0.01, 0.9), (0.5, 0.25)]
+    return [
+        launch(
+            *(grid, block, inout(normal(rng, n)), normal(rng, n), inout(normal(rng, n))),
+            *(np.float32(lr), np.float32(momentum)),
+        )
+        for (grid, block, n), (lr, momentum) in zip(sizes, rates, strict=True)
+    ]
+
+
+momentum_kernel = KernelExercise(
+    "momentum_kernel",
+    reference=_momentum,
+    cases=_arenas,
+    float32=True,
+    mistakes={
+        "velocity not stored": (
+            "The parameters are right after this step, but the new velocity is lost: store it in "
+            "`velocity[i]`, or the next step begins without it.",
+            lambda p, g, v, lr, momentum: (p - lr * (momentum * v + g), v),
+        ),
+        "old velocity": (
+            "You move the parameters by the velocity of the step before. Update the velocity first.",
+            lambda p, g, v, lr, momentum: (p - lr * v, momentum * v + g),
+        ),
+        "gradient alone": (
+            "The velocity is right, and the parameters move by the gradient alone, as without momentum.",
+            lambda p, g, v, lr, momentum: (p - lr * g, momentum * v + g),
+        ),
+        "replaced": (
+            "You replace the parameter by the step: move it, with `-=`.",
+            lambda p, g, v, lr, momentum: (lr * (momentum * v + g), momentum * v + g),
+            lambda p, g, v, lr, momentum: (-lr * (momentum * v + g), momentum * v + g),
+        ),
+        "never fades": (
+            "The velocity is the sum of all gradients: it must fade by the factor `momentum` at each step.",
+            lambda p, g, v, lr, momentum: (p - lr * (v + g), v + g),
+        ),
+        "averaged": (
+            "You weight the gradient by `1 - momentum`, which makes the velocity an average, as in Adam. "
+            "Here the gradient is added as it is.",
+            lambda p, g, v, lr, momentum: (
+                p - lr * (momentum * v + (1 - momentum) * g),
+                momentum * v + (1 - momentum) * g,
+            ),
+        ),
+        "rate in the velocity": (
+            "You multiply the gradient by `lr` before it goes into the velocity. Some books do so; here the "
+            "velocity holds gradients, and `lr` comes in when the parameters move.",
+            lambda p, g, v, lr, momentum: (p - (momentum * v + lr * g), momentum * v + lr * g),
+        ),
+        "nesterov": (
+            "You move by `g + momentum * v`, which is Nesterov's variant. Plain momentum moves by `v`.",
+            lambda p, g, v, lr, momentum: (
+                p - lr * (g + momentum * (momentum * v + g)),
+                momentum * v + g,
+            ),
+        ),
+        "uphill": (
+            "The gradient points uphill, and so do you: subtract.",
+            lambda p, g, v, lr, momentum: (p + lr * (momentum * v + g), momentum * v + g),
+        ),
+    },
+)
+
+
+def _adam(p, g, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8, *, denominator=None, hats=None):
+    """Take a step of Adam; `hats` and `denominator` say how to go wrong."""
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
+    m_hat, v_hat = (hats or _hats)(m, v, step, beta1, beta2)
+    root = (denominator or _denominator)(v_hat, eps)
+    return p - lr * m_hat / root, m, v
+
+
+def _hats(m, v, step, beta1, beta2):
+    return m / (1 - beta1**step), v / (1 - beta2**step)
+
+
+def _denominator(v_hat, eps):
+    return np.sqrt(v_hat) + eps
+
+
+def _reference_adam(parameters, gradients, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
+    return _adam(parameters, gradients, m, v, step, lr, beta1, beta2, eps)
+
+
+def _adam_with(**how):
+    return lambda *args, **kwargs: _adam(*args, **kwargs, **how)
+
+
+def _old_means(p, g, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
+    m_hat, v_hat = _hats(m, v, step, beta1, beta2)
+    moved = p - lr * m_hat / _denominator(v_hat, eps)
+    return moved, beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
+
+
+def _corrected_rate(p, g, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
+    rate = lr * np.sqrt(1 - beta2**step) / (1 - beta1**step)
+    return _adam(p, g, m, v, step, rate, beta1, beta2, eps, hats=lambda m, v, *_: (m, v))
+
+
+def _hats_kept(p, g, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
+    moved, m, v = _adam(p, g, m, v, step, lr, beta1, beta2, eps)
+    return moved, *_hats(m, v, step, beta1, beta2)
+
+
+def _moments(rng):
+    def drawn(n, step, **settings):
+        p, g, m = rng.normal(size=(3, n))
+        v = rng.uniform(0.1, 2, n)
+        return case(p, g, m, v, step, **settings)
+
+    p, g = rng.normal(size=(2, 3))
+    return [
+        case(p, g, np.zeros(3), np.zeros(3), 1, lr=0.1),
+        drawn(1, 1, lr=0.5, eps=0.3),
+        drawn(5, 2, lr=0.1, beta1=0.7, beta2=0.95),
+        drawn(4, 7, lr=0.3, eps=0.1),
+        drawn(7, 40, lr=0.2, beta1=0.95, beta2=0.99, eps=0.05),
+        drawn(6, 3, lr=0.05, beta1=0.5, beta2=0.8, eps=0.2),
+    ]
+
+
+adam_step = Exercise(
+    "adam_step",
+    reference=_reference_adam,
+    cases=_moments,
+    starts_as=_adam_with(hats=lambda m, v, *_: (m, v)),
+    mistakes={
+        "v not corrected": (
+            "`m` is corrected and `v` is not. It starts at 0 too, and creeps up even more slowly.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1**step), v)),
+        ),
+        "m not corrected": (
+            "`v` is corrected and `m` is not. It starts at 0 too.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m, v / (1 - b2**step))),
+        ),
+        "power forgotten": (
+            "You divide by `1 - beta` at every step. The part that is missing shrinks from step to step: it "
+            "is `beta**step`.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1), v / (1 - b2))),
+        ),
+        "betas exchanged": (
+            "You correct `m` by `beta2` and `v` by `beta1`.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b2**step), v / (1 - b1**step))),
+        ),
+        "multiplied": (
+            "You multiply by `1 - beta**step`, which makes the means smaller still. Divide.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m * (1 - b1**step), v * (1 - b2**step))),
+        ),
+        "weight of the start": (
+            "You divide by `beta**step`, the share that the zeros of the start have. What the gradients have "
+            "is the rest, `1 - beta**step`.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m / b1**step, v / b2**step)),
+        ),
+        "times the step": (
+            "You multiply beta by the number of the step. The weight of the start shrinks by the factor beta "
+            "at each step, so it is a power: `beta1**step`.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1 * step), v / (1 - b2 * step))),
+        ),
+        "counted from 0": (
+            "Your correction is that of the step before: the first step has number 1, and `step` says so.",
+            _adam_with(
+                hats=lambda m, v, step, b1, b2: (
+                    m / np.float64(1 - b1 ** (step - 1)),
+                    v / np.float64(1 - b2 ** (step - 1)),
+                )
+            ),
+        ),
+        "root taken first": (
+            "You correct the root of `v`. Correct `v`, then take the root.",
+            _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1**step), v / (1 - b2**step) ** 2)),
+        ),
+        "eps under the root": (
+            "You add `eps` under the root; it is added to the root.",
+            _adam_with(denominator=lambda v_hat, eps: np.sqrt(v_hat + eps)),
+        ),
+        "eps not corrected": (
+            "You have moved the corrections into the learning rate. That is the paper's own shortcut, and "
+            "nearly the same; but then `eps` is added to the root of `v`, and here to the root of `v_hat`.",
+            _corrected_rate,
+        ),
+        "old means": ("You correct the means that were handed in. Bring in the gradient first.", _old_means),
+        "correction kept": (
+            "The parameters are right, but you return the corrected means, and the next step would correct "
+            "them again. Return `m` and `v` themselves.",
+            _hats_kept,
+        ),
+    },
+)
+
+
+def _adam_launched(
+    p, g, m, v, lr, beta1, beta2, eps, correction1, correction2, *, power=2, root=None, hats=None
+):
+    """Take a step of Adam with the corrections given; the keywords say how to go wrong."""
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**power
+    m_hat, v_hat = hats(m, v, correction1, correction2) if hats else (m / correction1, v / correction2)
+    return p - lr * m_hat / (root(v_hat, eps) if root else np.sqrt(v_hat) + eps), m, v
+
+
+def _adam_moved(change):
+    """Return a wrong Adam: what is stored, of what was there before and what is right."""
+
+    def wrong(p, g, m, v, *settings):
+        return change((p, m, v), _adam_launched(p, g, m, v, *settings), g, settings)
+
+    return wrong
+
+
+def _moments_launched(rng):
+    sizes = [(1, 4, 3), (1, 32, 20), (3, 8, 19), (2, 32, 47), (5, 16, 65)]
+    settings = [(0.5, 0.5, 0.75, 0.25, 1), (0.1, 0.7, 0.95, 0.1, 2), (0.3, 0.9, 0.99, 0.05, 7)]
+    settings += [(0.2, 0.8, 0.9, 0.2, 3), (0.25, 0.6, 0.8, 0.3, 40)]
+    for (grid, block, n), (lr, beta1, beta2, eps, step) in zip(sizes, settings, strict=True):
+        v = rng.uniform(0.1, 2, n).astype(np.float32)
+        numbers = lr, beta1, beta2, eps, 1 - beta1**step, 1 - beta2**step
+        arrays = inout(normal(rng, n)), normal(rng, n), inout(normal(rng, n)), inout(v)
+        yield launch(grid, block, *arrays, *map(np.float32, numbers))
+
+
+adam_kernel = KernelExercise(
+    "adam_kernel",
+    reference=_adam_launched,
+    cases=_moments_launched,
+    float32=True,
+    once=True,
+    mistakes={
+        "not corrected": (
+            "You move by `m` and `v` as they are. Divide the one by `correction1` and the other by "
+            "`correction2`.",
+            partial(_adam_launched, hats=lambda m, v, *_: (m, v)),
+        ),
+        "v not corrected": (
+            "`m` is corrected and `v` is not: divide it by `correction2` before you take the root.",
+            partial(_adam_launched, hats=lambda m, v, c1, _: (m / c1, v)),
+        ),
+        "m not corrected": (
+            "`v` is corrected and `m` is not: divide it by `correction1`.",
+            partial(_adam_launched, hats=lambda m, v, _, c2: (m, v / c2)),
+        ),
+        "corrections exchanged": (
+            "`correction1` belongs to `m`, whose factor is `beta1`, and `correction2` to `v`.",
+            partial(_adam_launched, hats=lambda m, v, c1, c2: (m / c2, v / c1)),
+        ),
+        "correction kept": (
+            "The parameters are right, but the corrected means are stored, and the next step would correct "
+            "them again. Store `m` and `v` themselves.",
+            _adam_moved(lambda _, new, g, s: (new[0], new[1] / s[4], new[2] / s[5])),
+        ),
+        "means not stored": (
+            "The parameters are right after this step, but the new means are lost: store them in `m[i]` and "
+            "`v[i]`.",
+            _adam_moved(lambda old, new, *_: (new[0], *old[1:])),
+            _adam_moved(lambda old, new, *_: (new[0], old[1], new[2])),
+            _adam_moved(lambda old, new, *_: (new[0], new[1], old[2])),
+        ),
+        "old means": (
+            "You move the parameters by the means of the step before. Bring in the gradient first.",
+            _adam_moved(
+                lambda old, new, g, s: (
+                    old[0] - s[0] * (old[1] / s[4]) / (np.sqrt(old[2] / s[5]) + s[3]),
+                    *new[1:],
+                )
+            ),
+        ),
+        "eps under the root": (
+            "You add `eps` under the root; it is added to the root.",
+            partial(_adam_launched, root=lambda v_hat, eps: np.sqrt(v_hat + eps)),
+        ),
+        "no root": (
+            "You divide by the mean of the squares itself: take its root.",
+            partial(_adam_launched, root=lambda v_hat, eps: v_hat + eps),
+        ),
+        "gradient not squared": (
+            "`v` is the mean of the *squares* of the gradients.",
+            partial(_adam_launched, power=1),
+        ),
+        "uphill": (
+            "The gradient points uphill, and so do you: subtract.",
+            _adam_moved(lambda old, new, *_: (2 * old[0] - new[0], *new[1:])),
+        ),
+    },
+)
+
+
+def _confusion(labels, answers, classes):
+    matrix = np.zeros((classes, classes), np.int64)
+    np.add.at(matrix, (labels, answers), 1)
+    return matrix
+
+
+def _counted_once(labels, answers, classes):
+    matrix = np.zeros((classes, classes), np.int64)
+    matrix[labels, answers] = 1
+    return matrix
+
+
+def _shares(labels, answers, classes):
+    matrix = _confusion(labels, answers, classes)
+    return matrix / matrix.sum(axis=1, keepdims=True)
+
+
+def _answered(rng):
+    yield np.array([0, 1, 1, 1, 1]), np.array([0, 0, 0, 1, 1]), 2
+    for n, classes in ((20, 3), (150, 10), (31, 7), (64, 5), (90, 4), (200, 20)):
+        labels = np.concatenate([np.arange(classes), rng.integers(0, classes, n - classes)])
+        answers = np.where(rng.random(n) < 0.5, labels, rng.integers(0, classes, n))
+        yield labels.astype(np.int32), answers.astype(np.int64), classes
+    yield *rng.integers(0, 2, (2, 1300)), 2  # each pair more often than a byte can count
+    # Nothing is ever a 4 here, and nothing is taken for one.
+    yield np.array([0, 2, 2, 3, 0, 2]), np.array([1, 2, 2, 0, 1, 3]), 5
+
+
+confusion_matrix = Exercise(
+    "confusion_matrix",
+    reference=_confusion,
+    cases=_answered,
+    mistakes={
+        "counted once": (
+            "Each pair counts once, however often it occurs. `matrix[labels, answers] += 1` does that: NumPy "
+            "adds 1 to the values *before*, and writes the same result several times. Use a loop, or "
+            "`np.add.at`.",
+            _counted_once,
+        ),
+        "exchanged": (
+            "Rows and columns are exchanged: the row says what the image is, the column what the network "
+            "says.",
+            lambda labels, answers, classes: _confusion(answers, labels, classes),
+        ),
+        "right answers only": (
+            "You count the right answers only. The wrong ones are what the table is made for.",
+            lambda labels, answers, classes: np.diag(np.diag(_confusion(labels, answers, classes))),
+        ),
+        "mistakes only": (
+            "You count the wrong answers only; the right ones belong on the diagonal.",
+            lambda labels, answers, classes: (
+                _confusion(labels, answers, classes) - np.diag(np.diag(_confusion(labels, answers, classes)))
+            ),
+        ),
+        "shares": (
+            "You divide each row by its sum. The table holds whole numbers: how many images.",
+            _shares,
+        ),
+        "counted in a byte": (
+            "A cell with more than 255 images begins again at 0: your table has a type of 8 bits. "
+            "`np.int64` has room for all.",
+            lambda labels, answers, classes: _confusion(labels, answers, classes) % 256,
+        ),
+        "classes seen only": (
+            "Your table ends at the highest class that occurs. It has `classes` rows and columns, some of "
+            "which may stay 0.",
+            lambda labels, answers, classes: _confusion(labels, answers, classes)[
+                : max(labels.max(), answers.max()) + 1, : max(labels.max(), answers.max()) + 1
+            ],
+        ),
+    },
+)

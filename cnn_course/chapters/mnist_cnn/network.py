@@ -1,0 +1,199 @@
+"""The network of notebook 08: `mnist_cnn` on the reader's own kernels, trained and certified."""
+
+import dataclasses
+import datetime
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from cnn_course.chapters.mnist_cnn.gradient_check import GradientCheck, check_gradients
+from cnn_course.chapters.mnist_cnn.own_backend import PARTS, from_workbook, own_backend
+from cnn_course.chapters.mnist_cnn.pictures import TrainingCurve
+from cnn_course.engine import progress as pictures, workbook
+from cnn_course.engine.standalone import standalone
+from cnn_numba import device
+from cnn_numba.data import DataError, Dataset
+from cnn_numba.nn.layers import Conv2d, Linear
+from cnn_numba.nn.models import mnist_cnn
+from cnn_numba.train.checkpoint import load_checkpoint, written_whole
+from cnn_numba.train.loop import Interrupted, fit
+from cnn_numba.train.optim import Adam
+from cnn_numba.train.records import move_earlier_run
+
+
+class OwnNetwork:
+    """`mnist_cnn` out of the reader's kernels, with the package's in the gaps.
+
+    Parameters
+    ----------
+    batch_size : int
+    kernels : dict of str to kernel, optional
+        By the names of `own_backend.PARTS`; None takes those of the workbook.
+
+    Attributes
+    ----------
+    own : dict of str to kernel
+    model : Sequential
+        A new one for each training.
+    history : list of dict
+        Of the last training on all images, as `fit` returns it; empty before.
+    """
+
+    def __init__(self, batch_size: int = 64, kernels: dict | None = None) -> None:
+        self.own = from_workbook() if kernels is None else dict(kernels)
+        self.backend = own_backend(self.own)
+        self.model = mnist_cnn(batch_size, self.backend)
+        self.history = []
+
+    def __repr__(self):
+        rows = [f"{self.owner(part.name)}  {part.title:30}{part.name}" for part in PARTS]
+        return "\n".join([*rows, f"{len(self.own)} of {len(PARTS)} kernels are yours"])
+
+    def owner(self, name: str) -> str:
+        """Say whose kernel does a part, in words of one width."""
+        return "✔ yours      " if name in self.own else "○ the package"
+
+    def check(self, images: np.ndarray, labels: np.ndarray) -> GradientCheck:
+        """Compare one step, part by part, with the reference; see `check_gradients`."""
+        return check_gradients(self.model, images, labels)
+
+    def train(
+        self,
+        dataset: Dataset,
+        epochs: int = 1,
+        images: int | None = None,
+        on_step: Callable[[int, float], object] | None = None,
+    ) -> None:
+        """Train with Adam on a one-cycle schedule, and print what each epoch came to.
+
+        Parameters
+        ----------
+        dataset : Dataset
+        epochs : int
+        images : int, optional
+            A short run, on the first images only. None trains on all of them, and keeps checkpoints in the
+            workbook: a training that was stopped goes on where it was, and one that has ended is not
+            repeated, as long as kernels and data are the same.
+        on_step : callable, optional
+            As for `fit`; None draws a `TrainingCurve`.
+        """
+        data = dataset if images is None else _first(dataset, images)
+        self.model, self.history = mnist_cnn(self.model.batch_size, self.backend), []
+        out = workbook.folder() / "training" if images is None else None
+        resume = out is not None and self._goes_on(data, epochs, out)
+        on_step = on_step or self._curve(data, epochs, out if resume else None)
+        try:
+            history = fit(
+                *(self.model, data, Adam(self.model, lr=0.003)),
+                epochs=epochs,
+                out=out,
+                resume=resume,
+                progress=False,
+                log=print,
+                on_step=on_step,
+                graph=False,  # a graph repeats its arguments, and the kernels take the numbers of one step
+            )
+        except Interrupted:
+            print("Stopped, and saved: train again to go on from there." if out else "Stopped.")
+            return
+        finally:
+            if out is not None and isinstance(on_step, TrainingCurve):
+                on_step.save(out / "curve.json")
+        if out is not None:
+            self.history = history
+            self.images, self.test_images = len(data.train_images), len(data.test_images)
+
+    def _curve(self, data, epochs, begun_in):
+        """Return the curve of a training: of one that was begun, with what it has drawn already."""
+        steps = epochs * -(-len(data.train_images) // self.model.batch_size)
+        every, images = (100, 1000) if steps >= 500 else (-(-steps // 5), 200)
+        curve = TrainingCurve(self.model, data.test_images[:images], data.test_labels[:images], steps, every)
+        if begun_in is not None:
+            curve.load(begun_in / "curve.json")
+        return curve
+
+    def _goes_on(self, data, epochs, out):
+        """Tell whether this very training has begun; if not, note what it consists of."""
+        consists_of = {
+            "kernels": _fingerprint(self.own),
+            "epochs": epochs,
+            "batch_size": self.model.batch_size,
+            "images": [data.name, len(data.train_images)],
+        }
+        out.mkdir(parents=True, exist_ok=True)
+        noted, now = out / "kernels.json", json.dumps(consists_of)
+        if not noted.is_file() or noted.read_text(encoding="utf-8") != now:
+            # First: if this one is killed before its first checkpoint, nobody takes the old one for it.
+            move_earlier_run(out, print)
+            (out / "checkpoint.npz").unlink(missing_ok=True)
+            (out / "curve.json").unlink(missing_ok=True)
+            with written_whole(noted) as file:
+                file.write(now.encode())
+            return False
+        try:
+            load_checkpoint(out / "checkpoint.npz")
+        except (FileNotFoundError, DataError):
+            return False
+        return True
+
+    def multiplications(self) -> Counter:
+        """Count the products of one image's training step, forward and backward, by kernel."""
+        counts = Counter()
+        for layer, shape in zip(self.model.layers, self.model.shapes[1:], strict=True):
+            kind = {Conv2d: "conv2d", Linear: "dense"}.get(type(layer))
+            if kind:
+                positions = int(np.prod(shape[2:]))
+                products = layer.weight.size * positions
+                counts[f"{kind}_kernel"] += products
+                counts[f"{kind}_backward_weight_kernel"] += products
+                counts[f"{kind}_backward_input_kernel"] += products * layer.needs_grad_input
+        return counts
+
+    def certificate(self) -> pictures.Certificate:
+        """Return what the last training on all images came to; keep it in the workbook as well.
+
+        Raises
+        ------
+        ValueError
+            If there was none yet.
+        """
+        if not self.history:
+            raise ValueError("a certificate needs a training on all images, to its end: train(mnist)")
+        products = self.multiplications()
+        last = self.history[-1]
+        trained = last["epoch"] * self.images
+        certificate = pictures.Certificate(
+            accuracy=last["test_accuracy"],
+            test_images=self.test_images,
+            epochs=last["epoch"],
+            images=self.images,
+            multiplications=trained * sum(n for name, n in products.items() if name in self.own),
+            all_multiplications=trained * products.total(),
+            kernels=tuple((part.title, part.name, part.name in self.own) for part in PARTS),
+            where="a GPU" if device.hardware() else "the emulated GPU",
+            date=datetime.date.today().isoformat(),
+        )
+        contents = {
+            "certificate.txt": repr(certificate).encode(),
+            "certificate.png": certificate.picture().png,
+        }
+        for name, content in contents.items():
+            with written_whole(workbook.folder() / name) as file:
+                file.write(content)
+        return certificate
+
+
+def _first(dataset, images):
+    """Return a data set with the first images of its training set alone."""
+    return dataclasses.replace(
+        dataset, train_images=dataset.train_images[:images], train_labels=dataset.train_labels[:images]
+    )
+
+
+def _fingerprint(kernels):
+    """Return a text that changes with the source of any of the kernels, and of what they use."""
+    sources = {name: standalone(kernel.py_func) for name, kernel in sorted(kernels.items())}
+    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()

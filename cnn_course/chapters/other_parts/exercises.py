@@ -1,0 +1,355 @@
+"""The checks of notebook 08b, ``08b_other_parts``."""
+
+import numpy as np
+
+from cnn_course.chapters.other_parts.stuck_training import StuckTraining
+from cnn_course.engine.checks.exercise import Wrong
+from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output
+from cnn_numba import device
+from cnn_numba.ops.activation.reference import sigmoid_backward, tanh_backward
+from cnn_numba.ops.loss.reference import mse_loss_backward
+from cnn_numba.ops.norm.reference import batch_norm2d_forward
+from gpuless.access import READ
+
+# --- sigmoid_backward_kernel -------------------------------------------------------------------------------
+
+THREADS = 16
+
+
+def _first_block(values, threads=THREADS):
+    """Return an array with NaN for what threads beyond the first block should have written."""
+    values = np.array(values, np.float64)
+    values[threads:] = np.nan
+    return values
+
+
+def _sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def _squashed(rng):
+    """Draw outputs of a sigmoid, some of them near 0 and 1, always with threads to spare."""
+    for size in (5, 23, THREADS, 47, 65):
+        out = _sigmoid(3 * rng.normal(size=size)).astype(np.float32)
+        yield launch(device.blocks(size + 1, THREADS), THREADS, normal(rng, size), out, output(size))
+
+
+sigmoid_backward_kernel = KernelExercise(
+    "sigmoid_backward_kernel",
+    reference=sigmoid_backward,
+    cases=_squashed,
+    float32=True,
+    once=True,
+    mistakes={
+        "sigmoid again": (
+            "You squash `out` once more. It is the sigmoid's output already, `y`; what is wanted is "
+            "`y * (1 - y)`.",
+            lambda grad_output, out: grad_output * _sigmoid(out) * (1 - _sigmoid(out)),
+        ),
+        "slope only": (
+            "You store the slope. By the chain rule it is multiplied by what comes from above, "
+            "`grad_output`.",
+            lambda grad_output, out: out * (1 - out),
+        ),
+        "tanh's slope": (
+            "`1 - y * y` is the slope of tanh. The sigmoid's is `y * (1 - y)`.",
+            tanh_backward,
+        ),
+        "one factor missing": (
+            "The slope is `y * (1 - y)`, and you have only one of its two factors.",
+            lambda grad_output, out: grad_output * out,
+            lambda grad_output, out: grad_output * (1 - out),
+        ),
+        "squared": (
+            "You multiply by `y * y`. The second factor is what `y` lacks of 1: `y * (1 - y)`.",
+            lambda grad_output, out: grad_output * out * out,
+        ),
+        "sign": (
+            "The slope has the wrong sign: a sigmoid rises everywhere, so `y * (1 - y)` is never below 0.",
+            lambda grad_output, out: -sigmoid_backward(grad_output, out),
+        ),
+        "divided": (
+            "You divide by the slope. By the chain rule the gradient is multiplied by it.",
+            lambda grad_output, out: grad_output / (out * (1 - out)),
+        ),
+        "arguments exchanged": (
+            "You take the slope where `grad_output` is, and multiply by `out`: the two are exchanged.",
+            lambda grad_output, out: out * grad_output * (1 - grad_output),
+        ),
+        "first block only": (
+            f"Elements from {THREADS} on are never computed: every block does those of the first. "
+            "`cuda.grid(1)` counts over all blocks.",
+            lambda grad_output, out: _first_block(sigmoid_backward(grad_output, out)),
+        ),
+    },
+)
+
+
+# --- squared_error_backward_kernel -------------------------------------------------------------------------
+
+BLOCK = 4, 2
+
+
+def _one_hot(y, labels):
+    return np.eye(y.shape[1])[labels]
+
+
+def squared_error_backward(y, labels):
+    """Return the gradient of the mean over the samples of ``sum_k (y_k - target_k)**2``."""
+    return y.shape[1] * mse_loss_backward(y, _one_hot(y, labels))
+
+
+def _answers(rng):
+    for samples, classes in [(1, 3), (5, 4), (3, 10), (7, 2), (4, 9), (6, 5)]:
+        y = rng.uniform(size=(samples, classes)).astype(np.float32)
+        labels = rng.integers(0, classes, samples).astype(np.int32)
+        grid = device.blocks(classes + 1, BLOCK[0]), device.blocks(samples + 1, BLOCK[1])
+        yield launch(grid, BLOCK, y, labels, output((samples, classes)))
+
+
+squared_error_backward_kernel = KernelExercise(
+    "squared_error_backward_kernel",
+    reference=squared_error_backward,
+    cases=_answers,
+    float32=True,
+    once=True,
+    mistakes={
+        "factor of two": (
+            "Your gradient is half as large as it should be: the slope of `d**2` is `2 * d`.",
+            lambda y, labels: squared_error_backward(y, labels) / 2,
+        ),
+        "sum over the batch": (
+            "You have the gradient of the sum over the batch; what is trained on is the mean: divide by the "
+            "number of samples.",
+            lambda y, labels: len(y) * squared_error_backward(y, labels),
+        ),
+        "mean over the classes": (
+            "You divide by the number of classes as well. That is the gradient of the package's "
+            "`mse_loss_forward`; here a sample's loss is the *sum* over its classes.",
+            lambda y, labels: squared_error_backward(y, labels) / y.shape[1],
+        ),
+        "divided by the classes": (
+            "You divide by the number of classes; the mean is over the samples.",
+            lambda y, labels: len(y) * squared_error_backward(y, labels) / y.shape[1],
+        ),
+        "sign": (
+            "The wrong sign: where the answer is too large, a larger one makes the loss larger still, so "
+            "the gradient is positive there.",
+            lambda y, labels: -squared_error_backward(y, labels),
+        ),
+        "loss itself": (
+            "You store the squares, which are the loss. Its gradient is wanted.",
+            lambda y, labels: (y - _one_hot(y, labels)) ** 2 / len(y),
+            lambda y, labels: (y - _one_hot(y, labels)) ** 2,
+        ),
+        "label left out": (
+            "You take no target away. It is 1 for the class that is right.",
+            lambda y, labels: 2 * y / len(y),
+        ),
+        "taken from every class": (
+            "You take 1 away from every class; it is the target of the right one alone, and the others' is "
+            "0.",
+            lambda y, labels: 2 * (y - 1) / len(y),
+        ),
+        "label as the target": (
+            "You take the label's number away from every answer. The label says *which* class is to be 1.",
+            lambda y, labels: 2 * (y - labels[:, None]) / len(y),
+        ),
+        "right class only": (
+            "Only the right class gets a gradient. The others are to be 0, and are wrong by as much as "
+            "they are not.",
+            lambda y, labels: squared_error_backward(y, labels) * _one_hot(y, labels),
+        ),
+    },
+)
+
+
+# --- channel_statistics_kernel -----------------------------------------------------------------------------
+
+# Threads of the block that has a channel, in most launches.
+CHANNEL_THREADS = 64
+WARP = 32
+
+
+def _of_some_spread(rng, shape, threads=CHANNEL_THREADS):
+    spread = rng.uniform(0.5, 3, (1, shape[1], 1))
+    x = spread * rng.normal(size=shape) + 2 * rng.normal(size=(1, shape[1], 1)) + 1
+    return launch(shape[1], threads, x.astype(np.float32), output(shape[1]), output(shape[1]))
+
+
+def _channels(rng):
+    """Draw channels of some spread, and some far from 0 that differ by little."""
+    for shape in [(2, 3, 5), (5, 2, 20), (70, 3, 1), (3, 4, 47)]:
+        yield _of_some_spread(rng, shape)
+    for shape in [(2, 3, 8), (8, 2, 32)]:
+        # Squares near 2**24, where the next float32 is 2 away. Any order of adding comes to the same.
+        signs = np.resize([1, -1], shape[0] * shape[2])
+        x = np.stack([rng.permutation(signs) for _ in range(shape[1])]).reshape(shape[1], shape[0], -1)
+        x = np.ascontiguousarray(4096 + x.transpose(1, 0, 2) / 4, np.float32)
+        yield launch(shape[1], CHANNEL_THREADS, x, output(shape[1]), output(shape[1]))
+
+
+def channel_statistics(x):
+    """Return mean and variance of each channel of an array (N, C, pixels): what a batch norm divides by."""
+    channels = x.shape[1]
+    ones, zeros = np.ones(channels), np.zeros(channels)
+    _, mean, inv_std = batch_norm2d_forward(x[..., None], ones, zeros, zeros.copy(), ones.copy(), eps=0.0)
+    return mean, 1 / inv_std**2
+
+
+def _flat(x):
+    """Return the elements of each channel as a row, in the order in which a thread goes through them."""
+    return np.float64(x.transpose(1, 0, 2).reshape(x.shape[1], -1))
+
+
+def _of_a_part(part):
+    """Return a mistake's function: the statistics of a part of each channel."""
+
+    def function(x):
+        rows = part(x)
+        return rows.mean(axis=1), rows.var(axis=1)
+
+    return function
+
+
+def _difference_of_squares(x):
+    """Compute E[x**2] - E[x]**2 in float32; exact where the squares cannot be."""
+    squares = np.square(x, dtype=np.float32).transpose(1, 0, 2).reshape(x.shape[1], -1)
+    mean = _flat(x).mean(axis=1)
+    return mean, np.where(mean < 1000, _flat(x).var(axis=1), squares.mean(axis=1, dtype=float) - mean**2)
+
+
+def _with_variance(change):
+    """Return a mistake's function: the right mean, and a variance changed, given that and the array."""
+
+    def function(x):
+        mean, variance = channel_statistics(x)
+        return mean, change(variance, x, mean)
+
+    return function
+
+
+def _count(x):
+    return x.shape[0] * x.shape[2]
+
+
+def _share(places):
+    """Return a mistake's function: what some of a block's threads find, divided by the number of all."""
+
+    def function(x):
+        share = _flat(x)[:, places]
+        centre = share.sum(axis=1) / _count(x)
+        return centre, ((share - centre[:, None]) ** 2).sum(axis=1) / _count(x)
+
+    return function
+
+
+def _divided_by(x, count):
+    """Take for the number of elements of a channel another one."""
+    centre = _flat(x).sum(axis=1) / count
+    return centre, ((_flat(x) - centre[:, None]) ** 2).sum(axis=1) / count
+
+
+def _around_the_sum(x, add):
+    """Take the sum of a channel for its mean."""
+    total = _flat(x).sum(axis=1)
+    return total, add((_flat(x) - total[:, None]) ** 2, axis=1)
+
+
+def _shares_the_channel(attempt):
+    """Demand that the threads of a block share a channel's elements."""
+    case = launch(1, CHANNEL_THREADS, normal(np.random.default_rng(0), (4, 1, 64)), output(1), output(1))
+    trace = examine(attempt, case).report.trace
+    given = trace.array == next(i for i, info in enumerate(trace.arrays) if info.shape == (4, 1, 64))
+    rows = np.flatnonzero(given & (trace.kind == READ))
+    most = int(np.bincount(np.unique([trace.thread[rows], trace.element[rows]], axis=1)[0]).max())
+    if most >= 256:
+        raise Wrong(
+            "one thread",
+            f"The numbers are right, but of 256 elements one thread reads {most}, while {CHANNEL_THREADS} "
+            "threads are there to share them: thread `t` takes the elements `t`, `t + cuda.blockDim.x`, and "
+            "so on, and `block_sum` adds up what they have found.",
+        )
+
+
+channel_statistics_kernel = KernelExercise(
+    "channel_statistics_kernel",
+    reference=channel_statistics,
+    cases=_channels,
+    other_blocks=lambda rng: [
+        _of_some_spread(rng, shape, threads)
+        for threads, shape in [(WARP, (2, 2, 19)), (3 * WARP, (5, 1, 39)), (4 * WARP, (3, 4, 47))]
+    ],
+    float32=True,
+    properties=(_shares_the_channel,),
+    mistakes={
+        "difference of squares": (
+            "Right, until a channel lies far from 0: then `E[x**2]` and `E[x]**2` are two huge numbers that "
+            "agree in all seven digits of float32, and their difference is what rounding left. Go through "
+            "the channel a second time, and add up the squared distances from the mean.",
+            _difference_of_squares,
+        ),
+        "divided by one less": (
+            "You divide the squares by one less than their number. That is for the running variance; what "
+            "the batch is normalised by is divided by their number.",
+            _with_variance(lambda variance, x, mean: variance * _count(x) / (_count(x) - 1)),
+        ),
+        "standard deviation": (
+            "The mean is right. You store the root of the variance.",
+            _with_variance(lambda variance, x, mean: np.sqrt(variance)),
+        ),
+        "mean of squares": (
+            "The mean is right. The variance is the mean of squared *distances* from it; you have not taken "
+            "the mean away.",
+            _with_variance(lambda variance, x, mean: variance + mean**2),
+        ),
+        "not divided": (
+            "Your mean is the sum: it is still to be divided by the number of elements of a channel.",
+            lambda x: _around_the_sum(x, np.sum),
+            lambda x: _around_the_sum(x, np.mean),
+        ),
+        "divided by a part": (
+            "You divide by one sample's pixels, or by the number of samples. A channel has the pixels "
+            "of all samples: `x.shape[0] * x.shape[2]` elements.",
+            lambda x: _divided_by(x, x.shape[2]),
+            lambda x: _divided_by(x, x.shape[0]),
+        ),
+        "variance not divided": (
+            "The mean is right. The sum of the squared distances is still to be divided by their number.",
+            _with_variance(lambda variance, x, mean: variance * _count(x)),
+        ),
+        "distances not squared": (
+            "The mean is right. You take the mean of the distances from it; their squares are wanted.",
+            _with_variance(lambda variance, x, mean: np.abs(_flat(x) - mean[:, None]).mean(axis=1)),
+        ),
+        "first sample only": (
+            "Only sample 0 counts. A channel's statistics are those of all samples: that is what makes it "
+            "*batch* normalisation.",
+            _of_a_part(lambda x: np.float64(x[0])),
+        ),
+        "first pixel only": (
+            "Only pixel 0 of each sample counts: a channel has all of them.",
+            _of_a_part(lambda x: np.float64(x[:, :, 0].T)),
+        ),
+        "one element a thread": (
+            f"Only the first {CHANNEL_THREADS} elements of a channel count: a thread has to go on, in steps "
+            "of `cuda.blockDim.x`, until the channel is done.",
+            _of_a_part(lambda x: _flat(x)[:, :CHANNEL_THREADS]),
+            _share(slice(CHANNEL_THREADS)),
+        ),
+        "first thread only": (
+            "Each channel gets what thread 0 has found: nobody has told it of the others' sums. `block_sum` "
+            "*returns* that of the whole block.",
+            _share(slice(None, None, CHANNEL_THREADS)),
+        ),
+        "statistics of channel 0": (
+            "Every channel gets the statistics of the first: the channel is `cuda.blockIdx.x`.",
+            lambda x: tuple(np.broadcast_to(values[:1], values.shape) for values in channel_statistics(x)),
+        ),
+    },
+)
+
+
+# --- The open problem --------------------------------------------------------------------------------------
+
+stuck_training = StuckTraining()

@@ -1,0 +1,126 @@
+"""Pictures of other parts of a network: activations, losses, what each does to gradients and outputs."""
+
+import numpy as np
+
+from cnn_course.chapters.mnist_cnn.pictures import smoothed
+from cnn_course.engine import plots
+
+_DASHES = "-", "--", ":", "-."
+
+
+def _legend(ax, **where):
+    ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK, **where)
+
+
+def activation_picture() -> plots.Picture:
+    """Draw ReLU, sigmoid and tanh, and beside them their slopes."""
+    x = np.linspace(-6, 6, 241)
+    sigmoid, tanh = 1 / (1 + np.exp(-x)), np.tanh(x)
+    curves = {
+        "ReLU": (np.maximum(x, 0), (x > 0).astype(float)),
+        "sigmoid": (sigmoid, sigmoid * (1 - sigmoid)),
+        "tanh": (tanh, 1 - tanh**2),
+    }
+    fig, axes = plots.figure(1, 2, size=(7.2, 2.6))
+    for dash, (name, (values, slopes)) in zip(_DASHES, curves.items(), strict=False):
+        axes[0].plot(x, values, dash, label=name)
+        axes[1].plot(x, slopes, dash, label=name)
+    axes[0].set(xlabel="input", ylabel="output", ylim=(-1.2, 2.2))
+    axes[1].set(xlabel="input", ylabel="slope", ylim=(-0.05, 1.1))
+    _legend(axes[0], loc="upper left")
+    return plots.picture(
+        fig,
+        "Three activations, and their slopes: what a gradient is multiplied by on its way back.",
+        "Left: ReLU, a dashed S-shaped sigmoid between 0 and 1, a dotted S-shaped tanh between -1 and 1. "
+        "Right: the slope of ReLU jumps from 0 to 1. Those of sigmoid and tanh are bells, a quarter and 1 "
+        "high, and nearly 0 beyond inputs of 5 and 3.",
+    )
+
+
+def layer_gradients_picture(sizes) -> plots.Picture:
+    """Draw the mean size of the gradients of each layer, on a logarithmic axis.
+
+    Parameters
+    ----------
+    sizes : dict of str to list of float
+        By the network's name, from the first layer to the last.
+    """
+    fig, ax = plots.figure(size=(7.2, 2.8))
+    for dash, marker, (name, values) in zip(_DASHES, "os^", sizes.items(), strict=False):
+        ax.plot(np.arange(1, len(values) + 1), values, dash, marker=marker, markersize=5, label=name)
+    ax.set(yscale="log", xlabel="dense layer, from the images to the loss", ylabel="mean size of a gradient")
+    ax.set_xticks(np.arange(1, 1 + max(map(len, sizes.values()))))
+    _legend(ax, loc="lower right")
+    falls = "; ".join(f"with {name} {values[-1] / values[0]:.0f} times" for name, values in sizes.items())
+    return plots.picture(
+        fig,
+        "How large the gradients of each layer's weights are, before any training. They come from the right.",
+        "A line for each activation over the layers. The last layer's gradients are larger than the "
+        f"first's: {falls}.",
+    )
+
+
+def loss_slopes_picture() -> plots.Picture:
+    """Draw the gradient of cross-entropy and of squared error, over the score of the right class."""
+    z = np.linspace(-8, 8, 241)
+    y = 1 / (1 + np.exp(-z))
+    fig, ax = plots.figure(size=(7.2, 2.6))
+    ax.plot(z, 1 - y, "-", label="cross-entropy: 1 - y")
+    ax.plot(z, 2 * (1 - y) * y * (1 - y), "--", label="squared error: 2 (1 - y) y (1 - y)")
+    ax.set(xlabel="score of the right answer, before the sigmoid", ylabel="pull upwards", ylim=(-0.05, 1.1))
+    ax.text(-7.8, 0.12, "sure and wrong", fontsize=9, color=plots.INK)
+    ax.text(7.8, 0.12, "sure and right", fontsize=9, color=plots.INK, ha="right")
+    _legend(ax, loc="upper right")
+    return plots.picture(
+        fig,
+        "How hard each loss pulls at a score that should be high.",
+        "Two curves over a score from -8 to 8. Cross-entropy pulls with 1 at the left, where the answer is "
+        "sure and wrong, and ever less towards the right. Squared error has a bell around -0.7, 0.3 high, "
+        "and is nearly 0 at both ends.",
+    )
+
+
+def curves_picture(runs, caption, ylabel="training loss, mean of 10", ylim=(0, 3)) -> plots.Picture:
+    """Draw the losses of several short trainings.
+
+    Parameters
+    ----------
+    runs : dict of str to array_like, shape (steps,)
+    caption, ylabel : str
+    ylim : tuple of float
+    """
+    fig, ax = plots.figure(size=(7.2, 2.6))
+    for dash, (name, losses) in zip(_DASHES, runs.items(), strict=False):
+        ax.plot(np.arange(1, len(losses) + 1), smoothed(losses, 10), dash, label=name)
+    ax.set(xlabel="step", ylabel=ylabel, ylim=ylim)
+    _legend(ax, loc="upper right")
+    ways = "; ".join(
+        f"{name} from {losses[0]:.2f} to {np.mean(losses[-10:]):.2f}" for name, losses in runs.items()
+    )
+    return plots.picture(fig, caption, f"The loss over the steps of each training: {ways}.")
+
+
+def outputs_picture(outputs) -> plots.Picture:
+    """Draw what the layers of a network put out for a batch: how the numbers are spread.
+
+    Parameters
+    ----------
+    outputs : dict of str to ndarray
+        By the layer's name, from the images on.
+    """
+    # What a ReLU puts out its layer has put out already: they are one pass.
+    shown = {name: v for name, v in outputs.items() if not name.startswith(("flatten", "relu"))}
+    fig, axes = plots.figure(1, len(shown), size=(7.2, 2.0), sharey=True)
+    for ax, (name, values) in zip(axes, shown.items(), strict=True):
+        flat = np.ravel(values)
+        ax.hist(flat, bins=30, weights=np.full(flat.size, 1 / flat.size), color=plots.BLUE)
+        ax.set_title(name, fontsize=10, color=plots.INK)
+        ax.locator_params(axis="x", nbins=3)
+    axes[0].set_ylabel("share")
+    spreads = ", ".join(f"{name} {np.min(v):.3g} to {np.max(v):.3g}" for name, v in shown.items())
+    return plots.picture(
+        fig,
+        "What goes into a new network, and what its layers put out, after ReLU where there is one. Each "
+        "panel has an axis of its own.",
+        f"A histogram for each layer. The numbers are in these ranges: {spreads}.",
+    )

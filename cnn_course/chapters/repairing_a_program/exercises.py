@@ -1,0 +1,380 @@
+"""The checks of notebook 11b, ``11b_repairing_a_program``: a broken program's kernels, and a test.
+
+Each broken kernel stands here as well as in its stub: as long as the learner's is the same code, it counts as
+not solved yet.
+"""
+
+import numpy as np
+from numba import cuda
+
+from cnn_course.engine.checks.exercise import Exercise, Wrong
+from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
+from cnn_numba import device
+from cnn_numba.ops.conv.reference import conv_cpu
+
+# --- The pooling that takes no maximum ---------------------------------------------------------------------
+
+
+@cuda.jit
+def _broken_pool_maps_kernel(maps, out):
+    """Keep the largest of each 2 x 2 numbers of a map, a place of `out` a thread; x along a row."""
+    column, row = cuda.grid(2)
+    for c in range(maps.shape[0]):
+        out[c, 2 * row, 2 * column] = maps[c, row, column]
+
+
+def _windows(maps):
+    """Return the four numbers of each window along a first axis; what fills no window is left out."""
+    height, width = maps.shape[1] // 2 * 2, maps.shape[2] // 2 * 2
+    maps = maps[:, :height, :width]
+    return np.stack([maps[:, i::2, j::2] for i in (0, 1) for j in (0, 1)])
+
+
+def _pool(maps):
+    return _windows(maps).max(axis=0)
+
+
+def _overlapping(maps):
+    """Take windows that are a step apart, and not two."""
+    height, width = maps.shape[1] // 2, maps.shape[2] // 2
+    moved = [maps[:, i : i + height, j : j + width] for i in (0, 1) for j in (0, 1)]
+    return np.max(moved, axis=0)
+
+
+def _first_channel_only(maps):
+    pooled = np.full((maps.shape[0], maps.shape[1] // 2, maps.shape[2] // 2), np.nan, np.float32)
+    pooled[0] = _pool(maps)[0]
+    return pooled
+
+
+def _pooled_maps(rng):
+    return [
+        launch(grid, block, normal(rng, (c, h, w)) - np.float32(2), output((c, h // 2, w // 2)))
+        for grid, block, (c, h, w) in [
+            ((1, 1), (4, 2), (1, 4, 6)),
+            ((2, 3), (4, 2), (3, 11, 13)),
+            ((3, 1), (4, 8), (2, 14, 18)),
+            ((1, 4), (8, 2), (4, 15, 10)),
+            ((2, 2), (4, 4), (2, 9, 16)),
+        ]
+    ]
+
+
+pool_maps_kernel = KernelExercise(
+    "pool_maps_kernel",
+    reference=_pool,
+    cases=_pooled_maps,
+    broken=_broken_pool_maps_kernel,
+    mistakes={
+        "no maximum": (
+            "You keep one number of each four, whichever it is: no largest is taken. Each thread has to look "
+            "at all four.",
+            *(lambda maps, k=k: _windows(maps)[k] for k in range(4)),
+        ),
+        "mean": (
+            "You take the mean of each four. Max-pooling keeps the largest.",
+            lambda maps: _windows(maps).mean(axis=0),
+        ),
+        "one axis only": (
+            "You compare two numbers of each window, and there are four: two in a row, and two below them.",
+            lambda maps: _windows(maps)[:2].max(axis=0),
+            lambda maps: _windows(maps)[::2].max(axis=0),
+            lambda maps: _windows(maps)[::3].max(axis=0),
+        ),
+        "steps of one": (
+            "Your windows are one step apart, and overlap. They are to be two apart: the window of "
+            "`out[c, row, column]` begins at `maps[c, 2 * row, 2 * column]`.",
+            _overlapping,
+        ),
+        "maximum of at least 0": (
+            "Right, where a window has a number above 0. Where all four are below, you give 0: your search "
+            "starts from 0, and has to start from one of the four.",
+            lambda maps: np.maximum(_pool(maps), 0),
+        ),
+        "first channel only": (
+            "Only the first map is pooled. A thread does its place in all of them.",
+            _first_channel_only,
+        ),
+    },
+)
+
+
+# --- The softmax that is none ------------------------------------------------------------------------------
+
+
+@cuda.jit
+def _broken_softmax_kernel(maps, out):
+    """Turn the channels of one pixel into probabilities, a pixel a thread; x along a row."""
+    column, row = cuda.grid(2)
+    channels = maps.shape[0]
+    for c in range(channels):
+        out[c, row, column] = maps[c, row, column] * channels
+
+
+def _powers(maps, axis=0):
+    return np.exp(maps - maps.max(axis=axis, keepdims=True))
+
+
+def _softmax(maps, axis=0):
+    powers = _powers(maps, axis)
+    return powers / powers.sum(axis=axis, keepdims=True)
+
+
+def _softmax_shifted_by(maps, channels, least=-np.inf):
+    """Compute in float32, with the largest of some channels taken away, or `least` if that is larger."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        powers = np.exp(maps - np.maximum(channels.max(axis=0), np.float32(least)))
+        return powers / powers.sum(axis=0)
+
+
+def _overflowing_softmax(maps):
+    with np.errstate(over="ignore", invalid="ignore"):
+        powers = np.exp(maps)
+        return powers / powers.sum(axis=0)
+
+
+def _maps(rng):
+    """Draw maps of moderate numbers, of huge ones and of very negative ones; then one large channel."""
+    yield from [
+        launch(grid, block, offset + 3 * normal(rng, shape), output(shape))
+        for grid, block, shape, offset in [
+            ((1, 1), (4, 4), (2, 2, 3), 0),
+            ((2, 3), (4, 2), (3, 5, 7), 0),
+            ((3, 1), (4, 8), (4, 6, 9), 0),
+            ((1, 4), (8, 2), (5, 7, 5), 90),
+            ((2, 2), (4, 4), (3, 6, 5), -150),
+            ((1, 2), (4, 2), (70, 3, 2), 0),
+        ]
+    ]
+    for place in (0, -1):
+        maps = 3 * normal(rng, (3, 4, 6))
+        maps[place] += 100
+        yield launch((2, 1), (4, 4), maps, output(maps.shape))
+
+
+softmax_kernel = KernelExercise(
+    "softmax_kernel",
+    reference=_softmax,
+    cases=_maps,
+    large=lambda rng: [launch((3, 2), (4, 4), normal(rng, (1000, 7, 9)), output((1000, 7, 9)))],
+    broken=_broken_softmax_kernel,
+    float32=True,
+    mistakes={
+        "still multiplied": (
+            "Each number still comes out times the number of channels: that is no softmax. Exponentials, "
+            "divided by their sum.",
+            lambda maps: maps * np.float32(len(maps)),
+        ),
+        "not normalised": ("Your exponentials are right, and they are not divided by their sum.", _powers),
+        "no exponential": (
+            "You divide the numbers themselves by their sum. A softmax takes the exponential of each first.",
+            lambda maps: maps / maps.sum(axis=0),
+        ),
+        "over the image": (
+            "For each channel, your numbers sum to 1 over the pixels. They are to do so at each pixel, over "
+            "the channels.",
+            lambda maps: _softmax(maps, axis=(1, 2)),
+        ),
+        "sum not shifted": (
+            "The exponentials above the line are shifted by the largest number, those in the sum are not.",
+            lambda maps: _powers(maps) / np.exp(maps).sum(axis=0),
+        ),
+        "running sum": (
+            "You divide while the sum is still growing: each channel by the sum up to itself. First the sum "
+            "over all channels, then, in a loop of its own, the quotients.",
+            lambda maps: _powers(maps) / np.cumsum(_powers(maps), axis=0),
+        ),
+        "averaged": (
+            "You divide by the number of channels in the place of the sum of the exponentials.",
+            lambda maps: _powers(maps) / np.float32(len(maps)),
+        ),
+        "overflows": (
+            "Right for moderate numbers. From about 89 on, `exp` is infinite in float32, and infinity "
+            "divided by infinity is NaN. Subtract the pixel's largest number first: the quotient stays the "
+            "same.",
+            _overflowing_softmax,
+        ),
+        "maximum of some channels": (
+            "Right, until the channel is the largest that your search for the largest leaves out: look at "
+            "all of them.",
+            lambda maps: _softmax_shifted_by(maps, maps[:-1]),
+            lambda maps: _softmax_shifted_by(maps, maps[1:]),
+            lambda maps: _softmax_shifted_by(maps, maps[:1]),
+        ),
+        "maximum of at least 0": (
+            "Right, until all of a pixel's numbers are far below zero: your search for the largest starts at "
+            "0, every exponential becomes 0, and 0 / 0 is NaN. Start from the first channel's number.",
+            lambda maps: _softmax_shifted_by(maps, maps, 0),
+            lambda maps: _softmax_shifted_by(maps, maps[1:], 0),
+        ),
+    },
+)
+
+
+# --- The host's part ---------------------------------------------------------------------------------------
+
+TILE = 16
+
+
+def _edge_maps(image, weight):
+    return np.array([conv_cpu(image, w) for w in weight], np.float32)
+
+
+def _written_only(rows, columns):
+    """Return a wrong `edge_maps` of which only so many rows and columns are written; the rest is empty."""
+
+    def wrong(image, weight, empty=np.nan):
+        maps = _edge_maps(image, weight)
+        height, width = maps.shape[1:]
+        maps[:, rows(height, width) :] = empty
+        maps[:, :, columns(height, width) :] = empty
+        return maps
+
+    return wrong, lambda image, weight: wrong(image, weight, 0)
+
+
+def _up(n):
+    return device.blocks(n, TILE) * TILE
+
+
+def _returned(attempt, image, weight):
+    maps = attempt(image, weight)
+    if device.is_device_array(maps):
+        raise Wrong(
+            "still on the device",
+            "What you return is on the device. Whoever calls `edge_maps` has NumPy arrays, and wants one "
+            "back: `copy_to_host()`.",
+        )
+    return maps
+
+
+edge_maps = Exercise(
+    "edge_maps",
+    reference=_edge_maps,
+    cases=lambda rng: [
+        (normal(rng, (h, w)), normal(rng, (filters, 3, 3)))
+        for h, w, filters in [(18, 19, 1), (28, 28, 4), (21, 45, 2), (50, 23, 3), (36, 70, 2)]
+    ],
+    starts_as=lambda image, weight: np.zeros(_edge_maps(image, weight).shape, np.float32),
+    run=_returned,
+    rtol=1e-5,
+    mistakes={
+        "rounded down": (
+            "The right and the lower edge of the maps are never written: the number of blocks is rounded "
+            "down. `device.blocks(n, 16)` rounds up, and the kernel's guard holds back whoever is too many.",
+            *_written_only(lambda h, w: h // TILE * TILE, lambda h, w: w // TILE * TILE),
+        ),
+        "grid exchanged": (
+            "A part of the maps is never written where they are not square: the grid comes as (rows, "
+            "columns). In CUDA x comes first, and x runs along a row: the width's blocks, then the height's.",
+            *_written_only(lambda h, w: _up(w), lambda h, w: _up(h)),
+        ),
+        "input lost": (
+            "All is garbage, as the kernel reads an image that nobody has written: the name of the image was "
+            "given to a new, empty array. `cuda.to_device(image)` allocates and copies in one.",
+            lambda image, weight: np.full(_edge_maps(image, weight).shape, np.nan, np.float32),
+        ),
+        "first filter only": (
+            "Each map is that of the first filter. All filters have to go to the kernel.",
+            lambda image, weight: np.repeat(_edge_maps(image, weight[:1]), len(weight), axis=0),
+        ),
+    },
+)
+
+
+# --- A test of a softmax -----------------------------------------------------------------------------------
+
+
+def _holds(softmax, maps, skip=(), axis=0):
+    """Tell whether the four properties hold, but for those in `skip`."""
+    out = np.asarray(softmax(maps))
+    holds = {
+        "negative": np.all(out >= 0),
+        "sum": np.allclose(out.sum(axis=axis), 1, atol=1e-5),
+        "shift": np.allclose(softmax(maps + 1), out, atol=1e-5),
+        "order": np.array_equal(out.argmax(axis=0), maps.argmax(axis=0)),
+    }
+    return all(holds[name] for name in holds if name not in skip)
+
+
+def _softmax_right(maps):
+    return _softmax(maps)
+
+
+def _softmax_of_the_article(maps):
+    return maps * len(maps)
+
+
+def _softmax_negative(maps):
+    """Sum to 1, keep the order and forget a shift; some numbers are below zero."""
+    return 1 / len(maps) + maps - maps.mean(axis=0)
+
+
+def _softmax_share(maps):
+    return maps / maps.sum(axis=0)
+
+
+def _softmax_unnormalised(maps):
+    return _powers(maps)
+
+
+def _softmax_even(maps):
+    return np.full_like(maps, 1 / len(maps))
+
+
+def _softmax_overflowing(maps):
+    return _overflowing_softmax(maps)
+
+
+def _tested(rng):
+    positive = 1 + np.abs(normal(rng, (4, 3, 5)))
+    return [
+        (_softmax_right, normal(rng, (3, 2, 4))),
+        (_softmax_right, 90 + 3 * normal(rng, (5, 4, 3))),
+        (_softmax_of_the_article, normal(rng, (3, 4, 2))),
+        (_softmax_negative, 3 * normal(rng, (4, 2, 3))),
+        (_softmax_share, positive),
+        (_softmax_unnormalised, normal(rng, (2, 3, 5))),
+        (_softmax_even, normal(rng, (5, 3, 4))),
+        (_softmax_overflowing, 200 * normal(rng, (3, 5, 2))),
+    ]
+
+
+def _without(property_, text):
+    return text, lambda softmax, maps: _holds(softmax, maps, skip=(property_,))
+
+
+is_softmax = Exercise(
+    "is_softmax",
+    reference=_holds,
+    cases=_tested,
+    mistakes={
+        "negative passes": _without(
+            "negative",
+            "A function whose numbers are partly below 0 passes: they sum to 1 all the same. Look at each.",
+        ),
+        "any sum passes": _without("sum", "A function whose numbers do not sum to 1 passes."),
+        "shift not tried": _without(
+            "shift",
+            "`maps / maps.sum(axis=0)` passes: at numbers above 0 it is positive, sums to 1, and keeps the "
+            "order. Call `softmax` once more, on `maps + 1`.",
+        ),
+        "order not looked at": _without(
+            "order",
+            "A function that gives every channel the same passes. The largest has to stay the largest, at "
+            "each pixel: `argmax(axis=0)`.",
+        ),
+        "exactly equal": (
+            "You refuse a right softmax: float32 sums to 1 up to a rounding, and `==` does not forgive it. "
+            "`np.allclose` does.",
+            lambda softmax, maps: (
+                _holds(softmax, maps) and bool((np.asarray(softmax(maps)).sum(axis=0) == 1).all())
+            ),
+        ),
+        "sum over the image": (
+            "You add over the pixels. At each pixel the sum over the channels is 1: `axis=0`.",
+            lambda softmax, maps: _holds(softmax, maps, axis=(1, 2)),
+        ),
+        "always right": ("Whatever comes in, you say yes.", lambda softmax, maps: True),
+    },
+)

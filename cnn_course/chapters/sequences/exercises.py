@@ -1,0 +1,458 @@
+"""The checks of notebook 13, ``13_sequences``."""
+
+import numpy as np
+
+from cnn_course.engine.checks.exercise import Exercise, avoids
+from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
+from cnn_numba import device
+from cnn_numba.ops.recurrent import reference
+
+BLOCK = 8, 4
+
+
+def _sizes():
+    """Yield batch sizes, hidden sizes and grids that cover them with threads to spare."""
+    for samples, hidden in [(1, 1), (2, 3), (5, 9), (3, 17), (9, 4), (4, 16)]:
+        grid = device.blocks(hidden + 1, BLOCK[0]), device.blocks(samples + 1, BLOCK[1])
+        yield samples, hidden, grid
+
+
+def _sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def _parts(gates):
+    return np.split(np.float64(gates), 4, axis=1)
+
+
+# --- lstm_cell_kernel --------------------------------------------------------------------------------------
+
+
+def _before_a_cell(rng):
+    for samples, hidden, grid in _sizes():
+        sums, c = 1.5 * normal(rng, (samples, 4 * hidden)), normal(rng, (samples, hidden))
+        outputs = output((samples, 4 * hidden)), output((samples, hidden)), output((samples, hidden))
+        yield launch(grid, BLOCK, sums, c, *outputs)
+
+
+def lstm_cell(sums, c):
+    """Return the gates of a step, the new cell and the new hidden state."""
+    i, f, g, o = _parts(sums)
+    gates = np.concatenate([_sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)], axis=1)
+    return _with_gates(gates, c)
+
+
+def _with_gates(gates, c):
+    i, f, g, o = _parts(gates)
+    cell = f * c + i * g
+    return gates, cell, o * np.tanh(cell)
+
+
+def _cell(change):
+    """Return a mistake's function: the right gates, and cell and hidden state by a function of both."""
+
+    def function(sums, c):
+        gates = lstm_cell(sums, c)[0]
+        return gates, *change(*_parts(gates), c)
+
+    return function
+
+
+def _in_order(order):
+    """Return a mistake's function: groups of the sums taken for i, f, g and o in another order."""
+
+    def function(sums, c):
+        groups = np.split(np.float64(sums), 4, axis=1)
+        i, f, g, o = (groups[k] for k in order)
+        stored = dict(zip(order, (_sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)), strict=True))
+        cell = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+        gates = np.concatenate([stored[k] for k in range(4)], axis=1)
+        return gates, cell, _sigmoid(o) * np.tanh(cell)
+
+    return function
+
+
+def _side_by_side(sums, c):
+    """Take the sums, and store the gates, as if those of each unit were neighbours."""
+    grouped = sums.reshape(len(sums), -1, 4).transpose(0, 2, 1).reshape(sums.shape)
+    gates, cell, h = lstm_cell(grouped, c)
+    return gates.reshape(len(sums), 4, -1).transpose(0, 2, 1).reshape(sums.shape), cell, h
+
+
+def _sums_stored(sums, c):
+    _, cell, h = lstm_cell(sums, c)
+    return np.float64(sums), cell, h
+
+
+def _all_squashed_by(function):
+    return lambda sums, c: _with_gates(function(np.float64(sums)), c)
+
+
+lstm_cell_kernel = KernelExercise(
+    "lstm_cell_kernel",
+    reference=lstm_cell,
+    cases=_before_a_cell,
+    float32=True,
+    once=True,
+    mistakes={
+        "other order of the gates": (
+            "You take the four groups in another order. It is i, f, g, o, as in PyTorch: the new content g "
+            "is the third, the output gate the fourth.",
+            _in_order((0, 1, 3, 2)),
+            _in_order((0, 2, 1, 3)),
+        ),
+        "gates side by side": (
+            "You take the four sums of a unit from places next to each other, `4 * j + k`. The groups stand "
+            "one behind the other: `j`, `j + hidden`, `j + 2 * hidden`, `j + 3 * hidden`.",
+            _side_by_side,
+        ),
+        "content through a sigmoid": (
+            "All four go through a sigmoid. The new content `g` goes through tanh: it may be negative, and "
+            "then the cell goes down.",
+            _all_squashed_by(_sigmoid),
+        ),
+        "gates through tanh": (
+            "All four go through tanh. A gate is a share between 0 and 1, and so i, f and o go through a "
+            "sigmoid.",
+            _all_squashed_by(np.tanh),
+        ),
+        "input and forget gate exchanged": (
+            "The cell has the two gates exchanged: `f` says how much of the old cell stays, `i` how much "
+            "of the new content comes in.",
+            _cell(lambda i, f, g, o, c: (i * c + f * g, o * np.tanh(i * c + f * g))),
+        ),
+        "old cell forgotten": (
+            "The new cell has nothing of the old one. What stays of it is `f * c`: this sum is all the "
+            "memory there is.",
+            _cell(lambda i, f, g, o, c: (i * g, o * np.tanh(i * g))),
+        ),
+        "input gate left out": (
+            "All of the new content comes in; it is `i * g` that does.",
+            _cell(lambda i, f, g, o, c: (f * c + g, o * np.tanh(f * c + g))),
+        ),
+        "forget gate left out": (
+            "The old cell stays whole; it is `f * c` that stays.",
+            _cell(lambda i, f, g, o, c: (c + i * g, o * np.tanh(c + i * g))),
+        ),
+        "cell not squashed": (
+            "The hidden state is `o` times the *tanh* of the cell. The cell itself may grow without bounds.",
+            _cell(lambda i, f, g, o, c: (f * c + i * g, o * (f * c + i * g))),
+        ),
+        "hidden state of the old cell": (
+            "The hidden state is of the old cell. It is `o * tanh(...)` of the new one.",
+            _cell(lambda i, f, g, o, c: (f * c + i * g, o * np.tanh(c))),
+        ),
+        "output gate left out": (
+            "The hidden state is `o` times the tanh of the cell, and your `o` takes no part.",
+            _cell(lambda i, f, g, o, c: (f * c + i * g, np.tanh(f * c + i * g))),
+        ),
+        "sums stored as gates": (
+            "Cell and hidden state are right. What you store in `gates` are the sums; the backward pass "
+            "needs what has become of them.",
+            _sums_stored,
+        ),
+    },
+)
+
+
+# --- last_states -------------------------------------------------------------------------------------------
+
+
+def _time_first(rng):
+    for steps, samples, inputs, hidden in [
+        (2, 3, 1, 2),
+        (4, 4, 2, 3),
+        (1, 5, 3, 2),
+        (6, 2, 2, 5),
+        (3, 3, 4, 1),
+    ]:
+        weights = rng.normal(size=(4 * hidden, inputs)), rng.normal(size=(4 * hidden, hidden))
+        yield rng.normal(size=(steps, samples, inputs)), *weights
+
+
+def _states(x, weight_ih, weight_hh):
+    return reference.lstm_forward(x, weight_ih, weight_hh)[0]
+
+
+def _turned(x):
+    return x.transpose(1, 0, 2)
+
+
+last_states = Exercise(
+    "last_states",
+    reference=lambda x, *weights: _states(_turned(x), *weights)[:, -1],
+    cases=_time_first,
+    mistakes={
+        "not turned": (
+            "That is the article's mistake: `lstm_forward` takes the first axis for the samples, and in "
+            "`x` it is the steps. Nothing complains; with as many steps as samples even the shape is right.",
+            lambda x, *weights: _states(x, *weights)[:, -1],
+            lambda x, *weights: _states(x, *weights)[-1],
+        ),
+        "reshaped": (
+            "The shape is right, and the numbers are in other places: `reshape` only cuts the same row of "
+            "numbers anew. To exchange two axes takes `transpose`.",
+            lambda x, *weights: _states(x.reshape(x.shape[1], x.shape[0], -1), *weights)[:, -1],
+        ),
+        "last sample": (
+            "You have turned `x`, and then take the last *sample*, with all its steps. The steps are the "
+            "second axis now: `[:, -1]`.",
+            lambda x, *weights: _states(_turned(x), *weights)[-1],
+        ),
+        "first step": (
+            "These are the states after the first step; the last one is asked for.",
+            lambda x, *weights: _states(_turned(x), *weights)[:, 0],
+        ),
+        "all steps": (
+            "These are the states after every step; the last is asked for.",
+            lambda x, *weights: _states(_turned(x), *weights),
+        ),
+        "backwards in time": (
+            "You read the steps from the last to the first.",
+            lambda x, *weights: _states(_turned(x)[:, ::-1], *weights)[:, -1],
+        ),
+        "cell for the hidden state": (
+            "That is the last cell, `c_n`; the last hidden state is asked for.",
+            lambda x, *weights: reference.lstm_forward(_turned(x), *weights)[2],
+        ),
+    },
+)
+
+
+# --- lstm_cell_backward_kernel -----------------------------------------------------------------------------
+
+
+def _after_a_cell(rng):
+    for samples, hidden, grid in _sizes():
+        c = normal(rng, (samples, hidden))
+        gates, cell, _ = (np.float32(a) for a in lstm_cell(1.5 * normal(rng, (samples, 4 * hidden)), c))
+        grad_h, grad_cell = normal(rng, (samples, hidden)), normal(rng, (samples, hidden))
+        outputs = output((samples, 4 * hidden)), output((samples, hidden))
+        yield launch(grid, BLOCK, gates, c, cell, grad_h, grad_cell, *outputs)
+
+
+def lstm_cell_backward(gates, c, cell, grad_h, grad_cell):
+    """Return the gradients of the sums and of the cell of the step before."""
+    weight_hh = np.zeros((4 * c.shape[1], c.shape[1]))
+    sequences = np.float64(cell)[:, None], np.float64(gates)[:, None]
+    grad_sums, _, grad_c = reference.lstm_backward(None, weight_hh, *sequences, c, grad_h, grad_cell)
+    return grad_sums[:, 0], grad_c
+
+
+def _cell_back(
+    slopes=True,
+    own=True,
+    later=True,
+    tanh_slope=True,
+    forget=True,
+    old=True,
+    squash_new=True,
+    without=(),
+    output=True,
+    shown=True,
+):
+    """Return a function for the backward pass of a cell, with parts that may be wrong."""
+
+    def function(gates, c, cell, grad_h, grad_cell):
+        i, f, g, o = _parts(gates)
+        squashed = np.tanh(np.float64(cell if squash_new else c))
+        slope = {True: 1 - squashed**2, "not squared": 1 - squashed, False: 1}[tanh_slope]
+        through = grad_h * (o if output else 1) * slope
+        dc = (grad_cell if later else 0) + (through if own else 0)
+        parts = dc * g, dc * (c if old else cell), dc * i, (grad_h if shown else dc) * squashed
+        factors = [i * (1 - i), f * (1 - f), 1 - g**2, o * (1 - o)] if slopes else [1, 1, 1, 1]
+        if slopes == "sigmoid":
+            factors[2] = g * (1 - g)
+        for k in without:
+            factors[k] = np.ones_like(i)
+        grad_sums = np.concatenate([part * by for part, by in zip(parts, factors, strict=True)], axis=1)
+        return grad_sums, dc * (f if forget else 1)
+
+    return function
+
+
+def _exchanged(gates, c, cell, grad_h, grad_cell):
+    grad_sums, grad_c = lstm_cell_backward(gates, c, cell, grad_h, grad_cell)
+    i, f, g, _ = _parts(gates)
+    dc = grad_c / f
+    _, df, _, do = _parts(grad_sums)
+    return np.concatenate([dc * i * i * (1 - i), df, dc * g * (1 - g**2), do], axis=1), grad_c
+
+
+lstm_cell_backward_kernel = KernelExercise(
+    "lstm_cell_backward_kernel",
+    reference=lstm_cell_backward,
+    cases=_after_a_cell,
+    float32=True,
+    once=True,
+    mistakes={
+        "slopes left out": (
+            "These are the gradients of the gates. Each still has to go through its sigmoid or tanh: times "
+            "`y * (1 - y)`, or `1 - y * y`, with `y` the gate itself.",
+            _cell_back(slopes=False),
+        ),
+        "slope of one gate left out": (
+            "One of the four gradients has not gone through its gate: each is multiplied by a slope of its "
+            "own, `y * (1 - y)` for i, f and o, `1 - y * y` for g.",
+            *(_cell_back(without=(k,)) for k in range(4)),
+        ),
+        "slope not squared": (
+            "The slope of tanh is 1 minus the *square* of what comes out.",
+            _cell_back(tanh_slope="not squared"),
+        ),
+        "output gate left out": (
+            "The hidden state shows `o` times the cell's tanh: on its way to the cell the gradient is "
+            "multiplied by `o`.",
+            _cell_back(output=False),
+        ),
+        "output gate from the cell": (
+            "The output gate has no part in the cell: its gradient comes from `grad_h` alone, times "
+            "`tanh(cell)`.",
+            _cell_back(shown=False),
+        ),
+        "content with a sigmoid's slope": (
+            "The new content has gone through tanh: its slope is `1 - g * g`.",
+            _cell_back(slopes="sigmoid"),
+        ),
+        "nothing through the hidden state": (
+            "The cell's gradient is only what comes from the step after. The hidden state depends on the "
+            "cell as well: add `grad_h * o * (1 - tanh(cell)**2)`.",
+            _cell_back(own=False),
+        ),
+        "nothing from the step after": (
+            "The cell's gradient comes from this step's hidden state alone. The step after has read the "
+            "cell too: begin with `grad_cell`. It is the way on which gradients get far.",
+            _cell_back(later=False),
+        ),
+        "slope of the cell's tanh left out": (
+            "The hidden state is `o * tanh(cell)`, so its gradient is multiplied by `1 - tanh(cell)**2` on "
+            "the way to the cell.",
+            _cell_back(tanh_slope=False),
+        ),
+        "old cell squashed": (
+            "You take the tanh of the cell *before* the step. The hidden state was made of the new one, "
+            "`cell`.",
+            _cell_back(squash_new=False),
+        ),
+        "new cell for the forget gate": (
+            "The forget gate was multiplied by the cell *before* the step, `c`: that is what its gradient "
+            "has as a factor.",
+            _cell_back(old=False),
+        ),
+        "forget gate left out": (
+            "What goes on to the step before is the cell's gradient times `f`: only so much of the old "
+            "cell came through.",
+            _cell_back(forget=False),
+        ),
+        "input gate and content exchanged": (
+            "`i * g`: the gradient of `i` has `g` as a factor, and that of `g` has `i`. You have them the "
+            "other way round.",
+            _exchanged,
+        ),
+    },
+)
+
+
+# --- backward_through_time ---------------------------------------------------------------------------------
+
+
+def _sequences(rng):
+    for samples, steps, hidden in [(1, 1, 2), (2, 3, 1), (3, 2, 5), (4, 6, 3), (2, 9, 4)]:
+        x = 1.5 * rng.normal(size=(samples, steps, 4 * hidden))
+        weight_hh = rng.normal(size=(4 * hidden, hidden))
+        _, _, _, cells, gates = reference.lstm_forward(x, np.eye(4 * hidden), weight_hh)
+        yield rng.normal(size=(samples, hidden)), weight_hh, cells, gates
+
+
+def _backward_through_time(grad_h_n, weight_hh, cells, gates):
+    return reference.lstm_backward(None, weight_hh, cells, gates, grad_h_n=grad_h_n)[0]
+
+
+def _loop(forwards=False, hidden="passed", cell="passed", before="before", unseen=()):
+    """Return a function for the way back through time, with parts that may be wrong."""
+
+    def function(grad_h_n, weight_hh, cells, gates):
+        grad_gates, steps = np.empty_like(gates), gates.shape[1]
+        zeros = np.zeros_like(grad_h_n)
+        grad_h, grad_c = grad_h_n, zeros
+        for t in range(steps) if forwards else reversed(range(steps)):
+            c = {"before": cells[:, t - 1] if t else zeros, "after": cells[:, t], "round": cells[:, t - 1]}
+            arguments = gates[:, t], c[before], cells[:, t], grad_h, grad_c
+            grad_gates[:, t], new = lstm_cell_backward(*arguments)
+            grad_c = {"passed": new, "dropped": zeros, "summed": grad_c + new}[cell]
+            product = grad_gates[:, t] @ weight_hh
+            grad_h = {
+                "passed": product,
+                "dropped": zeros,
+                "kept": grad_h_n,
+                "again": grad_h_n + product,
+                "summed": grad_h + product,
+            }[hidden]
+        grad_gates[:, list(unseen)] = 0
+        return grad_gates
+
+    return function
+
+
+def _without_the_last(grad_h_n, weight_hh, cells, gates):
+    """Begin with the step before the last."""
+    grad_gates = np.zeros_like(gates)
+    if gates.shape[1] > 1:
+        grad_gates[:, :-1] = _backward_through_time(grad_h_n, weight_hh, cells[:, :-1], gates[:, :-1])
+    return grad_gates
+
+
+backward_through_time = Exercise(
+    "backward_through_time",
+    reference=_backward_through_time,
+    cases=_sequences,
+    properties=(avoids("lstm_backward"),),
+    mistakes={
+        "forwards": (
+            "You go from the first step to the last. A step's gradient is made of that of the step *after* "
+            "it: begin with the last.",
+            _loop(forwards=True),
+        ),
+        "hidden state not followed": (
+            "The hidden state of the step before has taken part in all four sums. Its gradient is "
+            "`grad_gates[:, t] @ weight_hh`, and the next round of the loop needs it.",
+            _loop(hidden="dropped"),
+            _loop(hidden="kept"),
+        ),
+        "last gradient in every step": (
+            "You add `grad_h_n` in every step. It is the gradient of the last hidden state alone: the loss "
+            "does not see the others but through their successors.",
+            _loop(hidden="again"),
+        ),
+        "gradients summed up": (
+            "You carry on the sum of all gradients so far. A step passes on its own: the new one takes the "
+            "place of the old.",
+            _loop(hidden="summed"),
+            _loop(cell="summed"),
+        ),
+        "cell not followed": (
+            "The cell's gradient ends after each step. Hand what `cell_backward` returns for the cell "
+            "before to the next round: that is the way along which little is lost.",
+            _loop(cell="dropped"),
+        ),
+        "first step left out": (
+            "The first step gets no gradient: `reversed(range(steps))` ends with 0, and "
+            "`range(steps - 1, 0, -1)` with 1.",
+            _loop(unseen=(0,)),
+        ),
+        "last step left out": (
+            "The last step gets no gradient, and it is the one that the loss sees.",
+            _loop(unseen=(-1,)),
+            _without_the_last,
+        ),
+        "wraps round": (
+            "At the first step, `cells[:, t - 1]` is `cells[:, -1]`: the *last* cell. What came before the "
+            "first step is zeros.",
+            _loop(before="round"),
+        ),
+        "cell after the step": (
+            "`cell_backward` wants the cell *before* the step as its second argument, `cells[:, t - 1]`.",
+            _loop(before="after"),
+        ),
+    },
+)

@@ -1,0 +1,155 @@
+"""The checks of notebook 00, ``00_start_here``."""
+
+import numpy as np
+from numba import cuda
+
+from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, output, uses
+
+
+def _byte_image(rng, *shape):
+    """Draw pixels that are dark, bright, and just about half as bright as can be."""
+    return rng.choice([0, 1, 60, 100, 127, 128, 150, 200, 255], shape).astype(np.uint8)
+
+
+def _images(rng):
+    return [
+        launch(grid, block, _byte_image(rng, *shape), output(shape, np.uint8))
+        for grid, block, shape in [
+            (1, (4, 4), (2, 3)),
+            (1, (8, 8), (5, 7)),
+            ((2, 3), (8, 4), (9, 13)),
+            ((3, 1), (4, 16), (11, 10)),
+            ((4, 2), (8, 8), (16, 28)),
+        ]
+    ]
+
+
+brighten_kernel = KernelExercise(
+    "brighten_kernel",
+    reference=lambda digit: np.minimum(2 * digit.astype(int), 255).astype(np.uint8),
+    cases=_images,
+    starts_as=lambda digit: digit,
+    mistakes={
+        "wrapped around": (
+            "Twice 150 is 300, and a pixel is a byte, which ends at 255: 300 becomes 300 - 256 = 44, and the "
+            "brightest strokes turn dark. Take 255 where it would be more: `min(..., 255)`.",
+            lambda digit: (2 * digit.astype(int)).astype(np.uint8),
+        ),
+        "negative": ("That is the negative, as in the kernel above.", lambda digit: 255 - digit),
+        "square": (
+            "You multiply the pixel by itself; twice as bright is `2 * ...`.",
+            lambda digit: np.minimum(digit.astype(int) ** 2, 255).astype(np.uint8),
+        ),
+        "larger of the two": (
+            "`max` takes the larger of two numbers, and so every pixel gets 255 or more. The "
+            "smaller is meant.",
+            lambda digit: np.maximum(2 * digit.astype(int), 255).astype(np.uint8),
+            lambda digit: np.full_like(digit, 255),
+        ),
+        "cut before": (
+            "The limit comes too early: a pixel is cut at 255, and doubled afterwards. Double it first.",
+            lambda digit: (2 * np.minimum(digit.astype(int), 127)).astype(np.uint8),
+        ),
+        "black or white": (
+            "You make each pixel black or white. Those in between are to become twice as bright.",
+            lambda digit: np.where(digit > 127, 255, 0).astype(np.uint8),
+        ),
+        "darker": ("You make the image darker: half of each pixel.", lambda digit: digit // 2),
+    },
+)
+
+LEVELS = 16
+
+
+@cuda.jit
+def _losing_kernel(digits, counts):
+    """Count one pixel a thread: how many of each level there are."""
+    column, row, n = cuda.grid(3)
+    if row < digits.shape[1] and column < digits.shape[2]:
+        level = digits[n, row, column] // 16
+        counts[level] += 1
+
+
+def _digits(rng):
+    return [
+        launch(
+            grid,
+            block,
+            rng.integers(0, 256, shape, dtype=np.uint8),
+            inout(rng.integers(0, 9, LEVELS, dtype=np.int32)),
+        )
+        for grid, block, shape in [
+            (1, (4, 4, 1), (1, 2, 3)),
+            (1, (8, 8, 1), (1, 5, 7)),
+            ((1, 2, 3), (16, 4, 1), (3, 6, 13)),
+            ((2, 2, 2), (8, 8, 1), (2, 12, 10)),
+            ((1, 1, 2), (8, 6, 2), (4, 5, 7)),
+        ]
+    ]
+
+
+def _counted(digits):
+    return np.bincount(digits.ravel() // 16, minlength=LEVELS).astype(np.int32)
+
+
+def _doubled(digits, counts):
+    """Add the old count and 1 for each pixel, one after the other."""
+    pixels = np.bincount(digits.ravel() // 16, minlength=LEVELS)
+    return ((counts.astype(np.int64) + 1) * 2**pixels - 1).astype(np.int32)
+
+
+count_kernel = KernelExercise(
+    "count_kernel",
+    reference=lambda digits, counts: counts + _counted(digits),
+    cases=_digits,
+    broken=_losing_kernel,
+    properties=(uses("atomic"),),
+    mistakes={
+        "levels added": (
+            "You add the level itself. Each pixel counts once, so 1 is added.",
+            lambda digits, counts: counts + (_counted(digits) * np.arange(LEVELS)).astype(np.int32),
+        ),
+        "brightness added": (
+            "You add the pixel's brightness. Each pixel counts once, so 1 is added.",
+            lambda digits, counts: (
+                counts
+                + np.bincount(digits.ravel() // 16, weights=digits.ravel(), minlength=LEVELS).astype(np.int32)
+            ),
+        ),
+        "old count added": (
+            "The value to add is 1; `counts[level]` is what is there already.",
+            _doubled,
+        ),
+        "one counter": (
+            "All pixels are counted in `counts[0]`. The place where one is added is `level`.",
+            lambda digits, counts: counts + np.int32(digits.size) * (np.arange(LEVELS) == 0),
+        ),
+        "exchanged": (
+            "You have exchanged place and value: all is added to `counts[1]`. The order is array, place, "
+            "value.",
+            lambda digits, counts: (
+                counts + np.int32((digits // 16).sum(dtype=np.int32)) * (np.arange(LEVELS) == 1)
+            ),
+        ),
+        "put back": (
+            "`cuda.atomic.add` changes the array by itself, and returns what was there before. You write "
+            "that back, and the 1 is gone: let the call stand alone on its line.",
+            lambda digits, counts: counts,
+        ),
+        "largest": (
+            "`cuda.atomic.max` keeps the larger of two numbers, and counts nothing. Its neighbour adds.",
+            lambda digits, counts: np.where(_counted(digits) > 0, np.maximum(counts, 1), counts).astype(
+                np.int32
+            ),
+        ),
+        "counted twice": (
+            "Each pixel counts twice: the atomic addition takes the place of the old line, and does not "
+            "stand beside it.",
+            lambda digits, counts: counts + 2 * _counted(digits),
+        ),
+        "counted down": (
+            "The counts go down: 1 is added, not subtracted.",
+            lambda digits, counts: counts - _counted(digits),
+        ),
+    },
+)

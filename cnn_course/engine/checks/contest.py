@@ -1,0 +1,240 @@
+"""Open problems: an operation that a learner writes, beside the package's, checked and measured in one run.
+
+A `Contest` is declared once, with the package's operation and random inputs of one shape. Calling it on an
+entry, a function that launches kernels of the learner's, returns a `Standing`: by what factor it is slower or
+faster. Nothing depends on it; an open problem is never *solved*.
+
+What a measurement is worth depends on what it refuses. The entry and the package have their turns
+alternately, and in each round both get new random numbers in arrays that have been poisoned, so that nothing
+can be kept from one run for the next; every result of every round is compared with the reference once the
+clock has been stopped. While the entry runs it may launch only kernels that are not the package's, and copy
+nothing to the host, where NumPy would do the work. And its kernels have to do that work: a last turn counts
+their operations.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import cnn_numba
+from cnn_course.engine.checks.exercise import Verdict, is_blank
+from cnn_course.engine.checks.mistakes import Wrong
+from cnn_numba import device
+from gpuless import counting
+
+__all__ = ["Contest", "Standing"]
+
+_PACKAGE = Path(cnn_numba.__file__).parent
+
+
+@dataclass(frozen=True, repr=False)
+class Standing(Verdict):
+    """How an entry stands: a `Verdict` whose status may be "measured", with the factor.
+
+    Parameters
+    ----------
+    factor : float
+        The entry's time in units of the package's: below 1 it is faster. None: not measured.
+    """
+
+    factor: float | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Contest:
+    """An open problem: call it on an entry and it returns a `Standing`.
+
+    Parameters
+    ----------
+    name : str
+        The package's function.
+    package : callable
+        Launches the package's kernels: ``package(*inputs, out)``, all arrays on the device.
+    reference : callable
+        The right answer, for arrays on the host.
+    draw : callable
+        Takes a generator, returns the inputs: float32 arrays of one shape.
+    least_operations : int
+        Floating-point operations that an entry's kernels have to do, by the most cunning of algorithms. What
+        does with fewer has had the work done elsewhere.
+    rounds : int
+        How often both have their turn.
+    rtol : float
+        Allowed error, relative to the largest magnitude in the result.
+    """
+
+    name: str
+    package: Callable
+    reference: Callable
+    draw: Callable[[np.random.Generator], tuple]
+    least_operations: int = 0
+    rounds: int = 5
+    rtol: float = 1e-5
+
+    def __call__(self, entry):
+        """Check and measure `entry`, called as ``entry(*inputs, out)``; return the `Standing`."""
+        if is_blank(entry):
+            return self._standing("unsolved", "Write your entry into the cell above, then run this again.")
+        if device.simulated():
+            message = "Kernels run in the simulator here, where there is nothing to measure."
+            return self._standing("unsolved", message)
+        try:
+            return self._measured(entry)
+        except Wrong as finding:
+            return self._standing("wrong", finding.message, finding.details, finding.mistake)
+
+    def _standing(self, status, message, details=(), mistake="", factor=None):
+        return Standing(self.name, status, message, tuple(details), mistake, factor)
+
+    def _measured(self, entry):
+        # Not the same numbers every time: an entry cannot know what it will be asked.
+        bench = _Bench(self, np.random.default_rng())
+        bench.turn(entry, watched=True)  # both compile in their first run
+        bench.turn(self.package)
+        times = [(bench.turn(self.package), bench.turn(entry, watched=True)) for _ in range(self.rounds)]
+        counts = bench.counted(entry), bench.counted(self.package)
+        theirs, yours = (statistics.median(column) for column in zip(*times, strict=True))
+        factor = yours / theirs
+        clock = "GPU time" if device.hardware() else "processor time of the emulated GPU"
+        if factor > 1:
+            message = f"Your result is right, and takes {factor:.3g} times as long as `{self.name}`."
+        else:
+            message = f"Your result is right, and `{self.name}` takes {1 / factor:.3g} times as long."
+        medians = (
+            f"{1e3 * yours:.3g} ms against {1e3 * theirs:.3g} ms: medians of {self.rounds} turns, {clock}."
+        )
+        return self._standing("measured", message, [medians, *self._told(counts)], factor=factor)
+
+    def _told(self, counts):
+        """Return what was counted of both as lines, nothing where nothing counts."""
+        if not all(counts):
+            return []
+        least = self.least_operations
+        operations = sum(each.flops for each in counts[0])
+        if operations < least:
+            message = (
+                f"Your kernels did {operations:,} operations, and {least:,} are the fewest one can imagine."
+            )
+            raise Wrong("computes elsewhere", message)
+        return [
+            f"{who}: {_in_words(each)}."
+            for who, each in zip(("Yours", f"`{self.name}`"), counts, strict=True)
+        ]
+
+
+class _Bench:
+    """Arrays on the device, and turns of whoever fills the last of them."""
+
+    def __init__(self, contest, rng):
+        self.contest, self.rng = contest, rng
+        self.inputs = contest.draw(rng)
+        self.on_device = [device.to_device(array) for array in self.inputs]
+        self.out = device.to_device(np.float32(contest.reference(*self.inputs)))
+
+    def turn(self, function, watched=False):
+        """Let a function compute a result from new numbers; return its seconds, once the result is right."""
+        self.inputs = self.contest.draw(self.rng)
+        for there, array in zip(self.on_device, self.inputs, strict=True):
+            device.copy(there, array)
+        device.copy(self.out, np.full(self.out.shape, np.nan, np.float32))
+        with _watch() if watched else nullcontext([]) as self.launched:
+            seconds = _seconds(lambda: _call(function, *self.on_device, self.out))
+        self._judge()
+        return seconds
+
+    def counted(self, function):
+        """Let a function have one more turn, counted; return the `gpuless.Counts` of its launches."""
+        if not device.SELECTION.emulated:
+            return []
+        with counting() as counts:
+            self.turn(function, watched=function is not self.contest.package)
+        if self.launched and len(self.launched) != len(counts):
+            message = "Some kernels were launched otherwise than by `kernel[grid, block](...)`: as a graph?"
+            raise Wrong("launched otherwise", message)
+        return counts
+
+    def _judge(self):
+        expected, got = self.contest.reference(*self.inputs), device.to_host(self.out)
+        if missing := int(np.isnan(got).sum()):
+            raise Wrong("never written", f"{missing} of {got.size} results were not written, or are NaN.")
+        wrong = np.abs(got - expected) > self.contest.rtol * np.abs(expected).max()
+        if wrong.any():
+            place = tuple(int(i) for i in np.argwhere(wrong)[0])
+            message = (
+                f"{int(wrong.sum())} of {got.size} results are wrong; the first is "
+                f"`out[{', '.join(map(str, place))}]`, {got[place]:.6g} and not {expected[place]:.6g}."
+            )
+            raise Wrong("wrong result", message)
+        for number, (there, array) in enumerate(zip(self.on_device, self.inputs, strict=True)):
+            if not np.array_equal(device.to_host(there), array):
+                raise Wrong("changes input", f"Argument {number} is not what it was before.")
+
+
+def _in_words(counts):
+    instructions = sum(each.warp_instructions for each in counts)
+    fused = sum(each.by_class["fma"].warp for each in counts if "fma" in each.by_class)
+    moved = sum(each.bytes_moved for each in counts) / 1e6
+    wavefronts = sum(each.shared_memory.wavefronts for each in counts)
+    return (
+        f"{instructions:,} instructions of warps, {fused / instructions:.0%} of them multiply-adds; "
+        f"{moved:,.1f} MB between the cores and L1; {wavefronts:,} deliveries by shared memory"
+    )
+
+
+def _call(function, *arrays):
+    try:
+        function(*arrays)
+        device.synchronize()
+    except Wrong:
+        raise
+    except Exception as error:
+        raise Wrong("raises", f"It raises `{type(error).__name__}`.", str(error)) from error
+
+
+def _seconds(work):
+    if device.hardware():
+        return device.seconds(work, repeats=1, warm_up=0)[0]
+    start = time.process_time()  # of all threads, and however busy the machine is
+    work()
+    return time.process_time() - start
+
+
+@contextmanager
+def _watch():
+    """Refuse what is no entry while it runs: the package's kernels, none at all, copies to the host."""
+    from numba.cuda import dispatcher
+    from numba.cuda.cudadrv import driver
+
+    launched, launch = [], dispatcher._Kernel.launch
+
+    def noted(kernel, *args, **kwargs):
+        if _PACKAGE in Path(kernel.py_func.__code__.co_filename).parents:
+            name = kernel.py_func.__name__
+            raise Wrong("package's kernel", f"`{name}` is a kernel of the package. Launch your own.")
+        launched.append(kernel)
+        return launch(kernel, *args, **kwargs)
+
+    def refused(*args, **kwargs):
+        raise Wrong("computes on the host", "An array is copied to the host. Leave the work to kernels.")
+
+    with ExitStack() as stack:
+        stack.enter_context(_replaced(dispatcher._Kernel, "launch", noted))
+        stack.enter_context(_replaced(driver, "device_to_host", refused))
+        yield launched
+    if not launched:
+        raise Wrong("no launch", "No kernel was launched. What is measured are kernels of your own.")
+
+
+@contextmanager
+def _replaced(owner, name, value):
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)

@@ -1,0 +1,235 @@
+"""Whether a kernel computes in float64: asked of the code that it is compiled to.
+
+The source does not tell: a bare ``0.0`` that is only stored costs nothing, ``total = 0`` before a loop of
+``total += x[i]`` makes every addition one of float64, and which is which the compiler decides. Where kernels
+are compiled (on a GPU, be it emulated) the PTX is at hand; where they are simulated and there is a compiler,
+`gpuless.inspector` asks it. Where there is none, on macOS say, what the simulator has seen stored must do:
+float64 values in float32 arrays, so that a stored ``0.0`` is refused and a sum that begins with an integer
+is not.
+"""
+
+import ast
+import linecache
+import os
+import re
+from operator import eq
+
+import numpy as np
+
+from cnn_course.engine.checks.mistakes import Wrong
+from cnn_course.engine.checks.uninitialised import code_of
+from cnn_numba import device
+from gpuless.access import WRITE
+from gpuless.inspector import (
+    InspectionError,
+    float64_beginnings,
+    float64_causes,
+    inspect_kernel,
+    read_ptx,
+)
+
+_CAUSES = {
+    "literal": "A literal with a point, such as `0.0`, is float64, and so is what is computed with it.",
+    "outside": "A Python number that is defined outside of the kernel is float64 in it.",
+    "integer": "An integer and a float32 together give float64.",
+    "mixed": "A variable that is an integer in one place and a float32 in another is float64 in both.",
+    "division": "`/` gives float64 where one side is an integer.",
+    "function": "A function such as `math.exp` computes in float64 where it is given an integer.",
+    "type": "`float` and `np.float64` are names of float64.",
+    "argument": "An argument is float64, as the types in brackets behind `@cuda.jit` say.",
+    # From the source alone:
+    "integer start": "An integer that a float32 is added to becomes float64.",
+    "": "A number of this line, or of a function that it calls, is float64, or an integer meets a float32.",
+}
+
+
+def refuse_float64(attempt, trials):
+    """Raise `Wrong` if a kernel computes in float64, as compiled for the launches of some trials.
+
+    Parameters
+    ----------
+    attempt : kernel
+    trials : list of trials
+        With the sanitizer's report, for where there is no compiler.
+    """
+    for arguments in _by_types(trials):
+        instructions, compiled = _compiled(attempt, _signature(attempt, arguments))
+        if instructions is None:
+            for trial in trials:
+                _refuse_stored(attempt, trial)
+            return
+        if _computing(instructions):
+            _refuse(attempt, *_causes(compiled, filter(_is_float64, instructions)))
+
+
+def _causes(compiled, instructions):
+    """Return what makes instructions float64, and how to advise it: by the source alone it is a guess."""
+    instructions = list(instructions)
+    try:
+        return float64_beginnings(compiled, {(one.file, one.line) for one in instructions}), "Write"
+    except Exception:  # compiled elsewhere, or by a Numba that represents a function in another way
+        return float64_causes(instructions), "Try"
+
+
+# From an integer to float64 and back: how Numba has `kernel_size**2`. No number of the data is among these.
+_OF_INTEGERS = re.compile(r"cvt\.\w+\.(f64\.[su]\d+|[su]\d+\.f64)")
+
+
+def _is_float64(instruction):
+    return instruction.kind == "FP64" and not _OF_INTEGERS.fullmatch(instruction.opcode)
+
+
+# To float64, as `print` has its numbers, and from there to an integer: what is computed of them is another
+# instruction, and of integers alone Numba has `kernel_size**2` so.
+_CONVERSION = re.compile(r"cvt(\.\w+)?\.(f64\.\w+|[su]\d+\.f64)")
+_FROM_INTEGER = re.compile(r"cvt\.\w+\.f64\.[su]\d+")
+
+
+def _computing(instructions):
+    """Return the instructions that compute in float64, without comparisons of integers, as of a `reshape`."""
+    doubles = [each for each in instructions if each.kind == "FP64"]
+    integers = {_operands(each)[0] for each in doubles if _FROM_INTEGER.fullmatch(each.opcode)}
+    return [
+        each
+        for each in doubles
+        if not _CONVERSION.fullmatch(each.opcode)
+        and not (each.opcode.startswith("setp") and integers.issuperset(_operands(each)[1:]))
+    ]
+
+
+def _operands(instruction):
+    return instruction.operands.split(", ")
+
+
+def _by_types(trials):
+    """Return the arguments of one launch for each combination of types."""
+    found = {}
+    for trial in trials:
+        arguments = trial.case.arrays()
+        found.setdefault(tuple(map(_written, arguments)), arguments)
+    return found.values()
+
+
+def _written(value):
+    """Return an argument's type as Numba's signatures have it."""
+    if not isinstance(value, np.ndarray):
+        return str(np.asarray(value).dtype)
+    return f"{value.dtype}[{', '.join([*':' * (value.ndim - 1), '::1'])}]" if value.ndim else str(value.dtype)
+
+
+def _refuse(attempt, causes, verb):
+    """Raise `Wrong` with some causes, and what to write instead; the detour of a sine is not the author's."""
+    causes = [cause for cause in causes if cause.kind != "trigonometry"]
+    causes = [cause for cause in causes if cause.kind] or causes[:1]
+    if causes:
+        raise Wrong(
+            "float64",
+            "The numbers are right, but computed in float64, which most GPUs do far more slowly.",
+            *dict.fromkeys(_CAUSES[cause.kind] for cause in causes),
+            *(_advice(code_of(attempt), cause, verb) for cause in causes),
+        )
+
+
+def _advice(code, cause, verb):
+    """Say which line to change and how, or only where float64 has been seen."""
+    if cause.kind == "argument":
+        return f"The argument is `{cause.what}`."
+    place = _place(code, cause)
+    if cause.kind:
+        return f"{place}: `{cause.what}`. {verb} `{cause.remedy}`."
+    text = linecache.getline(cause.file, cause.line).strip()
+    return f"{place}: `{text}`" if text else f"{place}."
+
+
+def _place(code, cause):
+    last = max((line for *_, line in code.co_lines() if line), default=0)
+    own = os.path.basename(cause.file) == os.path.basename(code.co_filename)
+    if own and code.co_firstlineno <= cause.line <= last:
+        return f"Line {cause.line - code.co_firstlineno + 1} of your kernel"
+    return f"In {_function_at(cause.file, cause.line)}"
+
+
+def _function_at(file, line):
+    """Return the name of the function that a line is in, as code."""
+    try:
+        nodes = ast.walk(ast.parse("".join(linecache.getlines(file))))
+    except SyntaxError:  # a notebook's magic commands
+        nodes = ()
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    around = [node.name for node in functions if node.lineno <= line <= node.end_lineno]
+    return f"`{around[-1]}`" if around else "a function that it calls"
+
+
+# --- asking the compiler -----------------------------------------------------------------------------------
+
+
+def _signature(attempt, arguments):
+    """Return what a kernel is compiled for at a launch with these arguments: its signature, if it has one."""
+    if device.simulated():
+        return next(iter(attempt.signatures), f"void({', '.join(map(_written, arguments))})")
+    types = tuple(map(attempt.typeof_pyval, arguments))
+    if types in attempt.overloads:
+        return types
+    # It has signatures: the nearest.
+    return max(attempt.overloads, key=lambda given: sum(map(eq, given, types)), default=types)
+
+
+def _compiled(attempt, types):
+    """Return a kernel's instructions for a signature, None where nobody compiles it, and its overload."""
+    if device.simulated():
+        return _inspected(attempt, types), None
+    compiled = attempt.overloads.get(types)
+    instructions = read_ptx(attempt.inspect_asm(types)) if compiled else None
+    if instructions is not None and not _computing(instructions):
+        return instructions, compiled
+    return _with_lines(attempt, types) or instructions, compiled
+
+
+def _with_lines(attempt, types):
+    """Compile a kernel once more, so that its instructions know their lines; None if that fails."""
+    from numba.cuda import compile_ptx_for_current_device
+
+    try:
+        ptx, _ = compile_ptx_for_current_device(
+            attempt.py_func,
+            types,
+            lineinfo=True,
+            fastmath=attempt.targetoptions.get("fastmath") or False,
+        )
+    except Exception:  # it is only about the words: the kernel has been compiled and has run
+        return None
+    return read_ptx(ptx)
+
+
+_missing = []  # why there is no compiler, once it has been asked for and was not there
+
+
+def _inspected(attempt, signature):
+    if _missing:
+        return None
+    try:
+        return inspect_kernel(attempt, signature, disassemble=False).instructions
+    except InspectionError as error:
+        if "no CUDA compiler" in str(error):
+            _missing.append(error)
+        return None
+
+
+# --- asking the simulator ----------------------------------------------------------------------------------
+
+
+def _refuse_stored(attempt, trial):
+    """Raise `Wrong` if a float64 value is stored into a float32 array."""
+    trace = trial.report.trace
+    narrow = np.array([info.dtype == np.float32 for info in trace.arrays] + [False])[trace.array]
+    for row in np.flatnonzero(narrow & (trace.kind == WRITE)):
+        if isinstance(trace.values[row], np.float64):
+            site = trace.sites[trace.site[row]]
+            place = f"Line {site.line - code_of(attempt).co_firstlineno + 1} of your kernel"
+            raise Wrong(
+                "float64",
+                "The numbers are right, but computed in float64, which most GPUs do far more slowly.",
+                "A float64 is stored as float32. Where does it come from? A literal such as `0.0` is one, "
+                "and so is a Python number from outside of the kernel: write `float32(0)`.",
+                f"{place}: `{site.text}`" if site.text else f"{place}.",
+            )

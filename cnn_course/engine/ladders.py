@@ -1,0 +1,272 @@
+"""Ladders of kernels: what each rung would have a GPU do, counted at full size, beside its time here.
+
+Without a GPU no time of one can be had. But the emulated GPU runs the compiled kernels, and counts meanwhile
+(`gpuless.counting`): that is what a `Ladder` compares. The seconds in its last column are those of whatever
+the kernels run on, and the heading says what that is.
+"""
+
+import html
+import time
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from benchmarks.records import text_table
+from cnn_course.engine import plots
+from cnn_course.engine.ledger import duration
+from cnn_numba import device
+from gpuless import Counts, counting
+
+
+class Column(NamedTuple):
+    """A number of a rung: how it comes from the `gpuless.Counts` of its launches, and how it is written."""
+
+    of: Callable[[Sequence[Counts]], Any]
+    written: Callable[[Any], str] = "{:,}".format
+
+
+def _total(attribute, written="{:,}".format):
+    number = attrgetter(attribute)
+    return Column(lambda launches: sum(map(number, launches)), written)
+
+
+def _share_of_fma(launches):
+    fused = sum(counts.by_class["fma"].warp for counts in launches if "fma" in counts.by_class)
+    return fused / max(sum(counts.warp_instructions for counts in launches), 1)
+
+
+def _operations_a_byte(launches):
+    moved = sum(counts.bytes_moved for counts in launches)
+    return sum(counts.flops for counts in launches) / moved if moved else float("nan")
+
+
+def _millions(number):
+    return f"{number / 1e6:,.1f} M"
+
+
+def _megabytes(number):
+    return f"{_millions(number)}B"
+
+
+#: What a ladder can show, by the heading. *Instructions*, *barriers* and *shuffles* are those of warps,
+#: *block barriers* those that blocks pass; *bytes moved* are the sectors of all requests to global memory,
+#: *least bytes* each sector that a launch reads or writes, once; *deliveries* are those by shared memory.
+COLUMNS = {
+    "launches": Column(len),
+    "instructions": _total("warp_instructions"),
+    "of them FMA": Column(_share_of_fma, "{:.0%}".format),
+    "operations": _total("flops", _millions),
+    "requests": _total("global_memory.requests"),
+    "bytes moved": _total("bytes_moved", _megabytes),
+    "least bytes": _total("least_bytes", _megabytes),
+    "operations/byte": Column(_operations_a_byte, "{:.2f}".format),
+    "deliveries": _total("shared_memory.wavefronts"),
+    "conflicts": _total("shared_memory.conflicts"),
+    "barriers": _total("barriers"),
+    "block barriers": _total("block_barriers"),
+    "shuffles": _total("shuffles"),
+}
+
+_PRODUCTS = ("instructions", "of them FMA", "bytes moved", "deliveries", "block barriers")
+_KERNELS = ("launches", "instructions", "operations", "bytes moved", "least bytes")
+#: What is drawn of a ladder, and how its caption says it.
+_DRAWN = {
+    "instructions": "instructions of warps",
+    "bytes moved": "bytes between the cores and L1",
+    "deliveries": "deliveries by shared memory",
+    "block barriers": "barriers passed by blocks",
+}
+
+
+class Rung(NamedTuple):
+    """A row of a ladder: the `gpuless.Counts` of its launches, empty where nothing counts, and its time."""
+
+    name: str
+    counts: tuple[Counts, ...]
+    seconds: float | None = None
+
+    def value(self, column):
+        """Return a number of `COLUMNS`."""
+        return COLUMNS[column].of(self.counts)
+
+
+class Ladder:
+    """What `climb` and `counted` return: a table, as text and as HTML, and a picture.
+
+    Parameters
+    ----------
+    title : str
+    rungs : list of Rung
+    columns : sequence of str
+        Of `COLUMNS`. Shown where anything was counted.
+    summed : bool
+        Whether a last row sums up the others.
+    """
+
+    def __init__(self, title, rungs, columns, summed=False):
+        self.title, self.rungs, self.columns, self._summed = title, rungs, tuple(columns), summed
+
+    @property
+    def has_counts(self) -> bool:
+        """Whether anything was counted."""
+        return any(rung.counts for rung in self.rungs)
+
+    def column(self, name: str) -> dict:
+        """Return a number of `COLUMNS` for each rung; nothing where nothing was counted."""
+        return {rung.name: rung.value(name) for rung in self.rungs} if self.has_counts else {}
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Return heading and rows as text."""
+        columns = self.columns if self.has_counts else ()
+        rungs = list(self.rungs)
+        if self._summed:
+            rungs.append(Rung("in all", sum((rung.counts for rung in rungs), ())))
+        timed = any(rung.seconds is not None for rung in rungs)
+        table = [("", *columns, *([f"time on {_where()}"] if timed else []))]
+        for rung in rungs:
+            numbers = (COLUMNS[name].written(rung.value(name)) for name in columns)
+            table.append((rung.name, *numbers, *([duration(rung.seconds)] if timed else [])))
+        return table
+
+    def _note(self):
+        if not self.has_counts:
+            return "What kernels do is counted on the emulated GPU alone; here they run on something else."
+        if any(rung.seconds is not None for rung in self.rungs):
+            return "Counted at full size. The time is the CPU's that emulates: it says nothing about a GPU."
+        return "Counted at full size."
+
+    def __repr__(self):
+        table = [text_table(self.table())] if self.rungs else []
+        return "\n".join(filter(None, [self.title, *table, self._note()]))
+
+    def _repr_html_(self):
+        caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
+        heading, *rows = self.table()
+        lines = [_line("th", heading), *(_line("td", row) for row in rows)] if self.rungs else []
+        return f"<table>{caption}{''.join(lines)}</table><p>{self._note()}</p>"
+
+    def picture(self) -> plots.Picture | None:
+        """Draw counts as bars, and write the numbers to them; None where nothing was counted."""
+        if not self.has_counts:
+            return None
+        panels = {name: list(self.column(name).values()) for name in _DRAWN}
+        names = [rung.name for rung in self.rungs]
+        fig, axes = plots.figure(1, len(panels), size=(7.2, 0.75 + 0.3 * len(names)), sharey=True)
+        colours = plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE
+        for ax, colour, (title, values) in zip(axes, colours, panels.items(), strict=True):
+            largest = max(values) or 1
+            ax.barh(range(len(values)), [value / largest for value in values], color=colour, height=0.62)
+            for i, value in enumerate(values):
+                ax.text(value / largest + 0.04, i, _short(value), va="center", fontsize=9, color=plots.INK)
+            ax.set(xlim=(0, 1.75), xticks=[], yticks=range(len(values)), yticklabels=names)
+            ax.tick_params(axis="y", length=0)
+            ax.set_title(title, fontsize=9, color=plots.INK, loc="left")
+        axes[0].invert_yaxis()
+        told = "; ".join(f"{title}: {', '.join(map(_short, values))}" for title, values in panels.items())
+        alt = f"{len(panels)} panels of bars, from the top {', '.join(names)}. {told}."
+        caption = f"{self.title}, counted at full size: {', '.join(_DRAWN.values())}."
+        return plots.picture(fig, caption, alt)
+
+
+def climb(title: str, rungs: dict, columns: Sequence[str] = _PRODUCTS) -> Ladder:
+    """Time each rung, and count what it would have a GPU do.
+
+    Parameters
+    ----------
+    title : str
+        What they compute.
+    rungs : dict of str to callable or tuple
+        By name: a function without arguments that launches kernels; or one launch as kernel, grid, block, a
+        tuple of arguments, and perhaps the bytes of dynamic shared memory. Each is run up to three times.
+    columns : sequence of str
+        Of `COLUMNS`; those of matrix products if none are named.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cnn_numba.ops.dense.gpu import matmul_naive
+    >>> a = device.to_device(np.ones((32, 32), np.float32))
+    >>> ladder = climb("32 x 32", {"naive": lambda: matmul_naive(a, a)}, ["bytes moved", "barriers"])
+    >>> ladder.column("bytes moved") == ({"naive": 167_936} if device.SELECTION.emulated else {})
+    True
+    """
+    if unknown := [name for name in columns if name not in COLUMNS]:
+        raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
+    works = {name: _work(rung) for name, rung in rungs.items()}
+    seconds = {name: _seconds(work) for name, work in works.items()}
+    return Ladder(title, [Rung(name, _counts(work), seconds[name]) for name, work in works.items()], columns)
+
+
+def counted(work: Callable) -> Ladder:
+    """Count what a piece of work would have a GPU do, a row for each kernel that it launches.
+
+    Parameters
+    ----------
+    work : callable
+        Without arguments; run once where it can be counted, and not at all elsewhere.
+
+    Examples
+    --------
+    >>> from cnn_numba.ops.activation.gpu import relu_forward_naive
+    >>> x = device.zeros(1024)
+    >>> ladder = counted(lambda: relu_forward_naive(x))
+    >>> ladder.column("least bytes") == ({"relu_forward_naive_kernel": 8192} if ladder.has_counts else {})
+    True
+    """
+    kernels = {}
+    for counts in _counts(work):
+        kernels[counts.kernel] = (*kernels.get(counts.kernel, ()), counts)
+    return Ladder("", [Rung(*kernel) for kernel in kernels.items()], _KERNELS, summed=True)
+
+
+def _work(rung):
+    if callable(rung):
+        return rung
+    kernel, grid, block, arguments, *shared = rung
+    return lambda: device.launch(kernel, grid, block, *arguments, shared=sum(shared))
+
+
+def _seconds(work):
+    """Return the time of a second run; the first compiles, but for the simulator, which runs it once."""
+    for _ in range(1 if device.simulated() else 2):
+        start = time.perf_counter()
+        work()
+        device.synchronize()
+        seconds = time.perf_counter() - start
+    return seconds
+
+
+def _counts(work):
+    """Return the counts of each launch that a piece of work makes; none but on the emulated GPU."""
+    if not device.SELECTION.emulated:
+        return ()
+    with counting() as counts:
+        work()
+    return tuple(counts)
+
+
+def _where():
+    if device.hardware():
+        return "this GPU"
+    return "this CPU" if device.SELECTION.emulated else "the simulator"
+
+
+def _short(value):
+    """Write a count in three figures: 12, 3.4 k, 120 M."""
+    for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return str(value)
+
+
+def _line(tag, texts):
+    cells = "".join(
+        f'<{tag} style="text-align: {"right" if k else "left"}">{html.escape(text)}</{tag}>'
+        for k, text in enumerate(texts)
+    )
+    return f"<tr>{cells}</tr>"

@@ -1,0 +1,183 @@
+"""The benchmark ledger: each rung of a ladder timed the same way, against one stated baseline.
+
+A speed-up is quoted only between two rungs that did the same work: same input, same result, same run of
+the same machine. The ledger sees to all three.
+"""
+
+import html
+import statistics
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.records import text_table
+from cnn_course.engine import plots
+
+
+class Rung(NamedTuple):
+    """One measurement: what ran, on which work, how long it took."""
+
+    name: str
+    work: str
+    seconds: float
+
+
+class Ledger:
+    """Timings of one operation, done in several ways.
+
+    Parameters
+    ----------
+    title : str
+        The operation.
+    baseline : str
+        Name of the rung that the others are compared with.
+
+    Examples
+    --------
+    >>> ledger = Ledger("sum of squares", baseline="loop")
+    >>> x = np.arange(1000.0)
+    >>> seconds = ledger.time("loop", lambda x: sum(v * v for v in x), x, work="1000 numbers")
+    >>> seconds = ledger.time("NumPy", np.dot, x, x, work="1000 numbers")
+    >>> ledger.speedup(ledger.rungs[1]) > 1
+    True
+    """
+
+    def __init__(self, title, baseline):
+        self.title = title
+        self.baseline = baseline
+        self.rungs = []
+        self._results = {}
+
+    def time(self, name, function, *args, work, repeats=5):
+        """Time ``function(*args)`` and enter it; timing the same rung on the same work again replaces it.
+
+        One call warms up: it compiles, fills caches, and its result is compared with the first rung's.
+
+        Parameters
+        ----------
+        name : str
+            The rung.
+        function : callable
+        *args
+            Its arguments.
+        work : str
+            What was computed, such as ``"256 x 256, 5 x 5"``; rungs with equal work are comparable.
+        repeats : int
+            How many calls are timed at least; short ones are repeated for a tenth of a second, so that a
+            busy moment of the machine does not decide. The median counts.
+
+        Returns
+        -------
+        float
+            Seconds for one call.
+
+        Raises
+        ------
+        ValueError
+            If the result differs from that of an earlier rung on the same work.
+        """
+        self._compare(name, work, function(*args))
+        samples = []
+        while len(samples) < repeats or (sum(samples) < 0.1 and len(samples) < 1000):
+            start = time.perf_counter()
+            function(*args)
+            samples.append(time.perf_counter() - start)
+        rung = Rung(name, work, statistics.median(samples))
+        self.rungs = [r for r in self.rungs if (r.name, r.work) != (name, work)] + [rung]
+        return rung.seconds
+
+    def _compare(self, name, work, result):
+        first_name, first = self._results.setdefault(work, (name, result))
+        if np.shape(result) != np.shape(first):
+            shapes = f"{np.shape(result)} and {np.shape(first)}"
+            raise ValueError(f"{name!r} and {first_name!r} give shapes {shapes} ({work})")
+        error = np.max(np.abs(np.subtract(result, first)), initial=0.0)
+        if not error <= 1e-4 * np.max(np.abs(first), initial=1e-30):  # a NaN must not pass
+            raise ValueError(f"{name!r} and {first_name!r} differ by up to {error:.3g} ({work})")
+
+    def speedup(self, rung: Rung):
+        """Return how many times faster a rung is than the baseline on the same work.
+
+        Returns
+        -------
+        float or None
+            None if the baseline was not timed on that work.
+        """
+        for other in self.rungs:
+            if other.name == self.baseline and other.work == rung.work:
+                return other.seconds / rung.seconds
+        return None
+
+    def rows(self) -> list[tuple]:
+        """Return the table as text: rung, work, time, speed-up."""
+        rows = []
+        for rung in self.rungs:
+            factor = self.speedup(rung)
+            times = "-" if factor is None else f"{_short(factor)}x"
+            rows.append((rung.name, rung.work, duration(rung.seconds), times))
+        return rows
+
+    def __repr__(self):
+        header = ("rung", "work", "time", f"against {self.baseline}")
+        return f"{self.title}\n{text_table([header, *self.rows()], left=2)}"
+
+    def _repr_html_(self):
+        columns = ("rung", "work", "time per call", f"against {self.baseline}")
+        header = "".join(f'<th style="text-align: left">{html.escape(name)}</th>' for name in columns)
+        body = ""
+        for row in self.rows():
+            cells = "".join(
+                f'<td style="text-align: {"left" if k < 2 else "right"}">{html.escape(text)}</td>'
+                for k, text in enumerate(row)
+            )
+            body += f"<tr>{cells}</tr>"
+        return f"<table><caption>{html.escape(self.title)}</caption><tr>{header}</tr>{body}</table>"
+
+    def picture(self, work: str, caption: str) -> plots.Picture:
+        """Draw the rungs that did the same work as bars of their speed-up.
+
+        Raises
+        ------
+        ValueError
+            If the baseline was not timed on that work.
+        """
+        rungs = [rung for rung in self.rungs if rung.work == work]
+        factors = [self.speedup(rung) for rung in rungs]
+        if not rungs or None in factors:
+            raise ValueError(f"the baseline {self.baseline!r} was not timed on {work!r}")
+        fig, ax = plots.figure(size=(7.2, 0.7 + 0.42 * len(rungs)))
+        ax.barh([rung.name for rung in rungs], factors, color=plots.BLUE, height=0.6)
+        ax.invert_yaxis()
+        ax.set(xscale="log", xlim=(min(0.8, min(factors) / 1.5), max(factors) * 12))
+        ax.set_xlabel(f"times faster than {self.baseline}, logarithmic ({work})")
+        for place, (rung, factor) in enumerate(zip(rungs, factors, strict=True)):
+            text = f"  {_short(factor)}x, {duration(rung.seconds)}"
+            ax.text(factor, place, text, va="center", fontsize=9, color=plots.INK)
+        names = ", ".join(rung.name for rung in rungs)
+        alt = f"Bar chart of speed-ups against {self.baseline}, on a logarithmic axis, for: {names}."
+        return plots.picture(fig, caption, alt)
+
+
+def duration(seconds: float) -> str:
+    """Write a duration with three digits and the unit that fits.
+
+    Examples
+    --------
+    >>> duration(0.0123), duration(4.5e-6), duration(75)
+    ('12.3 ms', '4.5 us', '75 s')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{_digits(seconds / size, 3)} {unit}"
+    return f"{_digits(seconds / 1e-9, 3)} ns"
+
+
+def _short(factor):
+    """Write a factor with two digits below a hundred, and whole from there on."""
+    return f"{factor:,.0f}" if factor >= 100 else _digits(factor, 2)
+
+
+def _digits(value, count):
+    """Round to so many digits without an exponent: 1000, where ``.3g`` writes 1e+03."""
+    return f"{float(f'{value:.{count}g}'):g}"

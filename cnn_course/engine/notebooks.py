@@ -1,0 +1,234 @@
+"""Notebooks as files: one written form, a clean run that stores outputs, and the exercises inside.
+
+``python -m cnn_course.engine.notebooks notebooks/*.ipynb`` runs each notebook from top to bottom in a fresh
+kernel and stores what it shows. With ``--format`` it only rewrites the file in its one form, which is what
+to do after an edit in JupyterLab that changes no output. Both see to what all notebooks share: the badge and
+the cell for Colab, the minutes, and the links to the glossary.
+"""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+from nbclient import NotebookClient
+
+from cnn_course.engine import glossary
+from cnn_numba.train.checkpoint import written_whole
+
+#: Where Colab finds the course.
+REPOSITORY = "cnn-numba/cnn-numba"
+COLAB_CELL = f"""import os
+
+if "COLAB_RELEASE_TAG" in os.environ and not os.path.exists("colab.py"):  # fetch and install the course
+    !git clone --quiet --depth 1 https://github.com/{REPOSITORY}
+    %run cnn-numba/notebooks/colab.py
+
+import cnn_numba  # noqa: F401  (before numba.cuda: this selects what kernels run on)"""
+_BADGE = (
+    "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
+    f"(https://colab.research.google.com/github/{REPOSITORY}/blob/main/notebooks/%s)"
+)
+# What a kernel says of itself (patch version, paths, widget state) would differ from machine to machine.
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+# Per cell, JupyterLab also keeps what is folded or scrolled and when it ran.
+CELL_METADATA = ("tags",)
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+
+_DETAILS = re.compile(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
+_PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+#: How fast a reader is taken to be, for `minutes`.
+WORDS_A_MINUTE, LINES_A_MINUTE, MINUTES_AN_EXERCISE = 150, 12, 8
+_FOLDED = {"exercise-hints", "exercise-solution"}
+_NOT_READ = {"setup", "hide-input", "exercise-stub", "exercise-check"}
+
+
+class NotebookExercise(NamedTuple):
+    """One exercise as a notebook holds it, found by the ids of its cells.
+
+    Its cells are ``NAME-text``, ``NAME-stub``, ``NAME-check``, ``NAME-hints`` and ``NAME-solution``, where
+    NAME is the exercise's, with hyphens.
+    """
+
+    name: str
+    text: str
+    stub: str
+    check: str
+    hints: tuple
+    solution: str
+
+
+def read(path: str | Path) -> nbformat.NotebookNode:
+    """Read a notebook file."""
+    return nbformat.read(path, as_version=4)
+
+
+def with_common_parts(notebook, path):
+    """Give a notebook what all share: badge and cell for Colab, its minutes, links to the glossary."""
+    head, badge = notebook.cells[0], _BADGE % path.name
+    title, _, text = head.source.partition("\n")
+    text = re.sub(r"\A\n*\[!\[Open in Colab\].*\n", "", text)
+    head.source = f"{title}\n\n{badge}\n\n{text.lstrip()}"
+    head.source = re.sub(r"(?<=\*\*Time:\*\* about )\d+", str(minutes(notebook)), head.source)
+    if notebook.cells[1].id != "colab":
+        notebook.cells.insert(1, nbformat.v4.new_code_cell(id="colab"))
+    notebook.cells[1].source = COLAB_CELL
+    prose = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    # Before the first kernel, a tile is a tile and a thread is one of the CPU's.
+    terms = glossary.terms(path.parent) if path.stem >= "02" else []
+    linked = glossary.link([cell.source for cell in prose], terms)
+    for cell, source in zip(prose, linked, strict=True):
+        cell.source = source
+    return notebook
+
+
+def minutes(notebook) -> int:
+    """Return how long a notebook takes, to five minutes.
+
+    The words outside of hints and solutions, at 150 a minute; the lines of code that are neither blank nor
+    comments, without setup, exercises and hidden cells, at 12 a minute; and 8 minutes for each exercise.
+
+    Examples
+    --------
+    >>> stub = nbformat.v4.new_code_cell("...", metadata={"tags": ["exercise-stub"]})
+    >>> text = nbformat.v4.new_markdown_cell("word " * 300)
+    >>> minutes(nbformat.v4.new_notebook(cells=[text, stub]))
+    10
+    """
+    words = lines = exercises = 0
+    for cell in notebook.cells:
+        tags = {*cell.metadata.get("tags", ())}
+        exercises += "exercise-stub" in tags
+        if cell.cell_type == "markdown" and not tags & _FOLDED:
+            words += len(cell.source.split())
+        elif cell.cell_type == "code" and not tags & _NOT_READ and cell.id != "colab":
+            code = (line.strip() for line in cell.source.splitlines())
+            lines += sum(bool(line) and not line.startswith("#") for line in code)
+    exact = words / WORDS_A_MINUTE + lines / LINES_A_MINUTE + MINUTES_AN_EXERCISE * exercises
+    return 5 * round(exact / 5)
+
+
+def canonical(notebook) -> str:
+    """Write a notebook as text in its one form: sorted keys, one space, generic metadata, final newline.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+        Changed in place: metadata that differs from machine to machine goes, and widgets that have a
+        picture in their place.
+
+    Examples
+    --------
+    >>> cell = nbformat.v4.new_code_cell("1 + 1", id="sum", metadata={"execution": {"iopub": "2026"}})
+    >>> "2026" in canonical(nbformat.v4.new_notebook(cells=[cell]))
+    False
+    """
+    notebook.metadata = nbformat.from_dict(METADATA)
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in CELL_METADATA})
+        if "hide-input" in cell.metadata.get("tags", ()):
+            cell.metadata.jupyter = {"source_hidden": True}  # folded in JupyterLab, and one click away
+        for output in cell.get("outputs", ()):
+            # A widget lives in its kernel; without one its place would hold an error, before the picture.
+            output.get("data", {}).pop(_WIDGET, None)
+    return nbformat.writes(notebook, version=nbformat.NO_CONVERT).rstrip("\n") + "\n"
+
+
+def execute(notebook, folder, environment=None, timeout=300):
+    """Run every cell in a fresh kernel, keeping the outputs in the notebook; return it.
+
+    Parameters
+    ----------
+    notebook : nbformat.NotebookNode
+        Changed in place.
+    folder : str or Path
+        Where the kernel works: the notebook's own folder.
+    environment : dict, optional
+        The kernel's environment variables; by default those of this process.
+    timeout : int
+        Seconds for one cell.
+
+    Raises
+    ------
+    nbclient.exceptions.CellExecutionError
+        If a cell raises.
+    """
+    client = NotebookClient(
+        notebook,
+        timeout=timeout,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        record_timing=False,
+        store_widget_state=False,
+        coalesce_streams=True,
+    )
+    return client.execute(env=dict(os.environ if environment is None else environment))
+
+
+def exercises(notebook: nbformat.NotebookNode):
+    """Collect a notebook's exercises, complete or not: the linter says what is missing.
+
+    Returns
+    -------
+    list of NotebookExercise
+        In the order of their stubs. A part that is missing is empty.
+    """
+    cells = {cell.id: cell.source for cell in notebook.cells}
+    stubs = [cell_id.removesuffix("-stub") for cell_id in cells if cell_id.endswith("-stub")]
+    found = []
+    for prefix in stubs:
+        text, stub, check, hints, solution = (
+            cells.get(f"{prefix}-{part}", "") for part in ("text", "stub", "check", "hints", "solution")
+        )
+        hints = tuple(body.strip() for _, body in _DETAILS.findall(hints))
+        code = "\n".join(match for _, body in _DETAILS.findall(solution) for match in _PYTHON.findall(body))
+        found.append(NotebookExercise(prefix.replace("-", "_"), text, stub, check, hints, code.rstrip()))
+    return found
+
+
+def solved(notebook):
+    """Put each exercise's collapsed solution into its stub cell; return the notebook."""
+    solutions = {f"{ex.name.replace('_', '-')}-stub": ex.solution for ex in exercises(notebook)}
+    for cell in notebook.cells:
+        cell.source = solutions.get(cell.id, cell.source)
+    return notebook
+
+
+def main(arguments=None):
+    """Run the command line; see the module's docstring."""
+    parser = argparse.ArgumentParser(
+        prog="python -m cnn_course.engine.notebooks", description="Store outputs."
+    )
+    parser.add_argument("paths", nargs="+", type=Path, metavar="NOTEBOOK")
+    parser.add_argument("--format", action="store_true", help="rewrite the file's form, without running it")
+    options = parser.parse_args(arguments)
+    environment = {name: value for name, value in os.environ.items() if name != "CNN_NUMBA_STRICT"}
+    for path in options.paths:
+        notebook = with_common_parts(read(path), path)
+        start = time.perf_counter()
+        if not options.format:
+            # Stored outputs are those of a reader who has not solved anything yet.
+            with tempfile.TemporaryDirectory() as workbook:
+                own = dict.fromkeys(("CNN_NUMBA_WORKBOOK", "CNN_NUMBA_TRUST_WORKBOOK"), workbook)
+                execute(notebook, path.parent, environment | own)
+        text = canonical(notebook)
+        # The preflight report names a place or two; those of this machine are nobody else's.
+        text = text.replace(sys.prefix, ".venv").replace(str(path.resolve().parents[1]), ".")
+        with written_whole(path) as file:
+            file.write(text.encode())
+        print(f"{path}: {path.stat().st_size / 1e3:.0f} kB, {time.perf_counter() - start:.1f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,282 @@
+"""Pictures for the notebooks: one style, small files, a caption and a description with each.
+
+A PNG cannot know the page it will stand on, so every figure brings its own paper: dark ink on a light
+ground, readable in a light theme and in a dark one. The style is put on the figure itself; neither
+pyplot nor ``rcParams`` is touched, so a figure may be drawn in any thread.
+"""
+
+import base64
+import html
+import io
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from benchmarks.plots import COLOURS, FAINT, INK, PAPER, style  # noqa: F401  (FAINT is for those who draw)
+
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY = COLOURS
+
+DPI = 144
+# Matplotlib promises nothing to two threads that draw at once.
+_DRAWING = threading.Lock()
+
+
+@dataclass(frozen=True, repr=False)
+class Picture:
+    """A figure as a notebook shows and stores it.
+
+    Parameters
+    ----------
+    png : bytes
+    width : int
+        Width on the page in CSS pixels.
+    caption : str
+        What the reader is to see in it; shown below.
+    alt : str
+        What the picture shows, for a reader who cannot see it.
+    """
+
+    png: bytes
+    width: int
+    caption: str
+    alt: str
+
+    def __repr__(self):
+        return f"Figure. {self.caption}\n[{self.alt}]"
+
+    def _repr_html_(self):
+        return f'<figure style="margin: 0.5em 0">{self._image()}{self._figcaption()}</figure>'
+
+    def _image(self):
+        data = base64.b64encode(self.png).decode()
+        style = f"width: {self.width}px; max-width: 100%; border-radius: 6px"
+        return f'<img src="data:image/png;base64,{data}" alt="{html.escape(self.alt)}" style="{style}">'
+
+    def _figcaption(self):
+        style = f"max-width: {self.width}px; font-style: italic; margin-top: 0.4em"
+        return f'<figcaption style="{style}">{html.escape(self.caption, quote=False)}</figcaption>'
+
+
+@dataclass(frozen=True, repr=False)
+class Film(Picture):
+    """A picture that moves, with one below it that does not, for print and for who wants to look longer.
+
+    Parameters
+    ----------
+    still : Picture
+        What the film comes to, or all of its steps.
+    """
+
+    still: Picture
+
+    def _repr_html_(self):
+        still = f"<details><summary>The same, standing still</summary>{self.still._image()}</details>"
+        return f'<figure style="margin: 0.5em 0">{self._image()}{self._figcaption()}{still}</figure>'
+
+
+def figure(rows=1, columns=1, size=(7.2, 2.6), **subplots):
+    """Return a new figure in the course's style, and its axes.
+
+    Parameters
+    ----------
+    rows, columns : int
+    size : tuple of float
+        Width and height in inches; 7.2 inches fill a notebook's column.
+    **subplots
+        Handed on to `matplotlib.figure.Figure.subplots`.
+
+    Returns
+    -------
+    fig : matplotlib.figure.Figure
+    axes : matplotlib.axes.Axes, or ndarray of them
+
+    Examples
+    --------
+    >>> fig, axes = figure(1, 3)
+    >>> axes.shape
+    (3,)
+    """
+    fig = Figure(figsize=size, facecolor=PAPER, layout="constrained")
+    axes = fig.subplots(rows, columns, **subplots)
+    for ax in np.ravel(axes):
+        style(ax, 10, labelsize=9, length=3)
+        ax.set_prop_cycle(color=COLOURS)
+    return fig, axes
+
+
+def picture(fig, caption, alt, colours=128) -> Picture:
+    """Draw a figure into a small PNG, with its caption and its description.
+
+    Parameters
+    ----------
+    fig : matplotlib.figure.Figure
+    caption : str
+        What the reader is to see in it.
+    alt : str
+        What the picture shows, for a reader who cannot see it.
+    colours : int
+        Size of the PNG's palette: fewer colours, smaller file. With 256 the palette follows the colours that
+        are frequent, as suits photographs, and paper stays paper; with fewer it keeps the rare ones.
+
+    Raises
+    ------
+    ValueError
+        If the caption or the description is empty.
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> picture(fig, caption="Nothing yet.", alt="Empty axes.")
+    Figure. Nothing yet.
+    [Empty axes.]
+    """
+    if not caption.strip() or not alt.strip():
+        raise ValueError(f"a picture needs a caption and a description, got {caption!r} and {alt!r}")
+    image, small = _with_palette(_drawn(fig), colours), io.BytesIO()
+    image.save(small, format="png", optimize=True)
+    return Picture(small.getvalue(), round(image.width * 96 / DPI), caption, alt)
+
+
+def _drawn(fig):
+    full = io.BytesIO()
+    with _DRAWING:
+        fig.savefig(full, format="png", dpi=DPI, facecolor=fig.get_facecolor())
+    return Image.open(full).convert("RGB")
+
+
+def _with_palette(image, colours):
+    # Of the methods, the one that keeps a rare colour: a single marked point, say.
+    method = Image.Quantize.MEDIANCUT if colours == 256 else Image.Quantize.MAXCOVERAGE
+    return image.quantize(colours, method=method, dither=Image.Dither.NONE)
+
+
+def film(frames, still, caption, alt, seconds=1.8, colours=64) -> Film:
+    """Draw figures into one animated PNG, with a still picture for where nothing can move.
+
+    Parameters
+    ----------
+    frames : sequence of matplotlib.figure.Figure
+        All of one size; shown one after the other, the last one longest, and then again.
+    still : matplotlib.figure.Figure
+    caption, alt : str
+        As for `picture`; of the film and of the still picture alike.
+    seconds : float
+        How long each frame stays.
+    colours : int
+        Size of the palette, which all frames share.
+
+    Examples
+    --------
+    >>> figures = [figure()[0] for _ in range(3)]
+    >>> film(figures[:2], figures[2], caption="Nothing yet.", alt="Empty axes.").still.caption
+    'Nothing yet.'
+    """
+    images = [_drawn(fig) for fig in frames]
+    width, height = images[0].size
+    strip = Image.new("RGB", (width, height * len(images)))
+    for number, image in enumerate(images):
+        strip.paste(image, (0, number * height))
+    strip = _with_palette(strip, colours)
+    first, *others = (strip.crop((0, top, width, top + height)) for top in range(0, strip.height, height))
+    stays = [round(1000 * seconds)] * len(others) + [round(2000 * seconds)]
+    small = io.BytesIO()
+    first.save(
+        small, format="png", save_all=True, append_images=others, duration=stays, loop=0, optimize=True
+    )
+    return Film(
+        small.getvalue(), round(width * 96 / DPI), caption, alt, picture(still, caption, alt, colours)
+    )
+
+
+def show_image(ax, image, title="", numbers=False, cmap="gray", limits=None):
+    """Draw a 2-D array as an image, each pixel a square, without ticks.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    image : array_like, shape (H, W)
+        NaN leaves a pixel empty.
+    title : str
+    numbers : bool
+        Write each value into its pixel.
+    cmap : str
+        ``"gray"`` for pictures; ``"RdBu"`` for values of both signs, white at zero.
+    limits : tuple of float, optional
+        The values at both ends of the colour map. None takes the image's own, or, with ``"RdBu"``,
+        the same distance on both sides of zero.
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> show_image(ax, [[0, 1], [2, 3]], title="four pixels", numbers=True)
+    """
+    image = np.asarray(image, dtype=np.float64)
+    if limits is None:
+        largest = np.nanmax(np.abs(image)) or 1.0
+        limits = (-largest, largest) if cmap == "RdBu" else (np.nanmin(image), np.nanmax(image))
+    drawn = ax.imshow(image, cmap=cmap, vmin=limits[0], vmax=limits[1], interpolation="nearest")
+    ax.set_title(title, fontsize=10, color=INK)
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(True)
+    if not numbers:
+        return
+    for (i, j), value in np.ndenumerate(image):
+        if np.isfinite(value):
+            # Rec. 709 luminance of the pixel decides between light and dark digits.
+            light = np.dot(drawn.cmap(drawn.norm(value))[:3], (0.2126, 0.7152, 0.0722)) > 0.45
+            ax.text(
+                j, i, f"{value:.3g}", ha="center", va="center", fontsize=9, color=INK if light else "white"
+            )
+
+
+def images(panels, caption, alt, size=(7.2, 2.6), limits=None, missing=None) -> Picture:
+    """Draw some images side by side, each under its title.
+
+    Parameters
+    ----------
+    panels : dict of str to array_like, shape (H, W)
+    caption, alt : str
+        As for `picture`.
+    size : tuple of float
+        Of the figure, in inches.
+    limits : tuple of float, optional
+        The values that are black and white, alike in all; None takes each image's own.
+    missing : str, optional
+        Colour of the pixels that are NaN.
+    """
+    fig, axes = figure(1, len(panels), size=size, squeeze=False)
+    for ax, (title, image) in zip(axes[0], panels.items(), strict=True):
+        show_image(ax, image, title, limits=limits)
+        if missing is not None:
+            ax.set_facecolor(missing)
+    return picture(fig, caption, alt)
+
+
+def outline(ax, row, column, height, width, colour=ORANGE):
+    """Draw a frame around a block of an image's pixels.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    row, column : int
+        The block's first pixel.
+    height, width : int
+        Its size in pixels.
+    colour : str
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> outline(ax, 0, 0, 3, 3)
+    """
+    corner = (column - 0.5, row - 0.5)
+    ax.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=colour, linewidth=2.5, clip_on=False))
+
+
+def counted(number: int, noun: str) -> str:
+    """Write so many of something: 1 block, 2 blocks."""
+    return f"{number} {noun}{'s' if number != 1 else ''}"

@@ -1,0 +1,235 @@
+"""Pictures of what a reader has done: the progress through the course, and the certificate of notebook 08."""
+
+import textwrap
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from matplotlib.patches import FancyBboxPatch, Rectangle
+
+from cnn_course.engine import plots
+
+# The layers of `mnist_cnn`: what is written on each, and the kernels of its forward and backward pass.
+_LAYERS = (
+    ("convolution\n1 → 32", ("conv2d",), ("conv2d_backward_weight", "bias_gradient")),
+    ("max pooling", ("max_pool",), ("max_pool_backward",)),
+    (
+        "convolution\n32 → 64",
+        ("conv2d",),
+        ("conv2d_backward_input", "conv2d_backward_weight", "bias_gradient"),
+    ),
+    ("max pooling", ("max_pool",), ("max_pool_backward",)),
+    (
+        "dense\n1600 → 128",
+        ("dense",),
+        ("dense_backward_input", "dense_backward_weight", "bias_gradient"),
+    ),
+    ("ReLU", ("relu_stride",), ("relu_backward",)),
+    (
+        "dense\n128 → 10",
+        ("dense",),
+        ("dense_backward_input", "dense_backward_weight", "bias_gradient"),
+    ),
+    ("softmax, loss", ("cross_entropy",), ("cross_entropy",)),
+    ("update", ("adam",), ("momentum",)),
+)
+
+
+class Chapter(NamedTuple):
+    """A notebook with its exercises: name by name, whether it is solved."""
+
+    number: str
+    title: str
+    solved: dict
+
+
+class Progress:
+    """How far a reader is; readable as text and as a picture.
+
+    Parameters
+    ----------
+    chapters : list of Chapter
+    own : set of str
+        The kernels of the network that the workbook has.
+    needed : int
+        How many it wants.
+    """
+
+    def __init__(self, chapters, own, needed):
+        self.chapters, self.own, self.needed = chapters, own, needed
+
+    @property
+    def next(self):
+        """Number of the notebook and name of the first exercise that is open, None if all are solved."""
+        entries = ((c.number, name) for c in self.chapters for name, done in c.solved.items() if not done)
+        return next(entries, None)
+
+    @property
+    def caption(self):
+        """The figures, and what comes next."""
+        marks = [done for chapter in self.chapters for done in chapter.solved.values()]
+        follows = f"Next: {self.next[1]}, in notebook {self.next[0]}." if self.next else "Nothing is left."
+        return (
+            f"{sum(marks)} of {len(marks)} exercises solved; {len(self.own)} of {self.needed} kernels of the "
+            f"network are yours (one may serve several layers). {follows}"
+        )
+
+    def __repr__(self):
+        rows = []
+        for chapter in self.chapters:
+            marks = "".join("■" if done else "□" for done in chapter.solved.values())
+            rows.append(f"{chapter.number:4}{chapter.title:28}{marks}")
+        return "\n".join([*rows, self.caption])
+
+    def _repr_html_(self):
+        return self.picture()._repr_html_()
+
+    def picture(self) -> plots.Picture:
+        """Draw the network and the course."""
+        fig, axes = plots.figure(1, 2, size=(7.2, 4.0), width_ratios=[1, 1.15])
+        for ax in axes:
+            ax.set_axis_off()
+        draw_network(axes[0], self.own)
+        _draw_chapters(axes[1], self)
+        return plots.picture(
+            fig,
+            self.caption,
+            "On the left the layers of the network, each with a box for its forward and one for its backward "
+            "pass, marked where the kernels are the reader's. On the right the notebooks, with a square for "
+            f"each exercise, filled where it is solved. {self.caption}",
+        )
+
+
+def draw_network(ax, own):
+    """Draw the layers of `mnist_cnn`; passes whose kernels are all the reader's are filled and ticked."""
+    ax.set(xlim=(0, 4.2), ylim=(-len(_LAYERS) - 0.1, 0.75))
+    for x, title in ((2.3, "forward"), (3.45, "backward")):
+        ax.text(x, 0.45, title, ha="center", fontsize=8.5, color=plots.INK)
+    for row, (name, forward, backward) in enumerate(_LAYERS):
+        ax.text(1.6, -row - 0.1, name, ha="right", va="center", fontsize=8, color=plots.INK, linespacing=0.95)
+        names = ("Adam", "SGD") if name == "update" else ("", "")
+        for x, kernels, text in ((1.8, forward, names[0]), (2.95, backward, names[1])):
+            count = sum(f"{kernel}_kernel" in own for kernel in kernels)
+            _pass(ax, x, -row - 0.5, count, len(kernels), text)
+
+
+def _pass(ax, x, y, count, needed, text):
+    """Draw one box, filled as far as its kernels are the reader's."""
+    box = {"boxstyle": "round,pad=0,rounding_size=0.12", "linewidth": 1}
+    ax.add_patch(FancyBboxPatch((x, y), 1.0, 0.78, facecolor="white", edgecolor=plots.FAINT, **box))
+    if count:
+        share = count / needed
+        ax.add_patch(FancyBboxPatch((x, y), share, 0.78, facecolor=plots.GREEN, edgecolor=plots.GREEN, **box))
+    mark = "✔" if count == needed else (f"{count} of {needed}" if count else "")
+    label = f"{text} {mark}".strip()
+    colour = "white" if count == needed else plots.INK
+    ax.text(x + 0.5, y + 0.38, label, ha="center", va="center", fontsize=8, color=colour)
+
+
+def _draw_chapters(ax, progress):
+    """Draw a line of squares for each notebook."""
+    ax.set(xlim=(0, 16.2), ylim=(-len(progress.chapters) - 0.2, 0.9))
+    for row, chapter in enumerate(progress.chapters):
+        ax.text(0, -row, f"{chapter.number}  {chapter.title}", va="center", fontsize=8, color=plots.INK)
+        for column, (name, done) in enumerate(chapter.solved.items()):
+            is_next = progress.next == (chapter.number, name)
+            ax.add_patch(
+                Rectangle(
+                    (8.6 + column * 0.85, -row - 0.3),
+                    0.66,
+                    0.6,
+                    facecolor=plots.GREEN if done else "white",
+                    edgecolor=plots.ORANGE if is_next else plots.GREEN if done else plots.FAINT,
+                    linewidth=2 if is_next else 1,
+                )
+            )
+
+
+@dataclass(frozen=True, repr=False)
+class Certificate:
+    """What a training on the reader's own kernels came to.
+
+    Parameters
+    ----------
+    accuracy : float
+        On the test images.
+    test_images : int
+    epochs : int
+    images : int
+        Of one epoch.
+    multiplications, all_multiplications : int
+        Products that the reader's kernels computed, and all of the training's, in convolutions and dense
+        layers.
+    kernels : tuple of (title, name, is_own)
+    where : str
+        What the kernels ran on.
+    date : str
+    """
+
+    accuracy: float
+    test_images: int
+    epochs: int
+    images: int
+    multiplications: int
+    all_multiplications: int
+    kernels: tuple
+    where: str
+    date: str
+
+    @property
+    def lines(self):
+        """What it says, line by line."""
+        own = sum(is_own for *_, is_own in self.kernels)
+        share = self.multiplications / self.all_multiplications
+        return (
+            f"reads {self.accuracy:.2%} of {self.test_images:,} digits that it has never seen",
+            f"trained for {plots.counted(self.epochs, 'epoch')} of {self.images:,} digits on {self.where}",
+            f"{own} of {len(self.kernels)} kernels written by hand; they did "
+            f"{_in_words(self.multiplications)} multiplications, {share:.0%} of all",
+        )
+
+    def __repr__(self):
+        kernels = [
+            f"  {'✔ yours      ' if own else '○ the package'}  {title:30}{name}"
+            for title, name, own in self.kernels
+        ]
+        return "\n".join(["MNIST, trained from scratch", *self.lines, self.date, *kernels])
+
+    def _repr_html_(self):
+        return self.picture()._repr_html_()
+
+    def picture(self) -> plots.Picture:
+        """Draw the certificate, to be shown around."""
+        fig, axes = plots.figure(1, 2, size=(7.2, 4.0), width_ratios=[1, 1.15])
+        for ax in axes:
+            ax.set_axis_off()
+        draw_network(axes[0], {name for _, name, own in self.kernels if own})
+        ax = axes[1]
+        ax.set(xlim=(0, 1), ylim=(0, 1))
+        ax.add_patch(Rectangle((0.0, 0.02), 0.99, 0.96, fill=False, edgecolor=plots.GREEN, linewidth=2))
+        ax.text(0.5, 0.86, "MNIST, trained from scratch", ha="center", fontsize=13, color=plots.INK)
+        ax.text(0.5, 0.66, f"{self.accuracy:.2%}", ha="center", fontsize=30, color=plots.GREEN)
+        for row, line in enumerate(self.lines):
+            wrapped = textwrap.fill(line, 44)
+            ax.text(0.5, 0.55 - 0.15 * row, wrapped, ha="center", va="center", fontsize=8.5, color=plots.INK)
+        ax.text(0.5, 0.08, self.date, ha="center", fontsize=8.5, color=plots.INK)
+        return plots.picture(
+            fig,
+            "Your certificate: the network " + "; ".join(self.lines) + ".",
+            "A framed certificate beside the layers of the network, marked where the reader's kernels are. "
+            + "; ".join(self.lines)
+            + ".",
+        )
+
+
+def _in_words(number):
+    """Write a large number as people say it.
+
+    Examples
+    --------
+    >>> _in_words(1_480_000_000_000), _in_words(2_500_000), _in_words(12)
+    ('1.5 trillion', '2.5 million', '12')
+    """
+    for size, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
+        if number >= size:
+            return f"{number / size:.1f} {name}"
+    return f"{number:,}"

@@ -1,0 +1,172 @@
+"""The reader's workbook: every answer that a check has found right, as a Python file of its own.
+
+A check that turns green keeps the answer: its source, and what that uses of its notebook (imports, constants,
+functions beside it). So the kernels of one notebook can be called from a later one, and notebook 08 builds a
+network of them. The folder is ``notebooks/workbook`` of the checkout (elsewhere, ``workbook`` where Python
+was started), or what ``CNN_NUMBA_WORKBOOK`` names; git ignores it, and it may be deleted at any time.
+
+To use an answer is to run its file. In the checkout's folder every answer is run, like the checkout's other
+files; elsewhere only those that a check has kept for this account. The others are somebody else's code, and
+run only if ``CNN_NUMBA_TRUST_WORKBOOK`` names their folder, or one that it is in. Only `answer` runs any.
+"""
+
+import ast
+import contextlib
+import datetime
+import hashlib
+import os
+import sys
+import types
+from pathlib import Path
+
+from cnn_course.engine.outline import NOTEBOOKS, Notebook, notebook_on
+from cnn_course.engine.standalone import NotStandalone, standalone
+from cnn_numba.data.files import CHECKOUT
+from cnn_numba.train.checkpoint import written_whole
+
+
+class NotTrusted(ValueError):
+    """An answer is somebody else's code, and nobody has said that it may run; the message says how."""
+
+
+def folder() -> Path:
+    """Return where the workbook is, whether or not there is one yet."""
+    chosen = os.environ.get("CNN_NUMBA_WORKBOOK")
+    if chosen:
+        return Path(chosen).expanduser()
+    notebooks = CHECKOUT / "notebooks"
+    return (notebooks if notebooks.is_dir() else Path.cwd()) / "workbook"
+
+
+def place_of(exercise) -> Notebook | None:
+    """Return the notebook that an exercise stands in; None for one that belongs to no notebook."""
+    # Its module has been loaded. The name alone would not do: two notebooks may share one.
+    for notebook in NOTEBOOKS:
+        module = sys.modules.get(f"cnn_course.chapters.{notebook.topic}.exercises")
+        if getattr(module, exercise.name, None) is exercise:
+            return notebook
+    return None
+
+
+def keep(exercise, attempt) -> str:
+    """Keep an answer that its check has found right, and say so in a line for the reader.
+
+    Parameters
+    ----------
+    exercise : Exercise
+    attempt : function
+        As the check was given it.
+
+    Returns
+    -------
+    str
+        Empty if there is nothing to keep: the exercise is in no notebook, or the answer was not written in
+        one.
+    """
+    notebook, function = place_of(exercise), getattr(attempt, "py_func", attempt)
+    if notebook is None or getattr(function, "__module__", None) != "__main__":
+        return ""
+    path = folder() / f"{notebook.number}_{exercise.name}.py"
+    head = f'"""`{exercise.name}` of notebook {notebook.number}, found right on {datetime.date.today()}."""\n'
+    try:
+        text, told = f"{head}\n{standalone(function)}", "Kept in your workbook."
+    except NotStandalone as reason:
+        text, told = head, f"Noted in your workbook as solved, without its source: {reason}."
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as file:
+            file.write(text.encode())
+        if not _is_trusted_folder():
+            _record_of(text.encode()).parent.mkdir(parents=True, exist_ok=True)
+            _record_of(text.encode()).touch()
+    except OSError as error:
+        return f"It could not be kept in your workbook: {error}."
+    return told
+
+
+def told_of_earlier(exercise, attempt) -> str:
+    """Say, for a wrong answer, that the workbook keeps a right one; empty if it has none."""
+    notebook = place_of(exercise)
+    if notebook is None or getattr(getattr(attempt, "py_func", attempt), "__module__", None) != "__main__":
+        return ""
+    return "Your workbook keeps the right answer from before." if is_solved(notebook, exercise.name) else ""
+
+
+def is_solved(notebook, name: str) -> bool:
+    """Tell whether the workbook says that an exercise of a notebook (of `outline`) is solved."""
+    return (folder() / f"{notebook.number}_{name}.py").is_file()
+
+
+def has_source(topic: str, name: str) -> bool:
+    """Tell whether the workbook has the source of an answer; it is read and not run."""
+    # The last two are what Python's parser answers where somebody has nested too deep.
+    with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        module = ast.parse(_path(topic, name).read_bytes())
+        return any(isinstance(node, ast.FunctionDef) and node.name == name for node in module.body)
+    return False
+
+
+def _path(topic, name):
+    return folder() / f"{notebook_on(topic).number}_{name}.py"
+
+
+def answer(topic: str, name: str, otherwise: object = None) -> object:
+    """Return the reader's answer to an exercise, or something else where there is none.
+
+    Parameters
+    ----------
+    topic : str
+        The notebook, such as ``"convolution_on_the_gpu"``.
+    name : str
+        The exercise, such as ``"conv2d_kernel"``.
+    otherwise : object
+        What to return if the exercise is not solved, or the workbook has no source of it.
+
+    Raises
+    ------
+    NotTrusted
+        If the answer is somebody else's, and ``CNN_NUMBA_TRUST_WORKBOOK`` does not name its folder.
+
+    Examples
+    --------
+    >>> answer("convolution_on_the_gpu", "no_such_kernel", otherwise="another one")
+    'another one'
+    """
+    path = _path(topic, name)
+    if not path.is_file():
+        return otherwise
+    return getattr(_imported(path), name, otherwise)
+
+
+def _is_trusted_folder():
+    """Return whether the workbook is that of the checkout, or one that the reader has named as to be run."""
+    word = os.environ.get("CNN_NUMBA_TRUST_WORKBOOK")
+    trusted = [CHECKOUT / "notebooks" / "workbook", *([Path(word).expanduser()] if word else [])]
+    return any(folder().resolve().is_relative_to(each.resolve()) for each in trusted)
+
+
+def _record_of(content):
+    """Return the file that is there if a check has kept this content for this account."""
+    return Path.home() / ".cache" / "cnn-numba" / "kept" / hashlib.sha256(content).hexdigest()
+
+
+def _imported(path):
+    """Run a file of the workbook as a module of its own."""
+    content = path.read_bytes()
+    if not _is_trusted_folder() and not _record_of(content).exists():
+        raise NotTrusted(
+            f"{path} was not kept by a check of yours: it is somebody else's code, and was not run. If it may"
+            f" run, say so by the environment variable CNN_NUMBA_TRUST_WORKBOOK={path.parent}, best in a "
+            "container (docs/teaching.md); else delete it"
+        )
+    module = types.ModuleType(f"workbook_{path.stem}")
+    module.__file__ = str(path)
+    try:
+        # What was looked at, and no bytecode that may lie beside it.
+        exec(compile(content, path, "exec"), vars(module))
+    except Exception as error:
+        raise ValueError(
+            f"{path} of your workbook does not run ({type(error).__name__}: {error}): delete it, and run the "
+            "exercise's check again"
+        ) from error
+    return module

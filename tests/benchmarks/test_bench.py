@@ -1,0 +1,89 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import accuracy, epoch, startup
+from cnn_numba.data import load
+
+
+@pytest.fixture
+def few_images(monkeypatch):
+    """Return a function that lets a benchmark train on the first images only."""
+
+    def use(benchmark, count):
+        monkeypatch.setattr(benchmark, "dataset", lambda model: epoch._head(load("mnist"), count))
+
+    return use
+
+
+def check_record(record, name):
+    assert record["benchmark"] == name
+    assert set(record) >= {"date", "machine", "versions"}
+    assert record["versions"]["numba"]
+    assert json.loads(json.dumps(record)) == record
+
+
+@pytest.mark.slow
+def test_epochs_are_timed_in_turn(few_images, monkeypatch, capsys):
+    # With several, PyTorch's threads wait in a busy loop: minutes where others use the machine.
+    monkeypatch.setattr(epoch, "threads", lambda: 1)
+    few_images(epoch, 100)  # it warms up with 20 batches
+    record = epoch.bench_epoch(batch_sizes=(4,), repeats=2)
+    check_record(record, "epoch")
+    assert [result["batch_size"] for result in record["results"]] == [4]
+    for result in record["results"]:
+        ours, theirs = result["seconds"]["ours"], result["seconds"]["pytorch"]
+        assert len(ours) == len(theirs) == 2
+        assert min(ours + theirs) > 0
+        assert result["ratio"] == pytest.approx(np.median(ours) / np.median(theirs))
+    assert capsys.readouterr().out.count("ratio") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plain", [False, True])
+def test_accuracies_of_both_sides_come_close(few_images, plain):
+    few_images(accuracy, 1300)
+    record = accuracy.bench_accuracy(seeds=2, plain=plain, pytorch=True)
+    check_record(record, "accuracy")
+    epochs = 5 if plain else 3
+    assert record["recipe"]["epochs"] == epochs
+    for who in ("ours", "pytorch"):
+        assert np.shape(record["accuracies"][who]) == (2, epochs)
+        np.testing.assert_allclose(record["means"][who], np.mean(record["accuracies"][who], axis=0))
+        # 21 steps an epoch on 1300 images, measured on 100: far from trained, farther from guessing.
+        assert record["means"][who][-1] > 0.7
+
+
+def test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches(monkeypatch, capsys):
+    seconds, found = iter([30.0, 2.0, 1.5]), []
+
+    def train(command, env, check):
+        folders = [Path(env[name]) for name in ("NUMBA_CACHE_DIR", "CNN_NUMBA_CACHE")]
+        found.append([folder.exists() for folder in folders])
+        for folder in folders:
+            folder.mkdir(exist_ok=True)
+        result = {"first_step_seconds": next(seconds), "peak_memory_mb": 400.0}
+        Path(command[-1]).write_text(json.dumps(result))
+
+    monkeypatch.setattr(startup.subprocess, "run", train)
+    record = startup.bench_startup(repeats=2)
+    check_record(record, "startup")
+    assert found == [[False, False], [True, True], [True, True]]
+    assert record["first"]["first_step_seconds"] == 30
+    assert [each["first_step_seconds"] for each in record["later"]] == [2, 1.5]
+    assert capsys.readouterr().out.startswith("first run: first step after 30.0 s, peak memory 400 MB\nlater")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("sixth_of_mnist")
+def test_start_up_is_measured_from_empty_caches(capfd):
+    record = startup.bench_startup(repeats=1)
+    check_record(record, "startup")
+    later = record["later"][0]
+    assert 0 < later["first_step_seconds"] < record["first"]["first_step_seconds"]
+    assert later["peak_memory_mb"] < 550
+    printed = capfd.readouterr()
+    assert "Converting MNIST to arrays (once)" in printed.out + printed.err
+    assert (printed.out + printed.err).count("Compiling kernels (once)") >= 1
