@@ -14,19 +14,8 @@ import numpy as np
 
 from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.run import cache, lines, machine
-from gpuless.emulator.translate.counting import (
-    FIRST,
-    GENERIC,
-    LAST,
-    PASSED,
-    READ_MAP,
-    SECTOR,
-    SPARE,
-    WRITTEN_MAP,
-    CountingModule,
-    Part,
-    Site,
-)
+from gpuless.emulator.translate.counters import FIRST, LAST, PASSED, READ_MAP, SECTOR, SPARE, WRITTEN_MAP
+from gpuless.emulator.translate.counting import GENERIC, CountingModule, Part, Site
 from gpuless.emulator.translate.processor import processor
 
 # --- The code -----------------------------------------------------------------------------------------------

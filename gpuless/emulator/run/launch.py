@@ -12,7 +12,7 @@ from gpuless.emulator.analysis.alignment import needed_alignments
 from gpuless.emulator.analysis.assembler import local_size
 from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.analysis.variables import lay_out, parameter_places, visible_variables
-from gpuless.emulator.run import cache, counting, faults, host, machine, settings, trace
+from gpuless.emulator.run import cache, counting, explanations, faults, host, machine, settings, trace
 from gpuless.emulator.run.memory import PAGE, OutOfMemory
 from gpuless.emulator.run.threads import Pool, all_done
 from gpuless.emulator.translate import layout
@@ -125,7 +125,7 @@ class Workers:
         Fault
         """
         shared_size = -(-kernel.static_shared // 16) * 16 + shared
-        launched = faults.Launched(kernel, grid, block, bytes(arguments), shared_size, self.arena)
+        launched = explanations.Launched(kernel, grid, block, bytes(arguments), shared_size, self.arena)
         compiled, tally = kernel.code(block, arguments, counted is not None), None
         if counted is not None:
             tally = counting.Tally(compiled, launched)
@@ -162,8 +162,8 @@ class Workers:
         if stopped is not None:
             absent = [failed for failed in failures if failed.record not in stopped.waiting]
             failed = self._trace(absent[0], launched, launch, together) if absent else None
-            raise faults.explain_stop(stopped, failed, launched)
-        raise faults.explain(self._trace(failures[0], launched, launch, together), launched)
+            raise explanations.explain_stop(stopped, failed, launched)
+        raise explanations.explain(self._trace(failures[0], launched, launch, together), launched)
 
     def _watched(self, launch, start, wanted, wait):
         """Start so many workers and wait for them; return them, and what waiting has told.
@@ -184,7 +184,7 @@ class Workers:
             raise
 
     def _wait(self, workers, launch, blocks, more):
-        """Wait until a launch is over; return how it was `faults.Stopped`, None if it was not.
+        """Wait until a launch is over; return how it was `explanations.Stopped`, None if it was not.
 
         Where blocks may wait for others that have not started, `more` starts another worker.
         """
@@ -209,7 +209,7 @@ class Workers:
             alone = gathering and gathering + now == blocks
             if alone or idle >= RUNNING.kernel_seconds:
                 self._stop(launch, workers)
-                return faults.Stopped(blocks, waiting, alone, now, len(running))
+                return explanations.Stopped(blocks, waiting, alone, now, len(running))
         return None
 
     def _running(self, launch):
