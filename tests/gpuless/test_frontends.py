@@ -16,6 +16,7 @@ from gpuless import emulator, frontends
 from gpuless.emulator import ptx
 from gpuless.emulator.run import lines
 
+pytestmark = pytest.mark.filterwarnings("ignore:Host array")
 TEXT = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry f(.param .u64 p) { ret; }"
 
 
@@ -54,7 +55,6 @@ def test_numba_cuda_is_what_the_emulated_gpu_runs():
     assert not frontends.simulated()
 
 
-@pytest.mark.filterwarnings("ignore:Host array")
 def test_a_kernel_has_its_function_its_arguments_and_its_lines():
     @cuda.jit
     def told_kernel(x, factor):

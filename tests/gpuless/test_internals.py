@@ -21,6 +21,7 @@ from numba import cuda
 from gpuless import emulator
 from gpuless.emulator import explain
 
+pytestmark = pytest.mark.filterwarnings("ignore:Host array")
 PACKAGE = Path(gpuless.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "internals.md"
 STAGES = ["Python", "PTX", "Analyses", "LLVM IR", "Machine code", "Run"]
