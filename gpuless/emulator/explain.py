@@ -17,8 +17,8 @@ from gpuless import counts, emulator, running
 from gpuless.emulator.analysis.lanes import VARYING
 from gpuless.emulator.ptx.instructions import destinations, readable
 from gpuless.emulator.run import lines, machine
+from gpuless.emulator.translate import processor
 from gpuless.emulator.translate.module import ModuleTranslator
-from gpuless.emulator.translate.processor import processor
 from gpuless.emulator.translate.translator import Translator
 
 #: Lines of a stage that are shown if not all are asked for.
@@ -181,7 +181,9 @@ def _machine_code(translation, full):
     """Return how many instructions a kernel has become, how many compute with vectors, and all if asked."""
     instructions = [line for line in translation.assembly if not line.endswith(":") and line[0] == " "]
     vectors = [line for line in instructions if re.search(r"%?\b[xyz]mm\d|\b[vq]\d+\.\d*[bhsd]", line)]
-    head = f"{len(instructions)} instructions, of which {len(vectors)} use vectors, for {processor()[0]}"
+    head = (
+        f"{len(instructions)} instructions, of which {len(vectors)} use vectors, for {processor.target()[0]}"
+    )
     return [head, *translation.assembly] if full else [head]
 
 

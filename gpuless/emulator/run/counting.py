@@ -14,9 +14,9 @@ import numpy as np
 
 from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.run import cache, lines, machine
+from gpuless.emulator.translate import processor
 from gpuless.emulator.translate.counters import FIRST, LAST, PASSED, READ_MAP, SECTOR, SPARE, WRITTEN_MAP
 from gpuless.emulator.translate.counting import GENERIC, CountingModule, Part, Site
-from gpuless.emulator.translate.processor import processor
 
 # --- The code -----------------------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ class CountingCode(NamedTuple):
 
 def compiled(source, name, block, alignments):
     """Return the `CountingCode` of a kernel for a shape of a block, from disk if it is there."""
-    key = cache.key(source.text, "counting", name, block, alignments, *processor())
+    key = cache.key(source.text, "counting", name, block, alignments, *processor.target())
     kept = cache.read(key)
     if kept is None:
         translator = CountingModule(source, name, block, alignments)

@@ -15,9 +15,8 @@ from gpuless.emulator.analysis.variables import lay_out, parameter_places, visib
 from gpuless.emulator.run import cache, counting, explanations, faults, host, machine, settings, trace
 from gpuless.emulator.run.memory import PAGE, OutOfMemory
 from gpuless.emulator.run.threads import Pool, all_done
-from gpuless.emulator.translate import layout
+from gpuless.emulator.translate import layout, processor
 from gpuless.emulator.translate.module import ModuleTranslator
-from gpuless.emulator.translate.processor import processor
 from gpuless.limits import RUNNING, SHARED_LIMIT
 
 # Before machine code on disk: bytes of a lane's local memory, and whether it spins.
@@ -69,7 +68,7 @@ class Kernel:
 
     def _compiled(self, block, alignments):
         """Return machine code, from disk if it is there."""
-        name = cache.key(self.source.text, self.name, block, alignments, *processor())
+        name = cache.key(self.source.text, self.name, block, alignments, *processor.target())
         kept = cache.read(name)
         if kept is None:
             translator = ModuleTranslator(self.source, self.name, block, alignments)

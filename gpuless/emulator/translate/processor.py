@@ -5,7 +5,7 @@ import functools
 import llvmlite.binding as llvm
 
 
-def processor():
+def target():
     """Return what machine code is made for, and by which compiler."""
     features = llvm.get_host_cpu_features().flatten()
     return llvm.get_host_cpu_name(), features, llvm.get_process_triple(), llvm.llvm_version_info
