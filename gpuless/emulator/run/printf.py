@@ -48,6 +48,8 @@ def format_text(form, at, memory):
 
     Examples
     --------
+    >>> from gpuless.emulator.run.reading import Memory
+    >>> from gpuless.emulator.translate.layout import ARENA_SPAN
     >>> numbers = (ctypes.c_int64 * 2)(-3, 255)
     >>> at = ctypes.addressof(numbers)
     >>> format_text(b"%lld of %#6llx%%", at, Memory(at - at % ARENA_SPAN))
