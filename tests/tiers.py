@@ -275,37 +275,37 @@ REPETITIONS = [
         lambda number, **_: number in (2, 5),
     ),
     Repetition(
-        "train/test_parallel_processes.py",
+        "beyond/test_workers_processes.py",
         "test_a_killed_first_worker_is_named_by_the_others",
         "the worker that is killed under torchrun is named as well",
     ),
     Repetition(
-        "train/test_parallel_processes.py",
+        "beyond/test_workers_processes.py",
         "test_a_hung_worker_is_given_up_by_all_others",
         "the one that is killed under torchrun is given up as well",
     ),
     Repetition(
-        "train/test_parallel_processes.py",
+        "beyond/test_workers_processes.py",
         "test_ctrl_c_on_one_worker_stops_all_after_the_same_step_and_saves",
-        "test_parallel.py: interrupted workers tell how to go on; test_training.py: an interrupt saves",
+        "test_workers.py: interrupted workers tell how to go on; test_training.py: an interrupt saves",
     ),
     Repetition(
-        "train/test_parallel_processes.py",
+        "beyond/test_workers_processes.py",
         "test_an_exception_on_one_worker_ends_the_others_with_its_words",
-        "test_parallel.py: what a worker that ends says to the others; a killed one in processes",
+        "test_workers.py: what a worker that ends says to the others; a killed one in processes",
     ),
     Repetition(
-        "bench/test_bench.py",
+        "benchmarks/test_bench.py",
         "test_accuracies_of_both_sides_come_close",
         "the same file: both sides train; test_training.py: our losses equal PyTorch's",
     ),
     Repetition(
-        "bench/test_bench_simulator.py",
+        "benchmarks/test_bench_simulator.py",
         "test_the_simulator_is_five_times_faster_than_the_stock_one",
         "the same file: what a thread costs, and how the medians are compared",
     ),
     Repetition(
-        "bench/test_bench.py",
+        "benchmarks/test_bench.py",
         "test_start_up_is_measured_from_empty_caches",
         "test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches",
     ),
@@ -398,7 +398,7 @@ REPETITIONS = [
     ),
     # --- The command line ----------------------------------------------------------------------------------
     Repetition(
-        "test_cli.py",
+        "cli/test_resume.py",
         "test_options_that_contradict_the_checkpoint_are_refused",
         "an option of each kind: a number, the network, and several at once",
         lambda options, **_: options[0] in ("--lr", "--model", "--optimizer"),
