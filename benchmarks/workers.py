@@ -14,11 +14,11 @@ import numpy as np
 from benchmarks.processes import environment
 from benchmarks.records import new_record, text_table
 from cnn_numba import extras
+from cnn_numba.beyond.workers.joining import join
 from cnn_numba.data import Dataset
 from cnn_numba.nn.models import MODELS
 from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
-from cnn_numba.train.parallel import join
 
 BATCH_SIZE = 64
 #: Bytes of the arrays that are added up by two workers: one number, the gradients of mnist_cnn, and many.

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 # From the top down. A room imports from itself and from those below it.
-ROOMS = ("cli", "pretrained", "train", "nn", "data", "ops", "device", "extras", "arguments")
+ROOMS = ("cli", "pretrained", "beyond", "train", "nn", "data", "ops", "device", "extras", "arguments")
 # The rooms of gpuless, from the top down, and which it imports besides itself: none that stands above it.
 GPULESS = {
     "__main__": "running nvidia",

@@ -16,7 +16,7 @@ import gpuless
 from cnn_numba import data, device
 from cnn_numba.data import digits
 from cnn_numba.nn import gradcheck, layers, models
-from cnn_numba.train import checkpoint, loop, optim, records, steps
+from cnn_numba.train import batches, checkpoint, loop, optim, records, step
 from gpuless import inspector
 
 ROOT = Path(__file__).parents[1]
@@ -24,8 +24,8 @@ FACES = (
     *("cnn_numba", "cnn_numba.data", "cnn_numba.data.digits", "cnn_numba.device", "cnn_numba.extras"),
     *("cnn_numba.nn.gradcheck", "cnn_numba.nn.layers", "cnn_numba.nn.models"),
     *("cnn_numba.train.checkpoint", "cnn_numba.train.graphs", "cnn_numba.train.loop"),
-    *("cnn_numba.train.optim", "cnn_numba.train.records", "cnn_numba.train.scaling"),
-    "cnn_numba.train.steps",
+    *("cnn_numba.train.optim", "cnn_numba.train.records", "cnn_numba.beyond.precision.scaling"),
+    *("cnn_numba.train.step", "cnn_numba.train.batches"),
     *("gpuless", "gpuless.inspector"),
 )
 
@@ -152,7 +152,7 @@ def test_the_types_of_a_training_are_true(dataset, tmp_path):
     checked(checkpoint.restore, checked(checkpoint.load_checkpoint, tmp_path / "checkpoint.npz"), model)
     checked(optim.one_cycle, 0.1, 1, 10)
     x, loss = np.zeros((2, 1, 28, 28), np.float32), layers.CrossEntropyLoss(2, 10)
-    checked(steps.train_step, model, loss, optimizer, x, dataset.train_labels[:2])
+    checked(step.train_step, model, loss, optimizer, x, dataset.train_labels[:2])
     checked(model.predict, x)
     checked(model.summary)
     for layer in model.layers:
@@ -161,7 +161,7 @@ def test_the_types_of_a_training_are_true(dataset, tmp_path):
         x = checked(layer.forward, x)
         gradient = checked(layer.backward, x)
         assert (gradient is None) == (layer is model.layers[0])
-    source = checked(steps.batches_of, model, dataset.test_images, dataset.test_labels, 0.0, 1.0)
+    source = checked(batches.batches_of, model, dataset.test_images, dataset.test_labels, 0.0, 1.0)
     checked(source.begin, np.arange(6))
     checked(source.take, 4)
     checked(source.advance)

@@ -25,9 +25,9 @@ class Repetition:
         return self.kept is None or not self.kept(tests=item.module, **item.callspec.params)
 
 
-def first_of_each(exercise, answer, tests, **_):
+def first_of_each(found, answer, **_):
     """Return whether an unusual answer is the first of its exercise."""
-    return answer is next(iter(tests.ANSWERS[exercise].values()))
+    return answer is next(iter(found.right.values()))
 
 
 def first_of_its_notebook(found, tests):
@@ -71,7 +71,7 @@ REPETITIONS = [
     Repetition(
         "course/test_notebooks.py",
         "test_runs_as_shipped_with_the_stored_outputs",
-        "the first page; cells of the others in test_notebook_*.py, solutions in test_exercises.py",
+        "the first page; cells of the others in each test_notebook.py, solutions in test_exercises.py",
         of_notebook("00"),
     ),
     Repetition(
@@ -87,7 +87,7 @@ REPETITIONS = [
         of_notebook("02"),
     ),
     Repetition(
-        "course/test_notebook_14.py",
+        "course/many_gpus/test_notebook.py",
         "test_a_recorded_training_takes_as_many_steps_again",
         "test_training.py: our losses equal PyTorch's; the same file: how what is recorded is judged",
     ),
@@ -103,7 +103,7 @@ REPETITIONS = [
         lambda stem, **_: stem.startswith("11b"),
     ),
     Repetition(
-        "course/test_network.py",
+        "course/mnist_cnn/test_network.py",
         "test_a_subtly_wrong_kernel_is_named_before_training",
         "the first and the last kernel of a step, one with an index and the loss",
         lambda name, **_: (
@@ -111,7 +111,7 @@ REPETITIONS = [
         ),
     ),
     Repetition(
-        "course/test_notebook_04.py",
+        "course/shared_memory_and_tiling/test_notebook.py",
         "test_kernels_and_solutions_compile_for_a_gpu",
         "test_exercises.py: the solutions, compiled for the emulated GPU",
     ),
@@ -122,7 +122,7 @@ REPETITIONS = [
         lambda draw, tests, **_: draw is not tests.films.halo_film,
     ),
     Repetition(
-        "course/test_pad_browser.py",
+        "course/mnist_cnn/test_pad_browser.py",
         "test_a_digit_drawn_in_jupyterlab_is_read_by_the_network",
         "test_book_browser.py: the same pad in a browser; test_journey_browser.py: JupyterLab",
     ),
@@ -236,7 +236,7 @@ REPETITIONS = [
     Repetition(
         "data/test_data.py",
         "test_the_made_pictures_are_the_same_bytes_everywhere",
-        "test_notebook_12.py draws and loads them, and `load` compares their checksums",
+        "course/colour_images/test_notebook.py draws and loads them, and `load` compares their checksums",
     ),
     Repetition(
         "data/test_digits.py",
@@ -275,24 +275,24 @@ REPETITIONS = [
         lambda number, **_: number in (2, 5),
     ),
     Repetition(
-        "train/test_parallel_processes.py",
+        "beyond/test_workers_processes.py",
         "test_a_killed_first_worker_is_named_by_the_others",
         "the worker that is killed under torchrun is named as well",
     ),
     Repetition(
-        "train/test_parallel_processes.py",
+        "beyond/test_workers_processes.py",
         "test_a_hung_worker_is_given_up_by_all_others",
         "the one that is killed under torchrun is given up as well",
     ),
     Repetition(
-        "train/test_parallel_processes.py",
+        "beyond/test_workers_processes.py",
         "test_ctrl_c_on_one_worker_stops_all_after_the_same_step_and_saves",
-        "test_parallel.py: interrupted workers tell how to go on; test_training.py: an interrupt saves",
+        "test_workers.py: interrupted workers tell how to go on; test_training.py: an interrupt saves",
     ),
     Repetition(
-        "train/test_parallel_processes.py",
+        "beyond/test_workers_processes.py",
         "test_an_exception_on_one_worker_ends_the_others_with_its_words",
-        "test_parallel.py: what a worker that ends says to the others; a killed one in processes",
+        "test_workers.py: what a worker that ends says to the others; a killed one in processes",
     ),
     Repetition(
         "benchmarks/test_bench.py",

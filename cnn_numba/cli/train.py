@@ -127,7 +127,8 @@ def train(
       cnn-numba train --resume --out runs/slow
       torchrun --nproc-per-node 2 -m cnn_numba train
     """
-    from cnn_numba.train.parallel import WorkersError, join
+    from cnn_numba.beyond.workers.joining import join
+    from cnn_numba.beyond.workers.process_group import WorkersError
 
     options = {
         "model": model,
@@ -227,8 +228,8 @@ def _what_is_trained(network, data, backend, workers):
 @contextlib.contextmanager
 def _errors_in_a_line(out, data_dir, resume, workers):
     """Say in a line why a training ends early and, if it can go on, with which command."""
+    from cnn_numba.beyond.workers.process_group import WorkersError
     from cnn_numba.train.loop import Interrupted, TrainingDiverged
-    from cnn_numba.train.parallel import WorkersError
 
     try:
         yield

@@ -499,7 +499,7 @@ class BatchNorm2d(Layer):
     kind = "batch_norm"
     operation = "norm"
     running_mean = running_var = None
-    together = None  # who does this instead in training, where several workers share a batch
+    sync = None  # what does this instead in training where several workers share a batch
 
     def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
@@ -543,8 +543,8 @@ class BatchNorm2d(Layer):
     def forward(self, x: Array, training: bool = True) -> Array:
         """Normalise by the batch's statistics when training, by the running ones otherwise."""
         self.x, self.training = x, training
-        if training and self.together:
-            self.output = self.together.forward(x)
+        if training and self.sync:
+            self.output = self.sync.forward(x)
             return self.output
         self.output, _, _ = self.ops.batch_norm2d_forward(
             x,
@@ -563,8 +563,8 @@ class BatchNorm2d(Layer):
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of scale and shift; return that of the input."""
-        if self.training and self.together:
-            return self.together.backward(grad_output)
+        if self.training and self.sync:
+            return self.sync.backward(grad_output)
         grad_input = self._grad_input_like(grad_output)
         grad_input, _, _ = self.ops.batch_norm2d_backward(
             grad_output,

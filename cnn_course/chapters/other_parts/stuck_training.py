@@ -17,7 +17,7 @@ from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, ReLU
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.gather.cpu import gather_batch
 from cnn_numba.train.optim import SGD
-from cnn_numba.train.steps import train_step
+from cnn_numba.train.step import train_step
 
 BATCH = 64
 STEPS = 200
@@ -182,7 +182,7 @@ def gradient_ratio(parts: Parts, seed=0) -> float:
 
 # --- The check ---------------------------------------------------------------------------------------------
 
-#: What a mended training reaches at least; measured, with margin: tests/course/test_notebook_08b.py.
+#: What a mended training reaches at least; measured, with margin: tests/course/other_parts/test_notebook.py.
 ENOUGH = 0.8
 # Below this loss a batch has been learnt by heart.
 LEARNT = 0.5

@@ -1,0 +1,178 @@
+"""Dynamic loss scaling: what keeps the small gradients of a training in float16.
+
+The smallest number of float16 is 2**-24: smaller gradients become 0 where they are rounded for a product. So
+the gradient of the loss is multiplied by a scale, with which everything after it grows, and the gradients of
+the parameters are divided by it before the update. A scale that is too large makes some of them infinite;
+then the step is skipped, and the scale is made smaller. The parameters stay float32, in the model's arena:
+float16 is too coarse for what an update changes.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+
+import numpy as np
+
+from cnn_numba.arguments import number, settings, shown
+from cnn_numba.beyond.precision.scale_watch import ScaleWatch
+from cnn_numba.device import Array, DeviceArray, copy, pinned, to_host
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train.callbacks.base import Callback
+from cnn_numba.train.optim import Optimizer, load_arrays
+from cnn_numba.train.scaler import Scaler
+
+
+class LossScaler(Scaler):
+    """A loss scale that finds its own size, as `torch.amp.GradScaler` does.
+
+    On the GPU the scale, the counters and what was found lie on the device: `scheduled_step` asks the host
+    nothing.
+
+    Parameters
+    ----------
+    model : Sequential
+    scale : float
+        What it begins with. Powers of two lose no digit.
+    growth : float
+        What it is multiplied by after `interval` good steps in a row.
+    backoff : float
+        What it is multiplied by after a step that had to be skipped.
+    interval : int
+    minimum : float
+        Below it, it has collapsed: the gradients are not finite at any scale.
+
+    Attributes
+    ----------
+    state : dict of str to ndarray
+        What the next step depends on: ``scale``, ``good_steps`` and ``skipped``, each of shape (1,).
+    settings : dict of str to float
+        The arguments above.
+
+    Notes
+    -----
+    A skipped step is no step of the optimiser's: Adam's moments stay as they are, and so must the number that
+    their correction depends on. It counts the steps that were taken. The schedule of the learning rate goes
+    on with every step, as it does with the batches.
+
+    Examples
+    --------
+    >>> from cnn_numba.nn.models import mnist_cnn
+    >>> scaler = LossScaler(mnist_cnn(precision="float16"), scale=1024)
+    >>> scaler.scale_gradient(np.array([0.5, -1], np.float32))
+    array([  512., -1024.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        model: Sequential,
+        scale: float = 65536.0,
+        growth: float = 2.0,
+        backoff: float = 0.5,
+        interval: int = 2000,
+        minimum: float = 2.0**-14,
+    ) -> None:
+        scale, minimum = number(scale, "scale"), number(minimum, "minimum")
+        growth, backoff, interval = settings(growth=growth, backoff=backoff, interval=interval)
+        if not 0 < minimum <= scale:
+            raise ValueError(
+                "scale must be at least the minimum, and that above 0; "
+                f"got {shown(scale)} and {shown(minimum)}"
+            )
+        self.factors = {"growth": growth, "backoff": backoff, "interval": interval}
+        self.settings = {"scale": scale, **self.factors, "minimum": minimum}
+        try:
+            self.gradients, self.backend = model.gradients, model.backend
+        except AttributeError:
+            raise TypeError(f"model must have parameters and gradients, got {shown(model)}") from None
+        self.ops = self.backend.ops.update
+        self.state = {
+            "scale": self.backend.bring(np.array([scale], self.backend.dtype)),
+            "good_steps": self._count(),
+            "skipped": self._count(),
+        }
+        self.found_inf = self._count()
+
+    def _count(self):
+        return self.backend.zeros(1, np.int32)
+
+    @property
+    def scale(self) -> float:
+        """The scale now. On the GPU this waits for it, as `skipped` does."""
+        return float(to_host(self.state["scale"])[0])
+
+    @property
+    def skipped(self) -> int:
+        """How many steps have been skipped."""
+        return int(to_host(self.state["skipped"])[0])
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether so many steps in a row were skipped that no scale will do."""
+        return self.scale < self.settings["minimum"]
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        """Copy saved arrays into `state`; ValueError if they are not a loss scaler's."""
+        load_arrays(self.state, state, "LossScaler")
+
+    def callbacks(self) -> list[Callback]:
+        """Return what notes the scale of each epoch, and notices that it has collapsed."""
+        return [ScaleWatch(self)]
+
+    def quiet(self) -> AbstractContextManager:
+        """Return the context of the backward pass: infinities are looked for in the gradients."""
+        return np.errstate(over="ignore", invalid="ignore")
+
+    def scale_gradient(self, gradient: Array) -> Array:
+        """Multiply the gradient of the loss by the scale, in place."""
+        return self.ops.scale_gradient(gradient, self.state["scale"], gradient)
+
+    def step(self, optimizer: Optimizer, lr: float | None = None) -> bool:
+        """Divide the gradients by the scale, update the parameters unless one is not finite, adapt the scale.
+
+        Returns
+        -------
+        bool
+            Whether the parameters were updated. On the GPU this waits for it.
+        """
+        self._unscale()
+        finite = not to_host(self.found_inf)[0]
+        if finite:
+            optimizer.step(lr)
+        self._adapt()
+        return finite
+
+    def allocate_schedule(self, steps: int) -> None:
+        """Allocate the schedule of so many steps on the GPU; a recorded graph goes on using it."""
+        self._pinned = pinned((steps, 2))
+        self.rates, self.corrections = self.backend.zeros((steps, 2)), self.backend.zeros((steps, 2))
+        self.row, self.row_cursor, self.taken = self.backend.zeros((1, 2)), self._count(), self._count()
+
+    def begin(self, optimizer: Optimizer, lrs: Sequence[float]) -> None:
+        """Prepare for `scheduled_step` with these learning rates, at most as many as there is room for."""
+        tables = (self.rates, self.ops.sgd_rates(lrs)), (self.corrections, optimizer.rates([1.0] * len(lrs)))
+        for table, values in tables:
+            self._pinned[: len(lrs)] = values
+            copy(table, self._pinned)
+        copy(self.taken, np.zeros(1, np.int32))
+        self._settled = self.skipped
+
+    def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray) -> None:
+        """Do what `step` does, with the learning rate that the cursor names: nothing comes from the host."""
+        self._unscale()
+        row = self.ops.scheduled_rates(
+            self.rates, self.corrections, cursor, self.taken, self.found_inf, self.row, self.row_cursor
+        )
+        optimizer.scheduled_step(*row)
+        self._adapt()
+
+    def settle(self, optimizer: Optimizer) -> None:
+        """Take the steps that were skipped back from the optimiser's count: only the GPU knew of them."""
+        skipped = self.skipped
+        optimizer.count(self._settled - skipped)
+        self._settled = skipped
+
+    def _unscale(self):
+        self.ops.unscale_gradients(self.gradients, self.state["scale"], self.found_inf)
+
+    def _adapt(self):
+        arrays = self.state["scale"], self.state["good_steps"], self.state["skipped"], self.found_inf
+        self.ops.update_loss_scale(*arrays, **self.factors)

@@ -1,0 +1,331 @@
+"""What carries numbers and words between workers: torch.distributed, watched.
+
+Sums go through gloo on the host and NCCL on GPUs; words go through the store at MASTER_PORT. A sum waits for
+the slowest worker, and a dead or stopped one takes for ever. So every worker gives a sign of life once a
+second, and who waits looks at those of the others: a busy worker is waited for, a silent one is named.
+
+torch is imported when a `ProcessGroup` is made: one worker needs none.
+"""
+
+import errno
+import ipaddress
+import json
+import math
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from datetime import timedelta
+from pathlib import Path
+
+from cnn_numba import device
+from cnn_numba.beyond.workers.watch import Watch
+from gpuless import nvidia
+
+#: Timeouts that a worker is waited for which is alive.
+PATIENCE = 20
+#: Seconds within which all have to arrive, at least: to import torch takes its time.
+ARRIVAL = 60.0
+
+
+class WorkersError(RuntimeError):
+    """Why the workers cannot begin, or cannot go on: a line for the user. The others read `reason`."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
+
+
+class ProcessGroup:
+    """One worker's connection to the others: torch's process group, with an eye on who is still there.
+
+    Parameters
+    ----------
+    place : joining.Place
+    timeout : float
+        Seconds without a sign of life after which a worker is given up.
+
+    Attributes
+    ----------
+    run : str
+        The same for all workers and restarts of one start.
+    """
+
+    def __init__(self, place, timeout):
+        # What torch has to say of a lost connection is a page, and here it becomes a line.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+        import torch
+
+        self.torch, self.dist = torch, torch.distributed
+        self.rank, self.size, self.timeout, self.place = place.rank, place.size, timeout, place
+        if place.local_size == place.size and sys.platform == "linux":
+            # All on this machine: no name need be looked up, and no firewall is in the way.
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        whole = self._open_store()
+        # Kept by torchrun through its restarts, in which the first worker finds it.
+        self.run = whole.compare_set("cnn-numba/run", "", uuid.uuid4().hex).decode()
+        store = self._part(whole)
+        self.peers = self._arrive(store)
+        self.watch = Watch(lambda: self._part(self._connect()), self.rank, self.size)
+        try:
+            self._start_group(store)
+        except BaseException as error:
+            self.leave(f"worker {self.rank} of {self.size} has ended: {' '.join(str(error).split())}")
+            raise
+
+    # --- Meeting -------------------------------------------------------------------------------------------
+
+    def _connect(self, master=False):
+        limit = timedelta(seconds=max(self.timeout, ARRIVAL))
+        where = self.place.address, self.place.port
+        listening = self._listening() if master else None
+        return self.dist.TCPStore(
+            *where, None, master, limit, wait_for_workers=False, master_listen_fd=listening
+        )
+
+    def _listening(self):
+        """Return a socket that this machine alone reaches, if the others are on it; None for torch's own."""
+        family, *_, where = socket.getaddrinfo(self.place.address, self.place.port, type=socket.SOCK_STREAM)[
+            0
+        ]
+        if not ipaddress.ip_address(where[0]).is_loopback:
+            return None
+        return socket.create_server(where[:2], family=family).detach()
+
+    def _part(self, store):
+        """Return what of a store belongs to this start of the workers, and to none before."""
+        return self.dist.PrefixStore(f"cnn-numba/{self.place.restarts}", store)
+
+    def _open_store(self):
+        """Open the store: torchrun's, or the first worker's own."""
+        where = f"{self.place.address}:{self.place.port}"
+        self._await_name(where)
+        try:
+            return self._connect(master=self.rank == 0 and not self.place.store_there)
+        except (OSError, RuntimeError, ValueError) as error:
+            if "EADDRINUSE" in str(error) or getattr(error, "errno", None) == errno.EADDRINUSE:
+                raise WorkersError(f"the port of {where} (MASTER_PORT) is in use: choose another") from None
+            reason = str(error).partition("\n")[0]
+            raise WorkersError(f"nobody answers at {where}, where worker 0 should be: {reason}") from None
+
+    def _await_name(self, where):
+        """Wait until the name of worker 0's machine is known: torch takes longer, and says it in a page."""
+        deadline = time.monotonic() + max(self.timeout, ARRIVAL)
+        while True:
+            try:
+                socket.getaddrinfo(self.place.address, self.place.port)
+                return
+            except OSError as error:
+                reason = error.strerror or error
+            if time.monotonic() > deadline:
+                raise WorkersError(f"nobody answers at {where}, where worker 0 should be: {reason}")
+            time.sleep(0.5)
+
+    def _arrive(self, store):
+        """Tell the others of this worker, and wait for all; return what each says of itself."""
+        about = {"host": socket.gethostname(), "pid": os.getpid(), "size": self.size}
+        limit, missing = max(self.timeout, ARRIVAL), range(self.size)
+        deadline = time.monotonic() + limit
+        try:
+            if store.add(f"rank/{self.rank}", 1) > 1:
+                raise WorkersError(f"two workers have RANK={self.rank}")
+            store.set(f"about/{self.rank}", json.dumps(about))
+            while True:
+                there = [rank for rank in range(self.size) if store.check([f"about/{rank}"])]
+                peers = {rank: json.loads(store.get(f"about/{rank}")) for rank in there}
+                self._insist_on_size(peers)
+                if not (missing := [rank for rank in range(self.size) if rank not in peers]):
+                    break
+                if time.monotonic() > deadline:
+                    raise WorkersError(self._who_arrived(missing, f"within {limit:g} s"))
+                time.sleep(0.02)
+        except self.dist.DistError:
+            raise WorkersError(self._who_arrived(missing, "before worker 0 ended")) from None
+        for peer in peers.values():
+            # From within a container the processes of the next one cannot be seen.
+            peer["visible"] = peer["host"] == about["host"] and _runs(peer["pid"])
+        return peers
+
+    def _insist_on_size(self, peers):
+        """Refuse workers that were started with another WORLD_SIZE."""
+        for rank, peer in peers.items():
+            if peer["size"] != self.size:
+                if self.rank == 0 and not self.place.store_there:
+                    time.sleep(1.0)  # the store ends with this worker: let the others see the same
+                sizes = sorted([(self.rank, self.size), (rank, peer["size"])])
+                all_sizes = ", but ".join(f"{size} on worker {number}" for number, size in sizes)
+                raise WorkersError(f"the workers differ: WORLD_SIZE is {all_sizes}")
+
+    def _who_arrived(self, missing, when):
+        return (
+            f"{self.size - len(missing)} of {self.size} workers (WORLD_SIZE={self.size}) arrived {when}: "
+            f"missing {', '.join(map(str, missing))}"
+        )
+
+    def versions(self):
+        """Return what has to be the same wherever a worker is."""
+        return {
+            "Python": sys.version.split()[0],
+            **{name: nvidia.installed(name) for name in ("cnn-numba", "numpy", "numba", "torch")},
+        }
+
+    def _start_group(self, store):
+        backend = "gloo"
+        if device.hardware():
+            backend = "cpu:gloo,cuda:nccl"
+            self.has_gpu = device.use_gpu(self.place.local_rank)
+            if self.has_gpu:
+                self.torch.cuda.set_device(self.place.local_rank)
+        limit, failed = timedelta(seconds=2 * PATIENCE * self.timeout), []
+
+        def start():
+            try:
+                self.dist.init_process_group(
+                    backend, store=store, rank=self.rank, world_size=self.size, timeout=limit
+                )
+            except RuntimeError as error:
+                failed.append(error)
+
+        # It waits for the others, and does not look whether they are still there.
+        thread = threading.Thread(target=start, daemon=True, name="start of the group")
+        thread.start()
+        while thread.is_alive():
+            thread.join(1.0)
+            self.look()
+        if failed:
+            raise self._lost()
+
+    # --- Numbers and words ---------------------------------------------------------------------------------
+
+    def start(self, array, done=None):
+        """Begin to add an array of the host up, in place; return what waits for the sum."""
+        work = self._begun(self.dist.all_reduce, self.torch.from_numpy(array))
+        if done is not None:
+            work.get_future().then(lambda future: done())
+        return lambda: self._wait(work)
+
+    def start_on_device(self, array):
+        """Begin to add an array of the GPU up, in place, after what the current stream was given before.
+
+        What waits for the sum is the stream and not the host. (Not yet run on a GPU.)
+        """
+        if not self.has_gpu:
+            raise WorkersError(
+                f"worker {self.rank} has no GPU of its own (LOCAL_RANK={self.place.local_rank}, this machine "
+                f"has {len(nvidia.driver().gpus)}): start fewer workers on it, or train with --device cpu"
+            )
+        stream = self.torch.cuda.ExternalStream(int(device.current_stream()))
+        with self.torch.cuda.stream(stream):
+            work = self._begun(self.dist.all_reduce, self.torch.as_tensor(array, device="cuda"))
+
+        def wait():
+            with self.torch.cuda.stream(stream):
+                work.wait()
+
+        return wait
+
+    def broadcast(self, array):
+        """Give all workers the values of the first one's array."""
+        self._wait(self._begun(self.dist.broadcast, self.torch.from_numpy(array), 0))
+
+    def exchange(self, text):
+        """Return what every worker says here."""
+        mine = self.torch.frombuffer(bytearray(text.encode()), dtype=self.torch.uint8)
+        sizes = [self.torch.zeros(1, dtype=self.torch.int64) for _ in range(self.size)]
+        self._wait(self._begun(self.dist.all_gather, sizes, self.torch.tensor([len(mine)])))
+        longest = max(map(int, sizes))
+        texts = [self.torch.zeros(longest, dtype=self.torch.uint8) for _ in range(self.size)]
+        padded = self.torch.nn.functional.pad(mine, (0, longest - len(mine)))
+        self._wait(self._begun(self.dist.all_gather, texts, padded))
+        return [bytes(text[: int(size)].numpy()).decode() for text, size in zip(texts, sizes, strict=True)]
+
+    def _begun(self, collective, *arguments):
+        try:
+            return collective(*arguments, async_op=True)
+        except RuntimeError:
+            raise self._lost() from None
+
+    def _wait(self, work):
+        begun = time.monotonic()
+        while True:
+            over = work.is_completed()
+            try:
+                work.wait(timedelta(seconds=1))
+                return
+            except RuntimeError:
+                # A second is over, or the collective has failed: then `work` is completed, and says so again.
+                if over:
+                    raise self._lost() from None
+            self.look()
+            if (waited := time.monotonic() - begun) > PATIENCE * self.timeout:
+                raise WorkersError(
+                    f"worker {self.rank} of {self.size} has waited {waited:.0f} s for the others, which are "
+                    "alive: they hang, or need a longer --timeout"
+                )
+
+    # --- Who is still there --------------------------------------------------------------------------------
+
+    def look(self):
+        """Raise WorkersError if a worker has ended, or is silent for too long."""
+        if found := self._culprit(self.timeout):
+            raise WorkersError(found)
+
+    def _lost(self):
+        """Return the error for a connection that broke, naming whose it was as soon as that shows."""
+        found, deadline = None, time.monotonic() + 6
+        while not found and time.monotonic() < deadline:
+            self.watch.refresh()
+            # Not yet who is only silent: on a busy machine a process that was killed takes a while to end.
+            found = self._culprit(silence=math.inf)
+            time.sleep(0.1)
+        found = found or self._culprit(silence=4)
+        return WorkersError(found or "the connection to a worker broke, and none is known to have ended")
+
+    def _culprit(self, silence):
+        """Return which worker has ended, and how; None if all are there, or ended well."""
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        gone = [rank for rank in others if self.peers[rank]["visible"] and not _runs(self.peers[rank]["pid"])]
+        self.watch.ask()
+        if gone or self.watch.silence() > silence:
+            self.watch.refresh()  # what they had to say
+        for why in filter(None, self.watch.left.values()):
+            return why
+        for rank in gone:
+            if rank not in self.watch.left:
+                return f"worker {rank} of {self.size} was killed (process {self.peers[rank]['pid']})"
+        for rank in others:
+            if rank not in self.watch.left and self.watch.silence(rank) > silence:
+                return (
+                    f"worker {rank} of {self.size} has given no sign of life for "
+                    f"{self.watch.silence(rank):.0f} s (process {self.peers[rank]['pid']} on "
+                    f"{self.peers[rank]['host']})"
+                )
+        if self.watch.silence() > silence:
+            keeper = "torchrun" if self.place.store_there else f"worker 0 of {self.size}"
+            return f"{keeper}, at whose port the workers meet, has ended or does not answer"
+        return None
+
+    # --- The end -------------------------------------------------------------------------------------------
+
+    def part(self):
+        """Wait until all are done; then the connection may go."""
+        self.exchange("done")
+        self.watch.end()
+        self.dist.destroy_process_group()
+
+    def leave(self, why):
+        """Tell the others that this worker ends, and why, if there is something wrong."""
+        self.watch.end(why, keeper=self.rank == 0 and not self.place.store_there)
+
+
+def _runs(pid):
+    """Return whether a process of this machine runs: one that has ended may still have its number."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # somebody else's, or a system without /proc

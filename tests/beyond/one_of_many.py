@@ -1,0 +1,35 @@
+"""One worker of a training, to whom something happens: ``one_of_many.py WHAT RANK STEP ARGUMENT ...``.
+
+WHAT is the name of a signal that the worker with this rank sends itself before this step, or "error" for an
+exception there; but not when torchrun has started it again. The arguments are those of ``cnn-numba``.
+"""
+
+import os
+import signal
+import sys
+
+from cnn_numba.cli import main
+from cnn_numba.train.step import HostSteps
+
+
+def fateful(what, step):
+    """Return what takes the steps of the training, to which something happens at this one."""
+    take, taken = HostSteps.take, 0
+
+    def take_or_end(steps, *details):
+        nonlocal taken
+        taken += 1
+        if taken == step and what == "error":
+            raise ValueError("something is wrong here")
+        if taken == step:
+            os.kill(os.getpid(), getattr(signal, what))
+        take(steps, *details)
+
+    return take_or_end
+
+
+if __name__ == "__main__":
+    what, rank, step, *arguments = sys.argv[1:]
+    if os.environ["RANK"] == rank and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+        HostSteps.take = fateful(what, int(step))
+    main(arguments)

@@ -1,0 +1,343 @@
+"""What notebook 09 counts and draws: launches, copies, recordings, occupancy, and records of benchmarks."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numba import cuda
+
+from cnn_course.chapters.launches_and_graphs import pictures as speed_pictures, tape
+from cnn_course.chapters.launches_and_graphs.exercises import _blocks, _bus, blocks_per_sm
+from cnn_course.chapters.launches_and_graphs.pictures import (
+    occupancy_picture,
+    overlap_timeline,
+    recorded,
+    step_timeline,
+)
+from cnn_course.chapters.launches_and_graphs.streams import LENGTHS, Pipeline, taken
+from cnn_course.engine import notebooks
+from cnn_course.engine.ladders import Ladder, Rung
+from cnn_course.engine.launch_lists import access_of, bus_traffic, listed
+from cnn_numba import device
+from cnn_numba.data import Dataset
+from cnn_numba.data.files import CHECKOUT
+from cnn_numba.nn.layers import CrossEntropyLoss, Flatten, Linear
+from cnn_numba.nn.models import Sequential
+from cnn_numba.ops.activation.gpu import relu_forward_naive
+from cnn_numba.ops.gather.gpu import advance, advance_kernel, gather_labels
+from cnn_numba.train.optim import SGD
+from cnn_numba.train.step import steps_of
+
+
+@cuda.jit
+def copy_kernel(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i]
+
+
+# --- Launches ----------------------------------------------------------------------------------------------
+
+
+def test_launches_of_a_kernel_are_added_up_and_run():
+    x, out = device.to_device(np.arange(6, dtype=np.float32)), device.zeros(6)
+
+    def work():
+        device.launch(copy_kernel, 2, 4, x, out)
+        device.launch(copy_kernel, (1, 1), (3, 1), x[:3], out[:3])
+        device.launch(advance_kernel, 1, 1, device.zeros(1, np.int32))
+
+    found = listed(work)
+    assert [row[:3] for row in found.rows] == [("copy_kernel", 2, 11), ("advance_kernel", 1, 1)]
+    assert [row.bytes for row in found.rows] == [2 * 4 * 6 + 2 * 4 * 3, 2 * 4]
+    assert (found.launches, found.bytes) == (3, 80)
+    np.testing.assert_array_equal(device.to_host(out), np.arange(6))
+
+
+def test_launches_can_be_noted_without_running():
+    cursor = device.zeros(1, np.int32)
+    found = listed(lambda: advance(cursor), run=False)
+    assert (found.launches, found.bytes) == (1, None)
+    assert "bytes" not in repr(found)
+    assert device.to_host(cursor)[0] == 0
+
+
+def test_launching_is_put_back_after_an_error():
+    before = device.launch
+    with pytest.raises(ZeroDivisionError):
+        listed(lambda: 1 / 0)
+    assert device.launch is before
+
+
+def test_the_access_map_of_a_function_that_launches_once():
+    x = device.zeros(64)
+    assert access_of(lambda: relu_forward_naive(x)).reads("x").sum() == 64
+    with pytest.raises(ValueError, match="that of one launch, and this function makes 2"):
+        access_of(lambda: (relu_forward_naive(x), relu_forward_naive(x)))
+
+
+# --- The bus -----------------------------------------------------------------------------------------------
+
+
+def test_copies_within_the_host_and_within_the_device_are_none():
+    x = device.zeros(3)
+    with bus_traffic() as bus:
+        device.copy(x, device.empty(3))
+        device.to_host(np.zeros(3))
+        device.copy(np.zeros(3), np.ones(3))
+    assert repr(bus) == "no copies"
+
+
+def test_copies_are_noted_in_both_directions():
+    x = device.zeros((2, 3))
+    with bus_traffic() as bus:
+        device.zeros(4, np.int32)
+        device.copy(x, np.ones((2, 3), np.float32))
+        device.copy(np.zeros((2, 3), np.float32), x)
+    assert [(crossing.direction, crossing.bytes) for crossing in bus] == [
+        ("host to device", 16),
+        ("host to device", 24),
+        ("device to host", 24),
+    ]
+
+
+def test_the_bytes_of_the_exercise_are_those_of_a_training(rng):
+    images = rng.integers(0, 256, (5, 1, 1, 2), dtype=np.uint8)
+    labels = np.array([0, 1, 0, 1, 0], np.int32)
+    model = Sequential([Flatten(), Linear(2, 2)], (1, 1, 2), batch_size=2, device="gpu")
+    dataset = Dataset("five", images, labels, images, labels)
+    loss, sgd = CrossEntropyLoss(2, 2, "gpu"), SGD(model)
+    steps = steps_of(model, loss, sgd, dataset, log=lambda line: None, graph=False)
+    steps.take(2)  # the first one copies constants, once for all trainings
+    with bus_traffic() as bus:
+        steps.begin(np.arange(5), lrs=[0.1] * 3)
+        for count in (2, 2, 1):
+            steps.take(count)
+        assert steps.totals.shape == (2,)
+    assert bus.bytes == _bus(5, 2, 2, resident=True)
+
+
+# --- The tape ----------------------------------------------------------------------------------------------
+
+
+def test_a_recording_repeats_launches_with_their_arguments():
+    order, y = device.to_device(np.array([2, 0, 1])), device.zeros(1, np.int32)
+    labels = device.to_device(np.array([10, 20, 30], np.int32))
+    recording = tape.record(gather_labels, labels, order[:1], y)
+    assert device.to_host(y)[0] == 0
+    recording.replay()
+    assert (len(recording), device.to_host(y)[0]) == (1, 30)
+
+
+@pytest.mark.parametrize(
+    ("what", "function"),
+    [
+        ("reads on the host", lambda x: device.to_host(x)),
+        ("reads on the host", lambda x: x.copy_to_host()),
+        ("copies from the host", lambda x: device.to_device(np.ones(2))),
+        ("copies from the host", lambda x: device.copy(x, np.ones(3, np.float32))),
+        ("copies from the host", lambda x: cuda.to_device(np.ones(2))),
+        ("copies from the host", lambda x: x.copy_to_device(np.ones(3, np.float32))),
+        ("copies from the host", lambda x: x.__setitem__(0, 1)),
+        ("computes apart", lambda x: x + 1),
+        ("allocates", lambda x: device.empty(3)),
+        ("allocates", lambda x: device.zeros(3)),
+        ("allocates", lambda x: cuda.device_array(3)),
+        ("waits", lambda x: device.synchronize()),
+        ("waits", lambda x: cuda.synchronize()),
+        ("launched apart", lambda x: copy_kernel[1, 3](x, x)),
+    ],
+)
+def test_what_a_graph_cannot_hold_is_refused_and_allowed_again_afterwards(what, function):
+    x = device.zeros(3)
+    with pytest.raises(tape.CannotRecord) as refused:
+        tape.record(function, x)
+    assert refused.value.what == what
+    if device.simulated() or what != "computes apart":  # which only the simulator's arrays can do at all
+        function(x)
+
+
+# --- Pictures ----------------------------------------------------------------------------------------------
+
+
+def test_short_kernels_wait_for_their_launches_and_long_ones_for_each_other():
+    short = step_timeline(4, overhead=10, work=8, gap=1, graph=False)
+    assert (short.end, short.busy) == (42, 8 / 42)
+    long = step_timeline(4, overhead=10, work=80, gap=1, graph=False)
+    assert long.end == 10 + 80 + 3
+    assert step_timeline(4, overhead=10, work=80, gap=1, graph=True).end == long.end
+    assert step_timeline(4, overhead=10, work=8, gap=1, graph=True).end == 10 + 8 + 3
+
+
+def test_two_streams_are_as_fast_as_the_slowest_stage():
+    for slowest in ("fill", "copy", "kernels"):
+        durations = {"fill": 1, "copy": 1, "kernels": 1} | {slowest: 5}
+        rows = overlap_timeline(6, **durations, streams=True)
+        begins = [begin for begin, _ in rows[slowest]]
+        assert np.diff(begins).tolist() == [5] * 5
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_no_buffer_is_written_while_it_is_read(streams):
+    rows = overlap_timeline(7, fill=2, copy=3, kernels=2, streams=streams)
+    buffers = 2 if streams else 1
+    for writer, reader in (("fill", "copy"), ("copy", "kernels")):
+        for k in range(buffers, 7):
+            assert rows[writer][k][0] >= sum(rows[reader][k - buffers])
+        assert all(rows[reader][k][0] >= sum(rows[writer][k]) for k in range(7))
+
+
+def test_occupancy_picture_says_what_limits():
+    assert "places for 48 warps of an SM, of which 32 are taken" in occupancy_picture("8.6", 1024, 40, 0).alt
+    assert "no block fits, and the launch fails. Limited by registers" in str(
+        occupancy_picture("9.0", 1024, 80, 0)
+    )
+
+
+def test_the_rules_of_the_exercise_are_those_of_the_simulator():
+    for case in blocks_per_sm.inputs():
+        assert _blocks(*case.args) == blocks_per_sm.reference(*case.args)
+
+
+def test_passes_picture_has_the_numbers_in_words():
+    picture = speed_pictures.passes_picture({"a + b": 12}, {"a + b": 7}, "Bytes.")
+    assert "a + b 12 and 7" in picture.alt
+
+
+def test_profile_picture_names_the_longest():
+    picture = speed_pictures.profile_picture({"conv": [0.1, 0.3], "pool": [0.2, 0.1]}, "A step.")
+    assert "The longest is that of conv" in picture.alt
+
+
+def epoch_record(**machine):
+    result = {"batch_size": 64, "seconds": {"ours, graph": [1.0, 1.1]}, "medians": {"ours, graph": 1.05}}
+    versions = {"python": "3.11", "numba": "0.68", "numba-cuda": "0.30", "torch": "2.15"}
+    record = {"benchmark": "epoch", "date": "2027-01-02", "versions": versions, "model": "mnist_cnn"}
+    return record | {"machine": machine, "results": [result]}
+
+
+def test_records_are_told_apart_by_where_they_were_taken(tmp_path):
+    records = {
+        "cpu": epoch_record(processor="a CPU", threads=2),
+        "gpu": epoch_record(processor="a CPU", threads=2, gpu={"name": "a GPU"}),
+        "other": {"benchmark": "startup", "machine": {}},
+    }
+    for name, record in records.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(record))
+    (on_cpu,), (on_gpu,) = recorded(tmp_path, gpu=False), recorded(tmp_path, gpu=True)
+    assert "benchmarks/cpu.json, taken on a CPU, 2 threads of a CPU, on 2027-01-02, with numba 0.68" in str(
+        on_cpu
+    )
+    assert "benchmarks/gpu.json, taken on a GPU, on 2027-01-02" in str(on_gpu)
+
+
+def test_of_the_operations_the_roofline_is_drawn(tmp_path):
+    figures = {"median": 1e-3, "GFLOP/s": 3.0}
+    case = {"operation": "matmul", "size": "course", "flops": 6, "bytes": 3, "contenders": {"naive": figures}}
+    record = epoch_record(gpu={"name": "a GPU"}) | {"benchmark": "ops", "results": [case]}
+    record["roof"] = {"flops_per_second": 1e12, "bytes_per_second": 1e11}
+    (tmp_path / "ops-gpu.json").write_text(json.dumps(record))
+    (picture,) = recorded(tmp_path, gpu=True)
+    assert "under the roof" in picture.alt
+
+
+def test_where_there_is_no_record_there_is_no_picture(tmp_path):
+    assert recorded(tmp_path, gpu=True) == []
+
+
+# --- Two streams -------------------------------------------------------------------------------------------
+
+
+def one_stream(run):
+    for number in range(run.count):
+        run.fill(number, 0)
+        run.copy(0, run.compute)
+        run.add(0, run.compute)
+        run.compute.synchronize()
+
+
+def ones(count):
+    return [np.full(3, number + 1, np.float32) for number in range(count)]
+
+
+def test_a_pipeline_notes_what_is_certain_to_be_over():
+    run = taken(one_stream, ones(2))
+    assert [(step.kind, sorted(step.after)) for step in run.steps] == [
+        ("fill", []),
+        ("copy", [0]),
+        ("add", [0, 1]),
+        ("fill", [0, 1, 2]),
+        ("copy", [0, 1, 2, 3]),
+        ("add", [0, 1, 2, 3, 4]),
+    ]
+    assert run.times() == [(0, 1), (1, 3), (3, 6), (6, 7), (7, 9), (9, 12)]
+    assert (list(run.conflicts()), run.unfinished()) == ([], [])
+    assert run.total().tolist() == [3, 3, 3]
+
+
+def test_an_event_orders_what_comes_after_it_and_nothing_else():
+    run = Pipeline(ones(2))
+    run.fill(0, 0)
+    run.copy(0, run.upload)
+    run.sent[0].record(run.upload)
+    run.copy(1, run.upload)  # behind the event
+    run.sent[0].wait(run.compute)
+    run.add(0, run.compute)
+    assert sorted(run.steps[3].after) == [0, 1]
+    assert [(a.kind, b.kind) for a, b in run.conflicts()] == []
+    assert {step.kind for step in run.unfinished()} == {"copy", "add"}
+    run.sent[0].synchronize()
+    assert [step.kind for step in run.unfinished()] == ["copy", "add"]
+
+
+def test_steps_that_may_meet_are_named():
+    run = Pipeline(ones(2))
+    run.fill(0, 0)
+    run.copy(0, run.upload)
+    run.add(0, run.compute)
+    run.fill(1, 0)
+    meetings = [(earlier.kind, later.kind) for earlier, later in run.conflicts()]
+    assert meetings == [("copy", "add"), ("copy", "fill")]
+    picture = speed_pictures.schedule_picture(run)
+    assert "2 pairs of steps may meet in a buffer" in picture.caption
+
+
+def test_only_streams_of_the_pipeline_are_taken():
+    with pytest.raises(TypeError, match="expected one of the pipeline's streams, got 0"):
+        Pipeline(ones(1)).copy(0, 0)
+
+
+def test_what_a_solution_may_reach_is_what_the_picture_of_two_streams_shows():
+    rows = overlap_timeline(5, *LENGTHS.values(), streams=True)
+    assert sum(rows["kernels"][-1]) == sum(LENGTHS.values()) + LENGTHS["add"] * 4
+
+
+# --- Roofs --------------------------------------------------------------------------------------------------
+
+
+def test_roofs_picture_tells_both_intensities():
+    asked = (SimpleNamespace(flops=flops, bytes_moved=1000, least_bytes=100) for flops in (4000, 0))
+    rungs = [Rung(name, (counts,)) for name, counts in zip(("a_kernel", "b"), asked, strict=True)]
+    picture = speed_pictures.roofs_picture(Ladder("", rungs, []), most=1)
+    assert picture.caption.endswith("Operations for each byte: a: 4 and 40.")
+
+
+# --- The text -----------------------------------------------------------------------------------------------
+
+
+def test_the_answer_says_what_the_model_gives():
+    cells = {
+        cell.id: cell
+        for cell in notebooks.read(CHECKOUT / "notebooks" / "09_launches_and_graphs.ipynb").cells
+    }
+    known = {}
+    exec(cells["model"].source, known)
+    launches, image = 28 * known["LAUNCH"], known["operations"] / known["TFLOPS"] / 1e6  # microseconds
+    answer = cells["predict-model"].source
+    assert f"28 launches take {launches} µs" in answer
+    assert f"which are {image:.2f} µs" in answer
+    assert f"is {launches / round(image, 2):.0f} images" in answer
+    share = 64 * image / (launches + 64 * image / 28)  # the last kernel runs when the host is through
+    assert 1 / 6.5 < share < 1 / 5.5
+    assert "a sixth of the time" in answer
