@@ -192,8 +192,8 @@ class Conv2d(Layer):
     ) -> None:
         """Allocate outputs, gradients and the scratch space of the convolution."""
         super().build(input_shape, device, needs_grad_input)
-        sizes = self.input_shape, self.weight_shape, self.stride, self.padding
-        self.ops = with_scratch(self.ops, "conv2d", *sizes)
+        window = self.weight_shape, self.stride, self.padding
+        self.ops = with_scratch(self.ops, "conv2d", self.input_shape, *window)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Convolve the batch."""
