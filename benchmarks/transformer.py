@@ -12,7 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.records import new_record
-from cnn_numba.nn import attention
+from cnn_numba.beyond import transformer
+from cnn_numba.beyond.attention.layers import MultiHeadAttention
+from cnn_numba.beyond.embedding import layers as embedding
+from cnn_numba.nn.layers import GELU
 
 
 def transformer_twins(twins):
@@ -53,14 +56,14 @@ def transformer_twins(twins):
         return [known[type(layer)](layer) for layer in our.layers]
 
     known |= {
-        attention.Embedding: Embedding,
-        attention.MultiHeadAttention: SelfAttention,
-        attention.TokenLinear: lambda our: nn.Linear(our.in_features, our.out_features),
-        attention.FlattenTokens: lambda our: nn.Flatten(0, 1),
-        attention.GELU: lambda our: nn.GELU(),
-        attention.Chain: lambda our: nn.Sequential(*inner(our)),
-        attention.TransformerBlock: lambda our: nn.Sequential(*inner(our)),
-        attention.Residual: lambda our: Residual(*inner(our)),
+        embedding.Embedding: Embedding,
+        MultiHeadAttention: SelfAttention,
+        transformer.TokenLinear: lambda our: nn.Linear(our.in_features, our.out_features),
+        transformer.FlattenTokens: lambda our: nn.Flatten(0, 1),
+        GELU: lambda our: nn.GELU(),
+        transformer.Chain: lambda our: nn.Sequential(*inner(our)),
+        transformer.TransformerBlock: lambda our: nn.Sequential(*inner(our)),
+        transformer.Residual: lambda our: Residual(*inner(our)),
     }
     return known
 
@@ -84,11 +87,11 @@ def bench_transformer(steps=20, rounds=5, batch_size=64):
     import torch
 
     from benchmarks.pytorch import pytorch_twin
+    from cnn_numba.beyond.models import text_transformer
+    from cnn_numba.beyond.text.data import TEXT
     from cnn_numba.data import load
-    from cnn_numba.data.text import TEXT
     from cnn_numba.device import threads
     from cnn_numba.nn.layers import CrossEntropyLoss
-    from cnn_numba.nn.models import text_transformer
     from cnn_numba.train.batches import batches_of
     from cnn_numba.train.optim import Adam
     from cnn_numba.train.step import train_step

@@ -1,7 +1,6 @@
 """What several test modules share."""
 
 import functools
-import importlib
 import inspect
 from typing import get_type_hints
 
@@ -9,8 +8,11 @@ import numpy as np
 import pytest
 
 from cnn_numba import device
+from cnn_numba.ops.backends import backend
 
 BACKENDS = ("reference", "cpu")
+# Where the operations are.
+PACKAGES = ("cnn_numba.ops.", "cnn_numba.beyond.")
 
 
 def backends(operation, gpu=False):
@@ -19,10 +21,9 @@ def backends(operation, gpu=False):
     The gpu backend arrives as `OnDevice`, and only where the test's shapes are small enough to simulate.
     """
     names = (*BACKENDS, "gpu") if gpu else BACKENDS
-    modules = [importlib.import_module(f"cnn_numba.ops.{operation}.{backend}") for backend in names]
+    modules = [getattr(backend(name).ops, operation) for name in names]
     modules = [
-        OnDevice(module) if backend == "gpu" else module
-        for module, backend in zip(modules, names, strict=True)
+        OnDevice(module) if name == "gpu" else module for module, name in zip(modules, names, strict=True)
     ]
     return pytest.mark.parametrize("ops", modules, ids=names)
 
@@ -71,28 +72,26 @@ class OnDevice:
         return call
 
 
-def registered(kernel):
-    """Return the signatures a kernel of `cnn_numba.ops` has in its module's SIGNATURES, None for others."""
+def kernels_in(module):
+    """Return the kernels that a module defines, by name."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if hasattr(value, "targetoptions")
+        and not value.targetoptions.get("device")
+        and value.py_func.__module__ == module.__name__
+    }
+
+
+def check_signature(kernel, arguments):
+    """Insist that a kernel of an operation is launched with the argument types in its signature."""
     function = getattr(kernel, "py_func", None)
-    if function is None or not function.__module__.startswith("cnn_numba.ops."):
-        return None
-    module = importlib.import_module(function.__module__)
-    # Kernels that one function makes share their code: any of them may stand for all.
-    entries = [
-        entry
-        for name, entry in module.SIGNATURES.items()
-        if getattr(module, name).py_func.__code__ is function.__code__
-    ]
-    assert entries, f"{function.__name__} is launched, and {module.__name__}.SIGNATURES does not have it"
-    return [text for entry in entries for text in ([entry] if isinstance(entry, str) else entry)]
-
-
-def check_registered(kernel, arguments):
-    """Insist that a kernel of `cnn_numba.ops` is launched with argument types that it is registered with."""
-    signatures = registered(kernel)
-    if signatures is not None:
-        launched = f"void({', '.join(map(_type_text, arguments))})"
-        assert launched in signatures, f"{launched} is launched, {signatures} registered, by {kernel!r}"
+    if function is None or not function.__module__.startswith(PACKAGES):
+        return
+    noted = getattr(function, "signature", None)
+    assert noted, f"{function.__name__} is launched, and has no @device.signature"
+    launched = f"void({', '.join(map(_type_text, arguments))})"
+    assert launched == noted, f"{launched} is launched, {noted} noted, by {kernel!r}"
 
 
 def _type_text(argument):
@@ -110,17 +109,22 @@ def _type_text(argument):
 
 
 def arguments(function):
-    """Return names, kinds and defaults of a function's arguments; their types differ between backends."""
+    """Return names, kinds and defaults of a function's arguments; their types differ between backends.
+
+    So does `scratch`, which only a backend that needs working space has.
+    """
     parameters = inspect.signature(function).parameters.values()
-    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
+    return [(each.name, each.kind, each.default) for each in parameters if each.name != "scratch"]
 
 
 def signatures(module):
-    """Return the public functions defined in a module, each with its arguments."""
+    """Return the public functions defined in a module, but for what makes working space, and arguments."""
     return {
         name: arguments(function)
         for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__ and not name.startswith("_")
+        if function.__module__ == module.__name__
+        and not name.startswith("_")
+        and not name.endswith("_scratch")
     }
 
 

@@ -13,16 +13,18 @@ ROOMS = ("cli", "pretrained", "beyond", "train", "nn", "data", "ops", "device", 
 GPULESS = {
     "__main__": "running nvidia",
     "testing": "running",
+    "emulator/explain": "running counts emulator",
     "running": "selection",
     "startup": "selection",
     "sanitizer": "access simulator source positions wrapping limits",
     "access": "simulator source positions limits",
-    "inspector": "compiler source wrapping limits",
-    "selection": "simulator emulator nvidia",
-    "counts": "emulator positions limits",
+    "inspector": "compiler frontends source wrapping limits",
+    "selection": "simulator frontends emulator nvidia",
+    "counts": "frontends emulator positions limits",
     "simulator": "compiler source positions limits importing",
+    "compiler": "frontends limits",
+    "frontends": "emulator importing",
     "emulator": "positions importing limits nvidia trust",
-    "compiler": "limits",
     "source": "",
     "positions": "",
     "wrapping": "",
@@ -31,6 +33,8 @@ GPULESS = {
     "nvidia": "",
     "trust": "",
 }
+# The stages of a kernel's way through the emulator: each imports from itself and those before it.
+STAGES = ("ptx", "analysis", "translate", "run", "driver")
 PUBLIC = re.compile(r"gpuless(\.(access|inspector|nvidia|sanitizer|selection|simulator|trust))?")
 
 
@@ -71,8 +75,9 @@ def test_a_room_imports_only_from_itself_and_those_below(room):
 def test_a_room_of_gpuless_imports_only_from_those_below(room):
     rooms, allowed = list(GPULESS), GPULESS[room].split()
     assert set(allowed) <= set(rooms[rooms.index(room) + 1 :]), f"{room} is to import from above"
+    own = {ROOT / f"gpuless/{other}.py" for other in rooms if other != room}
     for path in files_of(f"gpuless/{room}") or [ROOT / f"gpuless/{room}.py"]:
-        for module, line in imports_of(path):
+        for module, line in imports_of(path) if path not in own else ():
             package, _, rest = module.partition(".")
             if package == "gpuless":
                 assert rest.partition(".")[0] in (room, *allowed), f"{path}, line {line} imports {module}"
@@ -80,7 +85,52 @@ def test_a_room_of_gpuless_imports_only_from_those_below(room):
 
 def test_every_file_of_gpuless_is_in_a_room():
     found = {path.relative_to(ROOT / "gpuless").parts[0].removesuffix(".py") for path in files_of("gpuless")}
-    assert found == {"__init__", *GPULESS}
+    assert found == {"__init__", *(room for room in GPULESS if "/" not in room)}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_of_the_emulator_imports_from_itself_and_those_before(stage):
+    before = STAGES[: STAGES.index(stage) + 1]
+    files = files_of(f"gpuless/emulator/{stage}")
+    assert len(files) > 3
+    for path in files:
+        for module, line in imports_of(path):
+            if module.startswith("gpuless.emulator."):
+                assert module.split(".")[2] in before, f"{path}, line {line} imports {module}"
+
+
+def test_every_file_of_the_emulator_is_in_a_stage():
+    found = {path.relative_to(ROOT / "gpuless/emulator").parts[0] for path in files_of("gpuless/emulator")}
+    assert found == {"__init__.py", "install.py", "explain.py", *STAGES}
+
+
+def test_files_of_gpuless_import_each_other_in_no_circle():
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files_of("gpuless")}
+    modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
+    imported = {
+        name: {_file_of(module, modules) for module, _ in imports_of(path)} - {name, None}
+        for name, path in modules.items()
+    }
+    # Who imports nobody is in none, nor is who is imported by nobody.
+    while free := {
+        name for name in imported if not imported[name] or name not in set().union(*imported.values())
+    }:
+        imported = {name: others - free for name, others in imported.items() if name not in free}
+    assert not imported, f"a circle among {sorted(imported)}"
+
+
+def _file_of(module, modules):
+    """Return the file that an import is of: a module, or the one that a name is taken from."""
+    owner = module.rpartition(".")[0]
+    return module if module in modules else owner if owner in modules else None
+
+
+def test_only_frontends_touch_the_internals_of_a_compiler():
+    for path in files_of("gpuless"):
+        if (ROOT / "gpuless/frontends") not in path.parents:
+            for module, line in imports_of(path):
+                internal = module.startswith(("numba.cuda.", "numba_cuda"))
+                assert not internal, f"{path}, line {line} imports {module}: that is for gpuless/frontends"
 
 
 def test_gpuless_knows_nothing_of_the_course():
@@ -101,7 +151,7 @@ def test_the_package_uses_the_public_face_of_gpuless():
 def test_a_reference_imports_numpy_and_what_references_share():
     """And the checks of settings, which are the same in every room; no arithmetic of another room."""
     allowed = ("numpy", "math", "operator", "numbers", "cnn_numba.ops._reference", "cnn_numba.arguments")
-    for path in [*files_of("cnn_numba/ops"), ROOT / "cnn_numba/ops/_reference.py"]:
+    for path in [*files_of("cnn_numba/ops"), *files_of("cnn_numba/beyond")]:
         if path.name in ("reference.py", "_reference.py"):
             for module, line in imports_of(path):
                 assert module.startswith(allowed), f"{path}, line {line} imports {module}"

@@ -221,13 +221,13 @@ REPETITIONS = [
         lambda transpose_a, transpose_b, **_: transpose_a and transpose_b,
     ),
     Repetition(
-        "ops/test_attention_gpu.py",
+        "beyond/attention/test_attention_gpu.py",
         "test_the_sanitizer_finds_nothing",
         "the shape with several tiles",
         lambda shape, **_: shape[2] == 34,
     ),
     Repetition(
-        "ops/test_norm_gpu.py",
+        "beyond/norm/test_norm_gpu.py",
         "test_large_batch_norms_against_torch",
         "every rung far from zero, where digits are lost, with the course's shape and an odd one",
         lambda offset, shape, **_: offset == 1000 and shape[1] in (32, 7),

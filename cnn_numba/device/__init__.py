@@ -35,6 +35,7 @@ from cnn_numba.device.selection import (
     threads,
     use_gpu,
 )
+from cnn_numba.device.signatures import signature
 from cnn_numba.device.streams import current_stream, seconds, stream, synchronize, use_stream
 from gpuless import SHARED_LIMIT, LaunchError, check_launch
 
@@ -69,6 +70,7 @@ __all__ = [
     "place_of",
     "seconds",
     "share_threads",
+    "signature",
     "simulated",
     "stream",
     "synchronize",

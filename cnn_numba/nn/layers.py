@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cnn_numba.arguments import integer, pair, settings, shown, sizes
+from cnn_numba.arguments import integer, pair, shown
 from cnn_numba.device import Array
-from cnn_numba.ops.backends import BackendLike, backend
+from cnn_numba.ops.backends import BackendLike, backend, with_scratch
 from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, pool2d_window
 
 
@@ -44,7 +44,7 @@ class Layer:
     """
 
     kind = "layer"
-    operation = None  # the folder of cnn_numba.ops it calls
+    operation = None  # the one that it calls, as a backend's `ops` names it
     precision = "float32"
     precisions = PRECISIONS
     input_dtype = None  # of what `forward` takes, where it is not the backend's
@@ -192,31 +192,36 @@ class Conv2d(Layer):
     ) -> None:
         """Allocate outputs, gradients and the scratch space of the convolution."""
         super().build(input_shape, device, needs_grad_input)
-        self.scratch = self.ops.conv2d_scratch(input_shape, self.weight_shape, self.stride, self.padding)
+        window = self.weight_shape, self.stride, self.padding
+        self.ops = with_scratch(self.ops, "conv2d", self.input_shape, *window)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Convolve the batch."""
         self.x = x
         self.output = self.ops.conv2d_forward(
-            *(x, self.weight, self.bias, self.stride, self.padding),
-            *(head(self.out, x.shape[0]), self.scratch, self.relu),
+            x,
+            self.weight,
+            self.bias,
+            stride=self.stride,
+            padding=self.padding,
+            out=head(self.out, x.shape[0]),
+            relu=self.relu,
             **self._rounding,
         )
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        window = self.stride, self.padding
+        options = {"stride": self.stride, "padding": self.padding, **self._rounding}
         self.ops.conv2d_backward_weight(
-            *(grad_output, self.x, self.weight_shape, *window, self.grad_weight, self.scratch),
-            **self._rounding,
+            grad_output, self.x, self.weight_shape, grad_weight=self.grad_weight, **options
         )
-        self.ops.conv2d_backward_bias(grad_output, self.grad_bias)
+        self.ops.conv2d_backward_bias(grad_output, grad_bias=self.grad_bias)
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
         return self.ops.conv2d_backward_input(
-            *(grad_output, self.weight, self.x.shape, *window, grad_input, self.scratch), **self._rounding
+            grad_output, self.weight, self.x.shape, grad_input=grad_input, **options
         )
 
 
@@ -275,7 +280,12 @@ class MaxPool2d(_Pool2d):
         """Pool the batch, keeping where the maxima were."""
         n = x.shape[0]
         self.output, _ = self.ops.max_pool2d_forward(
-            x, self.kernel_size, self.stride, self.padding, head(self.out, n), head(self.argmax, n)
+            x,
+            self.kernel_size,
+            stride=self.stride,
+            padding=self.padding,
+            out=head(self.out, n),
+            argmax=head(self.argmax, n),
         )
         return self.output
 
@@ -285,7 +295,7 @@ class MaxPool2d(_Pool2d):
             return None
         grad_input = self._grad_input_like(grad_output)
         argmax = head(self.argmax, grad_output.shape[0])
-        return self.ops.max_pool2d_backward(grad_output, argmax, grad_input.shape, grad_input)
+        return self.ops.max_pool2d_backward(grad_output, argmax, grad_input.shape, grad_input=grad_input)
 
 
 class AvgPool2d(_Pool2d):
@@ -302,7 +312,7 @@ class AvgPool2d(_Pool2d):
     def forward(self, x: Array, training: bool = True) -> Array:
         """Pool the batch."""
         self.output = self.ops.avg_pool2d_forward(
-            x, self.kernel_size, self.stride, self.padding, head(self.out, x.shape[0])
+            x, self.kernel_size, stride=self.stride, padding=self.padding, out=head(self.out, x.shape[0])
         )
         return self.output
 
@@ -312,7 +322,12 @@ class AvgPool2d(_Pool2d):
             return None
         grad_input = self._grad_input_like(grad_output)
         return self.ops.avg_pool2d_backward(
-            grad_output, grad_input.shape, self.kernel_size, self.stride, self.padding, grad_input
+            grad_output,
+            grad_input.shape,
+            self.kernel_size,
+            stride=self.stride,
+            padding=self.padding,
+            grad_input=grad_input,
         )
 
 
@@ -398,26 +413,27 @@ class Linear(Layer):
     ) -> None:
         """Allocate outputs, gradients and the scratch space of the products."""
         super().build(input_shape, device, needs_grad_input)
-        self.scratch = self.ops.linear_scratch(input_shape[0], self.in_features, self.out_features)
+        rows = math.prod(input_shape[:-1])
+        self.ops = with_scratch(self.ops, "linear", rows, self.in_features, self.out_features)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Multiply the batch by the weight and add the bias."""
         self.x = x
         out = head(self.out, x.shape[0])
         self.output = self.ops.linear_forward(
-            x, self.weight, self.bias, out, self.scratch, self.relu, **self._rounding
+            x, self.weight, self.bias, out=out, relu=self.relu, **self._rounding
         )
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        self.ops.linear_backward_weight(grad_output, self.x, self.grad_weight, self.scratch, **self._rounding)
-        self.ops.linear_backward_bias(grad_output, self.grad_bias)
+        self.ops.linear_backward_weight(grad_output, self.x, grad_weight=self.grad_weight, **self._rounding)
+        self.ops.linear_backward_bias(grad_output, grad_bias=self.grad_bias)
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
         return self.ops.linear_backward_input(
-            grad_output, self.weight, grad_input, self.scratch, **self._rounding
+            grad_output, self.weight, grad_input=grad_input, **self._rounding
         )
 
 
@@ -430,7 +446,7 @@ class _Activation(Layer):
     def forward(self, x: Array, training: bool = True) -> Array:
         """Apply the function to every element."""
         function = getattr(self.ops, f"{self.kind}_forward")
-        self.output = function(x, head(self.out, x.shape[0]))
+        self.output = function(x, out=head(self.out, x.shape[0]))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
@@ -438,7 +454,7 @@ class _Activation(Layer):
         if not self.needs_grad_input:
             return None
         function = getattr(self.ops, f"{self.kind}_backward")
-        return function(grad_output, self.output, self._grad_input_like(grad_output))
+        return function(grad_output, self.output, grad_input=self._grad_input_like(grad_output))
 
 
 class ReLU(_Activation):
@@ -467,156 +483,21 @@ class Tanh(_Activation):
     kind = "tanh"
 
 
-class BatchNorm2d(Layer):
-    """Batch normalisation of each channel, with running statistics for evaluation.
+class GELU(_Activation):
+    """``x * P(x)``, P being the normal distribution's share below x."""
 
-    Parameters
-    ----------
-    num_features : int
-        Channels C of an input (N, C, H, W).
-    momentum : float
-        Share of a new batch in the running statistics.
-    eps : float
-        Added to the variance.
-    """
-
-    kind = "batch_norm"
-    operation = "norm"
-    running_mean = running_var = None
-    sync = None  # what does this instead in training where several workers share a batch
-
-    def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.num_features = integer(num_features, "num_features", minimum=1)
-        self.momentum, self.eps = settings(momentum=momentum, eps=eps)
-
-    def __repr__(self):
-        return f"BatchNorm2d({self.num_features})"
-
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of scale (weight) and shift (bias)."""
-        return {"weight": (self.num_features,), "bias": (self.num_features,)}
-
-    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the running statistics."""
-        return {"running_mean": (self.num_features,), "running_var": (self.num_features,)}
-
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the input."""
-        if len(input_shape) != 4 or input_shape[1] != self.num_features:
-            raise ValueError(
-                f"{self!r} takes inputs of shape (N, {self.num_features}, H, W), got {shown(input_shape)}"
-            )
-        return input_shape
-
-    def initialise(self, generator: np.random.Generator) -> None:
-        """Begin with the identity, and with running statistics of mean 0 and variance 1."""
-        self.weight[:], self.bias[:] = 1, 0
-        self.running_mean[:], self.running_var[:] = 0, 1
-
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gradients and the statistics of a batch."""
-        # The gradient of the input is computed in any case, so it gets its place.
-        super().build(input_shape, device, needs_grad_input=True)
-        self.needs_grad_input = needs_grad_input
-        self.mean = self.backend.empty(self.num_features)
-        self.inv_std = self.backend.empty(self.num_features)
+    kind = "gelu"
 
     def forward(self, x: Array, training: bool = True) -> Array:
-        """Normalise by the batch's statistics when training, by the running ones otherwise."""
-        self.x, self.training = x, training
-        if training and self.sync:
-            self.output = self.sync.forward(x)
-            return self.output
-        statistics = self.running_mean, self.running_var
-        out = head(self.out, x.shape[0])
-        self.output, _, _ = self.ops.batch_norm2d_forward(
-            *(x, self.weight, self.bias, *statistics, training, self.momentum, self.eps),
-            *(out, self.mean, self.inv_std),
-        )
-        return self.output
+        """Apply the function to every element."""
+        self.x = x
+        return super().forward(x, training)
 
     def backward(self, grad_output: Array) -> Array | None:
-        """Write the gradients of scale and shift; return that of the input."""
-        if self.training and self.sync:
-            return self.sync.backward(grad_output)
-        grad_input = self._grad_input_like(grad_output)
-        grad_input, _, _ = self.ops.batch_norm2d_backward(
-            *(grad_output, self.x, self.weight, self.mean, self.inv_std, self.training),
-            *(grad_input, self.grad_weight, self.grad_bias),
-        )
-        return grad_input if self.needs_grad_input else None
-
-
-class LayerNorm(Layer):
-    """Normalisation of each sample over its trailing axes.
-
-    Parameters
-    ----------
-    normalized_shape : int or tuple of int
-        The trailing axes of the input that are normalised together.
-    eps : float
-        Added to the variance.
-    """
-
-    kind = "layer_norm"
-    operation = "norm"
-
-    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5) -> None:
-        super().__init__()
-        is_tuple = isinstance(normalized_shape, (tuple, list))
-        shape = normalized_shape if is_tuple else (normalized_shape,)
-        self.normalized_shape = sizes(shape, "normalized_shape", minimum=1)
-        (self.eps,) = settings(eps=eps)
-
-    def __repr__(self):
-        return f"LayerNorm({self.normalized_shape})"
-
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of scale (weight) and shift (bias)."""
-        return {"weight": self.normalized_shape, "bias": self.normalized_shape}
-
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the input."""
-        if tuple(input_shape[-len(self.normalized_shape) :]) != self.normalized_shape:
-            raise ValueError(
-                f"{self!r} takes inputs that end in {self.normalized_shape}, got {shown(input_shape)}"
-            )
-        return input_shape
-
-    def initialise(self, generator: np.random.Generator) -> None:
-        """Begin with the identity."""
-        self.weight[:], self.bias[:] = 1, 0
-
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gradients and the statistics of each sample."""
-        super().build(input_shape, device, needs_grad_input=True)
-        self.needs_grad_input = needs_grad_input
-        leading = self.out.shape[: self.out.ndim - len(self.normalized_shape)]
-        self.mean, self.inv_std = self.backend.empty(leading), self.backend.empty(leading)
-
-    def forward(self, x: Array, training: bool = True) -> Array:
-        """Normalise each sample."""
-        self.x, n = x, x.shape[0]
-        self.output, _, _ = self.ops.layer_norm_forward(
-            *(x, self.weight, self.bias, self.eps),
-            *(head(buffer, n) for buffer in (self.out, self.mean, self.inv_std)),
-        )
-        return self.output
-
-    def backward(self, grad_output: Array) -> Array | None:
-        """Write the gradients of scale and shift; return that of the input."""
-        n = grad_output.shape[0]
-        grad_input = self._grad_input_like(grad_output)
-        grad_input, _, _ = self.ops.layer_norm_backward(
-            *(grad_output, self.x, self.weight, head(self.mean, n), head(self.inv_std, n)),
-            *(grad_input, self.grad_weight, self.grad_bias),
-        )
-        return grad_input if self.needs_grad_input else None
+        """Multiply the gradient by the function's slope, which its input tells."""
+        if not self.needs_grad_input:
+            return None
+        return self.ops.gelu_backward(grad_output, self.x, grad_input=self._grad_input_like(grad_output))
 
 
 class CrossEntropyLoss:
@@ -650,7 +531,7 @@ class CrossEntropyLoss:
         """Return the loss of each sample, shape (n,); the gradient comes from the same pass."""
         n = logits.shape[0]
         losses, self.gradient = self.ops.cross_entropy_forward_backward(
-            logits, labels, head(self.losses, n), head(self.grad_logits, n)
+            logits, labels, losses=head(self.losses, n), grad_logits=head(self.grad_logits, n)
         )
         return losses
 

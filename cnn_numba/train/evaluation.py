@@ -3,12 +3,11 @@
 import numpy as np
 
 from cnn_numba.arguments import instance
-from cnn_numba.data.text import Windows
 from cnn_numba.device import to_host
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.alone import ALONE, Alone
-from cnn_numba.train.batches import batches_of
+from cnn_numba.train.batches import OTHER_BATCHES, batches_of
 
 
 def evaluate(
@@ -60,7 +59,7 @@ def evaluate(
 def check_counts(images: np.ndarray, labels: np.ndarray) -> None:
     """Insist on images and as many labels; TypeError or ValueError otherwise."""
     for name, array in (("images", images), ("labels", labels)):
-        instance(array, name, np.ndarray, Windows)
+        instance(array, name, np.ndarray, *OTHER_BATCHES)
     if len(images) == 0 or len(images) != len(labels):
         raise ValueError(
             f"need as many labels as images and at least one, got {len(images)} images, {len(labels)} labels"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuless.emulator import settings
+from gpuless.emulator.run import settings
 
 pytestmark = pytest.mark.skipif(
     find_spec("numba_cuda") is None or sys.platform == "darwin", reason="needs numba-cuda and its compiler"
@@ -229,7 +229,7 @@ def test_half_of_what_is_allowed_is_the_capacity(monkeypatch):
 def test_addresses_that_were_given_back_serve_for_other_sizes():
     run(
         """
-        from gpuless.emulator.memory import PAGE, Arena
+        from gpuless.emulator.run.memory import PAGE, Arena
         arena = Arena(1 << 30)
         arena.end = arena._fresh + 80 * PAGE
         rng, held = np.random.default_rng(0), []
@@ -252,7 +252,7 @@ def test_addresses_that_were_given_back_serve_for_other_sizes():
 def test_more_arrays_than_the_operating_system_can_keep_apart():
     out = run(
         """
-        from gpuless.emulator import memory
+        from gpuless.emulator.run import memory
         @cuda.jit
         def fill(x):
             x[cuda.grid(1)] = cuda.grid(1)
@@ -927,7 +927,7 @@ def test_an_assertion_is_told_to_the_launch_that_it_failed_in():
         import contextlib, io, sys
         from concurrent.futures import ThreadPoolExecutor
         from cuda.bindings import nvrtc
-        from gpuless.emulator import launch
+        from gpuless.emulator.run import launch
         text = b'''
         extern "C" __device__ void __assertfail(const char *, const char *, unsigned, const char *, size_t);
         extern "C" __global__ void fail(volatile int *p, int trap) {
@@ -1151,9 +1151,10 @@ def test_workers_have_their_own_memory_and_come_to_an_end():
     out = run(
         """
         import _thread, types
-        from gpuless.emulator import launch, layout, threads
+        from gpuless.emulator.run import launch, threads
+        from gpuless.emulator.translate import layout
         from gpuless.emulator.driver.device import device
-        from gpuless.emulator.memory import OutOfMemory
+        from gpuless.emulator.run.memory import OutOfMemory
         @cuda.jit
         def meet(x):
             grid = cuda.cg.this_grid()
@@ -1257,7 +1258,7 @@ def test_a_shape_of_a_block_is_compiled_once():
     run(
         """
         import os, tempfile
-        from gpuless.emulator import machine
+        from gpuless.emulator.run import machine
         os.environ["GPULESS_CACHE"] = tempfile.mkdtemp()
         count, compile_object = [], machine.compile_object
         machine.compile_object = lambda text: count.append("@kernel" in text) or compile_object(text)
@@ -1424,8 +1425,8 @@ def test_pieces_of_memory_are_few_however_large_the_arrays_are():
     """The operating system has an end of them; all addresses that there are make 18,000."""
     run(
         """
-        from gpuless.emulator.layout import ARENA_SPAN, POISON, PRIVATE_MARGIN, PRIVATE_SPAN
-        from gpuless.emulator.memory import PAGE, Arena, OutOfMemory
+        from gpuless.emulator.run.memory import PAGE, Arena, OutOfMemory
+        from gpuless.emulator.translate.layout import ARENA_SPAN, POISON, PRIVATE_MARGIN, PRIVATE_SPAN
         arena = Arena(1 << 40)
         size = ARENA_SPAN - PRIVATE_SPAN - PRIVATE_MARGIN - PAGE
         address = arena.allocate(size)

@@ -1,10 +1,11 @@
 """What holds for every operation in every backend: the rule about memory, and that arrays are plain ones."""
 
+import ast
 import importlib
 import inspect
 import itertools
-import pkgutil
 import re
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,8 +13,8 @@ import numpy as np
 import pytest
 from helpers import arguments
 
-from cnn_numba import device, ops
-from cnn_numba.ops.backends import Operations
+from cnn_numba import beyond, device, ops
+from cnn_numba.ops.backends import backend
 
 
 class Case(NamedTuple):
@@ -300,22 +301,28 @@ def case_of(name):
 def public_functions():
     """Return (module, name) of the public functions in all backends of all operations, rungs included."""
     found = []
-    operations = {module.name for module in pkgutil.iter_modules(ops.__path__) if module.ispkg} - {"shared"}
-    assert operations == set(Operations._fields)
-    for operation in sorted(operations):
-        for backend in ("reference", "cpu", "gpu"):
-            module = importlib.import_module(f"cnn_numba.ops.{operation}.{backend}")
+    folders = {
+        path.parent.name for package in (ops, beyond) for path in folder_of(package).glob("*/reference.py")
+    }
+    for operation in sorted(folders):
+        for name in ("reference", "cpu", "gpu"):
+            module = getattr(backend(name).ops, operation)
             functions = inspect.getmembers(module, inspect.isfunction)
             public = getattr(module, "__all__", None) or [
                 name for name, f in functions if f.__module__ == module.__name__ and not name.startswith("_")
             ]
             found += [(module, name) for name, _ in functions if name in public]
+    assert folders == backend("cpu").ops.names()
     return found
+
+
+def folder_of(package):
+    return Path(package.__file__).parent
 
 
 def for_each(functions):
     """Run a test for each (module, name)."""
-    ids = [f"{module.__name__[14:]}.{name}" for module, name in functions]
+    ids = [f"{module.__name__.split('.', 2)[2]}.{name}" for module, name in functions]
     return pytest.mark.parametrize(("module", "name"), functions, ids=ids)
 
 
@@ -382,8 +389,40 @@ def test_a_contract_stands_once(module, name):
 
 @for_each(PUBLIC)
 def test_a_function_takes_the_same_arguments_in_every_backend(module, name):
+    """`scratch` is the one exception."""
     if not is_defined_here(module, name):
         assert arguments(getattr(module, name)) == arguments(getattr(reference_of(module), name))
+
+
+@for_each(OPERATIONS)
+def test_a_function_uses_every_argument(module, name):
+    function = getattr(module, name)
+    names = {
+        node.id for node in ast.walk(ast.parse(inspect.getsource(function))) if isinstance(node, ast.Name)
+    }
+    assert set(inspect.signature(function).parameters) <= names
+
+
+SCRATCH = [(module, name) for module, name in PUBLIC if name.endswith("_scratch")]
+
+
+@for_each(SCRATCH)
+def test_what_makes_working_space_is_for_functions_that_take_it(module, name):
+    """They take it as a keyword, and need not be given it; the fast backends make it from the same sizes."""
+    assert module is not reference_of(module)
+    found = [
+        inspect.signature(getattr(module, other)).parameters for there, other in PUBLIC if there is module
+    ]
+    taken = [parameters["scratch"] for parameters in found if "scratch" in parameters]
+    assert taken
+    assert {(each.kind, each.default) for each in taken} == {(inspect.Parameter.KEYWORD_ONLY, None)}
+    alike = [arguments(getattr(there, other)) for there, other in SCRATCH if other == name]
+    assert alike == [arguments(getattr(module, name))] * 2
+
+
+def test_who_takes_working_space_has_what_makes_it():
+    takes = {m for m, name in PUBLIC if "scratch" in inspect.signature(getattr(m, name)).parameters}
+    assert takes == {module for module, _ in SCRATCH}
 
 
 @every_operation

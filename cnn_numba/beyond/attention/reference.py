@@ -1,0 +1,281 @@
+"""Attention as its definition says it, in float64: the oracle for the other backends.
+
+Queries, keys and values have the shape (N, heads, T, head_dim), PyTorch's. The rows that one head compares
+lie together in memory, so that a tile of keys is one piece of it; `split_heads` and `merge_heads` bring what
+a dense layer computes, (N, T, heads * head_dim), into that order and back.
+
+The backward pass gets no table of T x T weights. It gets one number a row, the logarithm of the sum that the
+softmax divides by, and computes the weights anew: ``exp(score - log_sum_exp)``.
+"""
+
+import numpy as np
+
+from cnn_numba.arguments import settings
+from cnn_numba.ops._reference import check_arrays, filled, store
+
+
+def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
+    """Average the values for each query, weighted by how well their keys fit.
+
+    With ``scores[i, j] = sum over d of q[i, d] * k[j, d] / sqrt(head_dim)`` in each head::
+
+        log_sum_exp[i] = log(sum over j of exp(scores[i, j]))
+        out[i, d] = sum over j of exp(scores[i, j] - log_sum_exp[i]) * v[j, d]
+
+    Causal attention lets a query see only the keys up to its own place, ``j <= i``.
+
+    Parameters
+    ----------
+    q : ndarray, shape (N, H, T_q, D), float
+        The queries of each head.
+    k, v : ndarray, shape (N, H, T_k, D), float
+        Keys and values.
+    causal : bool
+        Needs as many queries as keys.
+    out : ndarray, shape (N, H, T_q, D), float, optional
+        Where to write the result; None allocates float64.
+    log_sum_exp : ndarray, shape (N, H, T_q), float, optional
+        Where to write what the backward needs; None allocates float64.
+
+    Returns
+    -------
+    out : ndarray, shape (N, H, T_q, D)
+    log_sum_exp : ndarray, shape (N, H, T_q)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape or is empty, or causal attention gets queries and keys of
+        different number.
+
+    Notes
+    -----
+    Vaswani et al., "Attention is all you need" (2017), section 3.2.1, and
+    `torch.nn.functional.scaled_dot_product_attention`. What is kept for the backward is that of Dao, Fu,
+    Ermon, Rudra and Re, "FlashAttention" (2022).
+
+    Examples
+    --------
+    Both keys fit the query equally well, and it gets the mean of their values:
+
+    >>> q, k = np.zeros((1, 1, 1, 2)), np.ones((1, 1, 2, 2))
+    >>> out, log_sum_exp = attention_forward(q, k, v=np.array([[[[1.0, 0.0], [3.0, 8.0]]]]))
+    >>> out.ravel(), log_sum_exp.ravel().round(4)
+    (array([2., 4.]), array([0.6931]))
+    """
+    check_arrays({"out": out, "log_sum_exp": log_sum_exp}, {"q": q, "k": k, "v": v})
+    q, k, v = _inputs(q, k, v, causal)
+    scores = _scores(q, k, causal)
+    largest = scores.max(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - largest)
+    total = exponentials.sum(axis=-1, keepdims=True)
+    return (
+        store("out", out, exponentials / total @ v),
+        store("log_sum_exp", log_sum_exp, (largest + np.log(total))[..., 0]),
+    )
+
+
+def attention_backward(
+    grad_output, q, k, v, out, log_sum_exp, causal=False, grad_q=None, grad_k=None, grad_v=None
+):
+    """Send the gradient of the loss back through attention.
+
+    With ``weights[i, j] = exp(scores[i, j] - log_sum_exp[i])``, computed anew::
+
+        grad_v = weights.T @ grad_output
+        grad_weights = grad_output @ v.T
+        grad_scores = weights * (grad_weights - sum over d of grad_output * out)
+        grad_q = grad_scores @ k / sqrt(D)
+        grad_k = grad_scores.T @ q / sqrt(D)
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, H, T_q, D), float
+        Gradient of the loss with respect to the output.
+    q : ndarray, shape (N, H, T_q, D), float
+        The queries of the forward pass.
+    k, v : ndarray, shape (N, H, T_k, D), float
+        Its keys and values.
+    out : ndarray, shape (N, H, T_q, D), float
+        What the forward pass returned.
+    log_sum_exp : ndarray, shape (N, H, T_q), float
+        Likewise.
+    causal : bool
+        As in the forward pass.
+    grad_q : ndarray, shape (N, H, T_q, D), float, optional
+        Where to write the gradient with respect to q; None allocates float64.
+    grad_k, grad_v : ndarray, shape (N, H, T_k, D), float, optional
+        Where to write the other two; None allocates float64.
+
+    Returns
+    -------
+    grad_q : ndarray, shape (N, H, T_q, D)
+    grad_k, grad_v : ndarray, shape (N, H, T_k, D)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape or is empty, or causal attention gets queries and keys of
+        different number.
+
+    Notes
+    -----
+    A softmax sends back ``weights * (grad_weights - average of grad_weights, weighted by weights)``. That
+    average is ``sum over d of grad_output * out``: no sum over the keys is needed for it (Dao et al. (2022),
+    appendix B).
+
+    Examples
+    --------
+    >>> q, k, v = np.zeros((1, 1, 1, 1)), np.ones((1, 1, 2, 1)), np.array([[[[1.0], [3.0]]]])
+    >>> out, log_sum_exp = attention_forward(q, k, v)
+    >>> grad_q, grad_k, grad_v = attention_backward(np.ones((1, 1, 1, 1)), q, k, v, out, log_sum_exp)
+    >>> grad_q.item(), grad_k.ravel(), grad_v.ravel()
+    (0.0, array([0., 0.]), array([0.5, 0.5]))
+    """
+    outputs = {"grad_q": grad_q, "grad_k": grad_k, "grad_v": grad_v}
+    inputs = {"grad_output": grad_output, "q": q, "k": k, "v": v, "out": out, "log_sum_exp": log_sum_exp}
+    check_arrays(outputs, inputs)
+    q, k, v = _inputs(q, k, v, causal)
+    grad_output, out = filled("grad_output", grad_output, q.shape), filled("out", out, q.shape)
+    log_sum_exp = filled("log_sum_exp", log_sum_exp, q.shape[:3])
+    weights = np.exp(_scores(q, k, causal) - log_sum_exp[..., None])
+    average = (grad_output * out).sum(axis=-1, keepdims=True)
+    grad_scores = weights * (grad_output @ _transposed(v) - average) / np.sqrt(q.shape[-1])
+    return (
+        store("grad_q", grad_q, grad_scores @ k),
+        store("grad_k", grad_k, _transposed(grad_scores) @ q),
+        store("grad_v", grad_v, _transposed(weights) @ grad_output),
+    )
+
+
+def attention_weights(q, k, causal=False, out=None):
+    """Compute how much each query takes of each key's value: the table that no other function keeps.
+
+    ``out[i, j] = exp(scores[i, j]) / sum over j of exp(scores[i, j])`` in each head, with the scores of
+    `attention_forward`.
+
+    Parameters
+    ----------
+    q : ndarray, shape (N, H, T_q, D), float
+        The queries.
+    k : ndarray, shape (N, H, T_k, D), float
+        The keys.
+    causal : bool
+        As in `attention_forward`.
+    out : ndarray, shape (N, H, T_q, T_k), float, optional
+        Where to write the result; None allocates float64.
+
+    Returns
+    -------
+    ndarray, shape (N, H, T_q, T_k)
+        `out`; each row adds up to 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `attention_forward`.
+
+    Examples
+    --------
+    >>> attention_weights(np.zeros((1, 1, 2, 4)), np.ones((1, 1, 2, 4)), causal=True)[0, 0]
+    array([[1. , 0. ],
+           [0.5, 0.5]])
+    """
+    check_arrays({"out": out}, {"q": q, "k": k})
+    q, k, _ = _inputs(q, k, k, causal)
+    scores = _scores(q, k, causal)
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return store("out", out, exponentials / exponentials.sum(axis=-1, keepdims=True))
+
+
+def split_heads(x, out=None):
+    """Put what belongs to one head together: from rows of features to heads of rows.
+
+    ``out[p, n, h, t, d] = x[n, t, p, h, d]``
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, T, P, H, D), float
+        P things, such as query, key and value, of H heads for each of T places.
+    out : ndarray, shape (P, N, H, T, D), float, optional
+        Where to write the result; None allocates float64.
+
+    Returns
+    -------
+    ndarray, shape (P, N, H, T, D)
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, or is empty.
+
+    Notes
+    -----
+    It is its own gradient, turned round: that with respect to x is `merge_heads` of that of the result.
+
+    Examples
+    --------
+    >>> split_heads(np.arange(8.0).reshape(1, 2, 2, 1, 2)).reshape(2, 4)
+    array([[0., 1., 4., 5.],
+           [2., 3., 6., 7.]])
+    """
+    check_arrays({"out": out}, {"x": x})
+    return store("out", out, np.ascontiguousarray(filled("x", x, ndim=5).transpose(2, 0, 3, 1, 4)))
+
+
+def merge_heads(x, out=None):
+    """Put what belongs to one place together again: `split_heads` turned round.
+
+    ``out[n, t, p, h, d] = x[p, n, h, t, d]``
+
+    Parameters
+    ----------
+    x : ndarray, shape (P, N, H, T, D), float
+        As `split_heads` returns it.
+    out : ndarray, shape (N, T, P, H, D), float, optional
+        Where to write the result; None allocates float64.
+
+    Returns
+    -------
+    ndarray, shape (N, T, P, H, D)
+        `out`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, or is empty.
+
+    Examples
+    --------
+    >>> x = np.arange(8.0).reshape(1, 2, 2, 1, 2)
+    >>> (merge_heads(split_heads(x)) == x).all().item()
+    True
+    """
+    check_arrays({"out": out}, {"x": x})
+    return store("out", out, np.ascontiguousarray(filled("x", x, ndim=5).transpose(1, 3, 0, 2, 4)))
+
+
+def _inputs(q, k, v, causal):
+    """Return queries, keys and values in float64, once their shapes are checked."""
+    settings(causal=causal)
+    q, k = filled("q", q, ndim=4), filled("k", k, ndim=4)
+    k = filled("k", k, (*q.shape[:2], None, q.shape[3]))
+    if causal and q.shape != k.shape:
+        raise ValueError(
+            f"causal attention needs as many queries as keys, got q with shape {q.shape}, k with {k.shape}"
+        )
+    return q, k, filled("v", v, k.shape)
+
+
+def _scores(q, k, causal):
+    """Return how well keys fit queries, shape (N, H, T_q, T_k); minus infinity for what is not to be seen."""
+    scores = q @ _transposed(k) / np.sqrt(q.shape[-1])
+    if causal:
+        scores[..., np.triu(np.ones(scores.shape[-2:], bool), k=1)] = -np.inf
+    return scores
+
+
+def _transposed(x):
+    """Exchange the last two axes."""
+    return x.swapaxes(-1, -2)

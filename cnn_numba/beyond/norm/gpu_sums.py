@@ -1,0 +1,83 @@
+"""What both normalisations share on the GPU: sums that keep their digits, and scratch space for them.
+
+float32 has seven digits, and three things keep them. Numbers are taken relative to the first of their channel
+before they are added, so that a large mean costs none. Mean and squared distances take two passes. And each
+thread adds with Kahan's correction: it costs three more additions where the memory is what everybody waits
+for, and the sum of a million numbers is as good as one in float64 rounded at the end.
+"""
+
+import math
+
+from numba import cuda, float32, uint32
+
+from cnn_numba import device
+from cnn_numba.ops.shared.warps import WARP, block_sum, warp_sum
+
+
+@cuda.jit(device=True)
+def add(total, lost, value):
+    """Return a sum with one more value, and what rounding added to it: Kahan, "Further remarks" (1965)."""
+    value -= lost
+    raised = total + value
+    return raised, (raised - total) - value
+
+
+@cuda.jit(device=True)
+def element(x, c, j):
+    """Return element number `j` of channel `c` of an array (N, C, pixels)."""
+    pixels = uint32(x.shape[2])
+    n = uint32(j // pixels)
+    return x[n, c, uint32(j - n * pixels)]
+
+
+@cuda.jit(device=True)
+def moments(x, c, begin, end):
+    """Return the mean of a part of a channel and the sum of the squared distances from it.
+
+    The mean is relative to the channel's first element. The whole block works; all threads get the result.
+    """
+    thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
+    origin = x[uint32(0), c, uint32(0)]
+    total, lost = float32(0), float32(0)
+    j = uint32(begin + thread)
+    while j < end:
+        total, lost = add(total, lost, element(x, c, j) - origin)
+        j = uint32(j + threads)
+    centre = block_sum(total) / float32(uint32(end - begin))
+    total, lost = float32(0), float32(0)
+    j = uint32(begin + thread)
+    while j < end:
+        distance = (element(x, c, j) - origin) - centre
+        total, lost = add(total, lost, distance * distance)
+        j = uint32(j + threads)
+    return centre, block_sum(total)
+
+
+@cuda.jit(device=True)
+def inverse_std(variance, eps):
+    """Return what a distance from the mean is multiplied with."""
+    return float32(1) / math.sqrt(variance + eps)
+
+
+def two_scratch(array, rows, columns):
+    """Return two arrays (rows, columns) that lie in the memory of another."""
+    flat, size = array.ravel(), rows * columns
+    return flat[:size].reshape(rows, columns), flat[size : 2 * size].reshape(rows, columns)
+
+
+@cuda.jit
+@device.signature("void(float32[:, ::1], float32[:, ::1], float32[::1], float32[::1])")
+def add_parts_kernel(weight_parts, bias_parts, grad_weight, grad_bias):
+    """Add up the parts of one row of each array, one row a warp; launched over 32 threads a row."""
+    thread = uint32(cuda.grid(1))
+    row, lane = uint32(thread // uint32(WARP)), uint32(thread % uint32(WARP))
+    if row >= uint32(weight_parts.shape[0]):
+        return
+    weight_sum, weight_lost, bias_sum, bias_lost = float32(0), float32(0), float32(0), float32(0)
+    for part in range(lane, uint32(weight_parts.shape[1]), uint32(WARP)):
+        weight_sum, weight_lost = add(weight_sum, weight_lost, weight_parts[row, part])
+        bias_sum, bias_lost = add(bias_sum, bias_lost, bias_parts[row, part])
+    weight_sum, bias_sum = warp_sum(weight_sum), warp_sum(bias_sum)
+    if lane == 0:
+        grad_weight[row] = weight_sum
+        grad_bias[row] = bias_sum

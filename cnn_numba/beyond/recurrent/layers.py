@@ -1,0 +1,168 @@
+"""Layers for sequences (N, T, features), the batch first and the steps second."""
+
+import math
+
+import numpy as np
+
+from cnn_numba.arguments import integer, settings, shown
+from cnn_numba.device import Array
+from cnn_numba.nn.layers import Layer, View, head
+from cnn_numba.ops.backends import BackendLike, with_scratch
+
+
+class Rows(View):
+    """Read each image as a sequence of its rows, from top to bottom.
+
+    Of several channels, one follows the other.
+
+    Examples
+    --------
+    >>> Rows().output_shape((64, 1, 28, 20))
+    (64, 28, 20)
+    """
+
+    kind = "rows"
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return (N, C * H, W)."""
+        if len(input_shape) != 4:
+            raise ValueError(f"{self!r} takes images of shape (N, C, H, W), got {shown(input_shape)}")
+        batch_size, channels, height, width = input_shape
+        return (batch_size, channels * height, width)
+
+
+class LSTM(Layer):
+    """Long short-term memory over sequences (N, T, input_size), which begins with states of zero.
+
+    Parameters
+    ----------
+    input_size : int
+        Features of each step.
+    hidden_size : int
+    return_sequences : bool
+        Whether the output is the hidden state after each step, (N, T, hidden_size), or after the last one,
+        (N, hidden_size).
+
+    Attributes
+    ----------
+    weight_ih, weight_hh, bias_ih, bias_hh : ndarray
+        As in `torch.nn.LSTM`, with ``grad_`` before each name its gradient: views into the model's arenas.
+    states : ndarray, shape (n, T, hidden_size)
+        The hidden state after each step of the last `forward`.
+    gates : ndarray, shape (n, T, 4 * hidden_size)
+        Its gates i, f, g and o.
+
+    Examples
+    --------
+    >>> LSTM(28, 128, return_sequences=False).output_shape((64, 28, 28))
+    (64, 128)
+    """
+
+    kind = "lstm"
+    operation = "recurrent"
+    precisions = ("float32",)
+
+    def __init__(self, input_size: int, hidden_size: int, return_sequences: bool = True) -> None:
+        super().__init__()
+        self.input_size = integer(input_size, "input_size", minimum=1)
+        self.hidden_size = integer(hidden_size, "hidden_size", minimum=1)
+        (self.return_sequences,) = settings(return_sequences=return_sequences)
+
+    def __repr__(self):
+        last = "" if self.return_sequences else ", return_sequences=False"
+        return f"LSTM({self.input_size}, {self.hidden_size}{last})"
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of both weights and both biases."""
+        gates = 4 * self.hidden_size
+        return {
+            "weight_ih": (gates, self.input_size),
+            "weight_hh": (gates, self.hidden_size),
+            "bias_ih": (gates,),
+            "bias_hh": (gates,),
+        }
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return (N, T, hidden_size), or (N, hidden_size) of the last step."""
+        if len(input_shape) != 3 or input_shape[2] != self.input_size:
+            raise ValueError(
+                f"{self!r} takes sequences of shape (N, T, {self.input_size}), got {shown(input_shape)}"
+            )
+        steps = input_shape[1:2] if self.return_sequences else ()
+        return (input_shape[0], *steps, self.hidden_size)
+
+    def initialise(self, generator: np.random.Generator) -> None:
+        """Draw weights evenly from -k to k, k = 1 / sqrt(hidden_size), as PyTorch does; open the forget gate.
+
+        All biases are 0 but the forget gate's, which is 1, so that a cell keeps most of what it has until
+        training tells it otherwise: Gers, Schmidhuber and Cummins, "Learning to forget" (2000); Jozefowicz,
+        Zaremba and Sutskever, "An empirical exploration of recurrent network architectures" (2015).
+        """
+        bound = 1 / math.sqrt(self.hidden_size)
+        for weight in (self.weight_ih, self.weight_hh):
+            weight[...] = generator.uniform(-bound, bound, weight.shape)
+        self.bias_ih[:], self.bias_hh[:] = 0, 0
+        self.bias_ih[self.hidden_size : 2 * self.hidden_size] = 1
+
+    def build(
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
+        """Allocate outputs, gates, cells, gradients and the scratch space."""
+        super().build(input_shape, device, needs_grad_input)
+        batch_size, steps, _ = self.input_shape
+        sequence, state = (batch_size, steps, self.hidden_size), (batch_size, self.hidden_size)
+        self.all_states = self.out if self.return_sequences else self.backend.empty(sequence)
+        self.h_n = self.backend.empty(state) if self.return_sequences else self.out
+        self.c_n, self.all_cells = self.backend.empty(state), self.backend.empty(sequence)
+        self.all_gates, self.grad_gates = (
+            self.backend.empty((*sequence[:2], 4 * self.hidden_size)) for _ in range(2)
+        )
+        self.grad_h0, self.grad_c0 = self.backend.empty(state), self.backend.empty(state)
+        self.ops = with_scratch(self.ops, "lstm", *self.input_shape, self.hidden_size)
+
+    def forward(self, x: Array, training: bool = True) -> Array:
+        """Go through the steps of the batch."""
+        self.x, n = x, x.shape[0]
+        self.states, h_n, _, self.cells, self.gates = self.ops.lstm_forward(
+            x,
+            self.weight_ih,
+            self.weight_hh,
+            self.bias_ih,
+            self.bias_hh,
+            out=head(self.all_states, n),
+            h_n=head(self.h_n, n),
+            c_n=head(self.c_n, n),
+            cells=head(self.all_cells, n),
+            gates=head(self.all_gates, n),
+        )
+        self.output = self.states if self.return_sequences else h_n
+        return self.output
+
+    def backward(self, grad_output: Array) -> Array | None:
+        """Go back through the steps; write the gradients of weights and biases; return that of the input."""
+        n = grad_output.shape[0]
+        of_all, of_last = (grad_output, None) if self.return_sequences else (None, grad_output)
+        grad_gates, _, _ = self.ops.lstm_backward(
+            of_all,
+            self.weight_hh,
+            self.cells,
+            self.gates,
+            grad_h_n=of_last,
+            grad_gates=head(self.grad_gates, n),
+            grad_h0=head(self.grad_h0, n),
+            grad_c0=head(self.grad_c0, n),
+        )
+        self.ops.lstm_backward_weight(
+            grad_gates,
+            self.x,
+            self.states,
+            grad_weight_ih=self.grad_weight_ih,
+            grad_weight_hh=self.grad_weight_hh,
+        )
+        self.ops.lstm_backward_bias(
+            grad_gates, grad_bias_ih=self.grad_bias_ih, grad_bias_hh=self.grad_bias_hh
+        )
+        if not self.needs_grad_input:
+            return None
+        grad_input = self._grad_input_like(grad_output)
+        return self.ops.lstm_backward_input(grad_gates, self.weight_ih, grad_input=grad_input)
