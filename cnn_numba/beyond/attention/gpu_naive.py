@@ -157,8 +157,8 @@ def attention_backward_naive(
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape, or is empty.
+    ValueError
+        If an argument is empty.
 
     Examples
     --------

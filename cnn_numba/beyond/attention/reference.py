@@ -44,9 +44,8 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape or is empty, or causal attention gets queries and keys of
-        different number.
+    ValueError
+        If an argument is empty, or causal attention gets queries and keys of different number.
 
     Notes
     -----
@@ -114,9 +113,8 @@ def attention_backward(
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape or is empty, or causal attention gets queries and keys of
-        different number.
+    ValueError
+        If an argument is empty, or causal attention gets queries and keys of different number.
 
     Notes
     -----
@@ -207,8 +205,8 @@ def split_heads(x, out=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape, or is empty.
+    ValueError
+        If an argument is empty.
 
     Notes
     -----
@@ -243,8 +241,8 @@ def merge_heads(x, out=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape, or is empty.
+    ValueError
+        If an argument is empty.
 
     Examples
     --------

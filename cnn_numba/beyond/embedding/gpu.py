@@ -156,8 +156,8 @@ def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape, or `batch_size` is less than n.
+    ValueError
+        If `batch_size` is less than n.
 
     Examples
     --------

@@ -29,8 +29,8 @@ def embedding_forward(tokens, weight, positions, out=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape or is empty, or a token is out of range.
+    ValueError
+        If an argument is empty, or a token is out of range.
 
     Notes
     -----
@@ -73,8 +73,8 @@ def embedding_backward(grad_output, tokens, grad_weight):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape or is empty, or a token is out of range.
+    ValueError
+        If an argument is empty, or a token is out of range.
 
     Notes
     -----
@@ -123,8 +123,6 @@ def gather_windows(text, indices, stride, x, y):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape.
     IndexError
         If a window is outside the text; negative indices are refused as well.
 

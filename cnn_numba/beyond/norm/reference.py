@@ -69,9 +69,8 @@ def batch_norm2d_forward(
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape, or training gets a single value per channel, which
-        has no variance.
+    ValueError
+        If training gets a single value per channel, which has no variance.
 
     Notes
     -----
@@ -151,11 +150,6 @@ def batch_norm2d_backward(
     grad_input : ndarray, shape (N, C, H, W)
     grad_weight, grad_bias : ndarray, shape (C,)
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape.
-
     Notes
     -----
     Ioffe and Szegedy (2015), section 3, their chain of derivatives multiplied out.
@@ -221,8 +215,8 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape, or is empty.
+    ValueError
+        If an argument is empty.
 
     Notes
     -----
@@ -285,8 +279,8 @@ def layer_norm_backward(
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape, or is empty.
+    ValueError
+        If an argument is empty.
 
     Notes
     -----

@@ -65,11 +65,6 @@ def lstm_forward(
     cells : ndarray, shape (N, T, H)
     gates : ndarray, shape (N, T, 4H)
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
-
     Notes
     -----
     Hochreiter and Schmidhuber, "Long short-term memory" (1997), with the forget gate of Gers, Schmidhuber and
@@ -164,11 +159,6 @@ def lstm_backward(
     grad_gates : ndarray, shape (N, T, 4H)
     grad_h0, grad_c0 : ndarray, shape (N, H)
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
-
     Notes
     -----
     Werbos, "Backpropagation through time" (1990).
@@ -230,11 +220,6 @@ def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
     ndarray, shape (N, T, I)
         `grad_input`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
-
     Examples
     --------
     >>> lstm_backward_input(np.array([[[1.0, 10.0, 0.0, 0.0]]]), np.array([[1.0], [2.0], [3.0], [4.0]]))
@@ -272,11 +257,6 @@ def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_
     -------
     grad_weight_ih : ndarray, shape (4H, I)
     grad_weight_hh : ndarray, shape (4H, H)
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
 
     Examples
     --------
@@ -317,11 +297,6 @@ def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     Returns
     -------
     grad_bias_ih, grad_bias_hh : ndarray, shape (4H,)
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
 
     Examples
     --------

@@ -28,11 +28,6 @@ def relu_forward(x, out=None):
     ndarray, shape of `x`
         `out`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If `x` does not hold real numbers, or `out` is not a float array of its shape.
-
     Notes
     -----
     Nair and Hinton, "Rectified linear units improve restricted Boltzmann machines" (2010), and
@@ -67,11 +62,6 @@ def relu_backward(grad_output, out, grad_input=None):
     ndarray, shape of `grad_output`
         `grad_input`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument does not hold real numbers, or the shapes differ.
-
     Notes
     -----
     At the kink, where ReLU has no derivative, this takes 0, as PyTorch does; a NaN output lets the
@@ -104,11 +94,6 @@ def bias_relu_forward(x, bias, out=None):
     -------
     ndarray, shape of `x`
         `out`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument does not hold real numbers, or the shapes do not fit.
 
     Notes
     -----
@@ -143,11 +128,6 @@ def sigmoid_forward(x, out=None):
     -------
     ndarray, shape of `x`
         `out`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `x` does not hold real numbers, or `out` is not a float array of its shape.
 
     Notes
     -----
@@ -185,11 +165,6 @@ def sigmoid_backward(grad_output, out, grad_input=None):
     ndarray, shape of `grad_output`
         `grad_input`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument does not hold real numbers, or the shapes differ.
-
     Notes
     -----
     The sigmoid's derivative, written in terms of its own output.
@@ -219,11 +194,6 @@ def tanh_forward(x, out=None):
     -------
     ndarray, shape of `x`
         `out`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `x` does not hold real numbers, or `out` is not a float array of its shape.
 
     Notes
     -----
@@ -258,11 +228,6 @@ def tanh_backward(grad_output, out, grad_input=None):
     ndarray, shape of `grad_output`
         `grad_input`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument does not hold real numbers, or the shapes differ.
-
     Notes
     -----
     The hyperbolic tangent's derivative, written in terms of its own output.
@@ -293,11 +258,6 @@ def gelu_forward(x, out=None):
     -------
     ndarray, shape of `x`
         `out`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `x` does not hold real numbers, or `out` is not a float array of its shape.
 
     Notes
     -----
@@ -335,11 +295,6 @@ def gelu_backward(grad_output, x, grad_input=None):
     ndarray, shape of `grad_output`
         `grad_input`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument does not hold real numbers, or the shapes differ.
-
     Notes
     -----
     The product rule. The output would not do for it: a GELU falls before it rises, and takes most negative
@@ -374,11 +329,6 @@ def add_forward(a, b, out=None):
     -------
     ndarray, shape of `a`
         `out`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument does not hold real numbers, or the shapes differ.
 
     Examples
     --------

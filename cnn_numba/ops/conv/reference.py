@@ -175,11 +175,6 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=Fal
     ndarray, shape (N, C_out, H_out, W_out)
         `out`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
-
     Notes
     -----
     The formula is the one of the article "Heterogeneous computing in deep learning", and of
@@ -240,11 +235,6 @@ def conv2d_backward_input(
     ndarray, shape (N, C_in, H, W)
         `grad_input`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
-
     Examples
     --------
     The middle pixel took part in all four outputs, each corner in one:
@@ -298,11 +288,6 @@ def conv2d_backward_weight(
     ndarray, shape (C_out, C_in, K_h, K_w)
         `grad_weight`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
-
     Examples
     --------
     >>> x = np.arange(9.0).reshape(1, 1, 3, 3)
@@ -339,11 +324,6 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
     -------
     ndarray, shape (C_out,)
         `grad_bias`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
 
     Examples
     --------

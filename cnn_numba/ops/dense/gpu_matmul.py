@@ -54,11 +54,6 @@ def matmul_naive(a, b, out=None, transpose_a=False, transpose_b=False):
     -------
     device array, shape (M, N), float32
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong dtype, shape or layout, or is not on the device.
-
     Examples
     --------
     >>> import numpy as np

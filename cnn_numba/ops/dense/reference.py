@@ -37,11 +37,6 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
     ndarray, shape (N, out_features)
         `out`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
-
     Notes
     -----
     The formula is the one of the article "GPU acceleration: performance secrets of deep learning",
@@ -91,11 +86,6 @@ def linear_backward_input(grad_output, weight, grad_input=None, precision="float
     ndarray, shape (N, in_features)
         `grad_input`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
-
     Examples
     --------
     >>> linear_backward_input(np.array([[1.0, 10.0]]), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
@@ -130,11 +120,6 @@ def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"
     ndarray, shape (out_features, in_features)
         `grad_weight`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
-
     Examples
     --------
     >>> linear_backward_weight(np.array([[1.0], [10.0]]), np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -163,11 +148,6 @@ def linear_backward_bias(grad_output, grad_bias=None):
     -------
     ndarray, shape (out_features,)
         `grad_bias`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
 
     Examples
     --------

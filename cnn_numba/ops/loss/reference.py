@@ -35,8 +35,8 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape, is empty, or a label is out of range.
+    ValueError
+        If an argument is empty, or a label is out of range.
 
     Notes
     -----
@@ -89,8 +89,8 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape, is empty, or a label is out of range.
+    ValueError
+        If an argument is empty, or a label is out of range.
 
     Notes
     -----
@@ -134,8 +134,8 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape, is empty, or a label is out of range.
+    ValueError
+        If an argument is empty, or a label is out of range.
 
     Examples
     --------
@@ -169,8 +169,8 @@ def mse_loss_forward(y, target, losses=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type, the shapes differ, or there is nothing to average.
+    ValueError
+        If there is nothing to average.
 
     Notes
     -----
@@ -209,8 +209,8 @@ def mse_loss_backward(y, target, grad_y=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type, the shapes differ, or there is nothing to average.
+    ValueError
+        If there is nothing to average.
 
     Examples
     --------
@@ -249,8 +249,8 @@ def accumulate_metrics(losses, logits, labels, totals):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape, is empty, or a label is out of range.
+    ValueError
+        If an argument is empty, or a label is out of range.
 
     Examples
     --------

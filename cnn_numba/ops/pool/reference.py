@@ -47,8 +47,8 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the window does not fit.
+    ValueError
+        If the window does not fit.
 
     Notes
     -----
@@ -101,9 +101,8 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is of the wrong type, if the shapes do not belong together, or if a position
-        lies outside the plane.
+    ValueError
+        If a position lies outside the plane.
 
     Examples
     --------
@@ -157,8 +156,8 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the window does not fit.
+    ValueError
+        If the window does not fit.
 
     Notes
     -----
@@ -199,11 +198,6 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     -------
     ndarray, shape (N, C, H, W)
         `grad_input`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
 
     Examples
     --------

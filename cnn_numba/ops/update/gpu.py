@@ -266,11 +266,6 @@ def adam_update_scheduled(
     device array, shape (P,), float32
         `parameters`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an array has the wrong type, dtype, shape or layout or is on the host.
-
     Examples
     --------
     >>> parameters, gradients = device.zeros(1), device.to_device(np.array([3], np.float32))
@@ -363,11 +358,6 @@ def scheduled_rates(rates, corrections, cursor, taken, found_inf, row, row_curso
     Returns
     -------
     row, row_cursor : device array
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an array has the wrong type, dtype, shape or layout or is on the host.
 
     Examples
     --------

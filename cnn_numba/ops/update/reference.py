@@ -48,9 +48,8 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
 
     Raises
     ------
-    TypeError, ValueError
-        If an array has the wrong type or shape, or momentum is asked for without a `velocity`, or
-        nesterov without momentum.
+    ValueError
+        If momentum is asked for without a `velocity`, or nesterov without momentum.
 
     Notes
     -----
@@ -124,7 +123,7 @@ def adam_update(
     Raises
     ------
     TypeError, ValueError
-        If an array has the wrong type or shape, or `step` is not an integer from 1 on.
+        If `step` is not an integer from 1 on.
 
     Notes
     -----
@@ -173,11 +172,6 @@ def scale_gradient(gradient, scale, out=None):
     ndarray, shape of `gradient`
         `out`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an array has the wrong type or shape.
-
     Notes
     -----
     Micikevicius and others, "Mixed precision training" (2018), section 3.2.
@@ -211,11 +205,6 @@ def unscale_gradients(gradients, scale, found_inf):
     -------
     ndarray, shape (P,)
         `gradients`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an array has the wrong type or shape.
 
     Notes
     -----
@@ -272,8 +261,8 @@ def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff
 
     Raises
     ------
-    TypeError, ValueError
-        If an array has the wrong type or shape, or a setting is out of range.
+    ValueError
+        If a setting is out of range.
 
     Notes
     -----
