@@ -883,6 +883,9 @@ def test_a_file_in_a_package(folder, monkeypatch):
     assert compiled(lambda: inspect_kernel(kernel, "void(float32[::1])", disassemble=False)).name == "k"
 
 
+@pytest.mark.exhaustive_unless(
+    lambda file: file == "my-kernels.v2.py", "a file with dots and a dash in its name"
+)
 @pytest.mark.parametrize("file", ["random.py", "my-kernels.v2.py", "2.py"])
 def test_a_file_may_have_any_name(folder, file):
     (folder / file).write_text("from numba import cuda\n@cuda.jit\ndef k(x):\n    x[0] = 1\n")
