@@ -1,8 +1,8 @@
 """The two marks of what `make test` leaves to `make test-all`; each says what is proven elsewhere.
 
 `@pytest.mark.exhaustive(covered)`: the whole test repeats what others prove; `covered` names them.
-`@pytest.mark.exhaustive_unless(kept, covered)`: `make test` keeps the cases for which `kept`, a function of the
-parameters that it names, is true; the others repeat them.
+`@pytest.mark.exhaustive_unless(kept, covered)`: `make test` keeps the cases for which `kept` is true, a
+function of the parameters that it names; the others repeat them.
 """
 
 import inspect
