@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.transformer import transformer_twins
+from benchmarks.transformer_twins import transformer_twins
 from cnn_numba import extras
 from cnn_numba.device import to_host
 from cnn_numba.nn import layers, recurrent

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from cnn_numba.arguments import shown, sizes
-from cnn_numba.device.selection import numba_cuda, simulated
+from cnn_numba.device.selection import simulated
 from cnn_numba.device.streams import current_stream, synchronize
+from cnn_numba.device.usable import numba_cuda
 from gpuless import nvidia
 
 

@@ -1,9 +1,7 @@
 """What the kernels run on, decided at import: a GPU, the emulated one, or the simulator."""
 
-import functools
 import os
 import platform
-from types import ModuleType
 
 from cnn_numba.arguments import choice
 from gpuless import nvidia
@@ -15,10 +13,6 @@ SELECTION = select("cnn_numba")
 
 class NoGpu(ValueError):
     """The GPU was asked for where there is none; the message says why there is none."""
-
-
-class UnusableGpu(RuntimeError):
-    """A GPU that does not work with the driver or toolkit that is installed; the message has the fix."""
 
 
 def simulated() -> bool:
@@ -86,13 +80,6 @@ def share_threads(processes: int) -> None:
     os.environ.setdefault("GPULESS_THREADS", str(share))
 
 
-def use_gpu(number: int) -> bool:
-    """Let this process compute on the GPU of this number; return whether there is one."""
-    if there := number < len(nvidia.driver().gpus):
-        numba_cuda().select_device(number)
-    return there
-
-
 _WHERE = {
     "hardware": "on the GPU",
     "emulator": "compiled, on the emulated GPU",
@@ -141,17 +128,3 @@ def describe() -> str:
     lines = facts()
     width = max(map(len, lines))
     return "\n".join(f"{name:{width}}  {value}" for name, value in lines.items())
-
-
-@functools.cache
-def numba_cuda() -> ModuleType:
-    """Return `numba.cuda`, imported at first use, once a GPU that it can work with is known to be there."""
-    if not simulated():
-        from cnn_numba.device.health import gpu_findings
-
-        wrong = [finding for finding in gpu_findings() if not finding.healthy]
-        if wrong:
-            raise UnusableGpu("; ".join(f"{f.topic}: {f.text} (fix: {f.fix})" for f in wrong))
-    from numba import cuda
-
-    return cuda

@@ -10,7 +10,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from cnn_numba.device import selection
-from cnn_numba.device.selection import hardware, numba_cuda
+from cnn_numba.device.selection import hardware
+from cnn_numba.device.usable import numba_cuda
 
 _stream = ContextVar("stream", default=0)
 
