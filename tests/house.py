@@ -1,6 +1,13 @@
-"""The files of the repository and what they import, as a graph."""
+"""The files of the repository: what they import, as a graph, and what is larger than it is to be.
+
+``python tests/house.py`` writes `house.json`, the budget of what is still larger, which may only shrink.
+"""
 
 import ast
+import json
+import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -9,9 +16,9 @@ PACKAGES = ("cnn_course", "benchmarks", "cnn_numba", "gpuless")
 
 
 def files_of(folder):
-    """Return the Python files in a folder of the repository, or the file that it is."""
+    """Return the Python files in a folder of the repository, or the one file of that name."""
     path = ROOT / folder
-    return sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    return [file for file in sorted([*path.rglob("*.py"), path.with_suffix(".py")]) if file.is_file()]
 
 
 def module_of(path):
@@ -76,7 +83,7 @@ def arrows(top=False):
 
 
 def circles(graph):
-    """Return the sets of modules that import each other, directly or by way of others (Tarjan's algorithm)."""
+    """Return the sets of modules that import each other, directly or through others (Tarjan's algorithm)."""
     order, low, stack, found = {}, {}, [], []
 
     def visit(module):
@@ -97,3 +104,109 @@ def circles(graph):
         if module not in order:
             visit(module)
     return found
+
+
+# --- Sizes -------------------------------------------------------------------------------------------------
+
+FILE_LINES, FUNCTION_LINES = 400, 60
+#: What ruff counts in a function, with the limits in pyproject.toml.
+RULES = "C901,PLR0911,PLR0912,PLR0913,PLR0915"
+#: Who may have as many parameters as there are options.
+MANY_ARGUMENTS = ("__init__", "fit")
+BUDGET = Path(__file__).with_name("house.json")
+#: Folders without some of their parts, and the lines that they are to have at most.
+FOLDERS = {
+    "cnn_numba": ((), 17_000),
+    "cnn_numba but beyond and cli": (("beyond", "cli", "cli.py"), 11_000),
+    "cnn_numba/train/loop.py": ((), 250),
+}
+
+
+def lines_of(path):
+    """Return how many lines a file has."""
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def large_folders():
+    """Return for each of `FOLDERS` that is too large how many lines it has too many."""
+    found = {}
+    for name, (left_out, most) in FOLDERS.items():
+        folder = name.partition(" ")[0]
+        files = [path for path in files_of(folder) if path.relative_to(ROOT).parts[1] not in left_out]
+        if (lines := sum(map(lines_of, files))) > most:
+            found[name] = lines - most
+    return found
+
+
+def long_files():
+    """Return for each file of the packages that is too long how many lines it has too many."""
+    lines = {str(path.relative_to(ROOT)): lines_of(path) for path in modules().values()}
+    return {name: count - FILE_LINES for name, count in lines.items() if count > FILE_LINES}
+
+
+def is_kernel(node):
+    """Return whether a function is compiled, as far as its decorators say."""
+    return any(re.search("jit|kernel", ast.unparse(decorator)) for decorator in node.decorator_list)
+
+
+def long_functions():
+    """Return for each function of the packages, kernels aside, that is too long by how many lines it is."""
+    found = {}
+    for path in modules().values():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.FunctionDef) and not is_kernel(node):
+                lines = node.end_lineno - node.lineno + 1
+                if lines > FUNCTION_LINES:
+                    found[f"{path.relative_to(ROOT)}: {node.name}"] = lines - FUNCTION_LINES
+    return found
+
+
+def complex_functions():
+    """Return for each function that is over one of ruff's limits by how much; no file is exempt."""
+    asked = f"--no-cache --output-format json --ignore-noqa --select {RULES}".split()
+    everywhere = "--config", "lint.per-file-ignores={}"
+    command = sys.executable, "-m", "ruff", "check", *asked, *everywhere, *PACKAGES
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode in (0, 1), run.stderr
+    found = {}
+    for each in json.loads(run.stdout):
+        path = Path(each["filename"])
+        name = function_at(path, each["location"]["row"])
+        if each["code"] == "PLR0913" and name in MANY_ARGUMENTS:
+            continue
+        key = f"{path.relative_to(ROOT)}: {name}: {each['code']}"
+        count, most = map(int, re.search(r"\((\d+) > (\d+)\)", each["message"]).groups())
+        found[key] = max(found.get(key, 0), count - most)
+    return found
+
+
+def function_at(path, line):
+    """Return the name of the function whose `def` is in a line of a file."""
+    return next(node.name for node in ast.walk(tree_of(path)) if is_function(node) and node.lineno == line)
+
+
+MEASURES = {
+    "folders": large_folders,
+    "files": long_files,
+    "functions": long_functions,
+    "ruff": complex_functions,
+}
+
+
+def budget():
+    """Return by how much each thing may still be over its limit, by the names in `MEASURES`."""
+    return json.loads(BUDGET.read_text(encoding="utf-8"))
+
+
+def write_budget():
+    """Write what is over a limit now, unless that is more in all: what is too large may move or be split."""
+    found = {name: dict(sorted(measure().items())) for name, measure in MEASURES.items()}
+    for name, allowed in budget().items():
+        now, before = sum(found[name].values()), sum(allowed.values())
+        if now > before:
+            raise SystemExit(f"{name}: {now} over the limits in all, and the budget is {before}")
+    BUDGET.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_budget()
