@@ -53,10 +53,10 @@ class Dataset:
     """
 
     name: str
-    train_images: np.ndarray
-    train_labels: np.ndarray
-    test_images: np.ndarray
-    test_labels: np.ndarray
+    train_images: np.ndarray | text.Windows
+    train_labels: np.ndarray | text.Windows
+    test_images: np.ndarray | text.Windows
+    test_labels: np.ndarray | text.Windows
     mean: float | tuple = 0.0
     std: float | tuple = 1.0
     classes: tuple = ()

@@ -95,7 +95,7 @@ def facts() -> dict[str, str]:
     >>> list(facts())
     ['kernels', 'GPU', 'driver', 'CPU threads', 'Python', 'NumPy', 'numba', 'numba-cuda', 'CUDA toolkit']
     """
-    found = nvidia.driver()
+    found, toolkit = nvidia.driver(), nvidia.toolkit()
     gpus = ", ".join(f"{gpu.name} (compute capability {nvidia.dotted(gpu.capability)})" for gpu in found.gpus)
     return {
         "kernels": f"run {_WHERE[SELECTION.gpu]}: {SELECTION.reason}",
@@ -106,11 +106,11 @@ def facts() -> dict[str, str]:
         "NumPy": nvidia.installed("numpy") or "not installed",
         "numba": nvidia.installed("numba") or "not installed",
         "numba-cuda": nvidia.installed("numba-cuda") or "not installed (numba's own simulator is used)",
-        "CUDA toolkit": nvidia.dotted(nvidia.toolkit()) if nvidia.toolkit() else "not installed",
+        "CUDA toolkit": nvidia.dotted(toolkit) if toolkit else "not installed",
     }
 
 
-def _driver_text(found):
+def _driver_text(found: nvidia.Driver) -> str:
     if found.cuda is None and found.version is None:
         return "none"
     supports = f"supports CUDA {nvidia.dotted(found.cuda)}" if found.cuda else "says no CUDA version"

@@ -13,7 +13,7 @@ from cnn_numba.device import selection
 from cnn_numba.device.selection import hardware
 from cnn_numba.device.usable import numba_cuda
 
-_stream = ContextVar("stream", default=0)
+_stream: ContextVar[Any] = ContextVar("stream", default=0)
 
 
 def stream() -> Any:

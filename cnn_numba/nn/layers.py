@@ -6,8 +6,10 @@ A layer does no arithmetic of its own. `forward` and `backward` call the functio
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from cnn_numba.arguments import integer, pair, settings, shown, sizes
 from cnn_numba.device import Array
@@ -44,19 +46,21 @@ class Layer:
     """
 
     kind = "layer"
-    operation = None  # the folder of cnn_numba.ops it calls
+    operation: str | None = None  # the folder of cnn_numba.ops it calls
+    ops: Any  # that folder's module for the backend
     precision = "float32"
-    precisions = PRECISIONS
-    input_dtype = None  # of what `forward` takes, where it is not the backend's
+    precisions: tuple[str, ...] = PRECISIONS
+    input_dtype: DTypeLike | None = None  # of what `forward` takes, where it is not the backend's
     layers: Sequence["Layer"] = ()  # those that a layer is made of
-    weight: Array | None = None
-    bias: Array | None = None
-    grad_weight: Array | None = None
-    grad_bias: Array | None = None
+    # None until a model gives them, or there is an output.
+    weight: Array = None  # type: ignore[assignment]
+    bias: Array = None  # type: ignore[assignment]
+    grad_weight: Array = None  # type: ignore[assignment]
+    grad_bias: Array = None  # type: ignore[assignment]
+    output: Array = None  # type: ignore[assignment]
 
     def __init__(self) -> None:
         self.name = self.kind
-        self.output = None
 
     def unfolded(self) -> list["Layer"]:
         """Return all layers that it is made of, those of theirs included, and then itself."""
@@ -482,8 +486,9 @@ class BatchNorm2d(Layer):
 
     kind = "batch_norm"
     operation = "norm"
-    running_mean = running_var = None
-    together = None  # who does this instead in training, where several workers share a batch
+    running_mean: Array = None  # type: ignore[assignment]
+    running_var: Array = None  # type: ignore[assignment]
+    together: Any = None  # who does this instead in training, where several workers share a batch
 
     def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()

@@ -152,7 +152,8 @@ def checksum(*arrays: Array) -> int:
     """Return a checksum of the bytes of some arrays."""
     value = 0
     for array in arrays:
-        value = zlib.crc32(np.ascontiguousarray(device.to_host(array)), value)
+        contents: Any = np.ascontiguousarray(device.to_host(array))
+        value = zlib.crc32(contents, value)
     return value
 
 
@@ -181,7 +182,7 @@ class Buckets:
     ) -> None:
         self.model, self.workers, self.timeline = model, workers, timeline
         self.layers, self.slices = _cut(model, most or BUCKET_BYTES) if workers.many else ([], [])
-        self.waiting = []
+        self.waiting: list = []
 
     def after(self) -> dict[str, Callable[[], None]]:
         """Return what is to be done after which phase of a step."""

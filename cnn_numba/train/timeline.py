@@ -25,8 +25,10 @@ class Timeline:
 
     def __init__(self, path: str | PathLike | None = None) -> None:
         self.path = None if path is None else Path(path)
-        self.steps, self.events = range(0), []
-        self.step, self.mark = None, 0.0
+        self.steps = range(0)
+        self.events: list[tuple] = []
+        self.step: int | None = None
+        self.mark = 0.0
 
     @property
     def recording(self) -> bool:
@@ -68,6 +70,7 @@ class Timeline:
 
     def write(self, everyone: list[list], about: dict[str, Any]) -> None:
         """Write the events of all workers, in seconds from the first one on."""
+        assert self.path is not None  # nothing is recorded without
         begun = min(event[2] for events in everyone for event in events)
         events = [
             {"worker": worker, "step": step, "what": what, "start": start - begun, "end": end - begun}
