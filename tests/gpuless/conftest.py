@@ -11,7 +11,7 @@ SELECTION = gpuless.select()  # before a test imports numba.cuda
 EMULATED = "gpuless.counts.count", "gpuless.counts.counting"
 
 # Where kernels run on something else, `test_simulator` gives these a process with the simulator.
-collect_ignore_glob = [] if SELECTION.simulated else ["test_simulator_*.py"]
+collect_ignore_glob = ["programs/*", *([] if SELECTION.simulated else ["test_simulator_*.py"])]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's, which chooses by marks
