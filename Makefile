@@ -59,6 +59,7 @@ lint: $(ALL) ## check style, formatting and types, notebooks included; the Docke
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
 	$(BIN)/hadolint Dockerfile
 	$(if $(wildcard $(BIN)/zizmor),$(BIN)/zizmor --offline --quiet .github)
 
