@@ -24,7 +24,7 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     shutil.copytree(ROOT / "docs" / "book" / "static", folder, dirs_exist_ok=True)
     for name in ("pad.js", "pad.css"):
-        shutil.copy2(ROOT / "cnn_numba" / "course" / name, folder)
+        shutil.copy2(ROOT / "cnn_course" / "chapters" / "mnist_cnn" / name, folder)
     with np.load(MNIST_CNN) as checkpoint:
         (folder / "mnist_cnn.bin").write_bytes(checkpoint["parameters"].tobytes())
     (folder / "index.html").write_text(PAGE)

@@ -26,7 +26,7 @@ SOURCE = Path(cnn_numba.__file__).parent
 def package(tmp_path):
     """Return a copy of the package's code."""
     copy = tmp_path / "cnn_numba"
-    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__", "course", "*.npz"))
+    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__", "*.npz"))
     return copy
 
 
