@@ -4,12 +4,12 @@ All times are a CPU's, and say nothing about those of a GPU.
 """
 
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 
+from benchmarks.processes import environment
 from benchmarks.records import new_record
 from benchmarks.simulator import SCRIPT
 
@@ -85,7 +85,7 @@ def _beside_the_simulators(rounds):
     for _ in range(rounds):
         samples["emulated"].append(_run(f"simulator_kernels.measure(blocks={_BLOCKS})"))
         samples["simulated"].append(_run("simulator_kernels.measure()", GPULESS="simulator"))
-        samples["numba"].append(_start(["-P", str(SCRIPT)], NUMBA_ENABLE_CUDASIM="1"))
+        samples["numba"].append(_start([str(SCRIPT)], NUMBA_ENABLE_CUDASIM="1"))
     results = []
     for kind in samples["numba"][0]:
         if kind == "first launch":
@@ -122,14 +122,15 @@ def _compilation():
     return {"first": first, "later": later}
 
 
-def _run(measured, **environment):
+def _run(measured, **variables):
     """Return what a function of ours measures, in a process of its own."""
     code = f"import json; import gpuless; gpuless.select(); from benchmarks import {measured.split('.')[0]}"
-    return _start(["-c", f"{code}; print(json.dumps({measured}))"], **{"GPULESS": "emulator"} | environment)
+    return _start(["-c", f"{code}; print(json.dumps({measured}))"], **{"GPULESS": "emulator"} | variables)
 
 
-def _start(arguments, **environment):
-    kept = {name: value for name, value in os.environ.items() if name != "NUMBA_ENABLE_CUDASIM"}
+def _start(arguments, **variables):
+    kept = environment()
+    kept.pop("NUMBA_ENABLE_CUDASIM", None)
     command = [sys.executable, "-W", "ignore", *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=kept | environment)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=kept | variables)
     return json.loads(done.stdout.splitlines()[-1])

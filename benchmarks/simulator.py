@@ -1,12 +1,12 @@
 """How fast is the simulator? Numba's own against ours, and the price of sanitizing."""
 
 import json
-import os
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.processes import environment
 from benchmarks.records import new_record
 
 #: The kernels, for a process that has nothing of ours.
@@ -33,8 +33,7 @@ def bench_simulator():
         Every sample in microseconds of processor time per simulated thread; the medians; and ratios: how many
         times faster than Numba's, and how many times slower with the sanitizer.
     """
-    # -P: the script's folder has modules whose names are those of Python's own.
-    stock = _run(["-P", str(SCRIPT)])
+    stock = _run([str(SCRIPT)])
     ours = _run(["-c", _OURS])
     samples = {"stock": stock, "ours": ours["plain"], "sanitized": ours["sanitized"]}
     results = []
@@ -61,12 +60,11 @@ def bench_simulator():
 
 
 def _run(arguments):
-    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", *arguments],
         capture_output=True,
         text=True,
         check=True,
-        env=environment,
+        env=environment(NUMBA_ENABLE_CUDASIM="1"),
     )
     return json.loads(done.stdout)

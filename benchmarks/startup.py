@@ -1,12 +1,12 @@
 """How long `cnn-numba train` takes to its first step, and how much memory it takes."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 
+from benchmarks.processes import environment
 from benchmarks.records import new_record
 
 # Runs the command line as a user does, and notes when the first step was done.
@@ -69,7 +69,7 @@ def bench_startup(repeats=3):
             result = f"{folder}/result.json"
             subprocess.run(
                 [sys.executable, "-c", _FIRST_STEP, str(time.time()), f"{folder}/run", result],
-                env=os.environ | caches,
+                env=environment(**caches),
                 check=True,
             )
             with open(result) as file:

@@ -38,8 +38,9 @@ def bench_transformer(steps=20, rounds=5, batch_size=64):
     from cnn_numba.device import threads
     from cnn_numba.nn.layers import CrossEntropyLoss
     from cnn_numba.nn.models import text_transformer
+    from cnn_numba.train.batches import batches_of
     from cnn_numba.train.optim import Adam
-    from cnn_numba.train.steps import batches_of, train_step
+    from cnn_numba.train.step import train_step
 
     model = text_transformer(batch_size)
     twin, windows = pytorch_twin(model), load(TEXT).train_images

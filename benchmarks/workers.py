@@ -11,13 +11,14 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.processes import environment
 from benchmarks.records import new_record, text_table
 from cnn_numba import extras
+from cnn_numba.beyond.workers.joining import join
 from cnn_numba.data import Dataset
 from cnn_numba.nn.models import MODELS
 from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
-from cnn_numba.train.parallel import join
 
 BATCH_SIZE = 64
 #: Bytes of the arrays that are added up by two workers: one number, the gradients of mnist_cnn, and many.
@@ -110,7 +111,7 @@ def _started(workers, threads, steps):
         launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(workers), "-m"]
         subprocess.run(
             [sys.executable, "-m", *(launcher if workers > 1 else []), __name__, path, str(steps)],
-            env=os.environ | {"NUMBA_NUM_THREADS": str(threads), "OMP_NUM_THREADS": "1"},
+            env=environment(NUMBA_NUM_THREADS=str(threads), OMP_NUM_THREADS="1"),
             check=True,
         )
         with open(path) as file:

@@ -41,8 +41,14 @@ from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpo
 from cnn_numba.train.loop import evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.records import plot_history
-from cnn_numba.train.scaling import LossScaler
-from cnn_numba.train.steps import train_step
+from cnn_numba.train.step import train_step
+
+# The core works without what lies beyond it.
+try:
+    from cnn_numba.beyond import LossScaler
+except ModuleNotFoundError as error:
+    if error.name != "cnn_numba.beyond":
+        raise
 
 __all__ = [  # noqa: RUF022 (in the order of the course)
     "device",

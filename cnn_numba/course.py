@@ -4,8 +4,16 @@ import importlib
 import sys
 import warnings
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 
+from cnn_numba.extras import REPOSITORY
 from cnn_numba.pretrained import MNIST_CNN as TRAINED_MNIST_CNN  # noqa: F401
+
+if find_spec("cnn_course") is None:
+    raise ModuleNotFoundError(
+        f"the course is not in the installed package; it is in the repository: {REPOSITORY}",
+        name="cnn_course",
+    )
 
 __path__ = []
 

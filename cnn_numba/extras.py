@@ -8,6 +8,9 @@ from gpuless import nvidia
 #: Where both packages lie in a clone of the repository; anything else where they were installed as wheels.
 CHECKOUT = Path(__file__).resolve().parents[1]
 
+#: Where the course, the notebooks and the benchmarks are, which an installed package lacks.
+REPOSITORY = "https://github.com/cnn-numba/cnn-numba"
+
 #: What the extra `roads` installs, under the names by which Python imports it.
 ROADS = ("pyopencl", "jax", "keras", "onnx", "onnxruntime")
 

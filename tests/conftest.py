@@ -34,8 +34,9 @@ from progress import StillRunning
 
 from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_numba import device
-from cnn_numba.train import loop
-from cnn_numba.train.checkpoint import HISTORY_KEYS, written_whole
+from cnn_numba.train.callbacks import saving
+from cnn_numba.train.checkpoint import written_whole
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.records import plot_history
 
 LEFT = pytest.StashKey()
@@ -179,7 +180,7 @@ def curves_are_drawn_once(request, monkeypatch):
             file.write(some_curves())
 
     if not request.node.get_closest_marker("curves"):
-        monkeypatch.setattr(loop, "plot_history", write_curves)
+        monkeypatch.setattr(saving, "plot_history", write_curves)
 
 
 @pytest.fixture

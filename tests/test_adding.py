@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from cnn_numba import cli, load
+from cnn_numba import load
+from cnn_numba.cli.shared import DatasetName, ModelName
+from cnn_numba.cli.train import _dataset_for
 from cnn_numba.data import files
 from cnn_numba.data.text import TEXT
 from cnn_numba.nn import models
@@ -46,13 +48,13 @@ def test_a_set_of_ones_own_is_asked_for_by_its_folder(tmp_path, monkeypatch):
 def test_a_network_with_fewer_scores_than_a_set_has_kinds_is_refused(monkeypatch):
     source = files.SOURCES["made-pictures"]._replace(classes=tuple("abcdefghijkl"))
     monkeypatch.setitem(files.SOURCES, "made-pictures", source)
-    chosen = cli.DatasetName("made-pictures")
+    chosen = DatasetName("made-pictures")
     with pytest.raises(
         typer.BadParameter, match="cifar_convnet tells 10 kinds apart, but made-pictures has 12"
     ):
-        cli._dataset_for(models.cifar_convnet(1), chosen)
+        _dataset_for(models.cifar_convnet(1), chosen)
 
 
 def test_the_command_line_offers_what_is_entered():
-    assert {name.value for name in cli.ModelName} == set(models.MODELS)
-    assert {name.value for name in cli.DatasetName} == {*files.SOURCES, TEXT}
+    assert {name.value for name in ModelName} == set(models.MODELS)
+    assert {name.value for name in DatasetName} == {*files.SOURCES, TEXT}

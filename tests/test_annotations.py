@@ -11,8 +11,8 @@ FACES = (
     *("cnn_numba", "cnn_numba.data", "cnn_numba.data.digits", "cnn_numba.device", "cnn_numba.extras"),
     *("cnn_numba.nn.gradcheck", "cnn_numba.nn.layers", "cnn_numba.nn.models"),
     *("cnn_numba.train.checkpoint", "cnn_numba.train.graphs", "cnn_numba.train.loop"),
-    *("cnn_numba.train.optim", "cnn_numba.train.records", "cnn_numba.train.scaling"),
-    "cnn_numba.train.steps",
+    *("cnn_numba.train.optim", "cnn_numba.train.records", "cnn_numba.beyond.precision.scaling"),
+    *("cnn_numba.train.step", "cnn_numba.train.batches"),
     *("gpuless", "gpuless.inspector"),
 )
 

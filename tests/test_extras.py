@@ -42,7 +42,7 @@ def test_training_and_predicting_work_without_torch(tmp_path):
         "whole = load('mnist')",
         "few = {name: getattr(whole, name)[:200] for name in (",
         "    'train_images', 'train_labels', 'test_images', 'test_labels')}",
-        "cli.load = lambda *arguments: dataclasses.replace(whole, **few)",
+        "cli.train.load = lambda *arguments: dataclasses.replace(whole, **few)",
         "Image.fromarray(whole.test_images[0, 0]).save('seven.png')",
         "for arguments in (['train', '--epochs', '1'], ['predict', 'seven.png'], ['doctor']):",
         "    try:",

@@ -10,9 +10,7 @@ from cnn_course.engine.outline import NOTEBOOKS
 # From the top down. A file imports from its own package and from those below.
 HOUSE = ("notebooks", "cnn_course", "benchmarks", "cnn_numba", "gpuless")
 # From the top down, in cnn_numba. A room imports from itself and from those below it.
-ROOMS = (
-    *("cli", "doctor", "pretrained", "beyond", "train", "nn", "data", "ops", "device", "extras", "arguments"),
-)
+ROOMS = (*("cli", "pretrained", "beyond", "train", "nn", "data", "ops", "device", "extras", "arguments"),)
 # Which arrows point up, and why.
 UPWARDS = {
     ("cnn_numba/cli", "benchmarks"): "`cnn-numba bench` runs them in a clone, and says so elsewhere",

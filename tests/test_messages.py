@@ -8,6 +8,7 @@ import pytest
 
 from cnn_numba import data, device
 from cnn_numba.arguments import shown
+from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.data import Dataset, batches
 from cnn_numba.data.text import decode, encode
 from cnn_numba.nn.gradcheck import compare_gradients, numerical_gradient
@@ -21,7 +22,6 @@ from cnn_numba.train.augment import augmentation
 from cnn_numba.train.checkpoint import save_checkpoint
 from cnn_numba.train.loop import evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
-from cnn_numba.train.scaling import LossScaler
 
 ROOT = Path(__file__).parents[1]
 # Whose own text is short.

@@ -9,8 +9,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from PIL import Image, ImageDraw
 
 from cnn_numba.data import load
+from cnn_numba.extras import REPOSITORY
 
 pytest.importorskip("hatchling", reason="`make install` brings what the packages are built with")
 ROOT = Path(__file__).parents[1]
@@ -94,30 +96,65 @@ def test_an_sdist_makes_the_same_wheel(package, wheel, sdist, tmp_path):
     assert {path.name for path in sdist.iterdir() if path.is_file()} - NAMES == beside | more
 
 
-def test_the_packages_know_that_there_is_no_clone(tmp_path):
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Return a folder without a clone, and a function that runs Python there with both wheels unpacked."""
+    folder = tmp_path_factory.mktemp("elsewhere")
     for package, project in PROJECTS.items():
-        with zipfile.ZipFile(build(project, tmp_path / package, "wheel")) as archive:
-            archive.extractall(tmp_path / "site-packages")
+        with zipfile.ZipFile(build(project, folder / package, "wheel")) as archive:
+            archive.extractall(folder / "site-packages")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("CNN_NUMBA_")}
+    variables |= {"PYTHONPATH": str(folder / "site-packages"), "HOME": str(folder)}
+    # What is installed with `--editable`, as for the tests, has the clone in Python's path.
+    beginning = f"import sys; sys.path = [path for path in sys.path if path != {str(ROOT)!r}]\n"
+
+    def run(program, *arguments):
+        return subprocess.run(
+            [sys.executable, "-c", beginning + program, *map(str, arguments)],
+            cwd=folder,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return folder, run
+
+
+def test_the_packages_know_that_there_is_no_clone(installed):
     program = """
 import os, cnn_numba, gpuless
 from cnn_numba import extras
-from cnn_numba.pretrained import MNIST_CNN, TEXT_TRANSFORMER
 from cnn_numba.data.datasets import load, needs_download
 
 print(os.path.dirname(cnn_numba.__file__), os.path.dirname(gpuless.__file__))
-print(len(load("course-text").train_images), MNIST_CNN.is_file(), TEXT_TRANSFORMER.is_file())
-print(needs_download("mnist"), extras.install("cu13"))
+print(len(load("course-text").train_images), needs_download("mnist"), extras.install("cu13"))
 """
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("CNN_NUMBA_")}
-    printed = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env=variables | {"PYTHONPATH": str(tmp_path / "site-packages"), "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    ).stdout.splitlines()
-    assert printed[0].split() == [str(tmp_path / "site-packages" / name) for name in ("cnn_numba", "gpuless")]
-    windows = len(load("course-text").train_images)
-    assert printed[1:] == [f"{windows} True True", "True pip install 'cnn-numba[cu13]'"]
+    folder, run = installed
+    printed = run(program).stdout.splitlines()
+    assert printed[0].split() == [str(folder / "site-packages" / name) for name in ("cnn_numba", "gpuless")]
+    assert printed[1:] == [f"{len(load('course-text').train_images)} True pip install 'cnn-numba[cu13]'"]
+    told = f"the course is not in the installed package; it is in the repository: {REPOSITORY}"
+    assert run("import cnn_numba.course").stderr.splitlines()[-1] == f"ModuleNotFoundError: {told}"
+
+
+@pytest.mark.slow
+def test_commands_answer_without_a_clone(installed):
+    """The trained networks are in the package; of the benchmarks it is said where they are."""
+    folder, run = installed
+    command = "from cnn_numba.cli import main; main()"
+    picture = Image.new("L", (200, 200), 255)
+    ImageDraw.Draw(picture).line([(50, 45), (150, 45), (90, 165)], fill=0, width=16, joint="curve")
+    picture.save(folder / "seven.png")
+    done = run(command, "predict", "seven.png")
+    assert (done.returncode, done.stdout[:14]) == (0, "seven.png: 7 (")
+    done = run(command, "sample", "--length", 5)
+    assert (done.returncode, done.stdout[:8], len(done.stdout)) == (0, "A kernel", len("A kernel") + 5 + 1)
+    # Another folder of that name, which Python finds.
+    (folder / "benchmarks").mkdir()
+    (folder / "benchmarks" / "__init__.py").write_text("raise AssertionError")
+    done = run(command, "bench", "startup")
+    told = f"the benchmarks are not in the installed package; they are in the repository: {REPOSITORY}"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"cnn-numba: {told}\n")
+    done = run(command, "bench", "startup", "--help")
+    assert (done.returncode, done.stdout.split("[")[0]) == (0, "Usage: cnn-numba bench startup ")

@@ -6,7 +6,7 @@ A layer does no arithmetic of its own. `forward` and `backward` call the functio
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -16,10 +16,15 @@ from cnn_numba.device import Array
 from cnn_numba.ops.backends import BackendLike, backend
 from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, pool2d_window
 
+_Either = TypeVar("_Either", bound=Array)
 
-def head(array: Array, n: int) -> Array:
+
+def head(array: _Either, n: int) -> _Either:
     """Return the first n samples of a buffer, the buffer itself if those are all."""
-    return array if array.shape[0] == n else array[:n]
+    if array.shape[0] == n:
+        return array
+    part: Any = array[:n]
+    return part
 
 
 class UnsupportedPrecision(ValueError):
@@ -488,7 +493,7 @@ class BatchNorm2d(Layer):
     operation = "norm"
     running_mean: Array = None  # type: ignore[assignment]
     running_var: Array = None  # type: ignore[assignment]
-    together: Any = None  # who does this instead in training, where several workers share a batch
+    sync: Any = None  # what does this instead in training where several workers share a batch
 
     def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
@@ -532,8 +537,8 @@ class BatchNorm2d(Layer):
     def forward(self, x: Array, training: bool = True) -> Array:
         """Normalise by the batch's statistics when training, by the running ones otherwise."""
         self.x, self.training = x, training
-        if training and self.together:
-            self.output = self.together.forward(x)
+        if training and self.sync:
+            self.output = self.sync.forward(x)
             return self.output
         statistics = self.running_mean, self.running_var
         out = head(self.out, x.shape[0])
@@ -545,8 +550,8 @@ class BatchNorm2d(Layer):
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of scale and shift; return that of the input."""
-        if self.training and self.together:
-            return self.together.backward(grad_output)
+        if self.training and self.sync:
+            return self.sync.backward(grad_output)
         grad_input = self._grad_input_like(grad_output)
         grad_input, _, _ = self.ops.batch_norm2d_backward(
             *(grad_output, self.x, self.weight, self.mean, self.inv_std, self.training),

@@ -1,4 +1,4 @@
-"""Augmentation by name: what is done by chance to each image before a step."""
+"""Augmentation by name: random changes of each image before a step."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from cnn_numba.arguments import choice, integer, shown, sizes
 
 
 class Augmentation(NamedTuple):
-    """How training images are changed by chance; see `ops.gather`'s `gather_augmented`."""
+    """How training images are changed at random; see `ops.gather`'s `gather_augmented`."""
 
     padding: int
     flip: bool

@@ -72,7 +72,7 @@ class Replay:
     cuts : collection of str
         The phases after which the host has something to do: there one graph ends and the next begins.
     log : callable
-        Told once if there can be no graphs, which leaves the function to be called as it is.
+        Called once with a line of text if there can be no graphs; then the function is called as it is.
     enabled : bool
         False calls it as it is from the start.
     """

@@ -4,13 +4,16 @@ import csv
 import io
 import itertools
 import json
+import numbers
 import shutil
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from cnn_numba.train.checkpoint import HISTORY_KEYS, written_whole
+from cnn_numba.arguments import shown
+from cnn_numba.train.checkpoint import written_whole
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 
 #: The files of a run beside its checkpoint, from which they follow.
 RECORDS = ("history.json", "history.csv", "curves.png")
@@ -19,13 +22,13 @@ FILES = ("checkpoint.npz", *RECORDS)
 
 
 def move_earlier_run(folder: Path, log: Callable[[str], object]) -> None:
-    """Move the files of an earlier run in the folder to one of their own in it.
+    """Move the files of an earlier run in the folder to a new folder in it.
 
     Parameters
     ----------
     folder : path
     log : callable
-        Told where they are now, if there were any.
+        Called with a line that says where they are now, if there were any.
     """
     files = [folder / name for name in FILES if (folder / name).exists()]
     if not files:
@@ -56,7 +59,13 @@ def write_history(history: list[dict[str, float]], folder: str | PathLike) -> No
     history : list of dict
         As `fit` returns it.
     folder : path
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the history is not as above.
     """
+    _check_history(history)
     table = io.StringIO()
     writer = csv.DictWriter(table, history[0] if history else HISTORY_KEYS, lineterminator="\n")
     writer.writeheader()
@@ -82,7 +91,13 @@ def plot_history(history: list[dict[str, float]], path: str | PathLike | None = 
     Returns
     -------
     matplotlib.figure.Figure
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the history is not as above.
     """
+    _check_history(history)
     # Only here: drawing costs half a second that training does not need.
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -103,3 +118,17 @@ def plot_history(history: list[dict[str, float]], path: str | PathLike | None = 
         with written_whole(path) as file:
             figure.savefig(file, dpi=150, format=Path(path).suffix[1:] or None)
     return figure
+
+
+def _check_history(history):
+    """Refuse what `fit` does not return, before anything is written of it."""
+    if not isinstance(history, (list, tuple)) or not all(isinstance(entry, dict) for entry in history):
+        raise TypeError(f"history must be a list of dicts, as fit returns it; got {shown(history)}")
+    for place, entry in enumerate(history):
+        missing = [key for key in HISTORY_KEYS if key not in entry]
+        if missing or entry.keys() != history[0].keys():
+            what = f"lacks {', '.join(missing)}" if missing else "has other keys than the first"
+            raise ValueError(f"history must be as fit returns it, but entry {place} {what}: {shown(entry)}")
+        for key, value in entry.items():
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise TypeError(f"history must hold numbers, got {key} {shown(value)} in entry {place}")

@@ -46,7 +46,7 @@ def modules():
         parts = path.relative_to(ROOT).with_suffix("").parts
         if not any(part.startswith("_") for part in parts if part != "__init__"):
             found.append(Module(".".join(part for part in parts if part != "__init__"), path))
-    return sorted((module for module in found if module.name not in COMMANDS), key=_place)
+    return sorted((module for module in found if not module.name.startswith(COMMANDS)), key=_place)
 
 
 def _place(module):

@@ -662,7 +662,7 @@ def test_commands_that_need_a_gpu_say_why_there_is_none(arguments, message, caps
 
 def test_command_measures_epochs_where_it_is_told_to(monkeypatch, tmp_path):
     calls = []
-    monkeypatch.setattr(device, "choose", lambda wish, timed: wish)
+    monkeypatch.setattr("cnn_numba.cli.shared.choose", lambda wish, timed: wish)
     monkeypatch.setattr(epoch_gpu, "bench_epoch", lambda **options: calls.append(("gpu", options)) or {})
     monkeypatch.setattr(epoch, "bench_epoch", lambda **options: calls.append(("cpu", options)) or {})
     for arguments in (["--device", "gpu"], ["--device", "gpu", "--batch-size", "32"], []):

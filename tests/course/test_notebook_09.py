@@ -27,7 +27,7 @@ from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.activation.gpu import relu_forward_naive
 from cnn_numba.ops.gather.gpu import advance, advance_kernel, gather_labels
 from cnn_numba.train.optim import SGD
-from cnn_numba.train.steps import steps_of
+from cnn_numba.train.step import steps_of
 
 
 @cuda.jit

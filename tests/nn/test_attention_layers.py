@@ -24,7 +24,7 @@ from cnn_numba.nn.layers import CrossEntropyLoss, LayerNorm, Linear, ReLU
 from cnn_numba.nn.models import Sequential, text_transformer
 from cnn_numba.nn.writing import write
 from cnn_numba.train.optim import Adam
-from cnn_numba.train.steps import steps_of, train_step
+from cnn_numba.train.step import steps_of, train_step
 
 KINDS, LENGTH = 7, 5
 

@@ -7,6 +7,7 @@ from helpers import random_float32
 
 from benchmarks.pytorch import pytorch_twin
 from cnn_numba.arguments import shown
+from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.device import to_host
 from cnn_numba.nn.attention import Chain, Embedding, MultiHeadAttention, Residual, TransformerBlock
 from cnn_numba.nn.gradcheck import gradcheck
@@ -27,8 +28,7 @@ from cnn_numba.nn.layers import (
 from cnn_numba.nn.models import MODELS, Sequential, cifar_convnet, mnist_cnn
 from cnn_numba.nn.recurrent import LSTM
 from cnn_numba.train.optim import SGD, Adam
-from cnn_numba.train.scaling import LossScaler
-from cnn_numba.train.steps import train_step
+from cnn_numba.train.step import train_step
 
 
 def every_layer(device="cpu", batch_size=3):

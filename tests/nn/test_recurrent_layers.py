@@ -15,7 +15,7 @@ from cnn_numba.nn.models import Sequential, mnist_rows
 from cnn_numba.nn.recurrent import LSTM, Rows
 from cnn_numba.train.checkpoint import load_model, save_checkpoint
 from cnn_numba.train.optim import Adam
-from cnn_numba.train.steps import train_step
+from cnn_numba.train.step import train_step
 
 
 def stacked(place="cpu", batch_size=3):

@@ -12,7 +12,7 @@ from cnn_numba.train.augment import AUGMENTATIONS, Augmentation, augmentation
 from cnn_numba.train.checkpoint import load_checkpoint, save_checkpoint
 from cnn_numba.train.loop import Interrupted, fit
 from cnn_numba.train.optim import SGD
-from cnn_numba.train.steps import steps_of
+from cnn_numba.train.step import steps_of
 
 IMAGES, BATCH = 11, 4
 

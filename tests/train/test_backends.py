@@ -7,7 +7,7 @@ from cnn_numba.data import load
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import mnist_cnn, mnist_rows
 from cnn_numba.train.optim import Adam
-from cnn_numba.train.steps import steps_of
+from cnn_numba.train.step import steps_of
 
 STEPS = 100
 

@@ -10,11 +10,11 @@ from cnn_numba import device
 from cnn_numba.data import Dataset
 from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train import graphs, steps
+from cnn_numba.train import graphs, step
 from cnn_numba.train.checkpoint import load_model
 from cnn_numba.train.loop import TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
-from cnn_numba.train.steps import train_step
+from cnn_numba.train.step import train_step
 
 BATCH = 2
 # Two whole batches and a tail: each step is simulated, which takes a second.
@@ -131,7 +131,7 @@ def test_evaluation_on_the_gpu_equals_the_cpu_s(data):
 
 def test_on_step_gets_the_loss_of_each_step_and_the_epoch_waits_for_the_gpu(data, monkeypatch):
     waits = []
-    monkeypatch.setattr(steps.DeviceSteps, "wait", lambda steps: waits.append(steps))
+    monkeypatch.setattr(step.DeviceSteps, "wait", lambda steps: waits.append(steps))
     seen = {"cpu": [], "gpu": []}
     for place, losses in seen.items():
         model = toy_cnn(place)

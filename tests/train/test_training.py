@@ -23,11 +23,12 @@ from cnn_numba.data import Dataset, load
 from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import MODELS, Sequential, mnist_cnn
 from cnn_numba.ops.gather.cpu import gather_batch
-from cnn_numba.train.checkpoint import HISTORY_KEYS, load_checkpoint, load_model, restore, save_checkpoint
+from cnn_numba.train.checkpoint import load_checkpoint, load_model, restore, save_checkpoint
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.records import RECORDS, plot_history
-from cnn_numba.train.steps import train_step
+from cnn_numba.train.step import train_step
 
 
 def stripes(train=150, test=40, seed=0):
@@ -835,7 +836,7 @@ def test_resuming_elsewhere_is_refused_or_told(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="device 'cpu', now 'reference'"):
         run(tmp_path, resume=True, model=reference, optimizer=Adam(reference, lr=1e-2))
     lines = []
-    monkeypatch.setattr("cnn_numba.train.loop.threads", lambda: 77)
+    monkeypatch.setattr("cnn_numba.train.resume.threads", lambda: 77)
     run(tmp_path, resume=True, log=lines.append)
     assert any("now on cpu with 77" in line for line in lines)
     run(tmp_path, resume=True, log=lines.append)

@@ -18,9 +18,10 @@ import numpy as np
 from cnn_numba.data import load
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import mnist_cnn
+from cnn_numba.train.batches import HostBatches
 from cnn_numba.train.loop import evaluate
 from cnn_numba.train.optim import Adam
-from cnn_numba.train.steps import HostBatches, train_step
+from cnn_numba.train.step import train_step
 
 RECORD = Path(__file__).with_name("batch_sizes.json")
 #: What a training is to reach: the loss on the first `JUDGED` test digits.

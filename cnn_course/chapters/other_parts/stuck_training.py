@@ -17,7 +17,7 @@ from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, ReLU
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.gather.cpu import gather_batch
 from cnn_numba.train.optim import SGD
-from cnn_numba.train.steps import train_step
+from cnn_numba.train.step import train_step
 
 BATCH = 64
 STEPS = 200

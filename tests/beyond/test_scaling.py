@@ -10,12 +10,13 @@ from test_graphs import toy_cnn
 from test_training import history_of, interrupt_at, small_net, stripes, without_seconds
 
 from cnn_numba import device
+from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.nn.layers import CrossEntropyLoss
-from cnn_numba.train.checkpoint import HISTORY_KEYS, SCALING_KEYS, load_checkpoint
+from cnn_numba.train.checkpoint import load_checkpoint
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS, SCALING_KEYS
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, fit
 from cnn_numba.train.optim import SGD, Adam
-from cnn_numba.train.scaling import LossScaler
-from cnn_numba.train.steps import train_step
+from cnn_numba.train.step import train_step
 
 TWICE = 2.0**19  # one with which the toy's first steps do
 HUGE = 2.0**26  # a scale with which gradients overflow in float16

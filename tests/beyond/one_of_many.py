@@ -9,7 +9,7 @@ import signal
 import sys
 
 from cnn_numba.cli import main
-from cnn_numba.train.steps import HostSteps
+from cnn_numba.train.step import HostSteps
 
 
 def fateful(what, step):

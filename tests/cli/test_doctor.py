@@ -4,10 +4,10 @@ import types
 
 import pytest
 
-from cnn_numba import doctor
+from cnn_numba.cli import doctor
+from cnn_numba.cli.doctor import Finding, examine, report
 from cnn_numba.data import files as data_files
 from cnn_numba.device import selection
-from cnn_numba.doctor import Finding, examine, report
 from gpuless import Selection, nvidia
 from gpuless.nvidia import Driver, Gpu
 
@@ -206,3 +206,17 @@ def test_what_the_last_notebooks_compare_with_is_optional(monkeypatch):
     first, how = report([doctor._roads()]).splitlines()
     assert first.startswith("ok     roads        jax not installed (optional: ")
     assert how.strip() == "to get it: pip install --editable ./gpuless --editable '.[roads]'"
+
+
+def test_the_command_prints_its_findings(run):
+    code, out, err = run("doctor")
+    assert code == 0
+    assert err == ""
+    assert "numba-cuda" in out
+
+
+def test_the_command_fails_with_the_fix(run, monkeypatch):
+    monkeypatch.setattr(doctor, "examine", lambda: [Finding("GPU", False, "too old", "buy one")])
+    code, out, _ = run("doctor")
+    assert code == 1
+    assert "fix: buy one" in out

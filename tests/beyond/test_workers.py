@@ -20,18 +20,21 @@ import pytest
 import typer
 
 from cnn_numba import cli, device
+from cnn_numba.beyond.precision.scaling import LossScaler
+from cnn_numba.beyond.workers import buckets, joining, process_group
+from cnn_numba.beyond.workers.buckets import Buckets
+from cnn_numba.beyond.workers.joining import environment
+from cnn_numba.beyond.workers.process_group import ProcessGroup, WorkersError
+from cnn_numba.beyond.workers.shared_part import SharedPart
+from cnn_numba.beyond.workers.workers import Workers
 from cnn_numba.data import Dataset
 from cnn_numba.extras import MissingPackage
 from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train import parallel
+from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.checkpoint import save_checkpoint
-from cnn_numba.train.link import Link
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
-from cnn_numba.train.parallel import Buckets, Workers, WorkersError, environment
-from cnn_numba.train.scaling import LossScaler
-from cnn_numba.train.timeline import Timeline
 
 BATCH = 10
 # Ten steps an epoch; the last batch has two images, so that of four workers two have none.
@@ -67,7 +70,7 @@ class Hub:
             self.news.notify_all()
 
 
-class ThreadLink:
+class ThreadGroup:
     def __init__(self, hub, rank):
         self.hub, self.rank, self.sums, self.spoken = hub, rank, 0, 0
 
@@ -95,14 +98,14 @@ class ThreadLink:
         return self.hub.wait(self.hub.texts, self.spoken)
 
 
-def together(size, work, link=None):
+def together(size, work, group=None):
     """Return what `work(workers)` returns on each of so many workers; raise what the first of them raises."""
     hub, results = Hub(size), [None] * size
 
     def run(rank):
         with hub.turn:
             try:
-                results[rank] = work(Workers(rank, size, (link or ThreadLink)(hub, rank)))
+                results[rank] = work(Workers(rank, size, (group or ThreadGroup)(hub, rank)))
             except Exception as error:
                 with hub.news:
                     hub.errors.append(error)
@@ -132,7 +135,7 @@ def toy_norm(batch_size, backend, seed=3):
 @pytest.fixture(autouse=True)
 def several_buckets(monkeypatch):
     """Let the toys have more than one bucket."""
-    monkeypatch.setattr(parallel, "BUCKET_BYTES", 400)
+    monkeypatch.setattr(buckets, "BUCKET_BYTES", 400)
 
 
 @pytest.fixture
@@ -208,7 +211,9 @@ def test_a_wrong_weight_is_seen(data, monkeypatch):
     exact, alone = training(data, backend="reference"), training(data)
     # The mean of the workers' means, which a batch that does not divide makes another number.
     monkeypatch.setattr(
-        "cnn_numba.train.steps.Common.weight", lambda common, count: np.full(1, 0.25, np.float32)
+        SharedPart,
+        "weight",
+        lambda part, count: np.full(1, 0.25, np.float32),
     )
     wrong = together(4, lambda workers: training(data, workers))[0]
     assert (distance(wrong, exact) > 100 * (4 * distance(alone, exact) + 1e-6)).all()
@@ -237,26 +242,26 @@ def test_shares_are_all_there_is_and_differ_by_one_at_most(size, count):
 
 def test_buckets_are_whole_layers_from_the_last_one_on_and_leave_nothing_out():
     model = toy_cnn(4, "cpu")
-    buckets = Buckets(model, Workers(0, 2), Timeline(), most=400)
+    cut = Buckets(model, Workers(0, 2), Untimed(), most=400)
     # 12 * 4 + 4, 64 * 12 + 12 and 9 * 4 + 4 parameters
-    assert buckets.layers == [["linear2", "linear1"], ["conv1"]]
-    assert buckets.slices == [slice(40, 872), slice(0, 40)]
-    assert [bucket["bytes"] for bucket in buckets.about()] == [832 * 4, 160]
-    assert Buckets(model, Workers(0, 2), Timeline(), most=4).layers == [["linear2"], ["linear1"], ["conv1"]]
-    assert list(buckets.after()) == ["backward linear1", "backward conv1"]
-    assert not Buckets(model, Workers(), Timeline()).after()
+    assert cut.layers == [["linear2", "linear1"], ["conv1"]]
+    assert cut.slices == [slice(40, 872), slice(0, 40)]
+    assert [bucket["bytes"] for bucket in cut.about()] == [832 * 4, 160]
+    assert Buckets(model, Workers(0, 2), Untimed(), most=4).layers == [["linear2"], ["linear1"], ["conv1"]]
+    assert list(cut.after()) == ["backward linear1", "backward conv1"]
+    assert not Buckets(model, Workers(), Untimed()).after()
 
 
 def test_a_bucket_is_on_its_way_while_earlier_layers_go_back(data):
     def trained(workers):
         begun = []
 
-        class Noting(ThreadLink):
+        class Noting(ThreadGroup):
             def start(self, array, done=None):
                 begun.append(("start", array.size))
                 return super().start(array, done)
 
-        workers.link.__class__ = Noting
+        workers.group.__class__ = Noting
         model = toy_cnn(workers.count(BATCH), "cpu")
         for layer in model.layers:
             noted(layer, begun)
@@ -373,14 +378,14 @@ def together_in_fit(data, out, epochs=2, resume=False, **options):
         except (WorkersError, OSError) as error:
             lines[workers.rank] = str(error)
         finally:
-            workers.link.end()
+            workers.group.end()
 
-    together(2, trained, LosingLink)
+    together(2, trained, LosingGroup)
     return lines
 
 
-class LosingLink(ThreadLink):
-    """A link that tells, as the real one does, when another worker has ended."""
+class LosingGroup(ThreadGroup):
+    """A group that tells, as the real one does, when another worker has ended."""
 
     def exchange(self, text):
         try:
@@ -403,7 +408,7 @@ def test_no_worker_tells_of_a_checkpoint_that_was_not_written(data, tmp_path, mo
             raise OSError("File too large")
         save_checkpoint(*arguments)
 
-    monkeypatch.setattr("cnn_numba.train.loop.save_checkpoint", save)
+    monkeypatch.setattr("cnn_numba.train.callbacks.saving.save_checkpoint", save)
     lines = together_in_fit(data, tmp_path)
     assert lines[0] == "File too large"
     assert lines[1].startswith("the other one has ended; ")
@@ -458,13 +463,13 @@ class StalledWatch:
 )
 def test_a_worker_that_takes_long_to_end_is_not_taken_for_a_silent_one(monkeypatch, ends_after, said):
     """It closes its connections first, and on a stalled machine its process ends seconds after that."""
-    link = Link.__new__(Link)
-    link.rank, link.size, link.watch = 0, 2, StalledWatch()
-    link.peers = {1: {"visible": True, "pid": 7, "host": "here"}}
-    monkeypatch.setattr("cnn_numba.train.link._runs", lambda pid: link.watch.seconds < ends_after)
-    clock = types.SimpleNamespace(monotonic=lambda: link.watch.seconds, sleep=lambda seconds: None)
-    monkeypatch.setattr("cnn_numba.train.link.time", clock)
-    assert str(link._lost()).startswith(f"worker 1 of 2 {said}")
+    group = ProcessGroup.__new__(ProcessGroup)
+    group.rank, group.size, group.watch = 0, 2, StalledWatch()
+    group.peers = {1: {"visible": True, "pid": 7, "host": "here"}}
+    monkeypatch.setattr(process_group, "_runs", lambda pid: group.watch.seconds < ends_after)
+    clock = types.SimpleNamespace(monotonic=lambda: group.watch.seconds, sleep=lambda seconds: None)
+    monkeypatch.setattr(process_group, "time", clock)
+    assert str(group._lost()).startswith(f"worker 1 of 2 {said}")
 
 
 @pytest.fixture
@@ -480,7 +485,7 @@ def command_line(monkeypatch, tmp_path):
         me.workers = workers
         cli.app(["train", "--out", str(tmp_path / "run"), *options], standalone_mode=False)
 
-    monkeypatch.setattr(parallel, "join", join)
+    monkeypatch.setattr(joining, "join", join)
     return train
 
 
@@ -614,7 +619,7 @@ def test_a_worker_on_its_own_needs_no_torch(monkeypatch):
         with monkeypatch.context() as patch:
             for name, value in values.items():
                 patch.setenv(name, value)
-            with parallel.join() as workers:
+            with joining.join() as workers:
                 assert (workers.rank, workers.size, workers.many) == (0, 1, False)
                 array = np.arange(3.0)
                 assert workers.all_reduce(array) is array
@@ -630,7 +635,7 @@ def test_without_torch_many_workers_are_told_what_to_install(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("cnn_numba.extras.find_spec", lambda package: None)
     with pytest.raises(MissingPackage, match="Training with 2 workers needs torch, which is not installed"):
-        with parallel.join():
+        with joining.join():
             pass
 
 
@@ -652,28 +657,28 @@ def port():
 
 def test_workers_that_do_not_come_are_named(monkeypatch, port):
     pytest.importorskip("torch")
-    monkeypatch.setattr("cnn_numba.train.link.ARRIVAL", 0.5)
+    monkeypatch.setattr(process_group, "ARRIVAL", 0.5)
     port[1].close()
     place(monkeypatch, 0, 3, port[0])
     message = r"1 of 3 workers \(WORLD_SIZE=3\) arrived within 0\.5 s: missing 1, 2"
-    with pytest.raises(WorkersError, match=message), parallel.join(timeout=0.5):
+    with pytest.raises(WorkersError, match=message), joining.join(timeout=0.5):
         pass
 
 
 def test_a_port_in_use_and_one_where_nobody_answers_are_named(monkeypatch, port):
     pytest.importorskip("torch")
-    monkeypatch.setattr("cnn_numba.train.link.ARRIVAL", 0.5)
+    monkeypatch.setattr(process_group, "ARRIVAL", 0.5)
     number, taken = port
     taken.listen()
     place(monkeypatch, 0, 2, number)
     message = rf"the port of localhost:{number} \(MASTER_PORT\) is in use"
-    with pytest.raises(WorkersError, match=message), parallel.join(timeout=0.5):
+    with pytest.raises(WorkersError, match=message), joining.join(timeout=0.5):
         pass
     taken.close()
     place(monkeypatch, 1, 2, number)
     with (
         pytest.raises(WorkersError, match=f"nobody answers at localhost:{number}"),
-        parallel.join(timeout=0.5),
+        joining.join(timeout=0.5),
     ):
         pass
 
@@ -684,14 +689,14 @@ def test_a_name_that_nobody_knows_is_told_in_time_and_by_us(monkeypatch, capfd):
     def unknown(*details):
         raise socket.gaierror(-2, "Name or service not known")
 
-    monkeypatch.setattr("cnn_numba.train.link.ARRIVAL", 0.5)
+    monkeypatch.setattr(process_group, "ARRIVAL", 0.5)
     monkeypatch.setattr("socket.getaddrinfo", unknown)
     place(monkeypatch, 1, 2, 29500)
     monkeypatch.setenv("MASTER_ADDR", "nosuchhost.invalid")
     message = (
         "nobody answers at nosuchhost.invalid:29500, where worker 0 should be: Name or service not known$"
     )
-    with pytest.raises(WorkersError, match=message), parallel.join(timeout=0.5):
+    with pytest.raises(WorkersError, match=message), joining.join(timeout=0.5):
         pass
     assert capfd.readouterr().err == ""  # torch writes there
 
@@ -704,7 +709,7 @@ def test_workers_that_were_told_of_different_numbers_of_workers_both_say_so(port
 
     def arrive(rank, size):
         try:
-            Link(environment({"RANK": str(rank), "WORLD_SIZE": str(size), **where}), 5.0)
+            ProcessGroup(environment({"RANK": str(rank), "WORLD_SIZE": str(size), **where}), 5.0)
         except WorkersError as error:
             lines[rank] = str(error)
 
@@ -733,7 +738,7 @@ def test_a_worker_that_ends_before_the_group_is_there_is_named_by_those_who_wait
     monkeypatch.setattr(torch.distributed, "init_process_group", lambda *where, **how: over.wait(20))
     other = threading.Thread(target=arrive, daemon=True)
     other.start()
-    with pytest.raises(WorkersError, match="worker 1 of 2 has ended: no GPU"), parallel.join(timeout=30):
+    with pytest.raises(WorkersError, match="worker 1 of 2 has ended: no GPU"), joining.join(timeout=30):
         pass
     over.set()
     other.join()
@@ -752,13 +757,13 @@ def test_what_fails_while_the_group_is_started_is_told_to_the_others(monkeypatch
         told.append(store.get("left/0").decode())
         store.set("left/1", "")
 
-    def fail(link, store):
+    def fail(group, store):
         raise OSError("no such device")
 
-    monkeypatch.setattr(Link, "_start_group", fail)
+    monkeypatch.setattr(ProcessGroup, "_start_group", fail)
     other = threading.Thread(target=arrive, daemon=True)
     other.start()
-    with pytest.raises(OSError, match="no such device"), parallel.join(timeout=30):
+    with pytest.raises(OSError, match="no such device"), joining.join(timeout=30):
         pass
     other.join(60)
     assert told == ["worker 0 of 2 has ended: no such device"]
@@ -767,7 +772,7 @@ def test_what_fails_while_the_group_is_started_is_told_to_the_others(monkeypatch
 def test_unequal_versions_are_named(monkeypatch):
     me = threading.local()
 
-    class NamedLink(ThreadLink):
+    class NamedGroup(ThreadGroup):
         run = "monday"
 
         def versions(self):
@@ -778,20 +783,20 @@ def test_unequal_versions_are_named(monkeypatch):
 
     def joined(workers):
         me.workers = workers
-        with parallel.join():
+        with joining.join():
             pass
 
     def place_of_mine():
         values = {"RANK": str(me.workers.rank), "WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
-        return parallel.Place(values)
+        return joining.Place(values)
 
-    monkeypatch.setattr(parallel, "environment", place_of_mine)
-    monkeypatch.setattr(parallel, "need", lambda *details: None)
-    monkeypatch.setattr(parallel, "Link", lambda place, timeout: me.workers.link)
+    monkeypatch.setattr(joining, "environment", place_of_mine)
+    monkeypatch.setattr(joining, "need", lambda *details: None)
+    monkeypatch.setattr(joining, "ProcessGroup", lambda place, timeout: me.workers.group)
     monkeypatch.setattr(device, "share_threads", lambda processes: None)
     message = "worker 1 of 2 differs: it has numba '0.65.1', but '0.66.0' on worker 0"
     with pytest.raises(WorkersError, match=message):
-        together(2, joined, NamedLink)
+        together(2, joined, NamedGroup)
 
 
 def test_started_again_a_training_goes_on_from_its_own_checkpoint_alone(data, tmp_path):

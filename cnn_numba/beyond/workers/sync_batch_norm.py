@@ -1,7 +1,7 @@
 """Batch normalisation of a batch that several workers share: by the statistics of the whole batch.
 
-By those of its own part each worker would train another network than one worker does. What the operations
-make of a part is enough to put the whole together: a few numbers for each channel are added up.
+With the statistics of its part alone each worker would train another network than one worker does. What the
+operations make of a part is enough for the whole: a few numbers for each channel are added up.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from cnn_numba.device import Array, copy, to_host
 from cnn_numba.nn.layers import BatchNorm2d, head
 
 
-class Together:
-    """What a layer of batch normalisation does in training where others have the rest of the batch.
+class SyncBatchNorm:
+    """What a layer of batch normalisation does in training if other workers have the rest of the batch.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class Together:
 
     def __init__(self, layer: BatchNorm2d, add_up: Callable[[np.ndarray], object]) -> None:
         self.layer, self.add_up, self.backend = layer, add_up, layer.backend
-        layer.together = self
+        layer.sync = self
         self.mean, self.variance, self.scale, self.shift = (
             self.backend.zeros(layer.num_features) for _ in range(4)
         )

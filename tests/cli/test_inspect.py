@@ -80,7 +80,7 @@ def test_the_example_of_the_help_runs(capsys, monkeypatch):
     lines = [line.strip(" │") for line in capsys.readouterr().out.splitlines()]
     (example,) = [line for line in lines if line.startswith("cnn-numba inspect examples/")]
     (options,) = [line for line in lines if line.startswith("... --cc")]
-    monkeypatch.chdir(Path(__file__).parents[1])
+    monkeypatch.chdir(Path(__file__).parents[2])
     monkeypatch.setattr(sys, "path", sys.path.copy())
     status, out, _ = run_command(capsys, *shlex.split(example)[2:], *options.split()[1:])
     assert status == 0

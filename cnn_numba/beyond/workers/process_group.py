@@ -4,7 +4,7 @@ Sums go through gloo on the host and NCCL on GPUs; words go through the store at
 the slowest worker, and a dead or stopped one takes for ever. So every worker gives a sign of life once a
 second, and who waits looks at those of the others: a busy worker is waited for, a silent one is named.
 
-torch is imported when a `Link` is made: one worker needs none.
+torch is imported when a `ProcessGroup` is made: one worker needs none.
 """
 
 import errno
@@ -17,37 +17,33 @@ import sys
 import threading
 import time
 import uuid
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 from cnn_numba import device
+from cnn_numba.beyond.workers.watch import Watch
 from gpuless import nvidia
 
 #: Timeouts that a worker is waited for which is alive.
 PATIENCE = 20
-#: Seconds that the store is kept for the others to read why its keeper ends.
-LINGER = 3.0
-#: Seconds without a round of its own after which a worker does not judge the others.
-STOPPED = 5.0
 #: Seconds within which all have to arrive, at least: to import torch takes its time.
 ARRIVAL = 60.0
 
 
 class WorkersError(RuntimeError):
-    """Why the workers cannot begin, or cannot go on: a line for the user. The others are told `reason`."""
+    """Why the workers cannot begin, or cannot go on: a line for the user. The others read `reason`."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
         self.reason = reason or message
 
 
-class Link:
-    """One worker's connection to the others.
+class ProcessGroup:
+    """One worker's connection to the others: torch's process group, with an eye on who is still there.
 
     Parameters
     ----------
-    place : parallel.Place
+    place : joining.Place
     timeout : float
         Seconds without a sign of life after which a worker is given up.
 
@@ -153,14 +149,14 @@ class Link:
         return peers
 
     def _insist_on_size(self, peers):
-        """Refuse workers that were told of another number of workers."""
+        """Refuse workers that were started with another WORLD_SIZE."""
         for rank, peer in peers.items():
             if peer["size"] != self.size:
                 if self.rank == 0 and not self.place.store_there:
-                    time.sleep(1.0)  # the store ends with this worker: the others shall see the same
+                    time.sleep(1.0)  # the store ends with this worker: let the others see the same
                 sizes = sorted([(self.rank, self.size), (rank, peer["size"])])
-                told = ", but ".join(f"{size} on worker {number}" for number, size in sizes)
-                raise WorkersError(f"the workers differ: WORLD_SIZE is {told}")
+                all_sizes = ", but ".join(f"{size} on worker {number}" for number, size in sizes)
+                raise WorkersError(f"the workers differ: WORLD_SIZE is {all_sizes}")
 
     def _who_arrived(self, missing, when):
         return (
@@ -322,93 +318,6 @@ class Link:
     def leave(self, why):
         """Tell the others that this worker ends, and why, if there is something wrong."""
         self.watch.end(why, keeper=self.rank == 0 and not self.place.store_there)
-
-
-class Watch:
-    """Signs of life: a thread gives this worker's, and notes those of the others when it is asked to.
-
-    It alone uses the store, whose keeper may have ended or been stopped: then it waits, and nobody else.
-
-    Attributes
-    ----------
-    left : dict of int to str
-        What workers that have ended said of why.
-    """
-
-    def __init__(self, connect, rank, size):
-        self.connect, self.rank, self.size = connect, rank, size
-        self.left, self.beats, self.heard = {}, {}, None
-        self.rounds, self.last, self.wanted, self.keeper = 0, None, False, False
-        self.wake, self.news = threading.Event(), threading.Condition()
-        self.thread = threading.Thread(target=self._run, daemon=True, name="sign of life")
-        self.thread.start()
-
-    def _run(self):
-        with suppress(RuntimeError):
-            store = self.connect()
-            while True:
-                last, wanted = self.last, self.wanted
-                self.wake.clear()
-                self._round(store, last, wanted)
-                with self.news:
-                    self.rounds += 1
-                    self.news.notify_all()
-                if last is not None:
-                    return
-                self.wake.wait(1.0)
-
-    def _round(self, store, last, wanted):
-        if last is not None:
-            store.set(f"left/{self.rank}", last)
-            everyone = [f"left/{rank}" for rank in range(self.size)]
-            deadline = time.monotonic() + LINGER * self.keeper
-            while time.monotonic() < deadline and not store.check(everyone):
-                time.sleep(0.05)
-            return
-        store.set(f"beat/{self.rank}", str(self.rounds))
-        if not wanted:
-            return
-        if self.heard is not None and time.monotonic() - self.heard > STOPPED:
-            self.beats.clear()  # this process was stopped itself, and has missed what the others did
-        for rank in range(self.size):
-            if store.check([f"left/{rank}"]):
-                self.left[rank] = store.get(f"left/{rank}").decode()
-            beat = store.get(f"beat/{rank}") if store.check([f"beat/{rank}"]) else b""
-            if self.beats.get(rank, (None,))[0] != beat:
-                self.beats[rank] = beat, time.monotonic()
-        self.heard = time.monotonic()
-
-    def ask(self):
-        """Let the signs of the others be noted from now on."""
-        if not self.wanted:
-            self.wanted, self.heard = True, time.monotonic()
-
-    def refresh(self):
-        """Wait until something newer has been noted than what is known, but not for long."""
-        self.wanted = True
-        with self.news:
-            # One round may be under way that began before.
-            rounds = self.rounds + 2
-            self.wake.set()
-            while self.rounds < rounds and self.thread.is_alive() and self.news.wait(1.0):
-                self.wake.set()
-
-    def silence(self, rank=None):
-        """Return for how many seconds nothing new was seen of a worker, or of the store."""
-        now = time.monotonic()
-        if rank is not None:
-            # A worker is not to blame for a store that does not answer.
-            return (self.heard or now) - self.beats.get(rank, (b"", now))[1]
-        return now - (self.heard or now)
-
-    def end(self, why="", keeper=False):
-        """Say that this worker ends, and why; give no sign of life any more.
-
-        With the `keeper` the store ends: it waits a little for the others to have read that.
-        """
-        self.keeper, self.last = keeper, why
-        self.wake.set()
-        self.thread.join(LINGER + 2)
 
 
 def _runs(pid):

@@ -156,7 +156,7 @@ def test_a_killed_first_worker_is_named_by_the_others(environment, tmp_path):
 
 
 @pytest.mark.exhaustive(
-    "test_parallel.py: what a worker that ends says to the others; a killed one in processes"
+    "test_workers.py: what a worker that ends says to the others; a killed one in processes"
 )
 def test_an_exception_on_one_worker_ends_the_others_with_its_words(environment, tmp_path):
     workers = start(environment, 2, "error", 1, "--out", str(tmp_path / "run"))
@@ -171,7 +171,7 @@ def test_an_exception_on_one_worker_ends_the_others_with_its_words(environment, 
 
 
 @pytest.mark.exhaustive(
-    "test_parallel.py: interrupted workers tell how to go on; test_training.py: an interrupt saves"
+    "test_workers.py: interrupted workers tell how to go on; test_training.py: an interrupt saves"
 )
 def test_ctrl_c_on_one_worker_stops_all_after_the_same_step_and_saves(environment, tmp_path):
     out = tmp_path / "run"

@@ -1,4 +1,4 @@
-"""Is everything here that the course needs? Each finding comes with the exact fix for what is missing."""
+"""The command ``doctor``: is everything here that the course needs? Each finding comes with the exact fix."""
 
 import importlib
 import importlib.metadata
@@ -6,12 +6,34 @@ import platform
 import sys
 import textwrap
 
+import typer
+
 from cnn_numba import device, extras
+from cnn_numba.cli.shared import OPTIONS
 from cnn_numba.device.health import NEWEST_CUDA, Finding, extra, gpu_findings
 from gpuless.nvidia import installed, versions
 
+commands = typer.Typer(**OPTIONS)
+
 _COLUMNS = 96
 _TOPIC = len("torchvision")  # the longest
+
+
+@commands.command(short_help="Look at this machine; say how to repair what is wrong.")
+def doctor():
+    """Look at Python, packages, what kernels run on, driver, threads and data; say how to mend what is wrong.
+
+    The exit code is 0 if all is well and 1 if not.
+
+    \b
+    Example:
+      cnn-numba doctor
+    """
+    healthy = True
+    for finding in examine():
+        print(report([finding]), flush=True)
+        healthy &= finding.healthy
+    raise typer.Exit(0 if healthy else 1)
 
 
 def examine():

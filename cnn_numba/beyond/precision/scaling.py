@@ -3,21 +3,25 @@
 The smallest number of float16 is 2**-24: smaller gradients become 0 where they are rounded for a product. So
 the gradient of the loss is multiplied by a scale, with which everything after it grows, and the gradients of
 the parameters are divided by it before the update. A scale that is too large makes some of them infinite;
-then the step is skipped, and the scale is made smaller. The parameters, which an update changes by less than
-float16 could tell, are float32 throughout: the model's arena.
+then the step is skipped, and the scale is made smaller. The parameters stay float32, in the model's arena:
+float16 is too coarse for what an update changes.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 
 from cnn_numba.arguments import number, settings, shown
+from cnn_numba.beyond.precision.scale_watch import ScaleWatch
 from cnn_numba.device import Array, DeviceArray, copy, pinned, to_host
 from cnn_numba.nn.models import Sequential
+from cnn_numba.train.callbacks.base import Callback
 from cnn_numba.train.optim import Optimizer, load_arrays
+from cnn_numba.train.scaler import Scaler
 
 
-class LossScaler:
+class LossScaler(Scaler):
     """A loss scale that finds its own size, as `torch.amp.GradScaler` does.
 
     On the GPU the scale, the counters and what was found lie on the device: `scheduled_step` asks the host
@@ -109,6 +113,14 @@ class LossScaler:
         """Copy saved arrays into `state`; ValueError if they are not a loss scaler's."""
         load_arrays(self.state, state, "LossScaler")
 
+    def callbacks(self) -> list[Callback]:
+        """Return what notes the scale of each epoch, and notices that it has collapsed."""
+        return [ScaleWatch(self)]
+
+    def quiet(self) -> AbstractContextManager:
+        """Return the context of the backward pass: infinities are looked for in the gradients."""
+        return np.errstate(over="ignore", invalid="ignore")
+
     def scale_gradient(self, gradient: Array) -> Array:
         """Multiply the gradient of the loss by the scale, in place."""
         return self.ops.scale_gradient(gradient, self.state["scale"], gradient)
@@ -129,7 +141,7 @@ class LossScaler:
         return finite
 
     def allocate_schedule(self, steps: int) -> None:
-        """Make room on the GPU for the schedule of so many steps; a recorded graph goes on using it."""
+        """Allocate the schedule of so many steps on the GPU; a recorded graph goes on using it."""
         self._pinned = pinned((steps, 2))
         self.rates, self.corrections = self.backend.zeros((steps, 2)), self.backend.zeros((steps, 2))
         self.row, self.row_cursor, self.taken = self.backend.zeros((1, 2)), self._count(), self._count()

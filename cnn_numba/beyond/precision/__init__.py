@@ -1,0 +1,1 @@
+"""Training in 16 bits."""

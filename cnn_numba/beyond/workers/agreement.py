@@ -1,0 +1,84 @@
+"""What several workers agree on around the steps of a training: recipe, numbers, and when to leave."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from cnn_numba.beyond.workers.process_group import WorkersError
+from cnn_numba.train.callbacks.base import Callback
+from cnn_numba.train.recipe import checksum
+from cnn_numba.train.run import Run
+
+#: What the first worker may have read from a checkpoint.
+SHARED = ("epoch", "step", "history", "seconds", "first_loss", "resumed", "saved")
+
+
+class Agreement(Callback):
+    """Keeps the workers of a training alike: all begin, go on and leave with the same numbers.
+
+    Parameters
+    ----------
+    workers : Workers
+    """
+
+    def __init__(self, workers: Any) -> None:
+        self.workers = workers
+
+    def prepare(self, run: Run) -> None:
+        """Insist that all train the same."""
+        run.exits.enter_context(_naming_the_checkpoint(run))
+        facts = {
+            "model": run.model.name,
+            "parameters": run.model.parameters.size,
+            "resume": run.plan.resume,
+            "timeline": run.timeline.path is not None,
+        }
+        self.workers.insist_equal(facts | run.recipe)
+
+    def begin(self, run: Run) -> None:
+        """Give all workers what the first one has drawn or read."""
+        states = (run.optimizer.state, run.scaler.state)
+        arrays = [array for state in states for _, array in sorted(state.items())]
+        for array in (run.model.parameters, run.model.buffers, *arrays):
+            self.workers.broadcast(array)
+        totals = run.steps.totals.tolist()  # each worker has to ask
+        values, order, totals = self.workers.from_first(
+            lambda: (
+                {name: getattr(run, name) for name in SHARED},
+                run.generator.bit_generator.state,
+                totals,
+            )
+        )
+        vars(run).update(values)
+        run.generator.bit_generator.state = order
+        run.steps.totals = np.array(totals)
+
+    def epoch_measured(self, run: Run) -> None:
+        """Insist that all workers have the same parameters still."""
+        where = f" after epoch {run.epoch + 1}: they have computed different numbers"
+        state = checksum(run.model.parameters, run.model.buffers)
+        self.workers.insist_equal({"the checksum of the parameters": state}, where)
+
+    def interrupted(self, run: Run) -> None:
+        """Wait until all have saved: torchrun ends the others when the first one leaves."""
+        self.workers.exchange("saved")
+
+
+@contextmanager
+def _naming_the_checkpoint(run) -> Iterator[None]:
+    """Add to what ends the workers where the last checkpoint is."""
+    try:
+        yield
+    except WorkersError as error:
+        raise WorkersError(f"{error}; {what_is_saved(run)}", error.reason) from None
+
+
+def what_is_saved(run: Run) -> str:
+    """Return where the last checkpoint of this training is, as text."""
+    if run.saved is None:
+        return "no checkpoint of this run has been written yet"
+    epoch, step = run.saved
+    place = f"epoch {epoch + 1}, step {step}" if step else f"epoch {epoch}"
+    return f"the last checkpoint is {run.checkpoint_path}, after {place}"

@@ -1,0 +1,83 @@
+"""Gradients that are added up in a few pieces, while the rest of the backward pass runs."""
+
+from collections.abc import Callable
+from typing import Any
+
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train.alone import Alone
+from cnn_numba.train.callbacks.base import Untimed
+
+#: A bucket is closed by the layer with which it holds so many bytes.
+BUCKET_BYTES = 2**18
+
+
+class Buckets:
+    """The gradients in a few contiguous pieces, each added up as soon as its layers have gone back.
+
+    Parameters
+    ----------
+    model : Sequential
+    workers : Workers
+    timeline : Untimed
+    most : int
+        A bucket takes whole layers, from the last one backwards, until it has as many bytes; else
+        `BUCKET_BYTES`.
+
+    Attributes
+    ----------
+    layers : list of list of str
+        Of each bucket.
+    slices : list of slice
+        Where its gradients lie in the model's.
+    """
+
+    def __init__(self, model: Sequential, workers: Alone, timeline: Untimed, most: int | None = None) -> None:
+        self.model, self.workers, self.timeline = model, workers, timeline
+        self.layers, self.slices = _cut(model, most or BUCKET_BYTES) if workers.many else ([], [])
+        self.waiting = []
+
+    def after(self) -> dict[str, Callable[[], None]]:
+        """Return what is to be done after which phase of a step."""
+
+        def begin(number):
+            return lambda: self.start(number)
+
+        return {f"backward {names[-1]}": begin(number) for number, names in enumerate(self.layers)}
+
+    def about(self) -> list[dict[str, Any]]:
+        """Return layers and bytes of each bucket."""
+        itemsize = self.model.gradients.dtype.itemsize
+        return [
+            {"layers": names, "bytes": (place.stop - place.start) * itemsize}
+            for names, place in zip(self.layers, self.slices, strict=True)
+        ]
+
+    def start(self, number: int) -> None:
+        """Begin to add a bucket up; with the last one, wait for all."""
+        done = self.timeline.spanning(f"reduce {number}")
+        self.waiting.append(self.workers.start(self.model.gradients[self.slices[number]], done))
+        self.timeline.skip()
+        if number == len(self.slices) - 1:
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until all that was begun has been added up."""
+        while self.waiting:
+            self.waiting.pop(0)()
+        self.timeline.note("wait")
+
+
+def _cut(model, most):
+    """Return the layers and the places of a model's buckets."""
+    layers, slices, names = [], [], []
+    stop = start = model.gradients.size
+    for layer in reversed(model.layers):
+        size = layer.parameter_count
+        start -= size
+        if size:
+            names.append(layer.name)
+        if names and ((stop - start) * model.gradients.dtype.itemsize >= most or start == 0):
+            layers.append(names)
+            slices.append(slice(start, stop))
+            names, stop = [], start
+    return layers, slices

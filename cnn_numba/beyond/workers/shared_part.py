@@ -1,0 +1,116 @@
+"""A worker's part of a batch: its weight, its gradients on their way to the others, and shared statistics."""
+
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from cnn_numba import device
+from cnn_numba.beyond.workers.buckets import Buckets
+from cnn_numba.beyond.workers.sync_batch_norm import SyncBatchNorm
+from cnn_numba.device import Array, DeviceArray
+from cnn_numba.nn.layers import BatchNorm2d
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train.alone import Alone, Part
+from cnn_numba.train.callbacks.base import Untimed
+from cnn_numba.train.optim import Optimizer
+from cnn_numba.train.scaler import Scaler
+
+
+class SharedPart(Part):
+    """The part of each batch that one of several workers takes; its model is built for that part.
+
+    Parameters
+    ----------
+    model : Sequential
+    workers : Workers
+    scaler : Scaler
+    timeline : Untimed
+
+    Attributes
+    ----------
+    pieces : Buckets
+    norms : dict of BatchNorm2d to SyncBatchNorm
+        The normalisations, which take the statistics of the whole batch.
+    """
+
+    def __init__(self, model: Sequential, workers: Alone, scaler: Scaler, timeline: Untimed) -> None:
+        super().__init__(scaler, timeline, workers)
+        self.model = model
+        self.pieces = Buckets(model, workers, timeline)
+        self.between = self.pieces.after()
+        norms = [layer for layer in model.every_layer if isinstance(layer, BatchNorm2d)]
+        # In this order they add their sums up, whether this worker has images of a batch or not.
+        self.norms = {layer: SyncBatchNorm(layer, workers.all_reduce) for layer in norms}
+        self.scalers, self.nothing = {}, None
+
+    @property
+    def cuts(self) -> Collection[str]:
+        """The phases after which a bucket is sent."""
+        return self.between.keys()
+
+    @property
+    def no_graphs(self) -> str:
+        """Why there are none: the sums of a shared normalisation pass through the host within a step."""
+        if not self.norms:
+            return ""
+        return "Batch normalisation of several workers: kernels are launched one by one, without CUDA graphs"
+
+    def scaler_of(self, count: int) -> Scaler:
+        """Return what scales the gradients of this part of a batch of `count`: also by its share of it."""
+        if count not in self.scalers:
+            self.scalers[count] = ShareScaler(self.scaler, self.model, self.weight(count))
+        return self.scalers[count]
+
+    def weight(self, count: int) -> Array:
+        """Return the share that this part is of a batch of `count`, shape (1,), where the model computes."""
+        share = np.array([self.workers.count(count) / count], self.model.backend.dtype)
+        return self.model.backend.bring(share)
+
+    def after(self, phase: str) -> None:
+        """Note the end of a phase, and begin to add up the gradients that are complete then."""
+        super().after(phase)
+        if phase in self.between:
+            self.between[phase]()
+
+    def phases_of_nothing(self) -> Iterator[str]:
+        """Do what is due before the update if this worker has no sample of the batch: it adds nothing."""
+        if self.nothing is None:
+            self.nothing = self.model.backend.zeros(self.model.gradients.shape)
+        device.copy(self.model.gradients, self.nothing)
+        for norm in self.norms.values():
+            norm.forward(None)
+        yield "loss"
+        for layer in reversed(self.model.every_layer):
+            if layer in self.norms:
+                self.norms[layer].backward(None)
+            yield f"backward {layer.name}"
+
+    def buckets(self) -> list[dict[str, Any]]:
+        """Return of each bucket its layers and bytes."""
+        return self.pieces.about()
+
+
+class ShareScaler(Scaler):
+    """Scales the gradients by a worker's share of a batch, after what another scaler makes of them."""
+
+    def __init__(self, scaler: Scaler, model: Sequential, weight: Array) -> None:
+        self.scaler, self.weight, self.ops = scaler, weight, model.backend.ops.update
+
+    def quiet(self) -> AbstractContextManager:
+        """Return the context of the backward pass."""
+        return self.scaler.quiet()
+
+    def scale_gradient(self, gradient: Array) -> Array:
+        """Scale the gradient of the loss in place, and return it."""
+        gradient = self.scaler.scale_gradient(gradient)
+        return self.ops.scale_gradient(gradient, self.weight, gradient)
+
+    def step(self, optimizer: Optimizer, lr: float | None = None) -> bool:
+        """Update the parameters, as the other scaler does; the gradients are those of all workers by now."""
+        return self.scaler.step(optimizer, lr)
+
+    def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray) -> None:
+        """Do what `step` does, on the GPU."""
+        self.scaler.scheduled_step(optimizer, cursor)

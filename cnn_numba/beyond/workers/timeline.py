@@ -1,0 +1,119 @@
+"""What a worker did when, in a few steps of a training: the phases of a step, and what ran beside them."""
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+
+from cnn_numba.beyond.workers.process_group import WorkersError
+from cnn_numba.train.callbacks.base import Untimed
+from cnn_numba.train.callbacks.saving import check_writable
+from cnn_numba.train.checkpoint import written_whole
+from cnn_numba.train.run import Run
+
+#: The first step that is recorded, counted from 1: everything is compiled by then.
+FIRST_STEP = 20
+STEPS = 3
+
+
+class Timeline(Untimed):
+    """Records the phases of a few steps of a training, and writes them to a file.
+
+    Parameters
+    ----------
+    path : path
+        For the JSON that the first worker writes.
+
+    Attributes
+    ----------
+    steps : range
+        The steps to record, counted from 1 over all epochs.
+    events : list of tuple (step, what, start, end)
+    """
+
+    def __init__(self, path: str | PathLike) -> None:
+        self.path = Path(path)
+        self.steps, self.events = range(0), []
+        self.step, self.mark = None, 0.0
+
+    @property
+    def recording(self) -> bool:
+        """Whether a step is being recorded."""
+        return self.step is not None
+
+    # --- Around the steps --------------------------------------------------------------------------------
+
+    def prepare(self, run: Run) -> None:
+        """Refuse, before any work, a timeline that would be wrong or could not be written."""
+        hosts = sorted(set(run.workers.exchange(socket.gethostname())))
+        if len(hosts) > 1:
+            raise WorkersError(
+                "a timeline needs all workers on one machine, as each has a clock of its own; these are on "
+                + ", ".join(hosts)
+            )
+        if run.workers.first:
+            if self.path.is_dir():
+                raise IsADirectoryError(f"the timeline cannot be written to {self.path}: a folder")
+            check_writable(self.path.parent)
+
+    def begin(self, run: Run) -> None:
+        """Choose the steps to record."""
+        total = run.epochs * run.steps_per_epoch
+        first = max(run.steps_taken + 1, min(run.steps_taken + FIRST_STEP, total - STEPS + 1))
+        self.steps = range(first, min(first + STEPS, total + 1))
+
+    def step_begin(self, run: Run) -> None:
+        """Begin a step."""
+        number = run.steps_taken + 1
+        self.step = number if number in self.steps else None
+        self.mark = time.monotonic()
+
+    def epoch_end(self, run: Run) -> None:
+        """Write the file when its steps have been taken."""
+        if not self.events or run.steps_taken < self.steps[-1]:
+            return
+        everyone = run.workers.exchange(self.events)
+        self.events = []
+        if run.workers.first:
+            about = {
+                "workers": run.workers.size,
+                "device": run.model.device,
+                "model": run.model.name,
+                "batch_size": run.batch_size,
+                "steps": list(self.steps),
+                "buckets": run.steps.part.buckets(),
+            }
+            self._write(everyone, about)
+
+    # --- Within a step -----------------------------------------------------------------------------------
+
+    def note(self, what: str) -> None:
+        """Note that a phase, begun when the one before it ended, is over."""
+        if self.step is not None:
+            now = time.monotonic()
+            self.events.append((self.step, what, self.mark, now))
+            self.mark = now
+
+    def skip(self) -> None:
+        """Let the next phase begin only now."""
+        self.mark = time.monotonic()
+
+    def spanning(self, what: str) -> Callable[[], None] | None:
+        """Return what notes the end of something that begins now, beside the phases."""
+        if self.step is None:
+            return None
+        step, begun = self.step, time.monotonic()
+        return lambda: self.events.append((step, what, begun, time.monotonic()))
+
+    def _write(self, everyone, about):
+        """Write the events of all workers, in seconds from the first one on."""
+        begun = min(event[2] for events in everyone for event in events)
+        events = [
+            {"worker": worker, "step": step, "what": what, "start": start - begun, "end": end - begun}
+            for worker, events in enumerate(everyone)
+            for step, what, start, end in sorted(events, key=lambda event: event[2])
+        ]
+        with written_whole(self.path) as file:
+            file.write((json.dumps(about | {"events": events}, indent=1) + "\n").encode())

@@ -1,0 +1,97 @@
+"""Signs of life: which workers are still there, and what those that have ended said."""
+
+import threading
+import time
+from contextlib import suppress
+
+#: Seconds that the store is kept for the others to read why its keeper ends.
+LINGER = 3.0
+#: Seconds without a round after which a worker does not judge the others: it was stopped itself.
+STOPPED = 5.0
+
+
+class Watch:
+    """Signs of life: a thread gives this worker's, and notes those of the others when it is asked to.
+
+    Only this thread uses the store, whose keeper may have ended or been stopped: then only the thread waits.
+
+    Attributes
+    ----------
+    left : dict of int to str
+        What workers that have ended said of why.
+    """
+
+    def __init__(self, connect, rank, size):
+        self.connect, self.rank, self.size = connect, rank, size
+        self.left, self.beats, self.heard = {}, {}, None
+        self.rounds, self.last, self.wanted, self.keeper = 0, None, False, False
+        self.wake, self.news = threading.Event(), threading.Condition()
+        self.thread = threading.Thread(target=self._run, daemon=True, name="sign of life")
+        self.thread.start()
+
+    def _run(self):
+        with suppress(RuntimeError):
+            store = self.connect()
+            while True:
+                last, wanted = self.last, self.wanted
+                self.wake.clear()
+                self._round(store, last, wanted)
+                with self.news:
+                    self.rounds += 1
+                    self.news.notify_all()
+                if last is not None:
+                    return
+                self.wake.wait(1.0)
+
+    def _round(self, store, last, wanted):
+        if last is not None:
+            store.set(f"left/{self.rank}", last)
+            everyone = [f"left/{rank}" for rank in range(self.size)]
+            deadline = time.monotonic() + LINGER * self.keeper
+            while time.monotonic() < deadline and not store.check(everyone):
+                time.sleep(0.05)
+            return
+        store.set(f"beat/{self.rank}", str(self.rounds))
+        if not wanted:
+            return
+        if self.heard is not None and time.monotonic() - self.heard > STOPPED:
+            self.beats.clear()  # this process was stopped itself, and has missed what the others did
+        for rank in range(self.size):
+            if store.check([f"left/{rank}"]):
+                self.left[rank] = store.get(f"left/{rank}").decode()
+            beat = store.get(f"beat/{rank}") if store.check([f"beat/{rank}"]) else b""
+            if self.beats.get(rank, (None,))[0] != beat:
+                self.beats[rank] = beat, time.monotonic()
+        self.heard = time.monotonic()
+
+    def ask(self):
+        """Let the signs of the others be noted from now on."""
+        if not self.wanted:
+            self.wanted, self.heard = True, time.monotonic()
+
+    def refresh(self):
+        """Wait until something newer has been noted than what is known, but not for long."""
+        self.wanted = True
+        with self.news:
+            # One round may be under way that began before.
+            rounds = self.rounds + 2
+            self.wake.set()
+            while self.rounds < rounds and self.thread.is_alive() and self.news.wait(1.0):
+                self.wake.set()
+
+    def silence(self, rank=None):
+        """Return for how many seconds nothing new was seen of a worker, or of the store."""
+        now = time.monotonic()
+        if rank is not None:
+            # A worker is not to blame for a store that does not answer.
+            return (self.heard or now) - self.beats.get(rank, (b"", now))[1]
+        return now - (self.heard or now)
+
+    def end(self, why="", keeper=False):
+        """Say that this worker ends, and why; give no sign of life any more.
+
+        With the `keeper` the store ends: it waits a little for the others to have read that.
+        """
+        self.keeper, self.last = keeper, why
+        self.wake.set()
+        self.thread.join(LINGER + 2)

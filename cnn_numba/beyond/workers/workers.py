@@ -1,0 +1,116 @@
+"""The workers of a data-parallel training: how they divide a batch, add up, and agree.
+
+All workers hold the whole model. Each takes its part of a batch through it, the gradients are added up, and
+all take the same step. `joining.join` finds out who the workers are, `buckets.Buckets` adds the gradients up
+while the rest of the backward pass runs, and `process_group.ProcessGroup` carries the numbers.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from cnn_numba import device
+from cnn_numba.arguments import shown
+from cnn_numba.beyond.workers.agreement import Agreement
+from cnn_numba.beyond.workers.process_group import WorkersError
+from cnn_numba.beyond.workers.shared_part import SharedPart
+from cnn_numba.device import Array
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train.alone import Alone, Part
+from cnn_numba.train.callbacks.base import Callback, Untimed
+from cnn_numba.train.scaler import Scaler
+
+
+class Workers(Alone):
+    """The workers of a training, as one of them sees them; SIGTERM sets `asked_to_end`.
+
+    Parameters
+    ----------
+    rank, size : int
+        Which it is, and how many there are.
+    group : object, optional
+        What carries numbers and words between several: ``start(array, done)`` adds an array of the host up in
+        place and returns a function that waits for it, ``broadcast(array)`` gives all the first one's values,
+        and ``exchange(text)`` returns what everybody says.
+
+    Examples
+    --------
+    >>> [Workers(rank, 3).share(8) for rank in range(3)]
+    [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None)]
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1, group: Any = None) -> None:
+        self.rank, self.size, self.group = rank, size, group
+
+    def share(self, count: int) -> slice:
+        """Return which of `count` things are this worker's; the first ones take one more if need be."""
+        each, more = divmod(count, self.size)
+        first = self.rank * each + min(self.rank, more)
+        return slice(first, first + each + (self.rank < more))
+
+    def start(self, array: Array, done: Callable[[], object] | None = None) -> Callable[[], object]:
+        """Begin to add an array up over all workers, in place; return what waits for the sum.
+
+        Until then the array must not be touched. `done` is called when the sum is there.
+        """
+        if not self.many:
+            return super().start(array, done)
+        if not device.is_device_array(array):
+            return self.group.start(array, done)
+        if device.hardware():
+            return self.group.start_on_device(array)
+        # The emulated GPU's memory is unknown to torch.
+        here = device.to_host(array)
+        wait = self.group.start(here, done)
+
+        def fetch():
+            wait()
+            device.copy(array, here)
+
+        return fetch
+
+    def broadcast(self, array: Array) -> None:
+        """Give all workers the values of the first one's array."""
+        if self.many:
+            here = device.to_host(array)
+            self.group.broadcast(here)
+            device.copy(array, here)
+
+    def exchange(self, value: Any) -> list:
+        """Return what every worker says here, as JSON carries it, by rank."""
+        if not self.many:
+            return [value]
+        return [json.loads(text) for text in self.group.exchange(json.dumps(value))]
+
+    def insist_equal(self, facts: dict[str, Any], where: str = "") -> None:
+        """Raise WorkersError, naming the worker and what differs, unless all say the same."""
+        everyone = self.exchange(facts)
+        for rank, theirs in enumerate(everyone):
+            differing = [
+                f"{key} {shown(theirs.get(key))}, but {shown(value)} on worker 0"
+                for key, value in everyone[0].items()
+                if theirs.get(key) != value
+            ]
+            if differing:
+                raise WorkersError(
+                    f"worker {rank} of {self.size} differs{where}: it has {'; '.join(differing)}"
+                )
+
+    def batch_size(self, model: Sequential) -> int:
+        """Return how many samples the workers' models take together; WorkersError unless they share alike."""
+        sizes = self.exchange(model.batch_size)
+        if sizes != [Workers(rank, self.size).count(sum(sizes)) for rank in range(self.size)]:
+            raise WorkersError(
+                f"the models must be built for workers.count(batch_size), got batches of {sizes}"
+            )
+        return sum(sizes)
+
+    def part(self, model: Sequential, scaler: Scaler, timeline: Untimed) -> Part:
+        """Return what the steps of a training have to know of this worker's part of a batch."""
+        if not self.many:
+            return super().part(model, scaler, timeline)
+        return SharedPart(model, self, scaler, timeline)
+
+    def callbacks(self) -> list[Callback]:
+        """Return what the workers do around the steps of a training."""
+        return [Agreement(self)] if self.many else []

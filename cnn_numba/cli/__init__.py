@@ -1,0 +1,144 @@
+"""The command line: ``cnn-numba train | predict | sample | export | bench | inspect | doctor``.
+
+A thin layer, with a file for each group of commands: it turns arguments into calls, and errors into one line.
+What takes time to import is imported by the command that needs it.
+"""
+
+import contextlib
+import errno
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from cnn_numba.arguments import shown
+from cnn_numba.cli import bench, doctor, inspect, train, use
+from cnn_numba.cli.shared import OPTIONS, CliError, complain
+from cnn_numba.data import DataError
+from cnn_numba.device import UnusableGpu
+from cnn_numba.extras import MissingPackage
+from gpuless.nvidia import installed
+
+app = typer.Typer(help="Train, use, measure and check the course's networks.", **OPTIONS)
+for _group in (train, use, inspect, doctor):  # in the order of the help
+    app.add_typer(_group.commands)
+app.add_typer(bench.commands, name="bench")
+
+# Typer brings its own copy of click, or in older versions click itself; this is the class of either.
+_UsageError = typer.BadParameter.__bases__[0]
+
+
+def main(arguments=None):
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong arguments, 130 interrupted.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        Without it those of the process.
+
+    Examples
+    --------
+    >>> main(["train", "--epochs", "0"])
+    Traceback (most recent call last):
+        ...
+    SystemExit: 2
+    """
+    _open_what_is_closed()
+    try:
+        status = _run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _NOT_WRITTEN:
+            raise
+        status = _not_written(error)
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _silence(sys.stderr)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _run(arguments):
+    """Run the command line; return what it returns, or print what is wrong and return the exit code."""
+    try:
+        return app(arguments or ["--help"], prog_name="cnn-numba", standalone_mode=False)
+    except _UsageError as error:
+        if not _repeats_another():
+            complain(_wrong_argument(error))
+        return 2
+    except CliError as error:
+        if str(error):
+            complain(error)
+        if error.at_once:
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+            os._exit(error.status)
+        return error.status
+    except (DataError, MissingPackage, UnusableGpu) as error:
+        complain(error)
+        return 1
+    except MemoryError as error:
+        complain(f"not enough memory: {error}")
+        return 1
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+
+
+# What a full disk answers, or a pipe that nobody reads any more.
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
+
+
+def _open_what_is_closed():
+    """Open closed standard streams on nothing: the next file opened would get what is printed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+
+
+def _not_written(error):
+    """Say what could not be written, unless the reader has gone; return the exit code."""
+    if error.filename is not None:
+        complain(error)
+        return 1
+    if error.errno != errno.EPIPE:
+        complain(f"not all could be printed: {error.strerror}")
+    _silence(sys.stdout)
+    return 1
+
+
+def _silence(stream):
+    """Let what could not be written go nowhere: Python tries once more at its end, and prints a traceback."""
+    with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
+
+
+def _repeats_another():
+    """Return whether another process on this machine, started by the same torchrun, says the same."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
+
+
+def _wrong_argument(error):
+    """Return what is wrong with an argument, and its value.
+
+    Newer versions of Typer pass on Pydantic's words, in which every value is called "Input".
+    """
+    message = error.format_message().replace(": Value error, ", ": ", 1)
+    for detail in getattr(error.__cause__, "errors", list)():
+        message = message.replace(": Input should", f": {shown(detail['input'])} should", 1)
+    return message
+
+
+def _version(wanted):
+    if wanted:
+        print("cnn-numba", installed("cnn-numba"))
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+    ] = False,
+):
+    pass  # the help is that of `app`

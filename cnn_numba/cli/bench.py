@@ -1,0 +1,251 @@
+"""The commands ``bench ...``: they run the benchmarks of the repository and write and draw their records."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cnn_numba.cli.shared import OPTIONS, CliError, ModelName, backend_for, choice, count
+from cnn_numba.extras import CHECKOUT, REPOSITORY, in_checkout
+
+commands = typer.Typer(
+    help="Measure operations, an epoch, the accuracy, start-up or the simulator; draw what was measured.",
+    short_help="Measure, and draw what was measured.",
+    **OPTIONS,
+)
+
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", dir_okay=False, help="Write the figures here as well."),
+]
+MeasuredDevice = choice("MeasuredDevice", "cpu", "gpu")
+DeviceOption = Annotated[MeasuredDevice, typer.Option("--device", help="Where to measure.")]
+
+
+def _find_benchmarks():
+    """Let `benchmarks` be the folder of this clone, and not one where the command was called; refuse without.
+
+    The commands call this themselves: a callback of the group would refuse their help as well.
+    """
+    if not in_checkout():
+        raise CliError(
+            f"the benchmarks are not in the installed package; they are in the repository: {REPOSITORY}", 2
+        )
+    if sys.path[0] != str(CHECKOUT):
+        sys.path.insert(0, str(CHECKOUT))
+
+
+def _record(path, function, **options):
+    """Run a benchmark, which prints what it finds; return the figures, and write them as JSON."""
+    if path is not None and not path.resolve().parent.is_dir():
+        # Before the minutes of measuring, not after them.
+        raise typer.BadParameter(f"{path.parent} is not a folder.", param_hint="'--json'")
+    figures = function(**options)
+    if path is not None:
+        from cnn_numba.train.checkpoint import written_whole
+
+        with written_whole(path) as file:
+            file.write((json.dumps(figures, indent=2) + "\n").encode())
+    return figures
+
+
+def _measured(device):
+    """Return the backend to measure; to ask for the GPU where there is none is a wrong argument."""
+    return backend_for(device, "there is none to measure ({})", timed=True)
+
+
+@commands.command("ops", short_help="Time every kernel on the GPU, beside PyTorch and the roofline.")
+def bench_ops(
+    json_file: JsonFile = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", file_okay=False, help="Draw ladders and roofline into this folder."),
+    ] = None,
+):
+    """Time every kernel of convolution, dense layer and pooling on the GPU, beside PyTorch and the roofline.
+
+    Without a GPU nothing is timed: the command prints what the compiler makes of each kernel instead.
+
+    \b
+    Examples:
+      cnn-numba bench ops
+      cnn-numba bench ops --json ops.json --plot plots
+    """
+    _find_benchmarks()
+    from benchmarks import ops as benchmarks
+    from cnn_numba.device import SELECTION, hardware
+
+    if plot is not None and not hardware():
+        raise typer.BadParameter(
+            f"without a GPU nothing is timed, so there is nothing to draw ({SELECTION.reason}).",
+            param_hint="'--plot'",
+        )
+    figures = _record(json_file, benchmarks.bench_ops)
+    if plot is not None:
+        from benchmarks import plots as bench_plots
+
+        _list(bench_plots.write(figures, plot, "ops" if json_file is None else json_file.stem))
+
+
+def _list(paths):
+    for path in paths:
+        print(path)
+
+
+@commands.command("plot", short_help="Draw records of ops and epoch.")
+def bench_plot(
+    records: Annotated[
+        list[Path],
+        typer.Argument(metavar="RECORD", exists=True, dir_okay=False, help="What --json has written."),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER", file_okay=False, help="For the pictures; else here.", show_default=False
+        ),
+    ] = Path("."),
+):
+    """Draw records of ops and epoch: ladders, roofline and bars, as PNGs named after the records.
+
+    \b
+    Examples:
+      cnn-numba bench plot ops.json epoch.json --out plots
+    """
+    _find_benchmarks()
+    from benchmarks.plots import plot_records
+
+    try:
+        _list(plot_records(records, out))
+    except ValueError as error:
+        raise CliError(error) from None
+
+
+@commands.command("epoch", short_help="Time our epoch and PyTorch's.")
+def bench_epoch(
+    model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
+    batch_size: Annotated[
+        list[int] | None,
+        count("Images per step; may be given more than once; else 64 and 256, on the GPU 1024 as well."),
+    ] = None,
+    repeats: Annotated[int, count("Epochs of each, taken alternately.")] = 3,
+    images: Annotated[int | None, count("On the CPU: images of an epoch; else all.")] = None,
+    device: DeviceOption = "cpu",
+    json_file: JsonFile = None,
+):
+    """Time our epoch and PyTorch's, alternately: the medians and their ratios.
+
+    On the GPU ours runs with and without the CUDA graph, and PyTorch as it comes, compiled, and with a graph.
+
+    \b
+    Examples:
+      cnn-numba bench epoch
+      cnn-numba bench epoch --batch-size 64 --repeats 5 --json epoch.json
+      cnn-numba bench epoch --model cifar_convnet_bn --batch-size 64 --images 2000
+      cnn-numba bench epoch --device gpu
+    """
+    _find_benchmarks()
+    from benchmarks import epoch, epoch_gpu
+
+    benchmarks = {"cpu": epoch, "gpu": epoch_gpu}[_measured(device)]
+    given = {"batch_sizes": tuple(batch_size)} if batch_size else {}
+    if images is not None and device.value == "cpu":
+        given["images"] = images
+    _record(json_file, benchmarks.bench_epoch, model=model.value, repeats=repeats, **given)
+
+
+@commands.command("accuracy", short_help="Train from several seeds; print each accuracy.")
+def bench_accuracy(
+    model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
+    seeds: Annotated[int, count("How many trainings, with seeds 0, 1, ...")] = 3,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Constant 1e-3 for 5 epochs instead of the default recipe.")
+    ] = False,
+    pytorch: Annotated[bool, typer.Option("--pytorch", help="Train PyTorch's network as well.")] = False,
+    device: DeviceOption = "cpu",
+    json_file: JsonFile = None,
+):
+    """Train from several seeds; print each accuracy, epoch by epoch, and the means.
+
+    \b
+    Examples:
+      cnn-numba bench accuracy
+      cnn-numba bench accuracy --device gpu
+      cnn-numba bench accuracy --model mnist_cnn_deep --plain --pytorch --json accuracy.json
+    """
+    _find_benchmarks()
+    from benchmarks import accuracy as benchmarks
+
+    options = {"seeds": seeds, "plain": plain, "pytorch": pytorch, "device": _measured(device)}
+    _record(json_file, benchmarks.bench_accuracy, model=model.value, **options)
+
+
+@commands.command("startup", short_help="Time the start of training, the very first and later.")
+def bench_startup(
+    repeats: Annotated[int, count("Starts with everything cached.")] = 3,
+    json_file: JsonFile = None,
+):
+    """Time from the start of `cnn-numba train` to its first step, the very first time and later.
+
+    \b
+    Examples:
+      cnn-numba bench startup
+      cnn-numba bench startup --repeats 5 --json startup.json
+    """
+    _find_benchmarks()
+    from benchmarks import startup as benchmarks
+
+    _record(json_file, benchmarks.bench_startup, repeats=repeats)
+
+
+@commands.command("workers", short_help="Time a step with one worker and with two.")
+def bench_workers(
+    rounds: Annotated[int, count("How often each way is started, in turn.")] = 5,
+    steps: Annotated[int, typer.Option(min=20, metavar="N", help="Of each start; 10 warm up.")] = 40,
+    json_file: JsonFile = None,
+):
+    """Time a step of mnist_cnn with one worker and with two, alternately, and the all-reduce of two.
+
+    \b
+    Examples:
+      cnn-numba bench workers
+      cnn-numba bench workers --rounds 8 --json workers.json
+    """
+    _find_benchmarks()
+    from benchmarks import workers as benchmarks
+
+    _record(json_file, benchmarks.bench_workers, rounds=rounds, steps=steps)
+
+
+@commands.command("simulator", short_help="Time kernels in the simulators.")
+def bench_simulator(json_file: JsonFile = None):
+    """Time kernels in Numba's simulator and in ours, and under the sanitizer.
+
+    \b
+    Examples:
+      cnn-numba bench simulator
+      cnn-numba bench simulator --json simulator.json
+    """
+    _find_benchmarks()
+    from benchmarks import simulator as benchmark
+
+    _record(json_file, benchmark.bench_simulator)
+
+
+@commands.command("emulator", short_help="Time kernels on the emulated GPU.")
+def bench_emulator(
+    epoch: Annotated[bool, typer.Option(help="Train for an epoch too, which takes a minute or two.")] = True,
+    json_file: JsonFile = None,
+):
+    """Time kernels on the emulated GPU, beside our simulator and Numba's. The times are this CPU's.
+
+    \b
+    Examples:
+      cnn-numba bench emulator
+      cnn-numba bench emulator --no-epoch --json emulator.json
+    """
+    _find_benchmarks()
+    from benchmarks import emulator as benchmark
+
+    _record(json_file, benchmark.bench_emulator, epoch=epoch)

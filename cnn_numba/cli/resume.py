@@ -1,0 +1,88 @@
+"""What ``train --resume`` finds in a checkpoint, and the command that goes on with a training."""
+
+import os
+import shlex
+import shutil
+import sys
+from enum import Enum
+from pathlib import Path
+
+from cnn_numba.arguments import shown
+from cnn_numba.cli.shared import CHOICES, CliError, Device
+
+
+def chosen(options):
+    """Return options as `train` has them, from their values."""
+    choices = {**CHOICES, "device": Device}
+    return {name: choices[name](value) if name in choices else value for name, value in options.items()}
+
+
+def held_by(path, options, given):
+    """Return the options of the training in a checkpoint, refusing those given that contradict them."""
+    from cnn_numba.train.checkpoint import load_checkpoint
+
+    try:
+        checkpoint = load_checkpoint(path)
+    except FileNotFoundError:
+        raise CliError(f"nothing to resume from: there is no {path}") from None
+    except (OSError, ValueError) as error:
+        raise CliError(error) from None
+    # What older files lack.
+    older = {"device": "auto", "precision": "float32", "weight_decay": 0.0, "augment": "none"}
+    recipe = {**older, **checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
+    missing = [name for name in options if name not in recipe]
+    if missing:
+        raise CliError(f"{path}: this is a model, but no training to resume: it lacks {', '.join(missing)}")
+    held = {name: recipe[name] for name in options}
+    held["optimizer"] = str(held["optimizer"]).lower()
+    for name, choice in CHOICES.items():
+        if held[name] not in [known.value for known in choice]:
+            raise CliError(
+                f"{path} was trained with the {name} {shown(recipe[name])}, which is not known here"
+            )
+        held[name] = choice(held[name])
+    # A training on the CPU stays there, to the same numbers. One on the GPU goes on where it can.
+    held["device"] = Device("cpu" if held["device"] == "cpu" else "auto")
+    free = {"epochs", "device"}
+    contradicting = [name for name in options if name in given - free and options[name] != held[name]]
+    if contradicting:
+        before, now = (
+            " ".join(_as_option(name, values[name]) for name in contradicting) for values in (held, options)
+        )
+        raise CliError(
+            f"{path} was trained with {before}, not {now}: leave that out to go on with it, or train anew "
+            "without --resume"
+        )
+    return held | {name: options[name] for name in given & free}
+
+
+def _as_option(name, value):
+    return f"--{name.replace('_', '-')} {value.value if isinstance(value, Enum) else value}"
+
+
+def own_name():
+    """Return how a shell finds this program: by its name only where an environment is active."""
+    name, called = "cnn-numba", Path(sys.argv[0])
+    if called.name != name or shutil.which(name):
+        return name
+    folder = Path.cwd()
+    path = called.relative_to(folder) if called.is_relative_to(folder) else called
+    return os.path.join(".", path) if path.parent == Path() else str(path)  # a bare name is searched in PATH
+
+
+def command_to_resume(out, data_dir, workers):
+    """Return the shortest command that goes on with a training: its checkpoint holds nearly all of it."""
+    options = []
+    if out != Path("runs/mnist_cnn"):
+        options += ["--out", str(out)]
+    if data_dir is not None:
+        options += ["--data-dir", str(data_dir)]
+    again = ["train", "--resume", *options]
+    here = os.environ.get("LOCAL_WORLD_SIZE")
+    if not workers.many:
+        return shlex.join([own_name(), *again])
+    if here == str(workers.size):
+        return shlex.join(["torchrun", "--nproc-per-node", here, "-m", "cnn_numba", *again])
+    # torchrun does not pass on how it was started on the other machines.
+    how = "(on each machine, with torchrun's options as before)"
+    return f"torchrun ... -m cnn_numba {shlex.join(again)} {how}"

@@ -1,0 +1,99 @@
+"""What the commands share: the choices of options and how they are checked, errors, messages."""
+
+import contextlib
+import math
+import sys
+from enum import Enum
+
+import typer
+
+from cnn_numba.arguments import LARGEST, MOST_ELEMENTS
+from cnn_numba.data import DATASETS
+from cnn_numba.data.text import TEXT
+from cnn_numba.device import NoGpu, choose
+
+#: How Typer is to show the commands of every group.
+OPTIONS = {"rich_markup_mode": None, "context_settings": {"help_option_names": ["-h", "--help"]}}
+
+
+def choice(name, *values):
+    """Return what an option may be."""
+    return Enum(name, {value: value for value in values}, type=str)
+
+
+# Where a network can be trained; `backend_for` says which of them there is.
+Device = choice("Device", "auto", "cpu", "gpu")
+DatasetName = choice("DatasetName", *DATASETS, TEXT)
+ModelName = choice(
+    "ModelName",
+    *("mnist_cnn", "mnist_cnn_deep", "cifar_convnet", "cifar_convnet_bn", "mnist_rows", "text_transformer"),
+)
+OptimizerName = choice("OptimizerName", "adam", "sgd")
+ScheduleName = choice("ScheduleName", "one-cycle", "cosine", "constant")
+Precision = choice("Precision", "float32", "tf32", "float16", "bfloat16")
+AugmentName = choice("AugmentName", "none", "crop", "crop-flip")
+
+#: The choices that a checkpoint holds.
+CHOICES = {
+    "model": ModelName,
+    "dataset": DatasetName,
+    "optimizer": OptimizerName,
+    "schedule": ScheduleName,
+    "precision": Precision,
+    "augment": AugmentName,
+}
+
+
+class CliError(Exception):
+    """Why a command ends early, for the user to read, if there is something to say, and the exit code.
+
+    `at_once` ends the process without what Python does at an end: threads may wait for a lost connection.
+    """
+
+    def __init__(self, message, status=1, at_once=False):
+        super().__init__(message)
+        self.status, self.at_once = status, at_once
+
+
+def complain(message):
+    """Print a line to stderr, if there is one."""
+    with contextlib.suppress(OSError):
+        print(f"cnn-numba: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+def positive(value):
+    """Refuse a number that float32 cannot hold, or that is not positive."""
+    if value is not None and not 0 < value <= LARGEST:
+        raise typer.BadParameter(f"{value} is not a positive number{_too_large(value)}.")
+    return value
+
+
+def not_negative(value):
+    """Refuse a number that float32 cannot hold, or below 0."""
+    if not 0 <= value <= LARGEST:
+        raise typer.BadParameter(f"{value} is not a number of at least 0{_too_large(value)}.")
+    return value
+
+
+def _too_large(value):
+    return f" and at most {LARGEST:g}" if LARGEST < value < math.inf else ""
+
+
+def countable(value):
+    """Refuse a number beyond the elements that an array may have."""
+    if value is not None and value > MOST_ELEMENTS:
+        raise typer.BadParameter(f"{value} is more than {MOST_ELEMENTS}.")
+    return value
+
+
+def backend_for(device, without_gpu, timed=False):
+    """Return the backend to compute in; `without_gpu` says what is wrong with the GPU where there is none."""
+    try:
+        return choose(device.value, timed)
+    except NoGpu as error:
+        raise typer.BadParameter(f"gpu: {without_gpu.format(error)}.", param_hint="'--device'") from None
+
+
+def count(what):
+    """Return an option for a number from 1 on."""
+    return typer.Option(min=1, metavar="N", help=what)

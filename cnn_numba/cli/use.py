@@ -1,0 +1,236 @@
+"""The commands that use a trained network: ``predict``, ``sample`` and ``export``."""
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from PIL import Image
+
+from cnn_numba.cli.shared import OPTIONS, CliError, complain, count
+from cnn_numba.data import DATASETS, classes, image_shape, normalisation
+from cnn_numba.data.digits import as_text, find_digit, prepare_photo
+from cnn_numba.ops.gather.cpu import gather_batch
+
+commands = typer.Typer(**OPTIONS)
+
+Checkpoint = Annotated[Path, typer.Option(help="The trained network, as train wrote it.")]
+
+# Of 3,600 photographs as tests/data/photos.py makes them 97.7% are read right. With this limit and the doubts
+# of `find_digit` 0.9% of all are wrong and called sure, and 3.3% right and called not sure; with 0.5 these
+# are 2.1% and 1.3%, with 0.95 0.5% and 3.8%.
+_SURE = 0.9
+
+
+@contextlib.contextmanager
+def _reading(checkpoint, how):
+    """Turn what is wrong with a checkpoint into a line, which says how to train one if it is not there."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise CliError(f"there is no {checkpoint}; train a network with: {how}") from None
+    except (OSError, ValueError) as error:
+        raise CliError(error) from None
+
+
+def _is_meant(context, checkpoint):
+    """Return whether a checkpoint was named, or is there; else the package's network answers."""
+    return context.get_parameter_source("checkpoint").name == "COMMANDLINE" or checkpoint.exists()
+
+
+def _trained(context, checkpoint):
+    """Return the checkpoint to read: where none is named and none was trained, the package's."""
+    if _is_meant(context, checkpoint):
+        return checkpoint
+    from cnn_numba.pretrained import MNIST_CNN
+
+    complain(
+        f"there is no {checkpoint} here, so the network that comes with the package is taken; "
+        "train your own with: cnn-numba train"
+    )
+    return MNIST_CNN
+
+
+@commands.command(short_help="Say which digit a picture shows.")
+def predict(
+    context: typer.Context,
+    images: Annotated[
+        list[Path],
+        typer.Argument(metavar="IMAGE", exists=True, dir_okay=False, help="Pictures of one digit each."),
+    ],
+    checkpoint: Checkpoint = Path("runs/mnist_cnn/checkpoint.npz"),
+    show: Annotated[bool, typer.Option("--show", help="Draw what the network gets to see.")] = False,
+):
+    """Say which digit a picture shows: the three likeliest, with their probabilities.
+
+    Any size (above 25 megapixels JPEG only) and any mode; dark ink on light paper or the other way round, or
+    of another colour, in even light or not. The digit must stand alone: a table, a frame or a ruled line may
+    be in the picture, but not touch it.
+    Where the answer is not to be relied upon, the line ends in why: "not sure: ...".
+    Before you have trained a network, the one that comes with the package answers.
+
+    \b
+    Examples:
+      cnn-numba predict seven.png --show
+      cnn-numba predict scans/*.jpg --checkpoint runs/mnist_cnn_deep/checkpoint.npz
+    """
+    network, dataset, mean, std = _load_network(_trained(context, checkpoint))
+    failed = 0
+    for path in images:
+        try:
+            if dataset == "mnist":
+                picture, doubts = find_digit(path)
+            else:
+                picture, doubts = prepare_photo(path, network.input_shape), []
+        except (OSError, ValueError, RuntimeError, SyntaxError, Image.DecompressionBombError) as error:
+            # All of these come out of Pillow for damaged files; the others may be fine.
+            complain(f"{path}: {error}")
+            failed += 1
+            continue
+        x = gather_batch(picture[np.newaxis], np.zeros(1, np.int64), mean, std)
+        probabilities = network.predict(x)[0]
+        print(f"{path}: {_likeliest(probabilities, dataset)}{_not_sure(probabilities, doubts)}")
+        if show:
+            print(as_text(picture, sys.stdout.encoding or "ascii"))
+    raise typer.Exit(1 if failed else 0)
+
+
+def _load_network(checkpoint):
+    """Return the trained network, the data set whose pictures it knows, and their mean and std."""
+    from cnn_numba.train.checkpoint import load_checkpoint, load_model
+
+    with _reading(checkpoint, "cnn-numba train, or name one by --checkpoint"):
+        recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
+        dataset = recipe.get("dataset")
+        network = load_model(checkpoint, batch_size=1)
+    known = dataset if dataset in DATASETS else "mnist"
+    mean, std = (
+        recipe.get(key, usual) for key, usual in zip(("mean", "std"), normalisation(known), strict=True)
+    )
+    if dataset in DATASETS and network.input_shape == image_shape(dataset):
+        return network, dataset, mean, std
+    # Trained through the Python API on something else: pictures of MNIST's shape are taken for digits.
+    if network.input_shape != image_shape("mnist"):
+        raise CliError(
+            f"{checkpoint} was trained on {dataset or 'an unknown data set'}; predict knows the pictures of "
+            f"{', '.join(DATASETS)} only"
+        )
+    return network, "mnist", mean, std
+
+
+def _likeliest(probabilities, dataset, count=3):
+    """Return the likeliest classes of one picture as text."""
+    names = classes(dataset)
+    best = np.argsort(-probabilities, kind="stable")[:count]
+    return ", ".join(f"{names[label]} ({probabilities[label]:.1%})" for label in best)
+
+
+def _not_sure(probabilities, doubts):
+    """Return why the answer is not to be relied upon; nothing if it is."""
+    if probabilities.max() < _SURE:
+        doubts = [*doubts, f"no answer reaches {_SURE:.0%}"]
+    return f"; not sure: {', and '.join(doubts)}" if doubts else ""
+
+
+def _text_network_of_the_package(checkpoint):
+    """Return the network that comes with the package."""
+    from cnn_numba.pretrained import text_transformer
+
+    complain(
+        f"there is no {checkpoint} here, so the network that comes with the package writes; "
+        "train your own with: cnn-numba train --model text_transformer"
+    )
+    return text_transformer()
+
+
+@commands.command(short_help="Let a trained network write text.")
+def sample(
+    context: typer.Context,
+    prompt: Annotated[str, typer.Argument(help="How the text begins.")] = "A kernel",
+    checkpoint: Checkpoint = Path("runs/text_transformer/checkpoint.npz"),
+    length: Annotated[int, count("Characters to write.")] = 400,
+    temperature: Annotated[
+        float, typer.Option(min=0.0, metavar="T", help="Below 1 likelier characters, at 0 the likeliest.")
+    ] = 0.7,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Same seed: same text.")] = 0,
+):
+    """Let a trained text_transformer write on, a character at a time.
+
+    Before you have trained one, the one that comes with the package writes.
+
+    \b
+    Examples:
+      cnn-numba sample
+      cnn-numba sample "The GPU" --length 1000 --temperature 0.5
+    """
+    from cnn_numba.nn.writing import write
+    from cnn_numba.train.checkpoint import load_model
+
+    with _reading(checkpoint, "cnn-numba train --model text_transformer"):
+        if _is_meant(context, checkpoint):
+            network = load_model(checkpoint, batch_size=1)
+        else:
+            network = _text_network_of_the_package(checkpoint)
+        text = write(network, prompt, length, temperature, seed)
+    print(text)
+
+
+@commands.command(short_help="Write a trained network as an ONNX file, for other programs.")
+def export(
+    context: typer.Context,
+    checkpoint: Checkpoint = Path("runs/mnist_cnn/checkpoint.npz"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            help="The file to write; else the checkpoint's name with the ending .onnx, or mnist_cnn.onnx for "
+            "the network that comes with the package.",
+            show_default=False,
+        ),
+    ] = None,
+    pixels: Annotated[
+        bool,
+        typer.Option("--pixels", help="Let it take raw pixels, and normalise them as the training did."),
+    ] = False,
+):
+    """Write a trained network as an ONNX file, which ONNX Runtime, TensorRT and others run.
+
+    Its input is x, for any number of samples, its output logits.
+
+    \b
+    Examples:
+      cnn-numba export
+      cnn-numba export --pixels --out digits.onnx
+      cnn-numba export --checkpoint runs/cifar_convnet_bn/checkpoint.npz
+    """
+    from cnn_numba.nn.onnx import to_onnx
+    from cnn_numba.train.checkpoint import load_checkpoint, load_model, written_whole
+
+    asked, checkpoint = checkpoint, _trained(context, checkpoint)
+    if out is None:
+        out = checkpoint.with_suffix(".onnx") if checkpoint == asked else Path("mnist_cnn.onnx")
+    if out.resolve() == checkpoint.resolve():
+        raise typer.BadParameter(f"{out} is the checkpoint.", param_hint="'--out'")
+    if checkpoint.is_dir():
+        raise CliError(f"{checkpoint} is a folder; give the checkpoint in it")
+    with _reading(checkpoint, "cnn-numba train"):
+        network = load_model(checkpoint, batch_size=1)
+        recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
+    if checkpoint != asked:  # the package's own, whose file does not hold them
+        recipe = dict(zip(("mean", "std"), normalisation("mnist"), strict=True))
+    if pixels and not {"mean", "std"} <= recipe.keys():
+        raise CliError(f"{checkpoint} does not tell how its pixels were normalised: leave out --pixels")
+    try:
+        proto = to_onnx(network, (recipe["mean"], recipe["std"]) if pixels else None)
+        with written_whole(out) as file:
+            file.write(proto.SerializeToString())
+    except FileNotFoundError:  # of a folder that takes no files, such as /proc
+        raise CliError(f"{out} cannot be written there") from None
+    except (OSError, ValueError) as error:
+        raise CliError(error) from None
+    shape = ", ".join(map(str, ("N", *network.input_shape)))
+    dtype = np.dtype(np.uint8 if pixels else network.layers[0].input_dtype or np.float32)
+    print(f"{out}: {network.name}, {len(proto.graph.node)} nodes; it takes x, {dtype}, of shape ({shape})")

@@ -1,0 +1,180 @@
+"""The batches of an epoch, on the host and on the device: gathered from the data into buffers made once.
+
+On the GPU the data are resident, and so is the order of the images: a cursor there, which the step itself
+advances, says which batch comes next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cnn_numba import device
+from cnn_numba.data.text import Windows
+from cnn_numba.device import Array
+from cnn_numba.nn.layers import head
+from cnn_numba.nn.models import Sequential
+from cnn_numba.ops.gather.cpu import gather_augmented, gather_batch, gather_labels
+from cnn_numba.train.augment import Augmentation
+
+
+def batches_of(
+    model: Sequential, *data: Any, augmentation: Augmentation | None = None
+) -> HostBatches | DeviceBatches:
+    """Return the source of batches for where a model computes.
+
+    Parameters
+    ----------
+    model : Sequential
+    *data
+        Images, labels, mean and std, as `HostBatches` takes them; or in their place `Windows` of a text.
+    augmentation : Augmentation, optional
+        For images.
+    """
+    if isinstance(data[0], Windows):
+        return (DeviceWindows if model.backend.on_device else HostWindows)(data[0], model)
+    images, labels, mean, std = data
+    kind = DeviceBatches if model.backend.on_device else HostBatches
+    return kind(images, labels, mean, std, model, augmentation)
+
+
+class HostBatches:
+    """Batches of a data set, gathered on the host into buffers that are allocated once.
+
+    Parameters
+    ----------
+    images : ndarray, shape (N, C, H, W), uint8
+    labels : ndarray, shape (N,), int32
+    mean, std : float or tuple of C floats
+    model : Sequential
+    augmentation : Augmentation, optional
+        None leaves the images as they are.
+    """
+
+    def __init__(
+        self,
+        images: np.ndarray,
+        labels: np.ndarray,
+        mean: float | tuple[float, ...],
+        std: float | tuple[float, ...],
+        model: Sequential,
+        augmentation: Augmentation | None = None,
+    ) -> None:
+        self.images, self.labels, self.mean, self.std = images, labels, mean, std
+        self.augmentation = augmentation
+        self.batch_size, self.dtype = model.batch_size, model.parameters.dtype
+        self.x = np.empty((model.batch_size, *images.shape[1:]), np.float32)
+        self.y = np.empty(model.batch_size, np.int32)
+
+    def begin(self, order: np.ndarray, epoch: int = 0) -> None:
+        """Take the batches from these indices, shape (n,), int64, from the first one on."""
+        self.order, self.cursor, self.epoch = order, 0, epoch
+
+    def take(self, count: int) -> tuple[Array, Array]:
+        """Return the batch under the cursor, of `count` images."""
+        first = self.cursor * self.batch_size
+        indices = self.order[first : first + count]
+        what = self.images, indices, self.mean, self.std
+        if self.augmentation is None:
+            x = gather_batch(*what, head(self.x, count))
+        else:
+            x = gather_augmented(*what, *self.augmentation, self.epoch, head(self.x, count))
+        return x.astype(self.dtype, copy=False), gather_labels(self.labels, indices, head(self.y, count))
+
+    def advance(self) -> None:
+        """Move the cursor to the next batch."""
+        self.cursor += 1
+
+
+class HostWindows(HostBatches):
+    """Windows of a text and what follows their characters; otherwise as `HostBatches`."""
+
+    def __init__(self, windows: Windows, model: Sequential) -> None:
+        self.windows, self.batch_size = windows, model.batch_size
+        self.gather = model.backend.ops.embedding
+        self.x = np.empty((model.batch_size, windows.length), np.int32)
+        self.y = np.empty(self.x.size, np.int32)
+
+    def take(self, count: int) -> tuple[Array, Array]:
+        """Return the batch under the cursor, of `count` windows."""
+        first = self.cursor * self.batch_size
+        indices = self.order[first : first + count]
+        x, y = head(self.x, count), head(self.y, count * self.windows.length)
+        return self.gather.gather_windows(self.windows.text, indices, self.windows.stride, x, y)
+
+
+class DeviceBatches:
+    """Batches of a data set that lies on the device, gathered there; made as `HostBatches` are.
+
+    Attributes
+    ----------
+    cursor : device array, shape (1,), int32
+        Which batch comes next.
+    """
+
+    def __init__(
+        self,
+        images: np.ndarray,
+        labels: np.ndarray,
+        mean: float | tuple[float, ...],
+        std: float | tuple[float, ...],
+        model: Sequential,
+        augmentation: Augmentation | None = None,
+    ) -> None:
+        self.gather, self.augmentation = model.backend.ops.gather, augmentation
+        self.images, self.labels = device.to_device(images), device.to_device(labels)
+        self.mean, self.std, self.batch_size = mean, std, model.batch_size
+        self.x = device.empty((model.batch_size, *images.shape[1:]))
+        self.y = device.empty(model.batch_size, np.int32)
+        self._prepare(len(images))
+
+    def _prepare(self, count):
+        """Allocate cursor and order for so many samples."""
+        self.order = device.zeros(count, np.int64)
+        self.cursor = device.zeros(1, np.int32)
+        self._order = device.pinned(count, np.int64)
+        self._zero = np.zeros(1, np.int32)
+        # Seed and epoch of the random numbers: there, as the launches of an epoch are replayed in the next.
+        self.draw = device.zeros(2, np.uint32)
+
+    def begin(self, order: np.ndarray, epoch: int = 0) -> None:
+        """Take the batches from these indices, from the first one on; at most as many as there are images."""
+        if self.augmentation is not None:
+            device.copy(self.draw, np.array([self.augmentation.seed, epoch], np.uint32))
+        self._order[: len(order)] = order
+        device.copy(self.order, self._order)
+        device.copy(self.cursor, self._zero)
+
+    def take(self, count: int) -> tuple[Array, Array]:
+        """Return the batch under the cursor, of `count` images, as device arrays."""
+        x, y = head(self.x, count), head(self.y, count)
+        what = self.images, self.labels, self.order, self.cursor, self.mean, self.std
+        if self.augmentation is None:
+            return self.gather.gather_batch_at(*what, x, y, self.batch_size)
+        padding, flip, _ = self.augmentation
+        return self.gather.gather_augmented_at(*what, padding, flip, self.draw, x, y, self.batch_size)
+
+    def advance(self) -> None:
+        """Move the cursor to the next batch."""
+        self.gather.advance(self.cursor)
+
+
+class DeviceWindows(DeviceBatches):
+    """Windows of a text that lies on the device; otherwise as `DeviceBatches`."""
+
+    def __init__(self, windows: Windows, model: Sequential) -> None:
+        self.gather, self.windows_of = model.backend.ops.gather, model.backend.ops.embedding
+        self.text, self.stride = device.to_device(windows.text), windows.stride
+        self.augmentation = None
+        self.batch_size = model.batch_size
+        self.x = device.empty((model.batch_size, windows.length), np.int32)
+        self.y = device.empty(self.x.size, np.int32)
+        self._prepare(len(windows))
+
+    def take(self, count: int) -> tuple[Array, Array]:
+        """Return the batch under the cursor, of `count` windows, as device arrays."""
+        x, y = head(self.x, count), head(self.y, count * self.x.shape[1])
+        return self.windows_of.gather_windows_at(
+            self.text, self.order, self.cursor, self.stride, x, y, self.batch_size
+        )

@@ -1,0 +1,68 @@
+"""What ends a training that has diverged: the last good checkpoint is worth more than a bad one."""
+
+import math
+
+import numpy as np
+
+from cnn_numba.device import to_host
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train.callbacks.base import Callback
+from cnn_numba.train.run import Run
+
+
+class TrainingDiverged(ArithmeticError):
+    """The loss became NaN or infinite, or the loss scale collapsed; the message says at which step."""
+
+
+class Divergence(Callback):
+    """Raises TrainingDiverged where the loss or the parameters are NaN or infinite, before they are saved."""
+
+    def step_end(self, run: Run) -> None:
+        """Look at the loss, where that costs nothing."""
+        if run.steps.cheap_totals and not math.isfinite(run.steps.totals[0]):
+            raise TrainingDiverged(_where(run))
+
+    def epoch_trained(self, run: Run) -> None:
+        """Look at the loss of the epoch."""
+        if not math.isfinite(run.steps.totals[0]):
+            raise TrainingDiverged(_where(run))
+
+    def epoch_measured(self, run: Run) -> None:
+        """Look at the test loss: that of training is older than what the last step did to the model."""
+        if not math.isfinite(run.entry["test_loss"]):
+            raise TrainingDiverged(_where(run))
+        self.interrupted(run)
+
+    def interrupted(self, run: Run) -> None:
+        """Look at all that would be saved."""
+        state = run.model.parameters, run.model.buffers, *run.optimizer.state.values(), run.steps.totals
+        if not all(np.isfinite(to_host(array)).all() for array in state):
+            raise TrainingDiverged(
+                f"the parameters became NaN or infinite at epoch {run.epoch + 1}, step {run.step}. "
+                "Try a smaller learning rate."
+            )
+
+
+def _where(run):
+    """Say when the loss became NaN or infinite, and in which layer it first shows."""
+    if not run.steps.cheap_totals:
+        return (
+            f"the loss became NaN or infinite in epoch {run.epoch + 1}; on the GPU it is looked at once an "
+            "epoch. Try a smaller learning rate, or train on the CPU to see in which step it begins."
+        )
+    where = f"epoch {run.epoch + 1}, step {run.step}, learning rate {run.lr(-1):g}"
+    place = f"the loss became NaN or infinite at {where}"
+    first = [each for each in run.workers.exchange(first_not_finite(run.model)) if each is not None]
+    if first:
+        layer = run.model.every_layer[min(first)]
+        return f"{place}: it begins in the output of {layer.name}, {layer!r}. Try a smaller learning rate."
+    return f"{place}: the logits are finite, their loss is not. Try a smaller learning rate."
+
+
+def first_not_finite(model: Sequential) -> int | None:
+    """Return the number of the first layer whose output is not finite, None if all are."""
+    for number, layer in enumerate(model.every_layer):
+        # None: a worker that had no image yet
+        if layer.output is not None and not np.isfinite(to_host(layer.output)).all():
+            return number
+    return None

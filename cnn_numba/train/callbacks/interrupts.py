@@ -1,0 +1,61 @@
+"""Ctrl-C: the training ends after the step that is under way, and is saved."""
+
+import signal
+import threading
+import time
+
+from cnn_numba.train.callbacks.base import Callback
+from cnn_numba.train.run import Run
+
+#: Seconds in which the terminal and torchrun pass on the same Ctrl-C.
+TOLD_TWICE = 3.0
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was interrupted between two steps, after saving; `history` has the finished epochs."""
+
+    def __init__(self, message: str, history: list[dict[str, float]]) -> None:
+        super().__init__(message)
+        self.history = history
+
+    @classmethod
+    def after(cls, run: Run) -> "Interrupted":
+        """Return the error of a training that was interrupted after its last step."""
+        kept = "" if run.out is None else f"; saved in {run.out}, resume to go on"
+        return cls(f"interrupted at epoch {run.epoch + 1}, step {run.step}{kept}", run.history)
+
+
+class Interrupts(Callback):
+    """Turns Ctrl-C into a note that is read between two steps; a second one interrupts at once.
+
+    Each of several workers gets it from the terminal and from torchrun: what follows soon is no second one.
+    """
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def begin(self, run: Run) -> None:
+        """Take Ctrl-C over, until the training ends."""
+        if threading.current_thread() is not threading.main_thread():
+            return  # Python delivers signals to the main thread only
+
+        def note(number, frame):
+            self.times.append(time.monotonic())
+            if self.times[-1] - self.times[0] > TOLD_TWICE:
+                raise KeyboardInterrupt
+            if not run.workers.many:
+                signal.signal(signal.SIGINT, before)
+
+        before = signal.signal(signal.SIGINT, note)
+        run.exits.callback(signal.signal, signal.SIGINT, before)
+
+    def _noted(self, run):
+        return bool(self.times) or run.workers.asked_to_end
+
+    def step_begin(self, run: Run) -> None:
+        """Ask the other workers to stop after the same step."""
+        run.stop_asked = run.workers.many and self._noted(run)
+
+    def step_end(self, run: Run) -> None:
+        """Stop here, if this or another worker asked to."""
+        run.stop = run.steps.stop if run.workers.many else self._noted(run)

@@ -1,0 +1,59 @@
+"""What a training says, line by line: each epoch, and what is slow, too short, or did not learn."""
+
+import math
+import threading
+
+from cnn_numba.train.callbacks.base import Callback
+from cnn_numba.train.run import Run
+
+#: With fewer steps than this a network has learned little.
+FEW_STEPS = 50
+#: Seconds that the first step may take without a word.
+SLOW = 2.0
+
+
+class Log(Callback):
+    """Passes lines to ``run.log``; those that begin with "warning: " say that little was learned."""
+
+    def begin(self, run: Run) -> None:
+        """Warn of a training that is too short; say that kernels compile if the first step takes long."""
+        if not run.resumed:
+            self._warn_of_few_steps(run)
+        self.timer = threading.Timer(SLOW, run.log, ["Compiling kernels (once) ..."])
+        self.timer.daemon = True
+        self.timer.start()
+        run.exits.callback(self.timer.cancel)
+
+    def _warn_of_few_steps(self, run):
+        steps = run.epochs * run.steps_per_epoch
+        if steps < FEW_STEPS:
+            batch_size = max(len(run.dataset.train_images) * run.epochs // FEW_STEPS, 1)
+            epochs = math.ceil(FEW_STEPS / run.steps_per_epoch)
+            run.log(
+                f"warning: few steps to learn from, {steps} in all: choose a batch size of at most "
+                f"{batch_size}, or at least {epochs} epochs"
+            )
+
+    def step_end(self, run: Run) -> None:
+        """Keep the first loss, with which the last one will be compared."""
+        if run.steps_taken == 1:
+            run.first_loss = run.steps.last_loss()
+        self.timer.cancel()
+
+    def epoch_end(self, run: Run) -> None:
+        """Give the figures of the epoch."""
+        last = run.entry
+        run.log(
+            f"epoch {run.epoch}/{run.epochs}: train loss {last['train_loss']:.4f}, "
+            f"accuracy {last['train_accuracy']:.2%}; test loss {last['test_loss']:.4f}, "
+            f"accuracy {last['test_accuracy']:.2%}; " + "; ".join([f"{last['seconds']:.1f} s", *run.remarks])
+        )
+
+    def end(self, run: Run) -> None:
+        """Warn of a loss that ended above where it began."""
+        last = run.history[-1]["train_loss"]
+        if run.first_loss is not None and last > run.first_loss:
+            run.log(
+                f"warning: the loss rose from {run.first_loss:.4g} in the first step to {last:.4g} in "
+                f"the last epoch: choose a learning rate below {run.optimizer.lr:g}"
+            )

@@ -1,0 +1,64 @@
+"""What shows how a training gets on, step by step: a bar, and a function of the caller."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from cnn_numba.train.callbacks.base import Callback
+from cnn_numba.train.run import Run
+
+
+class Progress(Callback):
+    """A bar for each epoch, with the mean loss and the accuracy so far.
+
+    Parameters
+    ----------
+    shown : bool
+    """
+
+    def __init__(self, shown: bool = True) -> None:
+        self.shown = shown
+        self.bar: Any = None
+
+    def begin(self, run: Run) -> None:
+        """Close the last bar, whatever ends the training."""
+        run.exits.callback(self.epoch_trained, run)
+
+    def epoch_begin(self, run: Run) -> None:
+        """Open the bar."""
+        self.bar = tqdm(
+            desc=f"epoch {run.epoch + 1}/{run.epochs}",
+            total=len(run.dataset.train_images),
+            initial=run.step * run.batch_size,
+            unit=" images",
+            disable=not self.shown,
+        )
+
+    def step_end(self, run: Run) -> None:
+        """Move the bar on; only where it was redrawn the figures are worth formatting."""
+        if self.bar.update(run.count) and run.steps.cheap_totals:
+            seen = min(run.step * run.batch_size, len(run.dataset.train_images))
+            loss, accuracy = run.steps.totals / (seen * run.model.predictions)
+            self.bar.set_postfix_str(f"loss {loss:.4f}, accuracy {accuracy:.2%}", refresh=False)
+
+    def epoch_trained(self, run: Run) -> None:
+        """Close the bar."""
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+
+class OnStep(Callback):
+    """Calls ``function(step, loss)`` after each step, counted from 1 over all epochs; None calls nothing.
+
+    On the GPU each call waits for the loss.
+    """
+
+    def __init__(self, function: Callable[[int, float], object] | None) -> None:
+        self.function = function
+
+    def step_end(self, run: Run) -> None:
+        """Pass on the loss of the step."""
+        if self.function is not None:
+            self.function(run.steps_taken, run.steps.last_loss())

@@ -1,0 +1,101 @@
+"""Checkpoint, history and curves in the folder of a training, after each epoch and at an interrupt."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from cnn_numba.device import threads
+from cnn_numba.train.callbacks.base import Callback
+from cnn_numba.train.checkpoint import save_checkpoint
+from cnn_numba.train.lock import locked
+from cnn_numba.train.records import move_earlier_run, plot_history, write_history
+from cnn_numba.train.resume import resume, say_where, was_restarted
+from cnn_numba.train.run import Run
+
+
+class Saving(Callback):
+    """Goes on from a checkpoint if asked to, and writes one when there is something new to keep.
+
+    Of several workers the first one reads and writes, and the others wait until it has written. Without a
+    folder nothing is written.
+    """
+
+    def prepare(self, run: Run) -> None:
+        """Keep other trainings out of the folder."""
+        if run.out is not None and run.workers.first:
+            run.exits.enter_context(locked(run.out))
+
+    def begin(self, run: Run) -> None:
+        """Go on from the checkpoint, or look whether one can be written before any work is lost."""
+        resumes = run.workers.from_first(lambda: run.plan.resume or was_restarted(run))
+        if not run.workers.first:
+            return
+        if resumes:
+            progress = resume(run)
+            assert run.out is not None  # that is where the checkpoint was
+            # A process killed after it wrote the checkpoint left the records of the epoch before.
+            write_history(run.history, run.out)
+            self._plot(run)
+            say_where(run, progress)
+        elif run.out is not None:
+            check_writable(run.out)
+
+    def interrupted(self, run: Run) -> None:
+        """Save in the middle of an epoch."""
+        self._save(run)
+        self._plot(run)
+
+    def epoch_end(self, run: Run) -> None:
+        """Save after each epoch, and draw the curves after the last."""
+        self._save(run)
+        if run.epoch == run.epochs:
+            self._plot(run)
+
+    def _save(self, run):
+        totals = run.steps.totals.tolist()  # of all workers, so each has to ask
+        if run.out is None:
+            return
+        if run.workers.first:
+            if not run.resumed:
+                move_earlier_run(run.out, run.log)
+                run.resumed = True
+            save_checkpoint(
+                *(run.checkpoint_path, run.model, run.optimizer, progress_of(run, totals), run.scaler)
+            )
+        # Until it is known to be there no worker may name it, whatever becomes of the first one.
+        run.workers.exchange("saved")
+        run.saved = run.epoch, run.step
+        if run.workers.first:
+            write_history(run.history, run.out)
+
+    def _plot(self, run):
+        if run.out is not None and run.history and run.workers.first:
+            plot_history(run.history, run.out / "curves.png")
+
+
+def progress_of(run: Run, totals: list[float]) -> dict[str, Any]:
+    """Return what a checkpoint says of how far a training is, with these totals of all workers."""
+    progress = {
+        "recipe": run.recipe,
+        "epoch": run.epoch,
+        "step": run.step,
+        "totals": totals,
+        "seconds": run.seconds,
+        "generator": run.order_state,
+        "history": run.history,
+        "threads": threads(),
+    }
+    if run.first_loss is not None:
+        progress["first_loss"] = run.first_loss
+    if run.workers.many:
+        progress["workers"] = run.workers.size
+    if run.workers.run:
+        progress["run"] = run.workers.run
+    return progress
+
+
+def check_writable(folder: Path) -> None:
+    """Make the folder, and a file in it that is gone at once; OSError if that cannot be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass

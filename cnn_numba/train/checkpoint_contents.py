@@ -1,0 +1,162 @@
+"""What a checkpoint may hold: each array and each field of its progress, checked where a file is read."""
+
+import reprlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from cnn_numba.arguments import MOST_ELEMENTS
+from cnn_numba.ops.shapes import PRECISIONS
+from cnn_numba.train.augment import AUGMENTATIONS
+
+#: The keys of one epoch in a history.
+HISTORY_KEYS = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "seconds")
+#: Those that a training with a loss scale adds.
+SCALING_KEYS = ("loss_scale", "skipped_steps")
+
+
+def check_contents(checkpoint: Any) -> None:
+    """Refuse what no training writes, so that nothing has to expect it later; ValueError names the value.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    """
+    if not isinstance(checkpoint.model, str):
+        raise ValueError(f"the model must be a name, got {reprlib.repr(checkpoint.model)}")
+    _check_array("parameters", checkpoint.parameters)
+    _check_array("buffers", checkpoint.buffers)
+    for owner in ("optimizer", "scaler"):
+        for name, array in getattr(checkpoint, owner).items():
+            _check_state(f"the {owner}'s {name}", array)
+    scale = checkpoint.scaler.get("scale", np.ones(1))
+    if not scale.min(initial=np.inf) > 0:
+        raise ValueError(f"the scaler's scale must be above 0, got {scale.min()}")
+    progress = checkpoint.progress
+    _check_fields("progress", progress, _PROGRESS)
+    _check_fields("recipe", progress.get("recipe", {}), _RECIPE)
+    if {"epoch", "history"} <= progress.keys() and progress["epoch"] != len(progress["history"]):
+        raise ValueError(f"after {progress['epoch']} epochs the history has {len(progress['history'])}")
+
+
+def _check_array(name, array):
+    if array.dtype.kind != "f" or array.ndim != 1:
+        raise ValueError(f"{name} must be floats in one dimension, got {array.dtype} of shape {array.shape}")
+    _check_finite(name, array)
+
+
+def _check_state(name, array):
+    if array.dtype.kind not in "fi":
+        raise ValueError(f"{name} must be numbers, got {array.dtype}")
+    if array.dtype.kind == "i" and array.min(initial=0) < 0:
+        raise ValueError(f"{name} must be at least 0, got {array.min()}")
+    _check_finite(name, array)
+
+
+def _check_finite(name, array):
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(array.astype(np.float32))  # what is computed with
+    if not finite.all():
+        raise ValueError(f"{name}: {np.count_nonzero(~finite)} of {array.size} are NaN or infinite")
+
+
+def _check_fields(name, values, fields):
+    if not isinstance(values, dict):
+        raise ValueError(f"the {name} must be an object, got {reprlib.repr(values)}")
+    for key, (fits, wanted) in fields.items():
+        if key in values and not fits(values[key]):
+            raise ValueError(f"{key} in the {name} must be {wanted}, got {reprlib.repr(values[key])}")
+
+
+def _is_number(value):
+    # Neither NaN nor infinite, which JSON in Python knows; nor a bool, which is an int.
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _is_positive(value):
+    return _is_number(value) and value > 0
+
+
+def _is_seed(value):
+    return type(value) is int and value >= 0
+
+
+def _is_count(value):
+    return _is_seed(value) and value <= MOST_ELEMENTS
+
+
+def _is_size(value):
+    return _is_count(value) and value > 0
+
+
+def _is_duration(value):
+    return _is_number(value) and value >= 0
+
+
+def _are_totals(value):
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))
+
+
+def _is_precision(value):
+    return value in PRECISIONS
+
+
+def _is_name(value):
+    return isinstance(value, str) and value.isprintable() and len(value) <= 60
+
+
+def _per_channel(fits):
+    return lambda value: value != [] and all(map(fits, value if isinstance(value, list) else [value]))
+
+
+def _is_history(value):
+    return isinstance(value, list) and all(map(_is_epoch, value, range(1, len(value) + 1)))
+
+
+def _is_epoch(entry, number):
+    return (
+        isinstance(entry, dict)
+        and entry.keys() - set(SCALING_KEYS) == set(HISTORY_KEYS)
+        and len(entry) in (len(HISTORY_KEYS), len(HISTORY_KEYS + SCALING_KEYS))
+        and all(map(_is_number, entry.values()))
+        and entry["epoch"] == number
+    )
+
+
+def _is_generator_state(value):
+    generator = np.random.default_rng().bit_generator
+    try:
+        generator.state = value
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+        return False
+    return generator.state == value
+
+
+# What must be true of a field where it is there, and what a message calls that. JSON Schema could say most of
+# it, but importing its library takes longer than all the rest of a training's start.
+_COUNT = _is_count, f"a whole number from 0 to {MOST_ELEMENTS}"
+_SIZE = _is_size, f"a whole number from 1 to {MOST_ELEMENTS}"
+_RECIPE = {
+    "mean": (_per_channel(_is_number), "a number or a list of numbers"),
+    "std": (_per_channel(_is_positive), "a positive number or a list of such"),
+    "batch_size": _SIZE,
+    "lr": (_is_positive, "a positive number"),
+    "weight_decay": (_is_duration, "a number of at least 0"),
+    "augment": (lambda value: value in AUGMENTATIONS, f"one of {', '.join(AUGMENTATIONS)}"),
+    "epochs": _SIZE,
+    "seed": (_is_seed, "a whole number of at least 0"),
+    "device": (_is_name, "a name"),
+    "precision": (_is_precision, f"one of {', '.join(PRECISIONS)}"),
+}
+_PROGRESS = {
+    "epoch": _COUNT,
+    "step": _COUNT,
+    "totals": (_are_totals, "two numbers"),
+    "seconds": (_is_duration, "a number of at least 0"),
+    "generator": (_is_generator_state, "the state of a NumPy generator"),
+    "history": (_is_history, f"a list of epochs 1, 2, ..., each with the numbers {', '.join(HISTORY_KEYS)}"),
+    "threads": _SIZE,
+    "workers": _SIZE,
+    "first_loss": (_is_number, "a number"),
+}

@@ -1,0 +1,20 @@
+"""What is added to `fit` from above: `beyond` registers it here, and the core imports nothing of `beyond`."""
+
+from collections.abc import Callable
+from typing import Any
+
+#: By the argument of `fit` that asks for it: what makes it.
+EXTENSIONS: dict[str, Callable[..., Any]] = {}
+
+
+def extension(argument: str) -> Callable[..., Any]:
+    """Return what makes the extension that an argument of `fit` asks for.
+
+    Raises
+    ------
+    ValueError
+        If nothing has registered it.
+    """
+    if argument not in EXTENSIONS:
+        raise ValueError(f"{argument} needs cnn_numba.beyond, which was not imported: leave the argument out")
+    return EXTENSIONS[argument]

@@ -1,0 +1,111 @@
+"""The recipe of a training: what has to be the same where one is resumed, and on all workers."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cnn_numba.arguments import shown
+from cnn_numba.data import Dataset
+from cnn_numba.device import to_host
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train.optim import Optimizer
+
+
+class Plan(NamedTuple):
+    """The arguments of `fit` that say how to train, as given there."""
+
+    epochs: int
+    schedule: str
+    seed: int
+    augment: str
+    graph: bool
+    out: str | PathLike | None
+    resume: bool
+
+
+def checksum(*arrays: Any) -> int:
+    """Return a checksum of the bytes of some arrays."""
+    value = 0
+    for array in arrays:
+        contents: Any = np.ascontiguousarray(to_host(array))
+        value = zlib.crc32(contents, value)
+    return value
+
+
+def recipe_of(
+    model: Sequential,
+    dataset: Dataset,
+    optimizer: Optimizer,
+    plan: Plan,
+    batch_size: int,
+    loss_scaling: Mapping[str, float] | None,
+) -> dict[str, Any]:
+    """Return the recipe of a training, as JSON holds it.
+
+    Parameters
+    ----------
+    model : Sequential
+    dataset : data.Dataset
+    optimizer : Optimizer
+    plan : Plan
+    batch_size : int
+        Of all workers together.
+    loss_scaling : dict, optional
+        The settings of the scaler.
+    """
+    return {
+        "dataset": dataset.name,
+        "train_images": len(dataset.train_images),
+        "train_crc32": checksum(dataset.train_images, dataset.train_labels),
+        "test_crc32": checksum(dataset.test_images, dataset.test_labels),
+        "mean": np.asarray(dataset.mean).tolist(),
+        "std": np.asarray(dataset.std).tolist(),
+        "device": model.device,
+        "precision": model.precision,
+        "loss_scaling": loss_scaling,
+        "batch_size": batch_size,
+        "optimizer": type(optimizer).__name__,
+        **optimizer.settings,
+        "lr": optimizer.lr,
+        "schedule": plan.schedule,
+        "augment": plan.augment,
+        "epochs": plan.epochs,
+        "seed": plan.seed,
+    }
+
+
+def check_recipe(saved: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
+    """Refuse to resume a training with another recipe: it would not be the same training.
+
+    Raises
+    ------
+    ValueError
+        With what was saved and what is asked for now, of each entry that differs.
+    """
+    # Older files have none of these.
+    saved = {"precision": "float32", "loss_scaling": None, "augment": "none", **saved}
+    # Without a schedule that depends on the end, training may go on longer. Where it goes on matters for the
+    # last digits only, unless one of the two is the reference in float64.
+    free = {"epochs"} if recipe["schedule"] == "constant" else set()
+    free |= {"train_crc32", "test_crc32"} - saved.keys()  # older files have none
+    if "reference" not in (saved.get("device"), recipe["device"]):
+        free.add("device")
+    differing = {
+        key: f"{key} {shown(saved.get(key))}, now {shown(value)}"
+        for key, value in json.loads(json.dumps(recipe)).items()  # JSON knows no tuples
+        if saved.get(key) != value and key not in free
+    }
+    advice = ""
+    if differing.keys() == {"epochs"}:
+        advice = (
+            f"; the learning rates of {recipe['schedule']} depend on the last epoch: leave "
+            "the number as it was, or train anew (only a constant schedule may be prolonged)"
+        )
+    elif differing.keys() & {"dataset", "train_images", "train_crc32", "test_crc32"}:
+        advice = "; these are other data: give those it was trained on (--data-dir on the command line)"
+    if differing:
+        raise ValueError(f"it was trained with {'; '.join(differing.values())}{advice}")

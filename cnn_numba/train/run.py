@@ -1,0 +1,159 @@
+"""A training: what it consists of, and how far it is. `loop.fit` moves it on; callbacks look and save."""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cnn_numba.arguments import choice, integer
+from cnn_numba.data import Dataset, batches
+from cnn_numba.nn.layers import CrossEntropyLoss
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train.alone import Alone
+from cnn_numba.train.augment import augmentation
+from cnn_numba.train.callbacks.base import Untimed
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
+from cnn_numba.train.evaluation import check_counts
+from cnn_numba.train.optim import SCHEDULES, Optimizer
+from cnn_numba.train.recipe import Plan, recipe_of
+from cnn_numba.train.scaler import scaler_for
+from cnn_numba.train.step import steps_of
+
+
+class Run:
+    """One training; its arguments are those of `fit`.
+
+    Attributes
+    ----------
+    steps : HostSteps or DeviceSteps
+    epoch, step : int
+        How many epochs are finished, and how many steps of the next one.
+    history : list of dict
+        A line for each finished epoch.
+    entry : dict
+        The line of the epoch that is being measured.
+    remarks : list of str
+        What callbacks add to the text about that epoch.
+    seconds : float
+        How long the steps of this epoch have taken.
+    first_loss : float or None
+        Of the first step of all.
+    order_state : dict
+        Of the generator, when the epoch began: resuming draws the same order again and skips what is done.
+    resumed : bool
+        Whether the checkpoint in the folder is of this run.
+    saved : tuple (epoch, step) or None
+        Of this run's checkpoint, as far as this worker knows that it is there.
+    stop_asked, stop : bool
+        Whether this worker asks to stop after the next step, and whether all stop here.
+    exits : ExitStack
+        What is to be undone when the training ends, however it does.
+    """
+
+    def __init__(
+        self,
+        model: Sequential,
+        dataset: Dataset,
+        optimizer: Optimizer,
+        plan: Plan,
+        workers: Alone,
+        scaler: Any,
+        timeline: Untimed,
+        log: Callable[[str], object] | None,
+    ) -> None:
+        plan = plan._replace(
+            epochs=integer(plan.epochs, "epochs", minimum=1), seed=integer(plan.seed, "seed", maximum=None)
+        )
+        _check_fit_together(model, dataset, optimizer)
+        choice(plan.schedule, "schedule", SCHEDULES)
+        self.model, self.dataset, self.optimizer, self.plan = model, dataset, optimizer, plan
+        self.workers, self.timeline, self.log = workers, timeline, log or (lambda line: None)
+        self.batch_size = workers.batch_size(model)
+        self.scaler = scaler_for(model, scaler)
+        self.out = None if plan.out is None else Path(plan.out)
+        batch_size, classes = model.shapes[-1]
+        loss = CrossEntropyLoss(batch_size, classes, model.backend)
+        how = augmentation(plan.augment, dataset.image_shape, plan.seed)
+        part = workers.part(model, self.scaler, timeline)
+        self.steps = steps_of(model, loss, optimizer, dataset, self.log, plan.graph, how, part)
+        self.epochs = plan.epochs
+        self.steps_per_epoch = math.ceil(len(dataset.train_images) / self.batch_size)
+        # The initial weights are drawn from the model's seed: the order must not repeat that stream.
+        self.generator = np.random.default_rng([plan.seed, 1])
+        self.order_state = self.generator.bit_generator.state
+        self.epoch, self.step, self.seconds = 0, 0, 0.0
+        self.history: list[dict] = []
+        self.entry: dict[str, Any] = {}
+        self.remarks: list[str] = []
+        self.first_loss: float | None = None
+        self.resumed = False
+        self.saved: tuple[int, int] | None = None
+        self.stop_asked, self.stop = False, False
+        self.exits = ExitStack()
+        self.recipe = recipe_of(model, dataset, optimizer, plan, self.batch_size, self.scaler.settings)
+
+    @property
+    def checkpoint_path(self) -> Path:
+        """Where the checkpoint is, in a run with a folder."""
+        assert self.out is not None
+        return self.out / "checkpoint.npz"
+
+    @property
+    def steps_taken(self) -> int:
+        """How many steps were taken, over all epochs."""
+        return self.epoch * self.steps_per_epoch + self.step
+
+    def lr(self, ahead: int = 0) -> float:
+        """Return the learning rate of the step that comes next, or of one so many steps ahead of it."""
+        schedule, total = SCHEDULES[self.plan.schedule], self.epochs * self.steps_per_epoch
+        return schedule(self.optimizer.lr, self.steps_taken + ahead, total)
+
+    def begin_epoch(self) -> list[int]:
+        """Prepare the steps of this epoch that are still to come; return the size of each one's batch."""
+        self.begun = time.perf_counter() - self.seconds
+        self.order_state = self.generator.bit_generator.state
+        order = list(batches(len(self.dataset.train_images), self.batch_size, self.generator))[self.step :]
+        lrs = [self.lr(ahead) for ahead in range(len(order))]
+        mine = [indices[self.workers.share(len(indices))] for indices in order]
+        self.steps.begin(np.concatenate([np.empty(0, np.int64), *mine]), lrs, self.epoch)
+        return list(map(len, order))
+
+    def take(self, count: int) -> None:
+        """Take the next step, on `count` samples."""
+        self.steps.take(count, self.stop_asked)
+        self.count, self.step = count, self.step + 1
+        self.seconds = time.perf_counter() - self.begun
+
+    def wait(self) -> None:
+        """Wait until all steps are done."""
+        self.steps.wait()
+        self.seconds = time.perf_counter() - self.begun
+
+    def measured(self, test: tuple[float, float]) -> None:
+        """Make the epoch's line of the history, with loss and accuracy on the test images."""
+        means = self.steps.totals / (len(self.dataset.train_images) * self.model.predictions)
+        values = self.epoch + 1, *means.tolist(), *test, self.seconds
+        self.entry, self.remarks = dict(zip(HISTORY_KEYS, values, strict=True)), []
+
+    def finish_epoch(self) -> None:
+        """Put the epoch into the history, and stand at the beginning of the next one."""
+        self.history.append(self.entry)
+        self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
+        self.steps.totals = np.zeros(2)
+        self.order_state = self.generator.bit_generator.state
+
+
+def _check_fit_together(model, dataset, optimizer):
+    if optimizer.parameters is not model.parameters:
+        raise ValueError("the optimizer was made for another model: it would train that one")
+    check_counts(dataset.train_images, dataset.train_labels)
+    check_counts(dataset.test_images, dataset.test_labels)
+    if tuple(dataset.image_shape) != model.input_shape:
+        raise ValueError(
+            f"{dataset.name} has images of shape {tuple(dataset.image_shape)}, "
+            f"but {model.name} takes {model.input_shape}"
+        )

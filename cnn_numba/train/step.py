@@ -1,0 +1,303 @@
+"""One step of a training: forward, loss, backward, update; by hand, on the host, and on the device.
+
+On the GPU everything is resident, and a whole step is replayed as one CUDA graph (`graphs`). So nothing in a
+step may come from the host: the order of the images, the learning rates and the running totals lie on the
+device, and a cursor there, advanced by the step itself, says which batch it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cnn_numba import device
+from cnn_numba.arguments import instance
+from cnn_numba.data import Dataset
+from cnn_numba.device import Array
+from cnn_numba.nn.layers import CrossEntropyLoss, head
+from cnn_numba.nn.models import Sequential
+from cnn_numba.train.alone import Part
+from cnn_numba.train.augment import Augmentation
+from cnn_numba.train.batches import batches_of
+from cnn_numba.train.graphs import Replay
+from cnn_numba.train.optim import Optimizer
+from cnn_numba.train.scaler import Scaler
+
+
+def train_step(
+    model: Sequential,
+    loss: CrossEntropyLoss,
+    optimizer: Optimizer,
+    x: Array,
+    labels: Array,
+    lr: float | None = None,
+    scaler: Scaler | None = None,
+    after: Callable[[str], object] = lambda phase: None,
+) -> tuple[Array, Array]:
+    """Take one step: forward, loss, backward, update.
+
+    Parameters
+    ----------
+    model : Sequential
+    loss : CrossEntropyLoss
+    optimizer : Optimizer
+    x : ndarray, shape (n, C, H, W), float32
+    labels : ndarray, shape (n,), int32
+    lr : float, optional
+        The optimiser's if None.
+    scaler : LossScaler, optional
+        Scales the gradients, and skips the update if that made one of them infinite.
+    after : callable, optional
+        Called with the name of each phase when it is over: forward, loss, backward and a layer, update.
+
+    Returns
+    -------
+    losses : ndarray, shape (n,)
+        Of each sample, before the update.
+    logits : ndarray, shape (n, classes)
+
+    Examples
+    --------
+    >>> from cnn_numba.nn.layers import CrossEntropyLoss
+    >>> from cnn_numba.nn.models import mnist_cnn
+    >>> from cnn_numba.train.optim import SGD
+    >>> net, loss = mnist_cnn(batch_size=2), CrossEntropyLoss(2, 10)
+    >>> x, labels = np.ones((2, 1, 28, 28), np.float32), np.array([3, 3], np.int32)
+    >>> first, second = (float(train_step(net, loss, SGD(net), x, labels)[0].mean()) for _ in range(2))
+    >>> second < first
+    True
+    """
+    instance(model, "model", Sequential)
+    scaler = Scaler() if scaler is None else scaler
+    instance(scaler, "scaler", Scaler)
+    with closing(phases_of(model, loss, x, labels, scaler, lambda: scaler.step(optimizer, lr))) as phases:
+        while True:
+            try:
+                phase = next(phases)
+            except StopIteration as end:
+                return end.value
+            after(phase)
+
+
+def phases_of(
+    model: Sequential,
+    loss: CrossEntropyLoss,
+    x: Array,
+    labels: Array,
+    scaler: Scaler,
+    update: Callable[[], object],
+) -> Generator[str, None, tuple[Array, Array]]:
+    """Take one step, and yield the name of each phase when it is over; return losses and logits.
+
+    All steps are this one: `train_step` runs through it, and a CUDA graph records it up to a phase.
+    """
+    logits = model.forward(x, training=True)
+    yield "forward"
+    losses = loss.forward(logits, labels)
+    yield "loss"
+    with scaler.quiet():
+        for layer in model.backward_by_layer(scaler.scale_gradient(loss.backward())):
+            yield f"backward {layer.name}"
+    update()
+    yield "update"
+    return losses, logits
+
+
+def steps_of(
+    model: Sequential,
+    loss: CrossEntropyLoss,
+    optimizer: Optimizer,
+    dataset: Dataset,
+    log: Callable[[str], object],
+    graph: bool,
+    augmentation: Augmentation | None = None,
+    part: Part | None = None,
+) -> HostSteps | DeviceSteps:
+    """Return what takes the steps of a training where the model computes.
+
+    Parameters
+    ----------
+    model : Sequential
+    loss : CrossEntropyLoss
+    optimizer : Optimizer
+    dataset : data.Dataset
+    log : callable
+        On the GPU, called with a line of text if there can be no graphs.
+    graph : bool
+        Whether to use them there.
+    augmentation : Augmentation, optional
+        None leaves the images as they are.
+    part : Part, optional
+        This worker's part of each batch; None is all of it.
+    """
+    common = model, loss, optimizer, dataset, augmentation, part or Part()
+    return DeviceSteps(*common, log, graph) if model.backend.on_device else HostSteps(*common)
+
+
+class HostSteps:
+    """The steps of a training on the CPU; its arguments are those of `steps_of`.
+
+    Attributes
+    ----------
+    totals : ndarray, shape (2,), float64
+        Sum of the losses and number of right answers so far, of all workers.
+    stop : bool
+        Whether a worker asked in the last step to stop after it.
+    """
+
+    cheap_totals = True
+
+    def __init__(
+        self,
+        model: Sequential,
+        loss: CrossEntropyLoss,
+        optimizer: Optimizer,
+        dataset: Dataset,
+        augmentation: Augmentation | None,
+        part: Part,
+    ) -> None:
+        self.model, self.loss, self.optimizer, self.part = model, loss, optimizer, part
+        data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
+        self.batches = batches_of(model, *data, augmentation=augmentation)
+        self.totals = np.zeros(2)
+        # Of one step: losses, right answers, and how many workers ask to stop.
+        self.sums = np.zeros(3)
+        self.stop = False
+
+    def begin(self, order: np.ndarray, lrs: Sequence[float], epoch: int = 0) -> None:
+        """Prepare for the steps over `order`, shape (n,), with these rates, in an epoch counted from 0."""
+        self.batches.begin(order, epoch)
+        self.lrs = iter(lrs)
+
+    def take(self, count: int, stop: bool = False) -> None:
+        """Take the next step, on `count` images of all workers together; `stop` asks all to stop after it."""
+        part, lr = self.part, next(self.lrs)
+        mine, scaler = part.workers.count(count), part.scaler_of(count)
+        self.sums[:] = 0, 0, stop
+        self.labels: Array | None = None
+        if mine:
+            x, self.labels = self.batches.take(mine)
+            part.after("gather")
+            train_step(self.model, self.loss, self.optimizer, x, self.labels, lr, scaler, self._after)
+        else:
+            for phase in part.phases_of_nothing():
+                self._after(phase)
+            scaler.step(self.optimizer, lr)
+            part.after("update")
+        self.wait_for_sums()
+        self.totals += self.sums[:2]
+        self.count, self.stop = count, self.sums[2] > 0
+        self.batches.advance()
+
+    def _after(self, phase):
+        if phase == "loss":
+            if self.labels is not None:
+                losses, logits = head(self.loss.losses, len(self.labels)), self.model.layers[-1].output
+                self.loss.ops.accumulate_metrics(losses, logits, self.labels, self.sums[:2])
+            self.wait_for_sums = self.part.workers.start(self.sums)
+        self.part.after(phase)
+
+    def wait(self) -> None:
+        """Wait until all steps are done, which on the CPU they are."""
+
+    def last_loss(self) -> float:
+        """Return the mean loss of the last step's batch."""
+        return float(self.sums[0] / (self.count * self.model.predictions))
+
+
+class DeviceSteps:
+    """The steps of a training on the GPU; as `HostSteps`, with `log` and `graph` of `steps_of`."""
+
+    # Reading the totals waits for the GPU: once an epoch, not after each step.
+    cheap_totals = False
+
+    def __init__(
+        self,
+        model: Sequential,
+        loss: CrossEntropyLoss,
+        optimizer: Optimizer,
+        dataset: Dataset,
+        augmentation: Augmentation | None,
+        part: Part,
+        log: Callable[[str], object],
+        graph: bool = True,
+    ) -> None:
+        self.model, self.loss, self.optimizer, self.part = model, loss, optimizer, part
+        self.stream = device.stream()
+        with device.use_stream(self.stream):
+            data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
+            self.batches = batches_of(model, *data, augmentation=augmentation)
+            steps = device.blocks(len(dataset.train_images), model.batch_size)
+            part.scaler.allocate_schedule(steps)
+            self._totals = device.zeros(2, np.float64)
+        if graph and part.no_graphs:
+            log(part.no_graphs)
+        self.step = Replay(self._step, part.after, part.cuts, log, graph and not part.no_graphs)
+        self.stop = False
+
+    @property
+    def totals(self) -> np.ndarray:
+        """Sum of the losses and number of right answers so far, on the host, shape (2,), float64."""
+        with device.use_stream(self.stream):
+            return self.part.workers.all_reduce(device.to_host(self._totals))
+
+    @totals.setter
+    def totals(self, values: ArrayLike) -> None:
+        values = np.asarray(values, np.float64)
+        with device.use_stream(self.stream):
+            # Each worker adds up its steps; the sums from before are given to one of them.
+            device.copy(self._totals, values if self.part.workers.first else np.zeros(2))
+
+    def begin(self, order: np.ndarray, lrs: Sequence[float], epoch: int = 0) -> None:
+        """Prepare for the steps over `order`, shape (n,), with these rates, in an epoch counted from 0."""
+        with device.use_stream(self.stream):
+            self.batches.begin(order, epoch)
+            self.part.scaler.begin(self.optimizer, lrs)
+
+    def take(self, count: int, stop: bool = False) -> None:
+        """Take the next step, on `count` images of all workers together; `stop` asks all to stop after it."""
+        with device.use_stream(self.stream):
+            if self.part.timeline.recording:
+                for phase in self._step(count):
+                    device.synchronize()
+                    self.part.after(phase)
+            else:
+                self.step(count)
+        self.count = count
+        self.optimizer.count(1)
+        self.stop = self.part.workers.all_reduce(np.array([float(stop)]))[0] > 0
+
+    def wait(self) -> None:
+        """Wait until all steps are done: the GPU is given them faster than it takes them."""
+        with device.use_stream(self.stream):
+            device.synchronize()
+            self.part.scaler.settle(self.optimizer)
+
+    def last_loss(self) -> float:
+        """Return the mean loss of the last step's batch; waits for the GPU."""
+        mine = self.part.workers.count(self.count) * self.model.predictions
+        with device.use_stream(self.stream):
+            losses = device.to_host(head(self.loss.losses, mine)) if mine else np.zeros(1)
+        total = self.part.workers.all_reduce(losses.sum(keepdims=True, dtype=np.float64))
+        return float(total[0] / (self.count * self.model.predictions))
+
+    def _step(self, count):
+        """Launch the kernels of one step, all that a graph records; yield the name of each phase."""
+        mine, scaler = self.part.workers.count(count), self.part.scaler_of(count)
+
+        def update():
+            scaler.scheduled_step(self.optimizer, self.batches.cursor)
+
+        if mine:
+            x, labels = self.batches.take(mine)
+            yield "gather"
+            losses, logits = yield from phases_of(self.model, self.loss, x, labels, scaler, update)
+            self.loss.ops.accumulate_metrics(losses, logits, labels, self._totals)
+        else:
+            yield from self.part.phases_of_nothing()
+            update()
+            yield "update"
+        self.batches.advance()

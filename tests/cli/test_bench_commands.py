@@ -1,0 +1,79 @@
+"""`cnn-numba bench`: what the commands hand to the benchmarks."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import benchmarks
+from benchmarks.processes import environment
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["epoch"], {"model": "mnist_cnn", "repeats": 3}),
+        (["epoch", "--images", 70], {"model": "mnist_cnn", "repeats": 3, "images": 70}),
+        (
+            ["epoch", "--batch-size", 32, "--repeats", 1],
+            {"model": "mnist_cnn", "batch_sizes": (32,), "repeats": 1},
+        ),
+        (
+            ["accuracy"],
+            {"model": "mnist_cnn", "seeds": 3, "plain": False, "pytorch": False, "device": "cpu"},
+        ),
+        (
+            ["accuracy", "--model", "mnist_cnn_deep", "--plain", "--pytorch", "--seeds", 1],
+            {"model": "mnist_cnn_deep", "seeds": 1, "plain": True, "pytorch": True, "device": "cpu"},
+        ),
+        (["startup", "--repeats", 2], {"repeats": 2}),
+        (["workers", "--rounds", 2], {"rounds": 2, "steps": 40}),
+    ],
+)
+def test_bench_calls_the_benchmark_and_writes_its_figures(run, monkeypatch, tmp_path, arguments, expected):
+    calls = {}
+
+    def record(**options):
+        calls.update(options)
+        return {"seconds": 1.5}
+
+    monkeypatch.setattr(f"benchmarks.{arguments[0]}.bench_{arguments[0]}", record)
+    code, _, err = run("bench", *arguments, "--json", tmp_path / "figures.json")
+    assert (code, err) == (0, "")
+    assert calls == expected
+    assert json.loads((tmp_path / "figures.json").read_text()) == {"seconds": 1.5}
+
+
+def test_bench_checks_its_file_before_it_measures(run, tmp_path):
+    code, _, err = run("bench", "startup", "--json", tmp_path / "nowhere" / "figures.json")
+    assert code == 2
+    assert "nowhere is not a folder" in err
+
+
+def test_figures_that_cannot_be_written_are_told_in_a_line(run, monkeypatch, tmp_path):
+    monkeypatch.setattr("benchmarks.simulator.bench_simulator", lambda: {"x": 1})
+    monkeypatch.setattr(
+        "os.fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
+    code, out, err = run("bench", "simulator", "--json", tmp_path / "figures.json")
+    told = f"cnn-numba: [Errno 28] No space left on device: '{tmp_path / 'figures.json'}'\n"
+    assert (code, out, err) == (1, "", told)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_benchmarks_are_those_of_the_clone(tmp_path):
+    """Python would take a folder of that name where the command, or a process of a benchmark, is started."""
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").write_text("raise SystemExit('another one')")
+    (tmp_path / "record.json").write_text("no json")
+
+    def run(*arguments, env=None):
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+
+    done = run("-m", "cnn_numba", "bench", "plot", "record.json")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "record.json is no JSON" in done.stderr
+    done = run("-c", "import benchmarks; print(benchmarks.__file__)", env=environment())
+    assert done.stdout == f"{benchmarks.__file__}\n"

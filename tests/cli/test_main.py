@@ -1,0 +1,180 @@
+"""The command line as a whole: wrong arguments, help, completion."""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+
+import pytest
+
+from cnn_numba import data
+from cnn_numba.cli import main, shared
+from cnn_numba.data.text import TEXT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "No such command 'trian'"),
+        (["train", "--epochs", "0"], "'--epochs'"),
+        (["train", "--epochs", "three"], "'--epochs'"),
+        (["train", "--batch-size", "-4"], "'--batch-size'"),
+        (["train", "--seed", "-1"], "'--seed'"),
+        (["train", "--lr", "0"], "'--lr': 0.0 is not a positive number"),
+        (["train", "--lr", "-0.1"], "'--lr': -0.1 is not a positive number"),
+        (["train", "--lr", "nan"], "'--lr': nan is not a positive number"),
+        (["train", "--lr", "inf"], "'--lr': inf is not a positive number"),
+        (["train", "--lr", "1e39"], "'--lr': 1e+39 is not a positive number and at most 3.40282e+38"),
+        (
+            ["train", "--weight-decay", "1e39"],
+            "'--weight-decay': 1e+39 is not a number of at least 0 and at most 3.40282e+38",
+        ),
+        (["train", "--epochs", "9" * 30], f"'--epochs': {'9' * 30} is more than 2147483647"),
+        (["train", "--weight-decay", "-0.1"], "'--weight-decay': -0.1 is not a number of at least 0"),
+        (["train", "--weight-decay", "nan"], "'--weight-decay': nan is not a number of at least 0"),
+        (["train", "--augment", "mixup"], "'mixup' is not one of 'none', 'crop', 'crop-flip'"),
+        (["train", "--model", "resnet"], "'--model': 'resnet' is not one of 'mnist_cnn'"),
+        (
+            ["train", "--dataset", "imagenet"],
+            "'imagenet' is not one of 'mnist', 'fashion-mnist', 'cifar10', 'made-pictures'",
+        ),
+        (["train", "--optimizer", "lion"], "'lion' is not one of 'adam', 'sgd'"),
+        (["train", "--schedule", "steps"], "'steps' is not one of"),
+        (["train", "--model", "Input should"], "'--model': 'Input should' is not one of"),
+        (["train", "--device", "tpu"], "'tpu' is not one of 'auto', 'cpu', 'gpu'"),
+        (["train", "--precision", "float8"], "'float8' is not one of 'float32', 'tf32', 'float16'"),
+        (
+            ["train", "--model", "mnist_rows", "--precision", "float16"],
+            "return_sequences=False) computes in float32 only",
+        ),
+        (["train", "--model", "text_transformer", "--augment", "crop"], "a text has no images to move"),
+        (["train", "--nonsense"], "No such option: --nonsense"),
+        (["train", "surplus"], "unexpected extra argument"),
+        (["predict"], "Missing argument 'IMAGE"),
+        (["bench"], "Missing command"),
+        (["bench", "luck"], "No such command 'luck'"),
+    ],
+)
+def test_wrong_arguments_give_one_line_and_exit_code_2(run, arguments, message):
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("cnn-numba: ")
+    assert message in err
+    assert "Value error" not in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--epochs=three", "--batch-size=-4", "--seed=1.5", "--lr=fast", "--device=tpu", "--model=mnist"],
+)
+def test_a_wrong_value_is_named(run, option):
+    name, value = option.split("=")
+    _, _, err = run("train", option)
+    assert re.search(rf"Invalid value for '{name}': '?{value}'? ", err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["train", "predict", "doctor", "bench"]),
+        (["--help"], ["train", "predict", "doctor", "bench"]),
+        (
+            ["train", "--help"],
+            ["Examples:", "cnn-numba train --model mnist_cnn_deep", "--resume", "one-cycle"],
+        ),
+        (["predict", "--help"], ["Examples:", "cnn-numba predict seven.png", "--checkpoint", "stand alone"]),
+        (["doctor", "--help"], ["Example:", "exit code"]),
+        (["bench", "plot", "--help"], ["Example", "bench plot ops.json", "--out"]),
+        (["bench", "--help"], ["ops", "epoch", "accuracy", "startup", "simulator", "plot"]),
+        *(
+            (["bench", name, "--help"], ["Example", f"bench {name}", "--json"])
+            for name in ("ops", "epoch", "accuracy", "startup", "workers", "simulator")
+        ),
+    ],
+)
+def test_help_has_examples(run, arguments, words):
+    code, out, err = run(*arguments)
+    assert code == 0
+    assert err == ""
+    for word in words:
+        assert word in out
+    assert "\b" not in out
+    assert r"\b" not in out
+    if "Example" in out:  # each on a line of its own, not rewrapped into one
+        assert re.search(rf"\n +cnn-numba {' '.join(arguments[:-1])}[^\n]*\n", out)
+
+
+@pytest.mark.parametrize("command", [(), ("train",), ("bench",), ("bench", "ops")])
+def test_help_has_a_short_name(run, command):
+    assert run(*command, "-h") == run(*command, "--help")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["", "train", "predict", "inspect", "doctor", "bench"]
+    + [f"bench {name}" for name in ("ops", "epoch", "accuracy", "startup", "workers", "simulator", "plot")],
+)
+def test_help_reads_well(run, command):
+    _, out, _ = run(*command.split(), "--help")
+    assert " range>" not in out  # the option's name and its bounds say it
+    assert "default: (" not in out
+    assert "Enum" not in out
+    _, _, commands = out.partition("Commands:")
+    assert "..." not in commands  # no summary is cut off
+
+
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [
+        ("tr", ["train"]),
+        ("train --mo", ["--model"]),
+        ("train --model mnist", ["mnist_cnn", "mnist_cnn_deep", "mnist_rows"]),
+        ("train --schedule c", ["cosine", "constant"]),
+    ],
+)
+def test_the_shell_completes_commands_options_and_values(run, monkeypatch, words, completions):
+    monkeypatch.setenv("_CNN_NUMBA_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"cnn-numba {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    code, out, err = run("--help")
+    assert (code, out.split(), err) == (0, completions, "")
+
+
+def test_completion_can_be_installed(run):
+    _, out, _ = run("--help")
+    assert "--install-completion" in out
+    assert "--show-completion" in out
+    _, out, _ = run("bench", "--help")
+    assert "completion" not in out
+
+
+def test_version_is_that_of_the_package(run):
+    assert run("--version") == (0, f"cnn-numba {importlib.metadata.version('cnn-numba')}\n", "")
+
+
+def test_the_console_script_is_this_main():
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="cnn-numba")
+    assert script.load() is main
+
+
+def test_choices_are_those_of_the_modules():
+    from cnn_numba.nn.models import MODELS
+    from cnn_numba.train.optim import OPTIMIZERS, SCHEDULES
+
+    for choices, names in (
+        (shared.ModelName, MODELS),
+        (shared.OptimizerName, OPTIMIZERS),
+        (shared.ScheduleName, SCHEDULES),
+        (shared.DatasetName, [*data.DATASETS, TEXT]),
+    ):
+        assert sorted(choice.value for choice in choices) == sorted(names)
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "cnn_numba", "--help"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0
+    assert "Usage: cnn-numba" in done.stdout

@@ -1,0 +1,275 @@
+"""Each callback alone, around a training that takes no step, and the order in which they are called."""
+
+import json
+import os
+import signal
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from test_training import small_net, stripes
+
+from cnn_numba.train.alone import ALONE, Alone
+from cnn_numba.train.callbacks.base import MOMENTS, Callback, Callbacks, Untimed
+from cnn_numba.train.callbacks.divergence import Divergence, TrainingDiverged, first_not_finite
+from cnn_numba.train.callbacks.interrupts import Interrupted, Interrupts
+from cnn_numba.train.callbacks.log import Log
+from cnn_numba.train.callbacks.progress import OnStep, Progress
+from cnn_numba.train.callbacks.saving import Saving
+from cnn_numba.train.checkpoint import load_checkpoint
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
+from cnn_numba.train.optim import Adam
+from cnn_numba.train.recipe import Plan
+from cnn_numba.train.run import Run
+
+ENTRY = dict.fromkeys(HISTORY_KEYS, 0.5) | {"epoch": 1, "seconds": 2.0}
+
+
+def a_run(lines=None, out=None, resume=False, epochs=3, workers=ALONE):
+    """Return a training of five steps an epoch, before its first step."""
+    model = small_net()
+    plan = Plan(epochs, "constant", 0, "none", True, out, resume)
+    log = None if lines is None else lines.append
+    return Run(model, stripes(), Adam(model, lr=1e-2), plan, workers, None, Untimed(), log)
+
+
+def after_steps(run, count):
+    """Take the first steps of an epoch."""
+    for size in run.begin_epoch()[:count]:
+        run.take(size)
+    return run
+
+
+# --- When they are called ----------------------------------------------------------------------------------
+
+
+def test_callbacks_are_called_in_their_order_and_only_where_they_say_something():
+    calls = []
+
+    class Noting(Callback):
+        def __init__(self, name):
+            self.name = name
+
+        def step_end(self, run):
+            calls.append((self.name, run))
+
+    callbacks = Callbacks("the run", [Noting("first"), Callback(), Noting("second")])
+    for moment in MOMENTS:
+        callbacks(moment)
+    assert calls == [("first", "the run"), ("second", "the run")]
+    assert [len(callbacks.methods[moment]) for moment in ("step_begin", "step_end")] == [0, 2]
+
+
+# --- Divergence --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", ["step_end", "epoch_trained"])
+def test_a_loss_that_is_nan_diverges(moment):
+    run = after_steps(a_run(), 2)
+    getattr(Divergence(), moment)(run)
+    run.steps.totals[0] = np.nan
+    with pytest.raises(TrainingDiverged, match=r"at epoch 1, step 2, learning rate 0\.01: the logits are"):
+        getattr(Divergence(), moment)(run)
+
+
+def test_where_the_totals_are_not_cheap_a_step_is_not_looked_at():
+    run = after_steps(a_run(), 1)
+    run.steps.cheap_totals, run.steps.totals[0] = False, np.inf
+    Divergence().step_end(run)
+    with pytest.raises(TrainingDiverged, match="in epoch 1; on the GPU it is looked at once an epoch"):
+        Divergence().epoch_trained(run)
+
+
+def test_an_epoch_with_a_nan_in_its_test_or_its_parameters_diverges():
+    run = after_steps(a_run(), 1)
+    run.entry = dict(ENTRY)
+    Divergence().epoch_measured(run)
+    run.entry["test_loss"] = np.nan
+    with pytest.raises(TrainingDiverged, match="the loss became NaN"):
+        Divergence().epoch_measured(run)
+    run.optimizer.state["exp_avg"][3] = np.inf
+    with pytest.raises(TrainingDiverged, match="the parameters became NaN or infinite at epoch 1, step 1"):
+        Divergence().interrupted(run)
+
+
+def test_the_first_layer_with_a_nan_is_named():
+    run = after_steps(a_run(), 1)
+    assert first_not_finite(run.model) is None
+    run.model.every_layer[3].output[0, 0] = np.nan
+    assert first_not_finite(run.model) == 3
+
+
+# --- Interrupts --------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_is_noted_and_read_after_the_step():
+    run, interrupts = after_steps(a_run(out="runs"), 2), Interrupts()
+    with run.exits:
+        interrupts.begin(run)
+        interrupts.step_end(run)
+        assert not run.stop
+        os.kill(os.getpid(), signal.SIGINT)
+        interrupts.step_end(run)
+        assert run.stop
+        with pytest.raises(KeyboardInterrupt):  # the second one is Python's
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    error = Interrupted.after(run)
+    assert str(error) == "interrupted at epoch 1, step 2; saved in runs, resume to go on"
+    assert error.history == []
+
+
+def test_one_of_several_workers_asks_and_all_stop_after_the_same_step():
+    class Two(Alone):
+        size = 2
+
+    run, interrupts = a_run(), Interrupts()
+    run.workers = Two()
+    for asked, stop in ((False, False), (True, False), (True, True)):
+        run.workers.asked_to_end, run.steps.stop = asked, stop
+        interrupts.step_begin(run)
+        interrupts.step_end(run)
+        assert (run.stop_asked, run.stop) == (asked, stop)
+
+
+# --- What is shown and said --------------------------------------------------------------------------------
+
+
+def test_the_bar_is_closed_whatever_ends_the_training(capsys):
+    run, progress = a_run(), Progress()
+    with run.exits:
+        progress.begin(run)
+        progress.epoch_begin(run)
+        after_steps(run, 1)
+        progress.step_end(run)
+        bar = progress.bar
+        assert (bar.n, bar.total, bar.disable) == (32, 150, False)
+    assert bar.disable  # what closing does
+    assert "epoch 1/3" in capsys.readouterr().err
+
+
+def test_a_function_gets_step_and_loss():
+    seen = []
+    run = after_steps(a_run(), 3)
+    run.epoch = 2
+    OnStep(lambda *values: seen.append(values)).step_end(run)
+    OnStep(None).step_end(run)
+    assert seen == [(13, run.steps.last_loss())]
+
+
+def test_the_log_warns_of_few_steps_and_gives_each_epoch_a_line():
+    lines = []
+    run, log = a_run(lines), Log()
+    with run.exits:
+        log.begin(run)
+        after_steps(run, 1)
+        log.step_end(run)
+        assert run.first_loss == run.steps.last_loss()
+        run.entry, run.remarks = ENTRY, ["loss scale 2, 1 step skipped"]
+        run.finish_epoch()
+        log.epoch_end(run)
+        log.end(run)
+        run.first_loss = 0.4
+        log.end(run)
+    assert not log.timer.is_alive() or log.timer.finished.is_set()
+    assert lines == [
+        "warning: few steps to learn from, 15 in all: choose a batch size of at most 9, or at least 10 "
+        "epochs",
+        "epoch 1/3: train loss 0.5000, accuracy 50.00%; test loss 0.5000, accuracy 50.00%; 2.0 s; "
+        "loss scale 2, 1 step skipped",
+        "warning: the loss rose from 0.4 in the first step to 0.5 in the last epoch: choose a learning rate "
+        "below 0.01",
+    ]
+
+
+@pytest.mark.parametrize(("resumed", "epochs"), [(True, 3), (False, 10)])
+def test_who_goes_on_or_trains_long_enough_is_not_warned(resumed, epochs):
+    lines = []
+    run = a_run(lines, epochs=epochs)
+    run.resumed = resumed
+    with run.exits:
+        Log().begin(run)
+    assert lines == []
+
+
+def test_a_slow_first_step_says_that_kernels_compile(monkeypatch):
+    lines = []
+    monkeypatch.setattr("cnn_numba.train.callbacks.log.SLOW", 0.0)
+    run, log = a_run(lines, epochs=10), Log()
+    with run.exits:
+        log.begin(run)
+        log.timer.join(30)
+    assert lines == ["Compiling kernels (once) ..."]
+
+
+# --- Saving ------------------------------------------------------------------------------------------------
+
+
+def test_what_was_saved_in_an_epoch_is_gone_on_with(tmp_path):
+    lines = []
+    run = after_steps(a_run(lines, tmp_path), 2)
+    Saving().interrupted(run)
+    assert (run.saved, run.resumed) == ((0, 2), True)
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint.npz", "history.json", "history.csv"}
+    again = a_run(lines, tmp_path, resume=True)
+    with again.exits:
+        Saving().prepare(again)
+        assert (tmp_path / ".training").exists()
+        Saving().begin(again)
+    assert not (tmp_path / ".training").exists()
+    assert (again.epoch, again.step, again.saved) == (0, 2, (0, 2))
+    np.testing.assert_array_equal(again.model.parameters, run.model.parameters)
+    np.testing.assert_array_equal(again.steps.totals, run.steps.totals)
+    assert len(again.begin_epoch()) == 3
+    assert lines == [f"Resuming {tmp_path / 'checkpoint.npz'} at epoch 1, step 3"]
+
+
+def test_the_curves_are_drawn_after_the_last_epoch(tmp_path):
+    run = a_run(out=tmp_path, epochs=2)
+    for epoch in (1, 2):
+        run.entry = ENTRY | {"epoch": epoch}
+        run.finish_epoch()
+        Saving().epoch_end(run)
+        assert (tmp_path / "curves.png").exists() == (epoch == 2)
+        assert json.loads((tmp_path / "history.json").read_text()) == run.history
+    assert load_checkpoint(run.checkpoint_path).progress["epoch"] == 2
+
+
+def test_without_a_folder_nothing_is_saved_and_nothing_gone_on_with():
+    run = a_run()
+    Saving().prepare(run)
+    Saving().begin(run)
+    Saving().epoch_end(run)
+    assert run.saved is None
+    with pytest.raises(ValueError, match="nothing to resume from: no folder was given"):
+        Saving().begin(a_run(resume=True))
+
+
+def test_after_a_restart_a_run_goes_on_from_its_own_checkpoint(tmp_path):
+    def begun(name):
+        run = a_run(out=tmp_path, workers=Alone())
+        run.workers.run, run.workers.restarted = name, True
+        Saving().begin(run)
+        return run
+
+    first = begun("monday")
+    assert not first.resumed
+    Saving().interrupted(after_steps(first, 1))
+    assert not begun("tuesday").resumed
+    assert begun("monday").step == 1
+
+
+def test_not_the_first_worker_writes_nothing(tmp_path):
+    class Second(Alone):
+        rank, size = 1, 2
+
+        def from_first(self, function):
+            return False
+
+    run = a_run(out=tmp_path)
+    run.workers = Second()
+    run.steps = SimpleNamespace(totals=np.zeros(2))
+    for moment in ("prepare", "begin", "epoch_end", "interrupted"):
+        getattr(Saving(), moment)(run)
+    assert run.saved == (0, 0)
+    assert list(tmp_path.iterdir()) == []

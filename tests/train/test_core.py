@@ -1,0 +1,26 @@
+"""The core stands alone: it trains a network for MNIST where nothing beyond it can be imported."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cnn_numba.train.checkpoint import load_checkpoint
+
+PROGRAM = Path(__file__).with_name("without_beyond.py")
+
+
+def test_the_core_trains_without_what_lies_beyond_it(tmp_path):
+    done = subprocess.run([sys.executable, PROGRAM, tmp_path], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    (epoch,) = found["history"]
+    assert epoch["test_loss"] < epoch["train_loss"] < 2.3  # ln 10, where it begins
+    assert found["evaluated"] == pytest.approx([epoch["test_loss"], epoch["test_accuracy"]])
+    assert found["lines"][-1].startswith("epoch 1/1: train loss")
+    for argument, message in found["errors"].items():
+        assert message == f"{argument} needs cnn_numba.beyond, which was not imported: leave the argument out"
+    assert found["imported"] == []
+    assert load_checkpoint(tmp_path / "checkpoint.npz").progress["history"] == found["history"]

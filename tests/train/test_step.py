@@ -1,0 +1,161 @@
+"""The one step of a training, and the strategies that it is taken with."""
+
+import numpy as np
+import pytest
+from test_training import small_net, stripes
+
+from cnn_numba.nn.layers import CrossEntropyLoss
+from cnn_numba.train.alone import ALONE, Part
+from cnn_numba.train.batches import batches_of
+from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
+from cnn_numba.train.extensions import EXTENSIONS, extension
+from cnn_numba.train.optim import SGD, Adam
+from cnn_numba.train.recipe import check_recipe, checksum
+from cnn_numba.train.records import plot_history, write_history
+from cnn_numba.train.scaler import Scaler, scaler_for
+from cnn_numba.train.step import phases_of, steps_of, train_step
+
+PHASES = ["forward", "loss", *(f"backward {name}" for name in ("linear2", "relu1", "linear1"))]
+PHASES += [f"backward {name}" for name in ("flatten1", "pool1", "conv1")]
+
+
+def batch(count=32):
+    """Return the first images of the stripes, ready for a step, and their labels."""
+    data, model = stripes(), small_net()
+    source = batches_of(model, data.train_images, data.train_labels, data.mean, data.std)
+    source.begin(np.arange(count))
+    return source.take(count)
+
+
+def test_a_step_has_its_phases_and_updates_at_the_end():
+    model, loss, updates = small_net(), CrossEntropyLoss(32, 2), []
+    x, labels = batch()
+    phases = phases_of(model, loss, x, labels, Scaler(), lambda: updates.append(True))
+    assert [next(phases) for _ in PHASES] == PHASES
+    assert not updates
+    assert next(phases) == "update"
+    assert updates
+    with pytest.raises(StopIteration) as end:
+        next(phases)
+    losses, logits = end.value.value
+    assert (losses.shape, logits.shape) == ((32,), (32, 2))
+
+
+def test_a_step_by_hand_is_the_step_of_a_training():
+    ours, theirs, loss = small_net(), small_net(), CrossEntropyLoss(32, 2)
+    steps = steps_of(theirs, loss, Adam(theirs, lr=1e-2), stripes(), pytest.fail, graph=True)
+    steps.begin(np.arange(32), [1e-2])
+    steps.take(32)
+    phases = []
+    losses, _ = train_step(ours, loss, Adam(ours), *batch(), lr=1e-2, after=phases.append)
+    assert phases == [*PHASES, "update"]
+    np.testing.assert_array_equal(ours.parameters, theirs.parameters)
+    assert steps.last_loss() == pytest.approx(losses.mean())
+
+
+def test_numpy_is_silent_in_the_backward_pass_of_a_scaler_alone():
+    class Quiet(Scaler):
+        def quiet(self):
+            return np.errstate(over="ignore")
+
+    def fail(phase):
+        seen[phase] = np.geterr()["over"]
+        if phase == "backward linear1":
+            raise ZeroDivisionError
+
+    model, seen = small_net(), {}
+    with np.errstate(over="warn"), pytest.raises(ZeroDivisionError) as caught:
+        train_step(model, CrossEntropyLoss(32, 2), SGD(model), *batch(), scaler=Quiet(), after=fail)
+    assert (seen["loss"], seen["backward linear2"]) == ("warn", "ignore")
+    assert caught.tb is not None  # which keeps the step's frames alive
+    assert np.geterr()["over"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"model": None}, "model must be of type Sequential, got None"), ({"scaler": 5}, "scaler must be of")],
+)
+def test_wrong_arguments_of_a_step_are_named(wrong, message):
+    model = small_net()
+    x, labels = batch()
+    given = {"model": model, "loss": CrossEntropyLoss(32, 2), "optimizer": SGD(model), "x": x}
+    with pytest.raises(TypeError, match=message):
+        train_step(**given | {"labels": labels} | wrong)
+
+
+# --- Strategies --------------------------------------------------------------------------------------------
+
+
+def test_one_process_has_all_of_a_batch():
+    model, array = small_net(), np.arange(3.0)
+    assert (ALONE.first, ALONE.many, ALONE.share(7), ALONE.count(7)) == (True, False, slice(0, 7), 7)
+    assert ALONE.all_reduce(array) is array
+    assert ALONE.exchange("a") == [ALONE.from_first(lambda: "a")] == ["a"]
+    assert (ALONE.batch_size(model), ALONE.callbacks()) == (32, [])
+    part = ALONE.part(model, Scaler(), None)
+    assert part.scaler_of(7) is part.scaler
+    assert (list(part.cuts), part.no_graphs, part.buckets()) == ([], "", [])
+    with pytest.raises(NotImplementedError):
+        Part().phases_of_nothing()
+
+
+def test_without_scaling_a_step_is_the_optimiser_s():
+    model, scaler = small_net(), scaler_for(small_net(), None)
+    before, gradient = model.parameters.copy(), np.ones(2, np.float32)
+    assert type(scaler) is Scaler
+    assert (scaler.settings, dict(scaler.state), scaler.callbacks()) == (None, {}, [])
+    assert scaler.scale_gradient(gradient) is gradient
+    model.gradients[:] = 1
+    assert scaler.step(SGD(model), lr=0.5)
+    np.testing.assert_allclose(model.parameters, before - 0.5, rtol=1e-6)
+
+
+def test_what_nothing_has_registered_is_named(monkeypatch):
+    monkeypatch.delitem(EXTENSIONS, "scaler")
+    with pytest.raises(ValueError, match=r"scaler needs cnn_numba\.beyond, which was not imported"):
+        scaler_for(small_net(), True)
+    monkeypatch.setitem(EXTENSIONS, "scaler", lambda model: "a scaler")
+    assert extension("scaler")(None) == scaler_for(small_net(precision="float16"), None) == "a scaler"
+
+
+# --- Recipes and records -----------------------------------------------------------------------------------
+
+
+def test_a_constant_schedule_frees_the_epochs_and_old_files_the_data():
+    recipe = {"schedule": "constant", "epochs": 3, "device": "cpu", "train_crc32": 1, "test_crc32": 2}
+    check_recipe({"schedule": "constant", "epochs": 1, "device": "gpu"}, recipe)
+    for saved, message in (
+        ({"device": "reference"}, "device 'reference', now 'cpu'"),
+        ({"train_crc32": 5}, "train_crc32 5, now 1; these are other data"),
+        ({"schedule": "cosine", "epochs": 3}, "schedule 'cosine', now 'constant'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_recipe(recipe | saved, recipe)
+
+
+def test_a_checksum_is_of_the_bytes_of_all_arrays():
+    one, other = np.arange(4, dtype=np.uint8), np.ones(2)
+    assert checksum(one, other) == checksum(one.copy(), other) != checksum(other, one)
+
+
+@pytest.mark.parametrize(
+    ("history", "error", "message"),
+    [
+        (None, TypeError, "history must be a list of dicts, as fit returns it; got None"),
+        ([5], TypeError, r"history must be a list of dicts, as fit returns it; got \[5\]"),
+        ([{"epoch": 1}], ValueError, "entry 0 lacks train_loss, train_accuracy, test_loss"),
+    ],
+)
+def test_a_history_that_is_none_is_refused_before_anything_is_written(tmp_path, history, error, message):
+    for use in (write_history, plot_history):
+        with pytest.raises(error, match=message):
+            use(history, tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_history_of_words_or_of_unlike_entries_is_refused(tmp_path):
+    entry = dict.fromkeys(HISTORY_KEYS, 1)
+    with pytest.raises(TypeError, match="history must hold numbers, got test_loss 'low' in entry 1"):
+        plot_history([entry, entry | {"test_loss": "low"}])
+    with pytest.raises(ValueError, match="entry 1 has other keys than the first"):
+        write_history([entry, entry | {"loss_scale": 2}], tmp_path)
