@@ -58,7 +58,7 @@ def evaluate(
     return float(loss_sum), float(right)
 
 
-def check_counts(images: np.ndarray, labels: np.ndarray) -> None:
+def check_counts(images: np.ndarray | Windows, labels: np.ndarray | Windows) -> None:
     """Insist on images and as many labels; TypeError or ValueError otherwise."""
     for name, array in (("images", images), ("labels", labels)):
         instance(array, name, np.ndarray, Windows)
