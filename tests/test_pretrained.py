@@ -1,4 +1,4 @@
-"""The trained networks of the package; tests/course/test_notebook_13b.py measures the one for text."""
+"""The trained networks of the package; tests/course/attention/test_notebook.py measures the one for text."""
 
 import numpy as np
 

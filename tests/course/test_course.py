@@ -48,7 +48,12 @@ exercise = Exercise(
     cases=two_arrays,
     mistakes={
         "added": ("You add where `*` is meant.", lambda x, weights, scale=1.0: scale * (x + weights)),
-        "unscaled": ("The scale is missing.", lambda x, weights, scale=1.0: x * weights),
+        "unscaled": (
+            "The scale is missing.",
+            lambda x, weights, scale=1.0: x * weights,
+            ("scale * ", ""),
+            "return x * weights",
+        ),
     },
 )
 
@@ -57,6 +62,11 @@ def mistake_of(attempt):
     verdict = exercise(attempt)
     assert verdict.status == "wrong"
     return verdict.mistake
+
+
+def test_slips_are_kept_apart_from_what_a_check_needs():
+    assert exercise.slips == {"added": [], "unscaled": [("scale * ", ""), "return x * weights"]}
+    assert all(callable(function) for _, *functions in exercise.mistakes.values() for function in functions)
 
 
 def test_right_answers_are_solved():

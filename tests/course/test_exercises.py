@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from advice import advice_of, obeyed
-from wrong_answers import Derived, answers_in
+from wrong_answers import Derived, answers_to, functions_in
 
 from cnn_course.engine import notebooks
 from cnn_course.engine.checks.exercise import CheckFailed, Exercise
@@ -26,19 +26,20 @@ class Found:
         topic = path.stem.partition("_")[2]
         self.setup = tuple(cell.source for cell in notebook.cells if "setup" in cell.metadata.get("tags", ()))
         self.check = getattr(importlib.import_module(f"cnn_course.chapters.{topic}.exercises"), cells.name)
-        answers = answers_in(importlib.import_module(f"wrong_answers.{topic}"))
-        self.wrong = [answer for answer in answers if answer.exercise == cells.name]
+        self.answers = importlib.import_module(f"{topic}.answers")
+        self.wrong = answers_to(self.check, self.answers)
+        self.right = getattr(self.answers, "RIGHT", {}).get(cells.name, {})
 
-    def run(self, source, name=None):
+    def run(self, source):
         """Return the function that the source defines, after the notebook's imports."""
         namespace = dict(executed(self.setup))
         execute(source, namespace)
-        return namespace[name or self.cells.name]
+        return namespace[self.cells.name]
 
     def attempt(self, answer):
         """Return a wrong answer as a function: derived from the solution, or as it is written."""
         if isinstance(answer, Derived):
-            return self.run(answer.source(self.cells.solution), answer.name)
+            return self.run(answer.source(self.cells.solution))
         return answer
 
 
@@ -72,6 +73,12 @@ MISTAKES = [
     for name, (_, *functions) in found.check.mistakes.items()
     for function in functions
 ]
+
+
+def named(answers):
+    """Return names for parameters."""
+    return [f"{found.cells.name}-{answer.mistake}" for found, answer in answers]
+
 
 each_exercise = pytest.mark.parametrize("found", FOUND, ids=NAMES)
 
@@ -110,42 +117,42 @@ def test_there_are_at_least_five_wrong_answers_of_different_kinds(found):
     lambda found, answer: answer is first_of_its_notebook(found).wrong[0],
     "one of each notebook; every exercise's mistakes are told by name from functions that make them",
 )
-@pytest.mark.parametrize(("found", "answer"), ANSWERS, ids=[answer.name for _, answer in ANSWERS])
+@pytest.mark.parametrize(("found", "answer"), ANSWERS, ids=named(ANSWERS))
 def test_wrong_answer_is_rejected_by_name(found, answer):
     verdict = found.check(found.attempt(answer))
     assert (verdict.status, verdict.mistake) == ("wrong", answer.mistake), verdict
 
 
 def sources(*mistakes):
-    """Return (exercise, name, source) of the wrong answers that come to some mistakes, as parameters."""
+    """Return (exercise, source) of the wrong answers that come to some mistakes, as parameters."""
     chosen = [
         pair for pair in ANSWERS if pair[1].mistake in mistakes and isinstance(pair[0].check, KernelExercise)
     ]
     derived = [(found, answer) for found, answer in chosen if isinstance(answer, Derived)]
     return [
-        pytest.param(found, answer.name, answer.source(found.cells.solution), id=answer.name)
-        for found, answer in derived
+        pytest.param(found, answer.source(found.cells.solution), id=name)
+        for (found, answer), name in zip(derived, named(derived), strict=True)
     ]
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("found", "name", "source"), sources("float64"))
-def test_what_is_advised_against_float64_solves_the_exercise(found, name, source):
-    verdict = found.check(found.run(source, name))
-    verdict = found.check(found.run(obeyed(verdict, source), name))
+@pytest.mark.parametrize(("found", "source"), sources("float64"))
+def test_what_is_advised_against_float64_solves_the_exercise(found, source):
+    verdict = found.check(found.run(source))
+    verdict = found.check(found.run(obeyed(verdict, source)))
     assert verdict.status == "solved", verdict
 
 
 @pytest.mark.parametrize(
-    ("found", "name", "source"),
+    ("found", "source"),
     sources(
         "writes past the edge", "reads past the edge", "negative index", "missing barrier", "lost update"
     ),
 )
-def test_what_is_said_to_be_missing_solves_the_exercise(found, name, source):
-    verdict = found.check(found.run(source, name))
+def test_what_is_said_to_be_missing_solves_the_exercise(found, source):
+    verdict = found.check(found.run(source))
     if advice_of(verdict):
-        verdict = found.check(found.run(obeyed(verdict, source), name))
+        verdict = found.check(found.run(obeyed(verdict, source)))
         assert verdict.status == "solved", verdict
     else:  # what has been seen, and a question
         assert "missing" not in verdict.message.replace("Is a barrier missing, is", "")
@@ -178,10 +185,18 @@ def test_every_check_belongs_to_an_exercise_of_a_notebook():
         assert declared == {cells.name for cells in notebooks.exercises(notebooks.read(path))}
 
 
-def test_every_wrong_answer_belongs_to_an_exercise():
-    for path in FOLDER.glob("*.ipynb"):
-        answers = answers_in(importlib.import_module(f"wrong_answers.{path.stem.partition('_')[2]}"))
-        assert {answer.exercise for answer in answers} <= set(NAMES)
+def test_every_answer_belongs_to_an_exercise():
+    for answers in {found.answers for found in FOUND}:
+        written = {function.exercise for function in functions_in(answers)}
+        named = written.union(getattr(answers, "WRONG", ()), getattr(answers, "RIGHT", ()))
+        assert named <= {found.cells.name for found in FOUND if found.answers is answers}
+
+
+def test_answers_to_a_mistake_that_the_exercise_knows_stand_beside_it():
+    for found in FOUND:
+        written = {one.mistake for one in functions_in(found.answers) if one.exercise == found.cells.name}
+        others = written.union(getattr(found.answers, "WRONG", {}).get(found.cells.name, ()))
+        assert not others & found.check.mistakes.keys()
 
 
 @each_exercise

@@ -87,7 +87,7 @@ def no_workbook(tmp_path, monkeypatch):
 
 @pytest.mark.exhaustive_unless(
     lambda path: path.stem.startswith("00_"),
-    "the first page; cells of the others in test_notebook_*.py, solutions in test_exercises.py",
+    "the first page; cells of the others in each test_notebook.py, solutions in test_exercises.py",
 )
 @pytest.mark.slow
 @each_notebook
@@ -227,14 +227,15 @@ def defined_in_cell(stem, cell_id, name):
     return namespace[name]
 
 
-# Notebook NN_topic keeps in repeated_kernels/topic.py a list KERNELS of tuples: the cell's id, the
+# Notebook NN_topic keeps in topic/repeated_kernels.py a list KERNELS of tuples: the cell's id, the
 # kernel's name in the cell, the package's kernel, and a function that makes of a generator the launches
 # (`cnn_course.engine.checks.kernels.launch`) in which the two must leave the same.
 REPEATED_KERNELS = [
     (path.stem, *entry)
     for path in PATHS
-    if Path(__file__).with_name("repeated_kernels").joinpath(f"{path.stem.partition('_')[2]}.py").exists()
-    for entry in importlib.import_module(f"repeated_kernels.{path.stem.partition('_')[2]}").KERNELS
+    for topic in [path.stem.partition("_")[2]]
+    if Path(__file__).with_name(topic).joinpath("repeated_kernels.py").exists()
+    for entry in importlib.import_module(f"{topic}.repeated_kernels").KERNELS
 ]
 
 

@@ -1,7 +1,9 @@
-"""Wrong answers derived from a solution: what a replacement changes, and what is refused."""
+"""Answers derived from a solution: what a change makes of it, what is refused, and where they are found."""
+
+from types import SimpleNamespace
 
 import pytest
-from wrong_answers import Derived, derive, replaced
+from wrong_answers import Derived, answers_to, changed, replaced, wrong
 
 SOLUTION = '''\
 @cuda.jit
@@ -15,18 +17,24 @@ def step_kernel(values, velocity, out):
 '''
 
 
-def source(*replacements):
-    (answer,) = derive("step_kernel", never_steps=("no step", *replacements))
-    return answer.source(SOLUTION)
+def source(change):
+    return Derived("step_kernel", "no step", change).source(SOLUTION)
 
 
-def test_an_answer_is_the_solution_under_its_own_name_but_for_the_replacements():
-    changed = SOLUTION.replace("step_kernel", "never_steps").replace(" + v", "")
-    assert source((" + v", "")) == changed
+def test_an_answer_is_the_solution_but_for_the_replacement():
+    assert source((" + v", "")) == SOLUTION.replace(" + v", "")
 
 
 def test_replacements_are_made_one_after_the_other():
-    assert "out[i] = v - v" in source(("values[i]", "v"), ("v + v", "v - v"))
+    assert "out[i] = v - v" in source([("values[i]", "v"), ("v + v", "v - v")])
+
+
+def test_a_text_is_another_body():
+    head = SOLUTION.partition("    v = ")[0]
+    assert changed(SOLUTION, "\n        if out.size:\n            out[0] = 1\n    ").split() == [
+        *head.split(),
+        *"if out.size: out[0] = 1".split(),
+    ]
 
 
 def test_only_whole_names_are_replaced():
@@ -71,13 +79,20 @@ def test_lines_of_another_depth_are_not_meant():
     ],
 )
 def test_refusals_name_the_answer(replacement, message):
-    with pytest.raises(ValueError, match=f"never_steps, derived from step_kernel: {message}"):
+    with pytest.raises(ValueError, match=f"'no step', derived from step_kernel: {message}"):
         source(replacement)
 
 
-def test_answers_keep_their_order():
-    answers = derive("step_kernel", first=("a", ("v", "w", 2)), second=("b", ("v", "x", 2)))
-    assert answers == [
-        Derived("step_kernel", "first", "a", (("v", "w", 2),)),
-        Derived("step_kernel", "second", "b", (("v", "x", 2),)),
+def test_answers_stand_beside_mistakes_in_a_dictionary_and_as_functions():
+    @wrong("step_kernel", "another")
+    def another(values, velocity, out):
+        pass
+
+    check = SimpleNamespace(name="step_kernel", slips={"first": [("v", "w", 2)]})
+    others = {"step_kernel": {"second": [("v", "x", 2), [("v", "y", 2)]]}, "other_kernel": {"second": "pass"}}
+    assert answers_to(check, SimpleNamespace(WRONG=others, another=another)) == [
+        Derived("step_kernel", "first", ("v", "w", 2)),
+        Derived("step_kernel", "second", ("v", "x", 2)),
+        Derived("step_kernel", "second", [("v", "y", 2)]),
+        another,
     ]

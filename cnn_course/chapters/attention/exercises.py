@@ -67,46 +67,89 @@ causal_softmax_kernel = KernelExercise(
         "no mask": (
             "Every query sees all keys. Query `i` may see the keys up to its own place: `j <= i`.",
             lambda scores: _softmax(scores, np.ones_like(_seen(scores))),
+            [
+                ("range(1, i + 1)", "range(1, scores.shape[1])"),
+                ("in range(i + 1)", "in range(scores.shape[1])"),
+                ("if j <= i", "if True"),
+            ],
         ),
         "masked afterwards": (
             "The weights of the future are 0, and yet the others know of it: they add up to less than 1, as "
             "the sum you divide by has the future in it. Add up what is seen, `j <= i`.",
             _zeroed_afterwards,
+            [
+                ("range(1, i + 1)", "range(1, scores.shape[1])"),
+                ("in range(i + 1)", "in range(scores.shape[1])"),
+            ],
         ),
         "scores of zero": (
             "A score of 0 is no mask: its weight is `exp(0 - largest)`. What is not to be seen has the "
             "weight 0, which is what a score of minus infinity gives.",
             _zero_scores,
+            [
+                ("range(1, i + 1)", "range(1, scores.shape[1])"),
+                ("max(largest, scores[i, j])", "max(largest, scores[i, j] if j <= i else float32(0))"),
+                ("in range(i + 1)", "in range(scores.shape[1])"),
+                (
+                    "total += math.exp(scores[i, j] - largest)",
+                    "total += math.exp((scores[i, j] if j <= i else float32(0)) - largest)",
+                ),
+                (
+                    "math.exp(scores[i, j] - largest) / total if j <= i else float32(0)",
+                    "math.exp((scores[i, j] if j <= i else float32(0)) - largest) / total",
+                ),
+            ],
         ),
         "itself not seen": (
             "A query does not see its own key: the loop ends one too early. `range(i + 1)` has `i` in it.",
             lambda scores: _softmax(scores, np.tril(np.ones(scores.shape, bool), k=-1)),
+            [
+                ("largest = scores[i, 0]", "largest = float32(-math.inf)"),
+                ("range(1, i + 1)", "range(i)"),
+                ("in range(i + 1)", "in range(i)"),
+                ("j <= i", "j < i"),
+            ],
         ),
         "one too many": (
             "A query sees the key after its own: what is to be predicted is in what it is predicted from.",
             lambda scores: _softmax(scores, np.tril(np.ones(scores.shape, bool), k=1)),
+            [
+                ("range(1, i + 1)", "range(1, min(i + 2, scores.shape[1]))"),
+                ("in range(i + 1)", "in range(min(i + 2, scores.shape[1]))"),
+                ("j <= i", "j <= i + 1"),
+            ],
         ),
         "sees the future only": (
             "Mask the wrong way round: a query sees what comes after it, and not what was before.",
             lambda scores: _softmax(scores, ~np.tril(np.ones(scores.shape, bool), k=-1)),
+            [
+                ("largest = scores[i, 0]", "largest = scores[i, i]"),
+                ("range(1, i + 1)", "range(i, scores.shape[1])"),
+                ("in range(i + 1)", "in range(i, scores.shape[1])"),
+                ("j <= i", "j >= i"),
+            ],
         ),
         "no shift": (
             "Right for small scores. `exp` of a large one is infinite, and 0 / 0 of very negative ones is "
             "NaN: take the largest score away first, as in notebook 05.",
             lambda scores: _softmax(scores, _seen(scores), shift=0),
+            ("scores[i, j] - largest", "scores[i, j]", 2),
         ),
         "largest of the future": (
             "You look for the largest score in the whole row. A score of the future that is larger by 100 "
             "makes every `exp` 0, and 0 / 0 is NaN: look among those that are seen.",
             lambda scores: _softmax(scores, _seen(scores), shift=scores.max(axis=1, keepdims=True)),
+            ("range(1, i + 1)", "range(1, scores.shape[1])"),
         ),
         "not divided": (
             "A row's weights do not add up to 1: divide by their sum.",
             lambda scores: _softmax(scores, _seen(scores), total=1),
+            (" / total if", " if"),
         ),
         "future not written": (
             "What is not seen is never written, and holds whatever was in memory: write a 0 there.",
             lambda scores: np.where(_seen(scores), _softmax(scores, _seen(scores)), np.nan),
+            ("range(scores.shape[1])", "range(i + 1)"),
         ),
     },
 )
@@ -159,6 +202,7 @@ online_step = Exercise(
             _with_state(
                 lambda m, t, a, s, v, new, f: (new, t + np.exp(s - new).sum(), a + np.exp(s - new) @ v)
             ),
+            ("factor = np.exp(largest - new)", "factor = 1"),
         ),
         "average not rescaled": (
             "The sum is right. The average, too, is relative to the old largest score, and is to be "
@@ -166,6 +210,7 @@ online_step = Exercise(
             _with_state(
                 lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - new).sum(), a + np.exp(s - new) @ v)
             ),
+            ("factor * average", "average"),
         ),
         "sum not rescaled": (
             "The average is right. The sum, too, is relative to the old largest score, and is to be "
@@ -173,6 +218,7 @@ online_step = Exercise(
             _with_state(
                 lambda m, t, a, s, v, new, f: (new, t + np.exp(s - new).sum(), f * a + np.exp(s - new) @ v)
             ),
+            ("factor * total", "total"),
         ),
         "factor upside down": (
             "Your factor is `exp(new - largest)`, the reciprocal. If a larger score comes along, the old "
@@ -184,6 +230,7 @@ online_step = Exercise(
                     a / f + np.exp(s - new) @ v,
                 )
             ),
+            ("np.exp(largest - new)", "np.exp(new - largest)"),
         ),
         "largest of the new ones": (
             "You forget the largest score so far: the new one is the larger of it and of the new scores.",
@@ -192,6 +239,7 @@ online_step = Exercise(
                 np.exp(m - s.max()) * t + np.exp(s - s.max()).sum(),
                 np.exp(m - s.max()) * a + np.exp(s - s.max()) @ v,
             ),
+            ("max(largest, scores.max())", "scores.max()"),
         ),
         "new weights by the old largest": (
             "The new weights are relative to the old largest score, the sums to the new one. Take `new` in "
@@ -199,6 +247,7 @@ online_step = Exercise(
             _with_state(
                 lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - m).sum(), f * a + np.exp(s - m) @ v)
             ),
+            ("np.exp(scores - new)", "np.exp(scores - largest)"),
         ),
         "divided already": (
             "You divide the average by the sum at each step. Then the next step would have to multiply by it "
@@ -210,16 +259,19 @@ online_step = Exercise(
                     (f * a + np.exp(s - new) @ v) / (f * t + np.exp(s - new).sum()),
                 )
             ),
+            ("return new, total, average", "return new, total, average / total"),
         ),
         "values not weighted": (
             "The values are added as they are. Each counts with its weight: `weights @ values`.",
             _with_state(
                 lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - new).sum(), f * a + v.sum(axis=0))
             ),
+            ("weights @ values", "values.sum(axis=0)"),
         ),
         "earlier keys forgotten": (
             "Sum and average have only the new keys in them: those before are lost.",
             _with_state(lambda m, t, a, s, v, new, f: (new, np.exp(s - new).sum(), np.exp(s - new) @ v)),
+            [("factor * total + ", ""), ("factor * average + ", "")],
         ),
     },
 )
@@ -321,10 +373,12 @@ tiled_attention_kernel = KernelExercise(
             "The scores are not divided by the root of the number of features. `dot` does not do it: "
             "multiply by `SCALE`.",
             _unscaled,
+            ("SCALE * dot", "dot"),
         ),
         "first tile only": (
             f"Only the first {TILE} keys count: go on, tile by tile, to `k.shape[0]`.",
             _of_keys(slice(TILE)),
+            ("range(0, k.shape[0], TILE)", "range(0, 1, TILE)"),
         ),
         "whole tiles only": (
             "The keys of the last tile are left out where it is not full.",
@@ -333,45 +387,67 @@ tiled_attention_kernel = KernelExercise(
                 if len(k) >= TILE
                 else np.full(q.shape, np.nan)
             ),
+            ("range(0, k.shape[0], TILE)", "range(0, k.shape[0] // TILE * TILE, TILE)"),
         ),
         "zeros take part": (
             "The rows of zeros that fill the last tile up take part: their score is 0, and `exp` of that is "
             "no small weight. Go through the keys that there are: `min(TILE, k.shape[0] - first)`.",
             _padded,
+            ("range(min(TILE, k.shape[0] - first))", "range(TILE)"),
         ),
         "not rescaled": (
             "When a larger score comes along, sum and average are still relative to the old one. Multiply "
             "both by `exp(largest - new)`.",
             _not_rescaled,
+            [
+                ("total = total * factor + weight", "total += weight"),
+                ("average[d] * factor + ", "average[d] + "),
+            ],
         ),
         "average not rescaled": (
             "The sum follows the largest score; the average does not. Multiply it by the same factor.",
             _average_not_rescaled,
+            ("average[d] * factor + ", "average[d] + "),
         ),
         "sum not rescaled": (
             "The average follows the largest score; the sum does not. Multiply it by the same factor.",
             lambda q, k, v: _average_not_rescaled(q, k, v, rescale_total=False),
+            ("total = total * factor + weight", "total += weight"),
         ),
         "largest from 0": (
             "Right, until all scores of a query are far below 0: what you subtract is larger than all of "
             "them, every weight becomes 0, and 0 / 0 is NaN. Begin the search for the largest with minus "
             "infinity.",
             _from,
+            ("float32(-math.inf)", "float32(0)"),
         ),
         "not small enough": (
             "Right, until all scores of a query lie below the number that your largest begins with: every "
             "weight becomes 0, and 0 / 0 is NaN. Begin with minus infinity.",
             lambda q, k, v: _from(q, k, v, -1e9),
+            ("-math.inf", "-1e9"),
         ),
-        "not divided": ("The average is still to be divided by the sum of the weights.", _not_divided),
+        "not divided": (
+            "The average is still to be divided by the sum of the weights.",
+            _not_divided,
+            ("average[d] / total", "average[d]"),
+        ),
         "keys averaged": (
             "You average the keys. What is averaged are the values.",
             lambda q, k, v: _attention(q, k, k),
+            ("v_tile[j, d]", "k_tile[j, d]"),
         ),
         "last tile only": (
             "What the tiles before the last have added is lost: set sum and average to 0 once, before the "
             "loop.",
             lambda q, k, v: _of_keys(slice((len(k) - 1) // TILE * TILE, None))(q, k, v),
+            (
+                "    copy_rows(k, first, k_tile)",
+                "    largest, total = float32(-math.inf), float32(0)\n"
+                "    for d in range(D):\n"
+                "        average[d] = float32(0)\n"
+                "    copy_rows(k, first, k_tile)",
+            ),
         ),
     },
 )
@@ -405,34 +481,41 @@ softmax_backward_kernel = KernelExercise(
             "You multiply each gradient by its weight. A score moves the other weights of its row too: take "
             "the average away first.",
             lambda w, g: w * g,
+            (" - average)", ")"),
         ),
         "plain mean": (
             "The average is one weighted by the weights: each gradient counts as much as its key is looked "
             "at.",
             lambda w, g: w * (g - g.mean(axis=1, keepdims=True)),
+            ("weights[i, j] * grad_weights[i, j]", "grad_weights[i, j] / float32(weights.shape[1])"),
         ),
         "plain sum": (
             "You take the sum of the gradients away. Each counts with its weight, and the weights add up to "
             "1.",
             lambda w, g: w * (g - g.sum(axis=1, keepdims=True)),
+            ("average += weights[i, j] * grad_weights[i, j]", "average += grad_weights[i, j]"),
         ),
         "weight left out": (
             "The difference from the average is still to be multiplied by the weight: a key that is hardly "
             "looked at hardly matters.",
             lambda w, g: g - (w * g).sum(axis=1, keepdims=True),
+            ("= weights[i, j] * (", "= ("),
         ),
         "own term only": (
             "That is the derivative of each weight by its own score, `w * (1 - w)`, as if the others of its "
             "row stood still.",
             lambda w, g: g * w * (1 - w),
+            ("(grad_weights[i, j] - average)", "grad_weights[i, j] * (float32(1) - weights[i, j])"),
         ),
         "sign": (
             "The sign is wrong: where a gradient is above the average, that of its score is positive.",
             lambda w, g: -softmax_backward(w, g),
+            ("(grad_weights[i, j] - average)", "(average - grad_weights[i, j])"),
         ),
         "average divided": (
             "You divide the average by the number of keys as well. The weights add up to 1 already.",
             lambda w, g: w * (g - (w * g).mean(axis=1, keepdims=True)),
+            ("- average)", "- average / float32(weights.shape[1]))"),
         ),
     },
 )

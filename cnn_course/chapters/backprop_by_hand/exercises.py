@@ -39,32 +39,45 @@ linear_backward = Exercise(
             "You divide by the number of samples. The mean over the batch is in the loss, and so it has been "
             "divided by already, in `grad_output`: here the samples are added up.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw / len(x), gb / len(x))),
+            [
+                ("grad_output.T @ x", "grad_output.T @ x / len(x)"),
+                ("grad_output.sum(axis=0)", "grad_output.sum(axis=0) / len(x)"),
+            ],
         ),
         "bias mean": (
             "`grad_bias` is the mean over the samples; their sum is right.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw, gb / len(x))),
+            ("grad_output.sum(axis=0)", "grad_output.mean(axis=0)"),
         ),
         "bias not summed": (
             "`grad_bias` has a row for each sample. The bias is added to every one of them, so it gets the "
             "gradient of all: a sum over the batch.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw, g)),
+            ("grad_output.sum(axis=0)", "grad_output"),
         ),
         "bias over the outputs": (
             "`grad_bias` has an entry for each sample: you sum over the outputs, and the sum is over `n`.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw, g.sum(axis=1))),
+            ("grad_output.sum(axis=0)", "grad_output.sum(axis=1)"),
         ),
         "weight gradient transposed": (
             "`grad_weight` is transposed: it has the shape of `weight`, the outputs first.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw.T, gb)),
+            ("grad_output.T @ x", "x.T @ grad_output"),
         ),
         "weight transposed": (
             "For `grad_input` you multiply by `weight.T`, as the forward pass does. Going back, the sum is "
             "over the outputs `o`: `grad_output @ weight`.",
             _with(lambda g, x, w, gi, gw, gb: (g @ w.T, gw, gb)),
+            ("grad_output @ weight", "grad_output @ weight.T"),
         ),
         "other order": (
             "The three are there, in another order: `grad_input`, `grad_weight`, `grad_bias` is asked for.",
             _with(lambda g, x, w, gi, gw, gb: (gw, gb, gi)),
+            (
+                "grad_output @ weight, grad_output.T @ x, grad_output.sum(axis=0)",
+                "grad_output.T @ x, grad_output.sum(axis=0), grad_output @ weight",
+            ),
         ),
         "ones sent back": (
             "Your `grad_weight` and `grad_bias` are those of a loss that just adds up all outputs: what "
@@ -72,6 +85,10 @@ linear_backward = Exercise(
             _with(
                 lambda g, x, w, gi, gw, gb: (gi, np.ones_like(g).T @ x, np.full(g.shape[1], float(len(g))))
             ),
+            [
+                ("return", "ones = np.ones_like(grad_output)\nreturn"),
+                ("grad_output.T @ x, grad_output.sum(axis=0)", "ones.T @ x, ones.sum(axis=0)"),
+            ],
         ),
     },
 )
@@ -129,32 +146,58 @@ conv_backward_weight = Exercise(
             "Right for stride 1 alone. Output `oh` looks at pixel `stride * oh + kh`: the pixels that one "
             "weight meets are `stride` apart.",
             lambda g, x, kernel_size, stride, padding: _taps(g, x, kernel_size, 1, padding),
+            [
+                ("slice(kh, kh + stride * out_h, stride)", "slice(kh, kh + out_h)"),
+                ("slice(kw, kw + stride * out_w, stride)", "slice(kw, kw + out_w)"),
+            ],
         ),
         "padding left out": (
             "Right without padding alone. The forward pass saw the images with zeros around them, and so "
             "must the backward pass: `np.pad` first.",
             lambda g, x, kernel_size, stride, padding: _taps(g, x, kernel_size, stride, 0),
+            ("(padding, padding), (padding, padding)", "(0, 0), (0, 0)"),
         ),
         "flipped": (
             "Your gradient is turned by 180 degrees: weight `(kh, kw)` meets the pixel that lies `kh` rows "
             "below and `kw` columns right of the window's corner. There is no flip in this one.",
             lambda *args: _backward_weight(*args)[:, :, ::-1, ::-1],
+            ("grad_weight[:, :, kh, kw]", "grad_weight[:, :, -1 - kh, -1 - kw]"),
         ),
         "mean over the batch": (
             "You divide by the number of images. The loss has done so already: here they are added up.",
             lambda g, x, *rest: _backward_weight(g, x, *rest) / len(x),
+            (
+                'np.einsum("nohw,nihw->oi", grad_output, pixels)',
+                'np.einsum("nohw,nihw->noi", grad_output, pixels).mean(axis=0)',
+            ),
         ),
         "last image only": (
             "Only the last image counts: `=` overwrites the sum where `+=` adds to it.",
             lambda g, x, *rest: _backward_weight(g[-1:], x[-1:], *rest),
+            ('"nohw,nihw->oi", grad_output, pixels', '"ohw,ihw->oi", grad_output[-1], pixels[-1]'),
         ),
         "channels exchanged": (
             "The two channel axes are exchanged: a filter is `(out_channels, in_channels, kh, kw)`.",
             lambda *args: _backward_weight(*args).swapaxes(0, 1),
+            [
+                (
+                    "np.zeros((grad_output.shape[1], x.shape[1], *kernel_size))",
+                    "np.zeros((x.shape[1], grad_output.shape[1], *kernel_size))",
+                ),
+                (
+                    'np.einsum("nohw,nihw->oi", grad_output, pixels)',
+                    'np.einsum("nohw,nihw->io", grad_output, pixels)',
+                ),
+            ],
         ),
         "averaged": (
             "You divide by the number of outputs of an image; the gradients are added up.",
             lambda g, x, *rest: _backward_weight(g, x, *rest) / (g.shape[2] * g.shape[3]),
+            (
+                'grad_weight[:, :, kh, kw] = np.einsum("nohw,nihw->oi", grad_output, pixels)',
+                "products = grad_output[:, :, None] * pixels[:, None]\n"
+                "grad_weight[:, :, kh, kw] = products.mean(axis=(3, 4)).sum(axis=0)",
+            ),
         ),
         "input channels summed": (
             "All input channels have got the same gradient, that of their sum. Each has weights of its own: "
@@ -162,10 +205,19 @@ conv_backward_weight = Exercise(
             lambda g, x, *rest: _backward_weight(
                 g, np.broadcast_to(x.sum(axis=1, keepdims=True), x.shape), *rest
             ),
+            (
+                'np.einsum("nohw,nihw->oi", grad_output, pixels)',
+                'np.einsum("nohw,nihw->o", grad_output, pixels)[:, None]',
+            ),
         ),
         "sides exchanged": (
             "You have exchanged `kh` and `kw`: the first counts rows and comes first in `grad_weight`.",
             _sides_exchanged,
+            [
+                ("for kh in range(kernel_size[0])", "for kh in range(kernel_size[1])"),
+                ("for kw in range(kernel_size[1])", "for kw in range(kernel_size[0])"),
+                ("grad_weight[:, :, kh, kw]", "grad_weight[:, :, kw, kh]"),
+            ],
         ),
     },
 )
@@ -221,25 +273,30 @@ cross_entropy_gradient = Exercise(
             "This is the gradient of the losses' sum. The loss is their mean over the batch: divide by the "
             "number of samples.",
             lambda logits, labels: _right(logits, labels) * len(labels),
+            ("gradient / len(labels)", "gradient"),
         ),
         "label left out": (
             "The softmax alone is what every class pays. The 1 of the right class has to be taken away.",
             lambda logits, labels: _right(logits, labels) + _one_hot(logits, labels) / len(labels),
+            ("gradient[np.arange(len(labels)), labels] -= 1", ""),
         ),
         "divided by all": (
             "You divide by the number of all scores; the mean is over the samples alone.",
             lambda logits, labels: _right(logits, labels) / logits.shape[1],
+            ("gradient / len(labels)", "gradient / gradient.size"),
         ),
         "overflow": (
             "Right, until a score is large: `np.exp(800)` is infinite, and infinite divided by infinite is "
             "NaN. Take the row's largest score away from all of them first; the softmax stays the same.",
             lambda logits, labels: (_softmax(logits) - _one_hot(logits, labels)) / len(labels),
+            ("logits - logits.max(axis=1, keepdims=True)", "logits"),
         ),
         "largest of the batch": (
             "Right, until one sample's scores lie far below another's: you take the largest score of the "
             "whole batch away, and then all exponentials of a row may be 0. Each row has a largest of its "
             "own: `max(axis=1, keepdims=True)`.",
             lambda logits, labels: (_softmax(logits - logits.max()) - _one_hot(logits, labels)) / len(labels),
+            ("logits.max(axis=1, keepdims=True)", "logits.max()"),
         ),
         "largest of each column": (
             "You take the largest of each column away, which is another number for each class, and changes "
@@ -247,26 +304,36 @@ cross_entropy_gradient = Exercise(
             lambda logits, labels: (
                 (_softmax(logits - logits.max(axis=0)) - _one_hot(logits, labels)) / len(labels)
             ),
+            ("logits.max(axis=1, keepdims=True)", "logits.max(axis=0)"),
         ),
         "down the columns": (
             "Your softmax runs down the columns, over the samples. A sample's probabilities add up to 1: "
             "`axis=1`.",
             lambda logits, labels: (_stable_softmax(logits, 0) - _one_hot(logits, labels)) / len(labels),
+            ("axis=1", "axis=0", 2),
         ),
         "over the whole array": (
             "You divide by the sum of all exponentials of the batch. Each sample has its own: `axis=1` and "
             "`keepdims=True`.",
             lambda logits, labels: (_stable_softmax(logits, None) - _one_hot(logits, labels)) / len(labels),
+            ("axis=1", "axis=None", 2),
         ),
         "whole columns": (
             "`gradient[:, labels]` are whole columns, all samples of each label. One entry of each row is "
             "meant: `gradient[np.arange(n), labels]`.",
             _whole_columns,
+            ("gradient[np.arange(len(labels)), labels]", "gradient[:, labels]"),
         ),
         "of the probability": (
             "This is the derivative of -log(p) with respect to the probability p, -1/p at the label. The "
             "gradient is asked for one step further back, with respect to the logits.",
             _of_the_probability,
+            (
+                "gradient[np.arange(len(labels)), labels] -= 1",
+                "at = np.arange(len(labels)), labels\n"
+                "slopes, gradient = -1 / gradient[at], np.zeros(logits.shape)\n"
+                "gradient[at] = slopes",
+            ),
         ),
     },
 )

@@ -107,17 +107,26 @@ cross_entropy_kernel = KernelExercise(
             "Right, until a score is large: `exp(800)` is infinite, and infinite divided by infinite is NaN; "
             "far below 0 every exponential is 0. Take the row's largest score away from all of them first.",
             _shifted_cross_entropy(lambda logits: 0),
+            [
+                ("logits[row, k] - largest", "logits[row, k]", 2),
+                ("math.log(total) + largest", "math.log(total)"),
+            ],
         ),
         "maximum starts from 0": (
             "Right, until all scores of a row are far below 0: what you subtract is larger than all of them, "
             "every exponential is 0, and 0 / 0 is NaN. Subtract the row's maximum, and start its search from "
             "the row's first score.",
             _shifted_cross_entropy(lambda logits: np.maximum(logits.max(axis=1, keepdims=True), 0)),
+            [
+                ("largest = logits[row, 0]", "largest = float32(0)"),
+                ("range(1, logits.shape[1])", "range(logits.shape[1])"),
+            ],
         ),
         "sum over the batch": (
             "The losses are right. Your gradient is that of their sum; what is trained on is their mean: "
             "divide it by the number of rows.",
             _changed(lambda logits, labels, losses, gradient: (losses, len(labels) * gradient)),
+            ("/ float32(logits.shape[0])", ""),
         ),
         "divided by the classes": (
             "You divide the gradient by the number of classes; the mean is over the rows.",
@@ -127,11 +136,16 @@ cross_entropy_kernel = KernelExercise(
                     gradient * len(labels) / logits.shape[1],
                 )
             ),
+            ("float32(logits.shape[0])", "float32(logits.shape[1])"),
         ),
         "loss divided too": (
             "The gradient is right. A row's loss is its own, and is not divided: who wants the mean takes it "
             "later.",
             _changed(lambda logits, labels, losses, gradient: (losses / len(labels), gradient)),
+            (
+                "math.log(total) + largest - logits[row, labels[row]]",
+                "(math.log(total) + largest - logits[row, labels[row]]) / float32(logits.shape[0])",
+            ),
         ),
         "label left out": (
             "Your gradient is the softmax of every class. For the right class a 1 is taken away.",
@@ -141,6 +155,7 @@ cross_entropy_kernel = KernelExercise(
                     gradient + _one_hot(logits, labels) / len(labels),
                 )
             ),
+            ("(probability - target)", "probability"),
         ),
         "taken from every class": (
             "You take the 1 away from every class; it belongs to the right one alone.",
@@ -150,16 +165,22 @@ cross_entropy_kernel = KernelExercise(
                     gradient - (1 - _one_hot(logits, labels)) / len(labels),
                 )
             ),
+            ("float32(1) if k == labels[row] else float32(0)", "float32(1)"),
         ),
         "gradient negated": (
             "The losses are right, the gradient has the wrong sign: it is the probability minus 1 at the "
             "label, and the probability elsewhere.",
             _changed(lambda logits, labels, losses, gradient: (losses, -gradient)),
+            ("probability - target", "target - probability"),
         ),
         "loss negated": (
             "The gradient is right, the loss has the wrong sign: it is *minus* the logarithm, and never "
             "below 0.",
             _changed(lambda logits, labels, losses, gradient: (-losses, gradient)),
+            (
+                "math.log(total) + largest - logits[row, labels[row]]",
+                "logits[row, labels[row]] - largest - math.log(total)",
+            ),
         ),
         "maximum missing in the loss": (
             "The gradient is right. In the loss the exponentials are shifted by the largest score, and the "
@@ -170,17 +191,23 @@ cross_entropy_kernel = KernelExercise(
                     gradient,
                 )
             ),
+            ("math.log(total) + largest", "math.log(total)"),
         ),
         "logarithm of 0": (
             "Right, until the probability of the label is so small that float32 has only 0 for it: its "
             "logarithm is infinite. Take the logarithm first, by hand: `log(total) + largest - "
             "logits[row, label]`.",
             _changed(_log_of_the_probability),
+            (
+                "losses[row] = math.log(total) + largest - logits[row, labels[row]]",
+                "p = math.exp(logits[row, labels[row]] - largest) / total\nlosses[row] = -math.log(p)",
+            ),
         ),
         "first block only": (
             f"Rows from {THREADS} on are never computed: every block does those of the first. "
             "`cuda.grid(1)` counts over all blocks.",
             _changed(lambda logits, labels, losses, gradient: (_first_block(losses), _first_block(gradient))),
+            ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },
 )
@@ -233,42 +260,58 @@ dense_backward_weight_kernel = KernelExercise(
         "mean over the batch": (
             "You divide by the number of samples. The loss has done so already: here they are added up.",
             lambda grad_output, x: _weight_gradient(grad_output, x) / len(x),
+            ("grad_weight[o, i] = total", "grad_weight[o, i] = total / float32(x.shape[0])"),
         ),
         "last sample only": (
             "Each gradient is that of the last sample alone: `=` overwrites the sum where `+=` adds to it.",
             lambda grad_output, x: _weight_gradient(grad_output[-1:], x[-1:]),
+            [("grad_weight[o, i] = total", ""), ("total +=", "grad_weight[o, i] =")],
         ),
         "first sample only": (
             "Each gradient is that of sample 0 alone. A weight acts on every sample: sum over `n`.",
             lambda grad_output, x: _weight_gradient(grad_output[:1], x[:1]),
+            (
+                "for n in range(x.shape[0]):\n    total += grad_output[n, o] * x[n, i]",
+                "total += grad_output[0, o] * x[0, i]",
+            ),
         ),
         "one short": (
             "The last sample is missing: `range(n)` ends at `n - 1` by itself.",
             lambda grad_output, x: _weight_gradient(grad_output[:-1], x[:-1]),
+            ("range(x.shape[0])", "range(x.shape[0] - 1)"),
         ),
         "slope only": (
             "You add up the inputs, and what comes from above takes no part: multiply by "
             "`grad_output[n, o]`.",
             lambda grad_output, x: _weight_gradient(np.ones_like(grad_output), x),
+            ("grad_output[n, o] * x[n, i]", "x[n, i]"),
         ),
         "gradient only": (
             "You add up `grad_output`, and that is the gradient of the bias. The slope of a weight is the "
             "input that it meets, `x[n, i]`.",
             lambda grad_output, x: _weight_gradient(grad_output, np.ones_like(x)),
+            ("grad_output[n, o] * x[n, i]", "grad_output[n, o]"),
         ),
         "product of the sums": (
             "You multiply two sums; the products of each sample are to be added up.",
             lambda grad_output, x: _weight_gradient(
                 grad_output.sum(axis=0, keepdims=True, dtype=float), x.sum(axis=0, keepdims=True, dtype=float)
             ),
+            [
+                ("total = float32(0)", "total = float32(0)\nother = float32(0)"),
+                ("total += grad_output[n, o] * x[n, i]", "total += grad_output[n, o]\nother += x[n, i]"),
+                ("grad_weight[o, i] = total", "grad_weight[o, i] = total * other"),
+            ],
         ),
         "gradient transposed": (
             "`grad_output[o, n]` has its indices exchanged: the sample comes first.",
             lambda grad_output, x: _turned(grad_output).T @ x,
+            ("grad_output[n, o]", "grad_output[o, n]"),
         ),
         "input transposed": (
             "`x[i, n]` has its indices exchanged: the sample comes first.",
             lambda grad_output, x: np.float64(grad_output).T @ _turned(x),
+            ("x[n, i]", "x[i, n]"),
         ),
     },
 )
@@ -303,43 +346,55 @@ dense_backward_input_kernel = KernelExercise(
             "You take `weight[i, o]`, as if there were a row for each input. The outputs come first: "
             "`weight[o, i]`.",
             lambda grad_output, weight: grad_output @ _turned(weight),
+            ("weight[o, i]", "weight[i, o]"),
         ),
         "gradient transposed": (
             "`grad_output[o, n]` has its indices exchanged: the sample comes first.",
             lambda grad_output, weight: _turned(grad_output) @ weight,
+            ("grad_output[n, o]", "grad_output[o, n]"),
         ),
         "sum over the inputs": (
             "Your sum has as many products as there are inputs. An input acts on all *outputs* of its "
             "sample: sum over `o`.",
             _sum_over_the_inputs,
+            ("range(weight.shape[0])", "range(weight.shape[1])"),
         ),
         "last output only": (
             "Each gradient is that of the last output alone: `=` overwrites the sum where `+=` adds to it.",
             lambda grad_output, weight: _input_gradient(grad_output[:, -1:], weight[-1:]),
+            [("grad_input[n, i] = total", ""), ("total +=", "grad_input[n, i] =")],
         ),
         "first output only": (
             "Only output 0 sends its gradient back. An input acts on all outputs of its sample: sum "
             "over `o`.",
             lambda grad_output, weight: _input_gradient(grad_output[:, :1], weight[:1]),
+            (
+                "for o in range(weight.shape[0]):\n    total += grad_output[n, o] * weight[o, i]",
+                "total += grad_output[n, 0] * weight[0, i]",
+            ),
         ),
         "one short": (
             "The last output is missing: `range(n)` ends at `n - 1` by itself.",
             lambda grad_output, weight: _input_gradient(grad_output[:, :-1], weight[:-1]),
+            ("range(weight.shape[0])", "range(weight.shape[0] - 1)"),
         ),
         "mean over the outputs": (
             "You divide by the number of outputs; their gradients are added up.",
             lambda grad_output, weight: _input_gradient(grad_output, weight) / len(weight),
+            ("grad_input[n, i] = total", "grad_input[n, i] = total / float32(weight.shape[0])"),
         ),
         "slope only": (
             "You add up the weights, and what comes from above takes no part: multiply by "
             "`grad_output[n, o]`.",
             lambda grad_output, weight: _input_gradient(np.ones_like(grad_output), weight),
+            ("grad_output[n, o] * weight[o, i]", "weight[o, i]"),
         ),
         "first sample for all": (
             "Every sample gets the gradients of sample 0: it is `grad_output[n, o]`.",
             lambda grad_output, weight: np.repeat(
                 _input_gradient(grad_output[:1], weight), len(grad_output), axis=0
             ),
+            ("grad_output[n, o]", "grad_output[0, o]"),
         ),
     },
 )
@@ -402,10 +457,12 @@ bias_gradient_kernel = KernelExercise(
         "mean": (
             "You divide by the number of gradients of the channel; they are added up.",
             lambda grad_output: grad_output.mean(axis=(0, 2), dtype=float),
+            ("grad_bias[c] = total", "grad_bias[c] = total / float32(grad_output.shape[0] * positions)"),
         ),
         "mean over the batch": (
             "You divide by the number of samples. The loss has done so already: here they are added up.",
             lambda grad_output: _bias_gradient(grad_output) / len(grad_output),
+            ("grad_bias[c] = total", "grad_bias[c] = total / float32(grad_output.shape[0])"),
         ),
         "one element a thread": (
             f"Only the first {CHANNEL_THREADS} gradients of a channel count: a thread has to go on, in steps "
@@ -413,30 +470,52 @@ bias_gradient_kernel = KernelExercise(
             lambda grad_output: _bias_gradient(
                 grad_output.transpose(1, 0, 2).reshape(1, grad_output.shape[1], -1)[..., :CHANNEL_THREADS]
             ),
+            (
+                "for i in range(cuda.threadIdx.x, grad_output.shape[0] * positions, cuda.blockDim.x):\n"
+                "    total += grad_output[i // positions, c, i % positions]",
+                "i = cuda.threadIdx.x\n"
+                "if i < grad_output.shape[0] * positions:\n"
+                "    total += grad_output[i // positions, c, i % positions]",
+            ),
         ),
         "first thread only": (
             "Each channel gets the sum of thread 0 alone: nobody has told it of the others'. `block_sum` "
             "*returns* the block's sum, and every thread has to call it.",
             lambda grad_output: _shares(grad_output)[:, 0],
+            ("total = block_sum(total)", ""),
+            ("total = block_sum(total)", "block_sum(total)"),
         ),
         "first warp only": (
             "Each channel gets the sum of the first warp: `warp_sum` ends at its edge. A block of "
             f"{CHANNEL_THREADS} has four, and `block_sum` adds up all of them.",
             lambda grad_output: _shares(grad_output)[:, :WARP].sum(axis=1),
+            (
+                "total = block_sum(total)",
+                "for step in (16, 8, 4, 2, 1):\n    total += cuda.shfl_down_sync(0xFFFFFFFF, total, step)",
+            ),
         ),
         "added by every thread": (
             f"Your sums are {CHANNEL_THREADS} times too large: every thread goes through the whole channel, "
             "and then they are added up. Let each begin at its own element and go on in steps of "
             "`cuda.blockDim.x`.",
             lambda grad_output: CHANNEL_THREADS * _bias_gradient(grad_output),
+            (
+                "range(cuda.threadIdx.x, grad_output.shape[0] * positions, cuda.blockDim.x)",
+                "range(grad_output.shape[0] * positions)",
+            ),
         ),
         "first sample only": (
             "Only sample 0 counts: a bias acts on every position of every sample.",
             lambda grad_output: _bias_gradient(grad_output[:1]),
+            [("i // positions", "0"), ("grad_output.shape[0] * positions", "positions")],
         ),
         "first position only": (
             "Only position 0 of each sample counts: a bias acts on every position of every sample.",
             lambda grad_output: _bias_gradient(grad_output[:, :, :1]),
+            [
+                ("grad_output.shape[0] * positions", "grad_output.shape[0]"),
+                ("[i // positions, c, i % positions]", "[i, c, 0]"),
+            ],
         ),
     },
 )
@@ -463,30 +542,46 @@ relu_backward_kernel = KernelExercise(
             "You let the gradient through where the output is 0 as well, `>=` for `>`. Every input that was "
             "cut off has the output 0, so this lets all of them through.",
             lambda grad_output, out: np.where(out >= 0, grad_output, 0),
+            ("out[i] > float32(0)", "out[i] >= float32(0)"),
         ),
         "slope only": (
             "You store the slope, 1 or 0. By the chain rule it is multiplied by what comes from above, "
             "`grad_output`.",
             lambda grad_output, out: (out > 0).astype(float),
+            ("grad_output[i]", "float32(1)"),
         ),
         "gradient rectified": (
             "You cut off negative gradients. What decides is the sign of the output; a gradient of either "
             "sign goes through.",
             lambda grad_output, out: np.maximum(grad_output, 0),
+            ("grad_output[i] if out[i] > float32(0) else float32(0)", "max(grad_output[i], float32(0))"),
         ),
         "times the output": (
             "You multiply by the output. The slope is 1 wherever the output is positive, however large.",
             lambda grad_output, out: grad_output * out,
+            ("grad_output[i] if out[i] > float32(0) else float32(0)", "grad_output[i] * out[i]"),
         ),
         "inverted": (
             "The other way round: the gradient goes through where the output is positive.",
             lambda grad_output, out: np.where(out > 0, 0, grad_output),
+            (
+                "grad_output[i] if out[i] > float32(0) else float32(0)",
+                "float32(0) if out[i] > float32(0) else grad_output[i]",
+            ),
         ),
-        "forward again": ("You store the output itself, and no gradient.", lambda grad_output, out: out),
+        "forward again": (
+            "You store the output itself, and no gradient.",
+            lambda grad_output, out: out,
+            ("grad_output[i] if out[i] > float32(0) else float32(0)", "max(out[i], float32(0))"),
+        ),
         "nothing where it is cut off": (
             "Where the output is 0 you write nothing, and whatever was in memory before stays. A 0 has to be "
             "written there.",
             lambda grad_output, out: np.where(out > 0, grad_output, np.nan),
+            [
+                ("i < out.size", "i < out.size and out[i] > float32(0)"),
+                ("grad_output[i] if out[i] > float32(0) else float32(0)", "grad_output[i]"),
+            ],
         ),
     },
 )
@@ -559,23 +654,31 @@ max_pool_backward_kernel = KernelExercise(
                 grad_input,
                 add=False,
             ),
+            (
+                "cuda.atomic.add(grad_input, pixel, grad_output[plane, oh, ow])",
+                "grad_input[pixel] = grad_output[plane, oh, ow]",
+            ),
         ),
         "width of the output": (
             "The positions count along rows of the *input* plane: divide by `grad_input.shape[2]`, not by "
             "the width of the output.",
             _sent_elsewhere(lambda argmax, grad_input: np.divmod(argmax, argmax.shape[2])),
+            ("grad_input.shape[2]", "grad_output.shape[2]"),
         ),
         "height for width": (
             "You divide the position by the plane's height. A row has as many pixels as the plane is wide.",
             _sent_elsewhere(lambda argmax, grad_input: np.divmod(argmax, grad_input.shape[1])),
+            ("grad_input.shape[2]", "grad_input.shape[1]"),
         ),
         "row and column exchanged": (
             "Row and column are exchanged: `argmax // width` is the row, `argmax % width` the column.",
             _sent_elsewhere(lambda argmax, grad_input: np.divmod(argmax, grad_input.shape[2])[::-1]),
+            ("where // width, where % width", "where % width, where // width"),
         ),
         "place of the output": (
             "The gradients stay at the place of the output. `argmax` says which pixel has won.",
             _sent_elsewhere(lambda argmax, grad_input: np.indices(argmax.shape)[1:]),
+            ("where // width, where % width", "oh, ow"),
         ),
         "first plane only": (
             "All gradients go to plane 0. A position counts within its plane: `grad_input`'s first index is "
@@ -583,17 +686,20 @@ max_pool_backward_kernel = KernelExercise(
             lambda grad_output, argmax, grad_input: _sent(
                 grad_output, 0, *np.divmod(argmax, grad_input.shape[2]), grad_input
             ),
+            ("pixel = plane, where", "pixel = 0, where"),
         ),
         "winners counted": (
             "You add 1 for each window won. What is added is its gradient.",
             lambda grad_output, argmax, grad_input: _pool_gradient(
                 np.ones_like(grad_output), argmax, grad_input
             ),
+            ("pixel, grad_output[plane, oh, ow]", "pixel, float32(1)"),
         ),
         "first block only": (
             "Every block sends the gradients of the first one, and those of the others are never sent. "
             "`cuda.grid(1)` counts over all blocks.",
             _of_the_first_block,
+            ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },
 )
@@ -699,61 +805,102 @@ conv2d_backward_weight_kernel = KernelExercise(
         "stride ignored": (
             "Right for stride 1 alone. Output `oh` looks at row `oh * stride_h + kh - padding_h`.",
             _met_elsewhere(lambda o, k, stride, padding: o + k - padding),
+            [("oh * stride_h", "oh"), ("ow * stride_w", "ow")],
         ),
         "padding left out": (
             "Right without padding alone: with it, the first window begins `padding_h` rows above the image "
             "and `padding_w` columns to its left.",
             _met_elsewhere(lambda o, k, stride, padding: o * stride + k),
+            [("kh - padding_h", "kh"), ("kw - padding_w", "kw")],
         ),
         "padding added": (
             "You add the padding where it is to be subtracted: the first window begins outside of the image.",
             _met_elsewhere(lambda o, k, stride, padding: o * stride + k + padding),
+            [("- padding_h", "+ padding_h"), ("- padding_w", "+ padding_w")],
         ),
-        "strides exchanged": (_STRIDES, _met_elsewhere(steps_as=_exchange_strides)),
-        "paddings exchanged": (_PADDINGS, _met_elsewhere(steps_as=_exchange_paddings)),
-        "h and w exchanged": (_STEPS, _met_elsewhere(steps_as=_exchange_both)),
+        "strides exchanged": (
+            _STRIDES,
+            _met_elsewhere(steps_as=_exchange_strides),
+            [("oh * stride_h", "oh * stride_w"), ("ow * stride_w", "ow * stride_h")],
+        ),
+        "paddings exchanged": (
+            _PADDINGS,
+            _met_elsewhere(steps_as=_exchange_paddings),
+            [("kh - padding_h", "kh - padding_w"), ("kw - padding_w", "kw - padding_h")],
+        ),
+        "h and w exchanged": (
+            _STEPS,
+            _met_elsewhere(steps_as=_exchange_both),
+            [
+                ("oh * stride_h + kh - padding_h", "oh * stride_w + kh - padding_w"),
+                ("ow * stride_w + kw - padding_w", "ow * stride_h + kw - padding_h"),
+            ],
+        ),
         "flipped": (
             "Your gradient is turned by 180 degrees: weight `(kh, kw)` meets the pixel that lies `kh` rows "
             "below and `kw` columns right of the window's corner. There is no flip in this one.",
             lambda *args: _filter_gradient(*args)[:, :, ::-1, ::-1],
+            (
+                "grad_weight[oc, ic, kh, kw]",
+                "grad_weight[oc, ic, grad_weight.shape[2] - 1 - kh, grad_weight.shape[3] - 1 - kw]",
+            ),
         ),
         "mean over the batch": (
             "You divide by the number of images. The loss has done so already: here they are added up.",
             lambda grad_output, *rest: _filter_gradient(grad_output, *rest) / len(grad_output),
+            (
+                "grad_weight[oc, ic, kh, kw] = total",
+                "grad_weight[oc, ic, kh, kw] = total / float32(x.shape[0])",
+            ),
         ),
         "averaged": (
             "You divide by the number of outputs of an image; their gradients are added up.",
             lambda grad_output, *rest: (
                 _filter_gradient(grad_output, *rest) / (grad_output.shape[2] * grad_output.shape[3])
             ),
+            (
+                "grad_weight[oc, ic, kh, kw] = total",
+                "outputs = float32(grad_output.shape[2] * grad_output.shape[3])\n"
+                "grad_weight[oc, ic, kh, kw] = total / outputs",
+            ),
         ),
         "first image only": (
             "Only image 0 counts. A weight acts on every image: sum over `n`, too.",
             lambda grad_output, x, *rest: _filter_gradient(grad_output[:1], x[:1], *rest),
+            ("range(x.shape[0])", "range(1)"),
         ),
         "last image only": (
             "Only the last image counts: is the sum set back to zero for each of them?",
             lambda grad_output, x, *rest: _filter_gradient(grad_output[-1:], x[-1:], *rest),
+            ("for n in range(x.shape[0]):", "for n in range(x.shape[0]):\n    total = float32(0)"),
         ),
         "first input channel for all": (
             "All input channels get the gradients of channel 0: the pixel is `x[n, ic, h, w]`.",
             lambda grad_output, x, *rest: _filter_gradient(
                 grad_output, np.repeat(x[:, :1], x.shape[1], axis=1), *rest
             ),
+            ("x[n, ic, h, w]", "x[n, 0, h, w]"),
         ),
         "first output channel for all": (
             "All filters get the gradients of filter 0: it is `grad_output[n, oc, oh, ow]`.",
             lambda grad_output, *rest: _filter_gradient(
                 np.repeat(grad_output[:, :1], grad_output.shape[1], axis=1), *rest
             ),
+            ("grad_output[n, oc, oh, ow]", "grad_output[n, 0, oh, ow]"),
         ),
         "gradient left out": (
             "You add up pixels, and what comes from above takes no part: multiply each by its `grad_output`.",
             lambda grad_output, *rest: _filter_gradient(np.ones_like(grad_output), *rest),
+            ("grad_output[n, oc, oh, ow] * x[n, ic, h, w]", "x[n, ic, h, w]"),
         ),
         "adds to what was there": (
             _ADDED_TO_GARBAGE,
             lambda *args: _filter_gradient(*args) + args[-1],
+            ("grad_weight[oc, ic, kh, kw] = total", "grad_weight[oc, ic, kh, kw] += total"),
+            [
+                ("grad_weight[oc, ic, kh, kw] = total", ""),
+                ("total += grad_output", "grad_weight[oc, ic, kh, kw] += grad_output"),
+            ],
         ),
     },
 )
@@ -815,50 +962,83 @@ conv2d_backward_input_kernel = KernelExercise(
             _from_elsewhere(
                 lambda p, k, stride, padding: np.where(p + padding - k < 0, -1, (p + padding - k) // stride)
             ),
+            [
+                ("top < 0 or top % stride_h != 0 or", "top < 0 or"),
+                ("left < 0 or left % stride_w != 0 or", "left < 0 or"),
+            ],
         ),
         "stride ignored": (
             "Right for stride 1 alone. The window that begins at row `top` is that of output "
             "`top // stride_h`, if `top` is divisible.",
             _from_elsewhere(lambda p, k, stride, padding: p + padding - k),
+            [
+                ("top % stride_h != 0 or top // stride_h", "top"),
+                ("left % stride_w != 0 or left // stride_w", "left"),
+                ("oh, ow = top // stride_h, left // stride_w", "oh, ow = top, left"),
+            ],
         ),
         "padding left out": (
             "Right without padding alone: a window that begins `padding_h` rows above the image is that of "
             "output 0, so it is `h + padding_h - kh`.",
             _from_elsewhere(lambda p, k, stride, padding: _right_output(p, k, stride, 0)),
+            [("h + padding_h", "h"), ("w + padding_w", "w")],
         ),
         "padding subtracted": (
             "You subtract the padding, as the forward pass does. Going back it is added: "
             "`h + padding_h - kh`.",
             _from_elsewhere(lambda p, k, stride, padding: _right_output(p, k, stride, -padding)),
+            [("h + padding_h", "h - padding_h"), ("w + padding_w", "w - padding_w")],
         ),
         "looks forward": (
             "You look from the pixel in the direction of the forward pass, `h + kh`. A pixel that meets row "
             "`kh` of a window lies `kh` rows *below* its corner: `h + padding_h - kh`.",
             _from_elsewhere(lambda p, k, stride, padding: _right_output(p, -k, stride, -padding)),
             _from_elsewhere(lambda p, k, stride, padding: _right_output(p, -k, stride, padding)),
+            [("h + padding_h - kh", "h - padding_h + kh"), ("w + padding_w - kw", "w - padding_w + kw")],
+            [("padding_h - kh", "padding_h + kh"), ("padding_w - kw", "padding_w + kw")],
         ),
         "flipped filter": (
             "Your filter is turned once too often. `h + padding_h - kh` runs backwards already, and that is "
             "the flip: the weight is `weight[oc, ic, kh, kw]`.",
             lambda grad_output, weight, *rest: _image_gradient(grad_output, weight[:, :, ::-1, ::-1], *rest),
+            ("weight[oc, ic, kh, kw]", "weight[oc, ic, weight.shape[2] - 1 - kh, weight.shape[3] - 1 - kw]"),
         ),
-        "strides exchanged": (_STRIDES, _from_elsewhere(steps_as=_exchange_strides)),
-        "paddings exchanged": (_PADDINGS, _from_elsewhere(steps_as=_exchange_paddings)),
-        "h and w exchanged": (_STEPS, _from_elsewhere(steps_as=_exchange_both)),
+        "strides exchanged": (
+            _STRIDES,
+            _from_elsewhere(steps_as=_exchange_strides),
+            ("stride_h, stride_w, padding_h, padding_w", "stride_w, stride_h, padding_h, padding_w"),
+        ),
+        "paddings exchanged": (
+            _PADDINGS,
+            _from_elsewhere(steps_as=_exchange_paddings),
+            [("h + padding_h", "h + padding_w"), ("w + padding_w", "w + padding_h")],
+        ),
+        "h and w exchanged": (
+            _STEPS,
+            _from_elsewhere(steps_as=_exchange_both),
+            ("stride_h, stride_w, padding_h, padding_w", "stride_w, stride_h, padding_w, padding_h"),
+        ),
         "first filter only": (
             "Only output channel 0 sends its gradient back. A pixel acts on all of them: sum over `oc`.",
             lambda grad_output, weight, *rest: _image_gradient(grad_output[:, :1], weight[:1], *rest),
+            ("range(grad_output.shape[1])", "range(1)"),
         ),
         "last filter only": (
             "Only the last output channel counts: is the sum set back to zero for each of them?",
             lambda grad_output, weight, *rest: _image_gradient(grad_output[:, -1:], weight[-1:], *rest),
+            ("range(grad_output.shape[1])", "range(grad_output.shape[1] - 1, grad_output.shape[1])"),
         ),
         "first image for all": (
             "Every image gets the gradients of image 0: it is `grad_output[n, oc, ...]`.",
             lambda grad_output, *rest: _image_gradient(
                 np.repeat(grad_output[:1], len(grad_output), axis=0), *rest
             ),
+            ("grad_output[n, oc,", "grad_output[0, oc,"),
         ),
-        "adds to what was there": (_ADDED_TO_GARBAGE, lambda *args: _image_gradient(*args) + args[-1]),
+        "adds to what was there": (
+            _ADDED_TO_GARBAGE,
+            lambda *args: _image_gradient(*args) + args[-1],
+            ("grad_input[n, ic, h, w] = total", "grad_input[n, ic, h, w] += total"),
+        ),
     },
 )

@@ -85,53 +85,93 @@ conv_by_hand = Exercise(
     cases=_images_and_kernels,
     properties=(avoids("conv_cpu", "correlate2d", "convolve2d", "fftconvolve", "correlate", "convolve"),),
     mistakes={
-        "flipped": (_FLIPPED, lambda image, kernel: conv_cpu(image, kernel, flip=True)),
+        "flipped": (
+            _FLIPPED,
+            lambda image, kernel: conv_cpu(image, kernel, flip=True),
+            ("kernel[m, n]", "kernel[kh - 1 - m, kw - 1 - n]"),
+            [
+                ("def conv_by_hand", "@njit\ndef conv_by_hand"),
+                ("image[i + m, j + n]", "image[i + kh - 1 - m, j + kw - 1 - n]"),
+            ],
+        ),
         "same size": (
             "You return as many outputs as the image has pixels, which is what the article's docstring "
             "promises. Its loops give the valid region alone: the windows that lie wholly on the image.",
             lambda image, kernel: conv_cpu(image, kernel, mode="same"),
+            (
+                "kh, kw = kernel.shape",
+                "kh, kw = kernel.shape\n"
+                "image = np.pad(image, [((kh - 1) // 2, kh // 2), ((kw - 1) // 2, kw // 2)])",
+            ),
         ),
         "zeros left over": (
             "The numbers are right, but they stand in the corner of an array of the image's size. The "
             "output is smaller: count the positions of the window along each axis.",
             _placed,
+            [
+                ("np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))", "np.zeros(image.shape)"),
+                ("range(out.shape[0])", "range(image.shape[0] - kh + 1)"),
+                ("range(out.shape[1])", "range(image.shape[1] - kw + 1)"),
+            ],
         ),
         "full": (
             "You return the full region: also the windows that hang over the image's edge.",
             lambda image, kernel: conv_cpu(image, kernel, mode="full"),
+            """
+            h, w = image.shape
+            kh, kw = kernel.shape
+            out = np.zeros((h + kh - 1, w + kw - 1))
+            for m in range(kh):
+                for n in range(kw):
+                    out[kh - 1 - m : kh - 1 - m + h, kw - 1 - n : kw - 1 - n + w] += image * kernel[m, n]
+            return out
+            """,
         ),
         "one short": (
             "The last row and the last column are missing: a window of `kh` rows has `h - kh + 1` positions "
             "on `h` rows, not `h - kh`.",
             lambda image, kernel: conv_cpu(image, kernel)[:-1, :-1],
+            (" + 1", "", 2),
         ),
         "last product only": (
             "Each output is its window's last product alone: does `=` overwrite the sum where `+=` would add "
             "to it, or is the sum set back to zero for each product?",
             _only_last_product,
+            ("out[i, j] +=", "out[i, j] ="),
         ),
         "kernel transposed": (
             "You read `kernel[n, m]` where `kernel[m, n]` is meant: `m` counts rows, `n` columns.",
             _mirrored_indices,
+            ("kernel[m, n]", "kernel[n, m]"),
         ),
         "sides exchanged": (
             _SIDES_EXCHANGED,
             _sides_exchanged,
             lambda image, kernel: _sides_exchanged(image, kernel, size_too=False),
+            ("kh, kw = kernel.shape", "kw, kh = kernel.shape"),
+            [("for m in range(kh)", "for m in range(kw)"), ("for n in range(kw)", "for n in range(kh)")],
         ),
         "image's dtype": (
             _IMAGES_DTYPE,
             _summed_as_the_image,
             lambda image, kernel: conv_cpu(image, kernel).astype(image.dtype),
+            ("image.shape[1] - kw + 1)", "image.shape[1] - kw + 1), dtype=image.dtype"),
+            [
+                ("np.zeros(", "np.zeros_like(image, shape="),
+                ("for m in range(kh):", "total = 0.0\nfor m in range(kh):"),
+                ("out[i, j] +=", "out[i, j] = total = total +"),
+            ],
         ),
         "averaged": (
             "You divide by the number of entries in the kernel. That is an average; here the products are "
             "summed.",
             lambda image, kernel: conv_cpu(image, kernel) / kernel.size,
+            ("kernel[m, n]", "kernel[m, n] / kernel.size"),
         ),
         "window not moved": (
             "Every output is that of the first window: `i` and `j` must take part in the index into `image`.",
             lambda image, kernel: np.full_like(conv_cpu(image, kernel), conv_cpu(image, kernel)[0, 0]),
+            ("image[i + m, j + n]", "image[m, n]"),
         ),
     },
 )
@@ -147,36 +187,47 @@ convolve = Exercise(
     cases=_images_and_kernels,
     properties=(avoids("flip=", "convolve2d", "correlate2d", "fftconvolve", "convolve"),),
     mistakes={
-        "not flipped": ("The flip is missing: this is the cross-correlation still.", conv_cpu),
+        "not flipped": (
+            "The flip is missing: this is the cross-correlation still.",
+            conv_cpu,
+            ("kernel[::-1, ::-1]", "kernel"),
+        ),
         "upside down only": (
             "You turn the kernel upside down, but left and right stay: a convolution reverses both axes.",
             _with_kernel(np.flipud),
+            ("kernel[::-1, ::-1]", "kernel[::-1]"),
         ),
         "left to right only": (
             "You exchange left and right, but top and bottom stay: a convolution reverses both axes.",
             _with_kernel(np.fliplr),
+            ("kernel[::-1, ::-1]", "kernel[:, ::-1]"),
         ),
         "transposed": (
             "You transpose the kernel, which exchanges its axes. A convolution reverses each of them.",
             _with_kernel(np.transpose),
+            ("kernel[::-1, ::-1]", "kernel.T"),
         ),
         "quarter turn": (
             "You turn the kernel by 90 degrees. Reversing both axes is half a turn, 180 degrees.",
             _with_kernel(np.rot90),
+            ("kernel[::-1, ::-1]", "np.rot90(kernel)"),
         ),
         "image flipped": (
             "You flip the image. That leaves the numbers right and puts them in reverse order: flip the "
             "kernel.",
             lambda image, kernel: conv_cpu(image[::-1, ::-1], kernel),
+            ("conv_cpu(image, kernel[::-1, ::-1])", "conv_cpu(np.flip(image), kernel)"),
         ),
         "result flipped": (
             "You flip the result, which only reverses its order: flip the kernel, before it slides.",
             lambda image, kernel: conv_cpu(image, kernel)[::-1, ::-1],
+            ("conv_cpu(image, kernel[::-1, ::-1])", "conv_cpu(image, kernel)[::-1, ::-1]"),
         ),
         "full": (
             "The flip is right, but you return the full region; only windows wholly on the image are asked "
             "for.",
             lambda image, kernel: conv_cpu(image, kernel, mode="full", flip=True),
+            ("kernel[::-1, ::-1]", 'kernel[::-1, ::-1], mode="full"'),
         ),
     },
 )
@@ -203,56 +254,90 @@ conv_same = Exercise(
         avoids("'same'", "'full'", "correlate2d", "convolve2d", "fftconvolve", "correlate", "convolve"),
     ),
     mistakes={
-        "not padded": ("You return the valid region: the image needs a border of zeros first.", conv_cpu),
+        "not padded": (
+            "You return the valid region: the image needs a border of zeros first.",
+            conv_cpu,
+            ("np.pad(image, border)", "image"),
+        ),
         "output padded": (
             "The size is right, but you put the zeros around the result. Put them around the image: the "
             "outputs near the edge then see the pixels that are there.",
             _centred,
+            ("conv_cpu(np.pad(image, border), kernel)", "np.pad(conv_cpu(image, kernel), border)"),
         ),
         "zeros left over": (
             "The size is right, but the valid region stands in the corner and zeros fill the rest. Put the "
             "zeros around the image, before the kernel slides over it.",
             _placed,
+            (
+                "return conv_cpu(np.pad(image, border), kernel)",
+                "out, valid = np.zeros(image.shape), conv_cpu(image, kernel)\n"
+                "out[: len(valid), : valid.shape[1]] = valid\n"
+                "return out",
+            ),
         ),
         "border too wide": (
             "You add `k - 1` zeros on each side, which gives the full region. `k - 1` on both sides "
             "together keep the size.",
             _padded(lambda k: (k - 1, k - 1)),
+            ("((k - 1) // 2, k // 2)", "(k - 1, k - 1)"),
         ),
         "one too many": (
             "Right for odd kernels, one row or column too many for even ones: `k // 2` zeros on both sides "
             "make `k` in all, and `k - 1` are needed.",
             _padded(lambda k: (k // 2, k // 2)),
+            ("((k - 1) // 2, k // 2)", "(k // 2, k // 2)"),
         ),
         "one too few": (
             "Right for odd kernels, one row or column too few for even ones: `(k - 1) // 2` zeros on both "
             "sides make `k - 2` in all, and `k - 1` are needed.",
             _padded(lambda k: ((k - 1) // 2, (k - 1) // 2)),
+            ("((k - 1) // 2, k // 2)", "((k - 1) // 2, (k - 1) // 2)"),
         ),
         "even kernels off by one": (
             "Right for odd kernels. For even ones the extra zero is on the wrong side: it belongs after the "
             "image, below and to the right.",
             _padded(lambda k: (k // 2, (k - 1) // 2)),
+            ("((k - 1) // 2, k // 2)", "(k // 2, (k - 1) // 2)"),
         ),
         "axes exchanged": (
             "The kernel's height must decide the zeros above and below, its width those left and right; you "
             "have exchanged the two.",
             lambda image, kernel: conv_cpu(np.pad(image, _same_borders(kernel.T)), kernel),
+            ("np.pad(image, border)", "np.pad(image, border[::-1])"),
         ),
         "edges repeated": (
             "You continue the image with its edge pixels. Here it is continued with zeros.",
             _padded(lambda k: ((k - 1) // 2, k // 2), mode="edge"),
+            ("np.pad(image, border)", 'np.pad(image, border, mode="edge")'),
         ),
-        "flipped": (_FLIPPED, lambda image, kernel: conv_cpu(image, kernel, mode="same", flip=True)),
+        "flipped": (
+            _FLIPPED,
+            lambda image, kernel: conv_cpu(image, kernel, mode="same", flip=True),
+            ("conv_cpu(np.pad(image, border), kernel)", 'signal.convolve2d(image, kernel, mode="same")'),
+        ),
     },
 )
 
 
+# What is still to repair, and the slip in the solution that brings it back.
 _REPAIRS = {
-    "reversed": "the signal meets its reversed self: that is the convolution x * x",
-    "default slice": "without a delay the result does not start at lag 0, the centre of `full`",
-    "int only": "a delay that is a NumPy integer is ignored",
-    "unchecked": "not every delay outside -(n - 1) to n - 1 is refused with a ValueError; n is one of them",
+    "reversed": (
+        "the signal meets its reversed self: that is the convolution x * x",
+        ('np.correlate(signal, signal, mode="full")', "np.convolve(signal, signal)"),
+    ),
+    "default slice": (
+        "without a delay the result does not start at lag 0, the centre of `full`",
+        ("delay = 0", "delay = n // 2 - (n - 1)"),
+    ),
+    "int only": (
+        "a delay that is a NumPy integer is ignored",
+        ("if delay is None:", "if not isinstance(delay, int):"),
+    ),
+    "unchecked": (
+        "not every delay outside -(n - 1) to n - 1 is refused with a ValueError; n is one of them",
+        ("if not -n < delay < n:", "if False:"),
+    ),
 }
 
 
@@ -274,11 +359,12 @@ def _article(left):
 
 def _partly_repaired():
     """Return each way to have repaired some of the four mistakes and not all."""
-    some = (left for count in range(1, len(_REPAIRS)) for left in itertools.combinations(_REPAIRS, count))
-    return {
-        " + ".join(left): (f"Still to repair: {'; '.join(map(_REPAIRS.get, left))}.", _article(left))
-        for left in some
-    }
+    mistakes = {}
+    for count in range(1, len(_REPAIRS)):
+        for left in itertools.combinations(_REPAIRS, count):
+            texts, slips = zip(*map(_REPAIRS.get, left), strict=True)
+            mistakes[" + ".join(left)] = f"Still to repair: {'; '.join(texts)}.", _article(left), list(slips)
+    return mistakes
 
 
 def _signals(rng):
@@ -321,22 +407,33 @@ autocorrelation = Exercise(
             "You divide by the value at lag 0. That is a common convention; here r[0] is the signal's "
             "energy.",
             lambda signal, delay=None: correlate_cpu(signal, delay) / (signal @ signal),
+            ("full[n - 1 + delay :]", "full[n - 1 + delay :] / np.sum(signal**2)"),
         ),
         "averaged": (
             "You divide by the number of samples; here the products are summed.",
             lambda signal, delay=None: correlate_cpu(signal, delay) / len(signal),
+            ("full[n - 1 + delay :]", "full[n - 1 + delay :] / signal.size"),
         ),
         "circular": (
             "The end of your signal meets its beginning again: outside its samples the signal is zero.",
             _circular,
+            [
+                (
+                    'full = np.correlate(signal, signal, mode="full")',
+                    "around = fft.irfft(np.abs(fft.rfft(signal)) ** 2, n)",
+                ),
+                ("full[n - 1 + delay :]", "np.array([around[d % n] for d in range(delay, n)])"),
+            ],
         ),
         "all lags": (
             "Without a delay you return the negative lags too; the result is to start at lag 0.",
             lambda signal, delay=None: correlate_cpu(signal, 1 - len(signal) if delay is None else delay),
+            ("delay = 0", "delay = 1 - n"),
         ),
         "mean removed": (
             "You subtract the mean first. Statisticians do; here the signal is taken as it is.",
             lambda signal, delay=None: correlate_cpu(signal - signal.mean(), delay),
+            ("n = len(signal)", "n = len(signal)\nsignal = signal - np.mean(signal)"),
         ),
     },
 )
@@ -367,35 +464,57 @@ conv_fft = Exercise(
             "Your filter is flipped: a plain product of spectra is the mathematician's convolution. The "
             "complex conjugate of the kernel's spectrum turns it round.",
             _by_fft(np.positive, corner=(1, 1)),
+            [
+                ("np.conj(fft.rfft2(kernel, s=image.shape))", "fft.rfft2(kernel, s=image.shape)"),
+                (
+                    "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",
+                    "wrapped[kernel.shape[0] - 1 :, kernel.shape[1] - 1 :]",
+                ),
+            ],
         ),
         "wrapped round": (
             "A plain product of spectra flips the kernel and wraps it round the image's edge, so the first "
             "rows and columns are wrong too. Take the complex conjugate of the kernel's spectrum.",
             _by_fft(np.positive),
+            ("np.conj(fft.rfft2(kernel, s=image.shape))", "fft.rfft2(kernel, s=image.shape)"),
         ),
         "not cropped": (
             "You return an output for every pixel. In the last `kh - 1` rows and `kw - 1` columns the "
             "kernel wraps round to the other side of the image: keep the valid region only.",
             _by_fft(crop=False),
+            (
+                "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",
+                "wrapped",
+            ),
         ),
         "wrong corner": (
             "You cut out the wrong part: with the conjugate, output (0, 0) is the first window's already, "
             "and the outputs that wrap round are the last ones.",
             _by_fft(corner=(1, 1)),
+            (
+                "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",
+                "wrapped[kernel.shape[0] - 1 :, kernel.shape[1] - 1 :]",
+            ),
         ),
         "size not given": (
             "Right for even widths, wrong for odd ones: from a half spectrum `irfft2` cannot tell whether "
             "the width was odd. Give it `s=image.shape`.",
             _by_fft(size_given=False),
+            ("fft.irfft2(spectrum, s=image.shape)", "fft.irfft2(spectrum)"),
         ),
         "image conjugated": (
             "You conjugate the image's spectrum, which flips the image instead of the kernel.",
             _by_fft(np.positive, of_image=np.conj),
+            (
+                "fft.rfft2(image) * np.conj(fft.rfft2(kernel, s=image.shape))",
+                "np.conj(fft.rfft2(image)) * fft.rfft2(kernel, s=image.shape)",
+            ),
         ),
         "magnitude": (
             "You take the magnitude of the kernel's spectrum, which forgets where each entry stood; the "
             "complex conjugate is meant.",
             _by_fft(np.abs),
+            ("np.conj", "np.abs"),
         ),
     },
 )

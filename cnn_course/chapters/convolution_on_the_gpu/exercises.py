@@ -67,20 +67,28 @@ conv_valid_kernel = KernelExercise(
     float32=True,
     once=True,
     mistakes={
-        "flipped": (_FLIPPED, lambda image, weight: conv_cpu(image, weight, flip=True)),
+        "flipped": (
+            _FLIPPED,
+            lambda image, weight: conv_cpu(image, weight, flip=True),
+            ("weight[i, j]", "weight[weight.shape[0] - 1 - i, weight.shape[1] - 1 - j]"),
+        ),
         "last product only": (
             "Each output is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
             "or is the sum set back to zero for each product?",
             _last_product,
+            ("total +=", "total ="),
+            ("total +=", "total = float32(0) +"),
         ),
         "last row only": (
             "Each output adds up the products of the last row of the weights: is the sum set back to zero "
             "for each row?",
             _last_row,
+            ("for i in range(weight.shape[0]):", "for i in range(weight.shape[0]):\n    total = float32(0)"),
         ),
         "window does not slide": (
             "All outputs are the first one: the thread's row and column must take part in the image's index.",
             lambda image, weight: np.full_like(conv_cpu(image, weight), conv_cpu(image, weight)[0, 0]),
+            ("image[row + i, column + j]", "image[i, j]"),
         ),
         "one pixel only": (
             "Every weight of yours meets the same pixel, `image[row, column]`: weight `[i, j]` belongs to "
@@ -88,15 +96,21 @@ conv_valid_kernel = KernelExercise(
             lambda image, weight: (
                 weight.sum() * image[: 1 - weight.shape[0] or None, : 1 - weight.shape[1] or None]
             ),
+            ("image[row + i, column + j]", "image[row, column]"),
         ),
         "one weight short": (
             "The last row and the last column of the weights are left out: `range(n)` ends before `n` by "
             "itself.",
             lambda image, weight: conv_cpu(image, _short(weight, 1, 1)),
+            [
+                ("range(weight.shape[0])", "range(weight.shape[0] - 1)"),
+                ("range(weight.shape[1])", "range(weight.shape[1] - 1)"),
+            ],
         ),
         "averaged": (
             "You divide by the number of weights; here the products are summed.",
             lambda image, weight: conv_cpu(image, weight) / weight.size,
+            ("out[row, column] = total", "out[row, column] = total / float32(weight.size)"),
         ),
     },
 )
@@ -141,33 +155,51 @@ conv_channels_kernel = KernelExercise(
         "bias left out": (
             "The sums are right, and the bias is not added to them.",
             lambda x, weight, bias: _conv(x, weight, None),
+            ("bias[oc]", "float32(0)"),
         ),
         "bias added too often": (
             "The bias is added once for every input channel; each output gets it once.",
             lambda x, weight, bias: _conv(x, weight, len(x) * bias),
+            [
+                ("bias[oc]", "float32(0)"),
+                ("for ic in range(x.shape[0]):", "for ic in range(x.shape[0]):\n    total += bias[oc]"),
+            ],
         ),
         "bias in each product": (
             _BIAS_IN_PRODUCTS,
             lambda x, weight, bias: _conv(x, weight, weight[0].size * bias),
             lambda x, weight, bias: _conv(x, weight, (1 + weight[0].size) * bias),
+            [
+                ("total = bias[oc]", "total = float32(0)"),
+                ("* x[ic, oh + kh, ow + kw]", "* x[ic, oh + kh, ow + kw] + bias[oc]"),
+            ],
+            ("* x[ic, oh + kh, ow + kw]", "* x[ic, oh + kh, ow + kw] + bias[oc]"),
         ),
         "one bias for all": (
             "All your output channels get the bias of channel 0: it is `bias[oc]`.",
             lambda x, weight, bias: _conv(x, weight, np.full_like(bias, bias[0])),
+            ("bias[oc]", "bias[0]"),
         ),
         "one filter for all": (
             "All your output channels use the filter of channel 0: the weight's first index is `oc`.",
             lambda x, weight, bias: _conv(x, np.repeat(weight[:1], len(weight), axis=0), bias),
+            ("weight[oc, ic, kh, kw]", "weight[0, ic, kh, kw]"),
         ),
         "first input channel only": (
             "Only input channel 0 counts: an output adds up the products of all input channels.",
             _one_input_channel(0),
+            ("range(x.shape[0])", "range(1)"),
         ),
         "last input channel only": (
             "Only the last input channel counts: is the sum set back to zero for each of them?",
             _one_input_channel(-1),
+            ("for ic in range(x.shape[0]):", "for ic in range(x.shape[0]):\n    total = bias[oc]"),
         ),
-        "flipped": (_FLIPPED, lambda x, weight, bias: _conv(x, weight[..., ::-1, ::-1], bias)),
+        "flipped": (
+            _FLIPPED,
+            lambda x, weight, bias: _conv(x, weight[..., ::-1, ::-1], bias),
+            ("weight[oc, ic, kh, kw]", "weight[oc, ic, weight.shape[2] - 1 - kh, weight.shape[3] - 1 - kw]"),
+        ),
     },
 )
 
@@ -259,92 +291,135 @@ conv2d_kernel = KernelExercise(
         "stride ignored": (
             "Your window moves on by one pixel whatever the stride: output `oh` begins at `oh * stride_h`.",
             _windows(lambda o, k, stride, padding: o + k - padding),
+            [("oh * stride_h", "oh"), ("ow * stride_w", "ow")],
         ),
         "padding ignored": (
             "Your windows begin on the image's first pixel: with padding, the first one begins `padding_h` "
             "rows above it and `padding_w` columns to its left.",
             _windows(lambda o, k, stride, padding: o * stride + k),
+            [("kh - padding_h", "kh"), ("kw - padding_w", "kw")],
         ),
         "padding added": (
             "You add the padding where it is to be subtracted: the first window begins outside of the image, "
             "above and to the left.",
             _windows(lambda o, k, stride, padding: o * stride + k + padding),
+            [("- padding_h", "+ padding_h"), ("- padding_w", "+ padding_w")],
         ),
         "padding times stride": (
             "You subtract the padding before you multiply by the stride: it counts pixels, so subtract it "
             "after.",
             _windows(lambda o, k, stride, padding: (o - padding) * stride + k),
+            [
+                ("oh * stride_h + kh - padding_h", "(oh - padding_h) * stride_h + kh"),
+                ("ow * stride_w + kw - padding_w", "(ow - padding_w) * stride_w + kw"),
+            ],
         ),
         "stride between weights": (
             "The stride spreads your weights out: it is the step from one *window* to the next, and belongs "
             "to `oh` and `ow`.",
             _windows(lambda o, k, stride, padding: o + k * stride - padding),
+            [("oh * stride_h + kh", "oh + kh * stride_h"), ("ow * stride_w + kw", "ow + kw * stride_w")],
         ),
         "all times stride": (
             "You multiply by the stride when weight and padding are already in the sum: output `oh` begins "
             "at `oh * stride_h`, and from there each weight is one pixel further.",
             _windows(lambda o, k, stride, padding: (o + k - padding) * stride),
+            [
+                ("oh * stride_h + kh - padding_h", "(oh + kh - padding_h) * stride_h"),
+                ("ow * stride_w + kw - padding_w", "(ow + kw - padding_w) * stride_w"),
+            ],
         ),
         "first row left out": (
             "The first row and the first column of the image count as outside: pixel 0 lies inside, so ask "
             "for `0 <= h`.",
             _without_first,
+            [("0 <= h", "0 < h"), ("0 <= w", "0 < w")],
         ),
         "edge repeated": (
             "Outside of the image you take the nearest pixel; there it counts as zero.",
             _windows(_right_place, outside="edge"),
+            [
+                (
+                    "oh * stride_h + kh - padding_h",
+                    "min(max(oh * stride_h + kh - padding_h, 0), x.shape[2] - 1)",
+                ),
+                (
+                    "ow * stride_w + kw - padding_w",
+                    "min(max(ow * stride_w + kw - padding_w, 0), x.shape[3] - 1)",
+                ),
+            ],
         ),
         "windows dropped": (
             "A window that hangs over the edge comes out without any product: leave out the pixels that lie "
             "outside, and add up the others.",
             _drop_windows,
+            (
+                "0 <= h < x.shape[2] and 0 <= w < x.shape[3]",
+                "0 <= h - kh <= x.shape[2] - weight.shape[2] and 0 <= w - kw <= x.shape[3] - weight.shape[3]",
+            ),
         ),
         "h and w exchanged": (
             "You have exchanged vertical and horizontal: `stride_h` and `padding_h` belong to rows, "
             "`stride_w` and `padding_w` to columns.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sh, pw, ph)),
+            [
+                ("oh * stride_h + kh - padding_h", "oh * stride_w + kh - padding_w"),
+                ("ow * stride_w + kw - padding_w", "ow * stride_h + kw - padding_h"),
+            ],
         ),
         "paddings exchanged": (
             "You have exchanged the paddings: `padding_h` belongs to rows, `padding_w` to columns.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, pw, ph)),
+            [("kh - padding_h", "kh - padding_w"), ("kw - padding_w", "kw - padding_h")],
         ),
         "strides exchanged": (
             "You have exchanged the strides: `stride_h` belongs to rows, `stride_w` to columns.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sh, ph, pw)),
+            [("oh * stride_h", "oh * stride_w"), ("ow * stride_w", "ow * stride_h")],
         ),
         "one stride for both": (
             "You take the same stride for rows and columns: `stride_h` belongs to rows, `stride_w` to "
             "columns.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sh, ph, pw)),
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sw, ph, pw)),
+            ("ow * stride_w", "ow * stride_h"),
         ),
         "one padding for both": (
             "You take the same padding for rows and columns: `padding_h` belongs to rows, `padding_w` to "
             "columns.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, ph, ph)),
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, pw, pw)),
+            ("kh - padding_h", "kh - padding_w"),
         ),
         "wraps round": (
             "Outside of the image you take the pixels of its other end; there it counts as zero.",
             _windows(_right_place, outside="wrap"),
+            [
+                ("if 0 <= h < x.shape[2] and 0 <= w < x.shape[3]:", "if True:"),
+                ("x[n, ic, h, w]", "x[n, ic, h % x.shape[2], w % x.shape[3]]"),
+            ],
         ),
         "first image for all": (
             "All outputs of the batch come from its first image: the first index of `x` is `n`.",
             lambda x, *rest: _full(np.broadcast_to(x[:1], x.shape), *rest),
+            ("x[n,", "x[0,"),
         ),
         "bias left out": (
             "The sums are right, and the bias is not added to them.",
             lambda x, weight, bias, *steps: _full(x, weight, 0 * bias, *steps),
+            ("bias[oc]", "float32(0)"),
         ),
         "bias in each product": (
             _BIAS_IN_PRODUCTS,
             _bias_in_products(0),
             _bias_in_products(1),
             lambda x, weight, bias, *steps: _full(x, weight, weight[0].size * bias, *steps),
+            [("total = bias[oc]", "total = float32(0)"), ("* x[n, ic, h, w]", "* x[n, ic, h, w] + bias[oc]")],
         ),
         "flipped": (
             _FLIPPED,
             lambda x, weight, bias, *steps: _full(x, weight[..., ::-1, ::-1], bias, *steps),
+            ("weight[oc, ic, kh, kw]", "weight[oc, ic, weight.shape[2] - 1 - kh, weight.shape[3] - 1 - kw]"),
         ),
     },
 )
@@ -460,22 +535,33 @@ bias_relu_kernel = KernelExercise(
         for shape in ((4, 3, 8, 8), (4, 8, 3, 3))
     ),
     mistakes={
-        "bias left out": ("You apply ReLU, and no bias is added before.", lambda x, bias: np.maximum(x, 0)),
+        "bias left out": (
+            "You apply ReLU, and no bias is added before.",
+            lambda x, bias: np.maximum(x, 0),
+            ("x[n, c, h, w] + bias[c]", "x[n, c, h, w]"),
+        ),
         "not rectified": (
             "You add the bias, and what is negative stays so.",
             lambda x, bias: x + bias[:, None, None],
+            ("float32(0) if value <= float32(0) else value", "value"),
         ),
         "absolute value": (
             "You store the absolute value; what is negative must become 0.",
             lambda x, bias: np.abs(x + bias[:, None, None]),
+            ("float32(0) if value <= float32(0) else value", "abs(value)"),
         ),
         "rectified first": (
             "You apply ReLU before the bias is added; it comes after.",
             lambda x, bias: np.maximum(x, 0) + bias[:, None, None],
+            [
+                ("x[n, c, h, w] + bias[c]", "max(x[n, c, h, w], float32(0)) + bias[c]"),
+                ("float32(0) if value <= float32(0) else value", "value"),
+            ],
         ),
         "one bias for all": (
             "All your channels get the bias of channel 0: it is `bias[c]`.",
             lambda x, bias: np.maximum(x + bias[0], 0),
+            ("bias[c]", "bias[0]"),
         ),
     },
 )
@@ -521,27 +607,36 @@ conv_nhwc_kernel = KernelExercise(
         for count in (8, 2)  # as above
     ),
     mistakes={
-        "flipped": (_FLIPPED, lambda x, weight: _conv_last(x, weight[::-1, ::-1])),
+        "flipped": (
+            _FLIPPED,
+            lambda x, weight: _conv_last(x, weight[::-1, ::-1]),
+            ("weight[kh, kw, ic, oc]", "weight[weight.shape[0] - 1 - kh, weight.shape[1] - 1 - kw, ic, oc]"),
+        ),
         "first image for all": (
             "All outputs of the batch come from its first image: the first index of `x` is `n`.",
             lambda x, weight: _conv_last(np.broadcast_to(x[:1], x.shape), weight),
+            ("x[n,", "x[0,"),
         ),
         "first input channel only": (
             "Only input channel 0 counts: an output adds up the products of all input channels.",
             lambda x, weight: _conv_last(x[..., :1], weight[:, :, :1]),
+            ("range(weight.shape[2])", "range(1)"),
         ),
         "last input channel only": (
             "Only the last input channel counts: is the sum set back to zero for each of them?",
             lambda x, weight: _conv_last(x[..., -1:], weight[:, :, -1:]),
+            ("range(weight.shape[2])", "range(weight.shape[2] - 1, weight.shape[2])"),
         ),
         "one filter for all": (
             "All your output channels use the filter of channel 0: the weight's last index is `oc`.",
             lambda x, weight: _conv_last(x, np.repeat(weight[..., :1], weight.shape[3], axis=3)),
+            ("weight[kh, kw, ic, oc]", "weight[kh, kw, ic, 0]"),
         ),
         "window does not slide": (
             "The outputs of an image are all the first one: `oh` and `ow` must take part in the index of "
             "`x`.",
             lambda x, weight: np.broadcast_to(_conv_last(x, weight)[:, :1, :1], _conv_last(x, weight).shape),
+            ("x[n, oh + kh, ow + kw, ic]", "x[n, kh, kw, ic]"),
         ),
     },
 )

@@ -81,23 +81,41 @@ edges_kernel = KernelExercise(
             "You take a neighbour that does not exist for 0. Here the pixel itself stands in its place, or "
             "every bright border would count as an edge.",
             lambda image: _edges(image, "constant"),
+            (
+                "image[row, right] - image[row, left]",
+                "image[row, right] if column + 1 < width else float32(0)\n"
+                "difference -= image[row, left] if column > 0 else float32(0)",
+            ),
         ),
         "wraps round": (
             "The left border still meets the right one. A neighbour that does not exist is replaced by the "
             "pixel itself.",
             lambda image: _edges(image, "wrap"),
+            (
+                "right, left = min(column + 1, width - 1), max(column - 1, 0)",
+                "right, left = (column + 1) % width, (column + width - 1) % width",
+            ),
         ),
         "border set to zero": (
             "You set the first and the last column to 0. There, the pixel itself stands in for the neighbour "
             "that is missing: half the difference to the one neighbour that exists.",
             _without_border,
+            (
+                "abs(difference) * float32(0.5)",
+                "abs(difference) * float32(0.5) if 0 < column < width - 1 else float32(0)",
+            ),
         ),
         "border not halved": (
             "In the first and the last column you take the whole difference to the one neighbour. Half of it "
             "is asked for, as everywhere.",
             _border_not_halved,
+            ("float32(0.5)", "float32(0.5 if 0 < column < width - 1 else 1)"),
         ),
-        "sign kept": ("The differences have kept their sign: `abs` is gone.", lambda image: _slopes(image)),
+        "sign kept": (
+            "The differences have kept their sign: `abs` is gone.",
+            lambda image: _slopes(image),
+            ("abs(difference)", "difference"),
+        ),
     },
 )
 
@@ -156,20 +174,25 @@ block_max_kernel = KernelExercise(
             "Threads without an element put 0 into the race, and 0 wins where all elements are negative. "
             "They need a number that never wins: `float32(-math.inf)`.",
             lambda x: _rows_of_blocks(x, 0).max(axis=1),
+            ("float32(-math.inf)", "float32(0)"),
         ),
         "not small enough": (
             "Threads without an element put -1 into the race, and -1 wins where all elements are smaller. "
             "Only `float32(-math.inf)` never wins.",
             lambda x: _rows_of_blocks(x, -1).max(axis=1),
+            ("float32(-math.inf)", "float32(-1)"),
+            ("-math.inf", "-1e9"),
         ),
         "borrowed elements": (
             "Threads without an element take one from the beginning of `x`, which another block has to look "
             "at. They need a number that never wins: `float32(-math.inf)`.",
             _wrapped_maxima,
+            ("x[i] if i < x.size else float32(-math.inf)", "x[i % x.size]"),
         ),
         "last round missing": (
             "Elements at odd places are never looked at: the last round is the one with a stride of 1.",
             lambda x: _rows_of_blocks(x, -np.inf)[:, ::2].max(axis=1),
+            ("stride > 0", "stride > 1"),
         ),
     },
 )
@@ -232,16 +255,19 @@ histogram_kernel = KernelExercise(
             "What was in `bins` before is gone: the kernel is to add to it, so that it can be launched for "
             "one batch after the other.",
             lambda levels, bins: _counts(levels),
+            ("    mine[t] = 0", "    mine[t] = 0\nif i < LEVELS:\n    bins[i] = 0"),
         ),
         "bin 0 only": (
             "Only bin 0 grows: each of the bins has to be carried over, by a thread of its own or in a loop.",
             lambda levels, bins: np.where(np.arange(LEVELS) > 0, bins, bins + _counts(levels)).astype(
                 np.int32
             ),
+            ("if t < LEVELS:\n    cuda", "if t == 0:\n    cuda"),
         ),
         "one level up": (
             "Each level is counted in the bin of the next one.",
             lambda levels, bins: bins + np.roll(_counts(levels), 1),
+            ("levels[i]", "(levels[i] + 1) % LEVELS"),
         ),
     },
 )

@@ -69,11 +69,13 @@ matmul_kernel = KernelExercise(
             "You walk along a row of `b`, which multiplies with its transpose: column `n` of the result "
             "takes column `n` of `b`, so it is `b[k, column]`.",
             lambda a, b: a @ within(b, *[max(b.shape)] * 2)[: b.shape[1], : b.shape[0]].T,
+            ("b[k, column]", "b[column, k]"),
         ),
         "a transposed": (
             "You walk down a column of `a`, which multiplies its transpose: row `m` of the result takes row "
             "`m` of `a`, so it is `a[row, k]`.",
             lambda a, b: within(a, *[max(a.shape)] * 2)[: a.shape[1], : a.shape[0]].T @ b,
+            ("a[row, k]", "a[k, row]"),
         ),
         "wrong length": (
             "Your sum has as many products as `a` has rows. It runs along a row of `a`, over `a.shape[1]`.",
@@ -81,19 +83,23 @@ matmul_kernel = KernelExercise(
                 within(a, len(a), max(a.shape))[:, : len(a)]
                 @ within(b, max(len(a), len(b)), b.shape[1])[: len(a)]
             ),
+            ("range(a.shape[1])", "range(a.shape[0])"),
         ),
         "one short": (
             "The last product of each sum is missing: `range(n)` ends at `n - 1` by itself.",
             lambda a, b: product(a[:, :-1], b[:-1]),
+            ("range(a.shape[1])", "range(a.shape[1] - 1)"),
         ),
         "last product only": (
             "Each result is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
             "or is the sum set back to zero for each product?",
             lambda a, b: product(a[:, -1:], b[-1:]),
+            [("out[row, column] = total", ""), ("total +=", "out[row, column] =")],
         ),
         "added, not multiplied": (
             "You add the numbers of a pair; they are multiplied, and the products added up.",
             lambda a, b: a.sum(axis=1, keepdims=True) + b.sum(axis=0),
+            ("a[row, k] * b[k, column]", "a[row, k] + b[k, column]"),
         ),
     },
 )
@@ -170,31 +176,56 @@ matmul_tiled_kernel = KernelExercise(
             "Where a matrix ends within a tile, your tile keeps what was in it before: the numbers of the "
             "last step, or garbage in the first. A thread without a number to copy has to write a zero.",
             with_stale_tail,
+            [
+                (
+                    "a_tile[y, x] = a[row, start + x] if in_a else float32(0)",
+                    "if in_a:\n    a_tile[y, x] = a[row, start + x]",
+                ),
+                (
+                    "b_tile[y, x] = b[start + y, column] if in_b else float32(0)",
+                    "if in_b:\n    b_tile[y, x] = b[start + y, column]",
+                ),
+            ],
+            (
+                "b_tile[y, x] = b[start + y, column] if in_b else float32(0)",
+                "if in_b:\n    b_tile[y, x] = b[start + y, column]",
+            ),
         ),
         "copies for itself only": (
             "A thread that has no result copies zeros. But others need what it should have copied: whether "
             "there is a number in `a` depends on `row` and `start + x`, in `b` on `start + y` and `column`.",
             _copied_by_threads_with_results,
+            [
+                ("in_a = row < a.shape[0]", "in_a = row < out.shape[0] and column < out.shape[1]"),
+                ("and column < b.shape[1]", "and row < out.shape[0] and column < out.shape[1]"),
+            ],
         ),
         "tail left out": (
             "You leave out the last, narrower tiles along k. Round the number of steps up: "
             "`range(0, a.shape[1], TILE)` does.",
             _of_whole_tiles,
+            ("range(0, a.shape[1], TILE)", "range(0, a.shape[1] // TILE * TILE, TILE)"),
         ),
         "first tile only": (
             "Only the first pair of tiles is multiplied: each step has to copy the next, from `start` on.",
             _of_first_tile,
+            ("range(0, a.shape[1], TILE)", "range(0, TILE, TILE)"),
         ),
         "tile turned": (
             "Each tile of `b` is multiplied transposed: the tile is `[k, column]`, so a thread reads "
             "`b_tile[k, x]`.",
             _with_turned_tiles,
+            ("b_tile[k, x]", "b_tile[x, k]"),
         ),
         "last step only": (
             "The sum begins anew at each pair of tiles: set `total` to zero once, before the loop.",
             lambda a, b: product(
                 a[:, (a.shape[1] - 1) // TILE * TILE :], b[(a.shape[1] - 1) // TILE * TILE :]
             ),
+            [
+                ("total = float32(0)", ""),
+                ("for k in range(TILE):", "total = float32(0)\nfor k in range(TILE):"),
+            ],
         ),
     },
 )
@@ -295,20 +326,24 @@ matmul_2x2_kernel = KernelExercise(
             "Two of the four results change places: the one of the first row and second column, and the one "
             "of the second row and first column.",
             _exchanged,
+            [("column + x + TILE, t01", "column + x + TILE, t10"), ("column + x, t10", "column + x, t01")],
         ),
         "row repeated": (
             "The thread's second row has the results of its first: they need a number of `a` of their own, "
             "from `a_tile[y + TILE, k]`.",
             _row_repeated,
+            ("a1 *", "a0 *", 2),
         ),
         "column repeated": (
             "The thread's second column has the results of its first: they need a number of `b` of their "
             "own, from `b_tile[k, x + TILE]`.",
             _column_repeated,
+            ("* b1", "* b0", 2),
         ),
         "first tile only": (
             "Only the first pair of tiles is multiplied: each step has to copy the next, from `start` on.",
             _of_first_tile,
+            ("range(0, a.shape[1], TILE)", "range(0, TILE, TILE)"),
         ),
     },
 )
@@ -354,31 +389,41 @@ dense_kernel = KernelExercise(
             "You take an element of the bias for each row, which is an image. There is one for each output "
             "feature, that is, for each column: `bias[column]`.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias[: len(x), None], relu),
+            ("bias[column]", "bias[row]"),
         ),
         "bias left out": (
             "The bias is missing: `bias[column]` is added once, to the complete sum.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T), relu),
+            ("bias[column]", "float32(0)"),
         ),
         "bias for each product": (
             "The bias is added once for each product: it belongs before or after the loop.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T) + weight.shape[1] * bias, relu),
+            [("bias[column]", "float32(0)"), ("weight[column, k]", "weight[column, k] + bias[column]")],
         ),
         "bias after ReLU": (
             "You add the bias after ReLU, and so negative results come out: first the bias, then ReLU.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T), relu) + bias,
+            [
+                ("bias[column]", "float32(0)"),
+                ("out[row, column] = total", "out[row, column] = total + bias[column]"),
+            ],
         ),
         "ReLU left out": (
             "Negative results come out with `relu=True`: store 0 in their place.",
             lambda x, weight, bias, relu: product(x, weight.T) + bias,
+            ("total = float32(0) if total <= float32(0) else total", "pass"),
         ),
         "ReLU always": (
             "Your results are never negative, even with `relu=False`. The last layer of a network needs "
             "its sums as they are: ReLU is only for `if relu:`.",
             lambda x, weight, bias, relu: np.maximum(product(x, weight.T) + bias, 0),
+            ("if relu:", "if True:"),
         ),
         "ReLU the wrong way round": (
             "You apply ReLU where `relu` is false, and leave it out where it is true.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias, not relu),
+            ("if relu:", "if not relu:"),
         ),
         "ReLU of each product": (
             "You replace negative *products* by 0. ReLU is for the complete sum, with the bias.",
@@ -388,10 +433,17 @@ dense_kernel = KernelExercise(
             lambda x, weight, bias, relu: _rectified(
                 np.maximum(np.float64(x)[:, None] * weight, 0).sum(axis=2) + bias, relu
             ),
+            ("x[row, k] * weight[column, k]", "max(x[row, k] * weight[column, k], float32(0))"),
+            (
+                "total += x[row, k] * weight[column, k]",
+                "product = x[row, k] * weight[column, k]\n"
+                "total += max(product, float32(0)) if relu else product",
+            ),
         ),
         "absolute value": (
             "You store the absolute value; what is negative must become 0.",
             lambda x, weight, bias, relu: (np.abs if relu else np.asarray)(product(x, weight.T) + bias),
+            ("float32(0) if total <= float32(0) else total", "abs(total)"),
         ),
         "weight not transposed": (
             "You read `weight[k, column]`, as if its rows were the inputs. They are the outputs: "
@@ -399,6 +451,11 @@ dense_kernel = KernelExercise(
             lambda x, weight, bias, relu: _rectified(_unturned(x, weight, bias), relu),
             # `total if total > 0 else 0`, of garbage.
             lambda x, weight, bias, relu: (np.fmax if relu else np.add)(_unturned(x, weight, bias), 0),
+            ("weight[column, k]", "weight[k, column]"),
+            [
+                ("weight[column, k]", "weight[k, column]"),
+                ("float32(0) if total <= float32(0) else total", "total if total > 0 else float32(0)"),
+            ],
         ),
     },
 )

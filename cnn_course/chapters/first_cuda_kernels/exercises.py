@@ -36,17 +36,31 @@ axpy_kernel = KernelExercise(
     float32=True,
     once=True,
     mistakes={
-        "y left out": ("The product is right, and `y` is not added to it.", lambda a, x, y: a * x),
-        "a left out": ("You add `x` and `y`, and `a` is missing.", lambda a, x, y: x + y),
+        "y left out": (
+            "The product is right, and `y` is not added to it.",
+            lambda a, x, y: a * x,
+            ("a * x[i] + y[i]", "a * x[i]"),
+        ),
+        "a left out": (
+            "You add `x` and `y`, and `a` is missing.",
+            lambda a, x, y: x + y,
+            ("a * x[i]", "x[i]"),
+        ),
         "sum scaled": (
             "You multiply the sum by `a`: only `x` is multiplied, before `y` is added.",
             lambda a, x, y: a * (x + y),
+            ("a * x[i] + y[i]", "a * (x[i] + y[i])"),
         ),
         "exchanged": (
             "You have exchanged `x` and `y`: it is `x` that is multiplied by `a`.",
             lambda a, x, y: a * y + x,
+            ("a * x[i] + y[i]", "a * y[i] + x[i]"),
         ),
-        "multiplied": ("You multiply `x` by `y`; the two are added.", lambda a, x, y: a * x * y),
+        "multiplied": (
+            "You multiply `x` by `y`; the two are added.",
+            lambda a, x, y: a * x * y,
+            ("a * x[i] + y[i]", "a * x[i] * y[i]"),
+        ),
     },
 )
 
@@ -158,12 +172,24 @@ relu_on_gpu = Exercise(
         "input returned": (
             "You return what you were given: the kernel wrote its result into another array.",
             lambda x: x,
+            ("d_out.copy_to_host()", "d_x.copy_to_host()"),
         ),
         "zeros": (
             "You return zeros: the array that comes back is not the one that the kernel wrote into.",
             np.zeros_like,
+            [
+                (
+                    "d_out = cuda.device_array(x.shape, x.dtype)",
+                    "out = np.zeros_like(x)\nd_out = cuda.to_device(out)",
+                ),
+                ("d_out.copy_to_host()", "out"),
+            ],
         ),
-        "absolute value": ("You return the absolute value; negative numbers become 0 here.", np.abs),
+        "absolute value": (
+            "You return the absolute value; negative numbers become 0 here.",
+            np.abs,
+            ("d_out.copy_to_host()", "np.abs(d_x.copy_to_host())"),
+        ),
     },
 )
 
@@ -194,6 +220,7 @@ autocorrelation_kernel = KernelExercise(
         "delay ignored": (
             "Your first output is lag 0 whatever the delay: thread `i` of the grid computes lag `delay + i`.",
             lambda signal, delay: correlate_cpu(signal)[: len(signal) - delay],
+            [("range(signal.size - lag)", "range(signal.size - i)"), ("k + lag", "k + i")],
         ),
         "lag as index": (
             "Your lag `d` goes to `out[d]`. But `out` begins with lag `delay`: that one belongs to `out[0]`, "
@@ -201,10 +228,12 @@ autocorrelation_kernel = KernelExercise(
             lambda signal, delay: np.where(
                 np.arange(len(signal) - delay) < delay, np.nan, correlate_cpu(signal)[: len(signal) - delay]
             ),
+            ("if i < out.size:\n    lag = delay + i", "lag = i\nif delay <= lag < out.size:"),
         ),
         "one lag only": (
             "All your outputs are the one at lag `delay`: the thread's index must take part in the lag.",
             lambda signal, delay: np.full(len(signal) - delay, correlate_cpu(signal, delay)[0]),
+            [("range(signal.size - lag)", "range(signal.size - delay)"), ("k + lag", "k + delay")],
         ),
         "last product only": (
             "Each output is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
@@ -212,28 +241,36 @@ autocorrelation_kernel = KernelExercise(
             lambda signal, delay: np.array(
                 [signal[len(signal) - 1 - d] * signal[-1] for d in _lags(signal, delay)]
             ),
+            [("out[i] = total", ""), ("total +=", "out[i] =")],
         ),
         "reversed": (
             "The signal meets its reversed self: `signal[d - k]` where `signal[k + d]` is meant. That is the "
             "convolution x * x.",
             _convolved,
+            [
+                ("range(signal.size - lag)", "range(lag, signal.size)"),
+                ("k + lag", "signal.size - 1 - k + lag"),
+            ],
         ),
         "circular": (
             "The end of your signal meets its beginning again. Outside its samples it counts as zero: stop "
             "where `k + d` reaches the end.",
             lambda signal, delay: np.array([signal @ np.roll(signal, -d) for d in _lags(signal, delay)]),
+            [("range(signal.size - lag)", "range(signal.size)"), ("k + lag", "(k + lag) % signal.size")],
         ),
         "one short": (
             "The last product of each sum is missing: `k + d` goes up to `n - 1`, so `k` counts to `n - d`.",
             lambda signal, delay: np.array(
                 [signal[: len(signal) - d - 1] @ signal[d:-1] for d in _lags(signal, delay)]
             ),
+            ("range(signal.size - lag)", "range(signal.size - 1 - lag)"),
         ),
         "averaged": (
             "You divide by the number of products; here they are summed.",
             lambda signal, delay: (
                 correlate_cpu(signal, delay) / (len(signal) - np.array(_lags(signal, delay)))
             ),
+            ("out[i] = total", "out[i] = total / float32(signal.size - lag)"),
         ),
     },
 )
@@ -275,10 +312,15 @@ relu_stride_kernel = KernelExercise(
     large=lambda rng: [launch(2, 32, normal(rng, 70_001), output(70_001))],
     properties=(_work_is_shared,),
     mistakes={
-        "not rectified": ("You copy `x`; what is negative must become 0.", lambda x: x),
+        "not rectified": (
+            "You copy `x`; what is negative must become 0.",
+            lambda x: x,
+            ("float32(0) if x[i] <= float32(0) else x[i]", "x[i]"),
+        ),
         "absolute value": (
             "You store the absolute value; what is negative must become 0.",
             lambda x: np.abs(x),
+            ("float32(0) if x[i] <= float32(0) else x[i]", "abs(x[i])"),
         ),
     },
 )
@@ -304,16 +346,20 @@ mirror_kernel = KernelExercise(
         "upside down": (
             "You turn the image upside down: the rows are to stay, and the columns change sides.",
             lambda image: image[::-1],
+            ("image[row, width - 1 - column]", "image[height - 1 - row, column]"),
         ),
         "turned round": (
             "You change rows and columns, which turns the image by half a turn: the rows are to stay.",
             lambda image: image[::-1, ::-1],
+            ("image[row, width - 1 - column]", "image[height - 1 - row, width - 1 - column]"),
         ),
-        "copied": ("You copy the image as it is.", lambda image: image),
+        "copied": ("You copy the image as it is.", lambda image: image, ("width - 1 - column", "column")),
         "one column off": (
             "You are one column off: of `width` columns the last is `width - 1`, and it goes to column 0. "
             "`image[row, width - column]` reads past the edge there.",
             lambda image: np.where(np.arange(image.shape[1]) > 0, np.roll(image[:, ::-1], 1, axis=1), np.nan),
+            ("width - 1 - column", "width - column"),
+            [("column < width", "0 < column < width"), ("width - 1 - column", "width - column")],
         ),
     },
 )

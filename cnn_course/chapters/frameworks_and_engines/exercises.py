@@ -57,26 +57,37 @@ for_keras = Exercise(
             "the "
             "order in which they were. Its axes have to change places: `transpose`.",
             _reshaped,
+            (
+                "kernel = conv_weight.transpose(2, 3, 1, 0)",
+                "o, i, h, w = conv_weight.shape\nkernel = conv_weight.reshape(h, w, i, o)",
+            ),
         ),
         "inputs and outputs exchanged": (
             "In Keras the input channels come before the output channels: the axes of ours, in the order 2, "
             "3, "
             "1, 0.",
             _converted(kernel=(2, 3, 0, 1)),
+            ("kernel = conv_weight.transpose(2, 3, 1, 0)", "kernel = conv_weight.transpose(2, 3, 0, 1)"),
         ),
         "rows and columns exchanged": (
             "You turn each filter on its side: rows stay before columns, in both layouts.",
             _converted(kernel=(3, 2, 1, 0)),
+            ("kernel = conv_weight.transpose(2, 3, 1, 0)", "kernel = conv_weight.T"),
         ),
         "flipped": (
             "You flip the filters. Keras correlates, as we do: only the axes change places.",
             _converted(flip=True),
+            ("return kernel, features", "return kernel[::-1, ::-1], features"),
         ),
         "features in our order": (
             "The dense weight is turned, but its rows still stand in our order of features, channel by "
             "channel. "
             "Keras flattens pixel by pixel, and all channels of a pixel follow one another.",
             _with_dense(lambda weight, shape: weight.T),
+            (
+                "features = dense_weight.reshape(-1, *shape).transpose(2, 3, 1, 0)",
+                "features = dense_weight.T",
+            ),
         ),
         "not turned": (
             "The features are in the right order, but a dense weight of Keras has the shape (inputs, "
@@ -87,16 +98,22 @@ for_keras = Exercise(
                     np.zeros((1, 1, 1, 1)), weight, shape
                 )[1].reshape(len(weight), -1)
             ),
+            [
+                ("*shape).transpose(2, 3, 1, 0)", "*shape).transpose(0, 2, 3, 1)"),
+                ("features.reshape(-1, len(dense_weight))", "features.reshape(len(dense_weight), -1)"),
+            ],
         ),
         "columns before rows": (
             "The features run along the columns of the image first. In both layouts, rows come before "
             "columns: "
             "height, width, channels.",
             _converted(features=(3, 2, 1, 0)),
+            ("*shape).transpose(2, 3, 1, 0)", "*shape).transpose(3, 2, 1, 0)"),
         ),
         "dense weight reshaped": (
             "You reshape the dense weight: its numbers stay in the order in which they were. Turn it.",
             _with_dense(lambda weight, shape: weight.reshape(-1, len(weight))),
+            ("features.reshape(", "dense_weight.reshape("),
         ),
     },
 )
@@ -183,57 +200,86 @@ traffic = Exercise(
             "registers: "
             "that is the gain of a fusion.",
             _counted(keep=lambda made, others, results: made),
+            ("(made & (others | set(results)))", "made"),
         ),
         "inner arrays read": (
             "You count an array that a kernel makes and uses. While it runs that is in its registers: it "
             "is not loaded, and it is stored only if *another* kernel loads it or it is a result.",
             _counted(reads=lambda asked, made: set(asked)),
             _loads_inner_arrays,
+            ("(asked - made) |", "asked |"),
+            ("if k is not kernel ", ""),
         ),
         "inner arrays moved": (
             "You count every operation by itself, whatever kernel it is in. Within a kernel, what one "
             "operation "
             "makes for the next is neither stored nor loaded.",
             _counted(reads=lambda asked, made: set(asked), keep=lambda made, others, results: made),
+            ("for name in moved", "for names in (asked, made) for name in names"),
         ),
         "loaded twice": (
             "An array that two operations of a kernel use, or one twice, is loaded once: take the set of "
             "names.",
             _counted(reads=lambda asked, made: [name for name in asked if name not in made]),
+            [
+                (
+                    "{name for _, inputs in kernel for name in inputs}",
+                    "[name for _, inputs in kernel for name in inputs if name not in made]",
+                ),
+                (
+                    "(asked - made) | (made & (others | set(results)))",
+                    "[*asked, *(made & (others | set(results)))]",
+                ),
+            ],
         ),
         "nothing stored": (
             "You count what is loaded only. A kernel also stores what others need, and what is a result.",
             _counted(keep=lambda made, others, results: ()),
+            ("(asked - made) | (made & (others | set(results)))", "asked - made"),
         ),
         "nothing loaded": (
             "You count what is stored only. A kernel also loads what it has not made.",
             _counted(reads=lambda asked, made: ()),
+            ("(asked - made) | (made & (others", "(made & (others"),
         ),
         "results forgotten": (
             "What is among `results` is stored, whether another kernel uses it or not.",
             _counted(keep=lambda made, others, results: made & others),
+            ("(others | set(results))", "others"),
         ),
         "only results stored": (
             "You store the results only. What a later kernel loads has to be stored as well.",
             _counted(keep=lambda made, others, results: made & results),
+            ("(others | set(results))", "set(results)"),
         ),
         "stored twice": (
             "A result that another kernel loads as well is stored once: take the set of names.",
             _counted(keep=lambda made, others, results: [*(made & others), *(made & results)]),
+            (
+                "(asked - made) | (made & (others | set(results)))",
+                "[*(asked - made), *(made & others), *(made & set(results))]",
+            ),
         ),
         "last outputs stored": (
             "You store what each kernel makes last. It may make several arrays that others want, and "
             "all of them are stored.",
             _last_outputs,
+            ("(made & (others | set(results)))", "{kernel[-1][0]}"),
         ),
         "once in all": (
             "You count each array once for the whole program. It is moved once for each kernel that loads or "
             "stores it: a kernel's registers are gone when it ends.",
             _once_in_all,
+            [
+                ("total = 0", "everything = set(results)"),
+                ("total += sum(sizes[name] for name in moved)", "everything |= asked - made"),
+                ("return total", "return sum(sizes[name] for name in everything)"),
+            ],
         ),
         "arrays counted": (
             "You count arrays. Bytes are asked for: add up their `sizes`.",
             _counted(size=lambda sizes, name: 1),
+            ("sum(sizes[name] for name in moved)", "len(moved)"),
         ),
     },
 )
@@ -294,6 +340,8 @@ def _norms(rng):
         )
 
 
+_ROOT = "np.sqrt(var + eps)"
+
 fold_batch_norm = Exercise(
     "fold_batch_norm",
     reference=_folded(),
@@ -304,82 +352,103 @@ fold_batch_norm = Exercise(
             "axis "
             "of the weight.",
             _folded(weight=lambda w, f: w * f[None, :, None, None]),
+            ("factor[:, None, None, None]", "factor[None, :, None, None]"),
         ),
         "along the columns": (
             "The factors meet the last axis of the weight, the columns of the filters: NumPy lines shapes up "
             "at "
             "their ends. Give them three more axes.",
             _folded(weight=lambda w, f: w * f),
+            ("factor[:, None, None, None]", "factor"),
         ),
         "eps forgotten": (
             "You leave `eps` out. It is small, and not nothing: the network was trained with it.",
             _folded(root=lambda var, eps: np.sqrt(var)),
+            (_ROOT, "np.sqrt(var)"),
         ),
         "eps beside the root": (
             "`eps` is added to the variance, below the root.",
             _folded(root=lambda var, eps: np.sqrt(var) + eps),
+            (_ROOT, "(np.sqrt(var) + eps)"),
         ),
         "no root": (
             "You divide by the variance. It is its root, the standard deviation, that a batch norm divides "
             "by.",
             _folded(root=lambda var, eps: var + eps),
+            (_ROOT, "(var + eps)"),
         ),
         "scale forgotten": (
             "You normalise, and forget the learned `scale` that follows.",
             _folded(factor=lambda scale, root: 1 / root),
+            ("scale / np", "1 / np"),
         ),
         "mean forgotten": (
             "The running mean is nowhere: take it from the bias, before that is scaled.",
             _folded(bias=lambda b, m, f, s: b * f + s),
+            ("(conv_bias - mean) * factor", "conv_bias * factor"),
         ),
         "mean added": (
             "You add the running mean. It is taken away.",
             _folded(bias=lambda b, m, f, s: (b + m) * f + s),
+            ("conv_bias - mean", "conv_bias + mean"),
         ),
         "mean not scaled": (
             "The mean is taken away *before* the scaling, so it is scaled like the bias: `(bias - mean) * "
             "factor`.",
             _folded(bias=lambda b, m, f, s: b * f - m + s),
+            ("(conv_bias - mean) * factor", "conv_bias * factor - mean"),
         ),
         "bias not scaled": (
             "The convolution's bias passes through the batch norm as well: it is scaled like the weight.",
             _folded(bias=lambda b, m, f, s: b - m * f + s),
+            ("(conv_bias - mean) * factor", "conv_bias - mean * factor"),
         ),
         "bias dropped": (
             "The convolution's own bias is gone. Frameworks leave it out before a batch norm; this one has "
             "it.",
             _folded(bias=lambda b, m, f, s: s - m * f),
+            ("(conv_bias - mean)", "(-mean)"),
         ),
         "shift forgotten": (
             "The learned `shift` is missing from the new bias.",
             _folded(bias=lambda b, m, f, s: (b - m) * f),
+            ("* factor + shift", "* factor"),
         ),
         "shift scaled": (
             "You multiply `shift` by the factor as well. It is added at the end, as it is.",
             _folded(bias=lambda b, m, f, s: (b - m + s) * f),
+            ("mean) * factor + shift", "mean + shift) * factor"),
         ),
         "scale and shift exchanged": (
             "`scale` and `shift` have changed places: `scale` multiplies, `shift` is added.",
             _exchanged,
+            [("factor = scale /", "factor = shift /"), ("factor + shift", "factor + scale")],
         ),
         "mean taken from the weight": (
             "You take the mean from the weight. It is the mean of the convolution's *output*: take it from "
             "the bias.",
             _mean_from_the_weight(lambda b, m, f, s: b * f + s),
             _mean_from_the_weight(lambda b, m, f, s: (b - m) * f + s),
+            [
+                ("return conv_weight *", "return (conv_weight - mean[:, None, None, None]) *"),
+                ("(conv_bias - mean)", "conv_bias"),
+            ],
         ),
         "times the root": (
             "You multiply by the root. A batch norm divides by it: `scale / np.sqrt(var + eps)`.",
             _folded(factor=lambda scale, root: scale * root),
+            ("scale / np", "scale * np"),
         ),
         "bias without scale": (
             "The new bias is divided by the root, and not multiplied by `scale`: it takes the whole factor, "
             "like the weight.",
             _bias_without_scale,
+            ("(conv_bias - mean) * factor", "(conv_bias - mean) / np.sqrt(var + eps)"),
         ),
         "weight not scaled": (
             "The weight is as it was. Each of its filters is multiplied by its factor.",
             _folded(weight=lambda w, f: w),
+            ("conv_weight * factor[:, None, None, None]", "conv_weight"),
         ),
     },
 )
@@ -464,98 +533,139 @@ int8_dense = Exercise(
             "few "
             "steps only.",
             _dense(scales=lambda weight: np.full(len(weight), abs(weight).max() / 127)),
+            ("np.abs(weight).max(axis=1) / 127", "np.full(len(weight), np.abs(weight).max() / 127)"),
         ),
         "scale of the columns": (
             "You take the largest of each column. The scales belong to the rows, one for each output: "
             "`axis=1`.",
             _by_columns,
+            [("max(axis=1)", "max(axis=0)"), ("scales[:, None]", "scales")],
         ),
         "scales meet the columns": (
             "The scales of the rows meet the columns of the weight: NumPy lines shapes up at the ends. Give "
             "them one more axis: `scales[:, None]`.",
             _meets_the_columns,
+            ("scales[:, None]", "scales"),
         ),
         "divided back": (
             "You divide the sums by the scales. A unit of the sum is worth `x_scale` times the row's scale: "
             "multiply by both.",
             _dense(back=lambda total, x_scale, scales, bias: total / (x_scale * scales) + bias),
+            ("total * (x_scale", "total / (x_scale"),
         ),
         "multiplied by the scale": (
             "You multiply by a scale to come to integers. A scale is the size of one step: divide by it.",
             _dense(x8=_multiplied),
             _dense(w8=_multiplied),
             _dense(x8=_multiplied, w8=_multiplied),
+            ("x / x_scale", "x * x_scale"),
         ),
         "not clipped": (
             "An input beyond the calibrated range becomes an integer beyond 127, which int8 does not have. "
             "Clip to -127 .. 127, after dividing by `x_scale`.",
             _dense(x8=lambda values, scale: np.rint(values / scale)),
+            ("np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)", "np.rint(x / x_scale)"),
+            (
+                "np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)",
+                "np.rint(np.clip(x, -127, 127) / x_scale)",
+            ),
         ),
         "128 steps": (
             "You divide each row's largest by 128. int8 ends at 127: the largest of a row is to become 127.",
             _dense(scales=lambda weight: abs(weight).max(axis=1) / 128),
+            ("axis=1) / 127", "axis=1) / 128"),
         ),
         "clipped at -128": (
             "You clip at -128. The integers are to be symmetric: -127 .. 127.",
             _dense(x8=lambda values, scale: np.clip(np.rint(values / scale), -128, 127)),
+            ("np.rint(x / x_scale), -127", "np.rint(x / x_scale), -128"),
         ),
         "largest, not largest in size": (
             "You take each row's largest number. A row may have a larger negative one: take the largest of "
             "the "
             "absolute values.",
             _dense(scales=lambda weight: abs(weight.max(axis=1)) / 127),
+            ("np.abs(weight).max(axis=1)", "np.abs(weight.max(axis=1))"),
         ),
         "wraps around": (
             "An input beyond the calibrated range wraps around: 140 becomes -116 in 8 bits. Clip to -127 .. "
             "127 after dividing by `x_scale`, before `astype(np.int8)`.",
             _dense(x8=_wrapped),
+            (
+                "np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)",
+                "np.rint(x / x_scale).astype(int).astype(np.int8)",
+            ),
         ),
         "cut off": (
             "`astype` cuts digits off, towards 0. Round to the nearest first: `np.rint`.",
             _dense(x8=_cut, w8=_cut),
             _dense(x8=_cut),
             _dense(w8=_cut),
+            [
+                ("np.rint(x / x_scale)", "x / x_scale"),
+                ("np.rint(weight / scales[:, None])", "weight / scales[:, None]"),
+            ],
+            ("np.rint(x / x_scale)", "x / x_scale"),
         ),
         "sums in 8 bits": (
             "You add up in 8 bits, and the sums overflow. Products of int8 are added in int32: convert "
             "before "
             "you multiply.",
             _dense(total=_in_8_bits),
+            (".astype(np.int32)", "", 2),
         ),
         "not scaled back": (
             "The sums are whole numbers, in units of `x_scale` times the row's scale: multiply by both.",
             _dense(back=lambda total, x_scale, scales, bias: total + bias),
+            ("total * (x_scale * scales)", "total"),
         ),
         "one scale missing": (
             "A unit of the sum is a unit of `x` times a unit of the weight: multiply by *both* scales.",
             _dense(back=lambda total, x_scale, scales, bias: total * scales + bias),
             _dense(back=lambda total, x_scale, scales, bias: total * x_scale + bias),
+            ("(x_scale * scales)", "scales"),
+            ("(x_scale * scales)", "x_scale"),
         ),
         "bias scaled": (
             "The bias is a float already: add it after the sums are scaled back.",
             _dense(back=lambda total, x_scale, scales, bias: (total + bias) * (x_scale * scales)),
+            ("total * (x_scale * scales) + bias", "(total + bias) * (x_scale * scales)"),
         ),
         "bias forgotten": (
             "The bias is missing.",
             _dense(back=lambda total, x_scale, scales, bias: total * (x_scale * scales)),
+            ("(x_scale * scales) + bias", "(x_scale * scales)"),
         ),
         "inputs not rounded": (
             "You round the weights and multiply them by inputs in floating point. Both sides must be int8 "
             "for an "
             "integer unit to multiply them.",
             _dense(x8=lambda x, scale: x / scale),
+            [
+                ("np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)", "x / x_scale"),
+                ("x8.astype(np.int32)", "x8"),
+            ],
         ),
         "weights not rounded": (
             "The weights are scaled, and not rounded: round and clip them like the inputs.",
             _dense(w8=lambda weight, scale: weight / scale),
+            [
+                (
+                    "np.clip(np.rint(weight / scales[:, None]), -127, 127).astype(np.int8)",
+                    "weight / scales[:, None]",
+                ),
+                ("w8.astype(np.int32)", "w8"),
+            ],
         ),
         "not rounded at all": (
             "Nothing is rounded: this is the dense layer in floating point.",
             lambda x, weight, bias, x_scale: x @ weight.T + bias,
+            ("total * (x_scale * scales) + bias", "x @ weight.T + bias"),
         ),
         "range of the batch": (
             "You take the inputs' scale from this batch. It was calibrated: use `x_scale`, and clip.",
             lambda x, weight, bias, x_scale: _dense()(x, weight, bias, abs(x).max() / 127),
+            ("scales = np.abs(weight)", "x_scale = np.abs(x).max() / 127\nscales = np.abs(weight)"),
         ),
     },
 )

@@ -58,50 +58,69 @@ bus_bytes = Exercise(
         "one byte a pixel": (
             "You count a byte for a pixel. The host normalises before it sends: a pixel is a float32.",
             partial(_bus, pixel=1),
+            ("4 * pixels", "pixels"),
         ),
         "elements counted": (
             "You count elements where bytes are asked for: a float32 and an int32 have 4 bytes each, an "
             "int64 and a float64 have 8.",
             partial(_bus, pixel=1, label=1, loss=1, index=1, rate=1, few=3),
+            [
+                ("8 * images + 2 * 4 * steps + 4 + 2 * 8", "images + 2 * steps + 1 + 2"),
+                ("4 * pixels + 4 + 4", "pixels + 1 + 1"),
+            ],
         ),
         "label or loss left out": (
             "Beside the pixels two numbers travel for each image: its label goes there, and its loss "
             "comes back, 4 bytes each. You count one of them.",
             partial(_bus, label=0),
+            ("4 * pixels + 4 + 4", "4 * pixels + 4"),
         ),
-        "pixels only": ("Labels go there as well, and losses come back.", partial(_bus, label=0, loss=0)),
+        "pixels only": (
+            "Labels go there as well, and losses come back.",
+            partial(_bus, label=0, loss=0),
+            ("(4 * pixels + 4 + 4)", "4 * pixels"),
+        ),
         "steps rounded down": (
             "You round the number of steps down: the last batch, smaller than the others, is a step too.",
             partial(_bus, steps=lambda images, batch_size: images // batch_size),
+            ("device.blocks(images, batch_size)", "images // batch_size"),
         ),
         "whole batches": (
             "You count the last batch as a whole one. It has the images that are left over.",
             partial(_bus, whole_batches=True),
+            ("return images", "return device.blocks(images, batch_size) * batch_size"),
         ),
         "indices of four bytes": (
             "The order of the images consists of int64 numbers, of 8 bytes each.",
             partial(_bus, index=4),
+            ("return 8 * images", "return 4 * images"),
         ),
         "one rate a step": (
             "Each step has a row of two rates, of which plain SGD needs one. Both travel.",
             partial(_bus, rates=1),
+            ("2 * 4 * steps", "4 * steps"),
         ),
         "cursor and totals left out": (
             "A cursor of 4 bytes goes there, and two totals of 8 bytes each come back.",
             partial(_bus, few=0),
+            (" + 4 + 2 * 8", ""),
         ),
         "totals of four bytes": (
             "The two totals are float64 numbers, of 8 bytes each.",
             partial(_bus, few=12),
+            ("2 * 8", "2 * 4"),
         ),
         "cursor at each step": (
             "The cursor goes there once an epoch. At each step a kernel moves it on, on the device.",
             partial(_bus, rates=3, few=16),
+            ("2 * 4 * steps + 4", "(2 * 4 + 4) * steps"),
         ),
         "images sent again": (
             "Resident means that the images are there already: no step and no epoch sends them again.",
             partial(_bus, moved=4),
             partial(_bus, moved=1),
+            ("return 8 * images", "return (8 + 4 * pixels) * images"),
+            ("return 8 * images", "return (8 + pixels) * images"),
         ),
     },
 )
@@ -201,15 +220,18 @@ add_in_streams = StreamsExercise(
         "last batch left out": (
             "The last batch is missing in your sum.",
             lambda batches: np.sum(batches[:-1], axis=0),
+            ("range(run.count)", "range(run.count - 1)"),
         ),
         "first batch again": (
             "You add up the first batch, again and again: `run.fill` takes the number of the batch.",
             lambda batches: len(batches) * batches[0],
+            ("run.fill(number, slot)", "run.fill(0, slot)"),
         ),
         "two batches again": (
             "You add up the first two batches, again and again: `run.fill` takes the number of the batch "
             "first, then the slot.",
             lambda batches: np.sum([batches[number % 2] for number in range(len(batches))], axis=0),
+            ("run.fill(number, slot)", "run.fill(slot, slot)"),
         ),
     },
 )
@@ -259,40 +281,49 @@ blocks_per_sm = Exercise(
             "You take the most generous of the four. A block needs all of its resources at once, so "
             "the scarcest one decides.",
             partial(_blocks, choose=max),
+            ("return min(", "return max("),
         ),
         "registers left out": (
             "You leave the registers out: an SM has 65536, and all warps of a block take some.",
             partial(_blocks, leave_out=("registers",)),
+            ("32, by_registers, by_shared", "32, by_shared"),
         ),
         "shared memory left out": (
             "You leave the shared memory out: an SM has 228 KB for all of its blocks.",
             partial(_blocks, leave_out=("shared",)),
+            ("by_registers, by_shared", "by_registers"),
         ),
         "warps left out": (
             "You leave the warps out: an SM has places for 64, however little else they need.",
             partial(_blocks, leave_out=("warps",)),
+            ("min(64 // warps, 32,", "min(32,"),
         ),
         "blocks left out": (
             "You leave out that an SM takes 32 blocks at most. Small blocks run into that first.",
             partial(_blocks, leave_out=("blocks",)),
+            ("64 // warps, 32,", "64 // warps,"),
         ),
         "registers not rounded": (
             "You count the registers of a thread as they are. They are handed out in eights: 33 "
             "cost as much as 40.",
             partial(_blocks, round_registers=lambda registers, unit: registers),
+            ("registers = -(-registers // 8) * 8", ""),
         ),
         "registers rounded down": (
             "You round the registers down. A thread that needs 33 gets 40, not 32.",
             partial(_blocks, round_registers=_down),
+            ("-(-registers // 8) * 8", "registers // 8 * 8"),
         ),
         "warps rounded down": (
             "You round the warps of a block down. Of 100 threads three warps are full, and the other "
             "4 threads are in a fourth, which takes its place like the others.",
             partial(_blocks, fill=_down),
+            ("-(-threads // 32)", "threads // 32"),
         ),
         "reserve forgotten": (
             "You forget the 1024 bytes of shared memory that the system takes for each block.",
             partial(_blocks, reserved=0),
+            ("228 * 1024 // (shared + 1024)", "228 * 1024 // shared if shared else 32"),
         ),
         "threads not in warps": (
             "You count threads where warps count: a block of 100 threads has 4 warps, and takes what 128 "
@@ -303,16 +334,22 @@ blocks_per_sm = Exercise(
                 65536 // (-(-registers // 8) * 8 * threads),
                 228 * 1024 // (shared + 1024),
             ),
+            [("64 // warps", "2048 // threads"), ("registers * 32 * warps", "registers * threads")],
         ),
         "warps returned": (
             "You return warps. The number of blocks is asked for.",
             lambda threads, registers, shared: (
                 occupancy(CC, threads, registers, shared).blocks * -(-threads // 32)
             ),
+            ("return min(", "return warps * min("),
         ),
         "fraction returned": (
             "You return the occupancy. The number of blocks is asked for.",
             lambda threads, registers, shared: occupancy(CC, threads, registers, shared).fraction,
+            (
+                "min(64 // warps, 32, by_registers, by_shared)",
+                "warps * min(64 // warps, 32, by_registers, by_shared) / 64",
+            ),
         ),
     },
 )
@@ -404,24 +441,39 @@ scale_shift_relu_kernel = KernelExercise(
     float32=True,
     properties=(_one_read_one_write,),
     mistakes={
-        "not rectified": ("Scale and shift are right, and the ReLU is missing.", _scaled),
+        "not rectified": (
+            "Scale and shift are right, and the ReLU is missing.",
+            _scaled,
+            ("float32(0) if value <= float32(0) else value", "value"),
+        ),
         "shift left out": (
             "The shift is missing.",
             lambda x, scale, shift, pixels: np.maximum(x * scale[_channels(x, scale, pixels)], 0),
+            (" + shift[channel]", ""),
         ),
         "scale left out": (
             "The scale is missing.",
             lambda x, scale, shift, pixels: np.maximum(x + shift[_channels(x, scale, pixels)], 0),
+            ("x[i] * scale[channel]", "x[i]"),
         ),
-        "shift first": ("You shift first and scale the sum: the product comes before the sum.", _shift_first),
+        "shift first": (
+            "You shift first and scale the sum: the product comes before the sum.",
+            _shift_first,
+            ("x[i] * scale[channel] + shift[channel]", "(x[i] + shift[channel]) * scale[channel]"),
+        ),
         "ReLU first": (
             "You rectify `x`, and then scale and shift. The ReLU comes last.",
             lambda x, scale, shift, pixels: _scaled(np.maximum(x, 0), scale, shift, pixels),
+            [
+                ("x[i] *", "max(x[i], float32(0)) *"),
+                ("float32(0) if value <= float32(0) else value", "value"),
+            ],
         ),
         "channel of the neighbours": (
             "Your channel changes from one element to the next. `pixels` neighbours have the same one: "
             "divide by `pixels` first.",
             _by_neighbour,
+            ("i // pixels % scale.size", "i % scale.size"),
         ),
         "channels never begin again": (
             "You go past the last channel. After it comes the first channel of the next sample: what is left "
@@ -429,10 +481,16 @@ scale_shift_relu_kernel = KernelExercise(
             _never_begins_again,
             # `value if value > 0 else 0`, of garbage.
             lambda *given: np.nan_to_num(_never_begins_again(*given)),
+            ("i // pixels % scale.size", "i // pixels"),
+            [
+                ("i // pixels % scale.size", "i // pixels"),
+                ("float32(0) if value <= float32(0) else value", "value if value > 0 else float32(0)"),
+            ],
         ),
         "absolute value": (
             "You drop the sign. What is negative must become 0.",
             lambda *given: np.abs(_scaled(*given)),
+            ("float32(0) if value <= float32(0) else value", "abs(value)"),
         ),
     },
 )
@@ -592,6 +650,15 @@ def _second(k):
     return min(k, 1)
 
 
+# In the solution: a batch by the host's number instead of the device's cursor.
+_BATCH_BY_THE_HOST = (
+    "x, y = gather_batch_at(run.images, run.labels, *where, run.mean, run.std, run.x, run.y)",
+    "first = run.batch_size * run.number\n"
+    "indices = run.order[first : first + run.batch_size]\n"
+    "x = gather_batch(run.images, indices, run.mean, run.std, run.x)\n"
+    "y = gather_labels(run.labels, indices, run.y)",
+)
+
 capturable_step = GraphExercise(
     "capturable_step",
     reference=_trained,
@@ -604,11 +671,16 @@ capturable_step = GraphExercise(
             "Every replay uses the batch that was recorded: its number came from the host. Let the "
             "device's cursor say which one it is, with `gather_batch_at`.",
             partial(_trained, batch=_second),
+            [_BATCH_BY_THE_HOST, ("advance(run.cursor)", "advance(run.cursor)\nrun.number += 1")],
         ),
         "rate frozen": (
             "Every replay uses the learning rate that was recorded: a number among the arguments is "
             "part of the graph. `scheduled_step` looks it up on the device.",
             partial(_trained, rate=_second),
+            (
+                "run.sgd.scheduled_step(run.rates, run.cursor)",
+                "run.sgd.step(run.lrs[run.number])\nrun.number += 1",
+            ),
         ),
         "batch frozen + rate frozen": (
             "Every replay uses the batch and the learning rate that were recorded: their number came "
@@ -618,30 +690,43 @@ capturable_step = GraphExercise(
         "first rate only": (
             "Every step uses the first learning rate; `scheduled_step` looks up the right one.",
             partial(_trained, rate=lambda k: 0),
+            ("run.sgd.scheduled_step(run.rates, run.cursor)", "run.sgd.step(run.lrs[0])"),
         ),
         "advanced too early": (
             "The cursor moves at the beginning, and the first batch is never used. Everything else in "
             "the step comes before `advance`.",
             partial(_trained, batch=lambda k: k + 1, rate=lambda k: k + 1),
+            [("advance(run.cursor)", ""), ("where =", "advance(run.cursor)\nwhere =")],
         ),
         "advanced before the update": (
             "The cursor moves before the update, which then takes the rate of the next step. Everything "
             "else in the step comes before `advance`.",
             partial(_trained, rate=lambda k: k + 1),
+            [
+                ("advance(run.cursor)", ""),
+                ("run.sgd.scheduled_step", "advance(run.cursor)\nrun.sgd.scheduled_step"),
+            ],
         ),
         "cursor stands still": (
             "The cursor never moves, and every step takes the first batch: `advance` it at the end.",
             partial(_trained, batch=lambda k: 0, rate=lambda k: 0, cursor=0),
+            ("advance(run.cursor)", ""),
         ),
         "not trained": (
             "The parameters never change. The backward pass computes the gradients, and `scheduled_step` "
             "moves the parameters: a step needs both.",
             partial(_trained, trains=False),
+            ("run.model.backward(run.loss.backward())", ""),
+            ("run.sgd.scheduled_step(run.rates, run.cursor)", ""),
         ),
         "rate frozen + totals left out": (
             "Every replay uses the learning rate that was recorded, where `scheduled_step` looks it up "
             "on the device. And nobody adds up losses and right answers: `accumulate_metrics`.",
             partial(_trained, rate=_second, totals=False),
+            [
+                ("run.sgd.scheduled_step(run.rates, run.cursor)", "run.sgd.step(run.lrs[run.number])"),
+                ("run.loss.ops.accumulate_metrics(losses, logits, y, run.totals)", "run.number += 1"),
+            ],
         ),
         "rate frozen + cursor stands still": (
             "Every replay uses the learning rate that was recorded, where `scheduled_step` looks it up "
@@ -653,6 +738,11 @@ capturable_step = GraphExercise(
             "from the host. The device's cursor has it, for `gather_batch_at` and `scheduled_step`; and "
             "`advance` moves it at the end.",
             partial(_trained, batch=_second, rate=_second, cursor=0),
+            [
+                _BATCH_BY_THE_HOST,
+                ("scheduled_step(run.rates, run.cursor)", "step(run.lrs[run.number])"),
+                ("advance(run.cursor)", "run.number += 1"),
+            ],
         ),
         "cursor stands still + totals left out": (
             "The cursor never moves: `advance` it at the end. And nobody adds up losses and right "
@@ -662,6 +752,7 @@ capturable_step = GraphExercise(
         "totals left out": (
             "The step trains, and nobody adds up its losses and right answers: `accumulate_metrics`.",
             partial(_trained, totals=False),
+            ("run.loss.ops.accumulate_metrics(losses, logits, y, run.totals)", ""),
         ),
     },
 )

@@ -47,32 +47,52 @@ share_of = Exercise(
             "Every worker gets `n // size` images, and the remainder belongs to nobody: the first `n % size` "
             "workers take one more each.",
             _in_blocks_of(lambda n, size: n // size),
+            [("+ min(rank, rest)", ""), ("each + (rank < rest)", "each")],
         ),
         "rounded up": (
             "You round the share up. Then the last workers get less than the others, or nothing: 11 images "
             "in blocks of 3 leave 2 for the fourth. The first `n % size` take one more, and all others "
             "`n // size`.",
             _in_blocks_of(lambda n, size: -(-n // size)),
+            [
+                ("each, rest = divmod(n, size)", "each = -(-n // size)"),
+                ("rank * each + min(rank, rest)", "min(rank * each, n)"),
+                ("first + each + (rank < rest)", "min(first + each, n)"),
+            ],
         ),
         "rest to the last": (
             "You give the whole remainder to the last worker, and everybody waits for it. It is spread over "
             "the first `n % size` workers, one image each.",
             _rest_to(-1),
+            [
+                ("+ min(rank, rest)", ""),
+                ("first + each + (rank < rest)", "n if rank == size - 1 else first + each"),
+            ],
         ),
         "rest to the first": (
             "You give the whole remainder to worker 0, and everybody waits for it. It is spread over the "
             "first `n % size` workers, one image each.",
             _rest_to(0),
+            [
+                ("+ min(rank, rest)", "+ (rest if rank else 0)"),
+                ("(rank < rest)", "(rest if rank == 0 else 0)"),
+            ],
         ),
         "the last ones more": (
             "It is the last workers that take one image more in yours. Here it is the first `n % size`.",
             lambda n, rank, size: tuple(n - edge for edge in reversed(_shares(n, size)[size - 1 - rank])),
+            [("min(rank, rest)", "max(0, rank - (size - rest))"), ("(rank < rest)", "(rank >= size - rest)")],
         ),
         "cut at fractions": (
             "You cut at `n * rank // size`, as exercise 3 cuts its chunks. Shares differ by one at most, "
             "but those that take one more are not the first: of 7 images for 3 workers, worker 2 has 3. Here "
             "it is the first `n % size`.",
             lambda n, rank, size: (n * rank // size, n * (rank + 1) // size),
+            [
+                ("each, rest = divmod(n, size)", ""),
+                ("rank * each + min(rank, rest)", "n * rank // size"),
+                ("first + each + (rank < rest)", "n * (rank + 1) // size"),
+            ],
         ),
         "begin not moved": (
             "The lengths are right, and the shares overlap: those before you have taken one image more each, "
@@ -81,15 +101,18 @@ share_of = Exercise(
                 rank * (n // size),
                 rank * (n // size) + np.diff(_shares(n, size)[rank])[0],
             ),
+            ("+ min(rank, rest)", ""),
         ),
         "length returned": (
             "You return the first image and how many. The first, and the one behind the last, are asked for, "
             "as in a slice.",
             lambda n, rank, size: (_shares(n, size)[rank][0], int(np.diff(_shares(n, size)[rank])[0])),
+            ("first + each", "each"),
         ),
         "last one inside": (
             "Your end is the last image itself. As in a slice, the end is the one behind it.",
             lambda n, rank, size: (_shares(n, size)[rank][0], _shares(n, size)[rank][1] - 1),
+            ("(rank < rest)", "(rank < rest) - 1"),
         ),
     },
 )
@@ -166,43 +189,52 @@ combined_gradient = Exercise(
             "more than twice as much as those 5: weight each worker by its images.",
             _with_nothing_for_nan(lambda g, n: g.mean(axis=0)),
             lambda gradients, counts: gradients.mean(axis=0),
+            ("counts[busy] @ gradients[busy] / counts.sum()", "np.nan_to_num(gradients).mean(axis=0)"),
+            ("counts[busy] @ gradients[busy] / counts.sum()", "gradients.mean(axis=0)"),
         ),
         "mean of those with images": (
             "You leave out who has no images, which is right, and take the plain mean of the others. Weight "
             "each worker by its images.",
             lambda gradients, counts: gradients[counts > 0].mean(axis=0),
+            ("counts[busy] @ gradients[busy] / counts.sum()", "gradients[busy].mean(axis=0)"),
         ),
         "plain sum": (
             "You add the workers' gradients up. Each of them is a mean already; what is asked for is a mean "
             "too, that over all images.",
             _with_nothing_for_nan(lambda g, n: g.sum(axis=0)),
             lambda gradients, counts: gradients.sum(axis=0),
+            ("counts[busy] @ gradients[busy] / counts.sum()", "gradients[busy].sum(axis=0)"),
         ),
         "not divided": (
             "Your gradient is the sum over all images. Divide by how many images there are.",
             _with_nothing_for_nan(lambda g, n: (g * n).sum(axis=0)),
             lambda gradients, counts: counts @ gradients,
+            ("/ counts.sum()", ""),
         ),
         "divided by the workers": (
             "You divide by the number of workers. The weights are images, so their sum is that of all "
             "images.",
             _with_nothing_for_nan(lambda g, n: (g * n).mean(axis=0)),
             lambda gradients, counts: (gradients * counts[:, None]).mean(axis=0),
+            ("counts.sum()", "len(counts)"),
         ),
         "divided by the busy workers": (
             "You divide by the number of workers that have images. The weights are images, so their sum is "
             "that of all images.",
             lambda gradients, counts: counts[counts > 0] @ gradients[counts > 0] / (counts > 0).sum(),
+            ("counts.sum()", "busy.sum()"),
         ),
         "NaN of nobody's images": (
             "A worker without images has a mean over nothing, 0 / 0, which is NaN. A weight of 0 does not "
             "help: 0 times NaN is NaN. Leave such a worker out.",
             lambda gradients, counts: counts @ gradients / counts.sum(),
+            ("counts[busy] @ gradients[busy]", "counts @ gradients"),
         ),
         "weighted the wrong way": (
             "You divide a worker's gradient by its images, where it is multiplied by them: it is a mean, and "
             "times the images it is the sum that the others' sums are added to.",
             _with_nothing_for_nan(lambda g, n: (g / np.maximum(n, 1)).sum(axis=0)),
+            ("counts[busy] @ gradients[busy] / counts.sum()", "(1 / counts[busy]) @ gradients[busy]"),
         ),
     },
 )
@@ -473,6 +505,7 @@ ring_all_reduce = RingExercise(
             "You add what comes in to the chunk that you have just sent. What comes from the left is the "
             "left neighbour's chunk, whose number is one less: `rank - step - 1`.",
             partial(_walk, into=lambda rank, step: rank - step),
+            ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - step) % size] +="),
         ),
         "always the same chunk": (
             "Every step sends the same chunk. The one to send next is the one just completed by what came "
@@ -485,6 +518,10 @@ ring_all_reduce = RingExercise(
                 gathered=lambda rank, step: rank + 1,
                 gathered_into=lambda rank, step: rank,
             ),
+            [
+                ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - 1) % size] +="),
+                ("exchange(chunks[(rank - step) % size])", "exchange(chunks[rank])"),
+            ],
         ),
         "one step too few": (
             "W - 2 steps in each phase are one too few: a chunk must be with all W workers, and that is W - "
@@ -498,43 +535,66 @@ ring_all_reduce = RingExercise(
                 gathered_into=lambda rank, step: rank - step - 1,
                 steps=lambda size: size - 2,
             ),
+            ("range(size - 1)", "range(size - 2)", 2),
+            ("range(size - 1)", "range(1, size - 1)", 2),
         ),
         "adds in the second phase": (
             "You add in the second phase too. The sums are complete there; what comes in takes the place of "
             "what was there.",
             partial(_walk, phases=(True, True)),
+            ("chunks[(rank - step) % size][:] =", "chunks[(rank - step) % size] +="),
         ),
         "nothing added up": (
             "In the end each chunk holds the numbers of one worker, and nothing has been added up. Either "
             "the first phase overwrites, where it is to add; or the second begins with the wrong chunk: the "
             "one that is complete is the one received last, `rank + 1`.",
             partial(_walk, phases=(False, False)),
+            ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - step - 1) % size][:] ="),
+            [
+                ("chunks[(rank - step) % size][:]", "chunks[(rank - step - 1) % size][:]"),
+                ("exchange(chunks[(rank + 1 - step) % size])", "exchange(chunks[(rank - step) % size])"),
+            ],
         ),
         "first phase beside the array": (
             "The first phase does not add up in `array` itself. `part = part + incoming` and `chunks[k] = "
             "chunks[k] + incoming` make new arrays; `chunks[k] += incoming` writes into the slice.",
             _sums_of_own_chunk,
             partial(_walk, phases=(None, False)),
+            (
+                "chunks[(rank - step - 1) % size] +=",
+                "chunks[(rank - step - 1) % size] = chunks[(rank - step - 1) % size] +",
+            ),
+            ("chunks[(rank - step - 1) % size] +=", "part = chunks[(rank - step - 1) % size] +"),
         ),
         "sends its original": (
             "In the first phase you send your own chunk as it was at the beginning. Send the partial sum: "
             "what came in, added to yours.",
             partial(_walk, originals=True),
+            [
+                ("def exchange", "mine = [chunk.copy() for chunk in chunks]\n\ndef exchange"),
+                ("exchange(chunks[(rank - step) % size])", "exchange(mine[(rank - step) % size])"),
+            ],
         ),
         "first phase only": (
             "Each worker has one chunk of the sum, and the others are left half-way: the second phase is "
             "missing, which hands the complete chunks round.",
             partial(_walk, phases=(True,)),
+            (
+                "for step in range(size - 1):\n    chunks[(rank - step) % size][:]",
+                "for step in range(0):\n    chunks[(rank - step) % size][:]",
+            ),
         ),
         "mean": (
             "You divide by the number of workers. The sum is asked for; whether it is to be a mean is for "
             "the caller to say, who knows the weights.",
             lambda size, length: tuple(total / np.float32(size) for total in _sums(size, length)),
+            ("n = len(array)", "n = len(array)\narray /= size"),
         ),
         "remainder left out": (
             "Right where the length is a multiple of the workers. Elsewhere the last entries are in no "
             "chunk: end chunk k at `(k + 1) * n // size`.",
             partial(_walk, cut=lambda size, length: [k * (length // size) for k in range(size + 1)]),
+            ("array[k * n // size : (k + 1) * n // size]", "array[k * (n // size) : (k + 1) * (n // size)]"),
         ),
     },
 )
@@ -561,50 +621,65 @@ ring_seconds = Exercise(
             "You count as if each step sent the whole array. It sends one chunk of W: "
             "`size_in_bytes / size`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / bandwidth),
+            ("size_in_bytes / size / bandwidth", "size_in_bytes / bandwidth"),
         ),
         "one phase": (
             "That is one phase. There are two, of W - 1 steps each.",
             lambda size, n, latency, bandwidth: _seconds(size, n, latency, bandwidth) / 2,
+            ("2 * (size - 1)", "(size - 1)"),
         ),
         "no parentheses": (
             "Each of the 2 (W - 1) steps takes the latency and a chunk's time: parentheses round their sum, "
             "`2 * (size - 1) * (latency + ...)`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * latency + n / size / bandwidth,
+            ("(latency + size_in_bytes / size / bandwidth)", "latency + size_in_bytes / size / bandwidth"),
         ),
         "no parentheses round size - 1": (
             "`2 * size - 1` is one step more than `2 * (size - 1)`.",
             lambda size, n, latency, bandwidth: (2 * size - 1) * (latency + n / size / bandwidth),
+            ("2 * (size - 1)", "(2 * size - 1)"),
         ),
         "chunks of W - 1": (
             "You cut the array into W - 1 chunks. There are as many chunks as workers: "
             "`size_in_bytes / size`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / (size - 1) / bandwidth),
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / max(size - 1, 1) / bandwidth),
+            ("size_in_bytes / size /", "size_in_bytes / max(size - 1, 1) /"),
+            ("size_in_bytes / size /", "size_in_bytes / (size - 1) /"),
         ),
         "one step too many": (
             "You count W steps in a phase. There are W - 1, and none at all for a single worker.",
             lambda size, n, latency, bandwidth: 2 * size * (latency + n / size / bandwidth),
+            ("2 * (size - 1)", "2 * size"),
         ),
         "latency once": (
             "The latency is there in every step, not once: each step must wait for the one before.",
             lambda size, n, latency, bandwidth: latency + 2 * (size - 1) * n / size / bandwidth,
+            (
+                "2 * (size - 1) * (latency + size_in_bytes / size / bandwidth)",
+                "latency + 2 * (size - 1) * size_in_bytes / size / bandwidth",
+            ),
         ),
         "no latency": (
             "You leave the latency out. With many workers it is what is left.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * n / size / bandwidth,
+            ("latency + size_in_bytes", "size_in_bytes"),
         ),
         "all one after another": (
             "You add up what all workers send. They send at the same time: a step takes as long as one "
             "chunk.",
             lambda size, n, latency, bandwidth: size * _seconds(size, n, latency, bandwidth),
+            ("2 * (size - 1)", "2 * size * (size - 1)"),
         ),
         "times the bandwidth": (
             "Bytes divided by bytes a second are seconds; you multiply.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / size * bandwidth),
+            ("/ bandwidth", "* bandwidth"),
         ),
         "bits": (
             "You count 8 bits for each byte. Both numbers are in bytes here.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + 8 * n / size / bandwidth),
+            ("size_in_bytes / size", "8 * size_in_bytes / size"),
         ),
     },
 )

@@ -59,35 +59,44 @@ decode_float16 = Exercise(
         "bias": (
             "Your powers of two are off. The exponent field holds the exponent plus 15: take 15 away.",
             *(_decoded(bias=bias) for bias in (0, 14, 16, 127)),
+            ("exponent - 15", "exponent - 16"),
+            ("exponent - 15", "exponent - 14"),
+            ("exponent - 15", "exponent - 127"),
         ),
         "leading 1 missing": (
             "A normal number is `1 + mantissa / 1024`, times a power of two: the 1 before the point is not "
             "stored, because it is always there.",
             _decoded(hidden=0.0),
+            ("(1 + mantissa / 1024)", "(mantissa / 1024)"),
         ),
         "subnormal numbers": (
             "Where the exponent field is 0 there is no leading 1: such a number is "
             "`mantissa / 1024 * 2**-14`. Otherwise there would be no zero.",
             _decoded(subnormal=False),
+            ("if exponent == 0:", "if exponent < 0:"),
         ),
         "exponent of subnormal numbers": (
             "Numbers with an exponent field of 0 have the exponent -14, like the smallest normal ones, not "
             "-15: what they lack is the leading 1.",
             _decoded(smallest=-15),
+            ("2.0**-14", "2.0**-15"),
         ),
         "subnormal numbers lost": (
             "Where the exponent field is 0 there are still numbers other than 0: "
             "`mantissa / 1024 * 2**-14`, those below the smallest normal one.",
             _decoded(subnormal="zero"),
+            ("sign * mantissa / 1024 * 2.0**-14", "sign * 0.0"),
         ),
         "sign in the exponent": (
             "Your exponent field has the sign in it: after the shift by 10 keep five bits, `& 31`.",
             _decoded(fields=lambda bits: (bits >> 15, bits >> 10, bits & 1023)),
+            ("bits >> 10 & 31", "bits >> 10"),
         ),
         "exponent in the mantissa": (
             "Your mantissa has the bits above it as well: keep ten of them, `bits & 1023`.",
             _decoded(fields=lambda bits: (bits >> 15, bits >> 10 & 31, bits)),
             _decoded(fields=lambda bits: (bits >> 15, bits >> 10 & 31, bits & 0x7FFF)),
+            ("bits & 1023", "bits"),
         ),
         "width of the fields": (
             "Your fields have another width. From the top: 1 bit for the sign, 5 for the exponent, "
@@ -98,19 +107,31 @@ decode_float16 = Exercise(
             ),
             _decoded(fields=lambda bits: (bits >> 15, bits >> 11 & 31, bits & 1023)),
             _decoded(fields=lambda bits: (bits >> 15, bits >> 9 & 31, bits & 1023)),
+            ("bits & 1023", "bits & 511"),
+            ("bits & 1023", "bits & 1024"),
+            ("bits >> 10 & 31", "bits >> 10 & 15"),
         ),
         "infinity without sign": (
             "There are two infinities: the sign counts there too.",
             lambda bits: abs(decode(bits)) if np.isinf(decode(bits)) else decode(bits),
+            ('sign * float("inf")', 'float("inf")'),
         ),
         "no infinity": (
             "An exponent field of 31 is no exponent: with a mantissa of 0 it stands for infinity.",
             _decoded(infinite=False),
+            ("if exponent == 31:", "if exponent == 32:"),
         ),
-        "sign": ("The sign is missing: bit 15 makes a number negative.", _decoded(signed=False)),
+        "sign": (
+            "The sign is missing: bit 15 makes a number negative.",
+            _decoded(signed=False),
+            ("-1.0 if", "1.0 if"),
+        ),
         "mantissa": (
             "The mantissa has 10 bits: divide it by $2^{10}$, 1024.",
             *(_decoded(mantissa=count) for count in (512, 1023, 2048)),
+            ("mantissa / 1024", "mantissa / 512", 2),
+            ("mantissa / 1024", "mantissa / 2048", 2),
+            ("mantissa / 1024", "mantissa / 1023", 2),
         ),
     },
 )
@@ -159,35 +180,46 @@ sum_rows_kernel = KernelExercise(
             "You add up in float16: beyond 512 its numbers are half apart, and every addition rounds. Keep "
             "the sum as a `float32`, and make each element one before you add it.",
             _added_up,
+            [
+                ("total = float32(0)", "total = float16(0)"),
+                ("total += float32(x[row, k])", "total = float16(total + x[row, k])"),
+            ],
         ),
         "rounded at the end": (
             "The sum is right, and then rounded to float16. `out` is float32: store it as it is.",
             lambda x: x.sum(axis=1, dtype=np.float64).astype(np.float16),
+            ("out[row] = total", "out[row] = float16(total)"),
         ),
         "mean": (
             "You divide by the number of columns: that is the mean, and the sum is wanted.",
             lambda x: x.mean(axis=1, dtype=np.float64),
+            ("out[row] = total", "out[row] = total / float32(x.shape[1])"),
         ),
         "last column missing": (
             "The last element of each row is left out: the columns are `range(x.shape[1])`.",
             lambda x: x[:, :-1].sum(axis=1, dtype=np.float64),
+            ("range(x.shape[1])", "range(x.shape[1] - 1)"),
         ),
         "first column missing": (
             "The first element of each row is left out: columns count from 0.",
             lambda x: x[:, 1:].sum(axis=1, dtype=np.float64),
+            ("range(x.shape[1])", "range(1, x.shape[1])"),
         ),
         "last element only": (
             "Each row's result is its last element: you overwrite the sum, where you should add to it.",
             lambda x: x[:, -1],
+            ("total +=", "total ="),
         ),
         "same row everywhere": (
             "Every thread adds up row 0. Its own is number `cuda.grid(1)`.",
             lambda x: np.full(len(x), x[0].sum(dtype=np.float64)),
+            ("x[row, k]", "x[0, k]"),
         ),
         "first block only": (
             f"Rows from {THREADS} on are never added up: every block does those of the first. `cuda.grid(1)` "
             "counts over all blocks.",
             lambda x: _first_block(x.sum(axis=1, dtype=np.float64)),
+            ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },
 )
@@ -227,53 +259,66 @@ stochastic_kernel = KernelExercise(
             "You only cut off the lower half: that rounds towards 0, always, whatever the random bits are. "
             "Only a sum, `+`, carries over into the upper half.",
             lambda x, random: _upper(x),
+            ("x[i] + noise", "x[i]"),
+            ("x[i] + noise", "x[i] | noise"),
         ),
         "nearest": (
             "You round to the nearest. What is added must be random: the lower 16 bits of `random[i]`.",
             _with_noise(lambda random: 0x8000 + 0 * random),
             _with_noise(lambda random: 0x7FFF + 0 * random),
+            ("random[i] & uint32(0xFFFF)", "uint32(0x8000)"),
+            ("random[i] & uint32(0xFFFF)", "uint32(0x7FFF)"),
         ),
         "all random bits": (
             "You add all 32 random bits, which changes more than the half that is cut off: take "
             "`random[i] & uint32(0xFFFF)`.",
             _with_noise(lambda random: random),
             lambda x, random: _upper(x + random),
+            ("random[i] & uint32(0xFFFF)", "random[i]"),
         ),
         "upper random bits": (
             "You add the upper half of the random bits to the upper half of the number. The lower 16 are to "
             "be added, so that they decide whether the cut carries over.",
             _with_noise(lambda random: random & 0xFFFF0000),
             lambda x, random: _upper(x + (random & np.uint32(0xFFFF0000))),
+            ("random[i] & uint32(0xFFFF)", "random[i] & uint32(0xFFFF0000)"),
         ),
         "half of the noise": (
             "Fifteen random bits reach only half of the way: a number is rounded up too seldom. Take 16.",
             _with_noise(lambda random: random & 0x7FFF),
+            ("uint32(0xFFFF)", "uint32(0x7FFF)"),
         ),
         "not cut off": (
             "You add the noise and leave it there. Cut the lower half off after it: `& uint32(0xFFFF0000)`.",
             lambda x, random: (x.astype(np.uint64) + (random & 0xFFFF)).astype(np.uint32),
+            ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] + noise"),
         ),
         "or instead of plus": (
             "You put the noise in by `|` or `^`, and leave it there. Only a sum carries over into the upper "
             "half, which is what rounds up; then the lower half is cut off.",
             lambda x, random: (x | (random & 0xFFFF)).astype(np.uint32),
             lambda x, random: (x ^ (random & 0xFFFF)).astype(np.uint32),
+            ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] ^ noise"),
         ),
         "the other random bits": (
             "You take the upper 16 random bits. They would do as well; the exercise wants the lower ones.",
             _with_noise(lambda random: random >> 16),
+            ("random[i] & uint32(0xFFFF)", "random[i] >> uint32(16)"),
         ),
         "noise added after the cut": (
             "You cut first and add then: the lower half of the result is not 0. Add, and cut after it.",
             lambda x, random: (_upper(x) + (random & np.uint32(0xFFFF))).astype(np.uint32),
+            ("(x[i] + noise) & uint32(0xFFFF0000)", "(x[i] & uint32(0xFFFF0000)) + noise"),
         ),
         "wrong half": (
             "You keep the lower half, and throw sign, exponent and the mantissa's upper bits away.",
             lambda x, random: ((x.astype(np.uint64) + (random & 0xFFFF)) & 0xFFFF).astype(np.uint32),
+            ("uint32(0xFFFF0000)", "uint32(0xFFFF)"),
         ),
         "taken away": (
             "You take the noise away: that rounds downwards, by chance. Add it.",
             lambda x, random: _upper(x.astype(np.int64) - (random & 0xFFFF).astype(np.int64) & 0xFFFFFFFF),
+            ("x[i] + noise", "x[i] - noise"),
         ),
     },
 )
@@ -339,61 +384,80 @@ unscale_kernel = KernelExercise(
         "multiplied": (
             "You multiply by the scale, which the gradients hold already. Divide by it.",
             _unscaled(change=lambda gradients, scale: gradients * scale),
+            ("/ scale[0]", "* scale[0]"),
         ),
         "left as they are": (
             "The gradients stay as they are. Divide each of them by `scale[0]`, in place.",
             _unscaled(change=lambda gradients, scale: gradients),
+            ("gradients[i] = gradient", "pass"),
         ),
         "nothing found": (
             "`found_inf` is never set. A gradient that is NaN or infinite must set it to 1.",
             _unscaled(finite=lambda gradients: np.ones(1, bool)),
+            ("cuda.atomic.max(found_inf, 0, 1)", "pass"),
         ),
         "NaN missed": (
             "You find infinities, and no NaN. NaN is neither larger nor smaller than anything: every "
             "comparison with it is false but `!=`.",
             _unscaled(finite=lambda gradients: ~np.isinf(gradients)),
+            ("not abs(gradient) < float32(np.inf)", "abs(gradient) >= float32(np.inf)"),
         ),
         "infinity missed": (
             "You find NaN, and no infinities. Those are what an overflow leaves.",
             _unscaled(finite=lambda gradients: ~np.isnan(gradients)),
+            ("not abs(gradient) < float32(np.inf)", "gradient != gradient"),
         ),
         "minus infinity missed": (
             "You miss minus infinity: compare the absolute value.",
             _unscaled(finite=lambda gradients: ~(np.isnan(gradients) | (gradients == np.inf))),
+            ("abs(gradient)", "gradient"),
         ),
         "large is not infinite": (
             "A gradient may be larger than any number of float16, and finite: it is divided in float32. Ask "
             "whether it is infinite or NaN.",
             _unscaled(finite=lambda gradients: abs(gradients) <= 65504),
             _unscaled(finite=lambda gradients: abs(gradients) <= 1e10),
+            ("float32(np.inf)", "float32(1e10)"),
+            ("float32(np.inf)", "float32(65504)"),
         ),
         "found everywhere": (
             "`found_inf` is set where all gradients are finite, and every step would be skipped: by a "
             "condition that is always true, or by threads beyond the last gradient, which need a guard.",
             _unscaled(finite=lambda gradients: np.zeros(1, bool)),
+            ("if not abs(gradient) < float32(np.inf):", "if True:"),
+            ("if i < gradients.size:", "if True:"),
         ),
         "counted": (
             "`found_inf` is not 1 but a count. It says yes or no: `cuda.atomic.max(found_inf, 0, 1)` leaves "
             "a 1 a 1.",
             _counted,
+            ("cuda.atomic.max(found_inf, 0, 1)", "cuda.atomic.add(found_inf, 0, 1)"),
         ),
         "plus infinity missed": (
             "You find minus infinity, and not plus infinity: compare the absolute value.",
             _unscaled(finite=lambda gradients: ~(np.isnan(gradients) | (gradients == -np.inf))),
             _unscaled(finite=lambda gradients: gradients != -np.inf),
+            ("not abs(gradient) < float32(np.inf)", "not gradient > float32(-np.inf)"),
         ),
         "plus infinity only": (
             "Of what is not finite you find plus infinity only: there are minus infinity and NaN, too.",
             _unscaled(finite=lambda gradients: gradients != np.inf),
+            ("not abs(gradient) < float32(np.inf)", "gradient == float32(np.inf)"),
         ),
         "found undone": (
             "`found_inf` is 0 where it was 1 before the launch. Another kernel may have set it: where all "
             "gradients are finite, leave it as it is.",
             _unscaled(kept=False),
+            (
+                "    cuda.atomic.max(found_inf, 0, 1)",
+                "    cuda.atomic.max(found_inf, 0, 1)\n"
+                "elif i == 0 and found_inf[0] == 1:\n    found_inf[0] = 0",
+            ),
         ),
         "the wrong way round": (
             "`found_inf` is set where a gradient *is* finite.",
             _unscaled(finite=lambda gradients: ~np.isfinite(gradients)),
+            ("not abs(gradient)", "abs(gradient)"),
         ),
     },
 )
@@ -458,27 +522,36 @@ next_scale = Exercise(
             lambda scale, good_steps, found_inf, interval: (
                 (scale // 2, 0) if found_inf else _stepped()(scale, good_steps, found_inf, interval)
             ),
+            ("scale / 2", "scale // 2"),
         ),
         "grows at every step": (
             "You double the scale after every good step. It is to grow after `interval` of them in a row.",
             _grows_at_once,
+            (
+                "if good_steps == interval:\n    return scale * 2, 0\nreturn scale, good_steps",
+                "return scale * 2, good_steps",
+            ),
         ),
         "one step late": (
             "The scale grows one step too late: this step counts too, so add 1 before you compare.",
             _stepped(reached=lambda good, interval: good > interval),
+            ("good_steps == interval", "good_steps == interval + 1"),
         ),
         "one step early": (
             "The scale grows one step too early: after `interval` good steps, not after one less.",
             _stepped(reached=lambda good, interval: good >= interval - 1),
+            ("good_steps == interval", "good_steps >= interval - 1"),
         ),
         "counter goes on": (
             "After growing, the counter begins from 0 again. Yours goes on, and the scale would grow at "
             "every step from now on.",
             _stepped(restart=False),
+            ("return scale * 2, 0", "return scale * 2, good_steps"),
         ),
         "good steps kept": (
             "A skipped step ends the row: `good_steps` is 0 after it.",
             _stepped(forget=False),
+            ("return scale / 2, 0", "return scale / 2, good_steps"),
         ),
         "good steps not counted": (
             "A good step that does not complete the row still counts: return `good_steps + 1`.",
@@ -487,26 +560,36 @@ next_scale = Exercise(
                 if not found_inf and good_steps + 1 < interval
                 else _stepped()(scale, good_steps, found_inf, interval)
             ),
+            ("return scale, good_steps", "return scale, good_steps - 1"),
         ),
         "counts from one": (
             "A new row begins at 0, before its first good step. Yours begins at 1.",
             lambda *state: _from_one(*state, after_growth=True, after_skip=True),
             lambda *state: _from_one(*state, after_growth=True, after_skip=False),
             lambda *state: _from_one(*state, after_growth=False, after_skip=True),
+            ("return scale / 2, 0", "return scale / 2, 1"),
+            ("return scale * 2, 0", "return scale * 2, 1"),
         ),
         "does not shrink": (
             "After a step with `found_inf` the scale stays as it is: the next would overflow as well. "
             "Halve it.",
             _stepped(down=False),
+            ("return scale / 2, 0", "return scale, 0"),
         ),
         "does not grow": (
             "The scale never grows: once it has been halved by one unlucky batch, it would stay small.",
             _stepped(up=False),
+            ("return scale * 2, 0", "return scale, 0"),
         ),
         "the wrong way round": (
             "You treat good steps as skipped ones, and the other way round.",
             _stepped(swap=True),
+            ("if found_inf:", "if not found_inf:"),
         ),
-        "halved twice": ("You divide by 4 after a skipped step. Halve the scale.", _halves_twice),
+        "halved twice": (
+            "You divide by 4 after a skipped step. Halve the scale.",
+            _halves_twice,
+            ("return scale / 2, 0", "return scale / 4, 0"),
+        ),
     },
 )

@@ -41,50 +41,68 @@ receptive_field = Exercise(
             "You count as if every stride were 1. After a pooling of stride 2, neighbouring numbers lie two "
             "pixels apart, and a window over them reaches twice as far.",
             lambda layers: 1 + sum(k - 1 for k, _ in layers),
+            ("distance *= stride", ""),
         ),
         "stride first": (
             "You take a layer's own stride into account before its window. The window lies on the layer's "
             "*input*; its stride moves the outputs apart, and so counts for the layers that follow.",
             partial(_receptive_field, own_stride=True),
+            (
+                "field += (kernel_size - 1) * distance\ndistance *= stride",
+                "distance *= stride\nfield += (kernel_size - 1) * distance",
+            ),
         ),
         "last stride only": (
             "Only the stride of the layer before counts in your answer. Strides multiply: two poolings of "
             "stride 2 put neighbouring numbers four pixels apart.",
             partial(_receptive_field, last_stride=True),
+            ("distance *= stride", "distance = stride"),
         ),
         "kernels added": (
             "You add the kernel sizes. Neighbouring windows overlap: each layer adds `kernel_size - 1` "
             "steps, and the one pixel to begin with is counted once.",
             lambda layers: sum(k for k, _ in layers),
+            [
+                ("field, distance = 1, 1", "field = 0"),
+                ("(kernel_size - 1) * distance\ndistance *= stride", "kernel_size"),
+            ],
         ),
         "windows added": (
             "You add `kernel_size` steps for each layer. A window of 3 reaches 2 steps beyond the first "
             "number that it holds: add `kernel_size - 1`.",
             partial(_receptive_field, start=0, overlap=0),
             partial(_receptive_field, overlap=0),
+            ("(kernel_size - 1)", "kernel_size"),
+            [("field, distance = 1, 1", "field, distance = 0, 1"), ("(kernel_size - 1)", "kernel_size")],
         ),
         "kernels multiplied": (
             "You multiply the kernel sizes, as if the windows were laid side by side. They overlap.",
             lambda layers: math.prod(k for k, _ in layers),
+            ("field += (kernel_size - 1) * distance", "field *= kernel_size"),
         ),
         "pixel forgotten": (
             "Your answer is one too small: without any layer a number sees one pixel, itself. Begin with 1.",
             lambda layers: _receptive_field(layers) - 1,
+            ("field, distance = 1, 1", "field, distance = 0, 1"),
         ),
         "backwards": (
             "Rule and direction do not fit together. From the image on, a layer adds `kernel_size - 1` times "
             "the product of the strides before it. `(field - 1) * stride + kernel_size` is the rule for "
             "going back, from the last layer to the first.",
             lambda layers: _receptive_field(layers[::-1]),
+            ("field += (kernel_size - 1) * distance", "field = (field - 1) * stride + kernel_size"),
+            ("in layers", "in reversed(layers)"),
         ),
         "distance returned": (
             "You return how far apart neighbouring outputs lie, the product of the strides. What is asked is "
             "how many pixels one of them sees.",
             lambda layers: math.prod(s for _, s in layers),
+            ("return field", "return distance"),
         ),
         "last layer only": (
             "You return the last layer's own kernel size, what it sees of its input. Its input saw more.",
             lambda layers: layers[-1][0],
+            ("field += (kernel_size - 1) * distance", "field = kernel_size"),
         ),
     },
 )
@@ -117,23 +135,31 @@ momentum_kernel = KernelExercise(
             "The parameters are right after this step, but the new velocity is lost: store it in "
             "`velocity[i]`, or the next step begins without it.",
             lambda p, g, v, lr, momentum: (p - lr * (momentum * v + g), v),
+            ("velocity[i] = v", ""),
         ),
         "old velocity": (
             "You move the parameters by the velocity of the step before. Update the velocity first.",
             lambda p, g, v, lr, momentum: (p - lr * v, momentum * v + g),
+            (
+                "velocity[i] = v\nparameters[i] -= lr * v",
+                "parameters[i] -= lr * velocity[i]\nvelocity[i] = v",
+            ),
         ),
         "gradient alone": (
             "The velocity is right, and the parameters move by the gradient alone, as without momentum.",
             lambda p, g, v, lr, momentum: (p - lr * g, momentum * v + g),
+            ("lr * v", "lr * gradients[i]"),
         ),
         "replaced": (
             "You replace the parameter by the step: move it, with `-=`.",
             lambda p, g, v, lr, momentum: (lr * (momentum * v + g), momentum * v + g),
             lambda p, g, v, lr, momentum: (-lr * (momentum * v + g), momentum * v + g),
+            ("parameters[i] -= lr * v", "parameters[i] = lr * v"),
         ),
         "never fades": (
             "The velocity is the sum of all gradients: it must fade by the factor `momentum` at each step.",
             lambda p, g, v, lr, momentum: (p - lr * (v + g), v + g),
+            ("momentum * velocity[i]", "velocity[i]"),
         ),
         "averaged": (
             "You weight the gradient by `1 - momentum`, which makes the velocity an average, as in Adam. "
@@ -142,11 +168,13 @@ momentum_kernel = KernelExercise(
                 p - lr * (momentum * v + (1 - momentum) * g),
                 momentum * v + (1 - momentum) * g,
             ),
+            ("gradients[i]", "(np.float32(1) - momentum) * gradients[i]"),
         ),
         "rate in the velocity": (
             "You multiply the gradient by `lr` before it goes into the velocity. Some books do so; here the "
             "velocity holds gradients, and `lr` comes in when the parameters move.",
             lambda p, g, v, lr, momentum: (p - (momentum * v + lr * g), momentum * v + lr * g),
+            [("gradients[i]", "lr * gradients[i]"), ("lr * v", "v")],
         ),
         "nesterov": (
             "You move by `g + momentum * v`, which is Nesterov's variant. Plain momentum moves by `v`.",
@@ -154,10 +182,12 @@ momentum_kernel = KernelExercise(
                 p - lr * (g + momentum * (momentum * v + g)),
                 momentum * v + g,
             ),
+            ("lr * v", "lr * (gradients[i] + momentum * v)"),
         ),
         "uphill": (
             "The gradient points uphill, and so do you: subtract.",
             lambda p, g, v, lr, momentum: (p + lr * (momentum * v + g), momentum * v + g),
+            ("-=", "+="),
         ),
     },
 )
@@ -229,33 +259,46 @@ adam_step = Exercise(
         "v not corrected": (
             "`m` is corrected and `v` is not. It starts at 0 too, and creeps up even more slowly.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1**step), v)),
+            ("np.sqrt(v_hat)", "np.sqrt(v)"),
         ),
         "m not corrected": (
             "`v` is corrected and `m` is not. It starts at 0 too.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m, v / (1 - b2**step))),
+            ("lr * m_hat", "lr * m"),
         ),
         "power forgotten": (
             "You divide by `1 - beta` at every step. The part that is missing shrinks from step to step: it "
             "is `beta**step`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1), v / (1 - b2))),
+            [("beta1**step", "beta1"), ("beta2**step", "beta2")],
         ),
         "betas exchanged": (
             "You correct `m` by `beta2` and `v` by `beta1`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b2**step), v / (1 - b1**step))),
+            [
+                ("m / (1 - beta1**step)", "m / (1 - beta2**step)"),
+                ("v / (1 - beta2**step)", "v / (1 - beta1**step)"),
+            ],
         ),
         "multiplied": (
             "You multiply by `1 - beta**step`, which makes the means smaller still. Divide.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m * (1 - b1**step), v * (1 - b2**step))),
+            [
+                ("m / (1 - beta1**step)", "m * (1 - beta1**step)"),
+                ("v / (1 - beta2**step)", "v * (1 - beta2**step)"),
+            ],
         ),
         "weight of the start": (
             "You divide by `beta**step`, the share that the zeros of the start have. What the gradients have "
             "is the rest, `1 - beta**step`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / b1**step, v / b2**step)),
+            [("m / (1 - beta1**step)", "m / beta1**step"), ("v / (1 - beta2**step)", "v / beta2**step")],
         ),
         "times the step": (
             "You multiply beta by the number of the step. The weight of the start shrinks by the factor beta "
             "at each step, so it is a power: `beta1**step`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1 * step), v / (1 - b2 * step))),
+            [("beta1**step", "beta1 * step"), ("beta2**step", "beta2 * step")],
         ),
         "counted from 0": (
             "Your correction is that of the step before: the first step has number 1, and `step` says so.",
@@ -265,25 +308,42 @@ adam_step = Exercise(
                     v / np.float64(1 - b2 ** (step - 1)),
                 )
             ),
+            ("**step", "**(step - 1)", 2),
         ),
         "root taken first": (
             "You correct the root of `v`. Correct `v`, then take the root.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1**step), v / (1 - b2**step) ** 2)),
+            [("v / (1 - beta2**step)", "np.sqrt(v) / (1 - beta2**step)"), ("np.sqrt(v_hat)", "v_hat")],
         ),
         "eps under the root": (
             "You add `eps` under the root; it is added to the root.",
             _adam_with(denominator=lambda v_hat, eps: np.sqrt(v_hat + eps)),
+            ("(np.sqrt(v_hat) + eps)", "np.sqrt(v_hat + eps)"),
         ),
         "eps not corrected": (
             "You have moved the corrections into the learning rate. That is the paper's own shortcut, and "
             "nearly the same; but then `eps` is added to the root of `v`, and here to the root of `v_hat`.",
             _corrected_rate,
+            [
+                ("m / (1 - beta1**step)", "m * np.sqrt(1 - beta2**step) / (1 - beta1**step)"),
+                ("np.sqrt(v_hat)", "np.sqrt(v)"),
+            ],
         ),
-        "old means": ("You correct the means that were handed in. Bring in the gradient first.", _old_means),
+        "old means": (
+            "You correct the means that were handed in. Bring in the gradient first.",
+            _old_means,
+            [
+                ("m = beta1 * m", "old_m, m = m, beta1 * m"),
+                ("v = beta2 * v", "old_v, v = v, beta2 * v"),
+                ("m_hat = m", "m_hat = old_m"),
+                ("v_hat = v", "v_hat = old_v"),
+            ],
+        ),
         "correction kept": (
             "The parameters are right, but you return the corrected means, and the next step would correct "
             "them again. Return `m` and `v` themselves.",
             _hats_kept,
+            [("m_hat = m", "m_hat = m = m"), ("v_hat = v", "v_hat = v = v")],
         ),
     },
 )
@@ -329,23 +389,28 @@ adam_kernel = KernelExercise(
             "You move by `m` and `v` as they are. Divide the one by `correction1` and the other by "
             "`correction2`.",
             partial(_adam_launched, hats=lambda m, v, *_: (m, v)),
+            [("/ correction1", ""), ("/ correction2", "")],
         ),
         "v not corrected": (
             "`m` is corrected and `v` is not: divide it by `correction2` before you take the root.",
             partial(_adam_launched, hats=lambda m, v, c1, _: (m / c1, v)),
+            ("/ correction2", ""),
         ),
         "m not corrected": (
             "`v` is corrected and `m` is not: divide it by `correction1`.",
             partial(_adam_launched, hats=lambda m, v, _, c2: (m, v / c2)),
+            ("/ correction1", ""),
         ),
         "corrections exchanged": (
             "`correction1` belongs to `m`, whose factor is `beta1`, and `correction2` to `v`.",
             partial(_adam_launched, hats=lambda m, v, c1, c2: (m / c2, v / c1)),
+            [("new_m / correction1", "new_m / correction2"), ("new_v / correction2", "new_v / correction1")],
         ),
         "correction kept": (
             "The parameters are right, but the corrected means are stored, and the next step would correct "
             "them again. Store `m` and `v` themselves.",
             _adam_moved(lambda _, new, g, s: (new[0], new[1] / s[4], new[2] / s[5])),
+            ("m[i], v[i] = new_m, new_v", "m[i], v[i] = new_m / correction1, new_v / correction2"),
         ),
         "means not stored": (
             "The parameters are right after this step, but the new means are lost: store them in `m[i]` and "
@@ -353,6 +418,8 @@ adam_kernel = KernelExercise(
             _adam_moved(lambda old, new, *_: (new[0], *old[1:])),
             _adam_moved(lambda old, new, *_: (new[0], old[1], new[2])),
             _adam_moved(lambda old, new, *_: (new[0], new[1], old[2])),
+            ("m[i], v[i] = new_m, new_v", ""),
+            ("m[i], v[i] = new_m, new_v", "m[i] = new_m"),
         ),
         "old means": (
             "You move the parameters by the means of the step before. Bring in the gradient first.",
@@ -362,22 +429,32 @@ adam_kernel = KernelExercise(
                     *new[1:],
                 )
             ),
+            [
+                ("(new_m / correction1)", "(m[i] / correction1)"),
+                ("new_v / correction2", "v[i] / correction2"),
+                ("m[i], v[i] = new_m, new_v\nparameters", "parameters"),
+                ("+ eps)", "+ eps)\nm[i], v[i] = new_m, new_v"),
+            ],
         ),
         "eps under the root": (
             "You add `eps` under the root; it is added to the root.",
             partial(_adam_launched, root=lambda v_hat, eps: np.sqrt(v_hat + eps)),
+            ("correction2) + eps", "correction2 + eps)"),
         ),
         "no root": (
             "You divide by the mean of the squares itself: take its root.",
             partial(_adam_launched, root=lambda v_hat, eps: v_hat + eps),
+            ("math.sqrt(new_v / correction2)", "new_v / correction2"),
         ),
         "gradient not squared": (
             "`v` is the mean of the *squares* of the gradients.",
             partial(_adam_launched, power=1),
+            ("* g * g", "* g"),
         ),
         "uphill": (
             "The gradient points uphill, and so do you: subtract.",
             _adam_moved(lambda old, new, *_: (2 * old[0] - new[0], *new[1:])),
+            ("-=", "+="),
         ),
     },
 )
@@ -421,30 +498,39 @@ confusion_matrix = Exercise(
             "adds 1 to the values *before*, and writes the same result several times. Use a loop, or "
             "`np.add.at`.",
             _counted_once,
+            (
+                "for label, answer in zip(labels, answers, strict=True):\n    matrix[label, answer] += 1",
+                "matrix[labels, answers] += 1",
+            ),
         ),
         "exchanged": (
             "Rows and columns are exchanged: the row says what the image is, the column what the network "
             "says.",
             lambda labels, answers, classes: _confusion(answers, labels, classes),
+            ("matrix[label, answer]", "matrix[answer, label]"),
         ),
         "right answers only": (
             "You count the right answers only. The wrong ones are what the table is made for.",
             lambda labels, answers, classes: np.diag(np.diag(_confusion(labels, answers, classes))),
+            ("matrix[label, answer] += 1", "if label == answer:\n    matrix[label, answer] += 1"),
         ),
         "mistakes only": (
             "You count the wrong answers only; the right ones belong on the diagonal.",
             lambda labels, answers, classes: (
                 _confusion(labels, answers, classes) - np.diag(np.diag(_confusion(labels, answers, classes)))
             ),
+            ("matrix[label, answer] += 1", "if label != answer:\n    matrix[label, answer] += 1"),
         ),
         "shares": (
             "You divide each row by its sum. The table holds whole numbers: how many images.",
             _shares,
+            ("return matrix", "return matrix / np.bincount(labels, minlength=classes)[:, None]"),
         ),
         "counted in a byte": (
             "A cell with more than 255 images begins again at 0: your table has a type of 8 bits. "
             "`np.int64` has room for all.",
             lambda labels, answers, classes: _confusion(labels, answers, classes) % 256,
+            ("np.int64", "np.uint8"),
         ),
         "classes seen only": (
             "Your table ends at the highest class that occurs. It has `classes` rows and columns, some of "
@@ -452,6 +538,7 @@ confusion_matrix = Exercise(
             lambda labels, answers, classes: _confusion(labels, answers, classes)[
                 : max(labels.max(), answers.max()) + 1, : max(labels.max(), answers.max()) + 1
             ],
+            ("matrix = np.zeros(", "classes = max(labels.max(), answers.max()) + 1\nmatrix = np.zeros("),
         ),
     },
 )

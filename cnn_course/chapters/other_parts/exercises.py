@@ -45,41 +45,55 @@ sigmoid_backward_kernel = KernelExercise(
             "You squash `out` once more. It is the sigmoid's output already, `y`; what is wanted is "
             "`y * (1 - y)`.",
             lambda grad_output, out: grad_output * _sigmoid(out) * (1 - _sigmoid(out)),
+            (
+                "grad_input[i] = grad_output[i] * out[i] * (float32(1) - out[i])",
+                "y = float32(1) / (float32(1) + math.exp(-out[i]))\n"
+                "grad_input[i] = grad_output[i] * y * (float32(1) - y)",
+            ),
         ),
         "slope only": (
             "You store the slope. By the chain rule it is multiplied by what comes from above, "
             "`grad_output`.",
             lambda grad_output, out: out * (1 - out),
+            ("grad_output[i] * out[i]", "out[i]"),
         ),
         "tanh's slope": (
             "`1 - y * y` is the slope of tanh. The sigmoid's is `y * (1 - y)`.",
             tanh_backward,
+            ("out[i] * (float32(1) - out[i])", "(float32(1) - out[i] * out[i])"),
         ),
         "one factor missing": (
             "The slope is `y * (1 - y)`, and you have only one of its two factors.",
             lambda grad_output, out: grad_output * out,
             lambda grad_output, out: grad_output * (1 - out),
+            (" * (float32(1) - out[i])", ""),
+            ("* out[i] *", "*"),
         ),
         "squared": (
             "You multiply by `y * y`. The second factor is what `y` lacks of 1: `y * (1 - y)`.",
             lambda grad_output, out: grad_output * out * out,
+            ("(float32(1) - out[i])", "out[i]"),
         ),
         "sign": (
             "The slope has the wrong sign: a sigmoid rises everywhere, so `y * (1 - y)` is never below 0.",
             lambda grad_output, out: -sigmoid_backward(grad_output, out),
+            ("float32(1) - out[i]", "out[i] - float32(1)"),
         ),
         "divided": (
             "You divide by the slope. By the chain rule the gradient is multiplied by it.",
             lambda grad_output, out: grad_output / (out * (1 - out)),
+            ("* out[i] * (float32(1) - out[i])", "/ (out[i] * (float32(1) - out[i]))"),
         ),
         "arguments exchanged": (
             "You take the slope where `grad_output` is, and multiply by `out`: the two are exchanged.",
             lambda grad_output, out: out * grad_output * (1 - grad_output),
+            ("* (float32(1) - out[i])", "* (float32(1) - grad_output[i])"),
         ),
         "first block only": (
             f"Elements from {THREADS} on are never computed: every block does those of the first. "
             "`cuda.grid(1)` counts over all blocks.",
             lambda grad_output, out: _first_block(sigmoid_backward(grad_output, out)),
+            ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },
 )
@@ -117,48 +131,62 @@ squared_error_backward_kernel = KernelExercise(
         "factor of two": (
             "Your gradient is half as large as it should be: the slope of `d**2` is `2 * d`.",
             lambda y, labels: squared_error_backward(y, labels) / 2,
+            ("float32(2) * ", ""),
         ),
         "sum over the batch": (
             "You have the gradient of the sum over the batch; what is trained on is the mean: divide by the "
             "number of samples.",
             lambda y, labels: len(y) * squared_error_backward(y, labels),
+            (" / float32(y.shape[0])", ""),
         ),
         "mean over the classes": (
             "You divide by the number of classes as well. That is the gradient of the package's "
             "`mse_loss_forward`; here a sample's loss is the *sum* over its classes.",
             lambda y, labels: squared_error_backward(y, labels) / y.shape[1],
+            ("float32(y.shape[0])", "float32(y.size)"),
         ),
         "divided by the classes": (
             "You divide by the number of classes; the mean is over the samples.",
             lambda y, labels: len(y) * squared_error_backward(y, labels) / y.shape[1],
+            ("float32(y.shape[0])", "float32(y.shape[1])"),
         ),
         "sign": (
             "The wrong sign: where the answer is too large, a larger one makes the loss larger still, so "
             "the gradient is positive there.",
             lambda y, labels: -squared_error_backward(y, labels),
+            ("y[row, k] - target", "target - y[row, k]"),
         ),
         "loss itself": (
             "You store the squares, which are the loss. Its gradient is wanted.",
             lambda y, labels: (y - _one_hot(y, labels)) ** 2 / len(y),
             lambda y, labels: (y - _one_hot(y, labels)) ** 2,
+            ("float32(2) * (y[row, k] - target)", "(y[row, k] - target) ** 2"),
+            ("float32(2) * (y[row, k] - target) / float32(y.shape[0])", "(y[row, k] - target) ** 2"),
         ),
         "label left out": (
             "You take no target away. It is 1 for the class that is right.",
             lambda y, labels: 2 * y / len(y),
+            ("(y[row, k] - target)", "y[row, k]"),
         ),
         "taken from every class": (
             "You take 1 away from every class; it is the target of the right one alone, and the others' is "
             "0.",
             lambda y, labels: 2 * (y - 1) / len(y),
+            ("float32(1) if k == labels[row] else float32(0)", "float32(1)"),
         ),
         "label as the target": (
             "You take the label's number away from every answer. The label says *which* class is to be 1.",
             lambda y, labels: 2 * (y - labels[:, None]) / len(y),
+            ("float32(1) if k == labels[row] else float32(0)", "float32(labels[row])"),
         ),
         "right class only": (
             "Only the right class gets a gradient. The others are to be 0, and are wrong by as much as "
             "they are not.",
             lambda y, labels: squared_error_backward(y, labels) * _one_hot(y, labels),
+            (
+                "target = float32(1) if k == labels[row] else float32(0)",
+                "target = float32(1) if k == labels[row] else y[row, k]",
+            ),
         ),
     },
 )
@@ -288,63 +316,89 @@ channel_statistics_kernel = KernelExercise(
             "agree in all seven digits of float32, and their difference is what rounding left. Go through "
             "the channel a second time, and add up the squared distances from the mean.",
             _difference_of_squares,
+            [("c, i % pixels] - centre", "c, i % pixels]"), ("= spread", "= spread - centre * centre")],
         ),
         "divided by one less": (
             "You divide the squares by one less than their number. That is for the running variance; what "
             "the batch is normalised by is divided by their number.",
             _with_variance(lambda variance, x, mean: variance * _count(x) / (_count(x) - 1)),
+            ("block_sum(squares) / count", "block_sum(squares) / (count - float32(1))"),
         ),
         "standard deviation": (
             "The mean is right. You store the root of the variance.",
             _with_variance(lambda variance, x, mean: np.sqrt(variance)),
+            ("block_sum(squares) / count", "math.sqrt(block_sum(squares) / count)"),
         ),
         "mean of squares": (
             "The mean is right. The variance is the mean of squared *distances* from it; you have not taken "
             "the mean away.",
             _with_variance(lambda variance, x, mean: variance + mean**2),
+            (" - centre", ""),
         ),
         "not divided": (
             "Your mean is the sum: it is still to be divided by the number of elements of a channel.",
             lambda x: _around_the_sum(x, np.sum),
             lambda x: _around_the_sum(x, np.mean),
+            ("float32(x.shape[0] * pixels)", "float32(1)"),
+            ("block_sum(total) / count", "block_sum(total)"),
         ),
         "divided by a part": (
             "You divide by one sample's pixels, or by the number of samples. A channel has the pixels "
             "of all samples: `x.shape[0] * x.shape[2]` elements.",
             lambda x: _divided_by(x, x.shape[2]),
             lambda x: _divided_by(x, x.shape[0]),
+            ("float32(x.shape[0] * pixels)", "float32(pixels)"),
+            ("float32(x.shape[0] * pixels)", "float32(x.shape[0])"),
         ),
         "variance not divided": (
             "The mean is right. The sum of the squared distances is still to be divided by their number.",
             _with_variance(lambda variance, x, mean: variance * _count(x)),
+            ("block_sum(squares) / count", "block_sum(squares)"),
         ),
         "distances not squared": (
             "The mean is right. You take the mean of the distances from it; their squares are wanted.",
             _with_variance(lambda variance, x, mean: np.abs(_flat(x) - mean[:, None]).mean(axis=1)),
+            ("distance * distance", "abs(distance)"),
         ),
         "first sample only": (
             "Only sample 0 counts. A channel's statistics are those of all samples: that is what makes it "
             "*batch* normalisation.",
             _of_a_part(lambda x: np.float64(x[0])),
+            [
+                ("float32(x.shape[0] * pixels)", "float32(pixels)"),
+                ("range(thread, x.shape[0] * pixels, threads)", "range(thread, pixels, threads)", 2),
+            ],
         ),
         "first pixel only": (
             "Only pixel 0 of each sample counts: a channel has all of them.",
             _of_a_part(lambda x: np.float64(x[:, :, 0].T)),
+            [
+                ("float32(x.shape[0] * pixels)", "float32(x.shape[0])"),
+                ("range(thread, x.shape[0] * pixels, threads)", "range(thread, x.shape[0], threads)", 2),
+                ("x[i // pixels, c, i % pixels]", "x[i, c, 0]", 2),
+            ],
         ),
         "one element a thread": (
             f"Only the first {CHANNEL_THREADS} elements of a channel count: a thread has to go on, in steps "
             "of `cuda.blockDim.x`, until the channel is done.",
             _of_a_part(lambda x: _flat(x)[:, :CHANNEL_THREADS]),
             _share(slice(CHANNEL_THREADS)),
+            (
+                "for i in range(thread, x.shape[0] * pixels, threads):",
+                "i = thread\nif i < x.shape[0] * pixels:",
+                2,
+            ),
         ),
         "first thread only": (
             "Each channel gets what thread 0 has found: nobody has told it of the others' sums. `block_sum` "
             "*returns* that of the whole block.",
             _share(slice(None, None, CHANNEL_THREADS)),
+            [("block_sum(total)", "total"), ("block_sum(squares)", "squares")],
         ),
         "statistics of channel 0": (
             "Every channel gets the statistics of the first: the channel is `cuda.blockIdx.x`.",
             lambda x: tuple(np.broadcast_to(values[:1], values.shape) for values in channel_statistics(x)),
+            ("x[i // pixels, c, ", "x[i // pixels, 0, ", 2),
         ),
     },
 )

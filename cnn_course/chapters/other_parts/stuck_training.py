@@ -182,7 +182,7 @@ def gradient_ratio(parts: Parts, seed=0) -> float:
 
 # --- The check ---------------------------------------------------------------------------------------------
 
-#: What a mended training reaches at least; measured, with margin: tests/course/test_notebook_08b.py.
+#: What a mended training reaches at least; measured, with margin: tests/course/other_parts/test_notebook.py.
 ENOUGH = 0.8
 # Below this loss a batch has been learnt by heart.
 LEARNT = 0.5

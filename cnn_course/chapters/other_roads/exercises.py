@@ -251,27 +251,33 @@ block_sums_source = RoadExercise(
         "no guard": (
             "The last group reads past the end of `x`: work-items from `n` on are to put a 0 into the tile.",
             lambda x: np.where(np.arange(-(-x.size // GROUP)) < x.size // GROUP, _block_sums(x), np.nan),
+            ("i < n ? x[i] : 0.0f", "x[i]"),
         ),
         "first group only": (
             "Every group sums up the first one's numbers. `get_local_id` counts within a group, "
             "`get_global_id` through all of them.",
             lambda x: np.full(-(-x.size // GROUP), _block_sums(x[:GROUP])[0]),
+            ("i = get_global_id(0)", "i = get_local_id(0)"),
         ),
         "no tree": (
             "You write the group's first number: nothing has been added to it.",
             lambda x: _block_sums(x, lambda part: part[0]),
+            ("if (t < step) partial[t] += partial[t + step];", ""),
         ),
         "one round too few": (
             "The last round is missing, in which place 0 gets what place 1 holds.",
             lambda x: _block_sums(x, lambda part: part[::2].sum()),
+            ("step > 0", "step > 1"),
         ),
         "one round too many": (
             "Half of the numbers are not in the sum: the first round adds the upper 32 to the lower 32.",
             lambda x: _block_sums(x, lambda part: part[:32].sum()),
+            ("int step = 32", "int step = 16"),
         ),
         "not written": (
             "Nothing arrives in `out[get_group_id(0)]`.",
             lambda x: np.full(-(-x.size // GROUP), np.nan),
+            ("if (t == 0) out[get_group_id(0)] = partial[0];", ""),
         ),
     },
 )
@@ -457,6 +463,7 @@ standardise_rows = RoadExercise(
             "Right for the mean, not for the variance: what the mask filled up with 0 is a distance of the "
             "mean from it, and counts. Put a 0 in its place after the mean is taken away: `tl.where`.",
             _zeros_in_variance,
+            ("tl.where(there, values - mean, 0.0)", "values - mean"),
         ),
         "divided by the block": (
             "You divide by the length of the block. A row has `columns` numbers.",
@@ -465,34 +472,47 @@ standardise_rows = RoadExercise(
                 x,
                 variance=((x - x.mean(axis=1, keepdims=True)) ** 2).sum(axis=1, keepdims=True) / _block_of(x),
             ),
+            ("/ columns", "/ BLOCK", 2),
+            ("tl.sum(distance * distance, axis=0) / columns", "tl.sum(distance * distance, axis=0) / BLOCK"),
         ),
         "first row only": (
             "Every program works on row 0: `tl.program_id(0)` says which one is its own.",
             lambda x: np.where(np.arange(len(x))[:, None] < 1, _standardise(x), np.nan),
+            ("tl.program_id(0) * columns + k", "k"),
         ),
         "one number less": (
             "You divide the squares by one less than there are.",
             lambda x: _standardise(x, variance=x.astype(np.float64).var(axis=1, ddof=1, keepdims=True)),
+            (
+                "tl.sum(distance * distance, axis=0) / columns",
+                "tl.sum(distance * distance, axis=0) / (columns - 1)",
+            ),
         ),
         "not rooted": (
             "You divide by the variance, and not by its root.",
             lambda x: (x - x.mean(axis=1, keepdims=True)) / (np.float64(x).var(axis=1, keepdims=True) + EPS),
+            ("tl.sqrt(variance + 1e-5)", "(variance + 1e-5)"),
         ),
         "without the 1e-5": (
             "Right, but where a row's numbers are nearly the same: add 1e-5 to the variance, under the root.",
             _with_deviation(np.sqrt),
             _with_deviation(lambda variance: np.sqrt(variance + 1e-3)),
             _with_deviation(lambda variance: np.sqrt(variance) + 1e-5),
+            ("variance + 1e-5", "variance"),
+            ("1e-5", "1e-3"),
+            ("tl.sqrt(variance + 1e-5)", "(tl.sqrt(variance) + 1e-5)"),
         ),
         "mean not taken away": (
             "You divide the numbers themselves: their mean is to be taken away first.",
             lambda x: x / np.sqrt(np.float64(x).var(axis=1, keepdims=True) + EPS),
+            ("tl.store(out + place, distance /", "tl.store(out + place, values /"),
         ),
         "no mask on the load": (
             "A block reads past the end of its row, into the next one and beyond the last: the load needs a "
             "mask.",
             lambda x: _unmasked(x, x),
             lambda x: _unmasked(x, _blocks(x)),
+            ("mask=there, other=0.0", ""),
         ),
     },
 )
@@ -618,37 +638,50 @@ pooling_program = RoadExercise(
         "rounded down": (
             "The number of blocks is rounded down: what fills no whole block is never computed.",
             _rounded_down,
+            ("-(-places // 256)", "places // 256"),
         ),
         "no maximum": (
             "One number of each four is kept, whichever it is: no largest is taken.",
             *(lambda maps, k=k: _windows(maps)[k] for k in range(4)),
+            ("fmaxf(above, below)", "four[0]"),
         ),
         "one row only": (
             "You compare two numbers of each window, and there are four: two in a row, and two below them.",
             lambda maps: _windows(maps)[:2].max(axis=0),
+            ("fmaxf(above, below)", "above"),
         ),
-        "smallest": ("You keep the smallest of each four.", lambda maps: _windows(maps).min(axis=0)),
+        "smallest": (
+            "You keep the smallest of each four.",
+            lambda maps: _windows(maps).min(axis=0),
+            ("fmaxf", "fminf", 3),
+        ),
         "windows overlap": (
             "Windows overlap: a place further in `out` is two further in `maps`, across and down.",
             lambda maps: _pool_with(maps, down=1),
             lambda maps: _pool_with(maps, across=1),
             lambda maps: _pool_with(maps, down=1, across=1),
+            ("2 * row", "row"),
+            ("2 * column", "column"),
         ),
         "first channel only": (
             "Every channel of `out` is made from the first one of `maps`.",
             lambda maps: _pool_with(maps, plane_length=0),
+            ("c * height + 2 * row", "2 * row"),
         ),
         "row of out": (
             "The number below is a row of `maps` further on, `four[width]`, and not a row of `out`.",
             lambda maps: _pool_with(maps, below=maps.shape[2] // 2),
+            [("four[width]", "four[w]"), ("four[width + 1]", "four[w + 1]")],
         ),
         "from 0": (
             "Where all four are negative you get 0: begin with one of the four.",
             lambda maps: np.maximum(_pool(maps), 0),
+            ("fmaxf(above, below)", "fmaxf(0, fmaxf(above, below))"),
         ),
         "mean": (
             "You take the mean of each four. Max-pooling keeps the largest.",
             lambda maps: _windows(maps).mean(axis=0),
+            ("fmaxf(above, below)", "(four[0] + four[1] + four[width] + four[width + 1]) / 4"),
         ),
         "odd width": (
             "Right for even widths. A row of `maps` is `width` long, twice the row of `out` or one more.",
@@ -656,11 +689,22 @@ pooling_program = RoadExercise(
             lambda maps: _pool_with(
                 maps, maps.shape[2] // 2 * 2, maps.shape[1] // 2 * 2 * (maps.shape[2] // 2 * 2)
             ),
+            [
+                ("(c * height + 2 * row) * width", "c * height * width + 2 * row * 2 * w"),
+                ("four[width]", "four[2 * w]"),
+                ("four[width + 1]", "four[2 * w + 1]"),
+            ],
+            [
+                ("(c * height + 2 * row) * width", "(c * 2 * h + 2 * row) * 2 * w"),
+                ("four[width]", "four[2 * w]"),
+                ("four[width + 1]", "four[2 * w + 1]"),
+            ],
         ),
         "odd height": (
             "Right for even heights. A channel of `maps` has `height` rows, twice those of `out`, or one "
             "more.",
             lambda maps: _pool_with(maps, maps.shape[2], maps.shape[1] // 2 * 2 * maps.shape[2]),
+            ("(c * height + 2 * row)", "(c * 2 * h + 2 * row)"),
         ),
     },
 )
@@ -804,58 +848,84 @@ tune = Exercise(
             "A block that no multiprocessor has room for has 0 warps there: leave out what `occupancy` gives "
             "no blocks, before anything is divided by its warps.",
             _division_by_no_warps,
+            ("        if held.blocks == 0:\n            continue\n", ""),
         ),
         "too many threads": (
             f"One candidate has more than {MOST_THREADS} threads, which `occupancy` refuses with an error: "
             "leave it out before you ask.",
             _refused_threads,
+            ("        if one.threads > 1024:\n            continue\n", ""),
         ),
         "last of equals": (
             "Of two that are equally fast the first in the list is wanted, and you take the last.",
             functools.partial(_tune, last=True),
+            [
+                ("append((max(memory, arithmetic), place))", "append((max(memory, arithmetic), -place))"),
+                ("is_right(candidates[place])", "is_right(candidates[-place])"),
+                ("return place, time", "return -place, time"),
+            ],
         ),
         "waves": (
             "Blocks that a multiprocessor holds at the same time share its arithmetic: a round is one block "
             "for each multiprocessor, `blocks / sms`, however many it holds.",
             functools.partial(_tune, waves=True),
+            ("-(-blocks // gpu.sms)", "-(-blocks // (gpu.sms * held.blocks))"),
         ),
         "multiply-add as one": (
             "A multiply-add is two operations, and `flops` counts operations: "
             "`2 * tile_m * tile_n * depth` of a block.",
             functools.partial(_tune, operations=1),
+            ("* 2 * one.tile_m", "* one.tile_m"),
         ),
         "tuple swapped": (
             "The place in the list comes first, then the time.",
             lambda *given: _tune(*given)[::-1],
+            ("return place, time", "return time, place"),
         ),
         "not checked": (
             "Your choice is the fastest of the model, right or wrong. Ask `is_right`.",
             functools.partial(_tune, ask=False),
+            ("if is_right(candidates[place]):", "if True:"),
         ),
-        "slowest": ("You take the slowest.", functools.partial(_tune, worst=True)),
+        "slowest": (
+            "You take the slowest.",
+            functools.partial(_tune, worst=True),
+            ("sorted(ranking)", "sorted(ranking, reverse=True)"),
+        ),
         "sum of both": (
             "You add the two times. Memory and arithmetic work at the same time: the longer one counts.",
             functools.partial(_tune, of_parts=sum),
+            ("max(memory, arithmetic)", "memory + arithmetic"),
         ),
         "shorter of both": (
             "You take the shorter of the two times: the longer one is waited for.",
             functools.partial(_tune, of_parts=min),
+            ("max(memory, arithmetic)", "min(memory, arithmetic)"),
         ),
         "rounded down": (
             "Tiles that stick out of the matrix count whole, and so does a multiprocessor's last block: "
             "round up.",
             functools.partial(_tune, up=lambda a, b: max(1, a // b)),
             functools.partial(_tune, up=lambda a, b: a // b),
+            [
+                (
+                    "-(-m // one.tile_m) * -(-n // one.tile_n)",
+                    "max(1, m // one.tile_m) * max(1, n // one.tile_n)",
+                ),
+                ("-(-blocks // gpu.sms)", "max(1, blocks // gpu.sms)"),
+            ],
         ),
         "no tail": (
             "You share the blocks out evenly, in fractions. The busiest multiprocessor decides: "
             "`blocks / sms`, rounded up.",
             functools.partial(_tune, tail=False),
+            ("-(-blocks // gpu.sms)", "blocks / gpu.sms"),
         ),
         "occupancy ignored": (
             "Few warps do not keep a multiprocessor's arithmetic busy: below 16, only `warps / 16` of its "
             "speed counts.",
             functools.partial(_tune, enough=1e-9),
+            (" * min(1, held.warps / 16)", ""),
         ),
         "tile read once": (
             "A block reads as many columns of `a`, and rows of `b`, as `depth` says, each as long as its "
@@ -867,12 +937,14 @@ tune = Exercise(
                 ),
             ),
             functools.partial(_tune, bytes_of=lambda one, blocks, m, n, depth: m * depth + depth * n + m * n),
+            ("(blocks * depth * (", "(blocks * one.tile_k * ("),
         ),
         "results not written": (
             "The results have to be written, too: `m * n` numbers.",
             functools.partial(
                 _tune, bytes_of=lambda one, blocks, m, n, depth: blocks * depth * (one.tile_m + one.tile_n)
             ),
+            (" + m * n) / gpu", ") / gpu"),
         ),
     },
 )

@@ -139,27 +139,46 @@ max_pool_kernel = KernelExercise(
             "The maxima are right. Where several pixels of a window are equal, the first is to be "
             "remembered, and you keep the last: `>=` lets an equal one replace it, `>` does not.",
             _last_of_equals,
+            ("x[plane, h, w] > best", "x[plane, h, w] >= best"),
+            [
+                ("x[plane, top, left], top * x.shape[2] + left", "float32(-math.inf), 0"),
+                ("range(top, top + kernel)", "range(top + kernel - 1, top - 1, -1)"),
+                ("range(left, left + kernel)", "range(left + kernel - 1, left - 1, -1)"),
+            ],
         ),
         "tie goes down the columns": (
             "The maxima are right. Of equal pixels the first is to be remembered, row by row, and yours is "
             "the first down the columns: let the loop over the rows be the outer one.",
             _first_down_the_columns,
+            (
+                "for h in range(top, top + kernel):\n    for w in range(left, left + kernel):",
+                "for w in range(left, left + kernel):\n    for h in range(top, top + kernel):",
+            ),
         ),
-        "starts from 0": (_FROM_ZERO, _from_zero, lambda x, kernel, stride: _from_zero(x, kernel, stride, 0)),
+        "starts from 0": (
+            _FROM_ZERO,
+            _from_zero,
+            lambda x, kernel, stride: _from_zero(x, kernel, stride, 0),
+            ("x[plane, top, left], top * x.shape[2] + left", "float32(0), 0"),
+            ("x[plane, top, left]", "float32(0)"),
+        ),
         "place starts from 0": (
             "The maxima are right. Where the first pixel of a window is the largest, nothing beats it, and "
             "`argmax` is the 0 that you began with. Begin with that pixel's place.",
             _with_argmax(_from_place_zero),
+            ("top * x.shape[2] + left", "0"),
         ),
         "place of the output": (
             "The maxima are right, and `argmax` has the number of the output. It is the place of the pixel "
             "in its plane that is asked for: `row * x.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: np.arange(h.size).reshape(h.shape)),
+            ("argmax[plane, oh, ow] = where", "argmax[plane, oh, ow] = i"),
         ),
         "position in the window": (
             "Your positions count from the corner of the window. The backward pass wants the place in the "
             "plane: `row * width + column`, with the plane's row, column and width.",
             _with_argmax(_in_the_window),
+            [("top * x.shape[2] + left", "0"), ("h * x.shape[2] + w", "(h - top) * kernel + w - left")],
         ),
         "place in all planes": (
             "The maxima are right, and the positions go on counting from plane to plane. Each plane counts "
@@ -167,36 +186,49 @@ max_pool_kernel = KernelExercise(
             _with_argmax(
                 lambda x, kernel, stride, h, w: (np.indices(h.shape)[0] * x.shape[1] + h) * x.shape[2] + w
             ),
+            (
+                "argmax[plane, oh, ow] = where",
+                "argmax[plane, oh, ow] = where + plane * x.shape[1] * x.shape[2]",
+            ),
         ),
         "first plane": (
             "Every plane of your output is that of the first: the pixels come from `x[0]`. Read "
             "`x[plane, h, w]`, with the plane that the thread has worked out.",
             _of_the_first_plane,
+            ("x[plane, ", "x[0, ", 3),
         ),
         "width of the output": (
             "The maxima are right, and the positions use the width of the output. It is the width of `x` "
             "that counts: `row * x.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: h * _pooled(x, kernel, stride)[0].shape[2] + w),
+            ("x.shape[2]", "out.shape[2]", 2),
         ),
         "height for width": (
             "The maxima are right, and the positions are `row * height + column`, or `column * height + "
             "row`. A row has as many pixels as the plane is wide: `row * x.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: h * x.shape[1] + w),
+            ("x.shape[2]", "x.shape[1]", 2),
         ),
         "down the columns": (
             "The maxima are right, and the positions count down the columns. A plane is stored row by row: "
             "`row * x.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: w * x.shape[1] + h),
+            [
+                ("top * x.shape[2] + left", "left * x.shape[1] + top"),
+                ("h * x.shape[2] + w", "w * x.shape[1] + h"),
+            ],
         ),
         "stride left out": (
             "Your windows are one pixel apart: the window of output `(oh, ow)` begins at row `oh * stride` "
             "and column `ow * stride`.",
             _at_every_pixel,
+            ("oh * stride, ow * stride", "oh, ow"),
         ),
         "window one short": (
             "The last row and column of each window are left out: `range(kernel)` counts from 0 to "
             "`kernel - 1` already.",
             _short_windows,
+            [("top + kernel", "top + kernel - 1"), ("left + kernel", "left + kernel - 1")],
         ),
     },
 )
@@ -269,27 +301,36 @@ block_sums_kernel = KernelExercise(
             "Half of the elements are missing in each sum: the tree ends one step too early. The last step "
             "has `half = 1`, so go on while `half > 0`.",
             lambda x: _in_blocks(x)[:, ::2].sum(axis=1),
+            ("half > 0", "half > 1"),
         ),
         "one step only": (
             "You add each element of the second half to one of the first, and then no more. Halve again, and "
             "again, until one is left.",
             lambda x: _in_blocks(x)[:, [0, THREADS // 2]].sum(axis=1),
+            [("while half > 0:", "if True:"), ("half //= 2", "")],
         ),
         "first quarter": (
             "You start with `half` a quarter of the block: the elements behind `2 * half` are never added.",
             lambda x: _in_blocks(x)[:, : THREADS // 2].sum(axis=1),
+            ("THREADS // 2", "THREADS // 4"),
         ),
         "mean": (
             "You divide by the number of threads; the sum is asked for.",
             lambda x: _in_blocks(x).mean(axis=1),
+            ("partial[0]", "partial[0] / float32(THREADS)"),
         ),
         "first element": (
             "Each block gives its first element, to which nothing has been added.",
             lambda x: _in_blocks(x)[:, 0],
+            ("half = THREADS // 2", "half = 0"),
         ),
         "maximum": (
             "You keep the larger of two; here they are added.",
             lambda x: np.array([x[i : i + THREADS].max() for i in range(0, x.size, THREADS)]),
+            [
+                ("float32(0)", "float32(-math.inf)"),
+                ("partial[t] += partial[t + half]", "partial[t] = max(partial[t], partial[t + half])"),
+            ],
         ),
     },
 )
@@ -344,32 +385,54 @@ row_max_kernel = KernelExercise(
             "In a row of negative numbers your maximum is 0, which is not in it. What stands for no element "
             "must be less than every number: start from `float32(-math.inf)`.",
             lambda x: np.maximum(x.max(axis=1), 0),
+            ("float32(-math.inf)", "float32(0)"),
         ),
         "first warp only": (
             "Your maximum is that of the first warp's columns. The shuffles end at the warp's edge: each "
             "warp has to leave its maximum in shared memory, for a thread that reads them all. Are they "
             "left there, and is there a barrier before they are read?",
             _first_warp,
+            ("cuda.syncthreads()", ""),
+            ("range(cuda.blockDim.x // 32)", "range(1)"),
         ),
         "one element a thread": (
             f"Columns from {ROW_THREADS} on are never looked at: a thread goes on, in steps of "
             "`cuda.blockDim.x`, until the row is done.",
             lambda x: x[:, :ROW_THREADS].max(axis=1),
+            [
+                ("for column in range(t, x.shape[1], cuda.blockDim.x):", "if t < x.shape[1]:"),
+                ("max(largest, x[row, column])", "x[row, t]"),
+            ],
         ),
         "two warps only": (
             "Right for blocks of two warps alone. A block may have fewer, or more: there are "
             "`cuda.blockDim.x // 32` of them.",
             lambda x: (x[:, :ROW_THREADS] if x.shape[1] == 4 * WARP else x).max(axis=1),
+            ("for warp in range(cuda.blockDim.x // 32):", "for warp in range(2):"),
         ),
         "first thread only": (
             "Your maximum is that of thread 0's own columns: it does not see those of the other threads.",
             lambda x: x[:, ::ROW_THREADS].max(axis=1),
+            [("lanes = 16", "lanes = 0"), ("range(cuda.blockDim.x // 32)", "range(1)")],
         ),
-        "sum": ("You add the elements; the largest is asked for.", lambda x: x.sum(axis=1)),
-        "minimum": ("That is the smallest element of each row.", lambda x: x.min(axis=1)),
+        "sum": (
+            "You add the elements; the largest is asked for.",
+            lambda x: x.sum(axis=1),
+            [
+                ("float32(-math.inf)", "float32(0)"),
+                ("= max(largest, ", "+= (", 3),
+                ("range(cuda.blockDim.x // 32)", "range(1, cuda.blockDim.x // 32)"),
+            ],
+        ),
+        "minimum": (
+            "That is the smallest element of each row.",
+            lambda x: x.min(axis=1),
+            [("-math.inf", "math.inf"), ("max(", "min(", 3)],
+        ),
         "absolute value": (
             "You compare absolute values: -3 is less than 2.",
             lambda x: np.abs(x).max(axis=1),
+            [("float32(-math.inf)", "float32(0)"), ("x[row, column]", "abs(x[row, column])")],
         ),
     },
 )
@@ -418,29 +481,46 @@ histogram_kernel = KernelExercise(
         "forgets what was there": (
             "You put the counts of this image in the place of what `counts` held. It is to be added to them.",
             lambda x, counts: _counted(x, 0 * counts),
+            """
+            i = cuda.grid(1)
+            if i < counts.size:
+                total = 0
+                for k in range(x.size):
+                    if x[k] // 16 == i:
+                        total += 1
+                counts[i] = total
+            """,
         ),
         "remainder": (
             "Your bin is `x[i] % 16`: pixels that differ by 16 share it. Neighbouring values belong "
             "together: `x[i] // 16`.",
             lambda x, counts: _counted(x, counts, x % BINS),
+            ("x[i] // 16", "x[i] % BINS"),
         ),
         "bins of 17": (
             "You divide by something larger than 16, and the last bin gets too little: 256 values in 16 bins "
             "are 16 values each.",
             lambda x, counts: _counted(x, counts, x // 17),
+            ("x[i] // 16", "x[i] * (BINS - 1) // 255"),
         ),
         "added by every thread": (
             f"Each bin of a block is added {ROW_THREADS} times, once by each thread. Thread `t` adds bin "
             "`t`, and threads from 16 on add none.",
             lambda x, counts: counts + ROW_THREADS * _counted(x, 0 * counts),
+            (
+                "if t < BINS:\n    cuda.atomic.add(counts, t, own[t])",
+                "for b in range(BINS):\n    cuda.atomic.add(counts, b, own[b])",
+            ),
         ),
         "brightness added": (
             "You add the pixel's value to its bin; a histogram counts, so add 1.",
             lambda x, counts: counts + np.bincount(x // 16, x, minlength=BINS).astype(np.int32),
+            ("x[i] // 16, 1", "x[i] // 16, int32(x[i])"),
         ),
         "black left out": (
             "Black pixels are missing: the value 0 belongs to bin 0.",
             lambda x, counts: _counted(x[x > 0], counts),
+            ("i < x.size", "i < x.size and x[i] > 0"),
         ),
     },
 )
@@ -529,60 +609,88 @@ softmax_kernel = KernelExercise(
             "It is right for small logits. `exp` of a large one is infinite, and inf / inf is NaN; with "
             "large negative ones it is 0 / 0. Subtract the row's maximum from each logit first.",
             lambda x: _softmax(x, 0),
+            (" - largest", "", 2),
         ),
         "shifted by at least 0": (
             "In a row of large negative logits every `exp` is 0, and 0 / 0 is NaN: what you subtract is "
             "larger than all of them. Subtract the row's maximum, and start its search from "
             "`float32(-math.inf)`.",
             lambda x: _softmax(x, np.maximum(x.max(axis=1, keepdims=True), 0)),
+            ("float32(-math.inf)", "float32(0)"),
         ),
         "shifted by the first": (
             "You subtract the first logit. Where another is larger by 90, `exp` still overflows: subtract "
             "the largest.",
             lambda x: _softmax(x, x[:, :1]),
+            ("warp_max(largest)", "logits[row, 0]"),
         ),
         "maximum of the lane": (
             "Each lane subtracts the maximum of its own columns. All must subtract the same: `warp_max` "
             "returns it to every lane.",
             lambda x: _softmax(x, _by_lane(x, np.max)),
+            ("largest = warp_max(largest)", ""),
         ),
         "total of the lane": (
             "Each lane divides by the sum over its own columns. `warp_sum` returns the row's sum to "
             "every lane.",
             _own_total,
+            ("total = warp_sum(total)", ""),
         ),
         "lanes apart": (
             "Each lane has a maximum and a sum of its own columns only. `warp_max` and `warp_sum` change "
             "nothing by themselves: they *return* the warp's, as in `largest = warp_max(largest)`.",
             _lanes_apart,
+            [
+                ("largest = warp_max(largest)", "warp_max(largest)"),
+                ("total = warp_sum(total)", "warp_sum(total)"),
+            ],
         ),
         "added 32 times": (
             "Your probabilities are 32 times too small: every lane adds up the whole row, and `warp_sum` "
             "adds up the lanes. A lane's share is the columns `lane`, `lane + 32`, and so on.",
             lambda x: _softmax(x) / WARP,
+            [
+                (
+                    "largest, total = float32(-math.inf), float32(0)\n"
+                    "for k in range(lane, logits.shape[1], 32):",
+                    "largest, total = float32(-math.inf), float32(0)\nfor k in range(logits.shape[1]):",
+                ),
+                (
+                    "largest = warp_max(largest)\nfor k in range(lane, logits.shape[1], 32):",
+                    "largest = warp_max(largest)\nfor k in range(logits.shape[1]):",
+                ),
+            ],
         ),
         "sum not shifted": (
             "The exponentials above the line are shifted by the maximum, those in the sum are not.",
             lambda x: np.exp(x - x.max(axis=1, keepdims=True)) / np.exp(x).sum(axis=1, keepdims=True),
+            ("total += math.exp(logits[row, k] - largest)", "total += math.exp(logits[row, k])"),
         ),
         "row from the grid": (
             "Only rows 0 to 3 are written. `cuda.grid(2)` takes the row from y, and here the blocks stand "
             "side by side in x: the row is `cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y`.",
             _row_from_the_grid,
+            (
+                "lane, row = cuda.threadIdx.x, cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y",
+                "lane, row = cuda.grid(2)",
+            ),
         ),
         "not divided": (
             "A row's probabilities do not add up to 1: divide by the sum.",
             lambda x: np.exp(x - x.max(axis=1, keepdims=True)),
+            (" / total", ""),
         ),
         "first columns only": (
             "A lane handles one column, and those from 32 on are left out: go on in steps of 32.",
             lambda x: np.pad(
                 _softmax(x[:, :WARP]), ((0, 0), (0, max(0, x.shape[1] - WARP))), constant_values=np.nan
             ),
+            ("logits.shape[1]", "min(32, logits.shape[1])", 3),
         ),
         "logarithm": (
             "You give the logarithms of the probabilities.",
             lambda x: np.log(_softmax(x.astype(np.float64))),
+            ("math.exp(logits[row, k] - largest) / total", "logits[row, k] - largest - math.log(total)"),
         ),
     },
 )

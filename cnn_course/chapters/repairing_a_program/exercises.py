@@ -70,30 +70,46 @@ pool_maps_kernel = KernelExercise(
             "You keep one number of each four, whichever it is: no largest is taken. Each thread has to look "
             "at all four.",
             *(lambda maps, k=k: _windows(maps)[k] for k in range(4)),
+            ("out[c, row, column] = max(above, below)", "out[c, row, column] = maps[c, 2 * row, 2 * column]"),
+            (
+                "out[c, row, column] = max(above, below)",
+                "out[c, row, column] = maps[c, 2 * row + 1, 2 * column + 1]",
+            ),
         ),
         "mean": (
             "You take the mean of each four. Max-pooling keeps the largest.",
             lambda maps: _windows(maps).mean(axis=0),
+            [
+                ("above = max(", "above = sum_of("),
+                ("below = max(", "below = sum_of("),
+                ("max(above, below)", "(above + below) * float32(0.25)"),
+                ("sum_of(maps[c, 2 * row, 2 * column], ", "maps[c, 2 * row, 2 * column] + ("),
+                ("sum_of(maps[c, 2 * row + 1, 2 * column], ", "maps[c, 2 * row + 1, 2 * column] + ("),
+            ],
         ),
         "one axis only": (
             "You compare two numbers of each window, and there are four: two in a row, and two below them.",
             lambda maps: _windows(maps)[:2].max(axis=0),
             lambda maps: _windows(maps)[::2].max(axis=0),
             lambda maps: _windows(maps)[::3].max(axis=0),
+            ("max(above, below)", "above"),
         ),
         "steps of one": (
             "Your windows are one step apart, and overlap. They are to be two apart: the window of "
             "`out[c, row, column]` begins at `maps[c, 2 * row, 2 * column]`.",
             _overlapping,
+            [("2 * row", "row", 4), ("2 * column", "column", 4)],
         ),
         "maximum of at least 0": (
             "Right, where a window has a number above 0. Where all four are below, you give 0: your search "
             "starts from 0, and has to start from one of the four.",
             lambda maps: np.maximum(_pool(maps), 0),
+            ("max(above, below)", "max(above, below, float32(0))"),
         ),
         "first channel only": (
             "Only the first map is pooled. A thread does its place in all of them.",
             _first_channel_only,
+            ("range(channels)", "range(1)"),
         ),
     },
 )
@@ -164,35 +180,63 @@ softmax_kernel = KernelExercise(
             "Each number still comes out times the number of channels: that is no softmax. Exponentials, "
             "divided by their sum.",
             lambda maps: maps * np.float32(len(maps)),
+            ("math.exp(maps[c, row, column] - largest) / total", "maps[c, row, column] * channels"),
         ),
-        "not normalised": ("Your exponentials are right, and they are not divided by their sum.", _powers),
+        "not normalised": (
+            "Your exponentials are right, and they are not divided by their sum.",
+            _powers,
+            (" / total", ""),
+        ),
         "no exponential": (
             "You divide the numbers themselves by their sum. A softmax takes the exponential of each first.",
             lambda maps: maps / maps.sum(axis=0),
+            ("math.exp(maps[c, row, column] - largest)", "maps[c, row, column]", 2),
         ),
         "over the image": (
             "For each channel, your numbers sum to 1 over the pixels. They are to do so at each pixel, over "
             "the channels.",
             lambda maps: _softmax(maps, axis=(1, 2)),
+            """
+            column, row = cuda.grid(2)
+            channels, height, width = maps.shape
+            if row < height and column < width:
+                for c in range(channels):
+                    largest = maps[c, 0, 0]
+                    for i in range(height):
+                        for j in range(width):
+                            largest = max(largest, maps[c, i, j])
+                    total = float32(0)
+                    for i in range(height):
+                        for j in range(width):
+                            total += math.exp(maps[c, i, j] - largest)
+                    out[c, row, column] = math.exp(maps[c, row, column] - largest) / total
+            """,
         ),
         "sum not shifted": (
             "The exponentials above the line are shifted by the largest number, those in the sum are not.",
             lambda maps: _powers(maps) / np.exp(maps).sum(axis=0),
+            ("total += math.exp(maps[c, row, column] - largest)", "total += math.exp(maps[c, row, column])"),
         ),
         "running sum": (
             "You divide while the sum is still growing: each channel by the sum up to itself. First the sum "
             "over all channels, then, in a loop of its own, the quotients.",
             lambda maps: _powers(maps) / np.cumsum(_powers(maps), axis=0),
+            (
+                "    total += math.exp(maps[c, row, column] - largest)\nfor c in range(channels):",
+                "    total += math.exp(maps[c, row, column] - largest)",
+            ),
         ),
         "averaged": (
             "You divide by the number of channels in the place of the sum of the exponentials.",
             lambda maps: _powers(maps) / np.float32(len(maps)),
+            ("/ total", "/ float32(channels)"),
         ),
         "overflows": (
             "Right for moderate numbers. From about 89 on, `exp` is infinite in float32, and infinity "
             "divided by infinity is NaN. Subtract the pixel's largest number first: the quotient stays the "
             "same.",
             _overflowing_softmax,
+            (" - largest", "", 2),
         ),
         "maximum of some channels": (
             "Right, until the channel is the largest that your search for the largest leaves out: look at "
@@ -200,12 +244,15 @@ softmax_kernel = KernelExercise(
             lambda maps: _softmax_shifted_by(maps, maps[:-1]),
             lambda maps: _softmax_shifted_by(maps, maps[1:]),
             lambda maps: _softmax_shifted_by(maps, maps[:1]),
+            ("range(1, channels)", "range(1, channels - 1)"),
         ),
         "maximum of at least 0": (
             "Right, until all of a pixel's numbers are far below zero: your search for the largest starts at "
             "0, every exponential becomes 0, and 0 / 0 is NaN. Start from the first channel's number.",
             lambda maps: _softmax_shifted_by(maps, maps, 0),
             lambda maps: _softmax_shifted_by(maps, maps[1:], 0),
+            ("largest = maps[0, row, column]", "largest = float32(0)"),
+            [("maps[0, row, column]", "float32(0)"), ("range(1, channels)", "range(channels)")],
         ),
     },
 )
@@ -263,20 +310,27 @@ edge_maps = Exercise(
             "The right and the lower edge of the maps are never written: the number of blocks is rounded "
             "down. `device.blocks(n, 16)` rounds up, and the kernel's guard holds back whoever is too many.",
             *_written_only(lambda h, w: h // TILE * TILE, lambda h, w: w // TILE * TILE),
+            ("device.blocks(width, 16), device.blocks(height, 16)", "width // 16, height // 16"),
         ),
         "grid exchanged": (
             "A part of the maps is never written where they are not square: the grid comes as (rows, "
             "columns). In CUDA x comes first, and x runs along a row: the width's blocks, then the height's.",
             *_written_only(lambda h, w: _up(w), lambda h, w: _up(h)),
+            (
+                "device.blocks(width, 16), device.blocks(height, 16)",
+                "device.blocks(height, 16), device.blocks(width, 16)",
+            ),
         ),
         "input lost": (
             "All is garbage, as the kernel reads an image that nobody has written: the name of the image was "
             "given to a new, empty array. `cuda.to_device(image)` allocates and copies in one.",
             lambda image, weight: np.full(_edge_maps(image, weight).shape, np.nan, np.float32),
+            ("cuda.to_device(image)", "cuda.device_array(image.shape, np.float32)"),
         ),
         "first filter only": (
             "Each map is that of the first filter. All filters have to go to the kernel.",
             lambda image, weight: np.repeat(_edge_maps(image, weight[:1]), len(weight), axis=0),
+            ("cuda.to_device(weight)", "cuda.to_device(np.stack([weight[0]] * len(weight)))"),
         ),
     },
 )
@@ -340,8 +394,8 @@ def _tested(rng):
     ]
 
 
-def _without(property_, text):
-    return text, lambda softmax, maps: _holds(softmax, maps, skip=(property_,))
+def _without(property_):
+    return lambda softmax, maps: _holds(softmax, maps, skip=(property_,))
 
 
 is_softmax = Exercise(
@@ -349,20 +403,27 @@ is_softmax = Exercise(
     reference=_holds,
     cases=_tested,
     mistakes={
-        "negative passes": _without(
-            "negative",
+        "negative passes": (
             "A function whose numbers are partly below 0 passes: they sum to 1 all the same. Look at each.",
+            _without("negative"),
+            ("positive = np.all(out >= 0)", "positive = True"),
         ),
-        "any sum passes": _without("sum", "A function whose numbers do not sum to 1 passes."),
-        "shift not tried": _without(
-            "shift",
+        "any sum passes": (
+            "A function whose numbers do not sum to 1 passes.",
+            _without("sum"),
+            ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "True"),
+        ),
+        "shift not tried": (
             "`maps / maps.sum(axis=0)` passes: at numbers above 0 it is positive, sums to 1, and keeps the "
             "order. Call `softmax` once more, on `maps + 1`.",
+            _without("shift"),
+            ("np.allclose(softmax(maps + 1), out, atol=1e-5)", "True"),
         ),
-        "order not looked at": _without(
-            "order",
+        "order not looked at": (
             "A function that gives every channel the same passes. The largest has to stay the largest, at "
             "each pixel: `argmax(axis=0)`.",
+            _without("order"),
+            ("np.array_equal(out.argmax(axis=0), maps.argmax(axis=0))", "True"),
         ),
         "exactly equal": (
             "You refuse a right softmax: float32 sums to 1 up to a rounding, and `==` does not forgive it. "
@@ -370,11 +431,20 @@ is_softmax = Exercise(
             lambda softmax, maps: (
                 _holds(softmax, maps) and bool((np.asarray(softmax(maps)).sum(axis=0) == 1).all())
             ),
+            ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "np.all(out.sum(axis=0) == 1)"),
         ),
         "sum over the image": (
             "You add over the pixels. At each pixel the sum over the channels is 1: `axis=0`.",
             lambda softmax, maps: _holds(softmax, maps, axis=(1, 2)),
+            ("out.sum(axis=0)", "out.sum(axis=(1, 2))"),
         ),
-        "always right": ("Whatever comes in, you say yes.", lambda softmax, maps: True),
+        "always right": (
+            "Whatever comes in, you say yes.",
+            lambda softmax, maps: True,
+            (
+                "bool(positive and sums_to_one and forgets_a_shift and keeps_the_order)",
+                "out.shape == maps.shape",
+            ),
+        ),
     },
 )

@@ -88,6 +88,9 @@ def _all_squashed_by(function):
     return lambda sums, c: _with_gates(function(np.float64(sums)), c)
 
 
+_SIGMOID_O = "sigmoid(sums[n, j + 3 * hidden])"
+_TANH_G = "math.tanh(sums[n, j + 2 * hidden])"
+
 lstm_cell_kernel = KernelExercise(
     "lstm_cell_kernel",
     reference=lstm_cell,
@@ -100,56 +103,99 @@ lstm_cell_kernel = KernelExercise(
             "is the third, the output gate the fourth.",
             _in_order((0, 1, 3, 2)),
             _in_order((0, 2, 1, 3)),
+            [
+                (_TANH_G, "math.tanh(sums[n, j + 3 * hidden])"),
+                (
+                    f"math.tanh(sums[n, j + 3 * hidden]), {_SIGMOID_O}",
+                    "math.tanh(sums[n, j + 3 * hidden]), sigmoid(sums[n, j + 2 * hidden])",
+                ),
+                (
+                    "gates[n, j + 2 * hidden], gates[n, j + 3 * hidden] = g, o",
+                    "gates[n, j + 2 * hidden], gates[n, j + 3 * hidden] = o, g",
+                ),
+            ],
         ),
         "gates side by side": (
             "You take the four sums of a unit from places next to each other, `4 * j + k`. The groups stand "
             "one behind the other: `j`, `j + hidden`, `j + 2 * hidden`, `j + 3 * hidden`.",
             _side_by_side,
+            [
+                ("sums[n, j]", "sums[n, 4 * j]"),
+                ("gates[n, j]", "gates[n, 4 * j]"),
+                *(
+                    (f"sums[n, j + {k}hidden]", f"sums[n, 4 * j + {i}]")
+                    for i, k in ((1, ""), (2, "2 * "), (3, "3 * "))
+                ),
+                *(
+                    (f"gates[n, j + {k}hidden]", f"gates[n, 4 * j + {i}]")
+                    for i, k in ((1, ""), (2, "2 * "), (3, "3 * "))
+                ),
+            ],
         ),
         "content through a sigmoid": (
             "All four go through a sigmoid. The new content `g` goes through tanh: it may be negative, and "
             "then the cell goes down.",
             _all_squashed_by(_sigmoid),
+            (_TANH_G, "sigmoid(sums[n, j + 2 * hidden])"),
         ),
         "gates through tanh": (
             "All four go through tanh. A gate is a share between 0 and 1, and so i, f and o go through a "
             "sigmoid.",
             _all_squashed_by(np.tanh),
+            [
+                (
+                    "sigmoid(sums[n, j]), sigmoid(sums[n, j + hidden])",
+                    "math.tanh(sums[n, j]), math.tanh(sums[n, j + hidden])",
+                ),
+                (_SIGMOID_O, "math.tanh(sums[n, j + 3 * hidden])"),
+            ],
         ),
         "input and forget gate exchanged": (
             "The cell has the two gates exchanged: `f` says how much of the old cell stays, `i` how much "
             "of the new content comes in.",
             _cell(lambda i, f, g, o, c: (i * c + f * g, o * np.tanh(i * c + f * g))),
+            ("f * c[n, j] + i * g", "i * c[n, j] + f * g"),
+            [("i, f = sigmoid", "f, i = sigmoid"), ("= i, f", "= f, i")],
         ),
         "old cell forgotten": (
             "The new cell has nothing of the old one. What stays of it is `f * c`: this sum is all the "
             "memory there is.",
             _cell(lambda i, f, g, o, c: (i * g, o * np.tanh(i * g))),
+            ("f * c[n, j] + i * g", "i * g"),
         ),
         "input gate left out": (
             "All of the new content comes in; it is `i * g` that does.",
             _cell(lambda i, f, g, o, c: (f * c + g, o * np.tanh(f * c + g))),
+            ("i * g", "g"),
         ),
         "forget gate left out": (
             "The old cell stays whole; it is `f * c` that stays.",
             _cell(lambda i, f, g, o, c: (c + i * g, o * np.tanh(c + i * g))),
+            ("f * c[n, j]", "c[n, j]"),
         ),
         "cell not squashed": (
             "The hidden state is `o` times the *tanh* of the cell. The cell itself may grow without bounds.",
             _cell(lambda i, f, g, o, c: (f * c + i * g, o * (f * c + i * g))),
+            ("o * math.tanh(new)", "o * new"),
         ),
         "hidden state of the old cell": (
             "The hidden state is of the old cell. It is `o * tanh(...)` of the new one.",
             _cell(lambda i, f, g, o, c: (f * c + i * g, o * np.tanh(c))),
+            ("math.tanh(new)", "math.tanh(c[n, j])"),
         ),
         "output gate left out": (
             "The hidden state is `o` times the tanh of the cell, and your `o` takes no part.",
             _cell(lambda i, f, g, o, c: (f * c + i * g, np.tanh(f * c + i * g))),
+            ("o * math.tanh(new)", "math.tanh(new)"),
         ),
         "sums stored as gates": (
             "Cell and hidden state are right. What you store in `gates` are the sums; the backward pass "
             "needs what has become of them.",
             _sums_stored,
+            [
+                ("= i, f", "= sums[n, j], sums[n, j + hidden]"),
+                ("= g, o", "= sums[n, j + 2 * hidden], sums[n, j + 3 * hidden]"),
+            ],
         ),
     },
 )
@@ -188,32 +234,44 @@ last_states = Exercise(
             "`x` it is the steps. Nothing complains; with as many steps as samples even the shape is right.",
             lambda x, *weights: _states(x, *weights)[:, -1],
             lambda x, *weights: _states(x, *weights)[-1],
+            ("x.transpose(1, 0, 2)", "x"),
+            [
+                ("_, h_n, _, _, _ =", "out, *_ ="),
+                ("x.transpose(1, 0, 2)", "x"),
+                ("return h_n", "return out[-1]"),
+            ],
         ),
         "reshaped": (
             "The shape is right, and the numbers are in other places: `reshape` only cuts the same row of "
             "numbers anew. To exchange two axes takes `transpose`.",
             lambda x, *weights: _states(x.reshape(x.shape[1], x.shape[0], -1), *weights)[:, -1],
+            ("x.transpose(1, 0, 2)", "x.reshape(x.shape[1], x.shape[0], -1)"),
         ),
         "last sample": (
             "You have turned `x`, and then take the last *sample*, with all its steps. The steps are the "
             "second axis now: `[:, -1]`.",
             lambda x, *weights: _states(_turned(x), *weights)[-1],
+            [("_, h_n, _, _, _ =", "out, *_ ="), ("return h_n", "return out[-1]")],
         ),
         "first step": (
             "These are the states after the first step; the last one is asked for.",
             lambda x, *weights: _states(_turned(x), *weights)[:, 0],
+            [("_, h_n, _, _, _ =", "out, *_ ="), ("return h_n", "return out[:, 0]")],
         ),
         "all steps": (
             "These are the states after every step; the last is asked for.",
             lambda x, *weights: _states(_turned(x), *weights),
+            ("_, h_n, _, _, _ =", "h_n, *_ ="),
         ),
         "backwards in time": (
             "You read the steps from the last to the first.",
             lambda x, *weights: _states(_turned(x)[:, ::-1], *weights)[:, -1],
+            ("x.transpose(1, 0, 2)", "x[::-1].transpose(1, 0, 2)"),
         ),
         "cell for the hidden state": (
             "That is the last cell, `c_n`; the last hidden state is asked for.",
             lambda x, *weights: reference.lstm_forward(_turned(x), *weights)[2],
+            ("_, h_n, _, _, _ =", "_, _, h_n, _, _ ="),
         ),
     },
 )
@@ -290,64 +348,84 @@ lstm_cell_backward_kernel = KernelExercise(
             "These are the gradients of the gates. Each still has to go through its sigmoid or tanh: times "
             "`y * (1 - y)`, or `1 - y * y`, with `y` the gate itself.",
             _cell_back(slopes=False),
+            [
+                (" * i * (one - i)", ""),
+                (" * f * (one - f)", ""),
+                (" * (one - g * g)", ""),
+                (" * o * (one - o)", ""),
+            ],
         ),
         "slope of one gate left out": (
             "One of the four gradients has not gone through its gate: each is multiplied by a slope of its "
             "own, `y * (1 - y)` for i, f and o, `1 - y * y` for g.",
             *(_cell_back(without=(k,)) for k in range(4)),
+            (" * i * (one - i)", ""),
+            (" * (one - g * g)", ""),
+            (" * o * (one - o)", ""),
         ),
         "slope not squared": (
             "The slope of tanh is 1 minus the *square* of what comes out.",
             _cell_back(tanh_slope="not squared"),
+            ("squashed * squashed", "squashed"),
         ),
         "output gate left out": (
             "The hidden state shows `o` times the cell's tanh: on its way to the cell the gradient is "
             "multiplied by `o`.",
             _cell_back(output=False),
+            ("grad_h[n, j] * o *", "grad_h[n, j] *"),
         ),
         "output gate from the cell": (
             "The output gate has no part in the cell: its gradient comes from `grad_h` alone, times "
             "`tanh(cell)`.",
             _cell_back(shown=False),
+            ("grad_h[n, j] * squashed", "dc * squashed"),
         ),
         "content with a sigmoid's slope": (
             "The new content has gone through tanh: its slope is `1 - g * g`.",
             _cell_back(slopes="sigmoid"),
+            ("(one - g * g)", "g * (one - g)"),
         ),
         "nothing through the hidden state": (
             "The cell's gradient is only what comes from the step after. The hidden state depends on the "
             "cell as well: add `grad_h * o * (1 - tanh(cell)**2)`.",
             _cell_back(own=False),
+            ("grad_cell[n, j] + grad_h[n, j] * o * (one - squashed * squashed)", "grad_cell[n, j]"),
         ),
         "nothing from the step after": (
             "The cell's gradient comes from this step's hidden state alone. The step after has read the "
             "cell too: begin with `grad_cell`. It is the way on which gradients get far.",
             _cell_back(later=False),
+            ("grad_cell[n, j] + ", ""),
         ),
         "slope of the cell's tanh left out": (
             "The hidden state is `o * tanh(cell)`, so its gradient is multiplied by `1 - tanh(cell)**2` on "
             "the way to the cell.",
             _cell_back(tanh_slope=False),
+            (" * (one - squashed * squashed)", ""),
         ),
         "old cell squashed": (
             "You take the tanh of the cell *before* the step. The hidden state was made of the new one, "
             "`cell`.",
             _cell_back(squash_new=False),
+            ("math.tanh(cell[n, j])", "math.tanh(c[n, j])"),
         ),
         "new cell for the forget gate": (
             "The forget gate was multiplied by the cell *before* the step, `c`: that is what its gradient "
             "has as a factor.",
             _cell_back(old=False),
+            ("dc * c[n, j]", "dc * cell[n, j]"),
         ),
         "forget gate left out": (
             "What goes on to the step before is the cell's gradient times `f`: only so much of the old "
             "cell came through.",
             _cell_back(forget=False),
+            ("grad_c[n, j] = dc * f", "grad_c[n, j] = dc"),
         ),
         "input gate and content exchanged": (
             "`i * g`: the gradient of `i` has `g` as a factor, and that of `g` has `i`. You have them the "
             "other way round.",
             _exchanged,
+            [("dc * g * i", "dc * i * i"), ("dc * i * (one - g * g)", "dc * g * (one - g * g)")],
         ),
     },
 )
@@ -402,6 +480,8 @@ def _without_the_last(grad_h_n, weight_hh, cells, gates):
     return grad_gates
 
 
+_LOOP = "reversed(range(gates.shape[1]))"
+
 backward_through_time = Exercise(
     "backward_through_time",
     reference=_backward_through_time,
@@ -412,47 +492,57 @@ backward_through_time = Exercise(
             "You go from the first step to the last. A step's gradient is made of that of the step *after* "
             "it: begin with the last.",
             _loop(forwards=True),
+            (_LOOP, "range(gates.shape[1])"),
         ),
         "hidden state not followed": (
             "The hidden state of the step before has taken part in all four sums. Its gradient is "
             "`grad_gates[:, t] @ weight_hh`, and the next round of the loop needs it.",
             _loop(hidden="dropped"),
             _loop(hidden="kept"),
+            ("grad_h = grad_gates[:, t] @ weight_hh", "grad_h = zeros"),
+            ("grad_h = grad_gates[:, t] @ weight_hh", ""),
         ),
         "last gradient in every step": (
             "You add `grad_h_n` in every step. It is the gradient of the last hidden state alone: the loss "
             "does not see the others but through their successors.",
             _loop(hidden="again"),
+            ("grad_h = grad_gates[:, t] @ weight_hh", "grad_h = grad_h_n + grad_gates[:, t] @ weight_hh"),
         ),
         "gradients summed up": (
             "You carry on the sum of all gradients so far. A step passes on its own: the new one takes the "
             "place of the old.",
             _loop(hidden="summed"),
             _loop(cell="summed"),
+            ("grad_h = grad_gates[:, t] @ weight_hh", "grad_h = grad_h + grad_gates[:, t] @ weight_hh"),
         ),
         "cell not followed": (
             "The cell's gradient ends after each step. Hand what `cell_backward` returns for the cell "
             "before to the next round: that is the way along which little is lost.",
             _loop(cell="dropped"),
+            ("cells[:, t], grad_h, grad_c)", "cells[:, t], grad_h, zeros)"),
         ),
         "first step left out": (
             "The first step gets no gradient: `reversed(range(steps))` ends with 0, and "
             "`range(steps - 1, 0, -1)` with 1.",
             _loop(unseen=(0,)),
+            [("np.empty_like", "np.zeros_like"), (_LOOP, "range(gates.shape[1] - 1, 0, -1)")],
         ),
         "last step left out": (
             "The last step gets no gradient, and it is the one that the loss sees.",
             _loop(unseen=(-1,)),
             _without_the_last,
+            [("np.empty_like", "np.zeros_like"), (_LOOP, "reversed(range(gates.shape[1] - 1))")],
         ),
         "wraps round": (
             "At the first step, `cells[:, t - 1]` is `cells[:, -1]`: the *last* cell. What came before the "
             "first step is zeros.",
             _loop(before="round"),
+            ("cells[:, t - 1] if t else zeros", "cells[:, t - 1]"),
         ),
         "cell after the step": (
             "`cell_backward` wants the cell *before* the step as its second argument, `cells[:, t - 1]`.",
             _loop(before="after"),
+            ("cells[:, t - 1] if t else zeros", "cells[:, t]"),
         ),
     },
 )

@@ -97,6 +97,13 @@ def _short_halo(**sides):
     return [partial(_smoothed_in_blocks, unknown=unknown, **sides) for unknown in (0, np.nan)]
 
 
+# What loads the tile, in the solution.
+LOAD = (
+    "for k in range(t, SPAN, BLOCK):\n"
+    "    inside = 0 <= start + k < signal.size\n"
+    "    tile[k] = signal[start + k] if inside else float32(0)"
+)
+
 smooth_kernel = _TileExercise(
     "smooth_kernel",
     reference=_smoothed,
@@ -112,41 +119,82 @@ smooth_kernel = _TileExercise(
         "flipped": (
             "Your weights run backwards: `weights[k]` belongs to `signal[i + k - RADIUS]`.",
             lambda signal, weights: _smoothed(signal, weights[::-1]),
+            ("weights[k]", "weights[weights.size - 1 - k]"),
         ),
         "shifted": (
             "Your window begins at element `i`, where it is to have it in its middle: it begins RADIUS "
             "samples before.",
             lambda signal, weights: _windows(weights, np.pad(signal, (0, 2 * RADIUS))),
+            ("cuda.blockIdx.x * BLOCK - RADIUS", "cuda.blockIdx.x * BLOCK"),
         ),
         "edge repeated": (
             "Outside, you repeat the signal's first and last sample; it counts as zero there.",
             lambda signal, weights: _smoothed(signal, weights, "edge"),
+            (
+                "signal[start + k] if inside else float32(0)",
+                "signal[min(max(start + k, 0), signal.size - 1)]",
+            ),
         ),
         "tile not zeroed": (
             "The first and the last outputs are garbage. Where the halo lies outside of the signal, nobody "
             "writes into the tile: write a zero there.",
             lambda signal, weights: _windows(weights, np.pad(signal, RADIUS, constant_values=np.nan)),
+            (
+                "tile[k] = signal[start + k] if inside else float32(0)",
+                "if inside:\n    tile[k] = signal[start + k]",
+            ),
         ),
         "no halo": (
             "The outputs at the ends of each block are wrong: the tile has no halo. Besides its threads' own "
             f"samples, a block needs the {RADIUS} before the first and the {RADIUS} after the last.",
             *_short_halo(left=0, right=0),
+            (LOAD, "tile[t + RADIUS] = signal[i] if i < signal.size else float32(0)"),
+            (
+                LOAD,
+                "tile[t + RADIUS] = signal[i] if i < signal.size else float32(0)\n"
+                "if t < RADIUS:\n"
+                "    tile[t] = float32(0)\n"
+                "    tile[t + RADIUS + BLOCK] = float32(0)",
+            ),
         ),
         "left only": (
             "The halo is loaded on the left only: the right end of each block lacks it.",
             *_short_halo(right=0),
+            (
+                LOAD,
+                "tile[t + RADIUS] = signal[i] if i < signal.size else float32(0)\n"
+                "if t < RADIUS:\n"
+                "    tile[t] = signal[i - RADIUS] if i >= RADIUS else float32(0)",
+            ),
         ),
         "right only": (
             "The halo is loaded on the right only: the left end of each block lacks it.",
             *_short_halo(left=0),
+            (
+                LOAD,
+                "tile[t + RADIUS] = signal[i] if i < signal.size else float32(0)\n"
+                "if t < RADIUS:\n"
+                "    tile[t] = float32(0)\n"
+                "    after = i + BLOCK\n"
+                "    tile[t + RADIUS + BLOCK] = signal[after] if after < signal.size else float32(0)",
+            ),
         ),
         "halo one short": (
             f"Your halo is one sample short on each side: a window reaches {RADIUS} samples to both.",
             *_short_halo(left=RADIUS - 1, right=RADIUS - 1),
+            (
+                LOAD,
+                "tile[t + RADIUS] = signal[i] if i < signal.size else float32(0)\n"
+                "if t < RADIUS - 1:\n"
+                "    tile[t + 1] = signal[i - 1] if i >= 1 else float32(0)\n"
+                "    after = i + BLOCK\n"
+                "    tile[t + RADIUS + BLOCK] = signal[after] if after < signal.size else float32(0)",
+            ),
         ),
         "end of the halo missing": (
             "The last sample of the halo is missing: tile and halo have BLOCK + 2 * RADIUS samples.",
             *_short_halo(right=RADIUS - 1),
+            ("range(t, SPAN, BLOCK)", "range(t, SPAN - 1, BLOCK)"),
         ),
     },
 )
@@ -248,10 +296,15 @@ conv_channels_kernel = _BarrierExercise(
         "last channel only": (
             "Only the last channel is in your sums: `total = float32(0)` belongs before the loop over them.",
             lambda x, weight: _valid(x[-1:], weight[-1:]),
+            ("for c in range(x.shape[0]):", "for c in range(x.shape[0]):\n    total = float32(0)"),
         ),
         "first channel only": (
             "Only the first channel is in your sums: the loop must go on to the others.",
             lambda x, weight: _valid(x[:1], weight[:1]),
+            (
+                "            total += patch[ty + i, tx + j] * weight[c, i, j]\ncuda.syncthreads()",
+                "            total += patch[ty + i, tx + j] * weight[c, i, j]\ncuda.syncthreads()\nbreak",
+            ),
         ),
     },
 )
@@ -343,30 +396,48 @@ conv_strided_kernel = _TileExercise(
             "Blocks after the first load from the wrong place: the patch of the next block begins TILE_W * "
             "STRIDE pixels further to the right, and TILE_H * STRIDE further down.",
             _through_patches(lambda image, i, j: _patch(image, i * TILE_H - 1, j * TILE_W - 1)),
+            [("TILE_H * STRIDE - 1", "TILE_H - 1"), ("TILE_W * STRIDE - 1", "TILE_W - 1")],
         ),
         "padding before the stride": (
             "Blocks after the first load from the wrong place: the padding of one pixel comes off after the "
             "multiplication with the stride, `top = row * STRIDE - 1`.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - STRIDE, j * _STEP_W - STRIDE)),
+            [
+                ("TILE_H * STRIDE - 1", "TILE_H * STRIDE - STRIDE"),
+                ("TILE_W * STRIDE - 1", "TILE_W * STRIDE - STRIDE"),
+            ],
         ),
         "padding left out": (
             "Your patch begins at the tile's own first pixel. With a padding of 1 it begins one row above "
             "and one column to the left of it.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H, j * _STEP_W)),
+            [("TILE_H * STRIDE - 1", "TILE_H * STRIDE"), ("TILE_W * STRIDE - 1", "TILE_W * STRIDE")],
         ),
         "block axes exchanged": (
             "Row and column of the block are exchanged: `blockIdx.x` counts tiles to the right, `blockIdx.y` "
             "tiles down.",
             _through_patches(lambda image, i, j: _patch(image, j * _STEP_H - 1, i * _STEP_W - 1)),
+            [
+                ("top = cuda.blockIdx.y", "top = cuda.blockIdx.x"),
+                ("left = cuda.blockIdx.x", "left = cuda.blockIdx.y"),
+            ],
         ),
         "edge repeated": (
             "Outside of the image you repeat its border; it counts as zero there.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - 1, j * _STEP_W - 1, "edge")),
+            (
+                "image[h, w] if inside else float32(0)",
+                "image[min(max(h, 0), image.shape[0] - 1), min(max(w, 0), image.shape[1] - 1)]",
+            ),
         ),
         "patch not zeroed": (
             "The outputs at the border are garbage. Where the patch lies outside of the image, nobody writes "
             "into it: write a zero there.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - 1, j * _STEP_W - 1, np.nan)),
+            (
+                "patch[k // STRIDED_W, k % STRIDED_W] = image[h, w] if inside else float32(0)",
+                "if inside:\n    patch[k // STRIDED_W, k % STRIDED_W] = image[h, w]",
+            ),
         ),
         "one pixel a thread": (
             f"Each thread loads one pixel at most, and the patch has {STRIDED_H * STRIDED_W} for "
@@ -379,6 +450,14 @@ conv_strided_kernel = _TileExercise(
                     np.nan,
                 )
             ),
+            (
+                "for k in range(ty * TILE_W + tx, STRIDED_H * STRIDED_W, TILE_H * TILE_W):",
+                "k = ty * STRIDED_W + tx\nif k < STRIDED_H * STRIDED_W:",
+            ),
+            (
+                "for k in range(ty * TILE_W + tx, STRIDED_H * STRIDED_W, TILE_H * TILE_W):",
+                "k = ty * TILE_W + tx\nif k < STRIDED_H * STRIDED_W:",
+            ),
         ),
         "halo one short": (
             "The last row or column of the patch is missing: it has (TILE - 1) * STRIDE + TAPS of them.",
@@ -386,6 +465,16 @@ conv_strided_kernel = _TileExercise(
                 _through_patches(_patch_without(rows, columns, unknown))
                 for rows, columns in ((1, 0), (0, 1), (1, 1))
                 for unknown in (np.nan, 0)
+            ),
+            ("STRIDED_H * STRIDED_W", "(STRIDED_H - 1) * STRIDED_W"),
+            (
+                "patch[k // STRIDED_W, k % STRIDED_W] =",
+                "if k % STRIDED_W < STRIDED_W - 1:\n    patch[k // STRIDED_W, k % STRIDED_W] =",
+            ),
+            (
+                "patch[k // STRIDED_W, k % STRIDED_W] =",
+                "if k // STRIDED_W < TILE_H * STRIDE and k % STRIDED_W < TILE_W * STRIDE:\n"
+                "    patch[k // STRIDED_W, k % STRIDED_W] =",
             ),
         ),
     },
@@ -453,14 +542,17 @@ turn_kernel = _TileExercise(
         "clockwise": (
             "You turn the image clockwise; the quarter turn goes the other way, as `np.rot90` does it.",
             lambda image: np.rot90(image, -1),
+            ("out[width - 1 - left - r, top + tx]", "out[left + r, height - 1 - top - tx]"),
         ),
         "only transposed": (
             "You transpose: rows become columns, and in a turn the rows of the result also change order.",
             np.transpose,
+            ("width - 1 - left - r", "left + r"),
         ),
         "one row off": (
             "You are one row off: the image's last column, `width - 1`, becomes row 0.",
             lambda image: np.vstack([np.full(image.shape[:1], np.nan), np.rot90(image)[:-1]]),
+            ("width - 1 - left", "width - left"),
         ),
         "one row a thread": (
             f"A tile has {SIDE} rows and a block only {ROWS}: each thread does {SIDE // ROWS} of them, "
@@ -469,16 +561,25 @@ turn_kernel = _TileExercise(
                 partial(_turned_in_part, rows=rows, columns=columns)
                 for rows, columns in ((ROWS, ROWS), (ROWS, SIDE), (SIDE, ROWS))
             ),
+            ("for r in range(ty, SIDE, ROWS):", "r = ty\nif r < SIDE:", 2),
+            ("for r in range(ty, SIDE, ROWS):\n    if top", "r = ty\nif r < SIDE:\n    if top"),
         ),
         "tile by the grid": (
             f"A block has {ROWS} rows of threads, and the grid has one for {SIDE} rows of the image: each "
             f"thread has {SIDE // ROWS} of them to do, `range(ty, SIDE, ROWS)`.",
             _turned_by_threads,
+            """
+            column, row = cuda.grid(2)
+            height, width = image.shape
+            if row < height and column < width:
+                out[width - 1 - column, row] = image[row, column]
+            """,
         ),
         "turned within tiles": (
             "Each tile is turned, and stays in its place or goes to a wrong one: the tile's corner has to be "
             "turned as well.",
             _turned_tile_by_tile,
+            ("width - 1 - left", "left + min(SIDE, width - left) - 1"),
         ),
     },
 )

@@ -24,6 +24,8 @@ def _images(rng):
     ]
 
 
+_BRIGHTER = "min(2 * digit[row, column], 255)"
+
 brighten_kernel = KernelExercise(
     "brighten_kernel",
     reference=lambda digit: np.minimum(2 * digit.astype(int), 255).astype(np.uint8),
@@ -34,27 +36,41 @@ brighten_kernel = KernelExercise(
             "Twice 150 is 300, and a pixel is a byte, which ends at 255: 300 becomes 300 - 256 = 44, and the "
             "brightest strokes turn dark. Take 255 where it would be more: `min(..., 255)`.",
             lambda digit: (2 * digit.astype(int)).astype(np.uint8),
+            (_BRIGHTER, "2 * digit[row, column]"),
+            (_BRIGHTER, "digit[row, column] + digit[row, column]"),
         ),
-        "negative": ("That is the negative, as in the kernel above.", lambda digit: 255 - digit),
+        "negative": (
+            "That is the negative, as in the kernel above.",
+            lambda digit: 255 - digit,
+            (_BRIGHTER, "255 - digit[row, column]"),
+        ),
         "square": (
             "You multiply the pixel by itself; twice as bright is `2 * ...`.",
             lambda digit: np.minimum(digit.astype(int) ** 2, 255).astype(np.uint8),
+            ("2 *", "digit[row, column] *"),
         ),
         "larger of the two": (
             "`max` takes the larger of two numbers, and so every pixel gets 255 or more. The "
             "smaller is meant.",
             lambda digit: np.maximum(2 * digit.astype(int), 255).astype(np.uint8),
             lambda digit: np.full_like(digit, 255),
+            ("min(", "max("),
         ),
         "cut before": (
             "The limit comes too early: a pixel is cut at 255, and doubled afterwards. Double it first.",
             lambda digit: (2 * np.minimum(digit.astype(int), 127)).astype(np.uint8),
+            (_BRIGHTER, "2 * min(digit[row, column], 127)"),
         ),
         "black or white": (
             "You make each pixel black or white. Those in between are to become twice as bright.",
             lambda digit: np.where(digit > 127, 255, 0).astype(np.uint8),
+            (_BRIGHTER, "255 if digit[row, column] > 127 else 0"),
         ),
-        "darker": ("You make the image darker: half of each pixel.", lambda digit: digit // 2),
+        "darker": (
+            "You make the image darker: half of each pixel.",
+            lambda digit: digit // 2,
+            (_BRIGHTER, "digit[row, column] // 2"),
+        ),
     },
 )
 
@@ -108,6 +124,7 @@ count_kernel = KernelExercise(
         "levels added": (
             "You add the level itself. Each pixel counts once, so 1 is added.",
             lambda digits, counts: counts + (_counted(digits) * np.arange(LEVELS)).astype(np.int32),
+            ("level, 1)", "level, level)"),
         ),
         "brightness added": (
             "You add the pixel's brightness. Each pixel counts once, so 1 is added.",
@@ -115,14 +132,17 @@ count_kernel = KernelExercise(
                 counts
                 + np.bincount(digits.ravel() // 16, weights=digits.ravel(), minlength=LEVELS).astype(np.int32)
             ),
+            ("level, 1)", "level, digits[n, row, column])"),
         ),
         "old count added": (
             "The value to add is 1; `counts[level]` is what is there already.",
             _doubled,
+            ("level, 1)", "level, counts[level] + 1)"),
         ),
         "one counter": (
             "All pixels are counted in `counts[0]`. The place where one is added is `level`.",
             lambda digits, counts: counts + np.int32(digits.size) * (np.arange(LEVELS) == 0),
+            ("level, 1)", "0, 1)"),
         ),
         "exchanged": (
             "You have exchanged place and value: all is added to `counts[1]`. The order is array, place, "
@@ -130,26 +150,31 @@ count_kernel = KernelExercise(
             lambda digits, counts: (
                 counts + np.int32((digits // 16).sum(dtype=np.int32)) * (np.arange(LEVELS) == 1)
             ),
+            ("level, 1)", "1, level)"),
         ),
         "put back": (
             "`cuda.atomic.add` changes the array by itself, and returns what was there before. You write "
             "that back, and the 1 is gone: let the call stand alone on its line.",
             lambda digits, counts: counts,
+            ("cuda.atomic.add(", "counts[level] = cuda.atomic.add("),
         ),
         "largest": (
             "`cuda.atomic.max` keeps the larger of two numbers, and counts nothing. Its neighbour adds.",
             lambda digits, counts: np.where(_counted(digits) > 0, np.maximum(counts, 1), counts).astype(
                 np.int32
             ),
+            ("atomic.add", "atomic.max"),
         ),
         "counted twice": (
             "Each pixel counts twice: the atomic addition takes the place of the old line, and does not "
             "stand beside it.",
             lambda digits, counts: counts + 2 * _counted(digits),
+            ("level, 1)", "level, 2)"),
         ),
         "counted down": (
             "The counts go down: 1 is added, not subtracted.",
             lambda digits, counts: counts - _counted(digits),
+            ("level, 1)", "level, -1)"),
         ),
     },
 )

@@ -13,6 +13,8 @@ def _held_by(row, k):
     return 4 * (row % 8) + k % 4, row // 8 + 2 * (k // 4)
 
 
+_REGISTER = "row // 8 + 2 * (k // 4)"
+
 held_by = Exercise(
     "held_by",
     reference=_held_by,
@@ -24,31 +26,38 @@ held_by = Exercise(
         "registers exchanged": (
             "Your registers 1 and 2 have changed places: 1 holds row + 8, and 2 holds k + 4.",
             lambda row, k: (4 * (row % 8) + k % 4, 2 * (row // 8) + k // 4),
+            (_REGISTER, "2 * (row // 8) + k // 4"),
         ),
         "lanes down the columns": (
             "Your lanes count down the columns. They count along a row first: lanes 0 to 3 hold k = 0 to 3 "
             "of row 0, and lane 4 begins row 1.",
             lambda row, k: (row % 8 + 8 * (k % 4), row // 8 + 2 * (k // 4)),
+            ("4 * (row % 8) + k % 4", "row % 8 + 8 * (k % 4)"),
         ),
         "eight lanes to a row": (
             "You give a row eight lanes. It has four: k = 4 is held by the lane that holds k = 0, in another "
             "register.",
             lambda row, k: (8 * (row % 4) + k, row // 4),
+            [("4 * (row % 8) + k % 4", "8 * (row % 4) + k"), (_REGISTER, "row // 4")],
         ),
         "lanes past the warp": (
             "There are 32 lanes, 0 to 31: row 8 is held by the lanes of row 0.",
             lambda row, k: (4 * row + k % 4, row // 8 + 2 * (k // 4)),
             lambda row, k: (4 * row + k % 4, 2 * (k // 4)),
+            ("row % 8", "row"),
         ),
         "two registers": (
             "You fill two registers only; there are four: row + 8 adds 1, k + 4 adds 2.",
             lambda row, k: (4 * (row % 8) + k % 4, row // 8),
             lambda row, k: (4 * (row % 8) + k % 4, k // 4),
             lambda row, k: (4 * (row % 8) + k % 4, row // 8 + k // 4),
+            (_REGISTER, "k // 4"),
+            (_REGISTER, "row // 8 + k // 4"),
         ),
         "lane and register exchanged": (
             "The lane comes first, then the register.",
             lambda row, k: _held_by(row, k)[::-1],
+            ("return lane, register", "return register, lane"),
         ),
     },
 )
@@ -97,6 +106,9 @@ def _matrices(rng):
         yield launch((across, down), 32, a, b, output((16 * down, 8 * across)))
 
 
+_UPPER = "out[top, column], out[top, column + 1] ="
+_LOWER = "out[top + 8, column], out[top + 8, column + 1] ="
+
 warp_product_kernel = KernelExercise(
     "warp_product_kernel",
     reference=_product,
@@ -111,38 +123,53 @@ warp_product_kernel = KernelExercise(
             lambda a, b: _cut(a) @ _cut(b),
             lambda a, b: _tf32(a) @ _cut(b),
             lambda a, b: _cut(a) @ _tf32(b),
+            ("to_tf32(", "(", 6),
+            ("to_tf32(b[k, left]), to_tf32(b[k + 4, left])", "b[k, left], b[k + 4, left]"),
         ),
         "registers exchanged": (
             "Registers 1 and 2 of the left fragment have changed places: `(row, k)`, `(row + 8, k)`, "
             "`(row, k + 4)`, `(row + 8, k + 4)`.",
             lambda a, b: _product(_pieces(a, 16, 8, _quarters_exchanged), b),
+            ("above[0], below[0], above[1], below[1]", "above[0], above[1], below[0], below[1]"),
         ),
         "right one transposed": (
             "Your right fragment is transposed: a lane holds `b[k, row]` and `b[k + 4, row]`, where `row` "
             "stands for a column.",
             lambda a, b: _product(a, _pieces(b, 8, 8, np.transpose)),
+            [
+                ("b[k, left]", "b[k - first + row, left - row + first]"),
+                ("b[k + 4, left]", "b[k - first + row, left - row + first + 4]"),
+            ],
         ),
         "halves of the right one exchanged": (
             "The two registers of the right fragment have changed places: `k` comes first, then `k + 4`.",
             lambda a, b: _product(a, _pieces(b, 8, 8, _lower_half_first)),
+            ("to_tf32(b[k, left]), to_tf32(b[k + 4, left])", "to_tf32(b[k + 4, left]), to_tf32(b[k, left])"),
         ),
         "last step only": (
             "Your sums begin anew with every step: hand what `multiply_tf32` returns to its next call.",
             lambda a, b: _product(a[:, -8:], b[-8:]),
+            [("for k in range(", "zero = sums\nfor k in range("), ("right, sums)", "right, zero)")],
         ),
         "first step only": (
             "You multiply the first eight k only: there are `a.shape[1]`.",
             lambda a, b: _product(a[:, :8], b[:8]),
+            ("a.shape[1], 8", "8, 8"),
         ),
         "first step again": (
             "Every step reads the same eight k: add the step's first k to the column (or row) of a fragment.",
             lambda a, b: _product(np.tile(a[:, :8], a.shape[1] // 8), np.tile(b[:8], (len(b) // 8, 1))),
             lambda a, b: _product(np.tile(a[:, :8], a.shape[1] // 8), b),
             lambda a, b: _product(a, np.tile(b[:8], (len(b) // 8, 1))),
+            ("above =", "k = first\nabove ="),
         ),
         "halves of the result exchanged": (
             "The last two of the four sums belong eight rows below the first two.",
             lambda a, b: _pieces(_product(a, b), 16, 8, _lower_half_first),
+            [
+                (f"{_UPPER} sums[0], sums[1]", f"{_UPPER} sums[2], sums[3]"),
+                (f"{_LOWER} sums[2], sums[3]", f"{_LOWER} sums[0], sums[1]"),
+            ],
         ),
     },
 )
@@ -156,6 +183,8 @@ def _split(x):
     return near, rounded(x - near, "tf32")
 
 
+_REST = 'rounded(x - near, "tf32")'
+
 split_tf32 = Exercise(
     "split_tf32",
     reference=_split,
@@ -168,25 +197,34 @@ split_tf32 = Exercise(
         "rest not rounded": (
             "What is left needs up to 12 bits, and tf32 has 11: round it, too.",
             lambda x: (rounded(x, "tf32"), x - rounded(x, "tf32")),
+            (_REST, "x - near"),
         ),
         "sign": (
             "The sum of the two is not `x`: what is left is `x` less the nearest, not the other way round.",
             lambda x: (rounded(x, "tf32"), rounded(rounded(x, "tf32") - x, "tf32")),
+            ("x - near", "near - x"),
         ),
         "the same twice": (
             "You round `x` a second time. To be rounded is what the first number leaves of it.",
             lambda x: (rounded(x, "tf32"), rounded(x, "tf32")),
+            ("x - near", "x"),
         ),
         "not rounded": (
             "Your first number has more bits than tf32: round `x`.",
             lambda x: (x, np.zeros_like(x)),
+            ('near = rounded(x, "tf32")', "near = x"),
         ),
         "another format": (
             "You round to another format than tf32.",
             lambda x: (rounded(x, "bfloat16"), rounded(x - rounded(x, "bfloat16"), "bfloat16")),
             lambda x: (rounded(x, "bfloat16"), rounded(x - rounded(x, "bfloat16"), "tf32")),
+            ('"tf32"', '"bfloat16"', 2),
         ),
-        "rest first": ("The nearest comes first, and then the rest.", lambda x: _split(x)[::-1]),
+        "rest first": (
+            "The nearest comes first, and then the rest.",
+            lambda x: _split(x)[::-1],
+            (f"return near, {_REST}", f"return {_REST}, near"),
+        ),
     },
 )
 
@@ -209,25 +247,30 @@ turns = Exercise(
         "conflicts": (
             "You count what comes on top of the first turn. A load without a conflict takes one turn.",
             lambda pitch: _turns(pitch) - 1,
+            ("return max(", "return -1 + max("),
         ),
         "bytes": (
             "You take bytes for words. A bank is as wide as a word, and the pitch is in words already.",
             lambda pitch: _turns(pitch, step=4),
+            ("(pitch * row + word) %", "4 * (pitch * row + word) %"),
         ),
-        "sixteen banks": ("There are 32 banks.", lambda pitch: _turns(pitch, banks=16)),
+        "sixteen banks": ("There are 32 banks.", lambda pitch: _turns(pitch, banks=16), ("% 32", "% 16")),
         "all rows": (
             "You take 32 rows, one for each lane. A matrix has eight; the other lanes say where the rows of "
             "the other three begin.",
             lambda pitch: _turns(pitch, rows=32),
             lambda pitch: _turns(pitch, rows=16),
+            ("range(8)", "range(32)"),
         ),
         "first row only": (
             "You look at one row. Its words lie in different banks anyhow; the eight together do not.",
             lambda pitch: _turns(pitch, rows=1),
+            ("range(8)", "range(1)"),
         ),
         "banks": (
             "You return how many banks are used. Asked is how often the busiest one is.",
             lambda pitch: len(set(((pitch * np.arange(8)[:, None] + np.arange(4)) % BANKS).ravel().tolist())),
+            ("return max(banks.count(bank) for bank in banks)", "return len(set(banks))"),
         ),
     },
 )

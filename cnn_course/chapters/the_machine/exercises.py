@@ -44,6 +44,8 @@ def _machines(rng):
     ]
 
 
+_WARP = "(32 * bytes_a_thread)"
+
 warps_needed = Exercise(
     "warps_needed",
     reference=_warps,
@@ -53,44 +55,56 @@ warps_needed = Exercise(
             "You round down. With a warp less than needed the memory has moments without anything to do: "
             "round up.",
             partial(_warps, rounded=floor),
+            ("math.ceil(", "int("),
         ),
         "one too many": (
             "Where whole warps are just enough you return one more. `int(q) + 1` rounds up a fraction only; "
             "`math.ceil(q)` leaves a whole number as it is.",
             partial(_warps, rounded=lambda warps: floor(warps) + 1),
+            ("math.ceil(", "1 + int("),
         ),
         "whole GPU": (
             "That is for the whole GPU. The question is how many warps each of its `sms` multiprocessors "
             "needs.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, 1, size),
+            (" / sms", ""),
         ),
         "threads": (
             "You count threads. A warp has 32 of them, and asks for `32 * bytes_a_thread` bytes.",
             partial(_warps, lanes=1),
             lambda *machine: LANES * _warps(*machine),
+            (_WARP, "bytes_a_thread"),
+            ("return math", "return 32 * math"),
         ),
         "bytes, not warps": (
             "You return the bytes that have to be in flight. Each warp brings `32 * bytes_a_thread` of them: "
             "divide, and round up.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1, lanes=1),
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, 1, 1, lanes=1),
+            (f" / {_WARP}", ""),
+            [(f" / {_WARP}", ""), (" / sms", "")],
         ),
         "always as many bytes": (
             "You count as many bytes for a thread whatever it loads: `bytes_a_thread` is missing.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 4),
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1),
+            (_WARP, "128"),
+            (_WARP, "32"),
         ),
         "cycles for nanoseconds": (
             "The latency comes in cycles. Divide it by the clock in GHz, and it is in nanoseconds.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, 1, sms, size),
+            ("latency / clock", "latency"),
         ),
         "clock upside down": (
             "You multiply by the clock: cycles are divided by it to become nanoseconds.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, 1 / clock, sms, size),
+            ("latency / clock", "latency * clock"),
         ),
         "latency left out": (
             "You leave the latency out: the longer a load takes, the more of them have to be under way.",
             lambda latency, bandwidth, clock, sms, size: _warps(1, bandwidth, clock, sms, size),
+            ("latency / clock", "1 / clock"),
         ),
     },
 )
@@ -149,15 +163,22 @@ warp_sums_kernel = KernelExercise(
         "first half only": (
             "You add up 16 of the 32 elements of each warp: the first step is 16.",
             partial(_sums, last=16),
+            ("(16, 8, 4, 2, 1)", "(8, 4, 2, 1)"),
         ),
         "last step missing": (
             "You leave out the step 1: the odd elements are missing in the sum.",
             partial(_sums, stride=2),
+            ("(16, 8, 4, 2, 1)", "(16, 8, 4, 2)"),
         ),
-        "first element only": ("That is the first element of each warp.", partial(_sums, last=1)),
+        "first element only": (
+            "That is the first element of each warp.",
+            partial(_sums, last=1),
+            [("(16, 8, 4, 2, 1)", "(32,)"), ("t % 32 < step", "t % 32 < 0")],
+        ),
         "mean": (
             "That is the mean of each warp's elements; the sum is asked for.",
             partial(_sums, scale=1 / 32),
+            ("out[i // 32] = line[t]", "out[i // 32] = line[t] / float32(32)"),
         ),
     },
 )

@@ -132,8 +132,9 @@ class Exercise:
         Takes a seeded generator, returns the inputs: each a tuple of arguments, or a `case`. Begin
         with the smallest; let shapes be neither square, nor alike, nor round numbers.
     mistakes : dict of str to tuple
-        For each mistake's name what to tell somebody whose attempt behaves like it, and one wrong function or
-        more, with the arguments of `reference`.
+        For each mistake's name what to say of an attempt that behaves like it; one wrong function or more,
+        with the arguments of `reference`; and the slips in the solution that lead to it, of which the tests
+        make wrong answers (``tests/course/wrong_answers.py`` says how).
     properties : tuple of callable
         What must hold besides the numbers: each takes the attempt, and raises `Wrong` if it does not.
     starts_as : callable, optional
@@ -144,6 +145,11 @@ class Exercise:
         The dtype the result must have. Without it the kind must agree (floating-point, integer, ...).
     rtol : float
         Allowed error, relative to the largest magnitude in the expected result.
+
+    Attributes
+    ----------
+    slips : dict of str to list
+        Those of each mistake. `mistakes` itself keeps what the check needs: texts and functions.
 
     Raises
     ------
@@ -173,6 +179,13 @@ class Exercise:
     run: Callable | None = None
     dtype: object = None
     rtol: float = 1e-6
+    slips: dict = field(init=False, default_factory=dict)
+
+    def __post_init__(self):
+        mistakes = {name: (text, *filter(callable, parts)) for name, (text, *parts) in self.mistakes.items()}
+        for name, (_, *parts) in self.mistakes.items():
+            self.slips[name] = [part for part in parts if not callable(part)]
+        object.__setattr__(self, "mistakes", mistakes)
 
     def __call__(self, attempt):
         """Check `attempt`, a function (not what it returns); keep it if it is right; return the `Verdict`."""

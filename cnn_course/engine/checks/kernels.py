@@ -21,9 +21,9 @@ marked `output`, what it has to change `inout`; all else is an input and must co
   and grids that cover the output with threads to spare, or a missing guard goes unseen. About 20 us a
   simulated thread: keep all launches of a check together below some 5000 threads. Give numbers as
   ``np.float32(2)``: a Python float would make the kernel compute in float64.
-- `mistakes`, by name: what to say, and NumPy functions with the reference's arguments, as ever; NaN stands
-  for what is not written. They are asked before anything else, so they may also name what the sanitizer would
-  call a mere index error.
+- `mistakes`, by name: what to say, NumPy functions with the reference's arguments, and the slips in the
+  solution that make the mistake, as in any `Exercise`; NaN stands for what is not written. They are asked
+  before anything else, so they may also name what the sanitizer would call a mere index error.
 - ``float32=True`` refuses a kernel that computes in float64, by the code that it is compiled to
   (`cnn_course.engine.checks.float64`), and ``once=True`` one of which several threads do the same, such as a
   loop over all elements in every thread, or of which one thread does all.
@@ -50,7 +50,7 @@ is said only where `repairs` has found a change of the kernel that makes it righ
 
 Each launch runs under `gpuless.sanitize`, whatever kernels run on; on a GPU, be it emulated, the kernel is
 also run compiled once all else is right. Every exercise can answer, besides its own mistakes and what
-`diagnosis` says of wrong numbers, with these names (`Verdict.mistake`, what tests/course/wrong_answers asks
+`diagnosis` says of wrong numbers, with these names (`Verdict.mistake`, what the tests' wrong answers ask
 for):
 
 ========================  ====================================================================================
@@ -81,10 +81,10 @@ not small enough          a search for the largest starts from a number, as -1e9
 fixed block               not with ``other_blocks=False``
 ========================  ====================================================================================
 
-Wrong answers are derived from the solution, or are kernels of their own, marked above ``@cuda.jit``:
-``@wrong("relu_kernel", "writes past the edge")`` (tests/course/wrong_answers says how).
+Wrong answers are slips in the solution, or other kernels, marked above ``@cuda.jit``:
+``@wrong("relu_kernel", "writes past the edge")`` (tests/course/wrong_answers.py says how).
 A cell that builds up a kernel of the package has the tag ``same-as-package``, and an entry in
-tests/course/repeated_kernels (tests/course/test_notebooks.py says how).
+tests/course/TOPIC/repeated_kernels.py (tests/course/test_notebooks.py says how).
 """
 
 import ast

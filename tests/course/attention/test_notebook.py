@@ -1,0 +1,90 @@
+"""What notebook 13b says of its outputs, of the recorded training, and what its pictures show."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cnn_course.chapters.attention import exercises as check, pictures, text_training
+from cnn_course.engine import notebooks
+from cnn_numba.data import load
+from cnn_numba.data.text import TEXT
+from cnn_numba.pretrained import text_transformer
+from cnn_numba.train.loop import evaluate
+
+NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "13b_attention.ipynb"
+
+
+def shown(cell_id):
+    """Return what a cell has stored, all of it as text."""
+    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
+    return "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
+
+
+def test_scores_spread_with_the_root_of_d_and_a_softmax_of_them_takes_one():
+    found = re.findall(r"d = +(\d+): .* scores +([\d.]+); .* gets (\d+)%, .* (\d+)%", shown("scale"))
+    assert len(found) == 5
+    for d, spread, undivided, divided in found:
+        assert float(spread) == pytest.approx(int(d) ** 0.5, rel=0.1)
+        assert int(divided) < 20
+        assert int(d) < 256 or int(undivided) > 90
+
+
+def test_what_grows_with_the_text_and_how():
+    found = re.findall(r"([\d.]+) times, bytes moved ([\d.]+) times, operations ([\d.]+)", shown("growth"))
+    (table, table_l1, table_work), (tiled, tiled_l1, tiled_work) = ([*map(float, row)] for row in found)
+    assert tiled == 8.0
+    assert round(table, -1) == 50
+    assert (round(table_l1), round(tiled_l1)) == (64, 14)
+    assert tiled_work == pytest.approx(table_work, rel=0.05)
+
+
+def test_the_short_training_learns_something():
+    first, last = map(float, re.findall(r"\d\.\d", shown("train")))
+    assert first > np.log(96)
+    assert last < 3
+
+
+def test_the_record_is_what_the_text_says():
+    record = text_training.recorded()
+    history = record["history"]
+    assert record["every"] * len(record["losses"]) == 2575
+    assert len(history) == 5
+    assert history[-1]["test_loss"] > history[-1]["train_loss"] + 0.2
+    assert 0.6 <= history[-1]["test_accuracy"] < 0.61
+    assert record["losses"][-1] < 1.1
+    assert "116,576" in shown("model")
+
+
+def test_the_kept_weights_are_those_of_the_record():
+    """They were kept in half the bits."""
+    model, data = text_transformer(batch_size=73), load(TEXT)
+    loss, accuracy = evaluate(model, data.test_images, data.test_labels)
+    last = text_training.recorded()["history"][-1]
+    assert loss == pytest.approx(last["test_loss"], abs=0.01)
+    assert accuracy == pytest.approx(last["test_accuracy"], abs=0.005)
+
+
+def test_the_heads_look_where_the_text_says():
+    first, second = (
+        [int(share) for share in re.findall(r"head \d (\d+)%", shown(cell))]
+        for cell in ("look", "look-second")
+    )
+    assert max(first) == first[1] >= 45
+    assert np.mean(second) < np.mean(first)
+
+
+def test_the_tables_of_the_check_have_a_future_that_is_far_above():
+    tables = [case.args[0] for case in check.causal_softmax_kernel.inputs()]
+    assert any(np.triu(table, k=1).max() > np.tril(table).max() + 100 for table in tables)
+
+
+def test_pictures_say_what_they_show():
+    weights = np.tril(np.ones((2, 3, 3))) / np.arange(1, 4)[:, None]
+    alt = pictures.weights_picture(weights, "a b", "Caption.").alt
+    assert "2 square tables of weights over the 3 characters 'a b'" in alt
+    assert "head 1 42%" in alt
+    kinds = "least bytes", "bytes moved", "operations"
+    counts = {name: {kind: [1, 8] for kind in kinds} for name in "ab"}
+    assert "from 4 to 8 places" in pictures.growth_picture([4, 8], counts).alt

@@ -1,0 +1,138 @@
+"""What notebook 12 shows: the record of what each step adds, the network that comes with it, and pictures."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cnn_course.chapters.colour_images import exercises as check, improvements, pictures
+from cnn_course.engine import notebooks
+from cnn_numba.data import image_shape, load
+from cnn_numba.nn.models import cifar_convnet, cifar_convnet_bn
+from cnn_numba.ops.conv.reference import conv2d_forward
+from cnn_numba.ops.gather.reference import _places, gather_augmented
+from cnn_numba.ops.norm.reference import batch_norm2d_forward
+from cnn_numba.ops.update.reference import sgd_update
+
+NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "12_colour_images.ipynb"
+
+
+def said(cell_id):
+    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
+    return cell.source
+
+
+# --- what the text says of the record ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def results():
+    return {result["title"]: result for result in improvements.recorded()["results"]}
+
+
+def test_the_record_is_of_the_recipes(results):
+    assert list(results) == [step.title for step in improvements.STEPS]
+    for step, result in zip(improvements.STEPS, results.values(), strict=True):
+        assert step._asdict() == {name: result[name] for name in step._fields}
+        assert len(result["histories"]) == step.seeds
+        assert all(len(history) == improvements.EPOCHS for history in result["histories"])
+
+
+def test_the_command_writes_such_a_record(tmp_path, monkeypatch):
+    data = load("made-pictures")
+    parts = {name: getattr(data, name)[:64] for name in ("train_images", "train_labels")}
+    parts |= {name: getattr(data, name)[:10] for name in ("test_images", "test_labels")}
+    monkeypatch.setattr(improvements, "load", lambda name, log: dataclasses.replace(data, **parts))
+    steps = improvements.STEPS[0], improvements.STEPS[-1]._replace(seeds=2)
+    record = improvements.measure(tmp_path / "record.json", epochs=1, steps=steps)
+    assert json.loads((tmp_path / "record.json").read_text()) == record
+    assert [len(result["histories"]) for result in record["results"]] == [1, 2]
+    assert record["results"][1]["augment"] == "crop-flip"
+
+
+def test_the_large_steps_are_as_large_as_the_text_says(results):
+    linear, article, cycle, third, norm, *small = map(improvements.accuracy, results.values())
+    assert 0.1 < linear < 0.2 < article < 0.3
+    assert cycle > 2 * article
+    assert third > cycle + 0.05
+    assert norm > third + 0.1
+    assert min(small) > norm - 0.01
+
+
+def test_without_augmentation_the_training_images_are_known_by_heart(results):
+    plain, moved = results["weight decay"], results["random crops and flips"]
+    assert improvements.accuracy(plain, "train_accuracy") > 0.999
+    assert improvements.accuracy(moved, "train_accuracy") < improvements.accuracy(moved) + 0.02
+
+
+def test_where_the_parameters_are():
+    dense = next(layer for layer in cifar_convnet(1).layers if layer.name == "linear1")
+    size = dense.weight.size + dense.bias.size
+    assert f"{size / cifar_convnet(1).parameters.size:.1%}" == "98.8%"
+    assert cifar_convnet_bn(1).parameters.size == 114_186
+    convolutions = [layer for layer in cifar_convnet(1).layers if layer.kind == "conv"]
+    assert sum(layer.weight.size + layer.bias.size for layer in convolutions) == 19_392
+
+
+def test_the_network_that_comes_with_it_is_trained():
+    data, net = load("made-pictures"), improvements.trained_network()
+    assert net.input_shape == image_shape("made-pictures")
+    x = (data.test_images[:192] / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
+    answers = np.concatenate([net.predict(part).argmax(axis=1) for part in np.split(x, 3)])
+    assert (answers == data.test_labels[:192]).mean() > 0.9
+    assert all(layer.weight.min() > 0 for layer in net.layers if layer.kind == "batch_norm")
+
+
+def test_the_one_cell_that_differs_is_marked():
+    assert 'load("made-pictures")' in said("data")
+    assert 'load("cifar10", data_dir="FOLDER")' in said("data")
+
+
+# --- the exercises mean what the package computes ----------------------------------------------------------
+
+
+def test_the_step_is_the_package_s(rng):
+    p, g, v = rng.normal(size=(3, 7))
+    expected = check.decayed_step(p, g, v, 0.25, 0.875, 0.375)
+    sgd_update(p, g, v, 0.25, 0.875, 0.375)
+    np.testing.assert_allclose([p, v], expected)
+
+
+def test_cut_and_mirrored_is_the_package_s(rng):
+    images = rng.integers(0, 256, (5, 3, 6, 4), dtype=np.uint8)
+    indices = np.array([3, 0, 4])
+    places = np.array([_places(int(index), 2, 9, 1) for index in indices])
+    expected = gather_augmented(images, indices, 0.0, 1.0, 2, True, 9, 1)
+    np.testing.assert_allclose(check.crop_and_flip(images, indices, places, 2), expected)
+
+
+def test_a_folded_convolution_is_convolution_and_normalisation(rng):
+    x, weight = rng.normal(size=(2, 3, 5, 5)), rng.normal(size=(4, 3, 3, 3))
+    bias, gamma, beta, mean = rng.normal(size=(4, 4))
+    variance = rng.uniform(0.5, 2, 4)
+    statistics = mean.copy(), variance.copy()
+    plain = conv2d_forward(x, weight, bias)
+    expected, _, _ = batch_norm2d_forward(plain, gamma, beta, *statistics, training=False, eps=0.25)
+    parts = weight.reshape(4, -1), bias, gamma, beta, mean, variance, 0.25
+    folded, folded_bias = check.folded_convolution(*parts)
+    np.testing.assert_allclose(conv2d_forward(x, folded.reshape(weight.shape), folded_bias), expected)
+
+
+# --- pictures ----------------------------------------------------------------------------------------------
+
+
+def test_pictures_say_what_they_show():
+    assert "linear classifier" in pictures.improvements_picture().alt
+    assert "without augmentation the training images end at 100.0%" in pictures.overfitting_picture().alt
+    images, labels = np.zeros((4, 3, 8, 8), np.uint8), np.array([0, 1, 1, 0])
+    chances = np.array([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6], [0.3, 0.7]])
+    shown = pictures.mistakes_picture(images, labels, chances, ("owl", "elk"), count=4)
+    assert (
+        "2 test images that the network gets wrong and is sure of: elk, says owl; owl, says elk" in shown.alt
+    )
+    assert (
+        "owl taken for elk 50%"
+        in pictures.confusion_picture(labels, chances.argmax(axis=1), ("owl", "elk")).alt
+    )

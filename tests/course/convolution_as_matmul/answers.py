@@ -1,0 +1,78 @@
+"""The wrong answers that stand beside no mistake of the exercises, and unusual right ones."""
+
+import numpy as np
+from numba import cuda, float32
+from wrong_answers import wrong
+
+TILE = 8
+WRONG = {
+    "split_kernel": {
+        "reads past the edge": [("min(first + depth, a.shape[1])", "first + depth")],
+        "writes past the edge": [(" and column < parts.shape[2]", ""), ("part < parts.shape[0] and ", "")],
+        "x and z exchanged": [("column, row, part = cuda.grid(3)", "part, row, column = cuda.grid(3)")],
+        "float64": [("float32(0)", "0.0")],
+        "numbers": [
+            ("first = part * depth", "depth = -(-a.shape[1] // parts.shape[0])\nfirst = part * depth")
+        ],
+        "z not used": [
+            ("column, row, part = cuda.grid(3)", "column, row = cuda.grid(2)\npart = cuda.blockIdx.z")
+        ],
+    },
+    "im2col_kernel": {
+        "x and y exchanged": [
+            ("columns[row, column]", "columns[column, row]"),
+            ("column, row = cuda.grid(2)", "row, column = cuda.grid(2)"),
+        ],
+        "writes past the edge": [("if row < columns.shape[0] and column < columns.shape[1]:", "if True:")],
+    },
+    "conv_implicit_kernel": {
+        "reads past the edge": [("start + y < weight.shape[1] and ", "")],
+        "missing barrier": [("cuda.syncthreads()\nfor k in range(TILE):", "for k in range(TILE):")],
+    },
+}
+
+RIGHT = {
+    "im2col_kernel": {
+        "by divmod": """
+            column, row = cuda.grid(2)
+            if row < columns.shape[0] and column < columns.shape[1]:
+                channel, tap = divmod(row, kernel_size * kernel_size)
+                kh, kw = divmod(tap, kernel_size)
+                oh, ow = divmod(column, image.shape[2] - kernel_size + 1)
+                columns[row, column] = image[channel, oh + kh, ow + kw]
+        """,
+    },
+}
+
+
+@wrong("split_kernel", "done more than once")
+@cuda.jit
+def split_by_every_thread(a, b, depth, parts):
+    column, row = cuda.grid(2)
+    if row < parts.shape[1] and column < parts.shape[2]:
+        for part in range(parts.shape[0]):
+            total = float32(0)
+            for k in range(part * depth, min((part + 1) * depth, a.shape[1])):
+                total += a[row, k] * b[k, column]
+            parts[part, row, column] = total
+
+
+@wrong("im2col_kernel", "not a kernel")
+def im2col_in_numpy(image, kernel_size, columns):
+    windows = np.lib.stride_tricks.sliding_window_view(image, (kernel_size, kernel_size), axis=(1, 2))
+    columns[:] = windows.transpose(0, 3, 4, 1, 2).reshape(columns.shape)
+
+
+@wrong("conv_implicit_kernel", "without")
+@cuda.jit
+def implicit_without_tiles(weight, image, kernel_size, out):
+    position, oc = cuda.grid(2)
+    out_width = image.shape[2] - kernel_size + 1
+    if oc < out.shape[0] and position < out.shape[1]:
+        total = float32(0)
+        for k in range(weight.shape[1]):
+            tap = k % kernel_size**2
+            h = position // out_width + tap // kernel_size
+            w = position % out_width + tap % kernel_size
+            total += weight[oc, k] * image[k // kernel_size**2, h, w]
+        out[oc, position] = total

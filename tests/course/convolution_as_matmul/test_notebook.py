@@ -1,0 +1,271 @@
+"""What notebook 06b draws, and what its open problem measures and refuses."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import cuda, float32
+
+from benchmarks.cases import CASES
+from cnn_course.chapters.convolution_as_matmul import exercises as convolution_as_matmul
+from cnn_course.chapters.convolution_as_matmul.exercises import beat_conv2d_forward
+from cnn_course.chapters.dense_is_matmul import pictures as matmul_pictures
+from cnn_course.chapters.dense_is_matmul.pictures import (
+    busy_picture,
+    im2col_picture,
+    implicit_picture,
+    ladder_picture,
+    pipeline_picture,
+)
+from cnn_course.engine import notebooks
+from cnn_numba import device
+from cnn_numba.ops.conv import cpu, gpu, reference
+from cnn_numba.ops.conv.gpu_naive import conv2d_forward_naive
+from cnn_numba.train.graphs import record
+
+NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "06b_convolution_as_matmul.ipynb"
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Return the list of figures that are handed to `plots.picture`."""
+    figures, picture = [], matmul_pictures.plots.picture
+    monkeypatch.setattr(
+        matmul_pictures.plots, "picture", lambda fig, *text: (figures.append(fig), picture(fig, *text))[1]
+    )
+    return figures
+
+
+def test_im2col_picture_names_the_pixels_of_a_column(drawn):
+    picture = im2col_picture(2, 3, 4, 2, position=4)
+    assert "Position 4, row 1 and column 1 of the output" in picture.caption
+    assert "24 pixels have become 48 numbers" in picture.caption
+    assert "its framed column holds 5, 6, 9, 10, 17, 18, 21, 22." in picture.alt
+    matrix = [int(text.get_text()) for text in drawn[0].axes[-1].texts]
+    image = np.arange(24).reshape(2, 3, 4)
+    columns = convolution_as_matmul.im2col_kernel.reference(image, 2)
+    assert matrix == columns.ravel().tolist()
+
+
+@pytest.mark.parametrize("position", [-1, 6])
+def test_a_position_that_is_not_there_is_refused(position):
+    with pytest.raises(ValueError, match=f"there are 6 positions, counted from 0; got {position}"):
+        im2col_picture(2, 3, 4, 2, position)
+
+
+def test_ladder_picture_tells_the_share_of_the_library():
+    """Of a made-up record: the naive kernel a tenth as fast as PyTorch, one rung refused."""
+    results = []
+    for case in [case for case in CASES if case.operation == "matmul"]:
+        rates = {rung: 10.0 * (place + 1) for place, rung in enumerate(case.rungs)}
+        rates |= {"PyTorch": 100.0, "PyTorch, TF32": 400.0}
+        contenders = {who: {"median": 1.0, "GFLOP/s": rate} for who, rate in rates.items()}
+        contenders["split"] = {"refused": "too large"}
+        results.append(
+            {"operation": "matmul", "size": case.size, "shape": case.text, "measure": "GFLOP/s"}
+            | {"contenders": contenders}
+        )
+    machine = {"gpu": {"name": "Made-up GPU"}}
+    record = {"benchmark": "ops", "date": "2001-02-03", "machine": machine, "results": results}
+    picture = ladder_picture(record)
+    assert "on Made-up GPU, 2001-02-03" in picture.caption
+    shares = "naive 10%, tiled 20%, register_tiled 30%, vectorised 40%"
+    assert picture.caption.count(shares) == len(results)
+    assert "split" not in picture.caption
+
+
+def test_implicit_picture_counts_the_reads_of_a_tile(drawn):
+    picture = implicit_picture(2, 5, 6, 3, 8, block=0, step=1)
+    assert "a tile of 64 elements, for which 30 pixels are read" in picture.caption
+    reads = [int(text.get_text()) for ax in drawn[0].axes[:2] for text in ax.texts]
+    assert (len(reads), sum(reads)) == (30, 64)
+
+
+def test_busy_picture_has_no_more_squares_than_there_are(drawn):
+    assert "few: 7 of 10; many: 10 of 10" in busy_picture({"few": 7, "many": 30}, 10, "a GPU").caption
+    for ax, busy in zip(drawn[0].axes, (7, 10), strict=True):
+        assert np.isclose(ax.images[0].get_array(), matmul_pictures._DARK).all(axis=-1).sum() == busy
+
+
+def test_pipeline_picture_has_one_barrier_a_step_below(drawn):
+    pipeline_picture(steps=4)
+    barriers = [len(ax.collections[0].get_segments()) for ax in drawn[0].axes]
+    assert barriers == [8, 4]
+
+
+# --- The open problem --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def entry():
+    """Return the names that the notebook's own entry defines."""
+    cells = {cell.id: cell.source for cell in notebooks.read(NOTEBOOK).cells}
+    namespace = {}
+    for name in ("setup", "sizes", "open-entry"):
+        exec(compile(cells[name], f"<{name}>", "exec"), namespace)
+    return namespace
+
+
+compiled = pytest.mark.skipif(device.simulated(), reason="there is nothing to measure in the simulator")
+
+
+@compiled
+def test_the_notebooks_entry_is_right_and_slower(entry):
+    standing = beat_conv2d_forward(entry["convolve"])
+    assert (standing.status, standing.mistake) == ("measured", "")
+    assert standing.factor > 1
+    assert f"takes {standing.factor:.3g} times as long as `conv2d_forward`" in standing.message
+    assert device.hardware() or "instructions of warps" in standing.details[1]
+    assert "◆ measured" in repr(standing)
+    assert "◆ measured" in standing._repr_html_()
+
+
+def test_without_an_entry_nothing_is_measured(monkeypatch):
+    monkeypatch.setenv("CNN_NUMBA_STRICT", "1")  # an open problem is nobody's failure
+
+    def convolve(x, weight, bias, out):
+        """Fill out."""
+        ...
+
+    assert beat_conv2d_forward(convolve).status == "unsolved"
+    monkeypatch.setattr(device, "simulated", lambda: True)
+    assert "nothing to measure" in beat_conv2d_forward(lambda *arrays: arrays[-1].fill(0)).message
+
+
+@cuda.jit
+def fill_kernel(out, value):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = value
+
+
+def of_the_package(x, weight, bias, out):
+    gpu.conv2d_forward(x, weight, bias, out=out)
+
+
+def of_the_package_after_a_launch(x, weight, bias, out):
+    fill_kernel[1, 32](out.reshape(out.size), float32(0))
+    conv2d_forward_naive(x, weight, bias, out=out)
+
+
+def on_the_host(x, weight, bias, out):
+    result = reference.conv2d_forward(*(array.copy_to_host() for array in (x, weight, bias)))
+    out.copy_to_device(result.astype(np.float32))
+
+
+@cuda.jit
+def copy_kernel(source, target):
+    i = cuda.grid(1)
+    if i < target.size:
+        target[i] = source[i]
+
+
+def on_the_host_through_mapped_memory(x, weight, bias, out):
+    seen = []
+    for array in (x, weight, bias):
+        flat = cuda.mapped_array(array.size, np.float32)
+        copy_kernel[device.blocks(array.size, 256), 256](array.reshape(array.size), flat)
+        device.synchronize()
+        seen.append(np.array(flat).reshape(array.shape))
+    result = cuda.mapped_array(out.size, np.float32)
+    result[:] = cpu.conv2d_forward(*seen).ravel()
+    copy_kernel[device.blocks(out.size, 256), 256](result, out.reshape(out.size))
+
+
+def never(x, weight, bias, out):
+    """Launch nothing."""
+    int(out.size)
+
+
+def a_part(x, weight, bias, out):
+    fill_kernel[1, 32](out.reshape(out.size), float32(0))
+
+
+def zeros(x, weight, bias, out):
+    fill_kernel[device.blocks(out.size, 256), 256](out.reshape(out.size), float32(0))
+
+
+def raising(x, weight, bias, out):
+    fill_kernel[1, 32](out, bias.not_there)
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("cheat", "mistake"),
+    [
+        (of_the_package, "package's kernel"),
+        (of_the_package_after_a_launch, "package's kernel"),
+        (on_the_host, "computes on the host"),
+        (never, "no launch"),
+        (on_the_host_through_mapped_memory, "computes elsewhere"),
+        (a_part, "never written"),
+        (zeros, "wrong result"),
+        (raising, "raises"),
+    ],
+)
+def test_what_is_no_entry_is_refused(cheat, mistake):
+    standing = beat_conv2d_forward(cheat)
+    assert (standing.status, standing.mistake, standing.factor) == ("wrong", mistake, None), standing
+
+
+@compiled
+def test_a_right_result_that_changes_its_input_is_refused(entry):
+    def convolve(x, weight, bias, out):
+        entry["convolve"](x, weight, bias, out)
+        fill_kernel[1, 32](bias, float32(0))
+
+    assert beat_conv2d_forward(convolve).mistake == "changes input"
+
+
+@compiled
+def test_a_result_that_is_right_only_once_is_refused(entry):
+    """The numbers differ from turn to turn, and every turn is looked at."""
+    kept = []
+
+    def convolve(x, weight, bias, out):
+        if not kept:
+            entry["convolve"](x, weight, bias, out)
+            kept.append(device.empty(out.shape, np.float32))
+            device.copy(kept[0], out)
+        fill_kernel[1, 1](out.reshape(out.size), float32(0))
+        device.copy(out, kept[0])
+
+    assert beat_conv2d_forward(convolve).mistake == "wrong result"
+
+
+@compiled
+def test_the_packages_kernel_in_a_graph_that_was_recorded_before_is_refused():
+    """The package's launch is seen in no call: a graph makes it, beside a launch that is for show."""
+    arrays = [device.to_device(array) for array in beat_conv2d_forward.draw(np.random.default_rng(0))]
+    result = device.empty((64, 64, 11, 11))
+
+    def convolve_by_package():
+        gpu.conv2d_forward(*arrays, out=result)
+
+    stream = device.stream()
+    with device.use_stream(stream):
+        convolve_by_package()
+        graph = record(convolve_by_package)
+
+    def convolve(x, weight, bias, out):
+        for ours, theirs in zip(arrays, (x, weight, bias), strict=True):
+            copy_kernel[device.blocks(ours.size, 256), 256](
+                theirs.reshape(ours.size), ours.reshape(ours.size)
+            )
+        device.synchronize()
+        graph()
+        stream.synchronize()
+        copy_kernel[device.blocks(out.size, 256), 256](result.reshape(out.size), out.reshape(out.size))
+
+    assert beat_conv2d_forward(convolve).mistake == "launched otherwise"
+
+
+@pytest.mark.gpu
+def test_a_sum_of_unsigned_numbers_of_32_bits_has_64():
+    @cuda.jit
+    def add(x, out):
+        out[0] = x[0] + x[0]
+
+    out = cuda.to_device(np.zeros(1, np.uint64))
+    add[1, 1](cuda.to_device(np.full(1, 2**32 - 1, np.uint32)), out)
+    assert out.copy_to_host()[0] == 2**33 - 2

@@ -1,0 +1,108 @@
+"""The wrong answers that stand beside no mistake of the exercises, and unusual right ones."""
+
+from numba import cuda, float32
+from wrong_answers import wrong
+
+WRONG = {
+    "sigmoid_backward_kernel": {
+        "writes past the edge": [("if i < out.size:", "if True:")],
+        "float64": [("float32(1) - out[i]", "1.0 - out[i]")],
+        "nothing written": [("grad_input[i] = grad_output[i]", "result = grad_output[i]")],
+    },
+    "squared_error_backward_kernel": {
+        "writes past the edge": [("if row < y.shape[0] and k < y.shape[1]:", "if row < y.shape[0]:")],
+        "x and y exchanged": [("k, row = cuda.grid(2)", "row, k = cuda.grid(2)")],
+        "float64": [("float32(2) *", "2.0 *"), ("/ float32(y.shape[0])", "/ y.shape[0]")],
+    },
+    "channel_statistics_kernel": {
+        "float64": [("total = float32(0)", "total = 0.0")],
+        "reads past the edge": [
+            (
+                "range(thread, x.shape[0] * pixels, threads)",
+                "range(thread, x.shape[0] * pixels + 1, threads)",
+                2,
+            )
+        ],
+        "divergent barrier": [
+            (
+                "    centre = block_sum(total) / count",
+                "    if thread < pixels:\n        total = block_sum(total)\n    centre = total / count",
+            )
+        ],
+        "fixed block": [("cuda.threadIdx.x, cuda.blockDim.x", "cuda.threadIdx.x, 64")],
+        "one thread": [
+            [
+                ("range(thread, x.shape[0] * pixels, threads)", "range(x.shape[0] * pixels)", 2),
+                ("block_sum(total)", "total"),
+                ("block_sum(squares)", "squares"),
+            ]
+        ],
+    },
+}
+
+RIGHT = {
+    "sigmoid_backward_kernel": {
+        "less the square": [("out[i] * (float32(1) - out[i])", "(out[i] - out[i] * out[i])")],
+        "in strides": """
+            for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
+                y = out[i]
+                grad_input[i] = y * (float32(1) - y) * grad_output[i]
+        """,
+    },
+    "squared_error_backward_kernel": {
+        "added twice": [
+            ("float32(2) * (y[row, k] - target)", "((y[row, k] - target) + (y[row, k] - target))")
+        ],
+        "a branch for the label": """
+            k, row = cuda.grid(2)
+            if row < y.shape[0] and k < y.shape[1]:
+                factor = float32(2) / float32(len(labels))
+                if labels[row] == k:
+                    grad_y[row, k] = factor * (y[row, k] - float32(1))
+                else:
+                    grad_y[row, k] = factor * y[row, k]
+        """,
+    },
+    "channel_statistics_kernel": {
+        "one pass, from the first element": """
+            c, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+            pixels = x.shape[2]
+            count = float32(x.shape[0] * pixels)
+            origin = x[0, c, 0]
+            total, squares = float32(0), float32(0)
+            for i in range(thread, x.shape[0] * pixels, threads):
+                distance = x[i // pixels, c, i % pixels] - origin
+                total += distance
+                squares += distance * distance
+            centre = block_sum(total) / count
+            spread = block_sum(squares) / count - centre * centre
+            if thread == 0:
+                mean[c] = origin + centre
+                variance[c] = spread
+        """,
+        "stored by the last thread": [("if thread == 0:", "if thread == threads - 1:")],
+        "sample by sample": """
+            c = cuda.blockIdx.x
+            count = float32(x.shape[0] * x.shape[2])
+            total = float32(0)
+            for n in range(x.shape[0]):
+                for pixel in range(cuda.threadIdx.x, x.shape[2], cuda.blockDim.x):
+                    total += x[n, c, pixel]
+            centre = block_sum(total) / count
+            squares = float32(0)
+            for n in range(x.shape[0]):
+                for pixel in range(cuda.threadIdx.x, x.shape[2], cuda.blockDim.x):
+                    squares += (x[n, c, pixel] - centre) ** 2
+            squares = block_sum(squares)
+            if cuda.threadIdx.x == 0:
+                mean[c], variance[c] = centre, squares / count
+        """,
+    },
+}
+
+
+@wrong("sigmoid_backward_kernel", "done more than once")
+@cuda.jit
+def sigmoid_by_every_thread(grad_output, out, grad_input):
+    for i in range(out.size):
+        grad_input[i] = grad_output[i] * out[i] * (float32(1) - out[i])

@@ -1,0 +1,343 @@
+"""The wrong answers that stand beside no mistake of the exercises, and unusual right ones."""
+
+import math
+
+import numpy as np
+from numba import cuda, float32
+from wrong_answers import wrong
+
+from cnn_course.chapters.pooling_and_reductions.exercises import THREADS
+from cnn_numba.ops.shared.warps import ALL_LANES, WARP, block_max, block_sum
+
+WRONG = {
+    "max_pool_kernel": {
+        "reads past the edge": [
+            [("top + kernel", "top + kernel + 1"), ("left + kernel", "left + kernel + 1")],
+            ("oh * stride, ow * stride", "oh * kernel, ow * kernel"),
+        ],
+        "writes past the edge": [("if i < out.size:", "if True:"), ("i // out_w % out_h", "i // out_w")],
+        "never written": [
+            ("argmax[plane, oh, ow] = where", ""),
+            [
+                (
+                    "i = cuda.grid(1)\nif i < out.size:\n",
+                    "ow, oh = cuda.grid(2)\nif oh < out.shape[1] and ow < out.shape[2]:",
+                ),
+                (
+                    "plane, oh, ow = i // (out_h * out_w), i // out_w % out_h, i % out_w",
+                    "plane = cuda.blockIdx.z",
+                ),
+            ],
+        ],
+        "uninitialised read": [
+            [
+                ("out[plane, oh, ow] = best", ""),
+                (
+                    "if x[plane, h, w] > best:",
+                    "if x[plane, h, w] > out[plane, oh, ow]:\n    out[plane, oh, ow] = x[plane, h, w]\n"
+                    "if x[plane, h, w] == out[plane, oh, ow]:",
+                ),
+            ]
+        ],
+        "numbers": [("x[plane, top, left], top * x.shape[2] + left", "float32(-999), 0")],
+        "race between blocks": [("[plane, oh, ow] =", "[0, oh, ow] =", 2)],
+        "not small enough": [("best, where = x[plane, top, left]", "best, where = float32(-1e9)")],
+    },
+    "block_sums_kernel": {
+        "missing barrier": [
+            ("cuda.syncthreads()\nhalf = THREADS // 2", "half = THREADS // 2"),
+            ("    cuda.syncthreads()\n    half //= 2", "    half //= 2\ncuda.syncthreads()"),
+            ("t < half", "t + half < THREADS"),
+        ],
+        "divergent barrier": [
+            [
+                ("cuda.syncthreads()\nhalf //= 2", "half //= 2"),
+                ("partial[t] += partial[t + half]", "partial[t] += partial[t + half]\ncuda.syncthreads()"),
+            ],
+            (
+                "partial[t] = x[i] if i < x.size else float32(0)",
+                "if i >= x.size:\n    return\npartial[t] = x[i]",
+            ),
+        ],
+        "uninitialised read": [
+            ("partial[t] = x[i] if i < x.size else float32(0)", "if i < x.size:\n    partial[t] = x[i]")
+        ],
+        "reads past the edge": [("x[i] if i < x.size else float32(0)", "x[i]"), ("THREADS // 2", "THREADS")],
+        "float64": [("shared.array(THREADS, float32)", "shared.array(THREADS, np.float64)")],
+        "done more than once": [("if t == 0:\n    out", "if t < 8:\n    out")],
+        "race between blocks": [("out[cuda.blockIdx.x]", "out[0]")],
+    },
+    "row_max_kernel": {
+        "uninitialised read": [
+            [
+                ("for warp in range(cuda.blockDim.x // 32):", "for warp in range(2):"),
+                ("range(t, x.shape[1], cuda.blockDim.x)", "range(t, x.shape[1], 64)"),
+            ],
+            ("range(cuda.blockDim.x // 32)", "range(32)"),
+        ],
+        "done more than once": [("if t == 0:", "if t < 32:")],
+        "missing barrier": [
+            [
+                ("cuda.syncthreads()", ""),
+                (
+                    "for warp in range(cuda.blockDim.x // 32):\n    largest = max(largest, maxima[warp])",
+                    "largest = maxima[0] if maxima[0] > maxima[1] else maxima[1]",
+                ),
+            ]
+        ],
+        "divergent barrier": [
+            (
+                "    maxima[t // 32] = largest\ncuda.syncthreads()",
+                "    maxima[t // 32] = largest\n    cuda.syncthreads()",
+            )
+        ],
+        "divergent warp": [("lanes = 16", "lanes = 16 if t < x.shape[1] else 0")],
+        "numbers": [("-math.inf", "-999")],
+        "not small enough": [("-math.inf", "-1e9")],
+    },
+    "histogram_kernel": {
+        "lost update": [
+            ("cuda.atomic.add(own, x[i] // 16, 1)", "own[x[i] // 16] += 1"),
+            ("cuda.atomic.add(counts, t, own[t])", "counts[t] += own[t]"),
+        ],
+        "uninitialised read": [("if t < BINS:\n    own[t] = 0", "")],
+        "missing barrier": [
+            ("cuda.syncthreads()\nif i < x.size:", "if i < x.size:"),
+            ("cuda.syncthreads()\nif t < BINS:", "if t < BINS:"),
+        ],
+        "divergent barrier": [
+            (
+                "    cuda.atomic.add(own, x[i] // 16, 1)\ncuda.syncthreads()",
+                "    cuda.atomic.add(own, x[i] // 16, 1)\n    cuda.syncthreads()",
+            )
+        ],
+        "reads past the edge": [("if i < x.size:", "if True:")],
+        "writes past the edge": [
+            ("if t < BINS:\n    cuda.atomic.add(counts, t, own[t])", "cuda.atomic.add(counts, t, own[t])")
+        ],
+    },
+    "softmax_kernel": {
+        "divergent warp": [("row < logits.shape[0]", "row < logits.shape[0] and lane < logits.shape[1]")],
+        "writes past the edge": [("if row < logits.shape[0]:", "if True:")],
+        "float64": [
+            [
+                ("warp_sum(total)", "1.0 / warp_sum(total)"),
+                ("math.exp(logits[row, k] - largest) / total", "math.exp(logits[row, k] - largest) * total"),
+            ]
+        ],
+        "one lane": [
+            [
+                ("row < logits.shape[0]", "row < logits.shape[0] and lane == 0"),
+                ("range(lane, logits.shape[1], 32)", "range(logits.shape[1])", 3),
+                ("largest = warp_max(largest)", ""),
+                ("total = warp_sum(total)", ""),
+            ]
+        ],
+        "every lane reads the row": [
+            [
+                (
+                    "largest, total = float32(-math.inf), float32(0)\n"
+                    "for k in range(lane, logits.shape[1], 32):",
+                    "largest, total = float32(-math.inf), float32(0)\nfor k in range(logits.shape[1]):",
+                ),
+                (
+                    "largest = warp_max(largest)\nfor k in range(lane, logits.shape[1], 32):",
+                    "for k in range(logits.shape[1]):",
+                ),
+                ("total = warp_sum(total)", ""),
+            ]
+        ],
+        "not small enough": [("-math.inf", "-1e9")],
+    },
+}
+
+RIGHT = {
+    "max_pool_kernel": {
+        "backwards, with >=": """
+            i = cuda.grid(1)
+            if i < out.size:
+                rows, ow = divmod(i, out.shape[2])
+                plane, oh = divmod(rows, out.shape[1])
+                best, where = float32(-math.inf), -1
+                for k in range(kernel * kernel - 1, -1, -1):
+                    h, w = oh * stride + k // kernel, ow * stride + k % kernel
+                    if x[plane, h, w] >= best:
+                        best, where = x[plane, h, w], h * x.shape[2] + w
+                out[plane, oh, ow], argmax[plane, oh, ow] = best, where
+        """,
+    },
+    "block_sums_kernel": {
+        "a tail of bare zeros": [("float32(0)", "0.0")],
+        "the sum in a register": """
+            partial = cuda.shared.array(THREADS, float32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            own = x[i] if i < x.size else float32(0)
+            partial[t] = own
+            cuda.syncthreads()
+            half = THREADS // 2
+            while half > 0:
+                if t < half:
+                    own += partial[t + half]
+                    partial[t] = own
+                cuda.syncthreads()
+                half //= 2
+            if t == 0:
+                out[cuda.blockIdx.x] = own
+        """,
+    },
+    "row_max_kernel": {
+        "shuffled down": [("cuda.shfl_xor_sync", "cuda.shfl_down_sync")],
+    },
+    "histogram_kernel": {
+        "shifted, thread 0 adds": [
+            ("x[i] // 16", "x[i] >> 4"),
+            (
+                "if t < BINS:\n    cuda.atomic.add(counts, t, own[t])",
+                "if t == 0:\n    for b in range(BINS):\n        cuda.atomic.add(counts, b, own[b])",
+            ),
+        ],
+    },
+    "softmax_kernel": {
+        "shifted by the logarithm of the sum": [
+            ("total = warp_sum(total)", "shift = largest + math.log(warp_sum(total))"),
+            ("math.exp(logits[row, k] - largest) / total", "math.exp(logits[row, k] - shift)"),
+        ],
+        "by the logarithm of the sum": [
+            ("total = warp_sum(total)", "total = math.log(warp_sum(total))"),
+            (
+                "math.exp(logits[row, k] - largest) / total",
+                "math.exp(logits[row, k] - largest - total)",
+            ),
+        ],
+    },
+}
+
+
+@wrong("max_pool_kernel", "raises")
+@cuda.jit
+def pool_by_numpy(x, kernel, stride, out, argmax):
+    i = cuda.grid(1)
+    if i < out.size:
+        out_h, out_w = out.shape[1], out.shape[2]
+        plane, oh, ow = i // (out_h * out_w), i // out_w % out_h, i % out_w
+        window = x[plane, oh * stride : oh * stride + kernel, ow * stride : ow * stride + kernel]
+        out[plane, oh, ow] = np.max(window)
+        argmax[plane, oh, ow] = np.argmax(window)
+
+
+@wrong("block_sums_kernel", "scattered threads")
+@cuda.jit
+def tree_by_remainder(x, out):
+    partial = cuda.shared.array(THREADS, float32)
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    partial[t] = x[i] if i < x.size else float32(0)
+    cuda.syncthreads()
+    distance = 1
+    while distance < THREADS:
+        if t % (2 * distance) == 0:
+            partial[t] += partial[t + distance]
+        cuda.syncthreads()
+        distance *= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = partial[0]
+
+
+@wrong("block_sums_kernel", "bank conflicts")
+@cuda.jit
+def tree_in_strides(x, out):
+    partial = cuda.shared.array(THREADS, float32)
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    partial[t] = x[i] if i < x.size else float32(0)
+    cuda.syncthreads()
+    distance = 1
+    while distance < THREADS:
+        left = 2 * distance * t
+        if left < THREADS:
+            partial[left] += partial[left + distance]
+        cuda.syncthreads()
+        distance *= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = partial[0]
+
+
+@wrong("block_sums_kernel", "one after the other")
+@cuda.jit
+def tree_by_one_thread(x, out):
+    partial = cuda.shared.array(THREADS, float32)
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    partial[t] = x[i] if i < x.size else float32(0)
+    cuda.syncthreads()
+    if t == 0:
+        total = float32(0)
+        for k in range(THREADS):
+            total += partial[k]
+        out[cuda.blockIdx.x] = total
+
+
+@wrong("block_sums_kernel", "shortcut")
+@cuda.jit
+def tree_by_the_package(x, out):
+    i = cuda.grid(1)
+    total = block_sum(x[i] if i < x.size else float32(0))
+    if cuda.threadIdx.x == 0:
+        out[cuda.blockIdx.x] = total
+
+
+@wrong("row_max_kernel", "write-write race")
+@cuda.jit
+def row_max_of_any_warp(x, out):
+    t, row = cuda.threadIdx.x, cuda.blockIdx.x
+    largest = float32(-math.inf)
+    for column in range(t, x.shape[1], cuda.blockDim.x):
+        largest = max(largest, x[row, column])
+    lanes = WARP // 2
+    while lanes > 0:
+        largest = max(largest, cuda.shfl_xor_sync(ALL_LANES, largest, lanes))
+        lanes //= 2
+    if t % WARP == 0:
+        out[row] = largest
+
+
+@wrong("row_max_kernel", "shortcut")
+@cuda.jit
+def row_max_by_the_package(x, out):
+    row = cuda.blockIdx.x
+    largest = float32(-math.inf)
+    for column in range(cuda.threadIdx.x, x.shape[1], cuda.blockDim.x):
+        largest = max(largest, x[row, column])
+    largest = block_max(largest)
+    if cuda.threadIdx.x == 0:
+        out[row] = largest
+
+
+@wrong("row_max_kernel", "without")
+@cuda.jit
+def row_max_without_shuffles(x, out):
+    maxima = cuda.shared.array(THREADS, float32)
+    t, row = cuda.threadIdx.x, cuda.blockIdx.x
+    largest = float32(-math.inf)
+    for column in range(t, x.shape[1], cuda.blockDim.x):
+        largest = max(largest, x[row, column])
+    maxima[t] = largest
+    cuda.syncthreads()
+    if t == 0:
+        for other in range(cuda.blockDim.x):
+            largest = max(largest, maxima[other])
+        out[row] = largest
+
+
+@wrong("histogram_kernel", "one update a pixel")
+@cuda.jit
+def histogram_in_global_memory(x, counts):
+    i = cuda.grid(1)
+    if i < x.size:
+        cuda.atomic.add(counts, x[i] // 16, 1)
+
+
+@wrong("softmax_kernel", "raises")
+@cuda.jit
+def softmax_by_numpy(logits, out):
+    row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+    if row < logits.shape[0] and cuda.threadIdx.x == 0:
+        exponentials = np.exp(logits[row] - np.max(logits[row]))
+        out[row] = exponentials / np.sum(exponentials)

@@ -1,1 +1,0 @@
-"""Kernels of the package that notebooks build up in their cells: a module for each notebook."""

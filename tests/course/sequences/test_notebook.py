@@ -1,0 +1,86 @@
+"""What notebook 13 shows: what its text says of the stored outputs, and its pictures."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+
+from cnn_course.chapters.sequences import pictures
+from cnn_course.engine import notebooks
+
+ROOT = Path(__file__).parents[3]
+NOTEBOOK = ROOT / "notebooks" / "13_sequences.ipynb"
+
+
+def shown(cell_id):
+    """Return the text of all that a cell shows."""
+    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
+    return "\n".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
+
+
+# --- what the text says of the stored outputs --------------------------------------------------------------
+
+
+def test_a_plain_recurrence_forgets_and_an_open_cell_does_not():
+    plain, closed, usual, open_ = (
+        float(number) for number in re.findall(r" (\de[-+]\d\d)[;.]", shown("forget"))
+    )
+    assert plain < 1e-6
+    assert plain < closed < 10 * plain
+    assert 0.005 < usual < 0.015
+    assert 15_000 < usual / plain < 25_000
+    assert open_ > 1
+
+
+def test_a_step_is_a_product_and_a_cell():
+    step = ["matmul_small_kernel", "lstm_cell_forward_kernel"]
+    names = re.findall(r"\w+_kernel", shown("launches"))
+    assert names == ["matmul_small_kernel", "lstm_start_kernel", *4 * step]
+    assert shown("launches").rstrip().endswith("True")
+
+
+def test_mixed_up_axes_mix_the_samples():
+    assert re.findall(r": (\d+)[,.]", shown("influence")) == ["6", "36"]
+
+
+def test_a_third_of_an_epoch_reads_most_digits():
+    assert int(re.search(r"reads (\d+)%", shown("short"))[1]) > 85
+
+
+def test_the_record_is_as_good_as_the_text_says():
+    record = json.loads((ROOT / "benchmarks" / "accuracy-mnist_rows.json").read_text())
+    assert record["recipe"] == {"lr": 0.003, "schedule": "one-cycle", "epochs": 3, "batch_size": 64}
+    assert len(record["accuracies"]["ours"]) == 3
+    assert all(run[-1] > 0.985 for run in record["accuracies"]["ours"])
+
+
+def test_what_the_network_thinks_in_between():
+    told = shown("certainty")
+    for label, row in (("7", 21), ("1", 24), ("8", 18)):
+        assert f"the {label} is held for one from row {row} on" in told
+    assert "the 3 is held for one not even at the end, but 2" in told
+
+
+def test_the_forget_gates_stay_open():
+    assert "forget 0.7" in shown("gates-picture")
+
+
+# --- pictures ----------------------------------------------------------------------------------------------
+
+
+def test_pictures_say_what_they_show():
+    assert "line at the top" in pictures.cell_picture().alt
+    assert "one 2e-01" in pictures.reach_picture({"one": np.array([0.2, 0.5, 1.0])}).alt
+    assert "both: 2" in pictures.influence_picture({"both": np.eye(2), "none": np.zeros((2, 2))}).alt
+    assert "They end at 50.00%, 75.00%" in pictures.accuracy_picture([[0.1, 0.5], [0.2, 0.75]], "Two.").alt
+    gates = np.tile(np.repeat([0.25, 0.5, 0.0, 1.0], 3), (28, 1))
+    assert "input 0.25, forget 0.50, output 1.00" in pictures.gates_picture(np.ones((28, 28)), gates).alt
+
+
+def test_from_which_row_on_a_digit_is_recognised():
+    images, certainty = np.ones((2, 28, 28)), np.zeros((2, 28, 10))
+    certainty[0, :5, 1], certainty[0, 5:, 7], certainty[1, :, 4] = 1, 1, 1
+    alt = pictures.certainty_picture(images, certainty, np.array([7, 4])).alt
+    assert "the 7 is held for one from row 6 on, the 4 is held for one from row 1 on" in alt
+    assert "but 4" in pictures.certainty_picture(images, certainty, np.array([7, 5])).alt

@@ -1,0 +1,309 @@
+"""The wrong answers that stand beside no mistake of the exercises, and unusual right ones."""
+
+import numpy as np
+from numba import cuda, float32
+from wrong_answers import wrong
+
+from cnn_course.chapters.shared_memory_and_tiling.exercises import (
+    BLOCK,
+    LOAD,
+    RADIUS,
+    ROWS,
+    SIDE,
+    STRIDE,
+    STRIDED_H,
+    STRIDED_W,
+    TAPS,
+    TILE_H,
+    TILE_W,
+)
+
+SPAN = BLOCK + 2 * RADIUS
+
+WRONG = {
+    "smooth_kernel": {
+        "missing barrier": [
+            ("cuda.syncthreads()", ""),
+            [
+                ("cuda.syncthreads()", ""),
+                ("for k in range(t, SPAN, BLOCK):", "cuda.syncthreads()\nfor k in range(t, SPAN, BLOCK):"),
+            ],
+            [("cuda.syncthreads()", ""), ("    out[i] = total", "    out[i] = total\ncuda.syncthreads()")],
+        ],
+        "divergent barrier": [
+            ("cuda.syncthreads()\nif i < out.size:", "if i < out.size:\n    cuda.syncthreads()"),
+            [
+                (
+                    "t, i = cuda.threadIdx.x, cuda.grid(1)",
+                    "t, i = cuda.threadIdx.x, cuda.grid(1)\nif i >= out.size:\n    return",
+                ),
+                ("if i < out.size:", "if True:"),
+            ],
+            [
+                ("cuda.syncthreads()", ""),
+                ("if inside else float32(0)", "if inside else float32(0)\ncuda.syncthreads()"),
+            ],
+        ],
+        "outside the tile": [("cuda.shared.array(SPAN, float32)", "cuda.shared.array(18, float32)")],
+        "negative index": [("0 <= start + k < signal.size", "start + k < signal.size")],
+        "reads past the edge": [("0 <= start + k < signal.size", "0 <= start + k")],
+        "writes past the edge": [("if i < out.size:", "if True:")],
+        "not from the tile": [
+            (
+                "total += tile[t + k] * weights[k]",
+                "j = i + k - RADIUS\nif 0 <= j < signal.size:\n    total += signal[j] * weights[k]",
+            )
+        ],
+        "one thread loads": [
+            (
+                LOAD,
+                "if t == 0:\n"
+                "    for k in range(SPAN):\n"
+                "        inside = 0 <= start + k < signal.size\n"
+                "        tile[k] = signal[start + k] if inside else float32(0)",
+            )
+        ],
+        "float64": [("total = float32(0)", "total = 0.0")],
+    },
+    "conv_channels_kernel": {
+        "missing barrier": [("cuda.syncthreads()", "", 2)],
+        "read too early": [
+            [
+                ("    cuda.syncthreads()\nif row", "cuda.syncthreads()\nif row"),
+                (
+                    "cuda.syncthreads()\nif row < out.shape[0] and column < out.shape[1]:\n    for",
+                    "if row < out.shape[0] and column < out.shape[1]:\n    for",
+                ),
+            ],
+            ("cuda.syncthreads()\nif row", "if row"),
+            [
+                ("cuda.syncthreads()", "", 2),
+                ("for c in range(x.shape[0]):", "for c in range(x.shape[0]):\n    cuda.syncthreads()"),
+            ],
+        ],
+        "overwritten too early": [
+            (
+                "            total += patch[ty + i, tx + j] * weight[c, i, j]\ncuda.syncthreads()",
+                "            total += patch[ty + i, tx + j] * weight[c, i, j]",
+            ),
+            ("    cuda.syncthreads()\nif row", "cuda.syncthreads()\nif row"),
+        ],
+        "divergent barrier": [
+            [
+                ("cuda.syncthreads()\nif row", "if row"),
+                (
+                    "    patch[h, w] = x[c, top + h, left + w]",
+                    "    patch[h, w] = x[c, top + h, left + w]\ncuda.syncthreads()",
+                ),
+            ],
+            (
+                "cuda.syncthreads()\nif row < out.shape[0] and column < out.shape[1]:",
+                "if row < out.shape[0] and column < out.shape[1]:\n    cuda.syncthreads()",
+            ),
+            (
+                "            total += patch[ty + i, tx + j] * weight[c, i, j]\ncuda.syncthreads()",
+                "            total += patch[ty + i, tx + j] * weight[c, i, j]\n    cuda.syncthreads()",
+            ),
+            (
+                "total = float32(0)",
+                "total = float32(0)\nif row >= out.shape[0] or column >= out.shape[1]:\n    return",
+            ),
+        ],
+        "needless barrier": [
+            (
+                "if row < out.shape[0] and column < out.shape[1]:\n    for i in range(TAPS):",
+                "for i in range(TAPS):\n"
+                "    cuda.syncthreads()\n"
+                "    if row < out.shape[0] and column < out.shape[1]:",
+            ),
+            ("for c in range(x.shape[0]):", "for c in range(x.shape[0]):\n    cuda.syncthreads()"),
+        ],
+        "not called": [("cuda.syncthreads()", "cuda.syncthreads", 2)],
+        "warp only": [("syncthreads", "syncwarp", 2)],
+    },
+    "conv_strided_kernel": {
+        "outside the tile": [
+            [("k // STRIDED_W", "k // TILE_W", 2), ("k % STRIDED_W", "k % TILE_W", 2)],
+            [("k // STRIDED_W", "k // STRIDED_H", 2), ("k % STRIDED_W", "k % STRIDED_H", 2)],
+        ],
+        "negative index": [
+            (
+                "0 <= h < image.shape[0] and 0 <= w < image.shape[1]",
+                "h < image.shape[0] and w < image.shape[1]",
+            )
+        ],
+        "reads past the edge": [("0 <= h < image.shape[0] and 0 <= w < image.shape[1]", "h >= 0 and w >= 0")],
+        "loaded more than once": [("TILE_H * TILE_W)", "TILE_W)")],
+        "divergent barrier": [
+            [
+                ("column, row = cuda.grid(2)", ""),
+                (
+                    "tx, ty = cuda.threadIdx.x, cuda.threadIdx.y",
+                    "tx, ty = cuda.threadIdx.x, cuda.threadIdx.y\n"
+                    "column, row = cuda.grid(2)\n"
+                    "if row >= out.shape[0] or column >= out.shape[1]:\n"
+                    "    return",
+                ),
+            ]
+        ],
+        "missing barrier": [("cuda.syncthreads()", "")],
+    },
+    "turn_kernel": {
+        "missing barrier": [("cuda.syncthreads()", "")],
+        "bank conflicts": [("(SIDE, PITCH)", "(SIDE, SIDE)"), ("(SIDE, PITCH)", "(PITCH, SIDE)")],
+        "scattered": [
+            [
+                ("left + r < width and top + tx < height", "top + r < height and left + tx < width"),
+                (
+                    "out[width - 1 - left - r, top + tx] = tile[tx, r]",
+                    "out[width - 1 - left - tx, top + r] = tile[r, tx]",
+                ),
+            ],
+            [
+                ("top + r < height and left + tx < width", "left + r < width and top + tx < height"),
+                ("image[top + r, left + tx]", "image[top + tx, left + r]"),
+                ("tile[tx, r]", "tile[r, tx]"),
+            ],
+        ],
+        "writes past the edge": [
+            ("left + r < width and top + tx < height", "top + r < height and left + tx < width")
+        ],
+        "divergent barrier": [
+            (
+                "        tile[r, tx] = image[top + r, left + tx]\ncuda.syncthreads()",
+                "        tile[r, tx] = image[top + r, left + tx]\n        cuda.syncthreads()",
+            )
+        ],
+        "outside the tile": [("(SIDE, PITCH)", "(ROWS, PITCH)")],
+        "reads past the edge": [("if top + r < height and left + tx < width:", "if True:")],
+        "done more than once": [
+            [
+                ("tx, ty = cuda.threadIdx.x, cuda.threadIdx.y", "tx = cuda.threadIdx.x"),
+                ("range(ty, SIDE, ROWS)", "range(SIDE)", 2),
+            ]
+        ],
+    },
+}
+
+RIGHT = {
+    "smooth_kernel": {
+        "a stored 0.0": """
+            tile = cuda.shared.array(SPAN, float32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            for k in range(t, SPAN, BLOCK):
+                j = cuda.blockIdx.x * BLOCK - RADIUS + k
+                if 0 <= j < signal.size:
+                    tile[k] = signal[j]
+                else:
+                    tile[k] = 0.0
+            cuda.syncthreads()
+            if i < out.size:
+                total = float32(0)
+                for k in range(weights.size):
+                    total += tile[t + k] * weights[k]
+                out[i] = total
+        """,
+    },
+    "conv_channels_kernel": {
+        "two tiles and one barrier": """
+            patch = cuda.shared.array((2, PATCH_H, PATCH_W), float32)
+            tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+            top, left = cuda.blockIdx.y * TILE_H, cuda.blockIdx.x * TILE_W
+            row, column = top + ty, left + tx
+            total = float32(0)
+            for c in range(x.shape[0]):
+                for k in range(ty * TILE_W + tx, PATCH_H * PATCH_W, TILE_H * TILE_W):
+                    h, w = k // PATCH_W, k % PATCH_W
+                    if top + h < x.shape[1] and left + w < x.shape[2]:
+                        patch[c % 2, h, w] = x[c, top + h, left + w]
+                cuda.syncthreads()
+                if row < out.shape[0] and column < out.shape[1]:
+                    for i in range(TAPS):
+                        for j in range(TAPS):
+                            total += patch[c % 2, ty + i, tx + j] * weight[c, i, j]
+            if row < out.shape[0] and column < out.shape[1]:
+                out[row, column] = total
+        """,
+    },
+    "turn_kernel": {
+        "counted from the end": [("out[width - 1 - left - r, top + tx]", "out[-1 - left - r, top + tx]")],
+    },
+}
+
+
+@wrong("smooth_kernel", "without")
+@cuda.jit
+def smooth_without_a_tile(signal, weights, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        total = float32(0)
+        for k in range(weights.size):
+            j = i + k - RADIUS
+            if 0 <= j < signal.size:
+                total += signal[j] * weights[k]
+        out[i] = total
+
+
+@wrong("smooth_kernel", "not from the tile")
+@cuda.jit
+def smooth_loaded_by_every_thread(signal, weights, out):
+    tile = cuda.shared.array(SPAN, float32)
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    start = cuda.blockIdx.x * BLOCK - RADIUS
+    for k in range(SPAN):
+        if t == k % BLOCK or t == 0:
+            inside = 0 <= start + k < signal.size
+            value = signal[start + k] if inside else float32(0)
+            if t == k % BLOCK:
+                tile[k] = value
+    cuda.syncthreads()
+    if i < out.size:
+        total = float32(0)
+        for k in range(weights.size):
+            total += tile[t + k] * weights[k]
+        out[i] = total
+
+
+@wrong("smooth_kernel", "not a kernel")
+def smooth_in_numpy(signal, weights, out):
+    out[:] = np.correlate(np.pad(signal, RADIUS), weights, "valid")
+
+
+@wrong("conv_strided_kernel", "loaded more than once")
+@cuda.jit
+def strided_loads_for_the_neighbour(image, weight, out):
+    patch = cuda.shared.array((STRIDED_H, STRIDED_W), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    top, left = cuda.blockIdx.y * TILE_H * STRIDE - 1, cuda.blockIdx.x * TILE_W * STRIDE - 1
+    for k in range(ty * TILE_W, STRIDED_H * STRIDED_W, TILE_H * TILE_W):
+        for n in range(TILE_W):
+            h, w = (k + n) // STRIDED_W, (k + n) % STRIDED_W
+            inside = 0 <= top + h < image.shape[0] and 0 <= left + w < image.shape[1]
+            if h < STRIDED_H:
+                value = image[top + h, left + w] if inside else float32(0)
+                if n == tx:
+                    patch[h, w] = value
+    cuda.syncthreads()
+    column, row = cuda.grid(2)
+    if row < out.shape[0] and column < out.shape[1]:
+        total = float32(0)
+        for i in range(TAPS):
+            for j in range(TAPS):
+                total += patch[ty * STRIDE + i, tx * STRIDE + j] * weight[i, j]
+        out[row, column] = total
+
+
+@wrong("turn_kernel", "without")
+@cuda.jit
+def turn_without_a_tile(image, out):
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    top, left = cuda.blockIdx.y * SIDE, cuda.blockIdx.x * SIDE
+    height, width = image.shape
+    for r in range(ty, SIDE, ROWS):
+        if top + r < height and left + tx < width:
+            out[width - 1 - left - tx, top + r] = image[top + r, left + tx]
+
+
+@wrong("turn_kernel", "not a kernel")
+def turn_in_numpy(image, out):
+    out[...] = np.rot90(image)
