@@ -103,11 +103,6 @@ def convolutions(size, batch, in_channels, height, width, out_channels, kernel_s
     flops = 2 * math.prod(out_shape) * math.prod(weight_shape[1:])
     case = functools.partial(Case, size=size, backend="conv", text=text, flops=flops)
 
-    def scratch():
-        from cnn_numba.ops.conv.gpu import conv2d_scratch
-
-        return conv2d_scratch(x_shape, weight_shape, 1, padding)
-
     return (
         case(
             operation="conv2d_forward",
@@ -115,7 +110,7 @@ def convolutions(size, batch, in_channels, height, width, out_channels, kernel_s
             inputs=(x_shape, weight_shape),
             outputs=(out_shape,),
             terms=math.prod(weight_shape[1:]),
-            arguments=lambda x, weight, out: (x, weight, None, 1, padding, out, scratch()),
+            arguments=lambda x, weight, out: (x, weight, None, 1, padding, out),
             theirs=lambda torch, x, weight: torch.nn.functional.conv2d(x, weight, padding=padding),
         ),
         case(
@@ -123,7 +118,7 @@ def convolutions(size, batch, in_channels, height, width, out_channels, kernel_s
             inputs=(out_shape, weight_shape),
             outputs=(x_shape,),
             terms=out_channels * kernel_size**2,
-            arguments=lambda g, weight, out: (g, weight, x_shape, 1, padding, out, scratch()),
+            arguments=lambda g, weight, out: (g, weight, x_shape, 1, padding, out),
             theirs=lambda torch, g, weight: torch.nn.grad.conv2d_input(x_shape, weight, g, padding=padding),
         ),
         case(
@@ -131,7 +126,7 @@ def convolutions(size, batch, in_channels, height, width, out_channels, kernel_s
             inputs=(out_shape, x_shape),
             outputs=(weight_shape,),
             terms=batch * math.prod(out_shape[2:]),
-            arguments=lambda g, x, out: (g, x, weight_shape, 1, padding, out, scratch()),
+            arguments=lambda g, x, out: (g, x, weight_shape, 1, padding, out),
             theirs=lambda torch, g, x: torch.nn.grad.conv2d_weight(x, weight_shape, g, padding=padding),
         ),
     )

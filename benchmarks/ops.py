@@ -34,6 +34,7 @@ HOLD_ITERATIONS = 100_000  # some milliseconds for the one warp that runs them
 
 
 @cuda.jit
+@device.signature("void(int64, float32, float32, float32[::1])")
 def fma_peak_kernel(iterations, x, y, out):
     """Do ``iterations * UNROLLED * SUMS`` multiply-adds a thread; blocks of THREADS, as many as one likes.
 
@@ -55,18 +56,13 @@ def fma_peak_kernel(iterations, x, y, out):
 
 
 @cuda.jit
+@device.signature("void(float32[::1], float32[::1])")
 def copy_kernel(source, target):
     """Copy four neighbouring elements a thread; blocks of THREADS cover a size that is a multiple of 4."""
     i = uint32(cuda.grid(1)) * uint32(4)
     if i < uint32(source.size):
         a, b, c, d = load4(source, i)
         store4(target, i, a, b, c, d)
-
-
-SIGNATURES = {
-    "fma_peak_kernel": "void(int64, float32, float32, float32[::1])",
-    "copy_kernel": "void(float32[::1], float32[::1])",
-}
 
 
 def peak_flops(blocks: int, iterations: int) -> int:

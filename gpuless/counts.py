@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gpuless import emulator
+from gpuless import emulator, frontends
 from gpuless.limits import WARP
 from gpuless.positions import describe_launch
 
@@ -146,11 +146,11 @@ def counting() -> Iterator[list[Counts]]:
     counts: list[Counts] = []
     with emulator.count_launches() as tallies:
         yield counts
-    counts += map(_summed_up, tallies)
+    counts += map(summed_up, tallies)
 
 
 def _need_emulator():
-    if not emulator.installed():
+    if not frontends.installed():
         raise RuntimeError(
             "count runs kernels on the emulated GPU, and here they run on something else: "
             "set GPULESS=emulator, and call gpuless.select() before anything is launched"
@@ -389,7 +389,7 @@ def _sum(kind, parts):
 # --- From the numbers ---------------------------------------------------------------------------------------
 
 
-def _summed_up(tally):
+def summed_up(tally):
     """Return the `Counts` of a launch from the numbers of its blocks of code."""
     warp, thread, flops, uncounted = Counter(), Counter(), Counter(), Counter()
     traffic, arrays = {}, {name: {} for name in tally.arrays}

@@ -13,7 +13,7 @@ import sys
 import warnings
 from typing import NamedTuple
 
-from gpuless import emulator, nvidia, simulator
+from gpuless import emulator, frontends, nvidia, simulator
 
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 _WISH, _WISHES = "GPULESS", ("hardware", "emulator", "simulator")
@@ -77,7 +77,7 @@ def select(package: str = "gpuless") -> Selection:
     if selection.simulated:
         simulator.install()
     elif selection.emulated:
-        emulator.install()
+        frontends.install()
     return selection
 
 
@@ -115,9 +115,8 @@ def _tell_numba(simulated):
 
 def _possible(wanted, package):
     """Return what can be had of a choice, now that `numba.cuda` is imported: as the simulator, or not."""
-    config = sys.modules.get("numba.cuda.core.config") or sys.modules["numba"].config
     early = f"numba.cuda was imported before {package}"
-    if config.ENABLE_CUDASIM:
+    if frontends.simulated():
         return Selection("simulator", f"{early}, as the simulator")
     if not wanted.simulated:
         return wanted

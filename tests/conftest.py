@@ -29,7 +29,7 @@ import cnn_numba  # noqa: F401
 import numpy as np
 import pytest
 from exhaustive import mark_repetitions
-from helpers import check_registered
+from helpers import check_signature
 from progress import StillRunning
 
 from cnn_course.chapters.many_gpus.workers import write_few_digits
@@ -148,15 +148,15 @@ def rng():
 
 
 @pytest.fixture(autouse=True)
-def launches_as_registered():
+def launches_as_signed():
     """Let no operation launch a kernel with other types than those it is compiled and checked with.
 
     Numba compiles a kernel anew for the types it meets: a Python float would make it compute in float64,
-    whatever its entry in SIGNATURES says.
+    whatever its signature says.
     """
 
     def checked(launch):
-        check_registered(launch.kernel, launch.arguments)
+        check_signature(launch.kernel, launch.arguments)
         launch.run()
 
     with device.observe_launches(checked):

@@ -71,28 +71,26 @@ class OnDevice:
         return call
 
 
-def registered(kernel):
-    """Return the signatures a kernel of `cnn_numba.ops` has in its module's SIGNATURES, None for others."""
+def kernels_in(module):
+    """Return the kernels that a module defines, by name."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if hasattr(value, "targetoptions")
+        and not value.targetoptions.get("device")
+        and value.py_func.__module__ == module.__name__
+    }
+
+
+def check_signature(kernel, arguments):
+    """Insist that a kernel of `cnn_numba.ops` is launched with the argument types in its signature."""
     function = getattr(kernel, "py_func", None)
     if function is None or not function.__module__.startswith("cnn_numba.ops."):
-        return None
-    module = importlib.import_module(function.__module__)
-    # Kernels that one function makes share their code: any of them may stand for all.
-    entries = [
-        entry
-        for name, entry in module.SIGNATURES.items()
-        if getattr(module, name).py_func.__code__ is function.__code__
-    ]
-    assert entries, f"{function.__name__} is launched, and {module.__name__}.SIGNATURES does not have it"
-    return [text for entry in entries for text in ([entry] if isinstance(entry, str) else entry)]
-
-
-def check_registered(kernel, arguments):
-    """Insist that a kernel of `cnn_numba.ops` is launched with argument types that it is registered with."""
-    signatures = registered(kernel)
-    if signatures is not None:
-        launched = f"void({', '.join(map(_type_text, arguments))})"
-        assert launched in signatures, f"{launched} is launched, {signatures} registered, by {kernel!r}"
+        return
+    noted = getattr(function, "signature", None)
+    assert noted, f"{function.__name__} is launched, and has no @device.signature"
+    launched = f"void({', '.join(map(_type_text, arguments))})"
+    assert launched == noted, f"{launched} is launched, {noted} noted, by {kernel!r}"
 
 
 def _type_text(argument):
@@ -110,17 +108,22 @@ def _type_text(argument):
 
 
 def arguments(function):
-    """Return names, kinds and defaults of a function's arguments; their types differ between backends."""
+    """Return names, kinds and defaults of a function's arguments; their types differ between backends.
+
+    So does `scratch`, which only a backend that needs working space has.
+    """
     parameters = inspect.signature(function).parameters.values()
-    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
+    return [(each.name, each.kind, each.default) for each in parameters if each.name != "scratch"]
 
 
 def signatures(module):
-    """Return the public functions defined in a module, each with its arguments."""
+    """Return the public functions defined in a module, but for what makes working space, and arguments."""
     return {
         name: arguments(function)
         for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__ and not name.startswith("_")
+        if function.__module__ == module.__name__
+        and not name.startswith("_")
+        and not name.endswith("_scratch")
     }
 
 

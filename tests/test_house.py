@@ -21,16 +21,18 @@ OUTSIDE = ("__init__", "__main__", "course")
 GPULESS = {
     "__main__": "running nvidia",
     "testing": "running",
+    "emulator/explain": "running counts emulator",
     "running": "selection",
     "startup": "selection",
     "sanitizer": "access simulator source positions wrapping limits",
     "access": "simulator source positions limits",
-    "inspector": "compiler source wrapping limits",
-    "selection": "simulator emulator nvidia",
-    "counts": "emulator positions limits",
+    "inspector": "compiler frontends source wrapping limits",
+    "selection": "simulator frontends emulator nvidia",
+    "counts": "frontends emulator positions limits",
     "simulator": "compiler source positions limits importing",
+    "compiler": "frontends limits",
+    "frontends": "emulator importing",
     "emulator": "positions importing limits nvidia trust",
-    "compiler": "limits",
     "source": "",
     "positions": "",
     "wrapping": "",
@@ -39,6 +41,8 @@ GPULESS = {
     "nvidia": "",
     "trust": "",
 }
+# The stages of a kernel's way through the emulator: each imports from itself and those before it.
+STAGES = ("ptx", "analysis", "translate", "run", "driver")
 PUBLIC = re.compile(r"gpuless(\.(access|inspector|nvidia|sanitizer|selection|simulator|trust))?")
 
 
@@ -114,8 +118,9 @@ def test_no_files_import_each_other(top):
 def test_a_room_of_gpuless_imports_only_from_those_below(room):
     rooms, allowed = list(GPULESS), GPULESS[room].split()
     assert set(allowed) <= set(rooms[rooms.index(room) + 1 :]), f"{room} is to import from above"
+    own = {ROOT / f"gpuless/{other}.py" for other in rooms if other != room}
     for path in files_of(f"gpuless/{room}") or [ROOT / f"gpuless/{room}.py"]:
-        for module, line in imports_of(path):
+        for module, line in imports_of(path) if path not in own else ():
             package, _, rest = module.partition(".")
             if package == "gpuless":
                 assert rest.partition(".")[0] in (room, *allowed), f"{path}, line {line} imports {module}"
@@ -123,7 +128,31 @@ def test_a_room_of_gpuless_imports_only_from_those_below(room):
 
 def test_every_file_of_gpuless_is_in_a_room():
     found = {path.relative_to(ROOT / "gpuless").parts[0].removesuffix(".py") for path in files_of("gpuless")}
-    assert found == {"__init__", *GPULESS}
+    assert found == {"__init__", *(room for room in GPULESS if "/" not in room)}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_of_the_emulator_imports_from_itself_and_those_before(stage):
+    before = STAGES[: STAGES.index(stage) + 1]
+    files = files_of(f"gpuless/emulator/{stage}")
+    assert len(files) > 3
+    for path in files:
+        for module, line in imports_of(path):
+            if module.startswith("gpuless.emulator."):
+                assert module.split(".")[2] in before, f"{path}, line {line} imports {module}"
+
+
+def test_every_file_of_the_emulator_is_in_a_stage():
+    found = {path.relative_to(ROOT / "gpuless/emulator").parts[0] for path in files_of("gpuless/emulator")}
+    assert found == {"__init__.py", "install.py", "explain.py", *STAGES}
+
+
+def test_only_frontends_touch_the_internals_of_a_compiler():
+    for path in files_of("gpuless"):
+        if (ROOT / "gpuless/frontends") not in path.parents:
+            for module, line in imports_of(path):
+                internal = module.startswith(("numba.cuda.", "numba_cuda"))
+                assert not internal, f"{path}, line {line} imports {module}: that is for gpuless/frontends"
 
 
 def test_gpuless_knows_nothing_of_the_course():

@@ -19,7 +19,7 @@ def inspect(
         str | None,
         typer.Option(
             metavar="TYPES",
-            help="Its argument types; else those in the module's SIGNATURES, or in its decorator.",
+            help="Its argument types; else those in the module's SIGNATURES, or in its decorators.",
         ),
     ] = None,
     cc: Annotated[

@@ -32,6 +32,7 @@ from cnn_numba.device.selection import (
     simulated,
     threads,
 )
+from cnn_numba.device.signatures import signature
 from cnn_numba.device.streams import current_stream, seconds, stream, synchronize, use_stream
 from cnn_numba.device.usable import UnusableGpu, numba_cuda, use_gpu
 from gpuless import SHARED_LIMIT, LaunchError, check_launch
@@ -67,6 +68,7 @@ __all__ = [
     "place_of",
     "seconds",
     "share_threads",
+    "signature",
     "simulated",
     "stream",
     "synchronize",

@@ -12,7 +12,7 @@ import numpy as np
 from cnn_numba.arguments import integer, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, LayerNorm, Linear, View, _Activation, head, layer_list
-from cnn_numba.ops.backends import BackendLike
+from cnn_numba.ops.backends import BackendLike, with_scratch
 
 
 class GELU(_Activation):
@@ -29,7 +29,7 @@ class GELU(_Activation):
         """Multiply the gradient by the function's slope, which its input tells."""
         if not self.needs_grad_input:
             return None
-        return self.ops.gelu_backward(grad_output, self.x, self._grad_input_like(grad_output))
+        return self.ops.gelu_backward(grad_output, self.x, grad_input=self._grad_input_like(grad_output))
 
 
 class TokenLinear(Linear):
@@ -52,35 +52,24 @@ class TokenLinear(Linear):
             )
         return (*input_shape[:2], self.out_features)
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gradients and the scratch space of the products, for N * T rows."""
-        super().build(input_shape, device, needs_grad_input)
-        rows = input_shape[0] * input_shape[1]
-        self.scratch = self.ops.linear_scratch(rows, self.in_features, self.out_features)
-
     def forward(self, x: Array, training: bool = True) -> Array:
         """Multiply every place's features by the weight and add the bias."""
         self.x = _rows(x)
         self.output = head(self.out, x.shape[0])
-        out = _rows(self.output)
         self.ops.linear_forward(
-            self.x, self.weight, self.bias, out, self.scratch, self.relu, **self._rounding
+            self.x, self.weight, self.bias, out=_rows(self.output), relu=self.relu, **self._rounding
         )
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
         gradient = _rows(grad_output)
-        self.ops.linear_backward_weight(gradient, self.x, self.grad_weight, self.scratch, **self._rounding)
-        self.ops.linear_backward_bias(gradient, self.grad_bias)
+        self.ops.linear_backward_weight(gradient, self.x, grad_weight=self.grad_weight, **self._rounding)
+        self.ops.linear_backward_bias(gradient, grad_bias=self.grad_bias)
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
-        self.ops.linear_backward_input(
-            gradient, self.weight, _rows(grad_input), self.scratch, **self._rounding
-        )
+        self.ops.linear_backward_input(gradient, self.weight, grad_input=_rows(grad_input), **self._rounding)
         return grad_input
 
 
@@ -158,15 +147,16 @@ class Embedding(Layer):
     def forward(self, x: Array, training: bool = True) -> Array:
         """Look up the vectors of a batch of tokens (n, T)."""
         self.x = x
-        self.output = self.ops.embedding_forward(x, self.weight, self.positions, head(self.out, x.shape[0]))
+        out = head(self.out, x.shape[0])
+        self.output = self.ops.embedding_forward(x, self.weight, self.positions, out=out)
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of the vectors."""
-        self.ops.embedding_backward(grad_output, self.x, self.grad_weight)
+        self.ops.embedding_backward(grad_output, self.x, grad_weight=self.grad_weight)
         size = self.length * self.features
         samples = grad_output.reshape(grad_output.shape[0], size)
-        self.backend.ops.dense.linear_backward_bias(samples, self.grad_positions.reshape(size))
+        self.backend.ops.dense.linear_backward_bias(samples, grad_bias=self.grad_positions.reshape(size))
         return None
 
 
@@ -238,7 +228,8 @@ class MultiHeadAttention(Layer):
         super().build(input_shape, device, needs_grad_input)
         batch, length, size = input_shape
         rows, heads = batch * length, (batch, self.heads, length, size // self.heads)
-        self.dense = self.backend.ops.dense
+        self.ops = with_scratch(self.ops, "attention", heads, heads)
+        self.dense = with_scratch(self.backend.ops.dense, "linear", rows, size, 3 * size)
         self.projected, self.split = (self.backend.empty(3 * rows * size) for _ in range(2))
         self.averages, self.merged = (self.backend.empty(rows * size) for _ in range(2))
         self.log_sum_exp = self.backend.empty(heads[:3])
@@ -247,8 +238,6 @@ class MultiHeadAttention(Layer):
             self.backend.empty(3 * rows * size),
             self.backend.empty(rows * size),
         )
-        self.scratch = self.ops.attention_scratch(heads, heads)
-        self.dense_scratch = self.dense.linear_scratch(rows, size, 3 * size)
 
     def _shapes(self, n):
         """Return the shapes (n, T, 3, H, D) and (3, n, H, T, D) of n samples, and both of a single part."""
@@ -263,19 +252,20 @@ class MultiHeadAttention(Layer):
         places, heads, one_place, one_head = self._shapes(n)
         self.x = _rows(x)
         projected = _first(self.projected, (self.x.shape[0], 3 * self.features))
-        self.dense.linear_forward(self.x, self.weight, self.bias, projected, self.dense_scratch)
-        split = self.ops.split_heads(projected.reshape(places), _first(self.split, heads))
+        self.dense.linear_forward(self.x, self.weight, self.bias, out=projected)
+        split = self.ops.split_heads(projected.reshape(places), out=_first(self.split, heads))
         averages = _first(self.averages, one_head)
         self.ops.attention_forward(
-            *(split[0], split[1], split[2], self.causal),
-            *(averages[0], head(self.log_sum_exp, n), self.scratch),
+            split[0],
+            split[1],
+            split[2],
+            causal=self.causal,
+            out=averages[0],
+            log_sum_exp=head(self.log_sum_exp, n),
         )
-        merged = self.ops.merge_heads(averages, _first(self.merged, one_place))
+        merged = self.ops.merge_heads(averages, out=_first(self.merged, one_place)).reshape(self.x.shape)
         self.output = head(self.out, n)
-        self.dense.linear_forward(
-            *(merged.reshape(self.x.shape), self.out_weight, self.out_bias, _rows(self.output)),
-            self.dense_scratch,
-        )
+        self.dense.linear_forward(merged, self.out_weight, self.out_bias, out=_rows(self.output))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
@@ -284,24 +274,32 @@ class MultiHeadAttention(Layer):
         places, heads, one_place, one_head = self._shapes(n)
         gradient = _rows(grad_output)
         merged = _first(self.merged, gradient.shape)
-        self.dense.linear_backward_weight(gradient, merged, self.grad_out_weight, self.dense_scratch)
-        self.dense.linear_backward_bias(gradient, self.grad_out_bias)
-        self.dense.linear_backward_input(gradient, self.out_weight, merged, self.dense_scratch)
-        grad_averages = self.ops.split_heads(merged.reshape(one_place), _first(self.grad_averages, one_head))
+        self.dense.linear_backward_weight(gradient, merged, grad_weight=self.grad_out_weight)
+        self.dense.linear_backward_bias(gradient, grad_bias=self.grad_out_bias)
+        self.dense.linear_backward_input(gradient, self.out_weight, grad_input=merged)
+        grad_averages = _first(self.grad_averages, one_head)
+        self.ops.split_heads(merged.reshape(one_place), out=grad_averages)
         split, grad_split = _first(self.split, heads), _first(self.grad_split, heads)
         self.ops.attention_backward(
-            *(grad_averages[0], split[0], split[1], split[2], _first(self.averages, one_head)[0]),
-            *(head(self.log_sum_exp, n), self.causal, grad_split[0], grad_split[1], grad_split[2]),
-            self.scratch,
+            grad_averages[0],
+            split[0],
+            split[1],
+            split[2],
+            _first(self.averages, one_head)[0],
+            head(self.log_sum_exp, n),
+            causal=self.causal,
+            grad_q=grad_split[0],
+            grad_k=grad_split[1],
+            grad_v=grad_split[2],
         )
-        projected = self.ops.merge_heads(grad_split, _first(self.projected, places))
+        projected = self.ops.merge_heads(grad_split, out=_first(self.projected, places))
         gradient = projected.reshape(self.x.shape[0], 3 * self.features)
-        self.dense.linear_backward_weight(gradient, self.x, self.grad_weight, self.dense_scratch)
-        self.dense.linear_backward_bias(gradient, self.grad_bias)
+        self.dense.linear_backward_weight(gradient, self.x, grad_weight=self.grad_weight)
+        self.dense.linear_backward_bias(gradient, grad_bias=self.grad_bias)
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
-        self.dense.linear_backward_input(gradient, self.weight, _rows(grad_input), self.dense_scratch)
+        self.dense.linear_backward_input(gradient, self.weight, grad_input=_rows(grad_input))
         return grad_input
 
     def queries_and_keys(self) -> tuple[Array, Array]:
@@ -393,7 +391,8 @@ class Residual(Chain):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Add what the layers make of the batch to it."""
-        self.output = self.ops.add_forward(x, super().forward(x, training), head(self.out, x.shape[0]))
+        changed = super().forward(x, training)
+        self.output = self.ops.add_forward(x, changed, out=head(self.out, x.shape[0]))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
@@ -401,7 +400,7 @@ class Residual(Chain):
         through = super().backward(grad_output)
         if not self.needs_grad_input:
             return None
-        return self.ops.add_forward(grad_output, through, self._grad_input_like(grad_output))
+        return self.ops.add_forward(grad_output, through, out=self._grad_input_like(grad_output))
 
 
 class TransformerBlock(Chain):

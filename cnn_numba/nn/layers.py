@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from cnn_numba.arguments import integer, pair, settings, shown, sizes
 from cnn_numba.device import Array
-from cnn_numba.ops.backends import BackendLike, backend
+from cnn_numba.ops.backends import BackendLike, backend, with_scratch
 from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, pool2d_window
 
 _Either = TypeVar("_Either", bound=Array)
@@ -201,31 +201,36 @@ class Conv2d(Layer):
     ) -> None:
         """Allocate outputs, gradients and the scratch space of the convolution."""
         super().build(input_shape, device, needs_grad_input)
-        self.scratch = self.ops.conv2d_scratch(input_shape, self.weight_shape, self.stride, self.padding)
+        window = self.weight_shape, self.stride, self.padding
+        self.ops = with_scratch(self.ops, "conv2d", self.input_shape, *window)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Convolve the batch."""
         self.x = x
         self.output = self.ops.conv2d_forward(
-            *(x, self.weight, self.bias, self.stride, self.padding),
-            *(head(self.out, x.shape[0]), self.scratch, self.relu),
+            x,
+            self.weight,
+            self.bias,
+            stride=self.stride,
+            padding=self.padding,
+            out=head(self.out, x.shape[0]),
+            relu=self.relu,
             **self._rounding,
         )
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        window = self.stride, self.padding
+        options = {"stride": self.stride, "padding": self.padding, **self._rounding}
         self.ops.conv2d_backward_weight(
-            *(grad_output, self.x, self.weight_shape, *window, self.grad_weight, self.scratch),
-            **self._rounding,
+            grad_output, self.x, self.weight_shape, grad_weight=self.grad_weight, **options
         )
-        self.ops.conv2d_backward_bias(grad_output, self.grad_bias)
+        self.ops.conv2d_backward_bias(grad_output, grad_bias=self.grad_bias)
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
         return self.ops.conv2d_backward_input(
-            *(grad_output, self.weight, self.x.shape, *window, grad_input, self.scratch), **self._rounding
+            grad_output, self.weight, self.x.shape, grad_input=grad_input, **options
         )
 
 
@@ -284,7 +289,12 @@ class MaxPool2d(_Pool2d):
         """Pool the batch, keeping where the maxima were."""
         n = x.shape[0]
         self.output, _ = self.ops.max_pool2d_forward(
-            x, self.kernel_size, self.stride, self.padding, head(self.out, n), head(self.argmax, n)
+            x,
+            self.kernel_size,
+            stride=self.stride,
+            padding=self.padding,
+            out=head(self.out, n),
+            argmax=head(self.argmax, n),
         )
         return self.output
 
@@ -294,7 +304,7 @@ class MaxPool2d(_Pool2d):
             return None
         grad_input = self._grad_input_like(grad_output)
         argmax = head(self.argmax, grad_output.shape[0])
-        return self.ops.max_pool2d_backward(grad_output, argmax, grad_input.shape, grad_input)
+        return self.ops.max_pool2d_backward(grad_output, argmax, grad_input.shape, grad_input=grad_input)
 
 
 class AvgPool2d(_Pool2d):
@@ -311,7 +321,7 @@ class AvgPool2d(_Pool2d):
     def forward(self, x: Array, training: bool = True) -> Array:
         """Pool the batch."""
         self.output = self.ops.avg_pool2d_forward(
-            x, self.kernel_size, self.stride, self.padding, head(self.out, x.shape[0])
+            x, self.kernel_size, stride=self.stride, padding=self.padding, out=head(self.out, x.shape[0])
         )
         return self.output
 
@@ -321,7 +331,12 @@ class AvgPool2d(_Pool2d):
             return None
         grad_input = self._grad_input_like(grad_output)
         return self.ops.avg_pool2d_backward(
-            grad_output, grad_input.shape, self.kernel_size, self.stride, self.padding, grad_input
+            grad_output,
+            grad_input.shape,
+            self.kernel_size,
+            stride=self.stride,
+            padding=self.padding,
+            grad_input=grad_input,
         )
 
 
@@ -407,26 +422,27 @@ class Linear(Layer):
     ) -> None:
         """Allocate outputs, gradients and the scratch space of the products."""
         super().build(input_shape, device, needs_grad_input)
-        self.scratch = self.ops.linear_scratch(input_shape[0], self.in_features, self.out_features)
+        rows = math.prod(input_shape[:-1])
+        self.ops = with_scratch(self.ops, "linear", rows, self.in_features, self.out_features)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Multiply the batch by the weight and add the bias."""
         self.x = x
         out = head(self.out, x.shape[0])
         self.output = self.ops.linear_forward(
-            x, self.weight, self.bias, out, self.scratch, self.relu, **self._rounding
+            x, self.weight, self.bias, out=out, relu=self.relu, **self._rounding
         )
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        self.ops.linear_backward_weight(grad_output, self.x, self.grad_weight, self.scratch, **self._rounding)
-        self.ops.linear_backward_bias(grad_output, self.grad_bias)
+        self.ops.linear_backward_weight(grad_output, self.x, grad_weight=self.grad_weight, **self._rounding)
+        self.ops.linear_backward_bias(grad_output, grad_bias=self.grad_bias)
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
         return self.ops.linear_backward_input(
-            grad_output, self.weight, grad_input, self.scratch, **self._rounding
+            grad_output, self.weight, grad_input=grad_input, **self._rounding
         )
 
 
@@ -439,7 +455,7 @@ class _Activation(Layer):
     def forward(self, x: Array, training: bool = True) -> Array:
         """Apply the function to every element."""
         function = getattr(self.ops, f"{self.kind}_forward")
-        self.output = function(x, head(self.out, x.shape[0]))
+        self.output = function(x, out=head(self.out, x.shape[0]))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
@@ -447,7 +463,7 @@ class _Activation(Layer):
         if not self.needs_grad_input:
             return None
         function = getattr(self.ops, f"{self.kind}_backward")
-        return function(grad_output, self.output, self._grad_input_like(grad_output))
+        return function(grad_output, self.output, grad_input=self._grad_input_like(grad_output))
 
 
 class ReLU(_Activation):
@@ -540,11 +556,18 @@ class BatchNorm2d(Layer):
         if training and self.sync:
             self.output = self.sync.forward(x)
             return self.output
-        statistics = self.running_mean, self.running_var
-        out = head(self.out, x.shape[0])
         self.output, _, _ = self.ops.batch_norm2d_forward(
-            *(x, self.weight, self.bias, *statistics, training, self.momentum, self.eps),
-            *(out, self.mean, self.inv_std),
+            x,
+            self.weight,
+            self.bias,
+            self.running_mean,
+            self.running_var,
+            training=training,
+            momentum=self.momentum,
+            eps=self.eps,
+            out=head(self.out, x.shape[0]),
+            mean=self.mean,
+            inv_std=self.inv_std,
         )
         return self.output
 
@@ -554,8 +577,15 @@ class BatchNorm2d(Layer):
             return self.sync.backward(grad_output)
         grad_input = self._grad_input_like(grad_output)
         grad_input, _, _ = self.ops.batch_norm2d_backward(
-            *(grad_output, self.x, self.weight, self.mean, self.inv_std, self.training),
-            *(grad_input, self.grad_weight, self.grad_bias),
+            grad_output,
+            self.x,
+            self.weight,
+            self.mean,
+            self.inv_std,
+            training=self.training,
+            grad_input=grad_input,
+            grad_weight=self.grad_weight,
+            grad_bias=self.grad_bias,
         )
         return grad_input if self.needs_grad_input else None
 
@@ -613,8 +643,13 @@ class LayerNorm(Layer):
         """Normalise each sample."""
         self.x, n = x, x.shape[0]
         self.output, _, _ = self.ops.layer_norm_forward(
-            *(x, self.weight, self.bias, self.eps),
-            *(head(buffer, n) for buffer in (self.out, self.mean, self.inv_std)),
+            x,
+            self.weight,
+            self.bias,
+            eps=self.eps,
+            out=head(self.out, n),
+            mean=head(self.mean, n),
+            inv_std=head(self.inv_std, n),
         )
         return self.output
 
@@ -623,8 +658,14 @@ class LayerNorm(Layer):
         n = grad_output.shape[0]
         grad_input = self._grad_input_like(grad_output)
         grad_input, _, _ = self.ops.layer_norm_backward(
-            *(grad_output, self.x, self.weight, head(self.mean, n), head(self.inv_std, n)),
-            *(grad_input, self.grad_weight, self.grad_bias),
+            grad_output,
+            self.x,
+            self.weight,
+            head(self.mean, n),
+            head(self.inv_std, n),
+            grad_input=grad_input,
+            grad_weight=self.grad_weight,
+            grad_bias=self.grad_bias,
         )
         return grad_input if self.needs_grad_input else None
 
@@ -660,7 +701,7 @@ class CrossEntropyLoss:
         """Return the loss of each sample, shape (n,); the gradient comes from the same pass."""
         n = logits.shape[0]
         losses, self.gradient = self.ops.cross_entropy_forward_backward(
-            logits, labels, head(self.losses, n), head(self.grad_logits, n)
+            logits, labels, losses=head(self.losses, n), grad_logits=head(self.grad_logits, n)
         )
         return losses
 

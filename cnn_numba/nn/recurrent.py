@@ -7,7 +7,7 @@ import numpy as np
 from cnn_numba.arguments import integer, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, View, head
-from cnn_numba.ops.backends import BackendLike
+from cnn_numba.ops.backends import BackendLike, with_scratch
 
 
 class Rows(View):
@@ -118,16 +118,22 @@ class LSTM(Layer):
             self.backend.empty((*sequence[:2], 4 * self.hidden_size)) for _ in range(2)
         )
         self.grad_h0, self.grad_c0 = self.backend.empty(state), self.backend.empty(state)
-        self.scratch = self.ops.lstm_scratch(batch_size, steps, self.input_size, self.hidden_size)
+        self.ops = with_scratch(self.ops, "lstm", *self.input_shape, self.hidden_size)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Go through the steps of the batch."""
         self.x, n = x, x.shape[0]
-        buffers = self.all_states, self.h_n, self.c_n, self.all_cells, self.all_gates
         self.states, h_n, _, self.cells, self.gates = self.ops.lstm_forward(
-            *(x, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh, None, None),
-            *(head(buffer, n) for buffer in buffers),
-            self.scratch,
+            x,
+            self.weight_ih,
+            self.weight_hh,
+            self.bias_ih,
+            self.bias_hh,
+            out=head(self.all_states, n),
+            h_n=head(self.h_n, n),
+            c_n=head(self.c_n, n),
+            cells=head(self.all_cells, n),
+            gates=head(self.all_gates, n),
         )
         self.output = self.states if self.return_sequences else h_n
         return self.output
@@ -136,16 +142,27 @@ class LSTM(Layer):
         """Go back through the steps; write the gradients of weights and biases; return that of the input."""
         n = grad_output.shape[0]
         of_all, of_last = (grad_output, None) if self.return_sequences else (None, grad_output)
-        buffers = self.grad_gates, self.grad_h0, self.grad_c0
         grad_gates, _, _ = self.ops.lstm_backward(
-            *(of_all, self.weight_hh, self.cells, self.gates, None, of_last, None),
-            *(head(buffer, n) for buffer in buffers),
-            self.scratch,
+            of_all,
+            self.weight_hh,
+            self.cells,
+            self.gates,
+            grad_h_n=of_last,
+            grad_gates=head(self.grad_gates, n),
+            grad_h0=head(self.grad_h0, n),
+            grad_c0=head(self.grad_c0, n),
         )
-        weights = self.grad_weight_ih, self.grad_weight_hh
-        self.ops.lstm_backward_weight(grad_gates, self.x, self.states, None, *weights, self.scratch)
-        self.ops.lstm_backward_bias(grad_gates, self.grad_bias_ih, self.grad_bias_hh)
+        self.ops.lstm_backward_weight(
+            grad_gates,
+            self.x,
+            self.states,
+            grad_weight_ih=self.grad_weight_ih,
+            grad_weight_hh=self.grad_weight_hh,
+        )
+        self.ops.lstm_backward_bias(
+            grad_gates, grad_bias_ih=self.grad_bias_ih, grad_bias_hh=self.grad_bias_hh
+        )
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
-        return self.ops.lstm_backward_input(grad_gates, self.weight_ih, grad_input, self.scratch)
+        return self.ops.lstm_backward_input(grad_gates, self.weight_ih, grad_input=grad_input)

@@ -1,5 +1,7 @@
 """The three backends that the operations compute in: their functions, their dtype, and their arrays."""
 
+import functools
+import inspect
 from types import ModuleType
 from typing import NamedTuple
 
@@ -87,6 +89,45 @@ def backend(name):
     return Backend(name, dtype, name == "gpu", _OPERATIONS[name]())
 
 
+def with_scratch(functions, name, *sizes):
+    """Return an operation's functions, with working space where its backend needs some.
+
+    A backend that does has a function ``<name>_scratch`` that makes it, and its functions take it as the
+    keyword `scratch`, the one argument in which backends differ; None allocates it in each call. Here they
+    have it already, so that callers are the same for all backends.
+
+    Parameters
+    ----------
+    functions : module
+        An operation in one backend, such as ``backend("cpu").ops.conv``.
+    name : str
+        What its functions begin with: "conv2d".
+    *sizes
+        The arguments of ``<name>_scratch``.
+
+    Examples
+    --------
+    >>> functions = backend("reference").ops.conv
+    >>> with_scratch(functions, "conv2d", (64, 1, 28, 28), (32, 1, 3, 3)) is functions
+    True
+    """
+    make = getattr(functions, f"{name}_scratch", None)
+    return functions if make is None else _WithScratch(functions, make(*sizes))
+
+
+class _WithScratch:
+    def __init__(self, functions, scratch):
+        self.functions, self.scratch = functions, scratch
+
+    def __getattr__(self, name):
+        # Only the first time: what is found stays here as an attribute.
+        function = getattr(self.functions, name)
+        if "scratch" in inspect.signature(function).parameters:
+            function = functools.partial(function, scratch=self.scratch)
+        setattr(self, name, function)
+        return function
+
+
 def _cpu():
     from cnn_numba.ops.activation import cpu as activation
     from cnn_numba.ops.attention import cpu as attention
@@ -101,7 +142,7 @@ def _cpu():
     from cnn_numba.ops.update import cpu as update
 
     return Operations(
-        *(activation, attention, conv, dense, embedding, gather, loss, norm, pool, recurrent, update),
+        activation, attention, conv, dense, embedding, gather, loss, norm, pool, recurrent, update
     )
 
 
@@ -119,7 +160,7 @@ def _gpu():
     from cnn_numba.ops.update import gpu as update
 
     return Operations(
-        *(activation, attention, conv, dense, embedding, gather, loss, norm, pool, recurrent, update),
+        activation, attention, conv, dense, embedding, gather, loss, norm, pool, recurrent, update
     )
 
 
@@ -137,7 +178,7 @@ def _reference():
     from cnn_numba.ops.update import reference as update
 
     return Operations(
-        *(activation, attention, conv, dense, embedding, gather, loss, norm, pool, recurrent, update),
+        activation, attention, conv, dense, embedding, gather, loss, norm, pool, recurrent, update
     )
 
 

@@ -95,7 +95,7 @@ class SGD(Optimizer):
     def scheduled_step(self, rates: DeviceArray, cursor: DeviceArray) -> None:
         """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
         self.ops.sgd_update_scheduled(
-            *(self.parameters, self.gradients, self.state["velocity"], rates, cursor), **self.settings
+            self.parameters, self.gradients, self.state["velocity"], rates, cursor, **self.settings
         )
 
 
@@ -138,7 +138,7 @@ class Adam(Optimizer):
         """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
         moments = self.state["exp_avg"], self.state["exp_avg_sq"]
         self.ops.adam_update_scheduled(
-            *(self.parameters, self.gradients, *moments, rates, cursor), **self.settings
+            self.parameters, self.gradients, *moments, rates, cursor, **self.settings
         )
 
     def count(self, steps: int) -> None:

@@ -11,11 +11,11 @@ import platform
 import sys
 
 from gpuless import nvidia
-from gpuless.emulator.classes import CLASSES
-from gpuless.emulator.install import install, installed, lack_of_compiler
-from gpuless.emulator.layout import ARENA_SPAN
+from gpuless.emulator.analysis.classes import CLASSES
+from gpuless.emulator.install import install, lack_of_compiler
+from gpuless.emulator.translate.layout import ARENA_SPAN
 
-__all__ = ["CLASSES", "count_launches", "install", "installed", "problem"]
+__all__ = ["CLASSES", "count_launches", "install", "problem"]
 
 
 def count_launches():
@@ -24,9 +24,9 @@ def count_launches():
     Returns
     -------
     context manager
-        Of a list that gets a `gpuless.emulator.counting.Tally` of each.
+        Of a list that gets a `gpuless.emulator.run.counting.Tally` of each.
     """
-    from gpuless.emulator import counting  # with all that translates
+    from gpuless.emulator.run import counting  # with all that translates
 
     return counting.count_launches()
 

@@ -49,25 +49,22 @@ def float64_beginnings(compiled: Any, lines: set) -> list[Float64Cause]:
 
 
 def _wide(kind):
-    """Return whether a type is float64, or of an array or a tuple that holds it."""
-    from numba.cuda import types
+    from gpuless.frontends.numba_cuda import typed  # which imports numba-cuda
 
-    if isinstance(kind, types.BaseTuple):
-        return any(map(_wide, kind))
-    return (kind.dtype if isinstance(kind, types.Array) else kind) == types.float64
+    return typed.is_float64(kind)
 
 
 def _integer(kind):
-    from numba.cuda import types
+    from gpuless.frontends.numba_cuda import typed
 
-    return isinstance(kind, (types.Integer, types.IntegerLiteral, types.Boolean))
+    return typed.is_integer(kind)
 
 
 class _Typed:
     """A compiled function: its statements and the types of its variables."""
 
     def __init__(self, annotation, function):
-        from numba.cuda.core import ir
+        from gpuless.frontends.numba_cuda.typed import ir
 
         self.code, self.outside = function.__code__, function.__globals__
         self.file = os.path.normpath(self.code.co_filename)
@@ -95,11 +92,11 @@ class _Typed:
 
     def node(self, statement):
         """Return the expression that a statement takes its value from; None if it is not found."""
-        from numba.cuda.core.bytecode import _FIXED_OFFSET
+        from gpuless.frontends.numba_cuda.typed import FIRST_INSTRUCTION
 
         name = statement.target.name
         if found := re.match(r"\$(?!phi)[a-z_]*?(\d+)", name):
-            nodes = path(self.code, int(found[1]) - _FIXED_OFFSET)
+            nodes = path(self.code, int(found[1]) - FIRST_INSTRUCTION)
             return nodes[-1] if nodes else None
         for node in ast.walk(self.tree):
             if getattr(node, "lineno", 0) != statement.loc.line:
@@ -137,10 +134,9 @@ class _Search:
     """Follows values to where they are made, and notes what to change there."""
 
     def __init__(self, kernel):
-        from numba.cuda.core import ir
-        from numba.cuda.descriptor import cuda_target
+        from gpuless.frontends.numba_cuda.typed import ir, typing_context
 
-        self.ir, self.context = ir, cuda_target.typing_context
+        self.ir, self.context = ir, typing_context()
         self.kernel, self.callers = kernel, {}
         self.functions = {None: kernel}
         self._call(kernel)
@@ -319,9 +315,9 @@ class _Search:
 
     def _is_narrow(self, function, value, kinds, numbers):
         """Return whether an expression is float32 if some of its operands are."""
-        from numba.cuda import types
+        from gpuless.frontends.numba_cuda.typed import float32
 
-        kinds = [types.float32 if number in numbers else kind for number, kind in enumerate(kinds)]
+        kinds = [float32 if number in numbers else kind for number, kind in enumerate(kinds)]
         is_call = value.op == "call"
         fixed = len(value.args) if is_call else len(kinds)
         names = {name: kinds[fixed + k] for k, (name, _) in enumerate(value.kws)} if is_call else {}

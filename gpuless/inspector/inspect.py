@@ -187,8 +187,9 @@ def find_kernel(name: str) -> tuple[Any, Any]:
     Returns
     -------
     tuple of (kernel, signature)
-        The signature is what the module's dict `SIGNATURES` has for the kernel's name, or else its decorator;
-        a list if these are several, None if neither has one.
+        The signature is what the module's dict `SIGNATURES` has for the kernel's name, or else what its
+        function notes in an attribute `signature`, or else what ``@cuda.jit`` was given; a list if these are
+        several, None if there is none.
 
     Raises
     ------
@@ -211,8 +212,9 @@ def find_kernel(name: str) -> tuple[Any, Any]:
         others = f"; it has {', '.join(kernels)}" if kernels else ""
         raise ValueError(f"{place} has no kernel {kernel_name!r}{others}{fault and f'; {fault}'}")
     kernel = kernels[kernel_name]
+    noted = getattr(python_function(kernel), "signature", None)
     decorated = getattr(kernel, "signatures", None) or None
-    return kernel, getattr(module, "SIGNATURES", {}).get(kernel_name, decorated)
+    return kernel, getattr(module, "SIGNATURES", {}).get(kernel_name, noted or decorated)
 
 
 def _kernel(value):

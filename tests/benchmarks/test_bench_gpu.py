@@ -154,9 +154,9 @@ def test_roof_kernels_compute(rng):
 
 
 def test_roof_kernels_are_what_they_claim_in_machine_code():
-    kernels = [(getattr(bench_ops, name), signature) for name, signature in bench_ops.SIGNATURES.items()]
+    kernels = bench_ops.fma_peak_kernel, bench_ops.copy_kernel
     try:
-        peak, copy = inspect_kernels(kernels)
+        peak, copy = inspect_kernels([(kernel, kernel.py_func.signature) for kernel in kernels])
     except InspectionError as error:
         pytest.skip(str(error))
     assert peak.mix["FMA"] == bench_ops.UNROLLED * bench_ops.SUMS

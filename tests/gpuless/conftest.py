@@ -42,7 +42,7 @@ def no_kernels(tmp_path, monkeypatch):
 
     What programs of the test teach it is forgotten with the test.
     """
-    from gpuless.emulator import registrations
+    from gpuless.frontends.numba_cuda import registrations
 
     def lists():
         found = [each for registry in registrations._all_registries() for each in vars(registry).values()]
@@ -58,7 +58,7 @@ def no_kernels(tmp_path, monkeypatch):
 @pytest.fixture
 def found(no_kernels, monkeypatch):
     """Return a list that tells of each kernel asked for whether it was there."""
-    from gpuless.emulator import overloads
+    from gpuless.frontends.numba_cuda import overloads
 
     told, load = [], overloads.Overloads.load_overload
 

@@ -5,8 +5,9 @@ import functools
 
 import numpy as np
 
-from gpuless.emulator import launch, memory, ptx
-from gpuless.emulator.module import lay_out
+from gpuless.emulator import ptx
+from gpuless.emulator.analysis.variables import lay_out
+from gpuless.emulator.run import launch, memory
 
 WIDTHS = {
     "u8": 8,

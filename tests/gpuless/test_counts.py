@@ -15,10 +15,11 @@ from random_programs import COUNTERS, ROW, TABLE, Program
 from test_emulator_flow import compile_plainly
 
 from gpuless import access_map, count, counting
-from gpuless.emulator import cache, launch as launches, machine, ptx
-from gpuless.emulator.counting import CountingModule
-from gpuless.emulator.layout import OFFSET
-from gpuless.emulator.module import ModuleTranslator
+from gpuless.emulator import ptx
+from gpuless.emulator.run import cache, launch as launches, machine
+from gpuless.emulator.translate.counting import CountingModule
+from gpuless.emulator.translate.layout import OFFSET
+from gpuless.emulator.translate.module import ModuleTranslator
 
 if not gpuless.select().emulated:
     pytest.skip("counts what the emulated GPU does", allow_module_level=True)

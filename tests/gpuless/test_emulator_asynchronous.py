@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from ptx_programs import results, run
 
-from gpuless.emulator import faults
+from gpuless.emulator.run import faults
 
 STORE = "st.global.u32 [%out], %x9;"
 SHARED = ".shared .align 16 .b8 buffer[8192]; .shared .align 8 .b64 bar; .shared .align 8 .b64 other;"

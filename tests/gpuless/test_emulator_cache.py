@@ -12,7 +12,8 @@ import pytest
 from fresh_python import PATH
 from ptx_programs import run
 
-from gpuless.emulator import cache, machine
+from gpuless.emulator.run import cache, machine
+from gpuless.emulator.translate import processor
 
 TEXT = """
 .visible .entry f(.param .u64 _ZN1aB2v1E, .param .u64 _ZN1bB2v2E) {
@@ -85,7 +86,7 @@ def test_another_emulator_or_processor_compiles_anew(folder, compiled, monkeypat
     check()
     for target, name, value in [
         (cache, "_sources", "other"),
-        (machine, "processor", ("another processor",)),
+        (processor, "target", ("another processor",)),
     ]:
         before = len(compiled)
         with monkeypatch.context() as patch:

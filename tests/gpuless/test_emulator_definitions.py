@@ -5,8 +5,8 @@ import pytest
 from ptx_programs import HEAD, results
 
 from gpuless.emulator import ptx
-from gpuless.emulator.definitions import separate
-from gpuless.emulator.flow import Flow
+from gpuless.emulator.analysis.definitions import separate
+from gpuless.emulator.analysis.flow import Flow
 
 REGISTERS = ".reg .b32 %a, %b, %c; .reg .b64 %w; .reg .pred %p, %q;"
 

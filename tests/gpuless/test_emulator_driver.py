@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuless.emulator import settings
+from gpuless.emulator.run import settings
 
 pytestmark = pytest.mark.skipif(
     find_spec("numba_cuda") is None or sys.platform == "darwin", reason="needs numba-cuda and its compiler"

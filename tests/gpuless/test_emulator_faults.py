@@ -14,10 +14,12 @@ import pytest
 from fresh_python import program, python
 from ptx_programs import HEAD, DeviceArray, apply, run, workers
 
-from gpuless.emulator import faults, launch, layout, ptx
-from gpuless.emulator.faults import Fault
+from gpuless.emulator import ptx
 from gpuless.emulator.ptx import PtxError
-from gpuless.emulator.threads import all_done
+from gpuless.emulator.run import faults, launch
+from gpuless.emulator.run.faults import Fault
+from gpuless.emulator.run.threads import all_done
+from gpuless.emulator.translate import layout
 from gpuless.limits import RUNNING
 
 STORE = """
@@ -380,7 +382,8 @@ INTERRUPTS = """
 import os, random, signal, threading, time
 import numpy as np
 import ptx_programs
-from gpuless.emulator import launch, ptx
+from gpuless.emulator import ptx
+from gpuless.emulator.run import launch
 from ptx_programs import DeviceArray, workers
 from test_emulator_faults import DECLARED, STORE, TOGETHER, WAIT
 

@@ -5,6 +5,7 @@ import itertools
 import sys
 import textwrap
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ if not gpuless.select().emulated:
 from numba import cuda
 from numba.cuda.utils import cached_file_read
 
-from gpuless.emulator import cache, fingerprints, overloads
+from gpuless.emulator.run import cache
+from gpuless.frontends.numba_cuda import fingerprints, overloads
 
 pytestmark = pytest.mark.usefixtures("no_kernels")
 
@@ -408,12 +410,21 @@ def test_another_compiler_of_the_same_version_counts(monkeypatch, tmp_path):
     assert overloads._versions() != before
 
 
-def test_the_whole_emulator_counts(monkeypatch, tmp_path):
-    (tmp_path / "driver").mkdir()
-    monkeypatch.setattr(cache, "__file__", str(tmp_path / "cache.py"))
+def test_the_whole_emulator_and_its_frontends_count(monkeypatch, tmp_path):
+    package = Path(gpuless.__file__).parent
+    files = [path for name in ("emulator", "frontends") for path in sorted((package / name).rglob("*.py"))]
+    copies = [tmp_path / path.relative_to(package) for path in files]
+    for path, copy in zip(files, copies, strict=True):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
     before = cache._sources.__wrapped__()
-    (tmp_path / "driver" / "linking.py").write_text("changed")
-    assert cache._sources.__wrapped__() != before
+    monkeypatch.setattr(cache, "_FOLDERS", [tmp_path / place.name for place in cache._FOLDERS])
+    assert cache._sources.__wrapped__() == before
+    for copy in copies:
+        copy.write_bytes(copy.read_bytes() + b"#")
+        changed = cache._sources.__wrapped__()
+        assert changed != before, copy
+        before = changed
 
 
 def test_the_names_of_globals_are_those_that_dis_finds():

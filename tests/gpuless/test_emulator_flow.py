@@ -8,7 +8,7 @@ import pytest
 from ptx_programs import results, run
 from random_programs import COUNTERS, ROW, Program, expected
 
-from gpuless.emulator import cache, machine
+from gpuless.emulator.run import cache, machine
 
 SHAPES = [(32, 1, 1), (33, 1, 1), (1, 1, 1), (64, 1, 1), (256, 1, 1), (16, 16, 1), (8, 4, 2), (24, 1, 1)]
 PROGRAMS = 40  # for each shape

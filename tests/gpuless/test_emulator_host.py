@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from ptx_programs import results, run, threads, workers
 
-from gpuless.emulator import host
-from gpuless.emulator.faults import Fault
-from gpuless.emulator.layout import ARENA_SPAN
 from gpuless.emulator.ptx import PtxError
+from gpuless.emulator.run import host
+from gpuless.emulator.run.faults import Fault
+from gpuless.emulator.run.printf import format_text
+from gpuless.emulator.run.reading import Memory
+from gpuless.emulator.translate.layout import ARENA_SPAN
 
 STORE = "st.global.u32 [%out], %x9;"
 DECLARATIONS = """
@@ -110,7 +112,7 @@ def printed(form, *numbers):
         laid_out += bytes(-len(laid_out) % ctypes.sizeof(one)) + bytes(one)
     buffer = ctypes.create_string_buffer(bytes(laid_out) + bytes(8))
     at = ctypes.addressof(buffer)
-    return host.format_text(form.encode(), at, host.Memory(at - at % ARENA_SPAN))[0]
+    return format_text(form.encode(), at, Memory(at - at % ARENA_SPAN))[0]
 
 
 @pytest.mark.parametrize(

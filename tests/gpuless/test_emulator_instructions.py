@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ptx_programs import WIDTHS, apply, apply_all
 
-from gpuless.emulator import machine
+from gpuless.emulator.translate import processor
 
 INTEGERS = {
     bits: sorted(
@@ -330,8 +330,8 @@ def direction(request, monkeypatch, tmp_path):
     """Let the processor round lanes as asked for, where it can; or as it is done where none can."""
     if request.param == "by its error":
         monkeypatch.setenv("GPULESS_CACHE", str(tmp_path))  # none of the other's machine code
-        monkeypatch.setattr(machine, "embeds_rounding", lambda: False)
-    elif not machine.embeds_rounding():
+        monkeypatch.setattr(processor, "embeds_rounding", lambda: False)
+    elif not processor.embeds_rounding():
         pytest.skip("this processor's instructions do not say how they round")
 
 

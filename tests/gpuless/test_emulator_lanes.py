@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from gpuless.emulator import lanes
-from gpuless.emulator.analysis import special_registers
-from gpuless.emulator.lanes import UNIFORM, VARYING, Lanes, constant
+from gpuless.emulator.analysis import lanes
+from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, Lanes, constant
+from gpuless.emulator.analysis.rules import special_registers
 
 BITS = (16, 32, 64)
 RNG = st.randoms(use_true_random=True)

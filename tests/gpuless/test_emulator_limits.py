@@ -5,7 +5,8 @@ import json
 import pytest
 from test_emulator_driver import pytestmark, run  # noqa: F401
 
-from gpuless.emulator import assembler, ptx
+from gpuless.emulator import ptx
+from gpuless.emulator.analysis import assembler
 
 HEAD = ".version {version}\n.target sm_80\n.address_size 64\n"
 

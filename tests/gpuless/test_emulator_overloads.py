@@ -14,7 +14,8 @@ if not gpuless.select().emulated:
 from numba import cuda
 from numba.core.errors import TypingError
 
-from gpuless.emulator import cache, overloads
+from gpuless.emulator.run import cache
+from gpuless.frontends.numba_cuda import overloads
 
 pytestmark = pytest.mark.usefixtures("no_kernels")
 

@@ -11,7 +11,7 @@ if not gpuless.select().emulated:
 from numba import cuda
 from ptx_programs import run
 
-from gpuless.emulator import faults
+from gpuless.emulator.run import faults
 
 BLOCKS = [(64, 1), (16, 4), (8, 8), (7, 9)]
 of_each_block = pytest.mark.parametrize("block", BLOCKS, ids=str)

@@ -7,7 +7,9 @@ from test_emulator_flow import compile_plainly
 from waiting_programs import Program
 
 import gpuless
-from gpuless.emulator import analysis, cache, flow, launch, machine, ptx
+from gpuless.emulator import ptx
+from gpuless.emulator.analysis import flow, uniformity
+from gpuless.emulator.run import cache, launch, machine
 from gpuless.limits import RUNNING
 
 if not gpuless.select().emulated:
@@ -336,7 +338,7 @@ def test_registers_are_kept_in_memory_behind_a_lock():
     }}"""
     for lock, kept in ((body, True), (body[body.index("atom.global.exch") :], False)):
         function = ptx.parse(HEAD + text.format(lock)).functions["f"]
-        found = analysis.Analysis(function, (32, 1, 1), lambda name: None, lambda name: None)
+        found = uniformity.Analysis(function, (32, 1, 1), lambda name: None, lambda name: None)
         assert ("%x2" in found.restless) == kept
 
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from ptx_programs import HEAD, results, run, threads
 
-from gpuless.emulator import launch, ptx
-from gpuless.emulator.module import ModuleTranslator
+from gpuless.emulator import ptx
 from gpuless.emulator.ptx import PtxError
+from gpuless.emulator.run import launch
+from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.limits import RUNNING
 
 MASK = 0xFFFFFFFF

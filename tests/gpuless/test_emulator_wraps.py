@@ -11,7 +11,7 @@ if not gpuless.select().emulated:
 from numba import cuda, float32, uint32
 from ptx_programs import run
 
-from gpuless.emulator.faults import Fault
+from gpuless.emulator.run.faults import Fault
 
 WILD = "CUDA_ERROR_ILLEGAL_ADDRESS.*thread \\(0, "
 of_each_block = pytest.mark.parametrize("block", [(32, 2), (16, 4), (8, 4)], ids=str)

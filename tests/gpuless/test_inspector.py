@@ -289,6 +289,22 @@ def reshape_kernel(x, out):
         out[i] = rows[i // 8, i % 8]
 
 
+def noted(types):
+    """Note a signature on a kernel's function, as a program's own decorator might."""
+
+    def note(function):
+        function.signature = types
+        return function
+
+    return note
+
+
+@cuda.jit
+@noted("void(float32[::1])")
+def noted_kernel(out):
+    out[cuda.grid(1)] = 1
+
+
 @cuda.jit
 def sine_kernel(x, out):
     i = cuda.grid(1)
@@ -746,6 +762,7 @@ def test_a_signature_of_types():
 def test_a_kernel_is_found_by_name():
     module = find_kernel.__module__
     assert find_kernel(f"{__name__}:clean_kernel") == (clean_kernel, VECTORS)
+    assert find_kernel(f"{__name__}:noted_kernel") == (noted_kernel, "void(float32[::1])")
     assert find_kernel(f"{__name__}:sine_kernel") == (sine_kernel, None)
     with pytest.raises(ValueError, match=r"write module:kernel or file\.py:kernel, got 'clean_kernel'"):
         find_kernel("clean_kernel")

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from helpers import assert_close, poisoned
+from helpers import assert_close, kernels_in, poisoned
 from launches import only_launches, sanitized
 from test_attention import SHAPES, inputs, torchs
 
@@ -42,8 +42,8 @@ def test_launches_and_nothing_else():
     log_sum_exp, scratch = device.zeros((2, 3, 5)), gpu.attention_scratch((2, 3, 5, 4), (2, 3, 5, 4))
     x, merged = device.zeros((2, 3, 2, 5, 4)), device.empty((3, 5, 2, 2, 4))
     with only_launches() as launched:
-        gpu.attention_forward(q, k, v, True, out, log_sum_exp, scratch)
-        gpu.attention_backward(grad_output, q, k, v, out, log_sum_exp, True, *gradients, scratch)
+        gpu.attention_forward(q, k, v, True, out, log_sum_exp)
+        gpu.attention_backward(grad_output, q, k, v, out, log_sum_exp, True, *gradients, scratch=scratch)
         gpu.merge_heads(x, merged)
         gpu.split_heads(merged, x)
     tiled = [f"attention_{name}_16_kernel" for name in ("forward", "backward_q", "backward_kv")]
@@ -127,7 +127,7 @@ def test_what_the_two_rungs_move_as_the_rows_grow_longer():
 
 
 def test_there_is_a_kernel_for_each_head_dim():
-    assert sorted(gpu_tiled.SIGNATURES) == sorted(
+    assert sorted(kernels_in(gpu_tiled)) == sorted(
         f"attention_{kind}_{head_dim}_kernel"
         for kind in ("forward", "backward_q", "backward_kv")
         for head_dim in gpu_tiled.HEAD_DIMS

@@ -8,6 +8,7 @@ import pkgutil
 import re
 
 import pytest
+from helpers import kernels_in
 
 import cnn_numba.ops
 from gpuless.compiler.jobs import Job, compile_jobs
@@ -24,10 +25,9 @@ def gpu_modules():
 
 MODULES = gpu_modules()
 KERNELS = [
-    (module, name, signature)
+    (module, name, getattr(kernel.py_func, "signature", None))
     for module in MODULES
-    for name, entry in getattr(module, "SIGNATURES", {}).items()
-    for signature in ((entry,) if isinstance(entry, str) else entry)
+    for name, kernel in kernels_in(module).items()
 ]
 
 
@@ -37,7 +37,12 @@ CAPABILITIES = {"": CCS, ">= 8.0": CCS[1:], "< 8.0": CCS[:1]}
 
 def capabilities(module, name):
     """Return the compute capabilities of the GPUs that a kernel is for."""
-    return CAPABILITIES[getattr(module, "CAPABILITIES", {}).get(name, "")]
+    return CAPABILITIES[getattr(module, name).py_func.capability]
+
+
+def allowed(module, name):
+    """Return what is allowed to a kernel, with the reasons."""
+    return getattr(module, name).py_func.allowed
 
 
 def listed(module, name):
@@ -73,7 +78,7 @@ def results(request):
         (*kernel, cc)
         for kernel in KERNELS
         for cc in capabilities(*kernel[:2])
-        if not asked or (*kernel, cc) in asked or kernel[1] in getattr(kernel[0], "ALLOWED", {})
+        if not asked or (*kernel, cc) in asked or allowed(*kernel[:2])
     ]
     jobs = [
         Job(getattr(module, name), signature, capability(cc), listing="PTX" * (cc in listed(module, name)))
@@ -97,31 +102,16 @@ def of_each_kernel(test):
     return pytest.mark.parametrize(("module", "name", "signature"), KERNELS, ids=ids)(test)
 
 
-def is_kernel(value):
-    return hasattr(value, "targetoptions") and not value.targetoptions.get("device")
+@of_each_kernel
+def test_a_kernel_has_a_signature(module, name, signature):
+    assert signature, f"write @device.signature(...) below the @cuda.jit of {name}"
+    assert getattr(module, name).py_func.capability in CAPABILITIES
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_every_kernel_is_registered(module):
-    kernels = {name for name, value in vars(module).items() if is_kernel(value)}
-    own = {name for name in kernels if getattr(module, name).py_func.__module__ == module.__name__}
-    assert own == set(getattr(module, "SIGNATURES", {}))
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_what_is_for_some_gpus_is_a_kernel(module):
-    """The rest is for all."""
-    for name, wanted in getattr(module, "CAPABILITIES", {}).items():
-        assert name in module.SIGNATURES
-        assert wanted in CAPABILITIES
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_an_allowance_is_of_a_kernel_and_gives_its_reason(module):
-    for name, reasons in getattr(module, "ALLOWED", {}).items():
-        assert name in module.SIGNATURES
-        assert set(reasons) <= {"float64", "spills"}
-        assert all(len(reason) > 20 for reason in reasons.values())
+@of_each_kernel
+def test_an_allowance_gives_its_reason(module, name, signature):
+    assert set(allowed(module, name)) <= {"float64", "spills"}
+    assert all(len(reason) > 20 for reason in allowed(module, name).values())
 
 
 @pytest.mark.exhaustive_unless(
@@ -137,11 +127,13 @@ def test_a_kernel_compiles_without_spills_and_without_float64(module, name, sign
     if cc not in capabilities(module, name):
         return
     result = results[module, name, signature, cc]
-    allowed = getattr(module, "ALLOWED", {}).get(name, {})
+    exceptions = allowed(module, name)
     assert result["registers"] > 0
-    assert result["spill_stores"] == 0 or "spills" in allowed, f"{result['spill_stores']} bytes are spilled"
+    assert result["spill_stores"] == 0 or "spills" in exceptions, (
+        f"{result['spill_stores']} bytes are spilled"
+    )
     assert bool(result["ptx"]) == (cc in listed(module, name))
-    assert not float64(result) or "float64" in allowed, f"float64 in {float64(result)}"
+    assert not float64(result) or "float64" in exceptions, f"float64 in {float64(result)}"
 
 
 VECTORISED = [
@@ -159,9 +151,9 @@ def test_tiles_that_vectors_are_read_from_begin_at_a_vector(module, name, signat
 
 @of_each_kernel
 def test_an_allowance_is_needed(module, name, signature, results):
-    """What is allowed and no longer happens is to be deleted from ALLOWED."""
+    """What is allowed and no longer happens is to be deleted from its signature."""
     mine = [result for key, result in results.items() if key[:2] == (module, name)]
-    for what in getattr(module, "ALLOWED", {}).get(name, {}):
+    for what in allowed(module, name):
         assert any(float64(result) if what == "float64" else result["spill_stores"] for result in mine)
 
 

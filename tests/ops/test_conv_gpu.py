@@ -3,11 +3,12 @@ import functools
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, poisoned, random_float32
+from helpers import assert_close, kernels_in, poisoned, random_float32
 from hypothesis import given, strategies as st
 from test_conv import Case, cases, thorough
 
 from cnn_numba import device
+from cnn_numba.ops.backends import with_scratch
 from cnn_numba.ops.conv import (
     gpu,
     gpu_constant,
@@ -61,7 +62,7 @@ def window(case):
 def check_forward(rung, case, relu):
     x, weight, bias, grad_output = case.arrays()
     out = device_poisoned(grad_output.shape)
-    assert rung(*on_device(x, weight, bias), case.stride, case.padding, out, None, relu) is out
+    assert rung(*on_device(x, weight, bias), case.stride, case.padding, out, relu) is out
     expected = reference.conv2d_forward(x, weight, bias, case.stride, case.padding, relu=relu)
     assert_close(device.to_host(out), expected)
 
@@ -176,7 +177,7 @@ def test_nan_and_infinity_reach_the_outputs_they_touch_and_no_others(rung):
     x[0, 1, 2, 3], x[0, 0, 0, 0], x[0, 0, 4, 5] = np.nan, -np.inf, np.inf
     weight = np.ones((2, 2, 2, 3), np.float32)
     weight[1] = np.inf  # what a tile has beyond the sums' end must not multiply it: infinity times 0 is NaN
-    out = device.to_host(FORWARD[rung](*on_device(x, weight), None, 1, 0, None, None, True))
+    out = device.to_host(FORWARD[rung](*on_device(x, weight), None, 1, 0, None, True))
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(out, reference.conv2d_forward(x, weight, relu=True))
 
@@ -195,14 +196,14 @@ def test_scratch_serves_every_batch_size_and_is_not_read():
 def test_two_calls_give_the_same_bits_with_and_without_scratch():
     x, weight, bias, grad_output = Case((3, 2, 6, 5), (3, 2, 3, 3), 1, 1).arrays()
     results = []
-    for scratch in (None, gpu.conv2d_scratch(x.shape, weight.shape, 1, 1)):
+    for ops in (gpu, with_scratch(gpu, "conv2d", x.shape, weight.shape, 1, 1)):
         there = on_device(x, weight, bias, grad_output)
         results.append(
             [
-                gpu.conv2d_forward(*there[:3], 1, 1, scratch=scratch),
-                gpu.conv2d_backward_input(there[3], there[1], x.shape, 1, 1, scratch=scratch),
-                gpu.conv2d_backward_weight(there[3], there[0], weight.shape, 1, 1, scratch=scratch),
-                gpu.conv2d_backward_bias(there[3]),
+                ops.conv2d_forward(*there[:3], 1, 1),
+                ops.conv2d_backward_input(there[3], there[1], x.shape, 1, 1),
+                ops.conv2d_backward_weight(there[3], there[0], weight.shape, 1, 1),
+                ops.conv2d_backward_bias(there[3]),
             ]
         )
     for one, other in zip(*results, strict=True):
@@ -216,8 +217,8 @@ def test_nothing_is_allocated_or_copied_where_the_arrays_are_given(monkeypatch):
     scratch = gpu.conv2d_scratch(x.shape, weight.shape)
     for name in ("empty", "zeros", "to_device", "to_host", "copy"):
         monkeypatch.delattr(device, name)
-    gpu.conv2d_forward(x, weight, bias, out=out, scratch=scratch, relu=True)
-    gpu.conv2d_backward_input(grad_output, weight, x.shape, grad_input=grad_input, scratch=scratch)
+    gpu.conv2d_forward(x, weight, bias, out=out, relu=True)
+    gpu.conv2d_backward_input(grad_output, weight, x.shape, grad_input=grad_input)
     gpu.conv2d_backward_weight(grad_output, x, weight.shape, grad_weight=grad_weight, scratch=scratch)
     gpu.conv2d_backward_bias(grad_output, grad_bias)
 
@@ -332,7 +333,7 @@ def test_the_sanitizer_finds_nothing_in_products_of_tiles(reports, tile):
     case = SANITIZED
     x, weight, bias, grad_output = on_device(*case.arrays())
     out = device_poisoned(grad_output.shape)
-    FORWARD[tile](x, weight, bias, case.stride, case.padding, out, None, True)
+    FORWARD[tile](x, weight, bias, case.stride, case.padding, out, True)
     BACKWARD_INPUT[tile](grad_output, weight, x.shape, **window(case), grad_input=device_poisoned(x.shape))
     assert len(reports) == 1  # one kernel computes both
 
@@ -343,23 +344,19 @@ def test_the_sanitizer_finds_nothing(reports):
     x, weight, bias, grad_output = on_device(*case.arrays())
     for name in FORWARD.keys() - TILES.keys():
         out = device_poisoned(grad_output.shape)
-        FORWARD[name](x, weight, bias, case.stride, case.padding, out, None, True)
+        FORWARD[name](x, weight, bias, case.stride, case.padding, out, True)
     for name in BACKWARD_INPUT.keys() - TILES.keys():
         gradient = device_poisoned(x.shape)
         BACKWARD_INPUT[name](grad_output, weight, x.shape, **window(case), grad_input=gradient)
     for backward in BACKWARD_WEIGHT.values():
-        scratch = gpu.conv2d_scratch(*case.geometry)
-        gradient = device_poisoned(weight.shape)
-        backward(grad_output, x, weight.shape, **window(case), grad_weight=gradient, scratch=scratch)
+        backward(grad_output, x, weight.shape, **window(case), grad_weight=device_poisoned(weight.shape))
     gpu.conv2d_backward_bias(grad_output, device_poisoned(bias.shape))
     x, grad_output, wide = device.zeros((1, 9, 2, 2)), device.zeros((1, 33, 1, 1)), (33, 9, 2, 2)
     gpu.conv2d_backward_weight(grad_output, x, wide)
     modules = (gpu, gpu_constant, gpu_implicit, gpu_naive, gpu_tiled, gpu_weight)
-    rounding = {
-        name for module in modules for name in getattr(module, "CAPABILITIES", {})
-    }  # test_precision.py
-    registered = {name for module in modules for name in module.SIGNATURES} - rounding
-    assert len(reports) + len(TILES) == len(registered)
+    kernels = [kernel for module in modules for kernel in kernels_in(module).values()]
+    exact = [kernel for kernel in kernels if not kernel.py_func.capability]  # others: test_precision.py
+    assert len(reports) + len(TILES) == len(exact)
 
 
 # The simulator sees a load of 128 bits as four of 32, so that only stores can be counted.

@@ -211,7 +211,7 @@ def test_bias_and_relu_where_sums_are_in_parts(rng, size, relu):
     *there, out = on_device(x, weight, bias, poisoned((size[0], size[2])))
     scratch = gpu.linear_scratch(*size)
     with only_launches() as launched:
-        gpu.linear_forward(*there, out, scratch, relu)
+        gpu.linear_forward(*there, out, relu, scratch=scratch)
     assert launched[1:] == ["matmul_sum_parts_kernel"]
     assert_close(device.to_host(out), reference.linear_forward(x, weight, bias, relu=relu))
 
@@ -224,9 +224,9 @@ def test_launches_and_nothing_else_where_arrays_are_given(rng):
     )
     scratch = gpu.linear_scratch(*size)
     with only_launches() as launched:
-        gpu.linear_forward(x, weight, bias, out, scratch)
-        gpu.linear_backward_input(grad_output, weight, grad_input, scratch)
-        gpu.linear_backward_weight(grad_output, x, grad_weight, scratch)
+        gpu.linear_forward(x, weight, bias, out, scratch=scratch)
+        gpu.linear_backward_input(grad_output, weight, grad_input, scratch=scratch)
+        gpu.linear_backward_weight(grad_output, x, grad_weight, scratch=scratch)
         gpu.linear_backward_bias(grad_output, grad_bias)
     small = "matmul_small_kernel"
     assert launched == [small, "matmul_sum_parts_kernel", small, small, "linear_backward_bias_kernel"]

@@ -252,10 +252,9 @@ def test_bank_conflicts_of_ldmatrix(pitch, conflicts):
 
 def test_the_machine_code_has_the_instructions():
     names = ["tensor_tf32_kernel", "tensor_3xtf32_kernel", "tensor_float16_kernel"]
+    kernels = [getattr(gpu_tensor, name) for name in names]
     try:
-        reports = inspect_kernels(
-            [(getattr(gpu_tensor, name), gpu_tensor.SIGNATURES[name]) for name in names], ["8.0"]
-        )
+        reports = inspect_kernels([(kernel, kernel.py_func.signature) for kernel in kernels], ["8.0"])
     except InspectionError as error:
         pytest.skip(str(error))
     for report, multiply in zip(reports, ["HMMA.1688.F32.TF32"] * 2 + ["HMMA.16816.F32"], strict=True):

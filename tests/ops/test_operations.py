@@ -1,5 +1,6 @@
 """What holds for every operation in every backend: the rule about memory, and that arrays are plain ones."""
 
+import ast
 import importlib
 import inspect
 import itertools
@@ -382,8 +383,40 @@ def test_a_contract_stands_once(module, name):
 
 @for_each(PUBLIC)
 def test_a_function_takes_the_same_arguments_in_every_backend(module, name):
+    """`scratch` is the one exception."""
     if not is_defined_here(module, name):
         assert arguments(getattr(module, name)) == arguments(getattr(reference_of(module), name))
+
+
+@for_each(OPERATIONS)
+def test_a_function_uses_every_argument(module, name):
+    function = getattr(module, name)
+    names = {
+        node.id for node in ast.walk(ast.parse(inspect.getsource(function))) if isinstance(node, ast.Name)
+    }
+    assert set(inspect.signature(function).parameters) <= names
+
+
+SCRATCH = [(module, name) for module, name in PUBLIC if name.endswith("_scratch")]
+
+
+@for_each(SCRATCH)
+def test_what_makes_working_space_is_for_functions_that_take_it(module, name):
+    """They take it as a keyword, and need not be given it; the fast backends make it from the same sizes."""
+    assert module is not reference_of(module)
+    found = [
+        inspect.signature(getattr(module, other)).parameters for there, other in PUBLIC if there is module
+    ]
+    taken = [parameters["scratch"] for parameters in found if "scratch" in parameters]
+    assert taken
+    assert {(each.kind, each.default) for each in taken} == {(inspect.Parameter.KEYWORD_ONLY, None)}
+    alike = [arguments(getattr(there, other)) for there, other in SCRATCH if other == name]
+    assert alike == [arguments(getattr(module, name))] * 2
+
+
+def test_who_takes_working_space_has_what_makes_it():
+    takes = {m for m, name in PUBLIC if "scratch" in inspect.signature(getattr(m, name)).parameters}
+    assert takes == {module for module, _ in SCRATCH}
 
 
 @every_operation

@@ -359,10 +359,9 @@ def test_the_sanitizer_finds_nothing(rng, unit):
 
 
 def listings(kernels, cc):
-    """Return the machine code of kernels, given as (module, name)."""
-    chosen = [(getattr(module, name), module.SIGNATURES[name]) for module, name in kernels]
+    """Return the machine code of kernels."""
     try:
-        reports = inspect_kernels(chosen, [cc])
+        reports = inspect_kernels([(kernel, kernel.py_func.signature) for kernel in kernels], [cc])
     except InspectionError as error:
         pytest.skip(str(error))
     if any(report.language != "SASS" for report in reports):
@@ -372,11 +371,11 @@ def listings(kernels, cc):
 
 @pytest.mark.exhaustive("test_dense_tensor.py: the instructions of the same engine")
 def test_the_machine_code_multiplies_on_tensor_cores():
-    kernels = [(gpu_vectorised, "matmul_tf32_kernel"), (gpu_implicit, "conv2d_implicit_bfloat16_kernel")]
+    kernels = [gpu_vectorised.matmul_tf32_kernel, gpu_implicit.conv2d_implicit_bfloat16_kernel]
     wanted = ["HMMA.1688.F32.TF32", "HMMA.16816.F32.BF16"]
     for listing, instruction in zip(listings(kernels, "8.0"), wanted, strict=True):
         assert instruction in listing
         assert "FFMA" not in listing
-    for listing in listings([(gpu_weight, "conv2d_weight_float16_ffma_kernel")], "7.5"):
+    for listing in listings([gpu_weight.conv2d_weight_float16_ffma_kernel], "7.5"):
         assert "FFMA" in listing
         assert "HMMA" not in listing

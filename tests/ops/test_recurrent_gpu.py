@@ -106,7 +106,7 @@ def test_scratch_for_other_shapes_is_refused():
             pytest.raises(ValueError, match=r"scratch.*make it with lstm_scratch for these shapes"),
             only_launches() as launched,
         ):
-            gpu.lstm_backward_weight(*sequences, None, *gradients, scratch)
+            gpu.lstm_backward_weight(*sequences, None, *gradients, scratch=scratch)
         assert not launched
     with pytest.raises(TypeError, match="scratch must come from lstm_scratch, got tuple"):
         gpu.lstm_forward(**there, scratch=(1, 2))

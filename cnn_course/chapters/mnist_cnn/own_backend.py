@@ -64,17 +64,17 @@ class _Operation:
 
 
 class _Convolution(_Operation):
-    def conv2d_forward(self, x, weight, bias, stride, padding, out, scratch, relu=False):
+    def conv2d_forward(self, x, weight, bias, stride, padding, out, relu=False):
         kernel = self.own.get("conv2d_kernel")
         if kernel is None or relu:
-            return self.package.conv2d_forward(x, weight, bias, stride, padding, out, scratch, relu)
+            return self.package.conv2d_forward(x, weight, bias, stride, padding, out, relu)
         return _each(kernel, out, x, weight, bias, *stride, *padding, out)
 
-    def conv2d_backward_input(self, grad_output, weight, input_shape, stride, padding, grad_input, scratch):
+    def conv2d_backward_input(self, grad_output, weight, input_shape, stride, padding, grad_input):
         kernel = self.own.get("conv2d_backward_input_kernel")
         if kernel is None:
             return self.package.conv2d_backward_input(
-                grad_output, weight, input_shape, stride, padding, grad_input, scratch
+                grad_output, weight, input_shape, stride, padding, grad_input
             )
         return _each(kernel, grad_input, grad_output, weight, *stride, *padding, grad_input)
 
@@ -82,7 +82,7 @@ class _Convolution(_Operation):
         kernel = self.own.get("conv2d_backward_weight_kernel")
         if kernel is None:
             return self.package.conv2d_backward_weight(
-                grad_output, x, weight_shape, stride, padding, grad_weight, scratch
+                grad_output, x, weight_shape, stride, padding, grad_weight, scratch=scratch
             )
         return _each(kernel, grad_weight, grad_output, x, *stride, *padding, grad_weight)
 
@@ -120,7 +120,7 @@ class _Dense(_Operation):
         own_relu = relu and self.own.get("relu_stride_kernel") is not None
         kernel = self.own.get("dense_kernel")
         if kernel is None:
-            self.package.linear_forward(x, weight, bias, out, scratch, relu and not own_relu)
+            self.package.linear_forward(x, weight, bias, out, relu and not own_relu, scratch=scratch)
         else:
             _table(kernel, out, x, weight, bias, relu and not own_relu, out)
         return self.activation.relu_forward(out, out) if own_relu else out
@@ -128,13 +128,13 @@ class _Dense(_Operation):
     def linear_backward_input(self, grad_output, weight, grad_input, scratch):
         kernel = self.own.get("dense_backward_input_kernel")
         if kernel is None:
-            return self.package.linear_backward_input(grad_output, weight, grad_input, scratch)
+            return self.package.linear_backward_input(grad_output, weight, grad_input, scratch=scratch)
         return _table(kernel, grad_input, grad_output, weight, grad_input)
 
     def linear_backward_weight(self, grad_output, x, grad_weight, scratch):
         kernel = self.own.get("dense_backward_weight_kernel")
         if kernel is None:
-            return self.package.linear_backward_weight(grad_output, x, grad_weight, scratch)
+            return self.package.linear_backward_weight(grad_output, x, grad_weight, scratch=scratch)
         return _table(kernel, grad_weight, grad_output, x, grad_weight)
 
     def linear_backward_bias(self, grad_output, grad_bias):

@@ -159,7 +159,7 @@ class LossScaler(Scaler):
         """Do what `step` does, with the learning rate that the cursor names: nothing comes from the host."""
         self._unscale()
         row = self.ops.scheduled_rates(
-            *(self.rates, self.corrections, cursor, self.taken, self.found_inf, self.row, self.row_cursor)
+            self.rates, self.corrections, cursor, self.taken, self.found_inf, self.row, self.row_cursor
         )
         optimizer.scheduled_step(*row)
         self._adapt()

@@ -62,8 +62,15 @@ class SyncBatchNorm:
         if grad_output is not None:
             # As if the statistics were given: what follows from them comes below.
             grad_input, *parts = layer.ops.batch_norm2d_backward(
-                *(grad_output, layer.x, layer.weight, layer.mean, layer.inv_std, False),
-                *(head(layer.grad_input, len(grad_output)), layer.grad_weight, layer.grad_bias),
+                grad_output,
+                layer.x,
+                layer.weight,
+                layer.mean,
+                layer.inv_std,
+                training=False,
+                grad_input=head(layer.grad_input, len(grad_output)),
+                grad_weight=layer.grad_weight,
+                grad_bias=layer.grad_bias,
             )
             sums[:] = [to_host(array) for array in parts]
         self.add_up(sums)
@@ -75,13 +82,24 @@ class SyncBatchNorm:
         self._set(self.shift, -weight * to_host(layer.inv_std) * average)
         self._set(self.scale, -weight * to_host(layer.inv_std) * slope)
         correction = self._normalise(layer.x, self.scale, self.shift, self.correction)
-        return self.backend.ops.activation.add_forward(grad_input, correction, grad_input)
+        return self.backend.ops.activation.add_forward(grad_input, correction, out=grad_input)
 
     def _normalise(self, x, weight, bias, out, training=False):
         layer = self.layer
-        statistics = self.mean, self.variance, training, 1.0, layer.eps
-        outputs = head(out, x.shape[0]), layer.mean, layer.inv_std
-        return layer.ops.batch_norm2d_forward(x, weight, bias, *statistics, *outputs)[0]
+        normalised, _, _ = layer.ops.batch_norm2d_forward(
+            x,
+            weight,
+            bias,
+            self.mean,
+            self.variance,
+            training=training,
+            momentum=1.0,
+            eps=layer.eps,
+            out=head(out, x.shape[0]),
+            mean=layer.mean,
+            inv_std=layer.inv_std,
+        )
+        return normalised
 
     def _set(self, array, values):
         copy(array, values.astype(self.backend.dtype))

@@ -17,6 +17,7 @@ from cnn_numba.ops.shared.warps import load4, store4
 THREADS = 256
 VECTOR = 4  # floats of one access
 VECTOR_BYTES = VECTOR * np.dtype(np.float32).itemsize
+_ROW = "float32[::1]"
 
 
 def _launch(kernel, threads, *arguments):
@@ -60,6 +61,7 @@ def _relu_gradient(gradient, out):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW})")
 def relu_forward_naive_kernel(x, out):
     """Compute one element a thread; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -73,6 +75,7 @@ def relu_forward_naive(x, out=None):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW})")
 def relu_forward_vectorized_kernel(x, out):
     """Compute four neighbouring elements a thread; launched over the fours, and one for the tail."""
     i = uint32(uint32(cuda.grid(1)) * uint32(VECTOR))
@@ -113,6 +116,7 @@ def relu_forward(x, out=None):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def relu_backward_naive_kernel(grad_output, out, grad_input):
     """Compute one element a thread; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -126,6 +130,7 @@ def relu_backward_naive(grad_output, out, grad_input=None):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def relu_backward_vectorized_kernel(grad_output, out, grad_input):
     """Compute four neighbouring elements a thread; launched over the fours, and one for the tail."""
     i = uint32(uint32(cuda.grid(1)) * uint32(VECTOR))
@@ -134,8 +139,12 @@ def relu_backward_vectorized_kernel(grad_output, out, grad_input):
         g0, g1, g2, g3 = load4(grad_output, i)
         a, b, c, d = load4(out, i)
         store4(
-            *(grad_input, i, _relu_gradient(g0, a), _relu_gradient(g1, b)),
-            *(_relu_gradient(g2, c), _relu_gradient(g3, d)),
+            grad_input,
+            i,
+            _relu_gradient(g0, a),
+            _relu_gradient(g1, b),
+            _relu_gradient(g2, c),
+            _relu_gradient(g3, d),
         )
     else:
         for tail in range(i, size):
@@ -159,6 +168,7 @@ def relu_backward(grad_output, out, grad_input=None):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW}, int64, {_ROW})")
 def bias_relu_forward_kernel(x, bias, pixels, out):
     """Compute one element a thread, `pixels` neighbours having the same bias; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -178,6 +188,7 @@ def bias_relu_forward(x, bias, out=None):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW})")
 def sigmoid_forward_kernel(x, out):
     """Compute one element a thread; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -193,6 +204,7 @@ def sigmoid_forward(x, out=None):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def sigmoid_backward_kernel(grad_output, out, grad_input):
     """Compute one element a thread; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -209,6 +221,7 @@ def sigmoid_backward(grad_output, out, grad_input=None):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW})")
 def tanh_forward_kernel(x, out):
     """Compute one element a thread; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -222,6 +235,7 @@ def tanh_forward(x, out=None):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def tanh_backward_kernel(grad_output, out, grad_input):
     """Compute one element a thread; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -247,6 +261,7 @@ def _normal_share(x):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW})")
 def gelu_forward_kernel(x, out):
     """Compute one element a thread; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -260,6 +275,7 @@ def gelu_forward(x, out=None):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def gelu_backward_kernel(grad_output, x, grad_input):
     """Compute one element a thread; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -276,6 +292,7 @@ def gelu_backward(grad_output, x, grad_input=None):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def add_forward_kernel(a, b, out):
     """Add one pair a thread; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -288,20 +305,3 @@ def add_forward(a, b, out=None):
     out = checks.add_forward(DEVICE, a, b, out)
     _launch(add_forward_kernel, out.size, a, b, out)
     return out
-
-
-_ROW = "float32[::1]"
-SIGNATURES = {
-    "relu_forward_naive_kernel": f"void({_ROW}, {_ROW})",
-    "relu_forward_vectorized_kernel": f"void({_ROW}, {_ROW})",
-    "relu_backward_naive_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
-    "relu_backward_vectorized_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
-    "bias_relu_forward_kernel": f"void({_ROW}, {_ROW}, int64, {_ROW})",
-    "sigmoid_forward_kernel": f"void({_ROW}, {_ROW})",
-    "sigmoid_backward_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
-    "tanh_forward_kernel": f"void({_ROW}, {_ROW})",
-    "tanh_backward_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
-    "gelu_forward_kernel": f"void({_ROW}, {_ROW})",
-    "gelu_backward_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
-    "add_forward_kernel": f"void({_ROW}, {_ROW}, {_ROW})",
-}

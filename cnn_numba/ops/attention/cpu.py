@@ -44,7 +44,7 @@ class AttentionScratch(NamedTuple):
 def attention_scratch(q_shape, k_shape):
     """Allocate the working space that the passes of one layer can share.
 
-    It serves fewer keys and smaller batches too; see `reference.attention_scratch`.
+    It is the `scratch` of `attention_forward` and its gradient; one for more keys and larger batches will do.
     """
     return AttentionScratch(*(aligned_zeros(shape) for shape in _scratch_shapes(k_shape[2], q_shape[3])))
 
@@ -68,7 +68,7 @@ def _checked_scratch(scratch, q, k):
     return scratch
 
 
-def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, scratch=None):
+def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, *, scratch=None):
     """Average the values for each query, weighted by how well keys fit; see `reference.attention_forward`.
 
     `scratch` comes from `attention_scratch`; None allocates it, here and in the backward.
@@ -82,7 +82,18 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, scratch
 
 
 def attention_backward(
-    grad_output, q, k, v, out, log_sum_exp, causal=False, grad_q=None, grad_k=None, grad_v=None, scratch=None
+    grad_output,
+    q,
+    k,
+    v,
+    out,
+    log_sum_exp,
+    causal=False,
+    grad_q=None,
+    grad_k=None,
+    grad_v=None,
+    *,
+    scratch=None,
 ):
     """Send the gradient back through attention; see `reference.attention_backward`."""
     shape = q.shape if isinstance(q, np.ndarray) else (0,)
@@ -189,11 +200,9 @@ def _multiply_down(scores, tiles, keys, panels, first, scale, tile, out):
     count, features = out.shape
     depth = _whole_tiles(keys) * TILE_COLUMNS + 1
     c = TILE_COLUMNS
+    rows = 0, c, 2 * c, 3 * c, 4 * c, 5 * c
     for column in range(0, features, c):
-        multiply_tile(
-            *(scores, 0, c, 2 * c, 3 * c, 4 * c, 5 * c, tiles, _PANEL_ROWS, c, 1),
-            *(panels, column * depth, tile, 0),
-        )
+        multiply_tile(scores, *rows, tiles, _PANEL_ROWS, c, 1, panels, column * depth, tile, 0)
         for r in range(min(TILE_ROWS, count - first)):
             for d in range(min(c, features - column)):
                 out[first + r, column + d] = tile[r * c + d] * scale[r]

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 THREADS = 256
+_MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
 
 
 class AttentionScratch(NamedTuple):
@@ -39,7 +40,7 @@ class AttentionScratch(NamedTuple):
 def attention_scratch(q_shape, k_shape):
     """Allocate the working space that the passes of one layer can share.
 
-    It serves fewer queries and smaller batches too; see `reference.attention_scratch`.
+    It is the `scratch` of `attention_backward`; one for more queries and larger batches will do.
     """
     return AttentionScratch(device.empty(q_shape[0] * q_shape[1] * q_shape[2]))
 
@@ -60,7 +61,7 @@ def _checked_averages(scratch, shape):
     return scratch.averages[:needed].reshape(shape[0] * shape[1], shape[2])
 
 
-def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, scratch=None):
+def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     """Average the values for each query, weighted by how well keys fit; see `reference.attention_forward`.
 
     head_dim is at most 64 here: a thread holds up to 16 features, and up to four threads share a query.
@@ -72,7 +73,18 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, scratch
 
 
 def attention_backward(
-    grad_output, q, k, v, out, log_sum_exp, causal=False, grad_q=None, grad_k=None, grad_v=None, scratch=None
+    grad_output,
+    q,
+    k,
+    v,
+    out,
+    log_sum_exp,
+    causal=False,
+    grad_q=None,
+    grad_k=None,
+    grad_v=None,
+    *,
+    scratch=None,
 ):
     """Send the gradient back through attention; see `reference.attention_backward`.
 
@@ -116,6 +128,7 @@ def _place_of(i, heads, length, features):
 
 
 @cuda.jit
+@device.signature(_MOVE)
 def split_heads_kernel(x, batch_size, parts, heads, length, features, out):
     """Move one element a thread, in the order in which they are written; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -133,6 +146,7 @@ def split_heads(x, out=None):
 
 
 @cuda.jit
+@device.signature(_MOVE)
 def merge_heads_kernel(x, batch_size, parts, heads, length, features, out):
     """Move one element a thread, in the order in which they are read; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -152,7 +166,3 @@ def merge_heads(x, out=None):
 def _move(kernel, x, sizes, out):
     device.launch_for_each(kernel, x.size, THREADS, x.ravel(), *map(np.uint32, sizes), out.ravel())
     return out
-
-
-_MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
-SIGNATURES = {"split_heads_kernel": _MOVE, "merge_heads_kernel": _MOVE}

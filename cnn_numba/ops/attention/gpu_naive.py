@@ -17,9 +17,11 @@ from cnn_numba.ops.shared.warps import WARP, warp_max, warp_sum
 
 BLOCK = 32, 8
 MINUS_INFINITY = float32(-math.inf)
+_TABLE, _HEADS = "float32[:, ::1]", "float32[:, :, ::1]"
 
 
 @cuda.jit
+@device.signature(f"void({_HEADS}, {_HEADS}, float32, bool, {_HEADS})")
 def attention_scores_kernel(q, k, scale, causal, scores):
     """Compute one score a thread, ``q[i] . k[j] * scale``; blocks of BLOCK cover them, j along x."""
     j, i, head = cuda.grid(3)
@@ -32,6 +34,7 @@ def attention_scores_kernel(q, k, scale, causal, scores):
 
 
 @cuda.jit
+@device.signature(f"void({_TABLE})")
 def attention_softmax_kernel(scores):
     """Make weights of the scores of one row a warp, in place, scores being (rows, keys)."""
     thread = uint32(cuda.grid(1))
@@ -53,6 +56,7 @@ def attention_softmax_kernel(scores):
 
 
 @cuda.jit
+@device.signature(f"void({_HEADS}, {_HEADS}, bool, {_HEADS})")
 def attention_product_kernel(weights, v, transposed, out):
     """Compute one element of ``weights @ v``, or of ``weights.T @ v``, a thread; d along x, heads on z."""
     d, i, head = cuda.grid(3)
@@ -66,6 +70,7 @@ def attention_product_kernel(weights, v, transposed, out):
 
 
 @cuda.jit
+@device.signature(f"void({_TABLE}, {_TABLE}, float32)")
 def attention_softmax_backward_kernel(weights, grad_weights, scale):
     """Make gradients of the scores of those of the weights, one row a warp, in place."""
     thread = uint32(cuda.grid(1))
@@ -204,12 +209,3 @@ def _rows(x):
     """View an array as all its rows."""
     columns = x.shape[x.ndim - 1]
     return x.reshape(x.size // columns, columns)
-
-
-_TABLE, _HEADS = "float32[:, ::1]", "float32[:, :, ::1]"
-SIGNATURES = {
-    "attention_scores_kernel": f"void({_HEADS}, {_HEADS}, float32, bool, {_HEADS})",
-    "attention_softmax_kernel": f"void({_TABLE})",
-    "attention_product_kernel": f"void({_HEADS}, {_HEADS}, bool, {_HEADS})",
-    "attention_softmax_backward_kernel": f"void({_TABLE}, {_TABLE}, float32)",
-}

@@ -25,6 +25,7 @@ CHUNK = 8  # scores that a thread has at a time: of so many keys the largest is 
 MOST_FEATURES = 16  # of a thread
 HEAD_DIMS = 16, 32, 64  # what there are kernels for; others are filled up
 MINUS_INFINITY = float32(-math.inf)
+_HEADS, _ROWS = "float32[:, :, ::1]", "float32[:, ::1]"
 
 
 class _Kernels(NamedTuple):
@@ -161,6 +162,11 @@ def _make_kernels(head_dim):
             average[i] *= factor
         return total * factor
 
+    @cuda.jit(launch_bounds=ROWS * lanes)
+    @device.signature(
+        f"void({_HEADS}, {_HEADS}, {_HEADS}, float32, bool, {_HEADS}, {_ROWS})",
+        name=f"attention_forward_{head_dim}_kernel",
+    )
     def forward(q, k, v, scale, causal, out, log_sum_exp):
         """Average for ROWS queries a block, one or more threads each; launched over (queries, heads)."""
         k_tile = cuda.shared.array(tile_size, float32, alignment=16)
@@ -198,6 +204,11 @@ def _make_kernels(head_dim):
         """Compute a weight anew."""
         return math.exp(score - log_sum_exp) if seen else float32(0)
 
+    @cuda.jit(launch_bounds=ROWS * lanes)
+    @device.signature(
+        f"void({', '.join([_HEADS] * 5)}, {_ROWS}, float32, bool, {_ROWS}, {_HEADS})",
+        name=f"attention_backward_q_{head_dim}_kernel",
+    )
     def backward_q(grad_output, q, k, v, out, log_sum_exp, scale, causal, averages, grad_q):
         """Compute grad_q for ROWS queries a block, and the `averages`; launched over (queries, heads)."""
         k_tile = cuda.shared.array(tile_size, float32, alignment=16)
@@ -234,6 +245,11 @@ def _make_kernels(head_dim):
             cuda.syncthreads()
         store_row(sums, scale, grad_q, head, query)
 
+    @cuda.jit(launch_bounds=ROWS * lanes)
+    @device.signature(
+        f"void({', '.join([_HEADS] * 4)}, {_ROWS}, {_ROWS}, float32, bool, {_HEADS}, {_HEADS})",
+        name=f"attention_backward_kv_{head_dim}_kernel",
+    )
     def backward_kv(grad_output, q, k, v, log_sum_exp, averages, scale, causal, grad_k, grad_v):
         """Compute grad_k and grad_v for ROWS keys a block; launched over (keys, heads)."""
         q_tile = cuda.shared.array(tile_size, float32, alignment=16)
@@ -267,27 +283,14 @@ def _make_kernels(head_dim):
         store_row(k_sums, scale, grad_k, head, key)
         store_row(v_sums, float32(1), grad_v, head, key)
 
-    kernels = []
-    for function in (forward, backward_q, backward_kv):
-        function.__name__ = function.__qualname__ = f"attention_{function.__name__}_{head_dim}_kernel"
-        kernels.append(cuda.jit(launch_bounds=ROWS * lanes)(function))
-    return _Kernels(lanes, *kernels)
+    return _Kernels(lanes, forward, backward_q, backward_kv)
 
 
 _KERNELS = {head_dim: _make_kernels(head_dim) for head_dim in HEAD_DIMS}
-
-_HEADS, _ROWS = "float32[:, :, ::1]", "float32[:, ::1]"
-_TYPES = {
-    "forward": [_HEADS] * 3 + ["float32", "bool", _HEADS, _ROWS],
-    "backward_q": [_HEADS] * 5 + [_ROWS, "float32", "bool", _ROWS, _HEADS],
-    "backward_kv": [_HEADS] * 4 + [_ROWS, _ROWS, "float32", "bool", _HEADS, _HEADS],
-}
-SIGNATURES = {}
-for _head_dim, _kernels in _KERNELS.items():
-    for _kind, _types in _TYPES.items():
-        _name = f"attention_{_kind}_{_head_dim}_kernel"
-        globals()[_name] = getattr(_kernels, _kind)
-        SIGNATURES[_name] = f"void({', '.join(_types)})"
+# Each under its name as well, by which `cnn-numba inspect` finds it.
+_, attention_forward_16_kernel, attention_backward_q_16_kernel, attention_backward_kv_16_kernel = _KERNELS[16]
+_, attention_forward_32_kernel, attention_backward_q_32_kernel, attention_backward_kv_32_kernel = _KERNELS[32]
+_, attention_forward_64_kernel, attention_backward_q_64_kernel, attention_backward_kv_64_kernel = _KERNELS[64]
 
 
 def _kernels_for(head_dim):

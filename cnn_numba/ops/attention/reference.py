@@ -14,7 +14,7 @@ from cnn_numba.arguments import settings
 from cnn_numba.ops._reference import check_arrays, filled, store
 
 
-def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, scratch=None):
+def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     """Average the values for each query, weighted by how well their keys fit.
 
     With ``scores[i, j] = sum over d of q[i, d] * k[j, d] / sqrt(head_dim)`` in each head::
@@ -36,8 +36,6 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, scratch
         Where to write the result; None allocates float64.
     log_sum_exp : ndarray, shape (N, H, T_q), float, optional
         Where to write what the backward needs; None allocates float64.
-    scratch : optional
-        From `attention_scratch`; not needed in this backend.
 
     Returns
     -------
@@ -78,7 +76,7 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, scratch
 
 
 def attention_backward(
-    grad_output, q, k, v, out, log_sum_exp, causal=False, grad_q=None, grad_k=None, grad_v=None, scratch=None
+    grad_output, q, k, v, out, log_sum_exp, causal=False, grad_q=None, grad_k=None, grad_v=None
 ):
     """Send the gradient of the loss back through attention.
 
@@ -108,8 +106,6 @@ def attention_backward(
         Where to write the gradient with respect to q; None allocates float64.
     grad_k, grad_v : ndarray, shape (N, H, T_k, D), float, optional
         Where to write the other two; None allocates float64.
-    scratch : optional
-        From `attention_scratch`; not needed in this backend.
 
     Returns
     -------
@@ -150,27 +146,6 @@ def attention_backward(
         store("grad_k", grad_k, _transposed(grad_scores) @ q),
         store("grad_v", grad_v, _transposed(weights) @ grad_output),
     )
-
-
-def attention_scratch(q_shape, k_shape):
-    """Allocate the working space that the passes of one layer can share; None in this backend.
-
-    Parameters
-    ----------
-    q_shape, k_shape : tuple (N, H, T, D)
-        Of the largest batch.
-
-    Returns
-    -------
-    object
-        For the `scratch` of `attention_forward` and `attention_backward`, and of smaller batches too.
-
-    Examples
-    --------
-    >>> attention_scratch((64, 4, 64, 16), (64, 4, 64, 16)) is None
-    True
-    """
-    return None
 
 
 def attention_weights(q, k, causal=False, out=None):

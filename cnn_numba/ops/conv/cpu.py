@@ -72,7 +72,7 @@ def _scratch_shapes(input_shape, weight_shape, window):
 def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     """Allocate the working space that the convolutions of one layer can share.
 
-    It serves batches of any size; see `reference.conv2d_scratch`.
+    It is the `scratch` of `conv2d_forward` and its gradients, for batches of any size.
     """
     input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
     weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
@@ -236,7 +236,7 @@ def _forward(x, window, scratch, precision, smallest, out):
 
 
 def conv2d_forward(
-    x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False, precision="float32"
+    x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32", *, scratch=None
 ):
     """Convolve a batch of images; see `reference.conv2d_forward`.
 
@@ -293,7 +293,15 @@ def _backward_input(grad_output, window, scratch, precision, grad_input):
 
 
 def conv2d_backward_input(
-    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None, precision="float32"
+    grad_output,
+    weight,
+    input_shape,
+    stride=1,
+    padding=0,
+    grad_input=None,
+    precision="float32",
+    *,
+    scratch=None,
 ):
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
     window, grad_input = checks.conv2d_backward_input(
@@ -432,7 +440,7 @@ def _backward_weight_planes(grad_output, x, window, scratch, precision):
 
 
 def conv2d_backward_weight(
-    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None, precision="float32"
+    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32", *, scratch=None
 ):
     """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`."""
     window, grad_weight = checks.conv2d_backward_weight(

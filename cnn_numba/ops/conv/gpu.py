@@ -56,17 +56,13 @@ BIAS_THREADS = 1024
 def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     """Allocate the working space that the convolutions of one layer can share.
 
-    It serves batches of any size; see `reference.conv2d_scratch`.
+    It is the `scratch` of `conv2d_backward_weight`, for batches of any size.
     """
     return checked_scratch(None, input_shape, weight_shape, stride, padding)
 
 
-def conv2d_forward(
-    x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False, precision="float32"
-):
+def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32"):
     """Convolve a batch of images, ReLU included; see `reference.conv2d_forward`.
-
-    `scratch` is not used here; the gradient of the weights does.
 
     Examples
     --------
@@ -82,32 +78,33 @@ def conv2d_forward(
     # be mostly preparation: its step alone is longer than the nine products of a 3 x 3 kernel.
     short = channels == 1 and kernel_h * kernel_w <= 32 and max(pair(stride, "stride")) <= 4
     if short and precision == "float32":
-        return conv2d_forward_tiled(x, weight, bias, stride, padding, out, scratch, relu)
-    return conv2d_forward_implicit(x, weight, bias, stride, padding, out, scratch, relu, precision=precision)
+        return conv2d_forward_tiled(x, weight, bias, stride, padding, out, relu)
+    return conv2d_forward_implicit(x, weight, bias, stride, padding, out, relu, precision=precision)
 
 
 def conv2d_backward_input(
-    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None, precision="float32"
+    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, precision="float32"
 ):
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
     return conv2d_backward_input_implicit(
-        grad_output, weight, input_shape, stride, padding, grad_input, scratch, precision=precision
+        grad_output, weight, input_shape, stride, padding, grad_input, precision=precision
     )
 
 
 def conv2d_backward_weight(
-    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None, precision="float32"
+    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32", *, scratch=None
 ):
     """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`.
 
     `scratch` comes from `conv2d_scratch`; None allocates it.
     """
     return conv2d_backward_weight_implicit(
-        grad_output, x, weight_shape, stride, padding, grad_weight, scratch, precision
+        grad_output, x, weight_shape, stride, padding, grad_weight, precision, scratch=scratch
     )
 
 
 @cuda.jit
+@device.signature("void(float32[:, :, ::1], int64, int64, float32[::1])")
 def conv2d_backward_bias_kernel(grad_output, factor, shift, grad_bias):
     """Sum up one channel of `grad_output` (N, C_out, H_out * W_out) a block of BIAS_THREADS."""
     oc = uint32(cuda.blockIdx.x)
@@ -130,13 +127,6 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
     grad_bias = checks.conv2d_backward_bias(DEVICE, grad_output, grad_bias)
     batch, out_channels, out_h, out_w = grad_output.shape
     positions = out_h * out_w
-    device.launch(
-        conv2d_backward_bias_kernel,
-        out_channels,
-        BIAS_THREADS,
-        *(grad_output.reshape(batch, out_channels, positions), *reciprocal(positions), grad_bias),
-    )
+    arguments = grad_output.reshape(batch, out_channels, positions), *reciprocal(positions), grad_bias
+    device.launch(conv2d_backward_bias_kernel, out_channels, BIAS_THREADS, *arguments)
     return grad_bias
-
-
-SIGNATURES = {"conv2d_backward_bias_kernel": "void(float32[:, :, ::1], int64, int64, float32[::1])"}

@@ -15,6 +15,7 @@ from cnn_numba.ops.shapes import DEVICE
 
 THREADS = 256
 CONSTANT_LIMIT = 64 * 1024
+_IMAGES = "float32[:, :, :, ::1]"
 
 
 def constant_kernel(filters):
@@ -22,6 +23,7 @@ def constant_kernel(filters):
     _, channels, kernel_h, kernel_w = filters.shape
 
     @cuda.jit
+    @device.signature(f"void({_IMAGES}, float32[::1], bool, int64, int64, int64, int64, bool, {_IMAGES})")
     def conv2d_constant_kernel(x, bias, has_bias, stride_h, stride_w, padding_h, padding_w, relu, out):
         """Compute one output a thread; a grid of (blocks of positions, output channels)."""
         weight = cuda.const.array_like(filters)
@@ -57,7 +59,7 @@ def _kernel(shape, content):
     return constant_kernel(np.frombuffer(content, np.float32).reshape(shape))
 
 
-def conv2d_forward_constant(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
+def conv2d_forward_constant(x, weight, bias=None, stride=1, padding=0, out=None, relu=False):
     """`conv2d_forward` with the filters in constant memory; arguments and result are the same.
 
     Numba bakes constant memory into the code of a kernel. So `weight` is read back from the device in every
@@ -88,10 +90,3 @@ def conv2d_forward_constant(x, weight, bias=None, stride=1, padding=0, out=None,
 #: Two filters that find edges, across and along: an example of filters that stay.
 SOBEL = np.array([[[[1, 0, -1], [2, 0, -2], [1, 0, -1]]], [[[1, 2, 1], [0, 0, 0], [-1, -2, -1]]]], np.float32)
 conv2d_forward_sobel_kernel = constant_kernel(SOBEL)
-
-_IMAGES = "float32[:, :, :, ::1]"
-SIGNATURES = {
-    "conv2d_forward_sobel_kernel": (
-        f"void({_IMAGES}, float32[::1], bool, int64, int64, int64, int64, bool, {_IMAGES})"
-    ),
-}

@@ -36,6 +36,7 @@ from cnn_numba.ops.shared.products import (
 #: Entries of the gather table, which is filled again when they are used up.
 TABLE = 256
 NOWHERE = 1 << 30  # a row outside of every image
+_TYPES = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
 
 
 class Gather(NamedTuple):
@@ -218,6 +219,7 @@ def implicit_kernel(tile):
                         target[uint32(target_at[j] + uint32(m * plane))] = value
 
     @cuda.jit
+    @device.signature(_TYPES, capability=tile.capability)
     def conv2d_implicit_kernel(source, weight, bias, has_bias, relu, target, gather: Gather):
         """Compute a tile a block; a grid of (blocks of columns, blocks of rows).
 
@@ -247,30 +249,23 @@ def implicit_kernel(tile):
 # - NARROW is for few rows: half of those the others compute would not be there. The gradient of the same
 #   images has 32 rows, 338 blocks. Where there are few threads, they can have the registers for long steps.
 LARGE, SMALL, NARROW = Tile(64, 128, 8, 8, 8), Tile(64, 64, 32, 4, 4), Tile(32, 32, 32, 4, 4)
-conv2d_implicit_large_kernel = implicit_kernel(LARGE)
-conv2d_implicit_small_kernel = implicit_kernel(SMALL)
-conv2d_implicit_narrow_kernel = implicit_kernel(NARROW)
-_KERNELS = {
-    LARGE: conv2d_implicit_large_kernel,
-    SMALL: conv2d_implicit_small_kernel,
-    NARROW: conv2d_implicit_narrow_kernel,
-}
 # For rounded operands: 4 warps of 32 x 32 results each, on Tensor Cores, or else NARROW.
 TENSOR = Tile(64, 64, 16, 4, 8)
-conv2d_implicit_tf32_kernel, conv2d_implicit_float16_kernel, conv2d_implicit_bfloat16_kernel = (
-    implicit_kernel(tile) for tile in tensor_tiles(TENSOR)
-)
+_KERNELS = {
+    tile: implicit_kernel(tile) for tile in (LARGE, SMALL, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW))
+}
+# Each under its name as well, by which `cnn-numba inspect` finds it.
 (
+    conv2d_implicit_large_kernel,
+    conv2d_implicit_small_kernel,
+    conv2d_implicit_narrow_kernel,
+    conv2d_implicit_tf32_kernel,
+    conv2d_implicit_float16_kernel,
+    conv2d_implicit_bfloat16_kernel,
     conv2d_implicit_tf32_ffma_kernel,
     conv2d_implicit_float16_ffma_kernel,
     conv2d_implicit_bfloat16_ffma_kernel,
-) = (implicit_kernel(tile) for tile in ffma_tiles(NARROW))
-_REDUCED = (
-    *(conv2d_implicit_tf32_kernel, conv2d_implicit_float16_kernel, conv2d_implicit_bfloat16_kernel),
-    *(conv2d_implicit_tf32_ffma_kernel, conv2d_implicit_float16_ffma_kernel),
-    conv2d_implicit_bfloat16_ffma_kernel,
-)
-_KERNELS |= zip((*tensor_tiles(TENSOR), *ffma_tiles(NARROW)), _REDUCED, strict=True)
+) = _KERNELS.values()
 # Two for each of the 132 multiprocessors of an H200.
 _ENOUGH_BLOCKS = 264
 
@@ -331,16 +326,7 @@ def _forward_gather(x, weight, window):
 
 
 def conv2d_forward_implicit(
-    x,
-    weight,
-    bias=None,
-    stride=1,
-    padding=0,
-    out=None,
-    scratch=None,
-    relu=False,
-    tile=None,
-    precision="float32",
+    x, weight, bias=None, stride=1, padding=0, out=None, relu=False, tile=None, precision="float32"
 ):
     """`conv2d_forward` as a matrix product; arguments and result are the same.
 
@@ -407,15 +393,7 @@ def _backward_gathers(weight, window, grad_input):
 
 
 def conv2d_backward_input_implicit(
-    grad_output,
-    weight,
-    input_shape,
-    stride=1,
-    padding=0,
-    grad_input=None,
-    scratch=None,
-    tile=None,
-    precision="float32",
+    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, tile=None, precision="float32"
 ):
     """`conv2d_backward_input` as a matrix product a class of pixels; arguments and result are the same.
 
@@ -428,16 +406,3 @@ def conv2d_backward_input_implicit(
         for gather in _backward_gathers(weight, window, grad_input):
             _launch(gather, grad_output, weight, weight, False, False, grad_input, tile, precision)
     return grad_input
-
-
-_SIGNATURE = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
-_ON_TENSOR_CORES = [f"conv2d_implicit_{precision}_kernel" for precision in ("tf32", "float16", "bfloat16")]
-_ON_FFMA = [name.replace("_kernel", "_ffma_kernel") for name in _ON_TENSOR_CORES]
-SIGNATURES = {
-    **dict.fromkeys(_ON_TENSOR_CORES + _ON_FFMA, _SIGNATURE),
-    "conv2d_implicit_large_kernel": _SIGNATURE,
-    "conv2d_implicit_small_kernel": _SIGNATURE,
-    "conv2d_implicit_narrow_kernel": _SIGNATURE,
-}
-# Which GPUs a kernel is for, where not for all.
-CAPABILITIES = {**dict.fromkeys(_ON_TENSOR_CORES, ">= 8.0"), **dict.fromkeys(_ON_FFMA, "< 8.0")}

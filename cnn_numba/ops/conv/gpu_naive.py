@@ -11,6 +11,8 @@ from cnn_numba.ops.conv import checks
 from cnn_numba.ops.shapes import DEVICE
 
 THREADS = 256
+_IMAGES = "float32[:, :, :, ::1]"
+_STEPS = "int64, int64, int64, int64"
 
 
 @cuda.jit(device=True)
@@ -22,6 +24,7 @@ def place(i, shape):
 
 
 @cuda.jit
+@device.signature(f"void({_IMAGES}, {_IMAGES}, float32[::1], bool, {_STEPS}, bool, {_IMAGES})")
 def conv2d_forward_naive_kernel(
     x, weight, bias, has_bias, stride_h, stride_w, padding_h, padding_w, relu, out
 ):
@@ -45,7 +48,7 @@ def conv2d_forward_naive_kernel(
     out[n, oc, oh, ow] = total
 
 
-def conv2d_forward_naive(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
+def conv2d_forward_naive(x, weight, bias=None, stride=1, padding=0, out=None, relu=False):
     """`conv2d_forward` with one thread for each output; arguments and result are the same."""
     window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out, relu)
     arguments = x, weight, *checks.bias_for_kernel(weight, bias), *window.steps, relu, out
@@ -54,6 +57,7 @@ def conv2d_forward_naive(x, weight, bias=None, stride=1, padding=0, out=None, sc
 
 
 @cuda.jit
+@device.signature(f"void({_IMAGES}, {_IMAGES}, {_STEPS}, {_IMAGES})")
 def conv2d_backward_input_naive_kernel(
     grad_output, weight, stride_h, stride_w, padding_h, padding_w, grad_input
 ):
@@ -81,9 +85,7 @@ def conv2d_backward_input_naive_kernel(
     grad_input[n, ic, h, w] = total
 
 
-def conv2d_backward_input_naive(
-    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None
-):
+def conv2d_backward_input_naive(grad_output, weight, input_shape, stride=1, padding=0, grad_input=None):
     """`conv2d_backward_input` with one thread for each pixel; arguments and result are the same."""
     window, grad_input = checks.conv2d_backward_input(
         DEVICE, grad_output, weight, input_shape, stride, padding, grad_input
@@ -94,6 +96,7 @@ def conv2d_backward_input_naive(
 
 
 @cuda.jit
+@device.signature(f"void({_IMAGES}, {_IMAGES}, {_STEPS}, {_IMAGES})")
 def conv2d_backward_weight_naive_kernel(
     grad_output, x, stride_h, stride_w, padding_h, padding_w, grad_weight
 ):
@@ -113,9 +116,7 @@ def conv2d_backward_weight_naive_kernel(
     grad_weight[oc, ic, kh, kw] = total
 
 
-def conv2d_backward_weight_naive(
-    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None
-):
+def conv2d_backward_weight_naive(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None):
     """`conv2d_backward_weight` with one thread for each weight; arguments and result are the same."""
     window, grad_weight = checks.conv2d_backward_weight(
         DEVICE, grad_output, x, weight_shape, stride, padding, grad_weight
@@ -123,14 +124,3 @@ def conv2d_backward_weight_naive(
     arguments = grad_output, x, *window.steps, grad_weight
     device.launch_for_each(conv2d_backward_weight_naive_kernel, grad_weight.size, THREADS, *arguments)
     return grad_weight
-
-
-_IMAGES = "float32[:, :, :, ::1]"
-_STEPS = "int64, int64, int64, int64"
-SIGNATURES = {
-    "conv2d_forward_naive_kernel": (
-        f"void({_IMAGES}, {_IMAGES}, float32[::1], bool, {_STEPS}, bool, {_IMAGES})"
-    ),
-    "conv2d_backward_input_naive_kernel": f"void({_IMAGES}, {_IMAGES}, {_STEPS}, {_IMAGES})",
-    "conv2d_backward_weight_naive_kernel": f"void({_IMAGES}, {_IMAGES}, {_STEPS}, {_IMAGES})",
-}

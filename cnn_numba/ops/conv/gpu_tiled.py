@@ -16,6 +16,7 @@ from cnn_numba.ops.shared.products import at_least, lower_bound
 TILE_W, TILE_H = 32, 8
 THREADS = TILE_W * TILE_H
 CHANNELS = 16
+_IMAGES = "float32[:, :, :, ::1]"
 
 
 @cuda.jit(device=True)
@@ -100,6 +101,7 @@ def _store(sums, n, first_channel, oh, ow, bias, has_bias, relu, out_channels, w
 
 
 @cuda.jit
+@device.signature(f"void({_IMAGES}, {_IMAGES}, float32[::1], bool, bool, Window2d, float32[::1])")
 def conv2d_forward_tiled_kernel(x, weight, bias, has_bias, relu, window: Window2d, out):
     """Compute a position for CHANNELS channels a thread of (TILE_W, TILE_H).
 
@@ -149,7 +151,7 @@ def shared_bytes(kernel_h, kernel_w, stride_h, stride_w):
     return 4 * (CHANNELS * kernel_h * kernel_w + patch_h * patch_w)
 
 
-def conv2d_forward_tiled(x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False):
+def conv2d_forward_tiled(x, weight, bias=None, stride=1, padding=0, out=None, relu=False):
     """`conv2d_forward` with tiles in shared memory; arguments and result are the same.
 
     Raises
@@ -170,11 +172,3 @@ def conv2d_forward_tiled(x, weight, bias=None, stride=1, padding=0, out=None, sc
         arguments = x, weight, *checks.bias_for_kernel(weight, bias), relu, window, out.reshape(-1)
         device.launch(conv2d_forward_tiled_kernel, grid, block, *arguments, shared=needed)
     return out
-
-
-_IMAGES = "float32[:, :, :, ::1]"
-SIGNATURES = {
-    "conv2d_forward_tiled_kernel": (
-        f"void({_IMAGES}, {_IMAGES}, float32[::1], bool, bool, Window2d, float32[::1])"
-    ),
-}

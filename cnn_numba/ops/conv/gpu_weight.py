@@ -198,6 +198,9 @@ def weight_kernel(tile):
                         sums[uint32(at + n)] = total[i * thread_columns + j]
 
     @cuda.jit
+    @device.signature(
+        "void(float32[::1], float32[::1], float32[::1], Correlation)", capability=tile.capability
+    )
     def conv2d_backward_weight_kernel(grad_output, x, sums, shape: Correlation):
         """Sum up a share of the positions for a tile a block; grid (column tiles, row tiles, shares).
 
@@ -224,27 +227,26 @@ def weight_kernel(tile):
 
 # Rows and columns of a block, products between barriers, rows and columns of a thread.
 WIDE, NARROW = Tile(64, 64, 32, 4, 4), Tile(32, 32, 16, 4, 4)
-conv2d_backward_weight_wide_kernel = weight_kernel(WIDE)
-conv2d_backward_weight_narrow_kernel = weight_kernel(NARROW)
-_KERNELS = {WIDE: conv2d_backward_weight_wide_kernel, NARROW: conv2d_backward_weight_narrow_kernel}
 # For rounded operands: 4 warps of 32 x 32 results each, on Tensor Cores, or else NARROW.
 TENSOR = Tile(64, 64, 16, 4, 8)
-conv2d_weight_tf32_kernel, conv2d_weight_float16_kernel, conv2d_weight_bfloat16_kernel = (
-    weight_kernel(tile) for tile in tensor_tiles(TENSOR)
-)
-conv2d_weight_tf32_ffma_kernel, conv2d_weight_float16_ffma_kernel, conv2d_weight_bfloat16_ffma_kernel = (
-    weight_kernel(tile) for tile in ffma_tiles(NARROW)
-)
-_REDUCED = (
-    *(conv2d_weight_tf32_kernel, conv2d_weight_float16_kernel, conv2d_weight_bfloat16_kernel),
-    *(conv2d_weight_tf32_ffma_kernel, conv2d_weight_float16_ffma_kernel, conv2d_weight_bfloat16_ffma_kernel),
-)
-_KERNELS |= zip((*tensor_tiles(TENSOR), *ffma_tiles(NARROW)), _REDUCED, strict=True)
+_KERNELS = {tile: weight_kernel(tile) for tile in (WIDE, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW))}
+# Each under its name as well, by which `cnn-numba inspect` finds it.
+(
+    conv2d_backward_weight_wide_kernel,
+    conv2d_backward_weight_narrow_kernel,
+    conv2d_weight_tf32_kernel,
+    conv2d_weight_float16_kernel,
+    conv2d_weight_bfloat16_kernel,
+    conv2d_weight_tf32_ffma_kernel,
+    conv2d_weight_float16_ffma_kernel,
+    conv2d_weight_bfloat16_ffma_kernel,
+) = _KERNELS.values()
 
 LANES, GROUPS = 32, 8
 
 
 @cuda.jit
+@device.signature("void(float32[:, ::1], float32[::1])")
 def conv2d_sum_parts_kernel(parts, total):
     """Add up `parts` (P, size) into `total` (size,): LANES elements a block of (LANES, GROUPS) threads."""
     group_sums = cuda.shared.array((GROUPS, LANES), float32)
@@ -303,7 +305,7 @@ def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
 
 
 def conv2d_backward_weight_implicit(
-    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None, precision="float32"
+    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32", *, scratch=None
 ):
     """`conv2d_backward_weight` as a matrix product with split sums; arguments and result are the same."""
     window, grad_weight = checks.conv2d_backward_weight(
@@ -319,10 +321,20 @@ def conv2d_backward_weight_implicit(
     share = tile.depth * device.blocks(device.blocks(depth, scratch.parts.shape[0]), tile.depth)
     shares = device.blocks(depth, share)
     total, parts = grad_weight.reshape(-1), scratch.parts[:shares]
+    positions_factor, positions_shift = reciprocal(window.out_h * window.out_w)
+    out_w_factor, out_w_shift = reciprocal(window.out_w)
     shape = Correlation(
-        *window,
-        *(grad_output.shape[1], channels, height, width, depth, share),
-        *(*reciprocal(window.out_h * window.out_w), *reciprocal(window.out_w)),
+        **window._asdict(),
+        rows=grad_output.shape[1],
+        channels=channels,
+        height=height,
+        width=width,
+        depth=depth,
+        share=share,
+        positions_factor=positions_factor,
+        positions_shift=positions_shift,
+        out_w_factor=out_w_factor,
+        out_w_shift=out_w_shift,
     )
     sums = total if shares == 1 else parts.reshape(-1)
     arguments = grad_output.reshape(-1), x.reshape(-1), sums, shape
@@ -331,16 +343,3 @@ def conv2d_backward_weight_implicit(
         grid, block = device.blocks(total.size, LANES), (LANES, GROUPS)
         device.launch(conv2d_sum_parts_kernel, grid, block, parts, total)
     return grad_weight
-
-
-_SIGNATURE = "void(float32[::1], float32[::1], float32[::1], Correlation)"
-_ON_TENSOR_CORES = [f"conv2d_weight_{precision}_kernel" for precision in ("tf32", "float16", "bfloat16")]
-_ON_FFMA = [name.replace("_kernel", "_ffma_kernel") for name in _ON_TENSOR_CORES]
-SIGNATURES = {
-    **dict.fromkeys(_ON_TENSOR_CORES + _ON_FFMA, _SIGNATURE),
-    "conv2d_backward_weight_wide_kernel": _SIGNATURE,
-    "conv2d_backward_weight_narrow_kernel": _SIGNATURE,
-    "conv2d_sum_parts_kernel": "void(float32[:, ::1], float32[::1])",
-}
-# Which GPUs a kernel is for, where not for all.
-CAPABILITIES = {**dict.fromkeys(_ON_TENSOR_CORES, ">= 8.0"), **dict.fromkeys(_ON_FFMA, "< 8.0")}

@@ -141,9 +141,7 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
     return out
 
 
-def conv2d_forward(
-    x, weight, bias=None, stride=1, padding=0, out=None, scratch=None, relu=False, precision="float32"
-):
+def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32"):
     """Convolve a batch of images, all channels at once.
 
     With x taken as zero outside its H x W pixels::
@@ -165,8 +163,6 @@ def conv2d_forward(
         Step of the window and zeros on each side; a pair is (vertical, horizontal).
     out : ndarray, shape (N, C_out, H_out, W_out), float, optional
         Where to write the result; None allocates float64.
-    scratch : None
-        Workspace of the faster backends. Not used here.
     relu : bool
         Whether to apply ``max(out, 0)`` to the result, as the layer that usually follows would. The faster
         backends do so while they write the result: it is not read and written once more.
@@ -212,7 +208,7 @@ def conv2d_forward(
 
 
 def conv2d_backward_input(
-    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, scratch=None, precision="float32"
+    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, precision="float32"
 ):
     """Send the gradient of the loss from the output of a convolution back to its images.
 
@@ -235,8 +231,6 @@ def conv2d_backward_input(
         As in the forward pass.
     grad_input : ndarray, shape (N, C_in, H, W), float, optional
         Where to write the result; None allocates float64.
-    scratch : None
-        Not used here.
     precision : {"float32", "tf32", "float16", "bfloat16"}
         What `grad_output` and `weight` are rounded to before they are multiplied, by `rounded` in
         `cnn_numba.ops._reference`. Sums and results are not.
@@ -273,7 +267,7 @@ def conv2d_backward_input(
 
 
 def conv2d_backward_weight(
-    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, scratch=None, precision="float32"
+    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32"
 ):
     """Compute the gradient of the loss with respect to the kernels of a convolution.
 
@@ -295,8 +289,6 @@ def conv2d_backward_weight(
         As in the forward pass.
     grad_weight : ndarray, shape (C_out, C_in, K_h, K_w), float, optional
         Where to write the result; None allocates float64. Overwritten, not added to.
-    scratch : None
-        Not used here.
     precision : {"float32", "tf32", "float16", "bfloat16"}
         What `grad_output` and `x` are rounded to before they are multiplied, by `rounded` in
         `cnn_numba.ops._reference`. Sums and results are not.
@@ -361,36 +353,6 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
     check_arrays({"grad_bias": grad_bias}, {"grad_output": grad_output})
     grad_output = images("grad_output", grad_output)
     return store("grad_bias", grad_bias, grad_output.sum(axis=(0, 2, 3)))
-
-
-def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
-    """Return the workspace to pass as `scratch`: None, for this backend needs none.
-
-    Parameters
-    ----------
-    input_shape : tuple (N, C_in, H, W)
-        Shape of the images.
-    weight_shape : tuple (C_out, C_in, K_h, K_w)
-        Shape of the kernels.
-    stride, padding : int or pair of ints
-        As in the forward pass.
-
-    Returns
-    -------
-    None
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong type, or the shapes do not belong together.
-
-    Examples
-    --------
-    >>> conv2d_scratch((64, 1, 28, 28), (32, 1, 3, 3)) is None
-    True
-    """
-    input_shape = image_shape("input_shape", input_shape)
-    _Window(input_shape, image_shape("weight_shape", weight_shape), stride, padding)
 
 
 class _Window(Windows):

@@ -29,7 +29,7 @@ class LinearScratch(NamedTuple):
 def linear_scratch(batch_size, in_features, out_features):
     """Allocate the working space that the three products of one layer can share.
 
-    It serves smaller layers and batches too; see `reference.linear_scratch`.
+    It is the `scratch` of `linear_forward` and its gradients; one for larger layers and batches will do.
     """
     shapes = _scratch_shapes(max(batch_size, in_features, out_features))
     return LinearScratch(*(aligned_zeros(shape) for shape in shapes))
@@ -111,7 +111,7 @@ def _checked_scratch(scratch, batch_size, in_features, out_features):
     return scratch
 
 
-def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, precision="float32"):
+def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float32", *, scratch=None):
     """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request; see `reference.linear_forward`.
 
     `scratch` comes from `linear_scratch`; None allocates it, here and in the gradients.
@@ -125,7 +125,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, pre
     return out
 
 
-def linear_backward_input(grad_output, weight, grad_input=None, scratch=None, precision="float32"):
+def linear_backward_input(grad_output, weight, grad_input=None, precision="float32", *, scratch=None):
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
     grad_input = checks.linear_backward_input(HOST, grad_output, weight, grad_input, precision)
     scratch = _checked_scratch(scratch, *grad_input.shape, weight.shape[0])
@@ -134,7 +134,7 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None, pr
     return grad_input
 
 
-def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None, precision="float32"):
+def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32", *, scratch=None):
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
     grad_weight = checks.linear_backward_weight(HOST, grad_output, x, grad_weight, precision)
     scratch = _checked_scratch(scratch, *x.shape, grad_output.shape[1])

@@ -44,7 +44,7 @@ class LinearScratch(NamedTuple):
 def linear_scratch(batch_size, in_features, out_features):
     """Allocate the working space that the three products of one layer can share.
 
-    It serves smaller layers and batches too; see `reference.linear_scratch`.
+    It is the `scratch` of `linear_forward` and its gradients; one for larger layers and batches will do.
     """
     return LinearScratch(device.empty(_scratch_size(batch_size, in_features, out_features)))
 
@@ -72,7 +72,7 @@ def _checked_partial(scratch, batch_size, in_features, out_features):
     return scratch.partial
 
 
-def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, precision="float32"):
+def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float32", *, scratch=None):
     """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request; see `reference.linear_forward`.
 
     Bias and ReLU are applied where a sum is complete and still in a register: they cost no pass over memory.
@@ -92,14 +92,14 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, pre
     return multiply(x, weight, out, False, True, **options)
 
 
-def linear_backward_input(grad_output, weight, grad_input=None, scratch=None, precision="float32"):
+def linear_backward_input(grad_output, weight, grad_input=None, precision="float32", *, scratch=None):
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
     grad_input = checks.linear_backward_input(DEVICE, grad_output, weight, grad_input, precision)
     partial = _checked_partial(scratch, *grad_input.shape, weight.shape[0])
     return multiply(grad_output, weight, grad_input, False, False, partial=partial, precision=precision)
 
 
-def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None, precision="float32"):
+def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32", *, scratch=None):
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
     grad_weight = checks.linear_backward_weight(DEVICE, grad_output, x, grad_weight, precision)
     partial = _checked_partial(scratch, *x.shape, grad_output.shape[1])
@@ -110,6 +110,7 @@ SUM_COLUMNS, SUM_ROWS = 32, 16
 
 
 @cuda.jit
+@device.signature("void(float32[:, ::1], float32[::1])")
 def linear_backward_bias_kernel(grad_output, grad_bias):
     """Sum up 32 columns a block, one along x; each of the 16 threads of a column takes every 16th row."""
     sums = cuda.shared.array((SUM_ROWS, SUM_COLUMNS), float32)
@@ -138,6 +139,3 @@ def linear_backward_bias(grad_output, grad_bias=None):
         block = SUM_COLUMNS, SUM_ROWS
         device.launch(linear_backward_bias_kernel, grid, block, grad_output, grad_bias)
     return grad_bias
-
-
-SIGNATURES = {"linear_backward_bias_kernel": "void(float32[:, ::1], float32[::1])"}

@@ -16,9 +16,11 @@ from cnn_numba.ops.dense import checks
 from cnn_numba.ops.shapes import DEVICE
 
 NAIVE_BLOCK = 32, 8
+_SIGNATURE = "void(float32[:, ::1], float32[:, ::1], float32[:, ::1], bool, bool)"
 
 
 @cuda.jit
+@device.signature(_SIGNATURE)
 def matmul_naive_kernel(a, b, out, transpose_a, transpose_b):
     """Compute one element of `out` a thread; blocks of NAIVE_BLOCK cover it, its columns along x."""
     column, row = cuda.grid(2)
@@ -79,6 +81,7 @@ TILE_PITCH = TILE + 1
 
 
 @cuda.jit
+@device.signature(_SIGNATURE)
 def matmul_tiled_kernel(a, b, out, transpose_a, transpose_b):
     """Compute TILE x TILE elements a block, one a thread, tile by tile along k.
 
@@ -148,6 +151,7 @@ def _copy_tile(matrix, along_k, first, start, lines, depth, tile):
 
 
 @cuda.jit
+@device.signature(_SIGNATURE)
 def matmul_register_tiled_kernel(a, b, out, transpose_a, transpose_b):
     """Compute 128 x 128 elements a block of 256 threads, 8 x 8 a thread; the grid covers the columns along x.
 
@@ -195,9 +199,3 @@ def matmul_register_tiled(a, b, out=None, transpose_a=False, transpose_b=False):
         grid = device.blocks(out.shape[1], BLOCK_LINES), device.blocks(out.shape[0], BLOCK_LINES)
         device.launch(matmul_register_tiled_kernel, grid, SIDE**2, a, b, out, transpose_a, transpose_b)
     return out
-
-
-_SIGNATURE = "void(float32[:, ::1], float32[:, ::1], float32[:, ::1], bool, bool)"
-SIGNATURES = dict.fromkeys(
-    ("matmul_naive_kernel", "matmul_tiled_kernel", "matmul_register_tiled_kernel"), _SIGNATURE
-)

@@ -238,6 +238,12 @@ def _make_kernel(name, number, depth, row_pitch, column_pitch, copies, multiply_
         copy_columns(b, k, first_column, depth_of_all, columns, column_tile, column_at)
         commit_copies()
 
+    @cuda.jit(launch_bounds=(THREADS, 2))
+    @device.signature(
+        f"void({number}[::1], {number}[::1], float32[::1], uint32, uint32, uint32)",
+        capability=">= 8.0",
+        name=name,
+    )
     def kernel(a, b, out, rows, columns, depth_of_all):
         """Compute ROWS x COLUMNS results a block of THREADS; a grid over `out`, columns along x."""
         row_tile = cuda.shared.array(row_size, number, alignment=16)
@@ -262,8 +268,7 @@ def _make_kernel(name, number, depth, row_pitch, column_pitch, copies, multiply_
             start, stage = uint32(start + uint32(depth)), uint32((stage + uint32(1)) % uint32(STAGES))
         _store(sums, first_row, first_column, rows, columns, out)
 
-    kernel.__name__ = kernel.__qualname__ = name
-    return cuda.jit(launch_bounds=(THREADS, 2))(kernel)
+    return kernel
 
 
 _TF32 = float32, DEPTH, ROW_PITCH, COLUMN_PITCH
@@ -333,17 +338,3 @@ def matmul_float16(a, b, out=None):
     """
     kernels = tensor_float16_kernel, tensor_float16_guarded_kernel
     return _multiply("matmul_float16", *kernels, a, b, out, np.float16)
-
-
-_SIZES = "uint32, uint32, uint32"
-_FLOAT32 = f"void(float32[::1], float32[::1], float32[::1], {_SIZES})"
-_FLOAT16 = f"void(float16[::1], float16[::1], float32[::1], {_SIZES})"
-SIGNATURES = {
-    "tensor_tf32_kernel": _FLOAT32,
-    "tensor_tf32_guarded_kernel": _FLOAT32,
-    "tensor_3xtf32_kernel": _FLOAT32,
-    "tensor_3xtf32_guarded_kernel": _FLOAT32,
-    "tensor_float16_kernel": _FLOAT16,
-    "tensor_float16_guarded_kernel": _FLOAT16,
-}
-CAPABILITIES = dict.fromkeys(SIGNATURES, ">= 8.0")

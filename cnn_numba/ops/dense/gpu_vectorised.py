@@ -35,6 +35,7 @@ SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
 # So many blocks are to share a multiprocessor: they have 128, 72 and 80 registers a thread.
 _BLOCKS = {128: 2, 32: 7, 64: 3}
+_PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
 
 
 def aligned(matrix, vector=4):
@@ -179,6 +180,8 @@ def _make_kernel(name, tile, vectors):
 
     store_results = store_singly if tile.tensor_cores else store
 
+    @cuda.jit(launch_bounds=(tile.threads, _BLOCKS[tile.rows]))
+    @device.signature(_PRODUCT, capability=tile.capability, name=name)
     def kernel(a, b, bias, out, rows, columns, depth, part_depth, transpose_a, transpose_b, has_bias, relu):
         """Compute one tile of results a block, from one part of their sums.
 
@@ -194,8 +197,7 @@ def _make_kernel(name, tile, vectors):
         accumulate(a_source, b_source, begin, end, sums)
         store_results(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out)
 
-    kernel.__name__ = kernel.__qualname__ = name
-    return cuda.jit(launch_bounds=(tile.threads, _BLOCKS[tile.rows]))(kernel)
+    return kernel
 
 
 matmul_large_kernel = _make_kernel("matmul_large_kernel", LARGE, vectors=True)
@@ -235,6 +237,7 @@ for _vectors in (True, False):
 
 
 @cuda.jit
+@device.signature("void(float32[::1], uint32, float32[::1], uint32, bool, bool, float32[::1])")
 def matmul_sum_parts_kernel(partial, parts, bias, columns, has_bias, relu, out):
     """Add up the parts of one result a thread, in their order; blocks of SUM_THREADS cover `out`."""
     i = uint32(cuda.grid(1))
@@ -371,23 +374,3 @@ def matmul_split(a, b, out=None, transpose_a=False, transpose_b=False):
     """
     out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     return multiply(a, b, out, transpose_a, transpose_b, tile=SMALL)
-
-
-_VECTOR = "float32[::1]"
-_PRODUCT = f"void({', '.join([_VECTOR] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
-_ON_TENSOR_CORES = [
-    f"matmul_{precision}{guarded}_kernel"
-    for precision in ("tf32", "float16", "bfloat16")
-    for guarded in ("", "_guarded")
-]
-_ON_FFMA = ["matmul_tf32_ffma_kernel", "matmul_float16_ffma_kernel", "matmul_bfloat16_ffma_kernel"]
-SIGNATURES = {
-    **dict.fromkeys(_ON_TENSOR_CORES + _ON_FFMA, _PRODUCT),
-    "matmul_large_kernel": _PRODUCT,
-    "matmul_large_guarded_kernel": _PRODUCT,
-    "matmul_small_kernel": _PRODUCT,
-    "matmul_small_guarded_kernel": _PRODUCT,
-    "matmul_sum_parts_kernel": f"void({_VECTOR}, uint32, {_VECTOR}, uint32, bool, bool, {_VECTOR})",
-}
-# Which GPUs a kernel is for, where not for all.
-CAPABILITIES = {**dict.fromkeys(_ON_TENSOR_CORES, ">= 8.0"), **dict.fromkeys(_ON_FFMA, "< 8.0")}

@@ -9,7 +9,7 @@ from cnn_numba.arguments import settings
 from cnn_numba.ops._reference import check_arrays, real, rounded, store
 
 
-def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, precision="float32"):
+def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float32"):
     """Multiply a batch of vectors by a weight matrix: ``y = x W^T + b``.
 
     ``out[n, o] = bias[o] + sum over i of x[n, i] * weight[o, i]``
@@ -26,8 +26,6 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, pre
         Added to each output; None adds nothing.
     out : ndarray, shape (N, out_features), float, optional
         Where to write the result; None allocates float64.
-    scratch : None
-        What `linear_scratch` returns; not used.
     relu : bool
         Set negative results to zero; NaN stays.
     precision : {"float32", "tf32", "float16", "bfloat16"}
@@ -71,7 +69,7 @@ def linear_forward(x, weight, bias=None, out=None, scratch=None, relu=False, pre
     return store("out", out, result)
 
 
-def linear_backward_input(grad_output, weight, grad_input=None, scratch=None, precision="float32"):
+def linear_backward_input(grad_output, weight, grad_input=None, precision="float32"):
     """Send the gradient of the loss from the outputs of a dense layer back to its inputs.
 
     ``grad_input[n, i] = sum over o of grad_output[n, o] * weight[o, i]``
@@ -84,8 +82,6 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None, pr
         The weights of the forward pass.
     grad_input : ndarray, shape (N, in_features), float, optional
         Where to write the result; None allocates float64.
-    scratch : None
-        What `linear_scratch` returns; not used.
     precision : {"float32", "tf32", "float16", "bfloat16"}
         What `grad_output` and `weight` are rounded to before they are multiplied, by `rounded` in
         `cnn_numba.ops._reference`. Sums and results are not.
@@ -112,7 +108,7 @@ def linear_backward_input(grad_output, weight, grad_input=None, scratch=None, pr
     return store("grad_input", grad_input, result)
 
 
-def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None, precision="float32"):
+def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"):
     """Compute the gradient of the loss with respect to the weights of a dense layer.
 
     ``grad_weight[o, i] = sum over n of grad_output[n, o] * x[n, i]``
@@ -125,8 +121,6 @@ def linear_backward_weight(grad_output, x, grad_weight=None, scratch=None, preci
         The vectors of the forward pass.
     grad_weight : ndarray, shape (out_features, in_features), float, optional
         Where to write the result; None allocates float64. Overwritten, not added to.
-    scratch : None
-        What `linear_scratch` returns; not used.
     precision : {"float32", "tf32", "float16", "bfloat16"}
         What `grad_output` and `x` are rounded to before they are multiplied, by `rounded` in
         `cnn_numba.ops._reference`. Sums and results are not.
@@ -183,21 +177,3 @@ def linear_backward_bias(grad_output, grad_bias=None):
     check_arrays({"grad_bias": grad_bias}, {"grad_output": grad_output})
     grad_output = real("grad_output", grad_output, (None, None))
     return store("grad_bias", grad_bias, grad_output.sum(axis=0))
-
-
-def linear_scratch(batch_size, in_features, out_features):
-    """Return the workspace to pass as `scratch`: None, for this backend needs none.
-
-    Parameters
-    ----------
-    batch_size, in_features, out_features : int
-
-    Returns
-    -------
-    None
-
-    Examples
-    --------
-    >>> linear_scratch(64, 1600, 128) is None
-    True
-    """

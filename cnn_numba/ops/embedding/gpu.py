@@ -12,9 +12,11 @@ from cnn_numba.ops.shapes import DEVICE
 
 THREADS = 256
 COLUMNS, ROWS = 32, 16  # threads of a block of `embedding_backward_kernel`
+_TOKENS = "int32[:, ::1]"
 
 
 @cuda.jit
+@device.signature(f"void({_TOKENS}, float32[:, ::1], float32[:, ::1], float32[:, :, ::1])")
 def embedding_forward_kernel(tokens, weight, positions, out):
     """Write one number a thread, NaN for a token that is none; launched over all of `out` (N, T, C)."""
     i = uint32(cuda.grid(1))
@@ -39,6 +41,7 @@ def embedding_forward(tokens, weight, positions, out=None):
 
 
 @cuda.jit
+@device.signature("void(float32[:, ::1], int32[::1], float32[:, ::1])")
 def embedding_backward_kernel(grad_output, tokens, grad_weight):
     """Add up 32 columns of one token a block, grad_output being (places, C); launched over (columns, tokens).
 
@@ -88,6 +91,7 @@ def _gather_character(text, index, windows, stride, t, x, y, i):
 
 
 @cuda.jit
+@device.signature("void(uint8[::1], int64[::1], int64, int64, uint32, int32[::1], int32[::1])")
 def gather_windows_kernel(text, indices, windows, stride, length, x, y):
     """Gather one character a thread; launched over all of them."""
     i = uint32(cuda.grid(1))
@@ -108,6 +112,9 @@ def gather_windows(text, indices, stride, x, y):
 
 
 @cuda.jit
+@device.signature(
+    "void(uint8[::1], int64[::1], int32[::1], int64, int64, int64, uint32, int32[::1], int32[::1])"
+)
 def gather_windows_at_kernel(text, order, cursor, batch_size, windows, stride, length, x, y):
     """Gather one character a thread, of the batch under the cursor; launched over all of them."""
     i = uint32(cuda.grid(1))
@@ -171,14 +178,3 @@ def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):
     arguments = text, order, cursor, batch_size, windows, int(stride), np.uint32(x.shape[1]), x.ravel(), y
     device.launch_for_each(gather_windows_at_kernel, x.size, THREADS, *arguments)
     return x, y
-
-
-_TOKENS = "int32[:, ::1]"
-SIGNATURES = {
-    "embedding_forward_kernel": (f"void({_TOKENS}, float32[:, ::1], float32[:, ::1], float32[:, :, ::1])"),
-    "embedding_backward_kernel": "void(float32[:, ::1], int32[::1], float32[:, ::1])",
-    "gather_windows_kernel": "void(uint8[::1], int64[::1], int64, int64, uint32, int32[::1], int32[::1])",
-    "gather_windows_at_kernel": (
-        "void(uint8[::1], int64[::1], int32[::1], int64, int64, int64, uint32, int32[::1], int32[::1])"
-    ),
-}

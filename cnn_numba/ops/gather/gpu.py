@@ -37,6 +37,7 @@ def _normalised(images, index, pixel, scale, shift, plane):
 
 
 @cuda.jit
+@device.signature("void(uint8[:, ::1], int64[::1], float32[::1], float32[::1], uint32, float32[:, ::1])")
 def gather_batch_kernel(images, indices, scale, shift, plane, out):
     """One thread normalises one pixel of `out` (n, C * H * W); a grid of one dimension covers them all."""
     i = uint32(cuda.grid(1))
@@ -68,6 +69,7 @@ def gather_batch(images, indices, mean, std, out=None):
 
 
 @cuda.jit
+@device.signature("void(int32[::1], int64[::1], int32[::1])")
 def gather_labels_kernel(labels, indices, out):
     """One thread picks one label; a grid of one dimension covers them all."""
     i = uint32(cuda.grid(1))
@@ -86,6 +88,10 @@ def gather_labels(labels, indices, out=None):
 
 
 @cuda.jit
+@device.signature(
+    "void(uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, float32[::1], float32[::1], uint32, "
+    "float32[:, ::1], int32[::1])"
+)
 def gather_batch_at_kernel(images, labels, order, cursor, batch_size, scale, shift, plane, x, y):
     """One thread normalises one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
     i = uint32(cuda.grid(1))
@@ -158,6 +164,7 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
 
 
 @cuda.jit
+@device.signature("void(int32[::1])")
 def advance_kernel(cursor):
     """One thread adds 1 to the cursor; a grid of one thread."""
     cursor[0] += int32(1)
@@ -196,17 +203,3 @@ def advance(cursor):
 def _plane(images):
     """Return how many pixels a channel has, as kernels take it."""
     return np.uint32(math.prod(images.shape[2:]))
-
-
-SIGNATURES = {
-    "gather_batch_kernel": (
-        "void(uint8[:, ::1], int64[::1], float32[::1], float32[::1], uint32, float32[:, ::1])"
-    ),
-    "gather_labels_kernel": "void(int32[::1], int64[::1], int32[::1])",
-    "gather_batch_at_kernel": (
-        "void(uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, float32[::1], float32[::1], uint32, "
-        "float32[:, ::1], int32[::1])"
-    ),
-    "advance_kernel": "void(int32[::1])",
-}
-ALLOWED = {}

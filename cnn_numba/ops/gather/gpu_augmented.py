@@ -16,6 +16,7 @@ from cnn_numba.ops.gather.gpu_shared import constants_there, label, rows
 from cnn_numba.ops.shapes import DEVICE
 
 THREADS = 256
+_HOW = "float32[::1], float32[::1], Crop"
 
 
 class Crop(NamedTuple):
@@ -66,6 +67,7 @@ def _augmented(images, index, pixel, scale, shift, crop, seed, epoch):
 
 
 @cuda.jit
+@device.signature(f"void(uint8[:, ::1], int64[::1], {_HOW}, uint32, uint32, float32[:, ::1])")
 def gather_augmented_kernel(images, indices, scale, shift, crop: Crop, seed, epoch, out):
     """One thread writes one pixel of `out` (n, C * H * W); a grid of one dimension covers them all."""
     i = uint32(cuda.grid(1))
@@ -91,6 +93,10 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
 
 
 @cuda.jit
+@device.signature(
+    f"void(uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, {_HOW}, uint32[::1], "
+    "float32[:, ::1], int32[::1])"
+)
 def gather_augmented_at_kernel(
     images, labels, order, cursor, batch_size, scale, shift, crop: Crop, draw, x, y
 ):
@@ -153,14 +159,3 @@ def gather_augmented_at(images, labels, order, cursor, mean, std, padding, flip,
     arguments = rows(images), labels, order, cursor, batch_size, *constants, crop, draw, rows(x), y
     device.launch_for_each(gather_augmented_at_kernel, x.size, THREADS, *arguments)
     return x, y
-
-
-_HOW = "float32[::1], float32[::1], Crop"
-SIGNATURES = {
-    "gather_augmented_kernel": (f"void(uint8[:, ::1], int64[::1], {_HOW}, uint32, uint32, float32[:, ::1])"),
-    "gather_augmented_at_kernel": (
-        f"void(uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, {_HOW}, uint32[::1], "
-        "float32[:, ::1], int32[::1])"
-    ),
-}
-ALLOWED = {}

@@ -59,6 +59,7 @@ def _gradient(probability, k, label, classes, scale):
 
 
 @cuda.jit
+@device.signature("void(float32[:, ::1], int32[::1], float32[::1], float32[:, ::1])")
 def cross_entropy_forward_kernel(logits, labels, losses, probabilities):
     """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
     lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
@@ -92,6 +93,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
 
 
 @cuda.jit
+@device.signature("void(float32[:, ::1], int32[::1], float32, float32[:, ::1])")
 def cross_entropy_backward_kernel(probabilities, labels, scale, grad_logits):
     """One thread computes one gradient; a grid of one dimension covers them all."""
     i, classes = uint32(cuda.grid(1)), uint32(probabilities.shape[1])
@@ -110,6 +112,7 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
 
 
 @cuda.jit
+@device.signature("void(float32[:, ::1], int32[::1], float32, float32[::1], float32[:, ::1])")
 def cross_entropy_forward_backward_kernel(logits, labels, scale, losses, grad_logits):
     """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
     lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
@@ -139,6 +142,7 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
 
 
 @cuda.jit
+@device.signature("void(float32[:, ::1], float32[:, ::1], float32[::1])")
 def mse_loss_forward_kernel(y, target, losses):
     """One block computes the loss of one sample; a grid of one block for each."""
     sample, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
@@ -170,6 +174,7 @@ def mse_loss_forward(y, target, losses=None):
 
 
 @cuda.jit
+@device.signature("void(float32[::1], float32[::1], float32, float32[::1])")
 def mse_loss_backward_kernel(y, target, scale, grad_y):
     """One thread computes one gradient; a grid of one dimension covers them all."""
     i = uint32(cuda.grid(1))
@@ -197,6 +202,13 @@ def _argmax(logits, row):
 
 
 @cuda.jit
+@device.signature(
+    "void(float32[::1], float32[:, ::1], int32[::1], float64[::1])",
+    allowed={
+        "float64": "one thread adds the batch to the totals of an epoch, two additions a step: in float32 "
+        "the totals would lose digits as they grow"
+    },
+)
 def accumulate_metrics_kernel(losses, logits, labels, totals):
     """One thread judges every `blockDim.x`-th row, the block adds up; a grid of one block."""
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
@@ -231,21 +243,3 @@ def accumulate_metrics(losses, logits, labels, totals):
 def _launch_rows(kernel, logits, *arguments):
     """Launch a kernel with one warp for each row of the logits."""
     device.launch(kernel, device.blocks(logits.shape[0], ROWS), (WARP, ROWS), logits, *arguments)
-
-
-SIGNATURES = {
-    "cross_entropy_forward_kernel": "void(float32[:, ::1], int32[::1], float32[::1], float32[:, ::1])",
-    "cross_entropy_backward_kernel": "void(float32[:, ::1], int32[::1], float32, float32[:, ::1])",
-    "cross_entropy_forward_backward_kernel": (
-        "void(float32[:, ::1], int32[::1], float32, float32[::1], float32[:, ::1])"
-    ),
-    "mse_loss_forward_kernel": "void(float32[:, ::1], float32[:, ::1], float32[::1])",
-    "mse_loss_backward_kernel": "void(float32[::1], float32[::1], float32, float32[::1])",
-    "accumulate_metrics_kernel": "void(float32[::1], float32[:, ::1], int32[::1], float64[::1])",
-}
-ALLOWED = {
-    "accumulate_metrics_kernel": {
-        "float64": "one thread adds the batch to the totals of an epoch, two additions a step: in float32 "
-        "the totals would lose digits as they grow"
-    }
-}

@@ -33,6 +33,7 @@ __all__ = [
 
 THREADS = 256
 PART = 8192  # elements of a channel that one block sums up: read twice, and small enough for the L1 cache
+_ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 
 
 def _rung(operation, launch, split):
@@ -66,6 +67,9 @@ def _keep_statistics(c, centre, squares, count, running_mean, running_var, momen
 
 
 @cuda.jit
+@device.signature(
+    f"void({_PLANES}, {_ROW}, {_ROW}, {_ROW}, {_ROW}, float32, float32, {_PLANES}, {_ROW}, {_ROW})"
+)
 def batch_norm2d_forward_block_kernel(
     x, weight, bias, running_mean, running_var, momentum, eps, out, mean, inv_std
 ):
@@ -87,6 +91,7 @@ def batch_norm2d_forward_block_kernel(
 
 
 @cuda.jit
+@device.signature(f"void({_PLANES}, int64, {_ROWS}, {_ROWS})")
 def batch_norm2d_parts_kernel(x, part_size, centres, squares):
     """Take the moments of one part of a channel a block; launched over (parts, channels)."""
     part, c = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y)
@@ -99,6 +104,9 @@ def batch_norm2d_parts_kernel(x, part_size, centres, squares):
 
 
 @cuda.jit
+@device.signature(
+    f"void({_PLANES}, int64, {_ROWS}, {_ROWS}, {_ROW}, {_ROW}, float32, float32, {_ROW}, {_ROW})"
+)
 def batch_norm2d_combine_kernel(
     x, part_size, centres, squares, running_mean, running_var, momentum, eps, mean, inv_std
 ):
@@ -130,6 +138,7 @@ def batch_norm2d_combine_kernel(
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW}, float32, {_ROW}, {_ROW})")
 def batch_norm2d_use_running_kernel(running_mean, running_var, eps, mean, inv_std):
     """Take over the running statistics, one channel a thread; launched over the channels."""
     c = uint32(cuda.grid(1))
@@ -139,6 +148,7 @@ def batch_norm2d_use_running_kernel(running_mean, running_var, eps, mean, inv_st
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, int64, {_ROW}, {_ROW}, {_ROW}, {_ROW}, {_ROW})")
 def batch_norm2d_normalise_kernel(x, pixels, weight, bias, mean, inv_std, out):
     """Normalise one element a thread, given the statistics; launched over all elements."""
     i = uint32(cuda.grid(1))
@@ -229,6 +239,7 @@ def _gradient_sums(grad_output, x, mean, inv_std, c, begin, end):
 
 
 @cuda.jit
+@device.signature(f"void({_PLANES}, {_PLANES}, {_ROW}, {_ROW}, {_ROW}, float32, {_PLANES}, {_ROW}, {_ROW})")
 def batch_norm2d_backward_block_kernel(
     grad_output, x, weight, mean, inv_std, share, grad_input, grad_weight, grad_bias
 ):
@@ -257,6 +268,7 @@ def batch_norm2d_backward_block_kernel(
 
 
 @cuda.jit
+@device.signature(f"void({_PLANES}, {_PLANES}, {_ROW}, {_ROW}, int64, {_ROWS}, {_ROWS})")
 def batch_norm2d_gradient_parts_kernel(grad_output, x, mean, inv_std, part_size, weight_parts, bias_parts):
     """Sum up one part of a channel a block; launched over (parts, channels)."""
     part, c = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y)
@@ -269,6 +281,7 @@ def batch_norm2d_gradient_parts_kernel(grad_output, x, mean, inv_std, part_size,
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, {_ROW}, int64, {_ROW}, {_ROW}, {_ROW}, float32, {_ROW}, {_ROW}, {_ROW})")
 def batch_norm2d_backward_input_kernel(
     grad_output, x, pixels, weight, mean, inv_std, share, grad_weight, grad_bias, grad_input
 ):
@@ -322,26 +335,3 @@ def batch_norm2d_backward(
 
 batch_norm2d_backward_block = _rung(batch_norm2d_backward, _backward, split=False)
 batch_norm2d_backward_split = _rung(batch_norm2d_backward, _backward, split=True)
-
-
-_ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
-SIGNATURES = {
-    "batch_norm2d_forward_block_kernel": (
-        f"void({_PLANES}, {_ROW}, {_ROW}, {_ROW}, {_ROW}, float32, float32, {_PLANES}, {_ROW}, {_ROW})"
-    ),
-    "batch_norm2d_parts_kernel": f"void({_PLANES}, int64, {_ROWS}, {_ROWS})",
-    "batch_norm2d_combine_kernel": (
-        f"void({_PLANES}, int64, {_ROWS}, {_ROWS}, {_ROW}, {_ROW}, float32, float32, {_ROW}, {_ROW})"
-    ),
-    "batch_norm2d_use_running_kernel": f"void({_ROW}, {_ROW}, float32, {_ROW}, {_ROW})",
-    "batch_norm2d_normalise_kernel": f"void({_ROW}, int64, {_ROW}, {_ROW}, {_ROW}, {_ROW}, {_ROW})",
-    "batch_norm2d_backward_block_kernel": (
-        f"void({_PLANES}, {_PLANES}, {_ROW}, {_ROW}, {_ROW}, float32, {_PLANES}, {_ROW}, {_ROW})"
-    ),
-    "batch_norm2d_gradient_parts_kernel": (
-        f"void({_PLANES}, {_PLANES}, {_ROW}, {_ROW}, int64, {_ROWS}, {_ROWS})"
-    ),
-    "batch_norm2d_backward_input_kernel": (
-        f"void({_ROW}, {_ROW}, int64, {_ROW}, {_ROW}, {_ROW}, float32, {_ROW}, {_ROW}, {_ROW})"
-    ),
-}

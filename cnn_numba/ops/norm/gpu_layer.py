@@ -12,9 +12,11 @@ from cnn_numba.ops.shared.warps import WARP, block_sum, whole_warps
 THREADS = 256
 PART_ROWS = 512  # samples of which one block of `layer_norm_columns_kernel` adds up the columns
 COLUMN_ROWS = 8  # threads that share a column there
+_ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 
 
 @cuda.jit
+@device.signature(f"void({_PLANES}, {_ROW}, {_ROW}, float32, {_PLANES}, {_ROW}, {_ROW})")
 def layer_norm_forward_kernel(x, weight, bias, eps, out, mean, inv_std):
     """Normalise one sample a block, x and out being (1, samples, features); launched over the samples."""
     sample, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
@@ -43,6 +45,7 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
 
 
 @cuda.jit
+@device.signature(f"void({_ROWS}, {_ROWS}, {_ROW}, {_ROW}, {_ROW}, {_ROWS})")
 def layer_norm_backward_input_kernel(grad_output, x, weight, mean, inv_std, grad_input):
     """Send the gradients of one sample back, one sample a block; launched over the samples."""
     sample, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
@@ -65,6 +68,7 @@ def layer_norm_backward_input_kernel(grad_output, x, weight, mean, inv_std, grad
 
 
 @cuda.jit
+@device.signature(f"void({_ROWS}, {_ROWS}, {_ROW}, {_ROW}, int64, {_ROWS}, {_ROWS})")
 def layer_norm_columns_kernel(grad_output, x, mean, inv_std, part_rows, weight_parts, bias_parts):
     """Add up 32 columns over `part_rows` samples a block of (32, COLUMN_ROWS); over (columns, samples).
 
@@ -118,11 +122,3 @@ def layer_norm_backward(
     arguments = *rows, weight.ravel(), *statistics, grad_input.reshape(samples, features)
     device.launch(layer_norm_backward_input_kernel, samples, whole_warps(features, THREADS), *arguments)
     return grad_input, grad_weight, grad_bias
-
-
-_ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
-SIGNATURES = {
-    "layer_norm_forward_kernel": (f"void({_PLANES}, {_ROW}, {_ROW}, float32, {_PLANES}, {_ROW}, {_ROW})"),
-    "layer_norm_backward_input_kernel": f"void({_ROWS}, {_ROWS}, {_ROW}, {_ROW}, {_ROW}, {_ROWS})",
-    "layer_norm_columns_kernel": f"void({_ROWS}, {_ROWS}, {_ROW}, {_ROW}, int64, {_ROWS}, {_ROWS})",
-}

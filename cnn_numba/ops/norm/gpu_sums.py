@@ -10,6 +10,7 @@ import math
 
 from numba import cuda, float32, uint32
 
+from cnn_numba import device
 from cnn_numba.ops.shared.warps import WARP, block_sum, warp_sum
 
 
@@ -65,6 +66,7 @@ def two_scratch(array, rows, columns):
 
 
 @cuda.jit
+@device.signature("void(float32[:, ::1], float32[:, ::1], float32[::1], float32[::1])")
 def add_parts_kernel(weight_parts, bias_parts, grad_weight, grad_bias):
     """Add up the parts of one row of each array, one row a warp; launched over 32 threads a row."""
     thread = uint32(cuda.grid(1))
@@ -79,6 +81,3 @@ def add_parts_kernel(weight_parts, bias_parts, grad_weight, grad_bias):
     if lane == 0:
         grad_weight[row] = weight_sum
         grad_bias[row] = bias_sum
-
-
-SIGNATURES = {"add_parts_kernel": "void(float32[:, ::1], float32[:, ::1], float32[::1], float32[::1])"}

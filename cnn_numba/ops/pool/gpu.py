@@ -71,6 +71,7 @@ def _larger(best, where, value, here):
 
 
 @cuda.jit
+@device.signature("void(float32[:, :, ::1], Window2d, float32[::1], int32[::1])")
 def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
     """Compare the pixels of one window, one output a thread; launched over all outputs."""
     i = uint32(cuda.grid(1))
@@ -98,6 +99,7 @@ def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, a
 
 
 @cuda.jit
+@device.signature("void(float32[:, :, ::1], float32[::1], int32[::1])")
 def max_pool2d_forward_2x2_kernel(x, out, argmax):
     """Compare the four pixels of one 2x2 window, one output a thread; launched over all outputs."""
     i = uint32(cuda.grid(1))
@@ -143,6 +145,7 @@ def _tiles_2x2(window):
 
 
 @cuda.jit
+@device.signature("void(float32[:, ::1], int32[:, ::1], float32[:, ::1])")
 def max_pool2d_backward_naive_kernel(grad_output, argmax, grad_input):
     """Send the gradients of one plane to its maxima, one plane a thread; launched over the planes."""
     plane = uint32(cuda.grid(1))
@@ -167,6 +170,7 @@ def max_pool2d_backward_naive(grad_output, argmax, input_shape, grad_input=None)
 
 
 @cuda.jit
+@device.signature("void(float32[:, ::1], int32[:, ::1], float32[:, ::1])")
 def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
     """Send the gradients of one plane to its maxima, one plane a warp; launched over 32 threads a plane."""
     thread = uint32(cuda.grid(1))
@@ -225,6 +229,7 @@ def _flat_planes(array):
 
 
 @cuda.jit
+@device.signature("void(float32[:, :, ::1], Window2d, float32, float32[::1])")
 def avg_pool2d_forward_naive_kernel(x, window: Window2d, share, out):
     """Add up the pixels of one window, one output a thread; launched over all outputs."""
     i = uint32(cuda.grid(1))
@@ -249,6 +254,7 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
 
 
 @cuda.jit
+@device.signature("void(float32[:, :, ::1], Window2d, float32, float32[:, :, ::1])")
 def avg_pool2d_backward_gather_kernel(grad_output, window: Window2d, share, grad_input):
     """Add up the gradients of the windows that hold one pixel, one pixel a thread; over all pixels."""
     i = uint32(cuda.grid(1))
@@ -281,6 +287,7 @@ def avg_pool2d_backward_gather(
 
 
 @cuda.jit
+@device.signature("void(float32[:, :, ::1], Window2d, float32, float32[:, :, ::1])")
 def avg_pool2d_backward_disjoint_kernel(grad_output, window: Window2d, share, grad_input):
     """Take the gradient of the one window that may hold a pixel, one pixel a thread; over all pixels."""
     i = uint32(cuda.grid(1))
@@ -330,15 +337,3 @@ def _are_disjoint(window):
 
 def _share(window):
     return np.float32(1 / (window.kernel_h * window.kernel_w))
-
-
-SIGNATURES = {
-    "max_pool2d_forward_naive_kernel": "void(float32[:, :, ::1], Window2d, float32[::1], int32[::1])",
-    "max_pool2d_forward_2x2_kernel": "void(float32[:, :, ::1], float32[::1], int32[::1])",
-    "max_pool2d_backward_naive_kernel": "void(float32[:, ::1], int32[:, ::1], float32[:, ::1])",
-    "max_pool2d_backward_warp_kernel": "void(float32[:, ::1], int32[:, ::1], float32[:, ::1])",
-    "avg_pool2d_forward_naive_kernel": "void(float32[:, :, ::1], Window2d, float32, float32[::1])",
-} | dict.fromkeys(
-    ("avg_pool2d_backward_gather_kernel", "avg_pool2d_backward_disjoint_kernel"),
-    "void(float32[:, :, ::1], Window2d, float32, float32[:, :, ::1])",
-)

@@ -40,9 +40,9 @@ class LstmScratch(NamedTuple):
 
 
 def lstm_scratch(batch_size, steps, input_size, hidden_size):
-    """Allocate the working space for all functions of one layer; see `reference.lstm_scratch`.
+    """Allocate the working space for all functions of one layer.
 
-    It serves smaller batches too.
+    It is the `scratch` of `lstm_forward` and its gradients, for smaller batches too.
     """
     shapes = _scratch_shapes(batch_size, steps, input_size, hidden_size)
     return LstmScratch(*(aligned_zeros(shape) for shape in shapes.values()))
@@ -139,6 +139,7 @@ def lstm_forward(
     c_n=None,
     cells=None,
     gates=None,
+    *,
     scratch=None,
 ):
     """Run an LSTM over a batch of sequences; see `reference.lstm_forward`.
@@ -256,6 +257,7 @@ def lstm_backward(
     grad_gates=None,
     grad_h0=None,
     grad_c0=None,
+    *,
     scratch=None,
 ):
     """Send the gradient back through time, to the gates; see `reference.lstm_backward`."""
@@ -319,7 +321,7 @@ def _cell_backward(gates, cell, before, grad_h, grad_c, grad_gates):
         grad_c[j] = dc * f
 
 
-def lstm_backward_input(grad_gates, weight_ih, grad_input=None, scratch=None):
+def lstm_backward_input(grad_gates, weight_ih, grad_input=None, *, scratch=None):
     """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
     grad_input = checks.lstm_backward_input(HOST, grad_gates, weight_ih, grad_input)
     scratch = _checked_scratch(scratch, *grad_input.shape, grad_gates.shape[2] // 4)
@@ -340,7 +342,9 @@ def _backward_input(grad_gates, weight_ih, panels, tiles, grad_input):
         _multiply(left, 0, size, size, panels, tiles[thread], products, 0, share)
 
 
-def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_weight_hh=None, scratch=None):
+def lstm_backward_weight(
+    grad_gates, x, out, h0=None, grad_weight_ih=None, grad_weight_hh=None, *, scratch=None
+):
     """Compute the gradients of both weights; see `reference.lstm_backward_weight`."""
     outputs = grad_weight_ih, grad_weight_hh
     grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(HOST, grad_gates, x, out, h0, outputs)

@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 THREADS = 256
+_ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 
 
 class LstmScratch(NamedTuple):
@@ -50,9 +51,9 @@ class LstmScratch(NamedTuple):
 
 
 def lstm_scratch(batch_size, steps, input_size, hidden_size):
-    """Allocate the working space for all functions of one layer; see `reference.lstm_scratch`.
+    """Allocate the working space for all functions of one layer.
 
-    It serves smaller batches too.
+    It is the `scratch` of `lstm_forward` and its gradients, for smaller batches too.
     """
     return LstmScratch(
         device.empty((batch_size, 4 * hidden_size)),
@@ -82,6 +83,7 @@ def _rows(sequences):
 
 
 @cuda.jit
+@device.signature(f"void({_ROW}, bool, {_ROW}, bool, {_ROW}, {_ROW})")
 def lstm_start_kernel(h, has_h, c, has_c, first_h, first_c):
     """Begin with one unit's states, or with zeros, a thread; launched over all of them."""
     i = uint32(cuda.grid(1))
@@ -113,6 +115,7 @@ def _sigmoid(x):
 
 
 @cuda.jit
+@device.signature(f"void(uint32, {', '.join([_MATRIX] + 3 * [_SEQUENCES] + 2 * [_MATRIX])})")
 def lstm_cell_forward_kernel(t, added, gates, cells, out, h, c):
     """Take one hidden unit of one sample through step t, a thread; launched over the N * H of them.
 
@@ -148,6 +151,7 @@ def lstm_forward(
     c_n=None,
     cells=None,
     gates=None,
+    *,
     scratch=None,
 ):
     """Run an LSTM over a batch of sequences; see `reference.lstm_forward`.
@@ -165,10 +169,10 @@ def lstm_forward(
     outputs = checks.lstm_forward(DEVICE, x, weights, (bias_ih, bias_hh), (h0, c0), outputs)
     out, h_n, c_n, cells, gates = outputs
     scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
-    linear_forward(_rows(x), weight_ih, bias_ih, _rows(gates), scratch.linear)
+    linear_forward(_rows(x), weight_ih, bias_ih, _rows(gates), scratch=scratch.linear)
     _start(h0, c0, h_n, c_n)
     for t in range(x.shape[1]):
-        linear_forward(h_n, weight_hh, bias_hh, scratch.step, scratch.linear)
+        linear_forward(h_n, weight_hh, bias_hh, scratch.step, scratch=scratch.linear)
         arguments = np.uint32(t), scratch.step, gates, cells, out, h_n, c_n
         device.launch_for_each(lstm_cell_forward_kernel, h_n.size, THREADS, *arguments)
     return out, h_n, c_n, cells, gates
@@ -178,6 +182,10 @@ def lstm_forward(
 
 
 @cuda.jit
+@device.signature(
+    f"void(uint32, {_SEQUENCES}, bool, {_SEQUENCES}, {_SEQUENCES}, {_MATRIX}, "
+    f"bool, {', '.join(3 * [_MATRIX])}, {_SEQUENCES})"
+)
 def lstm_cell_backward_kernel(
     t, grad_output, has_grad_output, cells, gates, c0, has_c0, grad_h, grad_c, grad_step, grad_gates
 ):
@@ -223,6 +231,7 @@ def lstm_backward(
     grad_gates=None,
     grad_h0=None,
     grad_c0=None,
+    *,
     scratch=None,
 ):
     """Send the gradient back through time, to the gates; see `reference.lstm_backward`."""
@@ -237,19 +246,20 @@ def lstm_backward(
     for t in reversed(range(steps)):
         arguments = np.uint32(t), *given, *saved, grad_h0, grad_c0, scratch.step, grad_gates
         device.launch_for_each(lstm_cell_backward_kernel, grad_h0.size, THREADS, *arguments)
-        linear_backward_input(scratch.step, weight_hh, grad_h0, scratch.linear)
+        linear_backward_input(scratch.step, weight_hh, grad_h0, scratch=scratch.linear)
     return grad_gates, grad_h0, grad_c0
 
 
-def lstm_backward_input(grad_gates, weight_ih, grad_input=None, scratch=None):
+def lstm_backward_input(grad_gates, weight_ih, grad_input=None, *, scratch=None):
     """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
     grad_input = checks.lstm_backward_input(DEVICE, grad_gates, weight_ih, grad_input)
     scratch = _checked_scratch(scratch, *grad_input.shape, grad_gates.shape[2] // 4)
-    linear_backward_input(_rows(grad_gates), weight_ih, _rows(grad_input), scratch.linear)
+    linear_backward_input(_rows(grad_gates), weight_ih, _rows(grad_input), scratch=scratch.linear)
     return grad_input
 
 
 @cuda.jit
+@device.signature(f"void({_SEQUENCES}, {_MATRIX}, bool, {_SEQUENCES})")
 def lstm_before_kernel(out, h0, has_h0, before):
     """Copy one number of the step before, a thread; launched over all of `before`."""
     i = uint32(cuda.grid(1))
@@ -263,7 +273,9 @@ def lstm_before_kernel(out, h0, has_h0, before):
             before[n, t, j] = h0[n, j] if has_h0 else float32(0)
 
 
-def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_weight_hh=None, scratch=None):
+def lstm_backward_weight(
+    grad_gates, x, out, h0=None, grad_weight_ih=None, grad_weight_hh=None, *, scratch=None
+):
     """Compute the gradients of both weights; see `reference.lstm_backward_weight`."""
     outputs = grad_weight_ih, grad_weight_hh
     grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(DEVICE, grad_gates, x, out, h0, outputs)
@@ -271,7 +283,7 @@ def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_
     first = _given(h0, _rows(out)), h0 is not None
     device.launch_for_each(lstm_before_kernel, out.size, THREADS, out, *first, scratch.before)
     for inputs, gradient in ((x, grad_weight_ih), (scratch.before, grad_weight_hh)):
-        linear_backward_weight(_rows(grad_gates), _rows(inputs), gradient, scratch.linear)
+        linear_backward_weight(_rows(grad_gates), _rows(inputs), gradient, scratch=scratch.linear)
     return grad_weight_ih, grad_weight_hh
 
 
@@ -281,13 +293,3 @@ def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     for gradient in outputs:
         linear_backward_bias(_rows(grad_gates), gradient)
     return tuple(outputs)
-
-
-_ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
-SIGNATURES = {
-    "lstm_start_kernel": f"void({_ROW}, bool, {_ROW}, bool, {_ROW}, {_ROW})",
-    "lstm_cell_forward_kernel": f"void(uint32, {', '.join([_MATRIX] + 3 * [_SEQUENCES] + 2 * [_MATRIX])})",
-    "lstm_cell_backward_kernel": f"void(uint32, {_SEQUENCES}, bool, {_SEQUENCES}, {_SEQUENCES}, {_MATRIX}, "
-    f"bool, {', '.join(3 * [_MATRIX])}, {_SEQUENCES})",
-    "lstm_before_kernel": f"void({_SEQUENCES}, {_MATRIX}, bool, {_SEQUENCES})",
-}

@@ -26,7 +26,6 @@ def lstm_forward(
     c_n=None,
     cells=None,
     gates=None,
-    scratch=None,
 ):
     """Run an LSTM over a batch of sequences.
 
@@ -58,8 +57,6 @@ def lstm_forward(
         Where to write the cell after each step, which the backward needs.
     gates : ndarray, shape (N, T, 4H), float, optional
         Where to write i, f, g and o of each step, which the backward needs.
-    scratch : None
-        What `lstm_scratch` returns; not used.
 
     Returns
     -------
@@ -129,7 +126,6 @@ def lstm_backward(
     grad_gates=None,
     grad_h0=None,
     grad_c0=None,
-    scratch=None,
 ):
     """Send the gradient of the loss back through time, from the last step to the first.
 
@@ -162,8 +158,6 @@ def lstm_backward(
         Where to write the gradient with respect to a; None allocates float64, here and below.
     grad_h0, grad_c0 : ndarray, shape (N, H), float, optional
         Where to write the gradient with respect to `h0` and `c0`.
-    scratch : None
-        What `lstm_scratch` returns; not used.
 
     Returns
     -------
@@ -217,7 +211,7 @@ def lstm_backward(
     return _stored({"grad_gates": (grad_gates, result), "grad_h0": (grad_h0, dh), "grad_c0": (grad_c0, dc)})
 
 
-def lstm_backward_input(grad_gates, weight_ih, grad_input=None, scratch=None):
+def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
     """Send the gradient of the loss from the gates of an LSTM back to its inputs.
 
     ``grad_input[n, t, i] = sum over j of grad_gates[n, t, j] * weight_ih[j, i]``
@@ -230,8 +224,6 @@ def lstm_backward_input(grad_gates, weight_ih, grad_input=None, scratch=None):
         The weights of the forward pass.
     grad_input : ndarray, shape (N, T, I), float, optional
         Where to write the result; None allocates float64.
-    scratch : None
-        What `lstm_scratch` returns; not used.
 
     Returns
     -------
@@ -254,7 +246,7 @@ def lstm_backward_input(grad_gates, weight_ih, grad_input=None, scratch=None):
     return store("grad_input", grad_input, np.einsum("ntj,ji->nti", grad_gates, weight_ih))
 
 
-def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_weight_hh=None, scratch=None):
+def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_weight_hh=None):
     """Compute the gradients of the loss with respect to both weights of an LSTM.
 
     Every step uses the same weights, so the steps are summed over like samples; before[n, t] is the hidden
@@ -275,8 +267,6 @@ def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_
     grad_weight_ih : ndarray, shape (4H, I), float, optional
     grad_weight_hh : ndarray, shape (4H, H), float, optional
         Where to write the results; None allocates float64. Overwritten, not added to.
-    scratch : None
-        What `lstm_scratch` returns; not used.
 
     Returns
     -------
@@ -342,24 +332,6 @@ def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     check_arrays({"grad_bias_ih": grad_bias_ih, "grad_bias_hh": grad_bias_hh}, {"grad_gates": grad_gates})
     total = _gate_gradients(grad_gates)[0].sum(axis=(0, 1))
     return _stored({"grad_bias_ih": (grad_bias_ih, total), "grad_bias_hh": (grad_bias_hh, total.copy())})
-
-
-def lstm_scratch(batch_size, steps, input_size, hidden_size):
-    """Return the workspace to pass as `scratch`: None, for this backend needs none.
-
-    Parameters
-    ----------
-    batch_size, steps, input_size, hidden_size : int
-
-    Returns
-    -------
-    None
-
-    Examples
-    --------
-    >>> lstm_scratch(64, 28, 28, 128) is None
-    True
-    """
 
 
 def _sigmoid(x):

@@ -62,6 +62,13 @@ class Tile(NamedTuple):
         return self.thread_rows * self.thread_columns
 
     @property
+    def capability(self):
+        """Which GPUs a kernel with this tile is for: those with Tensor Cores, or those without; "" is all."""
+        if self.precision == "float32":
+            return ""
+        return ">= 8.0" if self.tensor_cores else "< 8.0"
+
+    @property
     def padding(self):
         """How much the pitch exceeds the lines, a multiple of 32: see `Operand`, and `_fragments`."""
         return 8 if self.tensor_cores else 4

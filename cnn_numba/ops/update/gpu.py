@@ -38,6 +38,8 @@ __all__ = [
 THREADS = 256
 #: The cursor with which a scheduled update leaves everything as it is.
 SKIPPED = -2
+_ARENA = "float32[::1]"
+_SCHEDULE = "float32[:, ::1], int32[::1]"
 
 
 # The two forms of an update share these, so that they give the same bits.
@@ -87,12 +89,14 @@ def _rate(rates, cursor, column):
 
 
 @cuda.jit
+@device.signature(f"void({_ARENA}, {_ARENA}, float32, float32)")
 def sgd_kernel(parameters, gradients, lr, weight_decay):
     """One thread updates one parameter; a grid of one dimension covers them all."""
     _sgd(parameters, gradients, lr, weight_decay)
 
 
 @cuda.jit
+@device.signature(f"void({_ARENA}, {_ARENA}, {_ARENA}, float32, float32, float32, bool)")
 def sgd_momentum_kernel(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
     """One thread updates one parameter and its velocity; a grid of one dimension covers them all."""
     _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
@@ -110,6 +114,7 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
 
 
 @cuda.jit
+@device.signature(f"void({_ARENA}, {_ARENA}, {_SCHEDULE}, float32)")
 def sgd_scheduled_kernel(parameters, gradients, rates, cursor, weight_decay):
     """One thread updates one parameter; a grid of one dimension covers them all."""
     if cursor[0] == SKIPPED:
@@ -118,6 +123,7 @@ def sgd_scheduled_kernel(parameters, gradients, rates, cursor, weight_decay):
 
 
 @cuda.jit
+@device.signature(f"void({_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, float32, float32, bool)")
 def sgd_momentum_scheduled_kernel(
     parameters, gradients, velocity, rates, cursor, momentum, weight_decay, nesterov
 ):
@@ -197,6 +203,10 @@ def sgd_rates(lrs):
 
 
 @cuda.jit
+@device.signature(
+    f"void({_ARENA}, {_ARENA}, {_ARENA}, {_ARENA}, "
+    "float32, float32, float32, float32, float32, float32, float32)"
+)
 def adam_kernel(
     parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, beta2, new2, eps, weight_decay
 ):
@@ -215,6 +225,9 @@ def adam_update(
 
 
 @cuda.jit
+@device.signature(
+    f"void({_ARENA}, {_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, float32, float32, float32, float32, float32)"
+)
 def adam_scheduled_kernel(
     parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, new1, beta2, new2, eps, weight_decay
 ):
@@ -309,6 +322,9 @@ def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
 
 
 @cuda.jit
+@device.signature(
+    "void(float32[:, ::1], float32[:, ::1], int32[::1], int32[::1], int32[::1], float32[:, ::1], int32[::1])"
+)
 def scheduled_rates_kernel(rates, corrections, cursor, taken, found_inf, row, row_cursor):
     """One thread does it all; a grid of one thread."""
     if found_inf[0] != 0:
@@ -382,28 +398,3 @@ def _launch(kernel, parameters, *arguments):
 def _adam_settings(beta1, beta2, eps, weight_decay):
     """Return what does not change from step to step, as the kernels take it."""
     return tuple(map(np.float32, (1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay)))
-
-
-_ARENA = "float32[::1]"
-_SCHEDULE = "float32[:, ::1], int32[::1]"
-SIGNATURES = {
-    "sgd_kernel": f"void({_ARENA}, {_ARENA}, float32, float32)",
-    "sgd_momentum_kernel": f"void({_ARENA}, {_ARENA}, {_ARENA}, float32, float32, float32, bool)",
-    "sgd_scheduled_kernel": f"void({_ARENA}, {_ARENA}, {_SCHEDULE}, float32)",
-    "sgd_momentum_scheduled_kernel": (
-        f"void({_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, float32, float32, bool)"
-    ),
-    "adam_kernel": (
-        f"void({_ARENA}, {_ARENA}, {_ARENA}, {_ARENA}, "
-        "float32, float32, float32, float32, float32, float32, float32)"
-    ),
-    "adam_scheduled_kernel": (
-        f"void({_ARENA}, {_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, "
-        "float32, float32, float32, float32, float32)"
-    ),
-    "scheduled_rates_kernel": (
-        "void(float32[:, ::1], float32[:, ::1], int32[::1], int32[::1], int32[::1], "
-        "float32[:, ::1], int32[::1])"
-    ),
-}
-ALLOWED = {}

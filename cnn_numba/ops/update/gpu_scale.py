@@ -13,9 +13,11 @@ from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import checks
 
 THREADS = 256
+_COUNT = "int32[::1]"
 
 
 @cuda.jit
+@device.signature("void(float32[::1], float32[::1], float32[::1])")
 def scale_gradient_kernel(gradient, scale, out):
     """One thread multiplies one element; a grid of one dimension covers them all."""
     i = uint32(cuda.grid(1))
@@ -32,6 +34,7 @@ def scale_gradient(gradient, scale, out=None):
 
 
 @cuda.jit
+@device.signature(f"void(float32[::1], float32[::1], {_COUNT})")
 def unscale_gradients_kernel(gradients, scale, found_inf):
     """One thread divides one gradient; a grid of one dimension covers them all."""
     i = uint32(cuda.grid(1))
@@ -51,6 +54,7 @@ def unscale_gradients(gradients, scale, found_inf):
 
 
 @cuda.jit
+@device.signature(f"void(float32[::1], {_COUNT}, {_COUNT}, {_COUNT}, float32, float32, int32)")
 def update_loss_scale_kernel(scale, good_steps, skipped, found_inf, growth, backoff, interval):
     """One thread does it all; a grid of one thread."""
     if found_inf[0] != 0:
@@ -74,14 +78,3 @@ def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff
     settings = np.float32(growth), np.float32(backoff), np.int32(interval)
     device.launch(update_loss_scale_kernel, 1, 1, *arrays, *settings)
     return scale
-
-
-_COUNT = "int32[::1]"
-SIGNATURES = {
-    "scale_gradient_kernel": "void(float32[::1], float32[::1], float32[::1])",
-    "unscale_gradients_kernel": f"void(float32[::1], float32[::1], {_COUNT})",
-    "update_loss_scale_kernel": (
-        f"void(float32[::1], {_COUNT}, {_COUNT}, {_COUNT}, float32, float32, int32)"
-    ),
-}
-ALLOWED = {}

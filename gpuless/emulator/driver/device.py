@@ -3,7 +3,6 @@
 import ctypes
 import threading
 
-from gpuless.emulator import host, settings
 from gpuless.emulator.driver.table import (
     INVALID_CONTEXT,
     INVALID_DEVICE,
@@ -20,8 +19,9 @@ from gpuless.emulator.driver.table import (
     put_int,
     refuse_after_fork,
 )
-from gpuless.emulator.launch import Workers
-from gpuless.emulator.memory import Arena
+from gpuless.emulator.run import host, settings
+from gpuless.emulator.run.launch import Workers
+from gpuless.emulator.run.memory import Arena
 from gpuless.limits import LOCAL_LIMIT
 
 #: The driver that is played: its version of CUDA.

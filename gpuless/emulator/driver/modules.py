@@ -7,7 +7,10 @@ import struct
 import sys
 from functools import partial
 
-from gpuless.emulator import assembler, counting, host, ptx
+from gpuless.emulator import ptx
+from gpuless.emulator.analysis import assembler
+from gpuless.emulator.analysis.registers import estimate
+from gpuless.emulator.analysis.variables import function_address, lay_out
 from gpuless.emulator.driver.device import MULTIPROCESSORS, device
 from gpuless.emulator.driver.graphs import Work
 from gpuless.emulator.driver.options import Options, check_library_options
@@ -29,9 +32,8 @@ from gpuless.emulator.driver.table import (
     put_handle,
     put_int,
 )
-from gpuless.emulator.launch import Kernel
-from gpuless.emulator.module import function_address, lay_out
-from gpuless.emulator.registers import estimate
+from gpuless.emulator.run import counting, host
+from gpuless.emulator.run.launch import Kernel
 from gpuless.limits import LOCAL_LIMIT, THREADS_LIMIT, LaunchError, check_launch
 
 KERNEL = struct.Struct("<Q7I4xQQQQ")  # ``CUDAKERNEL_NODE_PARAMS``

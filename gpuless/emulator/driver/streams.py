@@ -35,7 +35,7 @@ from gpuless.emulator.driver.table import (
     put_handle,
     put_int,
 )
-from gpuless.emulator.threads import Pool
+from gpuless.emulator.run.threads import Pool
 
 #: Handles of the default streams, which nobody makes: legacy and one for each thread.
 LEGACY, PER_THREAD = 1, 2

@@ -17,9 +17,9 @@ import time
 import traceback
 from types import SimpleNamespace
 
-from gpuless.emulator import machine
 from gpuless.emulator.driver import stub
-from gpuless.emulator.faults import Fault
+from gpuless.emulator.run import machine
+from gpuless.emulator.run.faults import Fault
 
 _TYPES = {
     "p": ctypes.c_void_p,

@@ -5,7 +5,7 @@ import tempfile
 
 from emulated import cuda
 
-from gpuless.emulator import machine
+from gpuless.emulator.run import machine
 
 os.environ["GPULESS_CACHE"] = tempfile.mkdtemp()
 count, compile_object = [], machine.compile_object

@@ -5,7 +5,7 @@ import ctypes
 import emulated  # noqa: F401
 import numpy as np
 
-from gpuless.emulator.memory import PAGE, Arena
+from gpuless.emulator.run.memory import PAGE, Arena
 
 arena = Arena(1 << 30)
 arena.end = arena._fresh + 80 * PAGE

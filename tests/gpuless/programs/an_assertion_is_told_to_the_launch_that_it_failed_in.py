@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from cuda.bindings import nvrtc
 from emulated import check, cu, cuda
 
-from gpuless.emulator import launch
+from gpuless.emulator.run import launch
 
 text = b"""
 extern "C" __device__ void __assertfail(const char *, const char *, unsigned, const char *, size_t);

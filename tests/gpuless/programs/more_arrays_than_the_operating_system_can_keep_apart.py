@@ -2,7 +2,7 @@
 
 from emulated import check, cu, cuda
 
-from gpuless.emulator import memory
+from gpuless.emulator.run import memory
 
 
 @cuda.jit

@@ -4,8 +4,8 @@ import ctypes
 
 import emulated  # noqa: F401
 
-from gpuless.emulator.layout import ARENA_SPAN, POISON, PRIVATE_MARGIN, PRIVATE_SPAN
-from gpuless.emulator.memory import PAGE, Arena
+from gpuless.emulator.run.memory import PAGE, Arena
+from gpuless.emulator.translate.layout import ARENA_SPAN, POISON, PRIVATE_MARGIN, PRIVATE_SPAN
 
 arena = Arena(1 << 40)
 size = ARENA_SPAN - PRIVATE_SPAN - PRIVATE_MARGIN - PAGE

@@ -7,9 +7,10 @@ import types
 import numpy as np
 from emulated import cuda
 
-from gpuless.emulator import launch, layout, threads
 from gpuless.emulator.driver.device import device
-from gpuless.emulator.memory import OutOfMemory
+from gpuless.emulator.run import launch, threads
+from gpuless.emulator.run.memory import OutOfMemory
+from gpuless.emulator.translate import layout
 
 
 @cuda.jit

@@ -1,0 +1,53 @@
+"""What a kernel says about itself: the types that it is launched with, and the GPUs that it is for."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+Function = TypeVar("Function", bound=Callable)
+
+
+def signature(
+    types: str, *, capability: str = "", allowed: Mapping[str, str] | None = None, name: str | None = None
+) -> Callable[[Function], Function]:
+    """Note on a kernel with which types it is launched; stands below ``@cuda.jit``.
+
+    Nothing is compiled here: Numba compiles a kernel for the arguments of its first launch. The tests compare
+    every launch with the note and compile the kernel with it for each architecture; `cnn-numba inspect` and
+    `gpuless.inspector.find_kernel` read it.
+
+    Parameters
+    ----------
+    types : str
+        A signature as Numba writes it. A NamedTuple goes by its name, and annotates its parameter.
+    capability : str
+        The compute capability of the GPUs that the kernel is for: ">= 8.0" or "< 8.0"; "" stands for all.
+    allowed : dict, optional
+        What the tests would refuse in a kernel, "float64" or "spills", and the reason for it in this one.
+    name : str, optional
+        The kernel's name, where a function makes several.
+
+    Returns
+    -------
+    decorator
+        Returns its function, now with the attributes `signature`, `capability` and `allowed`.
+
+    Examples
+    --------
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... @signature("void(float32[::1], float32)")
+    ... def fill_kernel(out, value):
+    ...     i = cuda.grid(1)
+    ...     if i < out.size:
+    ...         out[i] = value
+    >>> fill_kernel.py_func.signature
+    'void(float32[::1], float32)'
+    """
+
+    def note(function: Function) -> Function:
+        vars(function).update(signature=types, capability=capability, allowed=dict(allowed or {}))
+        if name:
+            function.__name__ = function.__qualname__ = name
+        return function
+
+    return note

@@ -1,0 +1,157 @@
+"""Of what power of two addresses are multiples: an access to one that is none of its size is a fault.
+
+What can be proved need not be looked at when a kernel runs. The proof begins with the parameters of the
+kernel, which are looked at when it is launched.
+"""
+
+from gpuless.emulator.analysis import lanes
+from gpuless.emulator.ptx import BITS, Address, number
+from gpuless.emulator.ptx.instructions import destinations
+
+_ACCESSES = {"ld", "ldu", "st", "atom", "red"}
+#: Which operands of an instruction are added up, and which are multiplied.
+_SUMS = {"add": (1, 2), "sub": (1, 2), "mov": (1,), "cvta": (1,), "cvt": (1,), "selp": (1, 2), "mad": (3,)}
+_SUMS |= {"or": (1, 2), "xor": (1, 2)}
+_PRODUCTS = {"mul": (1, 2), "mad": (1, 2), "shl": (1, 2)}
+_MOST = 5  # powers of two: no access is of more than 32 bytes
+
+
+def access_size(instruction):
+    """Return how many bytes of memory an instruction accesses in each lane; 0 if it is another one."""
+    opcode, operands = instruction.opcode, instruction.operands
+    if opcode[0] not in _ACCESSES or "param" in opcode:
+        return 0
+    given = operands[1] if opcode[0] == "st" else operands[0]
+    count = len(given) if isinstance(given, tuple) and not isinstance(given, Address) else 1
+    return count * BITS[next(part for part in reversed(opcode) if part in BITS)] // 8
+
+
+def _instructions(function):
+    return [item for item in function.body if not isinstance(item, str)]
+
+
+def _parameter(instruction):
+    """Return which parameter an instruction loads, or None."""
+    if instruction.opcode[:2] == ("ld", "param") and not instruction.operands[1].offset:
+        return instruction.operands[1].base
+    return None
+
+
+def _power(operand, type_):
+    """Return by what power of two an immediate can be divided, None if it is none."""
+    if not isinstance(operand, str) or not (operand[0].isdigit() or operand[0] == "-"):
+        return None
+    return lanes.trailing_zeros(number(operand, type_ if type_ in BITS else "u64"))
+
+
+def _is_integer(instruction):
+    kinds = instruction.opcode[-2:] if instruction.opcode[0] == "cvt" else instruction.opcode[-1:]
+    return all(kind[0] in "us" or kind in ("b32", "b64") for kind in kinds) and "hi" not in instruction.opcode
+
+
+def needed_alignments(function):
+    """Return what parameters of a kernel have to be multiples of, for addresses to be aligned.
+
+    Parameters
+    ----------
+    function : Function
+
+    Returns
+    -------
+    dict of str to int
+    """
+    written, needed, seen = {}, {}, {}
+    for instruction in _instructions(function):
+        for name in destinations(instruction):
+            written.setdefault(name, []).append(instruction)
+
+    def need(name, power):
+        """Note that a register is to be a multiple of a power of two."""
+        if power <= seen.get(name, 0):
+            return
+        seen[name] = power
+        for source in written.get(name, ()):
+            parameter = _parameter(source)
+            if parameter is not None:
+                needed[parameter] = max(needed.get(parameter, 1), 1 << power)
+            if not _is_integer(source):
+                continue
+            waiting.extend((source.operands[i], power) for i in _SUMS.get(source.opcode[0], ()))
+            factors = [source.operands[i] for i in _PRODUCTS.get(source.opcode[0], ())]
+            for one, other in zip(factors, factors[::-1], strict=True):
+                power_of_other = _power(other, source.opcode[-1])
+                loads = [_parameter(found) for found in written.get(one, ())]
+                if power_of_other is not None:
+                    by = int(other, 0) if source.opcode[0] == "shl" else power_of_other
+                    waiting.append((one, power - by))
+                elif loads and None not in loads and source.opcode[0] != "shl":
+                    waiting.append((one, power))
+
+    waiting = [
+        (operand.base, lanes.trailing_zeros(access_size(instruction)))
+        for instruction in _instructions(function)
+        for operand in instruction.operands
+        if isinstance(operand, Address) and access_size(instruction)
+    ]
+    while waiting:
+        name, power = waiting.pop()
+        if isinstance(name, str):
+            need(name, power)
+    sizes = {variable.name: variable.size for variable in function.parameters}
+    return {name: size for name, size in needed.items() if sizes.get(name) == 8}
+
+
+class Multiples:
+    """By what power of two each register can be divided, in all lanes.
+
+    Parameters
+    ----------
+    analysis : Analysis
+    alignments : dict of str to int
+        What parameters, and the addresses of variables, are multiples of.
+    """
+
+    def __init__(self, analysis, alignments):
+        self._analysis, self._alignments = analysis, alignments
+        # From the belief that all are multiples of anything, until nothing changes.
+        self._powers = {name: _MOST for _, written in analysis.instructions for name in written}
+        changed = True
+        while changed:
+            changed = False
+            for instruction, written in analysis.instructions:
+                for name in written:
+                    power = min(self._powers[name], self._of_result(instruction))
+                    changed |= power != self._powers[name]
+                    self._powers[name] = power
+
+    def power(self, operand, type_="u64"):
+        """Return by what power of two an operand can be divided."""
+        if isinstance(operand, tuple):
+            return 0
+        immediate = _power(operand, type_)
+        if immediate is not None:
+            return immediate
+        kind = self._analysis.kind(operand)
+        known = 0
+        if kind is not lanes.VARYING:
+            offsets, align = lanes.relative(kind)
+            known = min([align, *map(lanes.trailing_zeros, map(abs, offsets))])
+        own = self._powers.get(operand)
+        return max(lanes.trailing_zeros(self._alignments.get(operand, 1)) if own is None else own, known)
+
+    def _of_result(self, instruction):
+        opcode, operands, type_ = instruction.opcode, instruction.operands, instruction.opcode[-1]
+        name, parameter = opcode[0], _parameter(instruction)
+        if parameter is not None:
+            return lanes.trailing_zeros(self._alignments.get(parameter, 1))
+        if not _is_integer(instruction) or isinstance(operands[0], tuple):
+            return 0
+        if name == "and":
+            return max(self.power(operands[i], type_) for i in (1, 2))
+        powers = [self.power(operands[i], type_) for i in _SUMS.get(name, ())]
+        if name == "shl":
+            by = operands[2]
+            powers.append(self.power(operands[1], type_) + (int(by, 0) if by.isdigit() else 0))
+        elif name in _PRODUCTS:
+            powers.append(sum(self.power(operands[i], type_) for i in _PRODUCTS[name]))
+        return min(powers, default=0)

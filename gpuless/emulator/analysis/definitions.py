@@ -1,0 +1,126 @@
+"""Give a register a name of its own for each definition that somebody reads alone.
+
+Compilers use a register again for what has to do with the old content only on some ways, as in a loop for
+what the first kernel's elements leave over. What is known of a register has to hold for all its definitions;
+so each that is all a reader may find gets a name of its own, and is known by itself.
+"""
+
+from dataclasses import replace
+
+from gpuless.emulator.ptx import Address
+from gpuless.emulator.ptx.instructions import destinations, sources
+
+
+def separate(flow, registers):
+    """Rename registers in the blocks of a function.
+
+    Parameters
+    ----------
+    flow : Flow
+    registers : dict of str to int
+        The widths of registers; new ones are added.
+    """
+    blocks, sites = flow.blocks, _sites(flow.blocks, registers)
+    if not sites:
+        return
+    numbers = {site: i for i, site in enumerate(site for found in sites.values() for site in found)}
+    of_name = {name: sum(1 << numbers[site] for site in found) for name, found in sites.items()}
+    entering = _reaching(flow, sites, numbers, of_name)
+    alone, shared = {}, set()
+    for at, block in enumerate(blocks):
+        reaching = entering[at]
+        for i, instruction in enumerate([*block.body, None]):
+            read = sources(instruction) if instruction else [block.end.condition]
+            for name in read:
+                found = reaching & of_name.get(name, 0)
+                if found and not found & (found - 1):
+                    alone.setdefault(found.bit_length() - 1, []).append((at, i, name))
+                else:
+                    shared.update(_bits(found))
+            for name in destinations(instruction) if instruction else ():
+                if name in of_name:
+                    reaching = reaching & ~of_name[name] | 1 << numbers[at, i, name]
+    _rename(blocks, registers, {number: site for site, number in numbers.items()}, alone, shared)
+
+
+def _bits(number):
+    while number:
+        yield (number & -number).bit_length() - 1
+        number &= number - 1
+
+
+def _sites(blocks, registers):
+    """Return where registers are written that are so more than once: (block, instruction, name)."""
+    found = {}
+    for at, block in enumerate(blocks):
+        for i, instruction in enumerate(block.body):
+            for name in destinations(instruction):
+                if registers.get(name) in _TYPES:
+                    found.setdefault(name, []).append((at, i, name))
+    return {name: sites for name, sites in found.items() if len(sites) > 1}
+
+
+def _reaching(flow, sites, numbers, of_name):
+    """Return for each block the definitions that may be found at its beginning, as bits."""
+    given, killed = [0] * len(flow.blocks), [0] * len(flow.blocks)
+    for name, found in sites.items():
+        for at in {at for at, _, _ in found}:
+            killed[at] |= of_name[name]
+            given[at] |= 1 << numbers[max(site for site in found if site[0] == at)]
+    entering = [0] * len(flow.blocks)
+    waiting = list(range(len(flow.blocks)))
+    while waiting:
+        at = waiting.pop(0)
+        leaving = entering[at] & ~killed[at] | given[at]
+        for follower in flow.successors[at]:
+            if leaving & ~entering[follower]:
+                entering[follower] |= leaving
+                waiting.append(follower)
+    return entering
+
+
+def _rename(blocks, registers, sites, alone, shared):
+    """Write the new names; a definition that others share with it is copied to the old one."""
+    reads, writes = {}, {}
+    for number, places in alone.items():
+        at, i, name = sites[number]
+        own = f"{name}.d{number}"
+        registers[own] = registers[name]
+        writes.setdefault((at, i), {})[name] = own, number in shared
+        for block, j, _ in places:
+            reads.setdefault((block, j), {})[name] = own
+    for at, block in enumerate(blocks):
+        body = []
+        for i, instruction in enumerate(block.body):
+            body += _rewritten(instruction, registers, reads.get((at, i), {}), writes.get((at, i), {}))
+        condition = reads.get((at, len(block.body)), {}).get(block.end.condition, block.end.condition)
+        block.body, block.end = body, block.end._replace(condition=condition)
+
+
+def _rewritten(instruction, registers, reads, writes):
+    """Return an instruction under new names, and the copies that go with it."""
+    if not reads and not writes:
+        return [instruction]
+    own = {name: new for name, (new, _) in writes.items()}
+    first, rest = instruction.operands[:1], instruction.operands[1:]
+    first = [_renamed(operand, own if destinations(instruction) else reads) for operand in first]
+    changed = replace(instruction, operands=[*first, *(_renamed(operand, reads) for operand in rest)])
+    copies = [
+        replace(instruction, opcode=("mov", _TYPES[registers[name]]), operands=[name, own[name]])
+        for name, (_, also) in writes.items()
+        if also
+    ]
+    return [changed, *copies]
+
+
+_TYPES = {1: "pred", 16: "b16", 32: "b32", 64: "b64"}
+
+
+def _renamed(operand, names):
+    if isinstance(operand, Address):
+        return operand._replace(base=names.get(operand.base, operand.base))
+    if isinstance(operand, tuple):
+        return tuple(_renamed(each, names) for each in operand)
+    if operand.startswith("!"):
+        return "!" + names.get(operand[1:], operand[1:])
+    return names.get(operand, operand)

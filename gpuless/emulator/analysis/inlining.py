@@ -1,0 +1,138 @@
+"""Put functions in which lanes wait for each other into what calls them.
+
+A function returns to all the lanes that have called it at once. So those that have taken a lock in it would
+wait for those that have not, which wait for the lock. As a part of the kernel it is left by each lane alone.
+"""
+
+import itertools
+from dataclasses import replace
+
+from gpuless.emulator.analysis.flow import Flow, called, called_by, gathered, instructions_of, spinning_loops
+from gpuless.emulator.ptx import Address, Instruction
+
+
+def joined(source, kernel, anew):
+    """Return a module such that lanes of a kernel wait for each other in no function but itself.
+
+    It is the same module if they wait nowhere. Functions that call themselves stay, and those that are called
+    by their addresses.
+
+    Parameters
+    ----------
+    source : Module
+    kernel : str
+    anew : set of str
+        What `reading_anew` says of the module.
+
+    Returns
+    -------
+    Module
+    """
+    calls = {name: called_by(function) & set(source.functions) for name, function in source.functions.items()}
+    below = {name: _reachable(calls, name) for name in calls}
+    reached = {kernel} | below[kernel]
+    if not below[kernel] or all(not _spins(source.functions[name], anew) for name in reached):
+        return source
+    waiting = {name for name in reached if _waits(source.functions[name], anew)}
+    chosen = {name for name in below[kernel] if name not in below[name] and waiting & ({name} | below[name])}
+    functions, count = dict(source.functions), itertools.count()
+    for name in [*sorted(chosen, key=lambda name: len(below[name])), kernel]:  # what is called comes first
+        functions[name] = _with(functions[name], {each: functions[each] for each in chosen}, count)
+    return replace(source, functions=functions)
+
+
+def _reachable(calls, name):
+    """Return the names of the functions that one calls, or one that it calls."""
+    found, left = set(), list(calls[name])
+    while left:
+        at = left.pop()
+        if at not in found:
+            found.add(at)
+            left += calls[at]
+    return found
+
+
+def _spins(function, anew):
+    return bool(spinning_loops(Flow(function, anew)))
+
+
+def _waits(function, anew):
+    """Return whether lanes may wait for each other in a function: in a loop, or where they come together."""
+    return any(gathered(one) is not None for one in instructions_of(function)) or _spins(function, anew)
+
+
+def _with(function, others, count):
+    """Return a function with others in the place of calls."""
+    result = replace(
+        function,
+        registers=dict(function.registers),
+        variables=dict(function.variables),
+        tables=dict(function.tables),
+        body=[],
+    )
+    body, passed = [], set()
+    for item in function.body:
+        name = None if isinstance(item, str) or item.opcode[0] != "call" else called(item)
+        if name in others:
+            given = [one for operand in item.operands if isinstance(operand, tuple) for one in operand]
+            passed.update(given)
+            body += _in_place(item, others[name], given, result, next(count))
+        else:
+            body.append(item)
+    for name in passed:  # each lane keeps its own until it is asked for
+        result.variables[name] = replace(result.variables[name], space="local")
+    result.body = [_in_local_memory(item, passed) for item in body]
+    return result
+
+
+def _in_place(call, function, given, result, number):
+    """Return the instructions of a function that is called, under names of their own."""
+    inner, end = f".in{number}", f"end.in{number}"
+    own = [*function.registers, *function.tables]
+    own += [name for name, variable in function.variables.items() if variable.space in ("local", "param")]
+    own += [item for item in function.body if isinstance(item, str)]
+    names = {name: name + inner for name in own}
+    names |= {
+        variable.name: name
+        for variable, name in zip([*function.results, *function.parameters], given, strict=True)
+    }
+    result.registers.update((names[name], bits) for name, bits in function.registers.items())
+    result.tables.update(
+        (names[name], [names[one] for one in listed]) for name, listed in function.tables.items()
+    )
+    for name, variable in function.variables.items():
+        result.variables[names.get(name, name)] = replace(variable, name=names.get(name, name))
+    body = [] if call.guard is None else [_jump(end, (call.guard[0], not call.guard[1]), call)]
+    for item in function.body:
+        if isinstance(item, str):
+            body.append(names[item])
+        elif item.opcode[0] == "ret":
+            guard = (names[item.guard[0]], item.guard[1]) if item.guard else None
+            body.append(_jump(end, guard, item))
+        else:
+            guard = (names[item.guard[0]], item.guard[1]) if item.guard else None
+            body.append(replace(item, guard=guard, operands=[_renamed(one, names) for one in item.operands]))
+    return [*body, end]
+
+
+def _jump(label, guard, like):
+    return Instruction(("bra",), [label], guard, like.location)
+
+
+def _renamed(operand, names):
+    if isinstance(operand, Address):
+        return operand._replace(base=names.get(operand.base, operand.base))
+    if isinstance(operand, tuple):
+        return tuple(_renamed(each, names) for each in operand)
+    if operand.startswith("!"):
+        return "!" + names.get(operand[1:], operand[1:])
+    return names.get(operand, operand)
+
+
+def _in_local_memory(item, names):
+    """Return an instruction such that it finds what is passed in local memory."""
+    if isinstance(item, str) or "param" not in item.opcode:
+        return item
+    if not any(isinstance(one, Address) and one.base in names for one in item.operands):
+        return item
+    return replace(item, opcode=tuple("local" if part == "param" else part for part in item.opcode))

@@ -1,0 +1,302 @@
+"""What the registers of a function hold, and where the lanes of a warp are apart.
+
+The two depend on each other: a branch parts the lanes if its condition is not the same in all of them, and a
+register that is written where lanes are apart, and read where they meet, is not the same in all of them. So
+both are found together, beginning with the belief that all is uniform, until nothing changes.
+"""
+
+import functools
+from collections import Counter
+
+from gpuless.emulator.analysis import lanes
+from gpuless.emulator.analysis.definitions import separate
+from gpuless.emulator.analysis.flow import Flow, spinning_loops
+from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP, constant
+from gpuless.emulator.analysis.rules import is_sign, is_widened, special_registers, transfer
+from gpuless.emulator.ptx import BITS, Address, PtxError, number
+from gpuless.emulator.ptx.instructions import destinations, sources
+
+
+class Analysis:
+    """What is known of a function before it is translated.
+
+    Parameters
+    ----------
+    function : Function
+    block : (int, int, int)
+        The shape of a block of threads.
+    space_of : callable
+        Tells where a variable of the module or the function lives.
+    local_kind : callable
+        Tells the `Lanes` of the address of a local variable.
+    anew : set of str, optional
+        The functions that may read what other threads have just written, of which a loop may wait for one.
+
+    Attributes
+    ----------
+    flow : Flow
+    kinds, assumed : dict
+        Of each register the `Lanes`, proved, and such as addresses may be taken to be.
+    masked : set of int
+        Blocks that may run with some of the warp's lanes only.
+    blended : set of str
+        Registers of which lanes that are off keep what they have.
+    doubted : set of str
+        Registers of which what is assumed follows from a sign, and is to be checked when the kernel runs.
+    wrapping : set of str
+        Registers of which what is assumed follows from a number that is made wider, of which lanes may wrap.
+    crossing : set of str
+        Registers that live longer than a block.
+    """
+
+    def __init__(self, function, block, space_of, local_kind, anew=frozenset()):
+        self.function, self.block, self.space_of, self.local_kind = function, block, space_of, local_kind
+        self.flow = Flow(function, anew)
+        separate(self.flow, function.registers)
+        if spinning_loops(self.flow):
+            self.flow = Flow(function, anew, True)
+            separate(self.flow, function.registers)
+            self.flow.await_others()
+        self.kinds, self.assumed, self.masked, self.blended = {"%cc": VARYING}, {}, set(), set()
+        self.special = special_registers(block)
+        # Of so many rows of a block is a warp, where it has whole ones.
+        self.rows = WARP // block[0] if block[0] in (4, 8, 16) else 1
+        self._depth = Counter()
+        self.instructions = [
+            (instruction, destinations(instruction)) for part in self.flow.blocks for instruction in part.body
+        ]
+        self.parameters = self._parameters()
+        self._liveness()
+        parted = set()
+        while True:
+            self._propagate()
+            new = {at for at in range(len(self.flow.blocks)) if at not in parted and self.parts(at)}
+            if not new:
+                break
+            parted |= new
+            for at in new:
+                self._part(at)
+        self.doubted = self._assumed_from(is_sign)
+        self.wrapping = self._assumed_from(is_widened) & self._leading_to_memory()
+
+    def _parameters(self):
+        """Return the parameters of 64 bits that registers hold, and nothing else ever, by the registers."""
+        if not self.function.kernel:
+            return {}
+        names = {variable.name for variable in self.function.parameters}
+        writes = Counter(name for _, written in self.instructions for name in written)
+        return {
+            written[0]: instruction.operands[1]
+            for instruction, written in self.instructions
+            if instruction.opcode[:2] == ("ld", "param") and len(written) == 1 and writes[written[0]] == 1
+            if BITS[instruction.opcode[-1]] == 64 and instruction.operands[1].base in names
+        }
+
+    # --- Registers that live from block to block -------------------------------------------------------
+
+    def _liveness(self):
+        names = {name: i for i, name in enumerate(self.function.registers)}
+        names["%cc"] = len(names)
+        self._bit, used, self._written = names, [], []
+        for part in self.flow.blocks:
+            reads = writes = 0
+            for instruction in part.body:
+                for name in sources(instruction):
+                    if name in names:
+                        reads |= (1 << names[name]) & ~writes
+                for name in destinations(instruction):
+                    if name not in names:
+                        raise PtxError(f"{instruction.text}: the emulator does not know the register {name}")
+                    writes |= 1 << names[name]
+            if part.end.condition in names:
+                reads |= (1 << names[part.end.condition]) & ~writes
+            used.append(reads)
+            self._written.append(writes)
+        self.live = list(used)
+        changed = True
+        while changed:
+            changed = False
+            for at in reversed(range(len(self.flow.blocks))):
+                after = 0
+                for follower in self.flow.successors[at]:
+                    after |= self.live[follower]
+                live = used[at] | (after & ~self._written[at])
+                if live != self.live[at]:
+                    self.live[at], changed = live, True
+        self.live.append(0)  # at the end nothing lives
+        crossing = 0
+        for live in self.live:
+            crossing |= live
+        self.crossing = {name for name, bit in names.items() if crossing >> bit & 1}
+
+    # --- Where lanes are apart -------------------------------------------------------------------------
+
+    def parts(self, at):
+        """Return whether lanes part at the end of a block."""
+        end = self.flow.blocks[at].end
+        return (
+            end.condition is not None
+            and len(set(end.targets)) > 1
+            and not lanes.uniform(self.kind(end.condition))
+        )
+
+    def _part(self, at):
+        """Note what follows from lanes parting at the end of a block."""
+        flow = self.flow
+        ways, meeting = flow.region(at), flow.parted_until(at)
+        targets = flow.blocks[at].end.targets
+        apart = set().union(*ways)
+        self.masked |= apart
+        self._depth.update(apart)
+        written = [self._written_in(way) for way in ways]
+        everywhere = self._written_in(apart)
+        differing = everywhere & self.live[meeting]
+        for i, way in enumerate(ways):
+            for j in range(len(ways)):
+                if i != j:
+                    differing |= written[i] & self.live[targets[j]]
+                    for block in way & ways[j]:
+                        differing |= everywhere & self.live[block]
+        for block in apart & flow.pauses:
+            differing |= everywhere & self.live[block]
+        for name, bit in self._bit.items():
+            if differing >> bit & 1:
+                self.blended.add(name)
+                self.kinds[name] = VARYING
+
+    def _written_in(self, blocks):
+        written = 0
+        for block in blocks:
+            written |= self._written[block]
+        return written
+
+    @functools.cached_property
+    def restless(self):
+        """The registers that are written where lanes part again and again, within a loop they go round apart.
+
+        Blocks are entered there from many others. Were such a register a value, and not memory, it would be
+        copied on most of these ways. Where lanes wait for each other all that is masked is such a loop.
+        """
+        loops = [
+            range(first, last + 1) for first, last in self.flow.loop_ends.items() if first in self.masked
+        ]
+        if not self.flow.waiting.isdisjoint(self.masked):
+            loops = [range(len(self.flow.blocks))]
+        blocks = [at for at in self.masked if self._depth[at] > 1 and any(at in loop for loop in loops)]
+        written = self._written_in(blocks)
+        return {name for name, bit in self._bit.items() if written >> bit & 1}
+
+    # --- What registers hold ---------------------------------------------------------------------------
+
+    def _propagate(self):
+        changed = True
+        while changed:
+            changed = False
+            unknown = []
+            for instruction, written in self.instructions:
+                if not written:
+                    continue
+                if not self._known(instruction):
+                    unknown.append(instruction)
+                    continue  # comes with the next turn, when the loop that it is in has been passed once
+                for name, (kind, assumed) in zip(written, self.results(instruction), strict=False):
+                    changed |= self._weaken(name, kind, assumed)
+            if unknown and not changed:
+                # What is read here nobody has set before; so it may be anything, and the same in all lanes.
+                for name in sources(unknown[0]):
+                    if name in self.function.registers or name == "%cc":
+                        self.kinds.setdefault(name, UNIFORM)
+                changed = True
+
+    def _known(self, instruction):
+        registers = self.function.registers
+        return all(name in self.kinds for name in sources(instruction) if name in registers or name == "%cc")
+
+    def _weaken(self, name, kind, assumed):
+        old = self.kinds.get(name, kind)
+        new = VARYING if old is VARYING or kind is VARYING else lanes.join(old, kind)
+        changed = name not in self.kinds or new != old
+        self.kinds[name] = new
+        if new is VARYING:
+            # A register that is proved on one way may be assumed on another.
+            known = kind if kind is not VARYING else assumed
+            had = self.assumed.get(name, known)
+            if name in self.blended or had is None or known is None:
+                weaker = None
+            else:
+                weaker = lanes.join(had, known)
+                # Lanes that are the same, or constants, would rather be written as a vector.
+                weaker = (
+                    weaker if weaker is None or not weaker.constant else lanes.Lanes(*lanes.relative(weaker))
+                )
+            changed |= name not in self.assumed or weaker != self.assumed[name]
+            self.assumed[name] = weaker
+        return changed
+
+    def _assumed_from(self, begins):
+        """Return the registers whose assumed kind follows from what some instructions assume."""
+        found, before = set(), None
+        while len(found) != before:
+            before = len(found)
+            for instruction, read, names in self._assuming:
+                if begins(instruction) or not found.isdisjoint(read):
+                    found |= names
+        return found
+
+    @functools.cached_property
+    def _assuming(self):
+        """The instructions of whose results something is assumed, with what they read, and these results."""
+        found = []
+        for instruction, written in self.instructions:
+            names = {name for name in written if self.assumed.get(name)}
+            if names:
+                found.append((instruction, set(sources(instruction)), names))
+        return found
+
+    def _leading_to_memory(self):
+        """Return the registers that addresses are made of, but for those of shared memory."""
+        found = {
+            operand.base
+            for instruction, _ in self.instructions
+            if not any(part.startswith(("shared", "param")) for part in instruction.opcode[1:2])
+            for operand in instruction.operands
+            if isinstance(operand, Address)
+        }
+        before = None
+        while len(found) != before:
+            before = len(found)
+            for _, read, names in reversed(self._assuming):
+                if not found.isdisjoint(names):
+                    found |= read
+        return found
+
+    def kind(self, operand, type_="u64"):
+        """Return the kind of an operand: a register's, a special register's, or an immediate's."""
+        if operand in self.function.registers or operand == "%cc":
+            return self.kinds.get(operand, UNIFORM)  # one that is never written may hold anything
+        if operand in self.special:
+            return self.special[operand]
+        if operand[0].isdigit() or operand[0] == "-":
+            return constant(number(operand, type_ if type_ in BITS else "u64"))
+        if operand.startswith("!"):
+            return self.kind(operand[1:])
+        if self.space_of(operand) == "local":
+            return VARYING
+        return UNIFORM
+
+    def assumption(self, operand, type_="u64"):
+        """Return the kind of an operand that makes up an address."""
+        kind = self.kind(operand, type_)
+        return self.assumed.get(operand) if kind is VARYING else kind
+
+    def results(self, instruction):
+        """Return (kind, what may be assumed of an address) for each register that an instruction writes."""
+        operands = instruction.operands[1:]
+
+        def kinds(types):
+            return [self.kind(operand, type_) for operand, type_ in zip(operands, types, strict=False)]
+
+        def assumptions(types):
+            return [self.assumption(operand, type_) for operand, type_ in zip(operands, types, strict=False)]
+
+        return transfer(instruction, kinds, assumptions, self)

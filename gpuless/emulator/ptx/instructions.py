@@ -1,0 +1,103 @@
+"""What an instruction reads and writes."""
+
+import re
+
+from gpuless.emulator.ptx.model import Address
+
+#: Instructions that write no register.
+SILENT = {
+    "st",
+    "red",
+    "bar",
+    "barrier",
+    "membar",
+    "fence",
+    "call",
+    "prefetch",
+    "prefetchu",
+    "nanosleep",
+    "trap",
+    "brkpt",
+}
+SILENT |= {"cp", "discard", "applypriority", "griddepcontrol", "setmaxnreg", "pmevent"}
+WITH_CARRY = {"addc", "subc", "madc"}
+
+
+def destinations(instruction):
+    """Return the names of the registers that an instruction writes."""
+    if not instruction.operands or (instruction.opcode[0] in SILENT and "red" not in instruction.opcode[1:]):
+        return ()
+    first = instruction.operands[0]
+    if isinstance(first, Address):
+        return ()
+    found = first if isinstance(first, tuple) else (first,)
+    found += ("%cc",) if "cc" in instruction.opcode else ()
+    return tuple(name for name in found if name != "_")
+
+
+def sources(instruction):
+    """Return the names that an instruction reads, registers and others."""
+    rest = instruction.operands[1:] if destinations(instruction) else instruction.operands
+    if instruction.operands and isinstance(instruction.operands[0], Address):
+        rest = instruction.operands
+    found = ["%cc"] if instruction.opcode[0] in WITH_CARRY else []
+    for operand in rest:
+        for name in (
+            operand if isinstance(operand, tuple) and not isinstance(operand, Address) else (operand,)
+        ):
+            found.append(name.base if isinstance(name, Address) else name)
+    return [name[1:] if name.startswith("!") else name for name in found]
+
+
+def written_by(instructions):
+    """Return for each register the instructions that write it."""
+    found = {}
+    for instruction in instructions:
+        for name in destinations(instruction):
+            found.setdefault(name, []).append(instruction)
+    return found
+
+
+def parameters_behind(function, written, registers):
+    """Return the numbers of a kernel's parameters that registers are computed from, other memory aside.
+
+    Parameters
+    ----------
+    function : Function
+    written : dict
+        What `written_by` says of its instructions.
+    registers : iterable of str
+
+    Returns
+    -------
+    list of int
+    """
+    if not function.kernel:
+        return []
+    names, waiting = set(), list(registers)
+    while waiting:
+        name = waiting.pop()
+        if name not in names:
+            names.add(name)
+            for instruction in written.get(name, ()):
+                if instruction.opcode[0] != "ld" or "param" in instruction.opcode:
+                    waiting += sources(instruction)
+    return [i for i, variable in enumerate(function.parameters) if variable.name in names]
+
+
+def split_call(instruction):
+    """Return (results, function, arguments) of a call."""
+    operands = list(instruction.operands)
+    results = operands.pop(0) if isinstance(operands[0], tuple) else ()
+    name = operands.pop(0)
+    return results, name, operands.pop(0) if operands and isinstance(operands[0], tuple) else ()
+
+
+def readable(name):
+    """Return the last part of a mangled name, which is the function's own."""
+    found, at = name, 3
+    while name.startswith("_ZN") and (length := re.match(r"\d+", name[at:])):
+        at += length.end()
+        found = name[at : at + int(length[0])]
+        at += len(found)
+    return found

@@ -1,0 +1,215 @@
+"""Count what a kernel's warps execute and ask of memory, while it runs.
+
+The code that kernels run as keeps no account of that, which would cost them. Another translation of the same
+PTX does (`translate.counting`). Each thread of the computer that runs blocks has numbers of its own, which
+are summed up when a launch is over.
+"""
+
+import contextlib
+import json
+import threading
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuless.emulator.analysis.lanes import WARP
+from gpuless.emulator.run import cache, lines, machine
+from gpuless.emulator.translate import processor
+from gpuless.emulator.translate.counters import FIRST, LAST, PASSED, READ_MAP, SECTOR, SPARE, WRITTEN_MAP
+from gpuless.emulator.translate.counting import GENERIC, CountingModule, Part, Site
+
+# --- The code -----------------------------------------------------------------------------------------------
+
+
+class CountingCode(NamedTuple):
+    """The machine code of a kernel that counts, and what its numbers mean.
+
+    Attributes
+    ----------
+    compiled : Compiled
+    parts : list of Part
+    size : int
+        How many numbers there are.
+    """
+
+    compiled: object
+    parts: list
+    size: int
+
+
+def compiled(source, name, block, alignments):
+    """Return the `CountingCode` of a kernel for a shape of a block, from disk if it is there."""
+    key = cache.key(source.text, "counting", name, block, alignments, *processor.target())
+    kept = cache.read(key)
+    if kept is None:
+        translator = CountingModule(source, name, block, alignments)
+        object_file = machine.compile_object(translator.translate())
+        parts = json.dumps(translator.parts).encode()
+        about = json.dumps([translator.lane_stack, translator.spins, translator.size, len(parts)]).encode()
+        kept = about + b"\n" + parts + object_file
+        cache.write(key, kept)
+    about, _, rest = kept.partition(b"\n")
+    lane_stack, spins, size, length = json.loads(about)
+    parts = [Part(*part[:-1], [Site(*site) for site in part[-1]]) for part in json.loads(rest[:length])]
+    code = machine.Code(rest[length:])
+    return CountingCode(machine.Compiled(code, block, lane_stack, spins), parts, size)
+
+
+# --- Launches -----------------------------------------------------------------------------------------------
+
+_asked = threading.local()
+
+
+@contextlib.contextmanager
+def count_launches():
+    """Count the launches that this thread makes; give a list that has a `Tally` of each."""
+    before, _asked.found = getattr(_asked, "found", None), []
+    try:
+        yield _asked.found
+    finally:
+        _asked.found = before
+
+
+def asked():
+    """Return the list for what this thread launches, None if nobody counts."""
+    return getattr(_asked, "found", None)
+
+
+class Tally:
+    """What is counted of a launch.
+
+    Parameters
+    ----------
+    code : CountingCode
+    launched : Launched
+
+    Attributes
+    ----------
+    parts : list of Executed
+        These and the following when the launch is over.
+    passed : int
+        Barriers, by blocks.
+    read, written : int
+        Sectors that were read at least once, and those that were written.
+    arrays : dict of str to (int, int)
+        The same of each array that the kernel was given, by the name of the argument.
+    """
+
+    def __init__(self, code, launched):
+        self.code, self.launched = code, launched
+        start, end = launched.arena.extent()
+        self._first = (start - launched.arena.base) // SECTOR
+        self._last = -(-(end - launched.arena.base) // SECTOR) - self._first
+        self._maps = [np.zeros(self._last + SPARE, np.uint8) for _ in (READ_MAP, WRITTEN_MAP)]
+        self._numbers, self._lock = [], threading.Lock()
+        self._given, names = launched.given(), lines.argument_names(launched.kernel.source)
+        self._names = {i: names[i] if i < len(names) else f"parameter {i}" for i in self._given}
+
+    def numbers(self):
+        """Return the address of numbers for a thread that runs blocks."""
+        own = np.zeros(self.code.size, np.int64)
+        own[[READ_MAP, WRITTEN_MAP]] = [map_.ctypes.data for map_ in self._maps]
+        own[[FIRST, LAST]] = self._first, self._last
+        with self._lock:
+            self._numbers.append(own)
+        return own.ctypes.data
+
+    def finish(self):
+        """Sum up, when the launch is over."""
+        totals = np.sum(self._numbers, axis=0, dtype=np.int64).tolist()
+        self.parts = [self._counted(part, totals) for part in self.code.parts]
+        self.passed = totals[PASSED]
+        self.read, self.written = (int(np.count_nonzero(map_[: self._last])) for map_ in self._maps)
+        self.arrays = {self._names[i]: self._touched(array) for i, array in self._given.items()}
+        del self._maps, self._numbers
+
+    def _touched(self, array):
+        """Return how many sectors of an allocation were read, and how many were written."""
+        first = (array.address - self.launched.arena.base) // SECTOR - self._first
+        last = first + -(-array.size // SECTOR)
+        return tuple(int(np.count_nonzero(map_[first:last])) for map_ in self._maps)
+
+    def _counted(self, part, totals):
+        """Return what a block of code has done."""
+        warps = totals[part.warps]
+        lanes_ = WARP * warps if part.lanes < 0 else totals[part.lanes]
+        same = (part.classes, part.uncounted, part.flops, part.barriers, part.shuffles)
+        branches = 0 if part.branch == -2 else warps
+        divergent = totals[part.branch] if part.branch >= 0 else 0
+        found = []
+        for site in part.sites:
+            names = sorted({self._names[i] for i in site.parameters if i in self._names})
+            found += [
+                access._replace(array=" or ".join(names)) for access in _accesses(site, warps, lanes_, totals)
+            ]
+        return Executed(warps, lanes_, *same, branches, divergent, found)
+
+
+class Access(NamedTuple):
+    """What an instruction that accesses memory has asked of it.
+
+    Attributes
+    ----------
+    space : {"global", "shared", "local"}
+    operation : {"load", "store", "atomic"}
+    requests, bytes_asked : int
+    sectors : int
+        Of global memory.
+    wavefronts, least : int
+        Of shared memory, with and without conflicts.
+    array : str
+        The name of the argument that the address is computed from, "" if there is none.
+    """
+
+    space: str
+    operation: str
+    requests: int
+    bytes_asked: int
+    sectors: int = 0
+    wavefronts: int = 0
+    least: int = 0
+    array: str = ""
+
+
+class Executed(NamedTuple):
+    """What a block of code has done.
+
+    Attributes
+    ----------
+    warps, lanes : int
+        How often warps have run it, and with how many lanes altogether.
+    branches, divergent : int
+        How often warps have branched at its end, and with lanes that went different ways.
+    accesses : list of Access
+
+    The others are those of a `Part`.
+    """
+
+    warps: int
+    lanes: int
+    classes: dict
+    uncounted: dict
+    flops: list
+    barriers: int
+    shuffles: int
+    branches: int
+    divergent: int
+    accesses: list
+
+
+def _accesses(site, warps, lanes_, totals):
+    """Return the accesses of a site, of which those to generic addresses may be of several spaces."""
+    operation, size, at = site.operation, site.size, site.number
+    if site.space == "global":
+        return [Access("global", operation, warps, size * lanes_, totals[at])]
+    if site.space == "shared":
+        found = totals[at : at + 2] if at >= 0 else [warps * number for number in site.always]
+        return [Access("shared", operation, warps, size * lanes_, 0, *found)]
+    if site.space == "local":
+        return [Access("local", operation, warps, size * lanes_)]
+    found = totals[at : at + len(GENERIC)]
+    return [
+        Access("global", operation, found[0], size * found[1], found[2]),
+        Access("shared", operation, found[3], size * found[4], 0, *found[5:7]),
+        Access("local", operation, found[7], size * found[8]),
+    ]

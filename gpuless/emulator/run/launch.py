@@ -1,0 +1,396 @@
+"""Launch kernels: choose their machine code, share the blocks of a grid out among threads."""
+
+import atexit
+import contextlib
+import ctypes
+import struct
+import threading
+import time
+from functools import partial
+
+from gpuless.emulator.analysis.alignment import needed_alignments
+from gpuless.emulator.analysis.assembler import local_size
+from gpuless.emulator.analysis.lanes import WARP
+from gpuless.emulator.analysis.variables import lay_out, parameter_places, visible_variables
+from gpuless.emulator.run import cache, counting, explanations, faults, host, machine, settings, trace
+from gpuless.emulator.run.memory import PAGE, OutOfMemory
+from gpuless.emulator.run.threads import Pool, all_done
+from gpuless.emulator.translate import layout, processor
+from gpuless.emulator.translate.module import ModuleTranslator
+from gpuless.limits import RUNNING, SHARED_LIMIT
+
+# Before machine code on disk: bytes of a lane's local memory, and whether it spins.
+_KEPT = struct.Struct("<Q?")
+_SMALL = 1 << 14  # threads of a grid that one worker is enough for
+_RESIDENT = 256  # blocks that may wait for each other, as many as may be launched together
+_PERIOD = 0.25  # seconds between two looks at whether a launch goes on
+_FAILED, _STOPPED = 30, 0.5  # seconds that a block is run again to see why it has failed, or where it hangs
+
+
+class Kernel:
+    """A kernel of a module: machine code for each shape of a block that it is launched with.
+
+    Parameters
+    ----------
+    source : Module
+    name : str
+    globals_address : int
+        Where the variables of the module lie.
+    """
+
+    def __init__(self, source, name, globals_address=0):
+        self.source, self.name, self.globals_address = source, name, globals_address
+        self.function = source.functions[name]
+        self.places, self.parameter_size = parameter_places(self.function)
+        self._codes, self._lock = {}, threading.Lock()
+        self.alignments = needed_alignments(self.function)
+        self.static_shared = lay_out(visible_variables(source, self.function), ("shared",))[1]
+        self.dynamic_limit = SHARED_LIMIT - self.static_shared  # until the program asks for more
+        self.local_size = local_size(source, self.function)
+        self.attributes = {}  # that the program has set, by their numbers
+
+    def code(self, block, arguments, counted=False):
+        """Return the `Compiled` for a shape of a block, or the `CountingCode`.
+
+        Arrays begin where their elements want it, so addresses need not be looked at one by one. For
+        arguments that are of another kind there is other code.
+        """
+        aligned = all(arguments[self.places[name]] % size == 0 for name, size in self.alignments.items())
+        with self._lock:
+            key = block, aligned, counted
+            if key not in self._codes:
+                alignments = self.alignments if aligned else {}
+                if counted:
+                    self._codes[key] = counting.compiled(self.source, self.name, block, alignments)
+                else:
+                    self._codes[key] = self._compiled(block, alignments)
+            return self._codes[key]
+
+    def _compiled(self, block, alignments):
+        """Return machine code, from disk if it is there."""
+        name = cache.key(self.source.text, self.name, block, alignments, *processor.target())
+        kept = cache.read(name)
+        if kept is None:
+            translator = ModuleTranslator(self.source, self.name, block, alignments)
+            object_file = machine.compile_object(translator.translate())
+            kept = _KEPT.pack(translator.lane_stack, translator.spins) + object_file
+            cache.write(name, kept)
+        code = machine.Code(kept[_KEPT.size :])
+        return machine.Compiled(code, block, *_KEPT.unpack_from(kept))
+
+
+class Workers:
+    """Threads that run blocks, each with memory of its own for what a block needs.
+
+    Parameters
+    ----------
+    arena : Arena
+    count : int, optional
+        As `settings` has it by default.
+    """
+
+    def __init__(self, arena, count=None):
+        self.arena = arena
+        self.count = min(count or settings.threads(), layout.WORKERS // 2)
+        self.lane_stack = 0  # bytes of local memory that a lane is to have at least
+        self._pool, self._more = Pool(self.count), Pool(1 << 16)
+        atexit.register(self._close)
+        self._idle, self._records, self._lock = [], [], threading.Lock()
+        self._together = threading.Lock()
+
+    def launch(self, kernel, grid, block, arguments, shared=0, together=False, counted=None):
+        """Run a kernel to its end.
+
+        Parameters
+        ----------
+        kernel : Kernel
+        grid, block : (int, int, int)
+        arguments : bytes
+            As they lie in a kernel's parameter buffer.
+        shared : int
+            Bytes of dynamic shared memory.
+        together : bool
+            Whether all blocks run at once, so that they can wait for each other.
+        counted : list, optional
+            To which a `counting.Tally` of the launch is to be added.
+
+        Returns
+        -------
+        list of str
+            Which assertions have failed.
+
+        Raises
+        ------
+        Fault
+        """
+        shared_size = -(-kernel.static_shared // 16) * 16 + shared
+        launched = explanations.Launched(kernel, grid, block, bytes(arguments), shared_size, self.arena)
+        compiled, tally = kernel.code(block, arguments, counted is not None), None
+        if counted is not None:
+            tally = counting.Tally(compiled, launched)
+            compiled = compiled.compiled
+        work = partial(self._work, tally=tally)
+        blocks = grid[0] * grid[1] * grid[2]
+        buffer = ctypes.create_string_buffer(bytes(arguments) + bytes(64))
+        launch = ctypes.create_string_buffer(layout.LAUNCH_SIZE)
+        launch.buffer = buffer  # lives as long as there is a worker that has the launch
+        launch.shared_size = shared_size
+        wanted = 1 if blocks * compiled.threads <= _SMALL else min(self.count, blocks)
+        if together:
+            wanted = blocks
+        fields = {"params": ctypes.addressof(buffer), "globals": kernel.globals_address, "blocks": blocks}
+        fields |= {"nctaid.x": grid[0], "nctaid.y": grid[1], "nctaid.z": grid[2], "dynamic_smem_size": shared}
+        fields |= {"chunk": 1 if compiled.spins else max(1, min(64, blocks // (8 * wanted)))}
+        for name, value in fields.items():
+            _put(launch, layout.LAUNCH[name], value, name in ("params", "globals", "blocks", "chunk"))
+        parameters = ctypes.addressof(buffer)
+        with self._one_at_a_time(together), host.heard(parameters) as asserted:
+            more = partial(self._more.submit, work, compiled, launch) if compiled.spins else None
+            with self._threads(together, parameters, blocks) as pool:
+                start = partial(pool.submit, work, compiled, launch)
+                wait = partial(self._wait, launch=launch, blocks=blocks, more=more)
+                workers, stopped = self._watched(launch, start, wanted, wait)
+        if asserted:
+            return asserted
+        failures = sorted(filter(None, map(_failure, workers)), key=_order)
+        if stopped is None and not failures:
+            if tally:
+                tally.finish()
+                counted.append(tally)
+            return []
+        if stopped is not None:
+            absent = [failed for failed in failures if failed.record not in stopped.waiting]
+            failed = self._trace(absent[0], launched, launch, together) if absent else None
+            raise explanations.explain_stop(stopped, failed, launched)
+        raise explanations.explain(self._trace(failures[0], launched, launch, together), launched)
+
+    def _watched(self, launch, start, wanted, wait):
+        """Start so many workers and wait for them; return them, and what waiting has told.
+
+        Whatever is raised meanwhile, no worker goes on.
+        """
+        workers = []
+        try:
+            for _ in range(wanted):
+                workers.append(start())
+            return workers, wait(workers)
+        except BaseException:  # Ctrl-C, or a worker without memory, for whose block others may wait
+            try:
+                self._stop(launch, workers)
+            except KeyboardInterrupt:  # perhaps before it had begun
+                self._stop(launch, workers)
+                raise
+            raise
+
+    def _wait(self, workers, launch, blocks, more):
+        """Wait until a launch is over; return how it was `explanations.Stopped`, None if it was not.
+
+        Where blocks may wait for others that have not started, `more` starts another worker.
+        """
+        ended, idle = 0, 0.0
+        while not all_done(workers, _PERIOD):
+            if any(worker.done and _failure(worker) for worker in workers):
+                # The others may wait for what the block that has failed would write.
+                self._stop(launch, workers)
+                break
+            finished = [worker for worker in workers if worker.done]  # first, or one may be counted twice
+            running = self._running(launch)
+            now = sum(map(faults.ended, running)) + sum(worker.result()[0] for worker in finished)
+            # Not the clock: a process that was suspended, or is behind another launch, has not run for all
+            # that time.
+            still = now == ended
+            ended, idle = now, idle + _PERIOD if running and still else 0.0
+            if more and still:
+                left = layout.WORKERS - len(self._records) + len(self._idle)
+                wanted = min(blocks - now, _RESIDENT) - len(running)
+                workers += [more() for _ in range(min(wanted, left))]
+            gathering, waiting = host.gathering(_parameters(launch)), host.waiting(running)
+            alone = gathering and gathering + now == blocks
+            if alone or idle >= RUNNING.kernel_seconds:
+                self._stop(launch, workers)
+                return explanations.Stopped(blocks, waiting, alone, now, len(running))
+        return None
+
+    def _running(self, launch):
+        """Return the addresses of the records that a launch uses."""
+        address = ctypes.addressof(launch)
+        return [record.address for record in self._records if record.launch == address]
+
+    def _trace(self, failed, launched, launch, together):
+        """Run the block that has failed once more, to see what it does; return how it fails then.
+
+        What it returns is what was given, if the block does not fail in the same way again.
+        """
+        x, y, z = failed.place
+        number = x + launched.grid[0] * (y + launched.grid[1] * z)
+        again = ctypes.create_string_buffer(launch.raw)
+        again.buffer, again.shared_size = launch.buffer, launch.shared_size
+        for name, value in (("next", number), ("blocks", number + 1), ("chunk", 1)):
+            _put(again, layout.LAUNCH[name], value, True)
+        _put(again, layout.LAUNCH["stop"], 0, False)
+        with contextlib.suppress(Exception):  # it is only about the words
+            traced = trace.Traced(launched.kernel, launched.block)
+            seconds = _STOPPED if failed.outcome == faults.STOP else _FAILED
+
+            def wait(workers):
+                if not all_done(workers, seconds):
+                    self._stop(again, workers)
+
+            with self._one_at_a_time(together), self._threads(together, _parameters(again), 1) as pool:
+                start = partial(pool.submit, self._work, traced.compiled, again, traced)
+                (worker,), _ = self._watched(again, start, 1, wait)
+            found = worker.result()[1]
+            return found if found and found.outcome == failed.outcome else failed
+        return failed
+
+    def _one_at_a_time(self, together):
+        """Return what lets launches wait whose blocks run together: they would need more than can be."""
+        # The lock itself: an interrupt in Python code that takes it could leave it held.
+        return self._together if together else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def _threads(self, together, parameters, blocks):
+        """Give the threads for a launch: those that all share, or one for each block."""
+        if not together:
+            yield self._pool
+            return
+        with host.gathered(parameters, blocks):
+            self._prepare(blocks)
+            yield self._more
+
+    def _stop(self, launch, workers):
+        """Stop a launch: those of its blocks that run, and the others before they do.
+
+        Whoever interrupts that is heard when it is over: blocks must not go on without their launch.
+        """
+        interrupted = None
+        while True:
+            try:
+                ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
+                host.give_up(_parameters(launch))
+                for record in self._running(launch):
+                    faults.stop(record)
+                # Those that have not begun may be behind another launch.
+                workers[:] = [worker for worker in workers if not worker.withdraw()]
+                # An interrupt may have come before a worker that was started was noted.
+                if all_done(workers, 0.05) and not self._running(launch):
+                    break
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if interrupted:
+            raise interrupted
+
+    def _close(self):
+        """Stop whatever runs when the process ends."""
+        self._pool.closed = self._more.closed = True
+        end = time.monotonic() + 1
+        while (running := [(r, at) for r in self._records if (at := r.launch)]) and time.monotonic() < end:
+            for record, address in running:
+                ctypes.c_uint32.from_address(address + layout.LAUNCH["stop"]).value = 1
+                faults.stop(record.address)
+            time.sleep(0.01)
+
+    def _work(self, compiled, launch, traced=None, tally=None):
+        """Run blocks of a launch until none is left; return how many were, and how one fails, or None."""
+        with self._lock:
+            record = self._idle.pop() if self._idle else self._new_record()
+        try:
+            size = WARP * max(compiled.lane_stack, self.lane_stack)
+            _put(record.buffer, layout.OFFSET["local.size"], size, True)
+            record.reserve_local(size * compiled.warps)
+            record.have_shared(launch.shared_size)
+            faults.prepare_thread()
+            host.begin(record.address)
+            _put(record.buffer, layout.OFFSET["misaligned"], 0, False)
+            if traced:
+                traced.clear(record.address)
+            if tally:
+                _put(record.buffer, layout.OFFSET["counts"], tally.numbers(), True)
+            _put(record.buffer, layout.OFFSET["ended"], 0, True)  # not those of the launch before
+            record.launch = ctypes.addressof(launch)
+            if ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value:
+                return 0, None
+            outcome = compiled.code.run(record.launch, record.address)
+            ended = faults.ended(record.address)
+            if not outcome:
+                return ended, None
+            ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value = 1
+            host.give_up(_parameters(launch))  # the others would wait for this block
+            steps = traced.look(record.address, self.arena) if traced else []
+            return ended, faults.failure(outcome, record.address, steps)
+        finally:
+            record.launch = None
+            with self._lock:
+                self._idle.append(record)
+
+    def _prepare(self, count):
+        """Have records for blocks that wait for each other, before one of them runs."""
+        with self._lock:
+            while len(self._idle) < count:
+                self._idle.append(self._new_record())
+
+    def _new_record(self):
+        record = _Record(self.arena)
+        self._records.append(record)
+        return record
+
+
+class _Record:
+    """The record of the block that a worker runs, and its memory."""
+
+    def __init__(self, arena):
+        self.arena, self.buffer = arena, ctypes.create_string_buffer(layout.BLOCK_SIZE)
+        _put(self.buffer, layout.OFFSET["host"], host.address(), True)
+        self.local, self.launch, self.address = 0, None, ctypes.addressof(self.buffer)
+        self.shared, self.room = arena.reserve(), 0
+        shared = self.shared
+        stacks = shared + layout.STACKS_AT
+        fields = {"arena": arena.base, "shared": shared, "stack.area": stacks}
+        for name, value in (fields | {"local": shared + layout.LOCAL_AT}).items():
+            _put(self.buffer, layout.OFFSET[name], value, True)
+        try:
+            for i in range(layout.MAX_WARPS):  # above a page without memory: a stack too full is seen
+                arena.provide(stacks + i * layout.STACK + PAGE, layout.STACK - PAGE)
+            faults.watch(self.buffer)
+        except BaseException:
+            arena.release(shared)
+            raise
+
+    def have_shared(self, size):
+        """Have so many bytes of shared memory, and what is left of the last page; none behind that."""
+        room = -(-size // PAGE) * PAGE
+        if room > self.room:
+            self.arena.provide(self.shared + self.room, room - self.room)
+        elif room < self.room:
+            self.arena.withdraw(self.shared + room, self.room - room)
+        self.room = room
+        _put(self.buffer, layout.OFFSET["shared.room"], room, True)
+
+    def reserve_local(self, size):
+        """Have so much local memory."""
+        if size > layout.LOCAL_SPAN:
+            raise OutOfMemory(f"a block may have {layout.LOCAL_SPAN} bytes of local memory, not {size}")
+        if size > self.local:
+            at = ctypes.c_uint64.from_buffer(self.buffer, layout.OFFSET["local"]).value
+            self.arena.provide(at, size)
+            self.local = size
+
+
+def _failure(worker):
+    """Return how a worker that has ended failed, None if it did not."""
+    return worker.result()[1]
+
+
+def _order(failed):
+    """Return what sorts failures: those that were no more than stopped come last."""
+    return failed.outcome == faults.STOP, failed.place[::-1]
+
+
+def _put(buffer, offset, value, wide):
+    kind = ctypes.c_uint64 if wide else ctypes.c_uint32
+    kind.from_buffer(buffer, offset).value = value
+
+
+def _parameters(launch):
+    """Return the address of a launch's parameters, which tells it from others."""
+    return ctypes.c_uint64.from_buffer(launch, layout.LAUNCH["params"]).value

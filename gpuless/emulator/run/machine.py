@@ -1,0 +1,100 @@
+"""Compile IR to machine code, and run that in this process."""
+
+import ctypes
+import functools
+import itertools
+import math
+from typing import NamedTuple
+
+import llvmlite.binding as llvm
+
+from gpuless.emulator.analysis.lanes import WARP
+
+
+@functools.cache
+def _target():
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
+    return llvm.Target.from_default_triple()
+
+
+def _target_machine():
+    features = llvm.get_host_cpu_features().flatten()
+    # LLVM would rather use half of a register of 512 bits on some processors.
+    features += ",-prefer-256-bit" if "+avx512f" in features else ""
+    return _target().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=2, reloc="pic", codemodel="small"
+    )
+
+
+def optimise(text):
+    """Return an optimised module of IR, and what it was compiled for."""
+    machine = _target_machine()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, options)
+    passes = builder.getModulePassManager()
+    # Much is computed only for lanes that are not where they are assumed: there, then.
+    passes.add_sinking_pass()
+    passes.run(module, builder)
+    return module, machine
+
+
+def compile_object(text):
+    """Return IR as an object file."""
+    module, machine = optimise(text)
+    return machine.emit_object(module)
+
+
+@functools.cache
+def _linker():
+    return llvm.create_lljit_compiler(_target_machine(), use_jit_link=True)
+
+
+_numbers = itertools.count()
+
+
+class Code:
+    """Machine code that can be called: its ``run`` takes a launch and a block, both addresses.
+
+    Parameters
+    ----------
+    object_file : bytes
+    """
+
+    def __init__(self, object_file):
+        library = llvm.JITLibraryBuilder().add_object_img(object_file).add_current_process()
+        self._library = library.export_symbol("run").link(_linker(), f"kernel{next(_numbers)}")
+        self.run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(self._library["run"])
+
+
+class Compiled(NamedTuple):
+    """The machine code of a kernel for one shape of a block.
+
+    Attributes
+    ----------
+    code : Code
+    block : (int, int, int)
+    lane_stack : int
+        Bytes of local memory of a lane.
+    spins : bool
+        Whether blocks may wait for others.
+    """
+
+    code: Code
+    block: tuple
+    lane_stack: int
+    spins: bool
+
+    @property
+    def threads(self):
+        """Threads of a block."""
+        return math.prod(self.block)
+
+    @property
+    def warps(self):
+        """Warps of a block."""
+        return -(-self.threads // WARP)

@@ -1,0 +1,545 @@
+"""Loads and stores, in IR.
+
+All memory of the emulated GPU lies in one range of addresses, the arena, and whatever address a kernel makes
+up is one in it: the upper bits are cut off. What is not allocated there cannot be read or written, so a wild
+address is a fault, and never another's memory.
+
+Most addresses of a warp are a known distance apart. Then a load is one or a few of neighbouring bytes and a
+constant shuffle, else it gathers lane by lane.
+"""
+
+from typing import NamedTuple
+
+from gpuless.emulator.analysis import lanes
+from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP, ZERO
+from gpuless.emulator.ptx import BITS, Address
+from gpuless.emulator.translate.doubts import astray, either, right
+from gpuless.emulator.translate.layout import ARENA_SPAN, SHARED_SPAN
+from gpuless.emulator.translate.rows import load_rows, rows_of, store_rows
+from gpuless.emulator.translate.strides import has_strides, strides, ways
+from gpuless.emulator.translate.values import ALL, Value, translates
+
+SPACES = ("global", "shared", "local", "const", "param")
+NEAR = 1 << 20  # lanes that are further apart are taken one by one; the arena has as much room at its ends
+WINDOW = 4 * WARP  # the most numbers that are loaded at once to be shuffled
+
+
+class Place(NamedTuple):
+    """Where the lanes of a warp access memory: a pointer and distances in bytes, or a vector of pointers."""
+
+    pointer: str | None
+    distances: tuple | None
+    pointers: str | None
+    safe: bool  # whether it is in shared memory, all of which may be read, whichever lanes are on
+
+
+def space_of(instruction):
+    """Return the state space of an instruction that accesses memory."""
+    for part in instruction.opcode[1:]:
+        if part.startswith("shared"):
+            return "shared"
+        if part in SPACES:
+            return part
+    return "generic"
+
+
+def place(t, address, space, size=1, checked=False):
+    """Return the `Place` of a memory operand.
+
+    Parameters
+    ----------
+    t : Translator
+    address : Address
+    space : str
+    size : int
+        The bytes that each lane accesses there.
+    checked : bool
+        Whether what is assumed of the address has been found true.
+    """
+    value = t.operand(address.base)
+    bits = t.function.registers.get(address.base, 64)
+    _check_alignment(t, value, bits, address, size)
+    root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
+    near = near_of(value, checked)
+    if near is not VARYING:
+        distances = lanes.nearest(lanes.relative(near)[0], bits)
+        if max(distances) - min(distances) < NEAR:
+            scalar = _wide(t, value.scalar, bits)
+            if address.offset:
+                scalar = t.new(f"add i64 {scalar}, {address.offset}")
+            # Addresses in shared memory wrap around themselves, and are the same.
+            if space != "shared" and not checked and value.wrapped:
+                scalar = t.new(f"add i64 {scalar}, {astray(t, value)}")
+            inside = _inside(t, scalar, span, max(distances) if space == "shared" else 0)
+            pointer = t.new(f"getelementptr i8, ptr {root}, i64 {inside}")
+            return Place(pointer, distances, None, space == "shared")
+    return Place(None, None, _anywhere(t, value, bits, f"splat (i64 {address.offset})", root, span), False)
+
+
+def spread(t, address, space, offsets):
+    """Return a vector of pointers that lie so many bytes behind an address, other ones in each lane."""
+    root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
+    if address.offset:
+        offsets = t.new(f"add {ALL.int(64)} {offsets}, splat (i64 {address.offset})")
+    bits = t.function.registers.get(address.base, 64)
+    return _anywhere(t, t.operand(address.base), bits, offsets, root, span)
+
+
+def _anywhere(t, value, bits, offsets, root, span):
+    """Return a vector of pointers into a space."""
+    vector = t.vector(value, bits)
+    if bits != 64:
+        vector = t.new(f"zext {ALL.int(bits)} {vector} to {ALL.int(64)}")
+    if offsets != "splat (i64 0)":
+        vector = t.new(f"add {ALL.int(64)} {vector}, {offsets}")
+    inside = t.new(f"and {ALL.int(64)} {vector}, splat (i64 {span - 1})")
+    return t.new(f"getelementptr i8, ptr {root}, {ALL.int(64)} {inside}")
+
+
+def near_of(value, checked=False):
+    """Return how the lanes of an address lie about the first one, where that is certain, else VARYING."""
+    near = value.kind if value.kind is not VARYING else value.assumed
+    known = near is not VARYING and near.rows == 1 and not near.unit and (checked or value.check is None)
+    return near if known else VARYING
+
+
+def _check_alignment(t, value, bits, address, size):
+    """End the kernel where an address is not a multiple of the size of what is accessed, as a GPU does."""
+    powers = t.multiples.power(address.base), lanes.trailing_zeros(address.offset)
+    if 1 << min(powers) >= size:
+        return
+    near, wanted = near_of(value), -address.offset % size
+    if near is not VARYING and all(distance % size == 0 for distance in lanes.relative(near)[0]):
+        low = t.new(f"and i{bits} {value.scalar}, {size - 1}")
+        _misaligned_if(t, t.new(f"icmp ne i{bits} {low}, {wanted}"))
+        return
+    low = t.new(f"and {ALL.int(bits)} {t.vector(value, bits)}, splat (i{bits} {size - 1})")
+    wrong = t.mask_of(t.new(f"icmp ne {ALL.int(bits)} {low}, splat (i{bits} {wanted})"))
+    here = t.new(f"and i32 {wrong}, {t.mask}")
+    _misaligned_if(t, t.new(f"icmp ne i32 {here}, 0"))
+
+
+def _misaligned_if(t, wrong):
+    right = t.fresh("aligned")
+    t.misaligned = True
+    t.line(f"br i1 {wrong}, label %misaligned, label %{right}, !prof !1")
+    t.label(right)
+
+
+def _inside(t, scalar, span, ahead):
+    """Return an address within a space; lane 0 may be off and before it where the foremost lane is not."""
+    if not ahead:
+        return t.new(f"and i64 {scalar}, {span - 1}")
+    foremost = t.new(f"and i64 {t.new(f'add i64 {scalar}, {ahead}')}, {span - 1}")
+    return t.new(f"sub i64 {foremost}, {ahead}")
+
+
+def _wide(t, scalar, bits):
+    return scalar if bits == 64 or scalar[0] != "%" else t.new(f"zext i{bits} {scalar} to i64")
+
+
+def pointers_of(t, where, offset=0):
+    """Return a vector of pointers."""
+    if where.pointers is not None:
+        if not offset:
+            return where.pointers
+        return t.new(f"getelementptr i8, <{WARP} x ptr> {where.pointers}, {ALL.int(64)} splat (i64 {offset})")
+    distances = ", ".join(f"i64 {distance + offset}" for distance in where.distances)
+    return t.new(f"getelementptr i8, ptr {where.pointer}, {ALL.int(64)} <{distances}>")
+
+
+def _shifted(t, pointer, offset):
+    return t.new(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
+
+
+# --- Loads --------------------------------------------------------------------------------------------------
+
+
+def load(t, where, bits, count, note=""):
+    """Return `count` numbers for each lane that lie next to each other, as values."""
+    size = bits // 8
+    if where.pointers is None:
+        if where.distances == ZERO:
+            return [
+                Value(
+                    UNIFORM,
+                    t.new(f"load {note}i{bits}, ptr {_shifted(t, where.pointer, i * size)}, align {size}"),
+                )
+                for i in range(count)
+            ]
+        if count == 1 and where.distances == tuple(size * lane for lane in range(WARP)):
+            return [Value(VARYING, None, _load_next(t, where.pointer, bits))]
+        found = _load_window(t, where, bits, count)
+        if found:
+            return [Value(VARYING, None, vector) for vector in found]
+    return [Value(VARYING, None, _gather(t, where, bits, i * size)) for i in range(count)]
+
+
+def _load_checked(t, address, space, bits, count, note):
+    """Load; where what is assumed of the address is to be checked, in one of two ways."""
+    value = t.operand(address.base)
+    if count == 1 and not note and has_strides(t, address, space):
+        return _load_in_strides(t, address, space, bits, note)
+    rows, size = count == 1 and rows_of(t, address, bits), count * bits // 8
+    if value.check is None and not rows:
+        return load(t, place(t, address, space, size), bits, count, note)
+    t.mask_vector()
+    _check_alignment(t, value, t.function.registers.get(address.base, 64), address, size)
+
+    def piece(checked):
+        if checked and rows:
+            return [load_rows(t, address, space, bits)]
+        found = load(t, place(t, address, space, checked=checked), bits, count, note)
+        return [t.vector(value, bits) for value in found]
+
+    if value.check is None:
+        return [Value(VARYING, None, vector) for vector in piece(True)]
+    pieces = [lambda: piece(False), lambda: piece(True)]
+    found = either(t, right(t, value), pieces, ALL.int(bits), count)
+    return [Value(VARYING, None, vector) for vector in found]
+
+
+def _load_in_strides(t, address, space, bits, note):
+    """Load from addresses a stride apart, in the way that is best for it.
+
+    Where lanes are not where they are assumed, or some are off, it is done lane by lane.
+    """
+    value, size = t.operand(address.base), bits // 8
+    t.mask_vector()
+    found = strides(t, address, bits, NEAR)
+    safe = t.all_of(right(t, value), found.even)
+
+    def one_by_one():
+        _check_alignment(t, value, 64, address, size)
+        return t.vector(load(t, place(t, address, space), bits, 1, note)[0], bits)
+
+    def first_of(ways):
+        if not ways:
+            return one_by_one()
+        (condition, piece), *others = ways
+        pieces = [lambda: [first_of(others)], lambda: [piece()]]
+        return either(t, t.all_of(safe, condition), pieces, ALL.int(bits), 1)[0]
+
+    return [Value(VARYING, None, first_of(ways(t, found, bits)))]
+
+
+def _load_next(t, pointer, bits):
+    """Load from neighbouring addresses, lane by lane."""
+    type_ = ALL.int(bits)
+    if not t.masked:
+        return t.new(f"load {type_}, ptr {pointer}, align {bits // 8}")
+    name = f"llvm.masked.load.v{WARP}i{bits}.p0"
+    t.module.declare(f"{type_} @{name}(ptr, <{WARP} x i1>, {type_})")
+    arguments = f"ptr align {bits // 8} {pointer}, <{WARP} x i1> {t.mask_vector()}, {type_} poison"
+    return t.new(f"call {type_} @{name}({arguments})")
+
+
+def _gather(t, where, bits, offset):
+    return gather(t, pointers_of(t, where, offset), bits)
+
+
+def gather(t, pointers, bits, mask=None, otherwise="poison"):
+    """Return what lies at the address of each lane that is on, or that a mask tells."""
+    type_ = ALL.int(bits)
+    name = f"llvm.masked.gather.v{WARP}i{bits}.v{WARP}p0"
+    t.module.declare(f"{type_} @{name}(<{WARP} x ptr>, <{WARP} x i1>, {type_})")
+    where = f"<{WARP} x ptr> align {bits // 8} {pointers}"
+    return t.new(
+        f"call {type_} @{name}({where}, <{WARP} x i1> {mask or t.mask_vector()}, {type_} {otherwise})"
+    )
+
+
+def _load_window(t, where, bits, count):
+    """Load all bytes between the first and the last, and pick each lane's; None if they are too many."""
+    size = bits // 8
+    low = min(where.distances)
+    if any((distance - low) % size for distance in where.distances):
+        return None
+    first = [(distance - low) // size for distance in where.distances]
+    width = max(first) + count
+    few = len(set(first)) * count <= 8
+    if width > WINDOW and not few:
+        return None
+
+    def at_once():
+        if few:
+            return _pick_few(t, where.pointer, low, first, bits, count)
+        pointer = _shifted(t, where.pointer, low)
+        whole = t.new(f"load <{width} x i{bits}>, ptr {pointer}, align {size}")
+        return [t.shuffle(whole, None, f"i{bits}", width, [at + i for at in first]) for i in range(count)]
+
+    if not t.masked:
+        return at_once()
+    t.mask_vector()
+    pieces = [lambda: [_gather(t, where, bits, i * size) for i in range(count)], at_once]
+    bytes_ = (max(first) + count) * size
+    may = _fits(t, where.pointer, low, bytes_) if where.safe else t.new(f"icmp eq i32 {t.mask}, -1")
+    return either(t, may, pieces, ALL.int(bits), count)
+
+
+def _fits(t, pointer, low, size):
+    """Return whether so many bytes lie in the block's shared memory."""
+    root, at = t.new("ptrtoint ptr %shared to i64"), t.new(f"ptrtoint ptr {pointer} to i64")
+    start = t.new(f"add i64 {t.new(f'sub i64 {at}, {root}')}, {low}")
+    t.module.declare("i64 @llvm.usub.sat.i64(i64, i64)")
+    room = t.new(f"call i64 @llvm.usub.sat.i64(i64 %shared.room, i64 {size - 1})")
+    return t.new(f"icmp ult i64 {start}, {room}")
+
+
+def _pick_few(t, pointer, low, first, bits, count):
+    """Load the few numbers that the lanes share, one by one, and give each lane its own."""
+    size, places = bits // 8, sorted(set(first))
+    found = []
+    for i in range(count):
+        vector = "poison"
+        for slot, at in enumerate(places):
+            one = t.new(f"load i{bits}, ptr {_shifted(t, pointer, low + (at + i) * size)}, align {size}")
+            vector = t.new(f"insertelement <{WARP} x i{bits}> {vector}, i{bits} {one}, i64 {slot}")
+        found.append(t.shuffle(vector, None, f"i{bits}", WARP, [places.index(at) for at in first]))
+    return found
+
+
+@translates("ld", "ldu")
+def _ld(t, instruction):
+    space, type_ = space_of(instruction), instruction.opcode[-1]
+    bits, address = BITS[type_], instruction.operands[1]
+    targets = instruction.operands[0]
+    targets = targets if isinstance(targets, tuple) and not isinstance(targets, Address) else (targets,)
+    if space == "param":
+        values = t.module.parameter(t, address, bits, len(targets))
+    else:
+        order = _order(instruction)
+        values = _load_checked(t, address, space, bits, len(targets), "volatile " if order else "")
+        if order:
+            t.line(f"fence {order}")
+    for target, value in zip(targets, values, strict=True):
+        t.write(target, _extended(t, value, bits, t.function.registers.get(target, bits), type_[0] == "s"))
+
+
+def _order(instruction):
+    """Return the fence that keeps a load before what follows, or a store behind what was before, or None.
+
+    PTX orders the volatile and the relaxed ones among themselves only, and LLVM is to do no less.
+    """
+    found = _ORDERS.keys() & instruction.opcode
+    return _ORDERS[found.pop()] if found else None
+
+
+_ORDERS = {"acquire": "acquire", "release": "release"}
+_ORDERS |= dict.fromkeys(("volatile", "relaxed"), 'syncscope("singlethread") seq_cst')
+
+
+def _extended(t, value, have, want, signed):
+    if have >= want:
+        return value
+    word = "sext" if signed else "zext"
+    if value.kind is not VARYING:
+        return Value(UNIFORM, t.new(f"{word} i{have} {value.scalar} to i{want}"))
+    return Value(VARYING, None, t.new(f"{word} {ALL.int(have)} {value.vector} to {ALL.int(want)}"))
+
+
+# --- Stores -------------------------------------------------------------------------------------------------
+
+
+@translates("st")
+def _st(t, instruction):
+    space, type_ = space_of(instruction), instruction.opcode[-1]
+    bits = BITS[type_]
+    address, given, *_ = instruction.operands  # and perhaps a hint to a cache
+    if "async" in instruction.opcode or "bulk" in instruction.opcode:
+        t.refuse()
+    names = given if isinstance(given, tuple) else (given,)
+    values = [
+        narrowed(t, t.operand(name, type_), t.function.registers.get(name, bits), bits) for name in names
+    ]
+    if space == "param":
+        t.module.set_parameter(t, address, bits, values)
+        return
+    order = _order(instruction)
+    if order:
+        t.line(f"fence {order}")
+    _store_checked(t, address, space, bits, values)
+
+
+def _store_checked(t, address, space, bits, values):
+    """Store; where what is assumed of the address is to be checked, in one of two ways."""
+    to = t.operand(address.base)
+    rows = len(values) == 1 and rows_of(t, address, bits) and not to.assumed.uniform
+    size = len(values) * bits // 8
+    if to.check is None and not rows:
+        store(t, place(t, address, space, size), bits, values)
+        return
+    t.mask_vector()
+    _check_alignment(t, to, t.function.registers.get(address.base, 64), address, size)
+
+    def piece(checked):
+        if checked and rows:
+            store_rows(t, address, space, bits, t.vector(values[0], bits))
+        else:
+            store(t, place(t, address, space, checked=checked), bits, values)
+        return ()
+
+    if to.check is None:
+        piece(True)
+    else:
+        either(t, right(t, to), [lambda: piece(False), lambda: piece(True)], None, 0)
+
+
+def narrowed(t, value, have, bits):
+    """Return an integer of one width in a smaller one."""
+    if have <= bits:
+        return value
+    if value.kind is not VARYING and value.kind.constant and value.kind.uniform:
+        return value._replace(scalar=str(int(value.scalar) & ((1 << bits) - 1)))
+    if value.kind is not VARYING:
+        return Value(value.kind, t.new(f"trunc i{have} {value.scalar} to i{bits}"))
+    return Value(VARYING, None, t.new(f"trunc {ALL.int(have)} {value.vector} to {ALL.int(bits)}"))
+
+
+def store(t, where, bits, values):
+    """Store numbers of each lane next to each other; of lanes at the same address the last one wins."""
+    size, count = bits // 8, len(values)
+    if where.pointers is None and where.distances == ZERO:
+        for i, value in enumerate(values):
+            pointer = _shifted(t, where.pointer, i * size)
+            t.line(f"store i{bits} {_last(t, value, bits)}, ptr {pointer}, align {size}")
+        return
+    vectors = [t.vector(value, bits) for value in values]
+
+    def one_by_one():
+        for i, vector in enumerate(vectors):
+            scatter(t, pointers_of(t, where, i * size), bits, vector)
+        return ()
+
+    step = tuple(size * count * lane for lane in range(WARP))
+    if where.pointers is not None or where.distances != step:
+        one_by_one()
+    elif count == 1:
+        _store_next(t, where.pointer, bits, vectors[0])
+    elif not t.masked:
+        _store_groups(t, where.pointer, bits, vectors)
+    else:
+        t.mask_vector()
+        pieces = [one_by_one, lambda: _store_groups(t, where.pointer, bits, vectors)]
+        either(t, t.new(f"icmp eq i32 {t.mask}, -1"), pieces, None, 0)
+
+
+def scatter(t, pointers, bits, vector):
+    """Store each lane's number at its address."""
+    name = f"llvm.masked.scatter.v{WARP}i{bits}.v{WARP}p0"
+    t.module.declare(f"void @{name}({ALL.int(bits)}, <{WARP} x ptr>, <{WARP} x i1>)")
+    t.line(
+        f"call void @{name}({ALL.int(bits)} {vector}, "
+        f"<{WARP} x ptr> align {bits // 8} {pointers}, <{WARP} x i1> {t.mask_vector()})"
+    )
+
+
+def _last(t, value, bits):
+    """Return the number of the last lane that is on."""
+    if value.kind is not VARYING and value.kind.uniform:
+        return value.scalar
+    vector = t.vector(value, bits)
+    if not t.masked:
+        return t.new(f"extractelement {ALL.int(bits)} {vector}, i64 {WARP - 1}")
+    t.module.declare("i32 @llvm.ctlz.i32(i32, i1)")
+    lane = t.new(f"sub i32 31, {t.new(f'call i32 @llvm.ctlz.i32(i32 {t.mask}, i1 true)')}")
+    return t.new(f"extractelement {ALL.int(bits)} {vector}, i32 {lane}")
+
+
+def _store_next(t, pointer, bits, vector):
+    """Store to neighbouring addresses, lane by lane."""
+    type_ = ALL.int(bits)
+    if not t.masked:
+        t.line(f"store {type_} {vector}, ptr {pointer}, align {bits // 8}")
+        return
+    name = f"llvm.masked.store.v{WARP}i{bits}.p0"
+    t.module.declare(f"void @{name}({type_}, ptr, <{WARP} x i1>)")
+    given = f"{type_} {vector}, ptr align {bits // 8} {pointer}, <{WARP} x i1> {t.mask_vector()}"
+    t.line(f"call void @{name}({given})")
+
+
+def _store_groups(t, pointer, bits, vectors):
+    """Store to neighbouring addresses, of all lanes, the numbers of each next to each other."""
+    count, width = len(vectors), WARP * len(vectors)
+    # Joined two by two, then put in order.
+    while len(vectors) > 1:
+        wide = width // len(vectors)
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [t.shuffle(one, other, f"i{bits}", wide, range(2 * wide)) for one, other in pairs]
+    order = [i % count * WARP + i // count for i in range(width)]
+    whole = t.shuffle(vectors[0], None, f"i{bits}", width, order)
+    t.line(f"store <{width} x i{bits}> {whole}, ptr {pointer}, align {bits // 8}")
+    return ()
+
+
+# --- Addresses ----------------------------------------------------------------------------------------------
+
+
+@translates("cvta")
+def _cvta(t, instruction):
+    if "param" in instruction.opcode:
+        t.refuse("parameters have no address among those of other memory")
+    target, source = instruction.operands
+    bits = t.function.registers.get(target, 64)
+    if "shared" not in "".join(instruction.opcode):
+        t.write(target, t.operand(source))
+        return
+    base = t.new("ptrtoint ptr %shared to i64")
+    word = "sub" if "to" in instruction.opcode else "add"
+    value = t.operand(source)
+    kind, assumed = next(iter(t.analysis.results(instruction)))
+
+    def make(s, x):
+        root = base if s.lanes == 1 else t.splat(base, "i64")
+        return t.new(f"{word} {s.int(bits)} {x}, {root}")
+
+    if kind is not VARYING and kind.constant:
+        kind = UNIFORM if kind.uniform else VARYING
+    t.write(target, t.compute(make, [(value, bits)], bits, kind, assumed))
+
+
+@translates("isspacep")
+def _isspacep(t, instruction):
+    space = instruction.opcode[1]
+    target, source = instruction.operands
+
+    def bits(s, operation, a, b):
+        return t.new(f"{operation} {s.int(1)} {a}, {b}")
+
+    def within(s, x, base, size):
+        distance = t.new(f"sub {s.int(64)} {x}, {base if s.lanes == 1 else t.splat(base, 'i64')}")
+        return t.new(f"icmp ult {s.int(64)} {distance}, {s.literal(size, 'i64')}")
+
+    def is_shared(s, x):
+        return within(s, x, t.new("ptrtoint ptr %shared to i64"), SHARED_SPAN)
+
+    def is_const(s, x):
+        found = s.literal("false", "i1")
+        for name, variable in t.module.source.variables.items():
+            if variable.space == "const":
+                base = t.new(f"add i64 %globals, {t.module.globals[name]}")
+                found = bits(s, "or", found, within(s, x, base, variable.size))
+        return found
+
+    def is_private(s, x):
+        low = t.new(f"and {s.int(64)} {x}, {s.literal(ARENA_SPAN - 1, 'i64')}")
+        found = t.new(f"icmp ult {s.int(64)} {low}, {s.literal(t.module.private_span, 'i64')}")
+        return bits(s, "and", found, bits(s, "xor", is_shared(s, x), s.literal("true", "i1")))
+
+    def is_global(s, x):  # what is nothing else
+        others = bits(s, "or", bits(s, "or", is_shared(s, x), is_private(s, x)), is_const(s, x))
+        return bits(s, "xor", others, s.literal("true", "i1"))
+
+    def is_param(s, x):  # what has an address has it in local memory
+        return s.literal("false", "i1")
+
+    tests = {"shared": is_shared, "local": is_private, "const": is_const, "global": is_global}
+    value = t.operand(source)
+    kind = UNIFORM if lanes.uniform(value.kind) else VARYING
+    make = (tests | {"param": is_param})[space.partition("_")[0]]
+    t.write(target, t.compute(make, [(value, 64)], 1, kind))
+
+
+@translates("prefetch", "prefetchu", "discard", "applypriority")
+def _nothing(t, instruction):
+    """Do nothing: a hint to a cache."""

@@ -1,0 +1,389 @@
+"""Translate a kernel such that it counts what its warps execute and ask of memory.
+
+A block of code counts how often a warp runs it and with how many lanes, from which follows how often each
+instruction is executed; an access to memory counts what depends on addresses.
+"""
+
+import itertools
+from collections import Counter
+from typing import NamedTuple
+
+from gpuless.emulator.analysis import lanes
+from gpuless.emulator.analysis.alignment import access_size
+from gpuless.emulator.analysis.classes import class_of, flops_of
+from gpuless.emulator.analysis.lanes import VARYING, WARP
+from gpuless.emulator.ptx import Address
+from gpuless.emulator.ptx.instructions import parameters_behind, written_by
+from gpuless.emulator.translate import counters
+from gpuless.emulator.translate.access import near_of, space_of
+from gpuless.emulator.translate.counters import BANKS, HEADER, PASSED, READ_MAP, SECTOR, WORD, WRITTEN_MAP
+from gpuless.emulator.translate.layout import ARENA_SPAN, OFFSET, PRIVATE_SPAN, SHARED_SPAN
+from gpuless.emulator.translate.module import ModuleTranslator
+from gpuless.emulator.translate.translator import Translator
+from gpuless.emulator.translate.values import ALL
+
+_MAPS = {"load": (READ_MAP,), "store": (WRITTEN_MAP,), "atomic": (READ_MAP, WRITTEN_MAP)}
+_OPERATIONS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
+
+
+class Site(NamedTuple):
+    """An access to memory in a block of code: what is counted of it, and where.
+
+    Attributes
+    ----------
+    space : {"global", "shared", "local", "generic"}
+    operation : {"load", "store", "atomic"}
+    size : int
+        Bytes of a lane.
+    number : int
+        Of global memory that of the sectors, of shared memory that of the wavefronts and of what they would
+        be without conflicts, or -1; of generic addresses the first of several.
+    always : (int, int)
+        Wavefronts, with and without conflicts, that are known beforehand.
+    parameters : list of int
+        Those of the kernel that the address is computed from.
+    """
+
+    space: str
+    operation: str
+    size: int
+    number: int = -1
+    always: tuple = (0, 0)
+    parameters: list = ()
+
+
+class Part(NamedTuple):
+    """A block of code.
+
+    Attributes
+    ----------
+    warps, lanes : int
+        The numbers that say how often warps have run it, and with how many lanes, -1 if always with all.
+    classes, uncounted : dict of str to int
+        Instructions by class, and by name those whose accesses to memory are not counted.
+    flops : list of (str, int, int)
+        Type, operations of a lane, operations of a warp.
+    barriers, shuffles : int
+    branch : int
+        The number that says how often lanes parted at its end, -1 if they cannot, -2 if it does not branch.
+    sites : list of Site
+    """
+
+    warps: int
+    lanes: int
+    classes: dict
+    uncounted: dict
+    flops: list
+    barriers: int
+    shuffles: int
+    branch: int
+    sites: list
+
+
+#: The numbers of an access to a generic address: of global, then shared, then local memory.
+GENERIC = ("requests", "lanes", "sectors", "requests", "lanes", "wavefronts", "least", "requests", "lanes")
+
+
+class _Counting(Translator):
+    """Translates a function such that it counts."""
+
+    def __init__(self, module, function, name):
+        super().__init__(module, function, name)
+        self._written = written_by(instruction for instruction, _ in self.analysis.instructions)
+        self._behind = {}
+
+    def _block(self, block):
+        self.sites, self.uncounted = [], Counter()
+        super()._block(block)
+
+    def _instruction(self, instruction):
+        self._count_accesses(instruction)
+        super()._instruction(instruction)
+
+    def _end(self, block):
+        last, warps = block.last, self.module.numbers(1)
+        counts = self.counts()
+        self.add(counts, warps, "1")
+        lanes_ = -1
+        if self.masked:
+            lanes_ = self.module.numbers(1)
+            self.module.declare("i32 @llvm.ctpop.i32(i32)")
+            on = self.new(f"call i32 @llvm.ctpop.i32(i32 {self.mask})")
+            self.add(counts, lanes_, self.new(f"zext i32 {on} to i64"))
+        branch = -2
+        if last is not None and last.opcode[0] in ("bra", "brx") and len(set(block.end.targets)) > 1:
+            branch = self._count_parting(counts, block)
+        instructions = [*block.body, *([last] if last is not None else [])]
+        self.module.parts.append(
+            Part(
+                warps,
+                lanes_,
+                dict(Counter(map(class_of, instructions))),
+                dict(self.uncounted),
+                [found for found in map(flops_of, instructions) if found],
+                sum(map(_is_barrier, instructions)),
+                sum(one.opcode[0] == "shfl" for one in instructions),
+                branch,
+                self.sites,
+            )
+        )
+        super()._end(block)
+
+    def _count_parting(self, counts, block):
+        """Count whether lanes go different ways at the end of a block."""
+        condition = self.operand(block.end.condition, "u32" if self._is_switch(block.end) else "pred")
+        if lanes.uniform(condition.kind):
+            return -1
+        number = self.module.numbers(1)
+        if self._is_switch(block.end):
+            vector = self.new(f"freeze {ALL.int(32)} {self.vector(condition, 32)}")
+            self.module.define("count.parting", counters.PARTING)
+            some = self.new(f"call i64 @count.parting({ALL.int(32)} {vector}, i32 {self.mask})")
+        else:
+            taken = self.new(f"and i32 {self.mask_of(self.vector(condition, 1))}, {self.mask}")
+            some, all_ = self.new(f"icmp ne i32 {taken}, 0"), self.new(f"icmp ne i32 {taken}, {self.mask}")
+            some = self.new(f"zext i1 {self.new(f'and i1 {some}, {all_}')} to i64")
+        self.add(counts, number, some)
+        return number
+
+    # --- Numbers -------------------------------------------------------------------------------------------
+
+    def counts(self):
+        """Return the pointer to the numbers."""
+        at = self.new(f"getelementptr i8, ptr %ctx, i64 {OFFSET['counts']}")
+        return self.new(f"load ptr, ptr {at}, !invariant.load !0")
+
+    def add(self, counts, number, amount):
+        """Add to a number."""
+        at = self.new(f"getelementptr i64, ptr {counts}, i64 {number}")
+        more = self.new(f"add i64 {self.new(f'load i64, ptr {at}')}, {amount}")
+        self.line(f"store i64 {more}, ptr {at}")
+
+    # --- Accesses ------------------------------------------------------------------------------------------
+
+    def _count_accesses(self, instruction):
+        opcode, operands = instruction.opcode, instruction.operands
+        addresses = [operand for operand in operands if isinstance(operand, Address)]
+        if size := access_size(instruction):
+            self._count(space_of(instruction), _OPERATIONS[opcode[0]], size, addresses[0])
+        elif opcode[:2] == ("cp", "async") and opcode[2] in ("ca", "cg"):
+            self._count("shared", "store", int(operands[2], 0), addresses[0])
+            self._count("global", "load", int(operands[2], 0), addresses[1])
+        elif opcode[0] in ("ldmatrix", "stmatrix"):
+            self._count_rows(instruction, addresses[0])
+        elif addresses and "param" not in opcode and opcode[0] not in ("prefetch", "prefetchu", "discard"):
+            self.uncounted[".".join(opcode[:2])] += 1
+
+    def _count(self, space, operation, size, address):
+        if space == "const":
+            return
+        known = self._known(address)
+        if space == "local":
+            self.sites.append(Site(space, operation, size))
+        elif space == "generic":
+            self._count_generic(operation, size, address)
+        elif space == "global":
+            number = self.module.numbers(1)
+            self.sites.append(Site(space, operation, size, number, parameters=self._parameters(address)))
+            self._count_sectors(operation, address, known, number)
+        else:
+            self._count_wavefronts(operation, size, address, known)
+
+    def _parameters(self, address):
+        if address.base not in self._behind:
+            self._behind[address.base] = parameters_behind(self.function, self._written, [address.base])
+        return self._behind[address.base]
+
+    def _known(self, address):
+        """Return how far lanes are apart, None if that is not known."""
+        near = near_of(self.operand(address.base))
+        bits = self.function.registers.get(address.base, 64)
+        return None if near is VARYING else lanes.nearest(lanes.relative(near)[0], bits)
+
+    def _first(self, address, ahead):
+        """Return lane 0's address, and bytes beyond."""
+        scalar, bits = self.operand(address.base).scalar, self.function.registers.get(address.base, 64)
+        if bits != 64 and scalar[0] == "%":
+            scalar = self.new(f"zext i{bits} {scalar} to i64")
+        return self.new(f"add i64 {scalar}, {address.offset + ahead}")
+
+    def _addresses(self, address):
+        """Return all lanes' addresses."""
+        bits = self.function.registers.get(address.base, 64)
+        vector = self.vector(self.operand(address.base), bits)
+        if bits != 64:
+            vector = self.new(f"zext {ALL.int(bits)} {vector} to {ALL.int(64)}")
+        vector = self.new(f"add {ALL.int(64)} {vector}, splat (i64 {address.offset})")
+        return self.new(f"freeze {ALL.int(64)} {vector}")
+
+    def _count_sectors(self, operation, address, known, number):
+        counts, maps = self.counts(), _MAPS[operation]
+        piece = _piece(known) if known else None
+
+        def each():
+            name = self._define("count.sectors", maps, counters.sectors)
+            vector = self._addresses(address)
+            self.line(
+                f"call void @{name}(ptr {counts}, {ALL.int(64)} {vector}, i32 {self.mask}, i64 {number})"
+            )
+
+        def whole():
+            low, span = piece
+            name = self._define("count.piece", maps, counters.sectors_of_piece, span // SECTOR + 1)
+            self.line(
+                f"call void @{name}(ptr {counts}, i64 {self._first(address, low)}, i64 {span}, i64 {number})"
+            )
+
+        if piece is None:
+            each()
+        elif not self.masked or piece[1] == 0:
+            whole()
+        else:
+            self._where_all_are_on(whole, each)
+
+    def _where_all_are_on(self, then, otherwise):
+        all_, some, end = (self.fresh(name) for name in ("all", "some", "counted"))
+        self.line(f"br i1 {self.new(f'icmp eq i32 {self.mask}, -1')}, label %{all_}, label %{some}")
+        for label, write in ((all_, then), (some, otherwise)):
+            self.label(label)
+            write()
+            self.line(f"br label %{end}")
+        self.label(end)
+
+    def _count_wavefronts(self, operation, size, address, known):
+        unit, apart = max(WORD, size), operation == "atomic"
+        if known and not self.masked and (unit == size or known == lanes.ZERO):
+            self.sites.append(Site("shared", operation, size, -1, wavefronts(known, unit, apart)))
+            return
+        number = self.module.numbers(2)
+        self.sites.append(Site("shared", operation, size, number))
+        self._call_wavefronts(unit, apart, self._addresses(address), self.mask, number)
+
+    def _call_wavefronts(self, unit, apart, vector, mask, number):
+        name = f"count.wavefronts.{unit}.{int(apart)}"
+        self._declare_lanes()
+        self.module.define(name, counters.wavefronts(name, unit, apart))
+        self.line(f"call void @{name}(ptr {self.counts()}, {ALL.int(64)} {vector}, i32 {mask}, i64 {number})")
+
+    def _count_rows(self, instruction, address):
+        """Count the rows of matrices, of 16 bytes, whose addresses the first lanes have."""
+        space = space_of(instruction)
+        if space == "generic":
+            space = "shared"
+        matrices = next((int(part[1:]) for part in instruction.opcode if part in ("x1", "x2", "x4")), 1)
+        number = self.module.numbers(2)
+        mask = self.new(f"and i32 {self.mask}, {(1 << 8 * matrices) - 1}")
+        operation = "load" if instruction.opcode[0] == "ldmatrix" else "store"
+        self.sites.append(Site(space, operation, 4 * matrices, number))
+        self._call_wavefronts(16, False, self._addresses(address), mask, number)
+
+    def _count_generic(self, operation, size, address):
+        """Count an access to addresses of which it is not known beforehand where they lead."""
+        first = self.module.numbers(len(GENERIC))
+        self.sites.append(Site("generic", operation, size, first, parameters=self._parameters(address)))
+        unit, apart, counts = max(WORD, size), operation == "atomic", self.counts()
+        vector = self._addresses(address)
+        shared = self.splat(self.new("ptrtoint ptr %shared to i64"), "i64")
+        distance = self.new(f"sub {ALL.int(64)} {vector}, {shared}")
+        in_shared = self.new(f"icmp ult {ALL.int(64)} {distance}, splat (i64 {SHARED_SPAN})")
+        low = self.new(f"and {ALL.int(64)} {vector}, splat (i64 {ARENA_SPAN - 1})")
+        private = self.new(f"icmp ult {ALL.int(64)} {low}, splat (i64 {PRIVATE_SPAN})")
+        there = self.new(f"and i32 {self.mask_of(in_shared)}, {self.mask}")
+        private = self.new(f"and i32 {self.mask_of(private)}, {self.mask}")
+        elsewhere = self.new(f"xor i32 {private}, {self.mask}")
+        local = self.new(f"xor i32 {private}, {there}")
+        self.module.declare("i32 @llvm.ctpop.i32(i32)")
+        for mask, at in ((elsewhere, 0), (there, 3), (local, 7)):
+            some = self.new(f"zext i1 {self.new(f'icmp ne i32 {mask}, 0')} to i64")
+            self.add(counts, first + at, some)
+            on = self.new(f"call i32 @llvm.ctpop.i32(i32 {mask})")
+            self.add(counts, first + at + 1, self.new(f"zext i32 {on} to i64"))
+        name = self._define("count.sectors", _MAPS[operation], counters.sectors)
+        self.line(
+            f"call void @{name}(ptr {counts}, {ALL.int(64)} {vector}, i32 {elsewhere}, i64 {first + 2})"
+        )
+        self._call_wavefronts(unit, apart, vector, there, first + 5)
+
+    def _define(self, name, maps, make, *given):
+        """Define a function that notes sectors in maps; return its name."""
+        name = ".".join(map(str, (name, *maps, *given)))
+        self._declare_lanes()
+        self.module.declare("i64 @llvm.umin.i64(i64, i64)")
+        self.module.define(name, make(name, maps, *given))
+        return name
+
+    def _declare_lanes(self):
+        self.module.declare("i32 @llvm.cttz.i32(i32, i1)")
+        vector, where = ALL.int(32), f"<{WARP} x ptr>, <{WARP} x i1>"
+        self.module.declare(f"{vector} @{counters.GATHER}({where}, {vector})")
+        self.module.declare(f"void @{counters.SCATTER}({vector}, {where})")
+
+
+def _is_barrier(instruction):
+    """Return whether the warps of a block wait for each other there."""
+    return instruction.opcode[0] in ("bar", "barrier") and not {"warp", "arrive", "cluster"} & {
+        *instruction.opcode
+    }
+
+
+def _piece(distances):
+    """Return where lanes begin and how far the last is behind the first, None if they skip a sector."""
+    places = sorted(set(distances))
+    near = all(after - before <= SECTOR for before, after in itertools.pairwise(places))
+    return (places[0], places[-1] - places[0]) if near else None
+
+
+def wavefronts(distances, unit, apart=False):
+    """Return how often shared memory delivers for lanes so many bytes apart, and how often at least.
+
+    Parameters
+    ----------
+    distances : sequence of int
+        Of all lanes of a warp from one of them, multiples of the unit.
+    unit : {4, 8, 16}
+        What a lane wants in bytes, which half or a quarter of the warp is served at once of if it is more
+        than a word.
+    apart : bool
+        Whether lanes that want the same are served one after the other, as by atomic operations.
+
+    Returns
+    -------
+    wavefronts, least : int
+
+    Examples
+    --------
+    >>> wavefronts([8 * lane for lane in range(32)], 4), wavefronts([8 * lane for lane in range(32)], 8)
+    ((2, 1), (2, 2))
+    """
+    parts = unit // WORD
+    size = WARP // parts
+    found = 0
+    for first in range(0, WARP, size):
+        wanted = {
+            (distance // unit, lane if apart else 0)
+            for lane, distance in enumerate(distances[first : first + size])
+        }
+        found += max(Counter(place % (BANKS // parts) for place, _ in wanted).values())
+    return found, parts
+
+
+class CountingModule(ModuleTranslator):
+    """Translate a kernel such that it counts; parameters as for any."""
+
+    translator = _Counting
+    passed = f"""
+  %at.counts = getelementptr i8, ptr %ctx, i64 {OFFSET["counts"]}
+  %counts = load ptr, ptr %at.counts
+  %at.passed = getelementptr i64, ptr %counts, i64 {PASSED}
+  %passed = load i64, ptr %at.passed
+  %passed.more = add i64 %passed, 1
+  store i64 %passed.more, ptr %at.passed"""
+
+    def __init__(self, source, kernel, block, alignments=None):
+        super().__init__(source, kernel, block, alignments)
+        self.parts, self.size = [], HEADER
+
+    def numbers(self, count):
+        """Return the first of so many numbers to count with."""
+        self.size += count
+        return self.size - count

@@ -1,0 +1,103 @@
+"""What is assumed of addresses and found out only when the kernel runs, in IR.
+
+An index of 32 bits becomes an address of 64. Lanes that are near each other stay so, unless one wraps around:
+below zero, as a rule, and then it is off, as the left neighbour of a row's first pixel. Which lanes have
+wrapped is found out where any has, and goes with the register. Where one of them is on, the warp accesses
+memory where there is none: the lane's true address is 4 GB away or more.
+"""
+
+from gpuless.emulator.analysis import lanes
+from gpuless.emulator.analysis.lanes import VARYING, WARP
+from gpuless.emulator.ptx.instructions import destinations
+from gpuless.emulator.translate.layout import PRIVATE_SPAN
+from gpuless.emulator.translate.typed import resize, widen
+from gpuless.emulator.translate.values import ALL, Shape
+
+#: From memory that a kernel can use it is so far to addresses where there is none.
+_NOWHERE = PRIVATE_SPAN + PRIVATE_SPAN // 2
+
+
+def either(t, condition, pieces, type_, count):
+    """Run one of two pieces of code, the second if the condition holds; return what comes of it."""
+    label = t.fresh("either")
+    t.line(f"br i1 {condition}, label %{label}.1, label %{label}.0")
+    results = []
+    for i, piece in enumerate(pieces):
+        t.label(f"{label}.{i}")
+        found = piece()
+        last = t.fresh("from")
+        t.line(f"br label %{last}")
+        t.label(last)
+        t.line(f"br label %{label}.end")
+        results.append((last, found))
+    t.label(f"{label}.end")
+    joined = []
+    for i in range(count):
+        ways = ", ".join(f"[ {found[i]}, %{last} ]" for last, found in results)
+        joined.append(t.new(f"phi {type_} {ways}"))
+    return joined
+
+
+def right(t, value):
+    """Return the condition that all lanes that are on are where they are assumed, None if that is certain."""
+    if value.wrapped is None:
+        return value.check
+    here = value.wrapped if not t.masked else t.new(f"and i32 {value.wrapped}, {t.mask}")
+    return t.all_of(value.check, t.new(f"icmp eq i32 {here}, 0"))
+
+
+def astray(t, value):
+    """Return how far to move an address: not at all, or to where no memory is, if one that is on wrapped."""
+    return t.new(f"select i1 {right(t, value)}, i64 0, i64 {_NOWHERE}")
+
+
+def wrapped(t, value, have, bits, signed):
+    """Return the lanes, as 32 bits, that widening takes for others than they are; None if there can be none.
+
+    Parameters
+    ----------
+    t : Translator
+    value : Value
+        A register of `have` bits, of which the lowest `bits` are a number, to be made wider.
+    have, bits : int
+    signed : bool
+    """
+    near = value.kind if value.kind is not VARYING else value.assumed
+    _, assumed = next(iter(t.analysis.results(t.instruction)))
+    (name,) = destinations(t.instruction)
+    if (
+        not assumed
+        or name not in t.analysis.wrapping
+        or near is VARYING
+        or near.constant
+        or near.uniform
+        or near.unit
+    ):
+        return None
+    distances, s = lanes.nearest(near.offsets, bits), Shape(assumed.rows)
+    int_ = s.int(bits)
+    first = resize(t, s, t.firsts(value, have, s.lanes), have, bits)
+    low, high = (t.new(f"add {int_} {first}, {s.literal(end(distances), f'i{bits}')}") for end in (min, max))
+    fine = t.new(f"icmp {'sge' if signed else 'uge'} {int_} {high}, {low}")
+    if s.lanes > 1:
+        t.module.declare(f"i1 @llvm.vector.reduce.and.v{s.lanes}i1({s.int(1)})")
+        fine = t.new(f"call i1 @llvm.vector.reduce.and.v{s.lanes}i1({s.int(1)} {fine})")
+    inside = lanes.nearest(lanes.in_rows(near, s.lanes).offsets, bits)
+    pieces = [lambda: [_found(t, s, first, bits, signed, inside, max(distances))], lambda: ["0"]]
+    return either(t, fine, pieces, "i32", 1)[0]
+
+
+def _found(t, s, first, bits, signed, distances, ahead):
+    """Return the lanes that have wrapped, as 32 bits, from the number of the first lane of each row."""
+    if s.lanes == 1:
+        firsts = t.splat(first, f"i{bits}")
+    else:
+        rows = [lane * s.lanes // WARP for lane in range(WARP)]
+        firsts = t.shuffle(first, None, f"i{bits}", s.lanes, rows)
+    meant = widen(t, Shape(WARP, (ahead,)), firsts, bits, 2 * bits, signed)
+    numbers, meant = (
+        t.new(f"add {ALL.int(size)} {which}, <{', '.join(f'i{size} {distance}' for distance in distances)}>")
+        for which, size in ((firsts, bits), (meant, 2 * bits))
+    )
+    wide = resize(t, ALL, numbers, bits, 2 * bits, signed)
+    return t.mask_of(t.new(f"icmp ne {ALL.int(2 * bits)} {wide}, {meant}"))

@@ -1,0 +1,424 @@
+"""Products of small matrices whose elements the lanes of a warp share out among themselves, in IR.
+
+A matrix is held in fragments (PTX ISA 9.7.14 and 9.7.15, "Matrix Fragments"): eight rows by four lanes, each
+lane with one register of neighbours along the common dimension, and as many such blocks as the shape needs.
+What the fragments of `wmma` look like PTX leaves open; here they are those of `mma`.
+
+Each lane computes its own elements of the result, all lanes at once: a column of A and a row of B come to
+them by constant shuffles. Products are exact. The sum begins with the element of C and adds the products in
+the order of the common dimension, each rounded to float32 (float64 for that type; integers are exact). In
+which order hardware adds, and how it rounds, is not documented, and differs between its generations. A result
+of float16 is rounded once, at the end.
+"""
+
+import re
+from typing import NamedTuple
+
+from gpuless.emulator.analysis.lanes import VARYING, WARP
+from gpuless.emulator.ptx import BITS, Address
+from gpuless.emulator.translate.access import gather, place, pointers_of, scatter, space_of, spread
+from gpuless.emulator.translate.small_floats import from_eight
+from gpuless.emulator.translate.typed import Typed
+from gpuless.emulator.translate.values import ALL, Value, translates
+
+_BITS = {
+    "e4m3": 8,
+    "e5m2": 8,
+    "f16": 16,
+    "bf16": 16,
+    "tf32": 32,
+    "f64": 64,
+    "s8": 8,
+    "u8": 8,
+    "s4": 4,
+    "u4": 4,
+    "b1": 1,
+}
+_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)$")
+_INT, _LONG, _FLOAT = ALL.int(32), ALL.int(64), ALL.float(32)
+
+
+class _Kind(NamedTuple):
+    """A product of matrices: its shape, and the types of D, A, B and C."""
+
+    rows: int
+    columns: int
+    depth: int
+    types: tuple
+    saturated: bool
+    logic: str | None  # what of bits is counted: those that are in both, or in one
+
+    @property
+    def packed(self):
+        """Elements of A or B in a register."""
+        return max(1, 32 // _BITS[self.types[1]])
+
+    @property
+    def blocks(self):
+        """Registers along the common dimension."""
+        return self.depth // (4 * self.packed)
+
+
+def _dimensions(opcode):
+    return tuple(map(int, next(filter(None, map(_SHAPE.match, opcode))).groups()))
+
+
+def _kind_of(opcode):
+    types = tuple(part for part in opcode if part in _BITS or part in ("f32", "s32"))
+    if len(types) == 2:  # `wmma` leaves out the types of A and B where they are float16
+        types = types[0], "f16", "f16", types[1]
+    return _Kind(
+        *_dimensions(opcode),
+        types,
+        "satfinite" in opcode,
+        next((p for p in opcode if p in ("and", "xor")), None),
+    )
+
+
+_SHAPES = {
+    "f16": ("m16n8k8", "m16n8k16"),
+    "bf16": ("m16n8k8", "m16n8k16"),
+    "tf32": ("m16n8k4", "m16n8k8"),
+    "f64": ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
+    "s8": ("m8n8k16", "m16n8k16", "m16n8k32"),
+    "s4": ("m8n8k32", "m16n8k32", "m16n8k64"),
+    "b1": ("m8n8k128", "m16n8k128", "m16n8k256"),
+}
+_SHAPES |= {"u8": _SHAPES["s8"], "u4": _SHAPES["s4"], "e4m3": ("m16n8k32",), "e5m2": ("m16n8k32",)}
+
+
+@translates("mma")
+def _mma(t, instruction):
+    opcode = instruction.opcode
+    types = [part for part in opcode if part in _BITS or part in ("f32", "s32")]
+    if opcode[1] != "sync" or not set(_SHAPES.get(types[1], ())).intersection(opcode):
+        t.refuse()
+    _multiply(t, instruction)
+
+
+def _multiply(t, instruction):
+    kind = _kind_of(instruction.opcode)
+    target, *given = (
+        operand if isinstance(operand, tuple) else (operand,) for operand in instruction.operands
+    )
+    widths = [BITS.get(type_, 32) if type_ == "f64" else 32 for type_ in kind.types]
+    registers = [
+        [t.vector(t.operand(name, f"b{bits}"), bits) for name in names]
+        for names, bits in zip(given, widths[1:], strict=True)
+    ]
+    counts = tuple(map(len, registers))
+    name = "mma." + ".".join(map(str, (*kind[:3], *kind.types, *counts, kind.saturated, kind.logic)))
+    _define(t, name, kind, counts, widths)
+    flat = [(register, bits) for part, bits in zip(registers, widths[1:], strict=True) for register in part]
+    slot = f"%matrices.{len(flat)}.{widths[0]}"
+    t.slots[slot] = f"[{len(flat)} x {ALL.int(widths[0])}]"
+    for i, (register, bits) in enumerate(flat):
+        t.line(f"store {ALL.int(bits)} {register}, ptr {_at(t, slot, i, widths[0])}")
+    t.line(f"call void @{name}(ptr {slot})")
+    for i, register in enumerate(target):
+        found = t.new(f"load {ALL.int(widths[0])}, ptr {_at(t, slot, i, widths[0])}")
+        t.write(register, Value(VARYING, None, found))
+
+
+def _at(t, slot, i, bits):
+    return t.new(f"getelementptr {ALL.int(bits)}, ptr {slot}, i64 {i}")
+
+
+def _define(t, name, kind, counts, widths):
+    """Define the function of a kind of product, from the registers of A, B and C to those of D."""
+    if name in t.module.definitions:
+        return
+    outside, t.lines = t.lines, []
+    type_ = ALL.int(widths[0])
+    registers = [t.new(f"load {type_}, ptr {_at(t, '%all', i, widths[0])}") for i in range(sum(counts))]
+    a, b = registers[: counts[0]], registers[counts[0] : counts[0] + counts[1]]
+    results = (_count_bits if kind.types[1] == "b1" else _sum)(t, kind, a, b, registers[-counts[2] :])
+    for i, result in enumerate(results):
+        t.line(f"store {type_} {result}, ptr {_at(t, '%all', i, widths[0])}")
+    body, t.lines = "\n".join(t.lines), outside
+    t.module.define(name, f"define internal void @{name}(ptr %all) #1 {{\n{body}\n  ret void\n}}\n")
+
+
+# A lane is in a group of four, which has a row of A and of the result; it has the group's columns two by two.
+_ROW = [[lane & ~3 | other for lane in range(WARP)] for other in range(4)]
+_COLUMN = [[[4 * (2 * (lane & 3) + j) + other for lane in range(WARP)] for other in range(4)] for j in (0, 1)]
+
+
+def _sum(t, kind, a, b, c):
+    """Return the registers of A times B plus C."""
+    f = Typed(t, ALL, "f64" if kind.types[1] == "f64" else "f32")
+    a, b = (
+        [_elements(t, register, type_) for register in registers]
+        for registers, type_ in ((a, kind.types[1]), (b, kind.types[2]))
+    )
+    totals = _accumulators(t, kind, c)
+    bands = kind.rows // 8
+    for along in range(kind.depth):
+        block, rest = divmod(along, 4 * kind.packed)
+        owner, i = divmod(rest, kind.packed)
+        rows = [
+            t.shuffle(a[band + bands * block][i], None, f.element, WARP, _ROW[owner]) for band in range(bands)
+        ]
+        for column in range(kind.columns // 8):
+            held = b[block + kind.blocks * column][i]
+            for j in (0, 1):
+                y = t.shuffle(held, None, f.element, WARP, _COLUMN[j][owner])
+                for band, x in enumerate(rows):
+                    at = 2 * (band + bands * column) + j
+                    totals[at] = f.call("fma", x, y, totals[at])
+    return _finished(t, kind, totals, c)
+
+
+def _elements(t, register, type_):
+    """Return the numbers that a register of A or B holds, the lowest first."""
+    if type_ == "f64":
+        return [t.new(f"bitcast {ALL.int(64)} {register} to {ALL.float(64)}")]
+    if type_ == "tf32":
+        kept = t.new(f"and {_INT} {register}, splat (i32 {-(1 << 13)})")
+        return [t.new(f"bitcast {_INT} {kept} to {_FLOAT}")]
+    if type_ == "f16":
+        return [t.new(f"fpext {ALL.float(16)} {half} to {_FLOAT}") for half in _halves(t, register)]
+    if type_ == "bf16":
+        low = t.new(f"shl {_INT} {register}, splat (i32 16)")
+        high = t.new(f"and {_INT} {register}, splat (i32 {-(1 << 16)})")
+        return [t.new(f"bitcast {_INT} {half} to {_FLOAT}") for half in (low, high)]
+    bits, signed = _BITS[type_], type_[0] == "s"
+    if type_[0] == "e":
+        bytes_ = [t.new(f"lshr {_INT} {register}, splat (i32 {8 * i})") for i in range(4)]
+        return [from_eight(t, ALL, type_, byte) for byte in bytes_]
+    found = []
+    for i in range(32 // bits):
+        up = t.new(f"shl {_INT} {register}, splat (i32 {32 - bits * (i + 1)})")
+        down = t.new(f"{'ashr' if signed else 'lshr'} {_INT} {up}, splat (i32 {32 - bits})")
+        found.append(t.new(f"sitofp {_INT} {down} to {_FLOAT}"))  # exact, as are their products and sums
+    return found
+
+
+def _halves(t, register):
+    """Return the two float16 numbers of a register."""
+    both = t.new(f"bitcast {_INT} {register} to <{2 * WARP} x half>")
+    return [t.shuffle(both, None, "half", 2 * WARP, range(i, 2 * WARP, 2)) for i in (0, 1)]
+
+
+def _accumulators(t, kind, c):
+    """Return what the sums begin with."""
+    type_ = kind.types[3]
+    if type_ == "f16":
+        return [t.new(f"fpext {ALL.float(16)} {half} to {_FLOAT}") for one in c for half in _halves(t, one)]
+    if type_ == "s32":
+        return ["zeroinitializer"] * len(c)
+    bits = BITS[type_]
+    return [t.new(f"bitcast {ALL.int(bits)} {one} to {ALL.float(bits)}") for one in c]
+
+
+def _finished(t, kind, totals, c):
+    """Return sums as registers of the result."""
+    type_ = kind.types[0]
+    if type_ == "s32":
+        totals = [t.new(f"fptosi {_FLOAT} {total} to {_INT}") for total in totals]
+        return _added(t, kind, totals, c)
+    if type_ == "f16":
+        halves = [t.new(f"fptrunc {_FLOAT} {total} to {ALL.float(16)}") for total in totals]
+        order = [WARP * (i & 1) + i // 2 for i in range(2 * WARP)]
+        pairs = [
+            t.shuffle(low, high, "half", WARP, order)
+            for low, high in zip(halves[::2], halves[1::2], strict=True)
+        ]
+        return [t.new(f"bitcast <{2 * WARP} x half> {pair} to {_INT}") for pair in pairs]
+    bits = BITS[type_]
+    return [t.new(f"bitcast {ALL.float(bits)} {total} to {ALL.int(bits)}") for total in totals]
+
+
+def _added(t, kind, totals, c):
+    """Return integer sums plus C, which wrap around or are saturated."""
+    name = f"llvm.sadd.sat.v{WARP}i32"
+    t.module.declare(f"{_INT} @{name}({_INT}, {_INT})")
+    word = f"call {_INT} @{name}({_INT} %s, {_INT} %s)" if kind.saturated else f"add {_INT} %s, %s"
+    return [t.new(word % pair) for pair in zip(totals, c, strict=True)]
+
+
+def _count_bits(t, kind, a, b, c):
+    """Return the registers of C plus how many bits the rows of A and the columns of B have in common."""
+    bands = kind.rows // 8
+    name = f"llvm.ctpop.v{WARP}i32"
+    t.module.declare(f"{_INT} @{name}({_INT})")
+    totals = list(c)
+    for at in range(4 * kind.blocks):
+        block, owner = divmod(at, 4)
+        for band in range(bands):
+            x = t.shuffle(a[band + bands * block], None, "i32", WARP, _ROW[owner])
+            for j in (0, 1):
+                y = t.shuffle(b[block], None, "i32", WARP, _COLUMN[j][owner])
+                count = t.new(f"call {_INT} @{name}({_INT} {t.new(f'{kind.logic} {_INT} {x}, {y}')})")
+                totals[2 * band + j] = t.new(f"add {_INT} {totals[2 * band + j]}, {count}")
+    return totals
+
+
+# --- Whole matrices from and to memory ----------------------------------------------------------------------
+
+
+@translates("wmma")
+def _wmma(t, instruction):
+    opcode = instruction.opcode
+    if opcode[1] == "mma":
+        _multiply(t, instruction)
+    elif opcode[1] == "load":
+        _load_whole(t, instruction)
+    else:
+        _store_whole(t, instruction)
+
+
+def _fragment(dimensions, which, bits, count):
+    """Return for each register the rows and columns of its elements, as lists of those of the lanes."""
+    rows, columns, depth = dimensions
+    packed = max(1, 32 // bits)
+    group, member = [lane >> 2 for lane in range(WARP)], [lane & 3 for lane in range(WARP)]
+    found = []
+    if which in "ab":
+        bands, blocks = (rows if which == "a" else columns) // 8, depth // (4 * packed)
+        for register in range(count):
+            # Where there are more registers than elements, as for float16, they hold them again.
+            at = register % (bands * blocks)
+            band, block = (at % bands, at // bands) if which == "a" else (at // blocks, at % blocks)
+            outer = [8 * band + g for g in group]
+            inner = [[packed * (4 * block + m) + i for m in member] for i in range(packed)]
+            found.append([(outer, along) if which == "a" else (along, outer) for along in inner])
+        return found
+    for at in range(count * packed):
+        tile, j = divmod(at, 2)
+        column, band = divmod(tile, rows // 8)
+        found.append(([8 * band + g for g in group], [8 * column + 2 * m + j for m in member]))
+    return [found[i : i + packed] for i in range(0, len(found), packed)]
+
+
+def _places(t, instruction, which, count, address, stride=None):
+    """Return for each register the pointers to its elements; to all at once where they are neighbours."""
+    opcode = instruction.opcode
+    bits = _BITS.get(opcode[-1], 32)
+    across, dimensions = "col" in opcode, _dimensions(opcode)
+    if stride is None:
+        rows, columns = (dimensions[i] for i in {"a": (0, 2), "b": (2, 1)}.get(which, (0, 1)))
+        step = f"splat (i64 {rows if across else columns})"
+    else:
+        step = t.new(f"zext {_INT} {t.vector(t.operand(stride, 'u32'), 32)} to {_LONG}")
+    found = []
+    for elements in _fragment(dimensions, which, bits, count):
+        at = [(column, row) if across else (row, column) for row, column in elements]
+        neighbours = all(line == at[0][0] for line, _ in at)
+        pointers = []
+        for line, along in at[:1] if neighbours else at:
+            offset = t.new(f"mul {_LONG} {step}, {_constants(line)}")
+            offset = t.new(
+                f"mul {_LONG} {t.new(f'add {_LONG} {offset}, {_constants(along)}')}, splat (i64 {bits})"
+            )
+            offset = t.new(f"lshr {_LONG} {offset}, splat (i64 3)")
+            pointers.append(spread(t, address, space_of(instruction), offset))
+        found.append(pointers)
+    return found
+
+
+def _constants(numbers):
+    return f"<{', '.join(f'i64 {number}' for number in numbers)}>"
+
+
+def _load_whole(t, instruction):
+    """Write `wmma.load`."""
+    names, address, *stride = instruction.operands
+    names = names if isinstance(names, tuple) and not isinstance(names, Address) else (names,)
+    width = 64 if instruction.opcode[-1] == "f64" else 32
+    for name, pointers in zip(
+        names, _places(t, instruction, instruction.opcode[2], len(names), address, *stride), strict=True
+    ):
+        bits = width // len(pointers)
+        found = "zeroinitializer"
+        for i, each in enumerate(pointers):
+            one = gather(t, each, bits)
+            if bits < width:
+                one = t.new(f"zext {ALL.int(bits)} {one} to {_INT}")
+                one = t.new(f"shl {_INT} {one}, splat (i32 {bits * i})")
+            found = one if i == 0 else t.new(f"or {_INT} {found}, {one}")
+        t.write(name, Value(VARYING, None, found))
+
+
+def _store_whole(t, instruction):
+    """Write `wmma.store`."""
+    address, names, *stride = instruction.operands
+    names = names if isinstance(names, tuple) else (names,)
+    width = 64 if instruction.opcode[-1] == "f64" else 32
+    for name, pointers in zip(names, _places(t, instruction, "d", len(names), address, *stride), strict=True):
+        vector = t.vector(t.operand(name, f"b{width}"), width)
+        bits = width // len(pointers)
+        for i, each in enumerate(pointers):
+            one = vector
+            if bits < width:
+                one = t.new(f"lshr {_INT} {vector}, splat (i32 {bits * i})")
+                one = t.new(f"trunc {_INT} {one} to {ALL.int(bits)}")
+            scatter(t, each, bits, one)
+
+
+# --- Matrices of eight rows of eight 16-bit numbers ---------------------------------------------------------
+
+_ROWS = f"<{2 * WARP} x i16>"
+#: Where each lane's two numbers of the matrix, or of its transpose, lie among its rows.
+_TRANSPOSED = [8 * (2 * (lane & 3) + i) + (lane >> 2) for lane in range(WARP) for i in (0, 1)]
+
+
+def _transposed(t, register):
+    """Return a matrix's register with rows and columns exchanged."""
+    numbers = t.new(f"bitcast {_INT} {register} to {_ROWS}")
+    return t.new(f"bitcast {_ROWS} {t.shuffle(numbers, None, 'i16', 2 * WARP, _TRANSPOSED)} to {_INT}")
+
+
+def _row_pointers(t, instruction, address):
+    """Return the pointers to rows that the lanes hold; those of a lane that is off may be anything."""
+    # With fewer than four matrices some lanes hold none.
+    size = 16 if "x4" in instruction.opcode else 1
+    return t.new(f"freeze <{WARP} x ptr> {pointers_of(t, place(t, address, space_of(instruction), size))}")
+
+
+def _eight_by_eight(t, instruction):
+    if "m8n8" not in instruction.opcode or instruction.opcode[-1] != "b16":
+        t.refuse()
+    return "trans" in instruction.opcode
+
+
+@translates("ldmatrix")
+def _ldmatrix(t, instruction):
+    transposed = _eight_by_eight(t, instruction)
+    names, address = instruction.operands
+    names = names if isinstance(names, tuple) and not isinstance(names, Address) else (names,)
+    pointers, registers = _row_pointers(t, instruction, address), []
+    for matrix in range(len(names)):
+        pieces = []
+        for row in range(8):
+            pointer = t.new(f"extractelement <{WARP} x ptr> {pointers}, i64 {8 * matrix + row}")
+            pieces.append(t.new(f"load <4 x i32>, ptr {pointer}, align 4"))
+        while len(pieces) > 1:
+            size = WARP // len(pieces)
+            pairs = zip(pieces[::2], pieces[1::2], strict=True)
+            pieces = [t.shuffle(one, other, "i32", size, range(2 * size)) for one, other in pairs]
+        registers.append(_transposed(t, pieces[0]) if transposed else pieces[0])
+    for name, register in zip(names, registers, strict=True):
+        t.write(name, Value(VARYING, None, register))
+
+
+@translates("stmatrix")
+def _stmatrix(t, instruction):
+    transposed = _eight_by_eight(t, instruction)
+    address, names = instruction.operands
+    names = names if isinstance(names, tuple) else (names,)
+    pointers = _row_pointers(t, instruction, address)
+    for matrix, name in enumerate(names):
+        register = t.vector(t.operand(name, "b32"), 32)
+        register = _transposed(t, register) if transposed else register
+        for row in range(8):
+            pointer = t.new(f"extractelement <{WARP} x ptr> {pointers}, i64 {8 * matrix + row}")
+            piece = t.shuffle(register, None, "i32", WARP, range(4 * row, 4 * row + 4))
+            t.line(f"store <4 x i32> {piece}, ptr {pointer}, align 4")
+
+
+@translates("movmatrix")
+def _movmatrix(t, instruction):
+    _eight_by_eight(t, instruction)
+    target, source = instruction.operands
+    t.write(target, Value(VARYING, None, _transposed(t, t.vector(t.operand(source, "b32"), 32))))

@@ -1,0 +1,105 @@
+"""Loads and stores of blocks whose rows are shorter than a warp, row by row, in IR.
+
+What the lanes of a row access are neighbours, as a rule, and how far one row is from the next is known only
+when the kernel runs: a row of threads, times the length of the array's rows.
+"""
+
+from gpuless.emulator.analysis import lanes
+from gpuless.emulator.analysis.lanes import VARYING, WARP, ZERO
+from gpuless.emulator.translate.doubts import astray
+from gpuless.emulator.translate.layout import ARENA_SPAN, SHARED_SPAN
+from gpuless.emulator.translate.values import Shape
+
+
+def rows_of(t, address, bits):
+    """Return of how many rows the lanes access neighbouring numbers, or one number; 0 where it is neither."""
+    near = t.operand(address.base).assumed
+    if near is VARYING or near.rows == 1 or near.unit:
+        return 0
+    width = WARP // near.rows
+    distances = lanes.nearest(near.offsets, t.function.registers.get(address.base, 64))[:width]
+    return near.rows if distances in (ZERO[:width], tuple(bits // 8 * lane for lane in range(width))) else 0
+
+
+def heads_of(t, address, space):
+    """Return a vector of the addresses of the first lanes of rows."""
+    value = t.operand(address.base)
+    bits, s = t.function.registers.get(address.base, 64), Shape(value.assumed.rows)
+    root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
+    first = value.scalar
+    if bits != 64:
+        first = t.new(f"zext {s.int(bits)} {first} to {s.int(64)}")
+    if address.offset:
+        first = t.new(f"add {s.int(64)} {first}, {s.literal(address.offset, 'i64')}")
+    if space != "shared" and value.wrapped:
+        moved = astray(t, value)
+        moved = t.splat(moved, "i64", s.lanes) if s.lanes > 1 else moved
+        first = t.new(f"add {s.int(64)} {first}, {moved}")
+    inside = t.new(f"and {s.int(64)} {first}, {s.literal(span - 1, 'i64')}")
+    return t.new(f"getelementptr i8, ptr {root}, {s.int(64)} {inside}")
+
+
+def head(t, pointers, row, rows):
+    """Return the address of the first lane of a row."""
+    return t.new(f"extractelement <{rows} x ptr> {pointers}, i64 {row}") if rows > 1 else pointers
+
+
+def on_in_row(t, on, row, rows):
+    """Return the lanes of a row that are on, as a vector."""
+    width = WARP // rows
+    return t.shuffle(on, None, "i1", WARP, range(row * width, (row + 1) * width))
+
+
+def load_rows(t, address, space, bits):
+    """Load a row at a time: neighbouring numbers, or one for all its lanes."""
+    near = t.operand(address.base).assumed
+    rows, pointers = near.rows, heads_of(t, address, space)
+    width, type_ = WARP // rows, Shape(WARP // rows).int(bits)
+    if near.uniform:
+        return _load_heads(t, pointers, rows, bits)
+    name = f"llvm.masked.load.v{width}i{bits}.p0"
+    t.module.declare(f"{type_} @{name}(ptr, <{width} x i1>, {type_})")
+    found = []
+    for row in range(rows):
+        pointer = head(t, pointers, row, rows)
+        on = on_in_row(t, t.mask_vector(), row, rows)
+        found.append(
+            t.new(
+                f"call {type_} @{name}(ptr align {bits // 8} {pointer}, <{width} x i1> {on}, {type_} poison)"
+            )
+        )
+    return joined(t, found, f"i{bits}")
+
+
+def _load_heads(t, pointers, rows, bits):
+    """Load a number for each row of which any lane is on."""
+    type_, width = Shape(rows).int(bits), WARP // rows
+    mask = t.new(f"bitcast <{WARP} x i1> {t.mask_vector()} to <{rows} x i{width}>")
+    on = t.new(f"icmp ne <{rows} x i{width}> {mask}, zeroinitializer")
+    name = f"llvm.masked.gather.v{rows}i{bits}.v{rows}p0"
+    t.module.declare(f"{type_} @{name}(<{rows} x ptr>, <{rows} x i1>, {type_})")
+    given = f"<{rows} x ptr> align {bits // 8} {pointers}, <{rows} x i1> {on}, {type_} poison"
+    heads = t.new(f"call {type_} @{name}({given})")
+    return t.shuffle(heads, None, f"i{bits}", rows, [lane // width for lane in range(WARP)])
+
+
+def joined(t, vectors, type_):
+    """Return the lanes of vectors, one behind the other."""
+    while len(vectors) > 1:
+        size = WARP // len(vectors)
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [t.shuffle(one, other, type_, size, range(2 * size)) for one, other in pairs]
+    return vectors[0]
+
+
+def store_rows(t, address, space, bits, vector):
+    """Store a row of neighbouring numbers at a time."""
+    rows, pointers = t.operand(address.base).assumed.rows, heads_of(t, address, space)
+    width, type_ = WARP // rows, Shape(WARP // rows).int(bits)
+    name = f"llvm.masked.store.v{width}i{bits}.p0"
+    t.module.declare(f"void @{name}({type_}, ptr, <{width} x i1>)")
+    for row in range(rows):
+        pointer = t.new(f"extractelement <{rows} x ptr> {pointers}, i64 {row}")
+        part = t.shuffle(vector, None, f"i{bits}", WARP, range(row * width, (row + 1) * width))
+        on = on_in_row(t, t.mask_vector(), row, rows)
+        t.line(f"call void @{name}({type_} {part}, ptr align {bits // 8} {pointer}, <{width} x i1> {on})")

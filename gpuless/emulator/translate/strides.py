@@ -1,0 +1,114 @@
+"""Loads whose lanes are a stride apart that only the launch knows, in IR.
+
+So it is in arrays that are views of others, every second column or a transposed one. The stride decides, when
+the kernel runs, how they are read: neighbours, those backwards, and every second element as whole vectors, of
+which each lane takes its own; others one by one. A gather takes processors longest.
+"""
+
+import functools
+from typing import NamedTuple
+
+from gpuless.emulator.analysis.lanes import VARYING, WARP
+from gpuless.emulator.translate import processor
+from gpuless.emulator.translate.rows import head, heads_of, joined, on_in_row
+from gpuless.emulator.translate.values import Shape
+
+
+class Strides(NamedTuple):
+    """Lanes a stride apart, as a kernel finds them: where each row begins and how far it is to the next."""
+
+    pointers: list
+    stride: str
+    even: str
+    """Whether all addresses are aligned, and no lane is far from its row's first."""
+
+
+def has_strides(t, address, space):
+    """Return whether the lanes of each row are assumed to be the same number of a parameter apart."""
+    near = t.operand(address.base).assumed
+    if near is VARYING or not near.unit or space == "shared":
+        return False
+    width = WARP // near.rows
+    return near.offsets[:width] == tuple(near.offsets[1] * lane for lane in range(width))
+
+
+def strides(t, address, bits, far):
+    """Return the `Strides` of an address of which `has_strides` is true; `far` is too far from the first."""
+    near, size = t.operand(address.base).assumed, bits // 8
+    pointers = heads_of(t, address, "global")
+    heads = [head(t, pointers, row, near.rows) for row in range(near.rows)]
+    stride = t.new(f"mul i64 {t.parameter(near.unit)}, {near.offsets[1]}")
+    low = "0"
+    for pointer in heads:
+        low = t.new(f"or i64 {low}, {t.new(f'ptrtoint ptr {pointer} to i64')}")
+    most = far // WARP
+    # What is known of the stride alone is found out once, before any loop.
+    conditions = [
+        t.new(f"icmp ult i64 {t.new(f'add i64 {stride}, {most}')}, {2 * most}"),
+        t.new(f"icmp eq i64 {t.new(f'and i64 {stride}, {size - 1}')}, 0"),
+        t.new(f"icmp eq i64 {t.new(f'and i64 {low}, {size - 1}')}, 0"),
+    ]
+    return Strides(heads, stride, t.all_of(*conditions))
+
+
+def ways(t, found, bits):
+    """Return how lanes that are where they are assumed may load: each time a condition, and what does it.
+
+    What is found for lanes that are off is anything, and what only they would read is not touched.
+    """
+    size = bits // 8
+    every = {size: _neighbours}
+    if processor.masks_loads(bits):  # elsewhere each would be a branch
+        every |= {2 * size: _every_second, -size: _backwards}
+
+    def by_rows(load):
+        rows, on = len(found.pointers), t.mask_vector()
+        parts = [
+            load(t, pointer, bits, on_in_row(t, on, row, rows), WARP // rows)
+            for row, pointer in enumerate(found.pointers)
+        ]
+        return joined(t, parts, f"i{bits}")
+
+    strides = [
+        (t.new(f"icmp eq i64 {found.stride}, {stride}"), functools.partial(by_rows, load))
+        for stride, load in every.items()
+    ]
+    all_on = t.new(f"icmp eq i32 {t.mask}, -1") if t.masked else None
+    return [*strides, (all_on, lambda: _one_by_one(t, found, bits))]
+
+
+def _one_by_one(t, found, bits):
+    """Load for all lanes, from scalar addresses."""
+    type_, vector = Shape(WARP).int(bits), "poison"
+    width = WARP // len(found.pointers)
+    ahead = [t.new(f"mul i64 {found.stride}, {lane}") for lane in range(width)]
+    for lane in range(WARP):
+        at = t.new(f"getelementptr i8, ptr {found.pointers[lane // width]}, i64 {ahead[lane % width]}")
+        one = t.new(f"load i{bits}, ptr {at}, align {bits // 8}")
+        vector = t.new(f"insertelement {type_} {vector}, i{bits} {one}, i64 {lane}")
+    return vector
+
+
+def _neighbours(t, pointer, bits, on, width):
+    type_ = Shape(width).int(bits)
+    name = f"llvm.masked.load.v{width}i{bits}.p0"
+    t.module.declare(f"{type_} @{name}(ptr, <{width} x i1>, {type_})")
+    given = f"ptr align {bits // 8} {pointer}, <{width} x i1> {on}, {type_} poison"
+    return t.new(f"call {type_} @{name}({given})")
+
+
+def _every_second(t, pointer, bits, on, width):
+    halves = []
+    for half in range(2):
+        # What lies between the numbers is off, and so is what lies behind the last one.
+        lanes = [width if i % 2 else (half * width + i) // 2 for i in range(width)]
+        at = t.new(f"getelementptr i8, ptr {pointer}, i64 {half * width * bits // 8}")
+        halves.append(_neighbours(t, at, bits, t.shuffle(on, "zeroinitializer", "i1", width, lanes), width))
+    return t.shuffle(*halves, f"i{bits}", width, range(0, 2 * width, 2))
+
+
+def _backwards(t, pointer, bits, on, width):
+    lanes = range(width - 1, -1, -1)
+    last = t.new(f"getelementptr i8, ptr {pointer}, i64 {-(width - 1) * bits // 8}")
+    found = _neighbours(t, last, bits, t.shuffle(on, None, "i1", width, lanes), width)
+    return t.shuffle(found, None, f"i{bits}", width, lanes)

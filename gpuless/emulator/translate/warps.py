@@ -1,0 +1,341 @@
+"""What the lanes of a warp do together, and the warps of a block: shuffles, votes, barriers, calls, in IR."""
+
+from gpuless.emulator.analysis import lanes
+from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
+from gpuless.emulator.ptx import BITS
+from gpuless.emulator.ptx.instructions import split_call
+from gpuless.emulator.translate.layout import BARRIERS
+from gpuless.emulator.translate.values import ALL, ONE, Value, translates
+
+# --- Shuffles and votes -------------------------------------------------------------------------------------
+
+
+@translates("shfl")
+def _shfl(t, instruction):
+    target, a, b, c = instruction.operands[:4]
+    names = target if isinstance(target, tuple) else (target,)
+    mode = next(part for part in instruction.opcode if part in ("up", "down", "bfly", "idx"))
+    data = t.vector(t.operand(a, "b32"), 32)
+    by, clamp = t.operand(b, "u32"), t.operand(c, "u32")
+    constant = all(value.kind is not VARYING and value.kind.constant for value in (by, clamp))
+    result, inside = (_constant_shuffle if constant else _shuffle)(t, mode, data, by, clamp)
+    t.write(names[0], Value(VARYING, None, result))
+    if len(names) > 1:
+        t.write(names[1], Value(VARYING, None, inside))
+
+
+def _source(mode, lane, by, clamp):
+    """Return (the lane that one is to read from, whether there is one): PTX ISA, shfl.sync."""
+    by, end, segment = by & 31, clamp & 31, clamp >> 8 & 31
+    last, first = lane & segment | end & ~segment & 31, lane & segment
+    source = {"up": lane - by, "down": lane + by, "bfly": lane ^ by, "idx": first | by & ~segment & 31}[mode]
+    inside = source >= last if mode == "up" else source <= last
+    return (source if inside else lane), inside
+
+
+def _constant_shuffle(t, mode, data, by, clamp):
+    found = [_source(mode, lane, by.kind.offsets[lane], clamp.kind.offsets[lane]) for lane in range(WARP)]
+    flags = ", ".join(f"i1 {str(bool(inside)).lower()}" for _, inside in found)
+    result = t.shuffle(data, None, "i32", WARP, [source for source, _ in found])
+    return result, f"<{flags}>"
+
+
+def _shuffle(t, mode, data, by, clamp):
+    int_, flag = ALL.int(32), ALL.int(1)
+    lane = "<" + ", ".join(f"i32 {i}" for i in range(WARP)) + ">"
+    low = "splat (i32 31)"
+
+    def op(word, x, y):
+        return t.new(f"{word} {int_} {x}, {y}")
+
+    by, clamp = op("and", t.vector(by, 32), low), t.vector(clamp, 32)
+    end, segment = op("and", clamp, low), op("and", op("lshr", clamp, "splat (i32 8)"), low)
+    other = op("xor", segment, low)
+    first = op("and", lane, segment)
+    last = op("or", first, op("and", end, other))
+    if mode == "idx":
+        source = op("or", first, op("and", by, other))
+    else:
+        source = op({"up": "sub", "down": "add", "bfly": "xor"}[mode], lane, by)
+    inside = t.new(f"icmp {'sge' if mode == 'up' else 'sle'} {int_} {source}, {last}")
+    source = t.new(f"select {flag} {inside}, {int_} {source}, {int_} {lane}")
+    return permute(t, data, source, 32), inside
+
+
+def permute(t, data, source, bits):
+    """Return for each lane what another has, whose number a vector tells."""
+    slot = f"%permute.{bits}"
+    t.slots[slot] = ALL.int(bits)
+    t.line(f"store {ALL.int(bits)} {data}, ptr {slot}")
+    pointers = t.new(f"getelementptr i{bits}, ptr {slot}, {ALL.int(32)} {source}")
+    name = f"llvm.masked.gather.v{WARP}i{bits}.v{WARP}p0"
+    t.module.declare(f"{ALL.int(bits)} @{name}(<{WARP} x ptr>, <{WARP} x i1>, {ALL.int(bits)})")
+    return t.new(
+        f"call {ALL.int(bits)} @{name}(<{WARP} x ptr> align {bits // 8} {pointers}, "
+        f"<{WARP} x i1> splat (i1 true), {ALL.int(bits)} poison)"
+    )
+
+
+def _members(t, operand):
+    """Return (`Shape`, the lanes that take part): those of the operand that are here."""
+    value = t.operand(operand, "b32")
+    if lanes.uniform(value.kind):
+        return ONE, t.new(f"and i32 {t.mask}, {value.scalar}")
+    return ALL, t.new(f"and {ALL.int(32)} {t.splat(t.mask, 'i32')}, {t.vector(value, 32)}")
+
+
+def _in_shape(t, s, bits):
+    return bits if s.lanes == 1 else t.splat(bits, "i32")
+
+
+def _shaped(s, result):
+    return Value(UNIFORM, result) if s.lanes == 1 else Value(VARYING, None, result)
+
+
+@translates("vote")
+def _vote(t, instruction):
+    target, predicate = instruction.operands[:2]
+    mode = next(part for part in instruction.opcode if part in ("all", "any", "uni", "ballot"))
+    s, here = _members(t, instruction.operands[2]) if len(instruction.operands) > 2 else (ONE, t.mask)
+    value = t.operand(predicate, "pred")
+    if lanes.uniform(value.kind):
+        bits = t.new(f"select i1 {value.scalar}, i32 -1, i32 0")
+    else:
+        bits = t.mask_of(t.vector(value, 1))
+    yes = t.new(f"and {s.int(32)} {_in_shape(t, s, bits)}, {here}")
+    none = s.literal(0, "i32")
+    if mode == "ballot":
+        result = yes
+    elif mode == "any":
+        result = t.new(f"icmp ne {s.int(32)} {yes}, {none}")
+    else:
+        result = t.new(f"icmp eq {s.int(32)} {yes}, {here}")
+        if mode == "uni":
+            result = t.new(f"or {s.int(1)} {result}, {t.new(f'icmp eq {s.int(32)} {yes}, {none}')}")
+    t.write(target, _shaped(s, result))
+
+
+@translates("activemask")
+def _activemask(t, instruction):
+    t.write(instruction.operands[0], Value(UNIFORM, t.new(f"or i32 {t.mask}, 0")))
+
+
+@translates("elect")
+def _elect(t, instruction):
+    number, flag = instruction.operands[0]
+    s, here = _members(t, instruction.operands[1])
+    vector = ALL.int(32)
+    t.module.declare(f"{vector} @llvm.cttz.v{WARP}i32({vector}, i1)")
+    first = t.new(f"call {vector} @llvm.cttz.v{WARP}i32({vector} {_every(t, s, here)}, i1 false)")
+    t.write(number, Value(VARYING, None, first))
+    lane = "<" + ", ".join(f"i32 {i}" for i in range(WARP)) + ">"
+    t.write(flag, Value(VARYING, None, t.new(f"icmp eq {vector} {lane}, {first}")))
+
+
+def _every(t, s, value):
+    return t.splat(value, "i32") if s.lanes == 1 else value
+
+
+_REDUCTIONS = {"add": ("add", "0"), "and": ("and", "-1"), "or": ("or", "0"), "xor": ("xor", "0")}
+_REDUCTIONS |= {"max.s": ("smax", str(-(1 << 31))), "min.s": ("smin", str((1 << 31) - 1))}
+_REDUCTIONS |= {"max.u": ("umax", "0"), "min.u": ("umin", "-1")}
+
+
+@translates("redux")
+def _redux(t, instruction):
+    opcode = instruction.opcode
+    operation = opcode[2]
+    key = operation if operation in _REDUCTIONS else f"{operation}.{opcode[-1][0]}"
+    word, neutral = _REDUCTIONS[key]
+    s, here = _members(t, instruction.operands[2])
+    data, vector = t.vector(t.operand(instruction.operands[1], "b32"), 32), ALL.int(32)
+    name = f"llvm.vector.reduce.{word}.v{WARP}i32"
+    t.module.declare(f"i32 @{name}({vector})")
+    if s is ALL:
+        data = t.new(f"freeze {vector} {data}")
+        result = t.new(
+            f"call {vector} @{_reduce_groups(t, name, word, neutral)}({vector} {data}, {vector} {here})"
+        )
+        t.write(instruction.operands[0], Value(VARYING, None, result))
+        return
+    chosen = t.new(
+        f"select <{WARP} x i1> {t.mask_vector(here)}, {vector} {data}, {vector} splat (i32 {neutral})"
+    )
+    t.write(instruction.operands[0], Value(UNIFORM, t.new(f"call i32 @{name}({vector} {chosen})")))
+
+
+def _reduce_groups(t, reduce, word, neutral):
+    """Return the name of a function that reduces for each lane the numbers of the lanes of its group."""
+    name, vector = f"redux.{word}", ALL.int(32)
+    t.module.define(
+        name,
+        f"define internal {vector} @{name}({vector} %data, {vector} %groups) #1 {{\nentry:\n"
+        f"  br label %next\nnext:\n"
+        f"  %lane = phi i32 [ 0, %entry ], [ %following, %next ]\n"
+        f"  %result = phi {vector} [ zeroinitializer, %entry ], [ %more, %next ]\n"
+        f"  %group = extractelement {vector} %groups, i32 %lane\n"
+        f"  %flags = bitcast i32 %group to <{WARP} x i1>\n"
+        f"  %chosen = select <{WARP} x i1> %flags, {vector} %data, {vector} splat (i32 {neutral})\n"
+        f"  %one = call i32 @{reduce}({vector} %chosen)\n"
+        f"  %more = insertelement {vector} %result, i32 %one, i32 %lane\n"
+        f"  %following = add i32 %lane, 1\n  %done = icmp eq i32 %following, {WARP}\n"
+        f"  br i1 %done, label %end, label %next\nend:\n  ret {vector} %more\n}}\n",
+    )
+    return name
+
+
+@translates("match")
+def _match(t, instruction):
+    opcode = instruction.opcode
+    bits = BITS[opcode[-1]]
+    target, data, members = instruction.operands
+    names = target if isinstance(target, tuple) else (target,)
+    s, here = _members(t, members)
+    name = f"match.any.b{bits}"
+    vector = ALL.int(bits)
+    t.module.declare("i32 @llvm.cttz.i32(i32, i1)")
+    t.module.define(
+        name,
+        f"define internal {ALL.int(32)} @{name}({vector} %data, i32 %mask) #1 {{\n"
+        f"entry:\n  br label %next\nnext:\n"
+        f"  %rest = phi i32 [ %mask, %entry ], [ %less, %next ]\n"
+        f"  %result = phi {ALL.int(32)} [ zeroinitializer, %entry ], [ %more, %next ]\n"
+        f"  %lane = call i32 @llvm.cttz.i32(i32 %rest, i1 true)\n"
+        f"  %x = extractelement {vector} %data, i32 %lane\n"
+        f"  %one = insertelement {vector} poison, i{bits} %x, i64 0\n"
+        f"  %every = shufflevector {vector} %one, {vector} poison, <{WARP} x i32> zeroinitializer\n"
+        f"  %same = icmp eq {vector} %data, %every\n  %bits = bitcast <{WARP} x i1> %same to i32\n"
+        f"  %found = and i32 %bits, %mask\n"
+        f"  %more = insertelement {ALL.int(32)} %result, i32 %found, i32 %lane\n"
+        f"  %minus = sub i32 %rest, 1\n  %less = and i32 %rest, %minus\n"
+        f"  %done = icmp eq i32 %less, 0\n  br i1 %done, label %end, label %next\nend:\n"
+        f"  ret {ALL.int(32)} %more\n}}\n",
+    )
+    frozen = t.new(f"freeze {vector} {t.vector(t.operand(data, opcode[-1]), bits)}")
+    found = t.new(f"call {ALL.int(32)} @{name}({vector} {frozen}, i32 {t.mask})")
+    everybody = _every(t, s, here)
+    found = t.new(f"and {ALL.int(32)} {found}, {everybody}")
+    if "any" in opcode:
+        t.write(names[0], Value(VARYING, None, found))
+        return
+    same = t.new(f"icmp eq {ALL.int(32)} {found}, {everybody}")
+    found = t.new(f"select {ALL.int(1)} {same}, {ALL.int(32)} {everybody}, {ALL.int(32)} zeroinitializer")
+    t.write(names[0], Value(VARYING, None, found))
+    if len(names) > 1:
+        t.write(names[1], Value(VARYING, None, same))
+
+
+# --- Barriers -----------------------------------------------------------------------------------------------
+
+
+@translates("bar", "barrier")
+def _bar(t, instruction):
+    opcode = instruction.opcode
+    if "warp" in opcode:
+        return  # the lanes of a warp run in step
+    if "cluster" in opcode:
+        if "wait" in opcode:  # a block is a cluster by itself, and waits for all its threads here
+            t.module.uses_barriers = True
+            t.line(f"call void @barrier(ptr %ctx, i32 %warp, i32 {BARRIERS - 1}, i32 0)")
+        return
+    reduction = "red" in opcode
+    operands = instruction.operands[1:] if reduction else instruction.operands
+    predicate = operands[-1] if reduction else None
+    operands = operands[:-1] if reduction else operands
+    number = _barrier(t, operands[0]) if operands else "0"
+    expected = _uniform(t, operands[1]) if len(operands) > 1 else "0"
+    t.module.uses_barriers = True
+    if "arrive" in opcode:
+        t.line(f"call void @arrive(ptr %ctx, i32 {number})")
+        return
+    if not reduction:
+        t.line(f"call void @barrier(ptr %ctx, i32 %warp, i32 {number}, i32 {expected})")
+        return
+    kind = next(part for part in opcode if part in ("popc", "and", "or"))
+    value = t.operand(predicate, "pred")
+    yes = t.mask_of(t.vector(value, 1))
+    if kind == "and":  # none is false
+        yes = t.new(f"xor i32 {yes}, -1")
+    here = t.new(f"and i32 {yes}, {t.mask}")
+    t.module.declare("i32 @llvm.ctpop.i32(i32)")
+    count = t.new(f"call i32 @llvm.ctpop.i32(i32 {here})")
+    total = t.new(f"call i32 @tally(ptr %ctx, i32 %warp, i32 {number}, i32 {expected}, i32 {count})")
+    if kind != "popc":
+        total = t.new(f"icmp {'eq' if kind == 'and' else 'ne'} i32 {total}, 0")
+    t.write(instruction.operands[0], Value(UNIFORM, total))
+
+
+def _barrier(t, operand):
+    """Return the number of a barrier; end the kernel where a block has no such barrier."""
+    number = _uniform(t, operand)
+    if number[0] != "%":
+        if int(number) >= BARRIERS - 1:
+            t.refuse(f"a block has {BARRIERS - 1} barriers, from 0 on")
+        return number
+    wrong, right = t.fresh("wrong"), t.fresh("right")
+    none = t.new(f"icmp uge i32 {number}, {BARRIERS - 1}")
+    t.line(f"br i1 {none}, label %{wrong}, label %{right}, !prof !1")
+    t.label(wrong)
+    t.module.declare("void @llvm.trap()")
+    t.line("call void @llvm.trap()")
+    t.line("unreachable")
+    t.label(right)
+    return number
+
+
+def _uniform(t, operand):
+    """Return what the first lane that is on has."""
+    value = t.operand(operand, "u32")
+    if lanes.uniform(value.kind):
+        return value.scalar
+    t.module.declare("i32 @llvm.cttz.i32(i32, i1)")
+    first = t.new(f"call i32 @llvm.cttz.i32(i32 {t.mask}, i1 true)")
+    return t.new(f"extractelement {ALL.int(32)} {t.vector(value, 32)}, i32 {first}")
+
+
+@translates("membar", "fence")
+def _fence(t, instruction):
+    t.line("fence seq_cst")
+
+
+@translates("nanosleep")
+def _sleep(t, instruction):
+    t.module.uses_barriers = True
+    t.line("call void @yield(ptr %ctx, i32 %warp)")
+
+
+@translates("griddepcontrol", "setmaxnreg", "pmevent", "brkpt")
+def _nothing(t, instruction):
+    """Do nothing: it says something to hardware that is not here."""
+
+
+@translates("mapa", "getctarank")
+def _mapa(t, instruction):
+    """Find the place of shared memory in a block of the cluster: each block is a cluster by itself."""
+    target, source = instruction.operands[:2]
+    bits = t.function.registers[target]
+    own = instruction.opcode[0] == "mapa"
+    t.set(
+        lambda s, a: a if own else s.literal(0, "i32"), (t.operand(source if own else "0", f"u{bits}"), bits)
+    )
+
+
+@translates("createpolicy")
+def _createpolicy(t, instruction):
+    """Make what tells a cache how to keep something: there is none."""
+    t.set(lambda s: s.literal(0, "i64"))
+
+
+@translates("trap")
+def _trap(t, instruction):
+    t.module.declare("void @llvm.trap()")
+    t.line("call void @llvm.trap()")
+
+
+# --- Calls --------------------------------------------------------------------------------------------------
+
+
+@translates("call")
+def _call(t, instruction):
+    results, name, given = split_call(instruction)
+    t.module.call(t, name, results, given)

@@ -1,0 +1,10 @@
+"""numba-cuda: all that touches its internals.
+
+What is replaced in it (`install`), its kernels on disk (`overloads`, `fingerprints`, `registrations`), what
+is known of a kernel beyond its PTX (`origins`), its compiler without a GPU (`compiling`), and the types that
+it finds (`typed`).
+"""
+
+from gpuless.frontends.numba_cuda.install import install, installed, simulated
+
+__all__ = ["install", "installed", "simulated"]

@@ -1,0 +1,95 @@
+"""What numba-cuda knows of a kernel beyond its PTX: its function, its arguments, its lines.
+
+Numba writes down lines only where it is asked to, at the cost of a quarter of its compile time.
+"""
+
+import contextlib
+import warnings
+import weakref
+
+from gpuless.emulator.run import lines
+
+_known = weakref.WeakKeyDictionary()  # a `_Source` by Numba's library of it
+
+
+class _Source:
+    """What Numba has compiled a library from, as `lines.Source` has it."""
+
+    made_from = None  # (function, options, types)
+
+    def function(self):
+        return self.made_from[0]
+
+    def parameter_names(self):
+        function, _, types = self.made_from
+        return _parameter_names(function, types)
+
+    def with_lines(self):
+        return _compile_with_lines(*self.made_from)
+
+
+def remember_types(library, function, options, types):
+    """Note what Numba has compiled a library from."""
+    _known.setdefault(library, _Source()).made_from = function, options, types
+
+
+def remember_code(library, text):
+    """Note the PTX of a library."""
+    lines.remember(text, _known.setdefault(library, _Source()))
+
+
+def _compile_with_lines(function, options, types):
+    from numba.cuda.core.compiler_lock import global_compiler_lock
+    from numba.cuda.dispatcher import _Kernel
+
+    with global_compiler_lock, _lines():
+        kernel = _Kernel(function, types, **options | {"lineinfo": True})
+        return kernel._codelibrary.get_cubin().code.decode()
+
+
+@contextlib.contextmanager
+def _lines():
+    """Let Numba compile with lines: device functions too, which it has compiled without, and the link."""
+    from numba.cuda.cudadrv.driver import _Linker
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    begin, get_template, before = _Linker.__init__, CUDADispatcher.get_call_template, {}
+
+    def begin_with_lines(linker, *arguments, **options):
+        begin(linker, *arguments, **options | {"lineinfo": True})
+
+    def get_anew(dispatcher, *arguments):
+        if dispatcher not in before:
+            before[dispatcher] = dispatcher.overloads, dispatcher.targetoptions, dispatcher._can_compile
+            overloads, options, free = before[dispatcher]
+            dispatcher.overloads, dispatcher._can_compile = type(overloads)(), True
+            dispatcher.targetoptions = options | {"lineinfo": True}
+            for types, result in ({} if free else overloads).items():  # it has been given its signatures
+                dispatcher.compile_device(types, result.signature.return_type)
+        return get_template(dispatcher, *arguments)
+
+    _Linker.__init__, CUDADispatcher.get_call_template = begin_with_lines, get_anew
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        _Linker.__init__, CUDADispatcher.get_call_template = begin, get_template
+        for dispatcher, saved in before.items():
+            dispatcher.overloads, dispatcher.targetoptions, dispatcher._can_compile = saved
+
+
+def _parameter_names(function, types):
+    """Return the name of the argument that each parameter of a kernel is a part of."""
+    from numba.cuda.descriptor import cuda_target
+
+    def count(type_):
+        return sum(map(count, type_)) if isinstance(type_, tuple) else 1
+
+    models = cuda_target.target_context.data_model_manager
+    names = function.__code__.co_varnames
+    return [
+        name
+        for name, type_ in zip(names, types, strict=False)
+        for _ in range(count(models[type_].get_argument_type()))
+    ]
