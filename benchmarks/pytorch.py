@@ -4,8 +4,10 @@ import numpy as np
 
 from benchmarks.transformer_twins import transformer_twins
 from cnn_numba import extras
+from cnn_numba.beyond.norm import layers as norms
+from cnn_numba.beyond.recurrent import layers as recurrent
 from cnn_numba.device import to_host
-from cnn_numba.nn import layers, recurrent
+from cnn_numba.nn import layers
 from cnn_numba.train.optim import SCHEDULES
 
 
@@ -43,8 +45,8 @@ def pytorch_twin(model, initialise=True):
         layers.MaxPool2d: lambda our: nn.MaxPool2d(our.kernel_size, our.stride, our.padding),
         layers.AvgPool2d: lambda our: nn.AvgPool2d(our.kernel_size, our.stride, our.padding),
         layers.Linear: lambda our: nn.Linear(our.in_features, our.out_features),
-        layers.BatchNorm2d: lambda our: nn.BatchNorm2d(our.num_features, our.eps, our.momentum),
-        layers.LayerNorm: lambda our: nn.LayerNorm(our.normalized_shape, our.eps),
+        norms.BatchNorm2d: lambda our: nn.BatchNorm2d(our.num_features, our.eps, our.momentum),
+        norms.LayerNorm: lambda our: nn.LayerNorm(our.normalized_shape, our.eps),
         layers.Flatten: lambda our: nn.Flatten(),
         layers.ReLU: lambda our: nn.ReLU(),
         layers.Sigmoid: lambda our: nn.Sigmoid(),

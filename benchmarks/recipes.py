@@ -1,7 +1,7 @@
 """The trainings that are measured."""
 
+from cnn_numba.beyond.text.data import TEXT
 from cnn_numba.data import image_shape, load
-from cnn_numba.data.text import TEXT
 from cnn_numba.nn.models import MODELS
 
 DEFAULT_RECIPE = {"lr": 3e-3, "schedule": "one-cycle", "epochs": 3, "batch_size": 64}

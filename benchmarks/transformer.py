@@ -33,11 +33,11 @@ def bench_transformer(steps=20, rounds=5, batch_size=64):
     """
     import torch
 
+    from cnn_numba.beyond.models import text_transformer
+    from cnn_numba.beyond.text.data import TEXT
     from cnn_numba.data import load
-    from cnn_numba.data.text import TEXT
     from cnn_numba.device import threads
     from cnn_numba.nn.layers import CrossEntropyLoss
-    from cnn_numba.nn.models import text_transformer
     from cnn_numba.train.batches import batches_of
     from cnn_numba.train.optim import Adam
     from cnn_numba.train.step import train_step

@@ -1,6 +1,9 @@
 """A Transformer's layers in PyTorch."""
 
-from cnn_numba.nn import attention
+from cnn_numba.beyond import transformer
+from cnn_numba.beyond.attention.layers import MultiHeadAttention
+from cnn_numba.beyond.embedding import layers as embedding
+from cnn_numba.nn.layers import GELU
 
 
 def transformer_twins(twins):
@@ -41,13 +44,13 @@ def transformer_twins(twins):
         return [known[type(layer)](layer) for layer in our.layers]
 
     known |= {
-        attention.Embedding: Embedding,
-        attention.MultiHeadAttention: SelfAttention,
-        attention.TokenLinear: lambda our: nn.Linear(our.in_features, our.out_features),
-        attention.FlattenTokens: lambda our: nn.Flatten(0, 1),
-        attention.GELU: lambda our: nn.GELU(),
-        attention.Chain: lambda our: nn.Sequential(*inner(our)),
-        attention.TransformerBlock: lambda our: nn.Sequential(*inner(our)),
-        attention.Residual: lambda our: Residual(*inner(our)),
+        embedding.Embedding: Embedding,
+        MultiHeadAttention: SelfAttention,
+        transformer.TokenLinear: lambda our: nn.Linear(our.in_features, our.out_features),
+        transformer.FlattenTokens: lambda our: nn.Flatten(0, 1),
+        GELU: lambda our: nn.GELU(),
+        transformer.Chain: lambda our: nn.Sequential(*inner(our)),
+        transformer.TransformerBlock: lambda our: nn.Sequential(*inner(our)),
+        transformer.Residual: lambda our: Residual(*inner(our)),
     }
     return known

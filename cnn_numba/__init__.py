@@ -13,28 +13,16 @@ from cnn_numba.data.digits import prepare_digit
 from cnn_numba.nn.gradcheck import compare_gradients, gradcheck, numerical_gradient
 from cnn_numba.nn.layers import (
     AvgPool2d,
-    BatchNorm2d,
     Conv2d,
     CrossEntropyLoss,
     Flatten,
-    LayerNorm,
     Linear,
     MaxPool2d,
     ReLU,
     Sigmoid,
     Tanh,
 )
-from cnn_numba.nn.models import (
-    MODELS,
-    Sequential,
-    cifar_convnet,
-    cifar_convnet_bn,
-    mnist_cnn,
-    mnist_cnn_deep,
-    mnist_rows,
-    text_transformer,
-)
-from cnn_numba.nn.recurrent import LSTM, Rows
+from cnn_numba.nn.models import MODELS, Sequential, cifar_convnet, mnist_cnn, mnist_cnn_deep
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 from cnn_numba.ops.gather.cpu import gather_batch, gather_labels
 from cnn_numba.train.checkpoint import load_checkpoint, load_model, save_checkpoint
@@ -45,7 +33,10 @@ from cnn_numba.train.step import train_step
 
 # The core works without what lies beyond it.
 try:
-    from cnn_numba.beyond import LossScaler
+    from cnn_numba.beyond.models import cifar_convnet_bn, mnist_rows, text_transformer
+    from cnn_numba.beyond.norm.layers import BatchNorm2d, LayerNorm
+    from cnn_numba.beyond.precision.scaling import LossScaler
+    from cnn_numba.beyond.recurrent.layers import LSTM, Rows
 except ModuleNotFoundError as error:
     if error.name != "cnn_numba.beyond":
         raise

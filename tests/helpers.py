@@ -1,7 +1,6 @@
 """What several test modules share."""
 
 import functools
-import importlib
 import inspect
 from typing import get_type_hints
 
@@ -9,8 +8,11 @@ import numpy as np
 import pytest
 
 from cnn_numba import device
+from cnn_numba.ops.backends import backend
 
 BACKENDS = ("reference", "cpu")
+# Where the operations are.
+PACKAGES = ("cnn_numba.ops.", "cnn_numba.beyond.")
 
 
 def backends(operation, gpu=False):
@@ -19,10 +21,9 @@ def backends(operation, gpu=False):
     The gpu backend arrives as `OnDevice`, and only where the test's shapes are small enough to simulate.
     """
     names = (*BACKENDS, "gpu") if gpu else BACKENDS
-    modules = [importlib.import_module(f"cnn_numba.ops.{operation}.{backend}") for backend in names]
+    modules = [getattr(backend(name).ops, operation) for name in names]
     modules = [
-        OnDevice(module) if backend == "gpu" else module
-        for module, backend in zip(modules, names, strict=True)
+        OnDevice(module) if name == "gpu" else module for module, name in zip(modules, names, strict=True)
     ]
     return pytest.mark.parametrize("ops", modules, ids=names)
 
@@ -83,9 +84,9 @@ def kernels_in(module):
 
 
 def check_signature(kernel, arguments):
-    """Insist that a kernel of `cnn_numba.ops` is launched with the argument types in its signature."""
+    """Insist that a kernel of an operation is launched with the argument types in its signature."""
     function = getattr(kernel, "py_func", None)
-    if function is None or not function.__module__.startswith("cnn_numba.ops."):
+    if function is None or not function.__module__.startswith(PACKAGES):
         return
     noted = getattr(function, "signature", None)
     assert noted, f"{function.__name__} is launched, and has no @device.signature"

@@ -10,7 +10,7 @@ from cnn_numba import load
 from cnn_numba.cli.shared import DatasetName, ModelName
 from cnn_numba.cli.train import _dataset_for
 from cnn_numba.data import files
-from cnn_numba.data.text import TEXT
+from cnn_numba.data.datasets import OTHER_SOURCES
 from cnn_numba.nn import models
 
 PAGE = Path(__file__).parents[1] / "docs" / "adding-a-model.md"
@@ -57,4 +57,4 @@ def test_a_network_with_fewer_scores_than_a_set_has_kinds_is_refused(monkeypatch
 
 def test_the_command_line_offers_what_is_entered():
     assert {name.value for name in ModelName} == set(models.MODELS)
-    assert {name.value for name in DatasetName} == {*files.SOURCES, TEXT}
+    assert {name.value for name in DatasetName} == {*files.SOURCES, *OTHER_SOURCES}

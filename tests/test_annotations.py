@@ -12,7 +12,7 @@ FACES = (
     *("cnn_numba.nn.gradcheck", "cnn_numba.nn.layers", "cnn_numba.nn.models"),
     *("cnn_numba.train.checkpoint", "cnn_numba.train.graphs", "cnn_numba.train.loop"),
     *("cnn_numba.train.optim", "cnn_numba.train.records", "cnn_numba.beyond.precision.scaling"),
-    *("cnn_numba.train.step", "cnn_numba.train.batches"),
+    *("cnn_numba.train.step", "cnn_numba.train.batches", "cnn_numba.beyond.text.batches"),
     *("gpuless", "gpuless.inspector"),
 )
 

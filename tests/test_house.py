@@ -173,7 +173,7 @@ def test_the_package_uses_the_public_face_of_gpuless():
 def test_a_reference_imports_numpy_and_what_references_share():
     """And the checks of settings, which are the same in every room; no arithmetic of another room."""
     allowed = ("numpy", "math", "operator", "numbers", "cnn_numba.ops._reference", "cnn_numba.arguments")
-    for path in [*files_of("cnn_numba/ops"), ROOT / "cnn_numba/ops/_reference.py"]:
+    for path in [*files_of("cnn_numba/ops"), *files_of("cnn_numba/beyond")]:
         if path.name in ("reference.py", "_reference.py"):
             for module, line in imports_of(path):
                 assert module.startswith(allowed), f"{path}, line {line} imports {module}"

@@ -8,14 +8,14 @@ import pytest
 
 from cnn_numba import data, device
 from cnn_numba.arguments import shown
+from cnn_numba.beyond.onnx import to_onnx
 from cnn_numba.beyond.precision.scaling import LossScaler
+from cnn_numba.beyond.text.data import decode, encode
+from cnn_numba.beyond.text.generation import generate
 from cnn_numba.data import Dataset, batches
-from cnn_numba.data.text import decode, encode
 from cnn_numba.nn.gradcheck import compare_gradients, numerical_gradient
 from cnn_numba.nn.layers import Flatten, Linear
 from cnn_numba.nn.models import Sequential
-from cnn_numba.nn.onnx import to_onnx
-from cnn_numba.nn.writing import write
 from cnn_numba.ops import shapes
 from cnn_numba.ops.backends import backend
 from cnn_numba.train.augment import augmentation
@@ -111,7 +111,7 @@ CALLS = {
     "Adam betas": lambda value: Adam(network(), betas=value),
     "to_onnx model": to_onnx,
     "to_onnx pixels": lambda value: to_onnx(network(), value),
-    "write model": lambda value: write(value, "a"),
+    "generate model": lambda value: generate(value, "a"),
     "device.empty shape": device.empty,
     "device.zeros shape": device.zeros,
     "device.pinned shape": device.pinned,

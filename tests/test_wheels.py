@@ -18,7 +18,7 @@ pytest.importorskip("hatchling", reason="`make install` brings what the packages
 ROOT = Path(__file__).parents[1]
 PROJECTS = {"gpuless": ROOT / "gpuless", "cnn_numba": ROOT}
 NAMES = {path.name for path in (ROOT / "gpuless").glob("*.py")}
-DATA = {"cnn_numba/data/course.txt": ROOT / "data" / "text" / "course.txt"}
+DATA = {"cnn_numba/beyond/text/course.txt": ROOT / "data" / "text" / "course.txt"}
 
 
 def build(project, folder, target):

@@ -1,13 +1,25 @@
-"""What a CNN for MNIST does not need: training in 16 bits, and with several workers.
+"""What a CNN for MNIST does not need: more layers, text, ONNX, training in 16 bits and with several workers.
 
-The core imports nothing of it. It registers here what it adds to the core.
+The core imports nothing of it. Here it registers what it adds to the core: operations, models, the data set
+of a text and its batches, and options of `fit`. Kernels are imported when a model first needs them.
 """
 
+from cnn_numba.beyond import models, operations
 from cnn_numba.beyond.precision.scaling import LossScaler
+from cnn_numba.beyond.text import batches, data
 from cnn_numba.beyond.workers.timeline import Timeline
+from cnn_numba.data.datasets import OTHER_SOURCES, OtherSource
+from cnn_numba.nn.models import MODELS
+from cnn_numba.ops.backends import register
+from cnn_numba.train.batches import OTHER_BATCHES
 from cnn_numba.train.extensions import EXTENSIONS
 
-__all__ = ["LossScaler"]
-
-EXTENSIONS["scaler"] = LossScaler
-EXTENSIONS["timeline"] = Timeline
+register(operations.cpu, operations.gpu, operations.reference)
+MODELS |= {
+    "cifar_convnet_bn": models.cifar_convnet_bn,
+    "mnist_rows": models.mnist_rows,
+    "text_transformer": models.text_transformer,
+}
+OTHER_SOURCES[data.TEXT] = OtherSource(tuple(data.VOCABULARY), (data.LENGTH,), data.load_text)
+OTHER_BATCHES[data.Windows] = batches.windows_of
+EXTENSIONS |= {"scaler": LossScaler, "timeline": Timeline}

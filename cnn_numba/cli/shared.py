@@ -9,8 +9,9 @@ import typer
 
 from cnn_numba.arguments import LARGEST, MOST_ELEMENTS
 from cnn_numba.data import DATASETS
-from cnn_numba.data.text import TEXT
+from cnn_numba.data.datasets import OTHER_SOURCES
 from cnn_numba.device import NoGpu, choose
+from cnn_numba.nn.models import MODELS
 
 #: How Typer is to show the commands of every group.
 OPTIONS = {"rich_markup_mode": None, "context_settings": {"help_option_names": ["-h", "--help"]}}
@@ -23,11 +24,8 @@ def choice(name, *values):
 
 # Where a network can be trained; `backend_for` says which of them there is.
 Device = choice("Device", "auto", "cpu", "gpu")
-DatasetName = choice("DatasetName", *DATASETS, TEXT)
-ModelName = choice(
-    "ModelName",
-    *("mnist_cnn", "mnist_cnn_deep", "cifar_convnet", "cifar_convnet_bn", "mnist_rows", "text_transformer"),
-)
+DatasetName = choice("DatasetName", *DATASETS, *OTHER_SOURCES)
+ModelName = choice("ModelName", *MODELS)
 OptimizerName = choice("OptimizerName", "adam", "sgd")
 ScheduleName = choice("ScheduleName", "one-cycle", "cosine", "constant")
 Precision = choice("Precision", "float32", "tf32", "float16", "bfloat16")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cnn_numba.beyond.text.data import Windows
 from cnn_numba.cli.resume import chosen, command_to_resume, held_by
 from cnn_numba.cli.shared import (
     OPTIONS,
@@ -25,8 +26,9 @@ from cnn_numba.cli.shared import (
     positive,
 )
 from cnn_numba.data import classes, image_shape, load
-from cnn_numba.data.text import TEXT, Windows
+from cnn_numba.data.datasets import OTHER_SOURCES
 from cnn_numba.device import place_of
+from cnn_numba.nn.models import MODELS
 
 commands = typer.Typer(**OPTIONS)
 
@@ -256,7 +258,6 @@ def _errors_in_a_line(out, data_dir, resume, workers):
 def _network(name, batch_size, backend, seed, precision="float32"):
     """Build a network; a batch beyond the memory, or a precision it does not know, is a wrong argument."""
     from cnn_numba.nn.layers import UnsupportedPrecision
-    from cnn_numba.nn.models import MODELS
 
     try:
         return MODELS[name](batch_size=batch_size, device=backend, seed=seed, precision=precision)
@@ -269,7 +270,7 @@ def _network(name, batch_size, backend, seed, precision="float32"):
 
 
 def _usual_dataset(network):
-    shapes = {image_shape(name): name for name in (TEXT, "cifar10", "mnist")}
+    shapes = {image_shape(name): name for name in (*OTHER_SOURCES, "cifar10", "mnist")}
     return shapes[network.input_shape]
 
 
@@ -291,7 +292,7 @@ def _dataset_for(network, dataset):
             param_hint="'--dataset'",
         )
     scores, kinds = network.shapes[-1][-1], len(classes(name))
-    if name != TEXT and scores < kinds:
+    if scores < kinds:
         raise typer.BadParameter(
             f"{network.name} tells {scores} kinds apart, but {name} has {kinds}.", param_hint="'--dataset'"
         )

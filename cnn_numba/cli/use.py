@@ -165,7 +165,7 @@ def sample(
       cnn-numba sample
       cnn-numba sample "The GPU" --length 1000 --temperature 0.5
     """
-    from cnn_numba.nn.writing import write
+    from cnn_numba.beyond.text.generation import generate
     from cnn_numba.train.checkpoint import load_model
 
     with _reading(checkpoint, "cnn-numba train --model text_transformer"):
@@ -173,7 +173,7 @@ def sample(
             network = load_model(checkpoint, batch_size=1)
         else:
             network = _text_network_of_the_package(checkpoint)
-        text = write(network, prompt, length, temperature, seed)
+        text = generate(network, prompt, length, temperature, seed)
     print(text)
 
 
@@ -206,7 +206,7 @@ def export(
       cnn-numba export --pixels --out digits.onnx
       cnn-numba export --checkpoint runs/cifar_convnet_bn/checkpoint.npz
     """
-    from cnn_numba.nn.onnx import to_onnx
+    from cnn_numba.beyond.onnx import to_onnx
     from cnn_numba.train.checkpoint import load_checkpoint, load_model, written_whole
 
     asked, checkpoint = checkpoint, _trained(context, checkpoint)

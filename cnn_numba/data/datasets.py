@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from cnn_numba import extras
 from cnn_numba.arguments import instance, integer
-from cnn_numba.data import files as data_files, text
+from cnn_numba.data import files as data_files
 from cnn_numba.data.files import ARRAYS, SOURCES, source_of, working_folder
 
 DATASETS = tuple(SOURCES)
@@ -37,7 +38,7 @@ class Dataset:
     ----------
     name : str
     train_images, test_images : ndarray, shape (N, C, H, W), uint8
-        Of a text `data.text.Windows`, which are their own labels.
+        Of a text `beyond.text.data.Windows`, which are their own labels.
     train_labels, test_labels : ndarray, shape (N,), int32
     mean, std : float or tuple of C floats
         What `ops.gather` normalises with: ``(image / 255 - mean) / std``.
@@ -53,10 +54,10 @@ class Dataset:
     """
 
     name: str
-    train_images: np.ndarray | text.Windows
-    train_labels: np.ndarray | text.Windows
-    test_images: np.ndarray | text.Windows
-    test_labels: np.ndarray | text.Windows
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
     mean: float | tuple = 0.0
     std: float | tuple = 1.0
     classes: tuple = ()
@@ -67,6 +68,26 @@ class Dataset:
         return self.train_images.shape[1:]
 
 
+class OtherSource(NamedTuple):
+    """A data set that is not made of files of images: the names of its labels, a sample's shape, a reader.
+
+    `read` takes the `data_dir` that `load` was given, None without one.
+    """
+
+    classes: tuple[str, ...]
+    image_shape: tuple[int, ...]
+    read: Callable[[str | PathLike | None], Dataset]
+
+
+#: Data sets besides `DATASETS` that `load` knows, by name; `cnn_numba.beyond` enters the course's text.
+OTHER_SOURCES: dict[str, OtherSource] = {}
+
+
+def _source(name):
+    known = isinstance(name, str) and name in OTHER_SOURCES
+    return OTHER_SOURCES[name] if known else source_of(name)
+
+
 def classes(name: str) -> tuple[str, ...]:
     """Return the names of a data set's labels.
 
@@ -75,7 +96,7 @@ def classes(name: str) -> tuple[str, ...]:
     >>> classes("cifar10")[3]
     'cat'
     """
-    return tuple(text.VOCABULARY) if name == text.TEXT else source_of(name).classes
+    return _source(name).classes
 
 
 def image_shape(name: str) -> tuple[int, ...]:
@@ -86,7 +107,7 @@ def image_shape(name: str) -> tuple[int, ...]:
     >>> image_shape("cifar10")
     (3, 32, 32)
     """
-    return (text.LENGTH,) if name == text.TEXT else source_of(name).image_shape
+    return _source(name).image_shape
 
 
 def normalisation(name: str) -> tuple[float, float]:
@@ -139,11 +160,10 @@ def load(
     >>> mnist.train_images.shape, mnist.train_images.dtype, mnist.train_labels[:5].tolist()
     ((60000, 1, 28, 28), dtype('uint8'), [5, 0, 4, 1, 9])
     """
-    if isinstance(name, str) and name == text.TEXT:
-        train, test = text.read_text(data_dir)
-        return Dataset(name, train, train, test, test, classes=classes(name))
     asked = "mnist" if name is None else name
-    source = source_of(asked)
+    source = _source(asked)
+    if isinstance(source, OtherSource):
+        return source.read(data_dir)
     log = log or (lambda line: None)
     folder = data_files.data_folder(asked, data_dir)
     files = None if folder is None else data_files.find_files(asked, folder)

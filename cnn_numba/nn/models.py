@@ -7,22 +7,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from cnn_numba.arguments import MOST_ELEMENTS, integer, settings, shown, sizes
-from cnn_numba.data.text import LENGTH, VOCABULARY
 from cnn_numba.device import Array, to_host
-from cnn_numba.nn.attention import Embedding, FlattenTokens, TransformerBlock
 from cnn_numba.nn.layers import (
-    BatchNorm2d,
     Conv2d,
     Flatten,
     Layer,
-    LayerNorm,
     Linear,
     MaxPool2d,
     ReLU,
     UnsupportedPrecision,
     layer_list,
 )
-from cnn_numba.nn.recurrent import LSTM, Rows
 from cnn_numba.ops.backends import BackendLike, backend
 from cnn_numba.ops.shapes import check_precision
 
@@ -368,78 +363,9 @@ def cifar_convnet(
     return Sequential(layers, (3, 32, 32), batch_size, device, seed, "cifar_convnet", precision)
 
 
-def cifar_convnet_bn(
-    batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
-) -> Sequential:
-    """Build three padded convolutions, each pooled, normalised over the batch and cut off at 0.
-
-    Arguments and result are those of `mnist_cnn`. What pooling leaves is normalised, a quarter of what the
-    convolution gives: that is cheaper, and learns as well.
-
-    Examples
-    --------
-    >>> cifar_convnet_bn().parameters.size
-    114186
-    """
-    layers = []
-    for in_channels, out_channels in ((3, 32), (32, 64), (64, 128)):
-        layers += [
-            Conv2d(in_channels, out_channels, 3, padding=1),
-            MaxPool2d(2),
-            BatchNorm2d(out_channels),
-            ReLU(),
-        ]
-    layers += [Flatten(), Linear(2048, 10)]
-    return Sequential(layers, (3, 32, 32), batch_size, device, seed, "cifar_convnet_bn", precision)
-
-
-def mnist_rows(
-    batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
-) -> Sequential:
-    """Build the network that reads a digit row by row: an LSTM, and a dense layer on its last state.
-
-    Arguments and result are those of `mnist_cnn`.
-
-    Examples
-    --------
-    >>> mnist_rows().parameters.size
-    82186
-    """
-    layers = [Rows(), LSTM(28, 128, return_sequences=False), Linear(128, 10)]
-    return Sequential(layers, (1, 28, 28), batch_size, device, seed, "mnist_rows", precision)
-
-
-def text_transformer(
-    batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
-) -> Sequential:
-    """Build a small Transformer that predicts the next character at each of 64 places.
-
-    Arguments and result are those of `mnist_cnn`; it takes the numbers of characters, int32, and its logits
-    have a row for each of them: (n * 64, 96).
-
-    Examples
-    --------
-    >>> text_transformer().parameters.size
-    116576
-    """
-    features, kinds = 64, len(VOCABULARY)
-    layers = [
-        Embedding(kinds, features, LENGTH),
-        TransformerBlock(features, heads=4),
-        TransformerBlock(features, heads=4),
-        LayerNorm(features),
-        FlattenTokens(),
-        Linear(features, kinds),
-    ]
-    return Sequential(layers, (LENGTH,), batch_size, device, seed, "text_transformer", precision)
-
-
-#: The networks by name, as ``cnn-numba train --model`` knows them.
+#: The networks by name, as ``cnn-numba train --model`` knows them; `cnn_numba.beyond` enters more.
 MODELS = {
     "mnist_cnn": mnist_cnn,
     "mnist_cnn_deep": mnist_cnn_deep,
     "cifar_convnet": cifar_convnet,
-    "cifar_convnet_bn": cifar_convnet_bn,
-    "mnist_rows": mnist_rows,
-    "text_transformer": text_transformer,
 }

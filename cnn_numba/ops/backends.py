@@ -1,9 +1,11 @@
 """The three backends that the operations compute in: their functions, their dtype, and their arrays."""
 
+import copy
 import functools
 import inspect
+from collections.abc import Callable
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,21 +13,45 @@ from cnn_numba import device
 from cnn_numba.arguments import choice
 from cnn_numba.ops.shapes import DEVICE, HOST
 
+Modules = dict[str, ModuleType]
 
-class Operations(NamedTuple):
-    """The modules of one backend, by operation."""
 
-    activation: ModuleType
-    attention: ModuleType
-    conv: ModuleType
-    dense: ModuleType
-    embedding: ModuleType
-    gather: ModuleType
-    loss: ModuleType
-    norm: ModuleType
-    pool: ModuleType
-    recurrent: ModuleType
-    update: ModuleType
+class Operations:
+    """The modules of one backend, by operation.
+
+    Those of the core are there at once. Those that `register` adds are imported when one of them is first
+    asked for.
+
+    Parameters
+    ----------
+    core : dict of str to module
+    added : list of callable
+        Each imports further ones, and returns them by name.
+    """
+
+    def __init__(self, core: Modules, added: list[Callable[[], Modules]]) -> None:
+        vars(self).update(core)
+        self._added = added
+
+    def __getattr__(self, operation: str) -> ModuleType:
+        # Called only for what is not here yet. Python's own names, such as __deepcopy__, are not operations.
+        if not operation.startswith("_"):
+            for load in self._added:
+                for name, module in load().items():
+                    vars(self).setdefault(name, module)
+        if operation not in vars(self):
+            raise AttributeError(f"there is no operation {operation}, only {', '.join(sorted(self.names()))}")
+        return vars(self)[operation]
+
+    def names(self) -> set[str]:
+        """Return the operations that are imported by now."""
+        return {name for name in vars(self) if not name.startswith("_")}
+
+    def replace(self, **modules: Any) -> "Operations":
+        """Return these operations with others in the place of some."""
+        replaced = copy.copy(self)
+        vars(replaced).update(modules)
+        return replaced
 
 
 class Backend(NamedTuple):
@@ -84,9 +110,29 @@ def backend(name):
     """
     if isinstance(name, Backend):
         return name
-    choice(name, "device", _OPERATIONS)
+    choice(name, "device", _CORE)
     dtype = np.dtype(np.float64 if name == "reference" else np.float32)
-    return Backend(name, dtype, name == "gpu", _OPERATIONS[name]())
+    return Backend(name, dtype, name == "gpu", _operations(name))
+
+
+@functools.cache
+def _operations(name):
+    return Operations(_CORE[name](), _ADDED[name])
+
+
+def register(
+    cpu: Callable[[], Modules], gpu: Callable[[], Modules], reference: Callable[[], Modules]
+) -> None:
+    """Add operations to the three backends, to be found as ``backend(name).ops.<operation>``.
+
+    Parameters
+    ----------
+    cpu, gpu, reference : callable
+        Imports the modules of one backend, and returns them by operation. It is called when an operation is
+        asked for that the core does not have.
+    """
+    for name, load in (("cpu", cpu), ("gpu", gpu), ("reference", reference)):
+        _ADDED[name].append(load)
 
 
 def with_scratch(functions, name, *sizes):
@@ -130,56 +176,45 @@ class _WithScratch:
 
 def _cpu():
     from cnn_numba.ops.activation import cpu as activation
-    from cnn_numba.ops.attention import cpu as attention
     from cnn_numba.ops.conv import cpu as conv
     from cnn_numba.ops.dense import cpu as dense
-    from cnn_numba.ops.embedding import cpu as embedding
     from cnn_numba.ops.gather import cpu as gather
     from cnn_numba.ops.loss import cpu as loss
-    from cnn_numba.ops.norm import cpu as norm
     from cnn_numba.ops.pool import cpu as pool
-    from cnn_numba.ops.recurrent import cpu as recurrent
     from cnn_numba.ops.update import cpu as update
 
-    return Operations(
-        activation, attention, conv, dense, embedding, gather, loss, norm, pool, recurrent, update
+    return dict(
+        activation=activation, conv=conv, dense=dense, gather=gather, loss=loss, pool=pool, update=update
     )
 
 
 def _gpu():
     from cnn_numba.ops.activation import gpu as activation
-    from cnn_numba.ops.attention import gpu as attention
     from cnn_numba.ops.conv import gpu as conv
     from cnn_numba.ops.dense import gpu as dense
-    from cnn_numba.ops.embedding import gpu as embedding
     from cnn_numba.ops.gather import gpu as gather
     from cnn_numba.ops.loss import gpu as loss
-    from cnn_numba.ops.norm import gpu as norm
     from cnn_numba.ops.pool import gpu as pool
-    from cnn_numba.ops.recurrent import gpu as recurrent
     from cnn_numba.ops.update import gpu as update
 
-    return Operations(
-        activation, attention, conv, dense, embedding, gather, loss, norm, pool, recurrent, update
+    return dict(
+        activation=activation, conv=conv, dense=dense, gather=gather, loss=loss, pool=pool, update=update
     )
 
 
 def _reference():
     from cnn_numba.ops.activation import reference as activation
-    from cnn_numba.ops.attention import reference as attention
     from cnn_numba.ops.conv import reference as conv
     from cnn_numba.ops.dense import reference as dense
-    from cnn_numba.ops.embedding import reference as embedding
     from cnn_numba.ops.gather import reference as gather
     from cnn_numba.ops.loss import reference as loss
-    from cnn_numba.ops.norm import reference as norm
     from cnn_numba.ops.pool import reference as pool
-    from cnn_numba.ops.recurrent import reference as recurrent
     from cnn_numba.ops.update import reference as update
 
-    return Operations(
-        activation, attention, conv, dense, embedding, gather, loss, norm, pool, recurrent, update
+    return dict(
+        activation=activation, conv=conv, dense=dense, gather=gather, loss=loss, pool=pool, update=update
     )
 
 
-_OPERATIONS = {"cpu": _cpu, "gpu": _gpu, "reference": _reference}
+_CORE = {"cpu": _cpu, "gpu": _gpu, "reference": _reference}
+_ADDED: dict[str, list[Callable[[], Modules]]] = {name: [] for name in _CORE}

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from cnn_numba.nn import models
+from cnn_numba.beyond import models
+from cnn_numba.nn.models import Sequential
 
 MNIST_CNN = Path(__file__).with_name("mnist_cnn.npz")
 TEXT_TRANSFORMER = Path(__file__).with_name("text_transformer.npz")
 
 
-def text_transformer(batch_size: int = 1) -> models.Sequential:
+def text_transformer(batch_size: int = 1) -> Sequential:
     """Return the trained `text_transformer`; its weights are stored as float16.
 
     Examples

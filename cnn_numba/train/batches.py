@@ -6,17 +6,21 @@ advances, says which batch comes next.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.data.text import Windows
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import head
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.gather.cpu import gather_augmented, gather_batch, gather_labels
 from cnn_numba.train.augment import Augmentation
+
+#: What gathers the batches of samples that are not images, by their type: a function of the samples and the
+#: model. `cnn_numba.beyond` enters the windows of a text.
+OTHER_BATCHES: dict[type, Callable[[Any, Sequential], HostBatches | DeviceBatches]] = {}
 
 
 def batches_of(
@@ -28,15 +32,17 @@ def batches_of(
     ----------
     model : Sequential
     *data
-        Images, labels, mean and std, as `HostBatches` takes them; or in their place `Windows` of a text.
+        Images, labels, mean and std, as `HostBatches` takes them. Of samples that are entered in
+        `OTHER_BATCHES` only the first is used.
     augmentation : Augmentation, optional
         For images.
     """
-    if isinstance(data[0], Windows):
-        return (DeviceWindows if model.backend.on_device else HostWindows)(data[0], model)
+    for kind, make in OTHER_BATCHES.items():
+        if isinstance(data[0], kind):
+            return make(data[0], model)
     images, labels, mean, std = data
-    kind = DeviceBatches if model.backend.on_device else HostBatches
-    return kind(images, labels, mean, std, model, augmentation)
+    source = DeviceBatches if model.backend.on_device else HostBatches
+    return source(images, labels, mean, std, model, augmentation)
 
 
 class HostBatches:
@@ -85,23 +91,6 @@ class HostBatches:
     def advance(self) -> None:
         """Move the cursor to the next batch."""
         self.cursor += 1
-
-
-class HostWindows(HostBatches):
-    """Windows of a text and what follows their characters; otherwise as `HostBatches`."""
-
-    def __init__(self, windows: Windows, model: Sequential) -> None:
-        self.windows, self.batch_size = windows, model.batch_size
-        self.gather = model.backend.ops.embedding
-        self.x = np.empty((model.batch_size, windows.length), np.int32)
-        self.y = np.empty(self.x.size, np.int32)
-
-    def take(self, count: int) -> tuple[Array, Array]:
-        """Return the batch under the cursor, of `count` windows."""
-        first = self.cursor * self.batch_size
-        indices = self.order[first : first + count]
-        x, y = head(self.x, count), head(self.y, count * self.windows.length)
-        return self.gather.gather_windows(self.windows.text, indices, self.windows.stride, x, y)
 
 
 class DeviceBatches:
@@ -158,23 +147,3 @@ class DeviceBatches:
     def advance(self) -> None:
         """Move the cursor to the next batch."""
         self.gather.advance(self.cursor)
-
-
-class DeviceWindows(DeviceBatches):
-    """Windows of a text that lies on the device; otherwise as `DeviceBatches`."""
-
-    def __init__(self, windows: Windows, model: Sequential) -> None:
-        self.gather, self.windows_of = model.backend.ops.gather, model.backend.ops.embedding
-        self.text, self.stride = device.to_device(windows.text), windows.stride
-        self.augmentation = None
-        self.batch_size = model.batch_size
-        self.x = device.empty((model.batch_size, windows.length), np.int32)
-        self.y = device.empty(self.x.size, np.int32)
-        self._prepare(len(windows))
-
-    def take(self, count: int) -> tuple[Array, Array]:
-        """Return the batch under the cursor, of `count` windows, as device arrays."""
-        x, y = head(self.x, count), head(self.y, count * self.x.shape[1])
-        return self.windows_of.gather_windows_at(
-            self.text, self.order, self.cursor, self.stride, x, y, self.batch_size
-        )

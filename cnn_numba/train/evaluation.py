@@ -3,18 +3,17 @@
 import numpy as np
 
 from cnn_numba.arguments import instance
-from cnn_numba.data.text import Windows
 from cnn_numba.device import to_host
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.alone import ALONE, Alone
-from cnn_numba.train.batches import batches_of
+from cnn_numba.train.batches import OTHER_BATCHES, batches_of
 
 
 def evaluate(
     model: Sequential,
-    images: np.ndarray | Windows,
-    labels: np.ndarray | Windows,
+    images: np.ndarray,
+    labels: np.ndarray,
     mean: float | tuple[float, ...] = 0.0,
     std: float | tuple[float, ...] = 1.0,
     workers: Alone = ALONE,
@@ -58,10 +57,10 @@ def evaluate(
     return float(loss_sum), float(right)
 
 
-def check_counts(images: np.ndarray | Windows, labels: np.ndarray | Windows) -> None:
+def check_counts(images: np.ndarray, labels: np.ndarray) -> None:
     """Insist on images and as many labels; TypeError or ValueError otherwise."""
     for name, array in (("images", images), ("labels", labels)):
-        instance(array, name, np.ndarray, Windows)
+        instance(array, name, np.ndarray, *OTHER_BATCHES)
     if len(images) == 0 or len(images) != len(labels):
         raise ValueError(
             f"need as many labels as images and at least one, got {len(images)} images, {len(labels)} labels"

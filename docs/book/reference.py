@@ -157,7 +157,7 @@ def _operations(packages):
     title = "The operations"
     head = ["operation", *(f"``{backend}``" for backend in BACKENDS), "rungs"]
     rows = [head]
-    for package in sorted(name for name in packages if name.startswith("cnn_numba.ops.")):
+    for package in sorted(packages, key=lambda name: name.rpartition(".")[2]):
         names = {module.name.rpartition(".")[2] for module in packages[package]}
         if "reference" not in names:
             continue

@@ -20,6 +20,7 @@ import pytest
 import typer
 
 from cnn_numba import cli, device
+from cnn_numba.beyond.norm.layers import BatchNorm2d
 from cnn_numba.beyond.precision.scaling import LossScaler
 from cnn_numba.beyond.workers import buckets, joining, process_group
 from cnn_numba.beyond.workers.buckets import Buckets
@@ -29,7 +30,7 @@ from cnn_numba.beyond.workers.shared_part import SharedPart
 from cnn_numba.beyond.workers.workers import Workers
 from cnn_numba.data import Dataset
 from cnn_numba.extras import MissingPackage
-from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.checkpoint import save_checkpoint

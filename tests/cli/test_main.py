@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from cnn_numba import data
+from cnn_numba.beyond.text.data import TEXT
 from cnn_numba.cli import main, shared
-from cnn_numba.data.text import TEXT
 
 
 @pytest.mark.parametrize(

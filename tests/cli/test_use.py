@@ -10,8 +10,9 @@ import pytest
 from PIL import Image, features
 
 from cnn_numba import data
+from cnn_numba.beyond.models import text_transformer
 from cnn_numba.data import digits
-from cnn_numba.nn.models import cifar_convnet, mnist_cnn, text_transformer
+from cnn_numba.nn.models import cifar_convnet, mnist_cnn
 from cnn_numba.pretrained import MNIST_CNN
 from cnn_numba.train.checkpoint import load_model, save_checkpoint
 

@@ -7,18 +7,20 @@ from helpers import random_float32
 
 from benchmarks.pytorch import pytorch_twin
 from cnn_numba.arguments import shown
+from cnn_numba.beyond.attention.layers import MultiHeadAttention
+from cnn_numba.beyond.embedding.layers import Embedding
+from cnn_numba.beyond.norm.layers import BatchNorm2d, LayerNorm
 from cnn_numba.beyond.precision.scaling import LossScaler
+from cnn_numba.beyond.recurrent.layers import LSTM
+from cnn_numba.beyond.transformer import Chain, Residual, TransformerBlock
 from cnn_numba.device import to_host
-from cnn_numba.nn.attention import Chain, Embedding, MultiHeadAttention, Residual, TransformerBlock
 from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.nn.layers import (
     AvgPool2d,
-    BatchNorm2d,
     Conv2d,
     CrossEntropyLoss,
     Flatten,
     Layer,
-    LayerNorm,
     Linear,
     MaxPool2d,
     ReLU,
@@ -26,7 +28,6 @@ from cnn_numba.nn.layers import (
     Tanh,
 )
 from cnn_numba.nn.models import MODELS, Sequential, cifar_convnet, mnist_cnn
-from cnn_numba.nn.recurrent import LSTM
 from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.step import train_step
 

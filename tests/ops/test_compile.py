@@ -10,6 +10,7 @@ import re
 import pytest
 from helpers import kernels_in
 
+import cnn_numba.beyond
 import cnn_numba.ops
 from gpuless.compiler.jobs import Job, compile_jobs
 from gpuless.inspector import InspectionError, capability, read_ptx
@@ -19,7 +20,11 @@ CCS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
 def gpu_modules():
     """Return the modules of the gpu backends: each gpu.py, and the files beside it that hold a long rung."""
-    names = [found.name for found in pkgutil.walk_packages(cnn_numba.ops.__path__, "cnn_numba.ops.")]
+    names = [
+        found.name
+        for package in (cnn_numba.ops, cnn_numba.beyond)
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
     return [importlib.import_module(name) for name in names if name.rpartition(".")[2].startswith("gpu")]
 
 
@@ -98,7 +103,7 @@ def float64(result):
 
 
 def of_each_kernel(test):
-    ids = [f"{module.__name__.removeprefix('cnn_numba.ops.')}.{name}" for module, name, _ in KERNELS]
+    ids = [f"{module.__name__.split('.', 2)[2]}.{name}" for module, name, _ in KERNELS]
     return pytest.mark.parametrize(("module", "name", "signature"), KERNELS, ids=ids)(test)
 
 

@@ -6,7 +6,7 @@ from helpers import backends
 from test_operations import CASES, OPERATIONS, case_of, for_each, reference_of, send
 
 from cnn_numba import device
-from cnn_numba.ops.attention import cpu as attention, reference as reference_attention
+from cnn_numba.beyond.attention import cpu as attention, reference as reference_attention
 from cnn_numba.ops.loss import cpu as loss, reference as reference_loss
 
 # What is read as well as written to; other outputs are overwritten, whatever they hold.

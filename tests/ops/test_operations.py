@@ -4,8 +4,8 @@ import ast
 import importlib
 import inspect
 import itertools
-import pkgutil
 import re
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from helpers import arguments
 
-from cnn_numba import device, ops
-from cnn_numba.ops.backends import Operations
+from cnn_numba import beyond, device, ops
+from cnn_numba.ops.backends import backend
 
 
 class Case(NamedTuple):
@@ -301,22 +301,28 @@ def case_of(name):
 def public_functions():
     """Return (module, name) of the public functions in all backends of all operations, rungs included."""
     found = []
-    operations = {module.name for module in pkgutil.iter_modules(ops.__path__) if module.ispkg} - {"shared"}
-    assert operations == set(Operations._fields)
-    for operation in sorted(operations):
-        for backend in ("reference", "cpu", "gpu"):
-            module = importlib.import_module(f"cnn_numba.ops.{operation}.{backend}")
+    folders = {
+        path.parent.name for package in (ops, beyond) for path in folder_of(package).glob("*/reference.py")
+    }
+    for operation in sorted(folders):
+        for name in ("reference", "cpu", "gpu"):
+            module = getattr(backend(name).ops, operation)
             functions = inspect.getmembers(module, inspect.isfunction)
             public = getattr(module, "__all__", None) or [
                 name for name, f in functions if f.__module__ == module.__name__ and not name.startswith("_")
             ]
             found += [(module, name) for name, _ in functions if name in public]
+    assert folders == backend("cpu").ops.names()
     return found
+
+
+def folder_of(package):
+    return Path(package.__file__).parent
 
 
 def for_each(functions):
     """Run a test for each (module, name)."""
-    ids = [f"{module.__name__[14:]}.{name}" for module, name in functions]
+    ids = [f"{module.__name__.split('.', 2)[2]}.{name}" for module, name in functions]
     return pytest.mark.parametrize(("module", "name"), functions, ids=ids)
 
 

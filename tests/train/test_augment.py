@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from cnn_numba import device
+from cnn_numba.beyond.norm.layers import BatchNorm2d
 from cnn_numba.data import Dataset
-from cnn_numba.nn.layers import BatchNorm2d, Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.gather.cpu import gather_augmented
 from cnn_numba.train.augment import AUGMENTATIONS, Augmentation, augmentation

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from cnn_numba.beyond.models import mnist_rows
 from cnn_numba.data import load
 from cnn_numba.nn.layers import CrossEntropyLoss
-from cnn_numba.nn.models import mnist_cnn, mnist_rows
+from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.train.optim import Adam
 from cnn_numba.train.step import steps_of
 

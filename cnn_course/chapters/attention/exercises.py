@@ -5,7 +5,7 @@ import numpy as np
 from cnn_course.engine.checks.exercise import Exercise, avoids
 from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output, uses
 from cnn_numba import device
-from cnn_numba.ops.attention.reference import attention_forward
+from cnn_numba.beyond.attention.reference import attention_forward
 
 # --- causal_softmax_kernel ---------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cnn_course.engine import plots
-from cnn_numba.ops.attention.reference import attention_weights
+from cnn_numba.beyond.attention.reference import attention_weights
 
 _MARKS = "o-", "s--"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from cnn_numba.beyond.models import text_transformer
+from cnn_numba.beyond.text.data import TEXT
 from cnn_numba.data import load
-from cnn_numba.data.text import TEXT
 from cnn_numba.device import threads
-from cnn_numba.nn.models import text_transformer
 from cnn_numba.pretrained import TEXT_TRANSFORMER
 from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.records import new_record
+from cnn_numba.beyond.norm.layers import BatchNorm2d
 from cnn_numba.data import load
-from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import MODELS, Sequential
 from cnn_numba.train.checkpoint import load_model, save_checkpoint
 from cnn_numba.train.loop import fit

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import extras
-from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Linear, MaxPool2d
+from cnn_numba.beyond.norm.layers import BatchNorm2d
+from cnn_numba.nn.layers import Conv2d, Linear, MaxPool2d
 from cnn_numba.nn.models import Sequential
 
 

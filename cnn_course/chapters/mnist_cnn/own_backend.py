@@ -217,7 +217,7 @@ def own_backend(own: dict) -> Backend:
     gpu = backend("gpu")
     ops = gpu.ops
     activation = _Activation(ops.activation, own)
-    ops = ops._replace(
+    ops = ops.replace(
         conv=_Convolution(ops.conv, own),
         pool=_Pooling(ops.pool, own),
         dense=_Dense(ops.dense, own, activation),

@@ -6,9 +6,9 @@ from cnn_course.chapters.other_parts.stuck_training import StuckTraining
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output
 from cnn_numba import device
+from cnn_numba.beyond.norm.reference import batch_norm2d_forward
 from cnn_numba.ops.activation.reference import sigmoid_backward, tanh_backward
 from cnn_numba.ops.loss.reference import mse_loss_backward
-from cnn_numba.ops.norm.reference import batch_norm2d_forward
 from gpuless.access import READ
 
 # --- sigmoid_backward_kernel -------------------------------------------------------------------------------

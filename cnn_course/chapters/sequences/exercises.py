@@ -5,7 +5,7 @@ import numpy as np
 from cnn_course.engine.checks.exercise import Exercise, avoids
 from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
 from cnn_numba import device
-from cnn_numba.ops.recurrent import reference
+from cnn_numba.beyond.recurrent import reference
 
 BLOCK = 8, 4
 

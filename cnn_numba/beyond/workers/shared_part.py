@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from cnn_numba import device
+from cnn_numba.beyond.norm.layers import BatchNorm2d
 from cnn_numba.beyond.workers.buckets import Buckets
 from cnn_numba.beyond.workers.sync_batch_norm import SyncBatchNorm
 from cnn_numba.device import Array, DeviceArray
-from cnn_numba.nn.layers import BatchNorm2d
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.alone import Alone, Part
 from cnn_numba.train.callbacks.base import Untimed

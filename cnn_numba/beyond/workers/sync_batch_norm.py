@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cnn_numba.beyond.norm.layers import BatchNorm2d
 from cnn_numba.device import Array, copy, to_host
-from cnn_numba.nn.layers import BatchNorm2d, head
+from cnn_numba.nn.layers import head
 
 
 class SyncBatchNorm:

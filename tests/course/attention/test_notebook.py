@@ -8,8 +8,8 @@ import pytest
 
 from cnn_course.chapters.attention import exercises as check, pictures, text_training
 from cnn_course.engine import notebooks
+from cnn_numba.beyond.text.data import TEXT
 from cnn_numba.data import load
-from cnn_numba.data.text import TEXT
 from cnn_numba.pretrained import text_transformer
 from cnn_numba.train.loop import evaluate
 

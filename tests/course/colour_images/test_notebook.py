@@ -9,11 +9,12 @@ import pytest
 
 from cnn_course.chapters.colour_images import exercises as check, improvements, pictures
 from cnn_course.engine import notebooks
+from cnn_numba.beyond.models import cifar_convnet_bn
+from cnn_numba.beyond.norm.reference import batch_norm2d_forward
 from cnn_numba.data import image_shape, load
-from cnn_numba.nn.models import cifar_convnet, cifar_convnet_bn
+from cnn_numba.nn.models import cifar_convnet
 from cnn_numba.ops.conv.reference import conv2d_forward
 from cnn_numba.ops.gather.reference import _places, gather_augmented
-from cnn_numba.ops.norm.reference import batch_norm2d_forward
 from cnn_numba.ops.update.reference import sgd_update
 
 NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "12_colour_images.ipynb"

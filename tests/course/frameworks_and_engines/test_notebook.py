@@ -9,7 +9,8 @@ import pytest
 from cnn_course.chapters.frameworks_and_engines import exercises as check, frameworks, pictures
 from cnn_course.engine import notebooks
 from cnn_numba import extras
-from cnn_numba.nn.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.beyond.norm.layers import BatchNorm2d
+from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential, mnist_cnn
 from cnn_numba.pretrained import MNIST_CNN
 from cnn_numba.train.checkpoint import load_model
@@ -261,7 +262,7 @@ def test_a_rounded_dense_layer_is_that_of_whole_numbers(rng):
 
 def test_batches_of_a_session_add_up(rng):
     pytest.importorskip("onnxruntime")
-    from cnn_numba.nn.onnx import to_onnx
+    from cnn_numba.beyond.onnx import to_onnx
 
     network = load_model(MNIST_CNN, batch_size=7)
     x = rng.standard_normal((7, 1, 28, 28), dtype=np.float32)

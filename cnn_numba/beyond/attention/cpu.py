@@ -1,0 +1,372 @@
+"""Attention on the CPU: six queries of a head at a time, all of their scores in the first cache.
+
+A whole row of scores is there before its softmax begins, so no running maximum is needed; six rows are all
+that is ever stored of the T x T table. Scores and averages are products, by the tile that dense layers use.
+Cores share the work by heads and never add into the same number, so that the result does not depend on how
+many they are.
+"""
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numba import prange
+
+from cnn_numba.beyond.attention import checks
+from cnn_numba.ops.shapes import HOST, check_scratch
+from cnn_numba.ops.shared.elementary import exp
+from cnn_numba.ops.shared.jit import exact_jit, parallel_jit, serial_jit
+from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store
+from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
+
+# From a log_sum_exp of this size on, a float32 has less than four digits of the exponentials' sum in it, none
+# in the end: then the backward pass adds them up again.
+FEW_DIGITS = np.float32(1e3)
+_PANEL_ROWS = TILE_ROWS * TILE_COLUMNS  # scores of one tile: they lie tile after tile, six rows in each
+
+
+class AttentionScratch(NamedTuple):
+    """Working space of attention, one part per thread; `keys` are rounded up to whole tiles."""
+
+    across: np.ndarray  # (T, size): keys, with features down and keys across, as scores multiply them
+    down: np.ndarray  # (T, size): values, with keys down and features across, as averages multiply them
+    across_values: np.ndarray  # (T, size): the same of the other two, which the backward needs as well
+    down_keys: np.ndarray  # (T, size)
+    scores: np.ndarray  # (T, TILE_ROWS * keys)
+    grad_scores: np.ndarray  # (T, TILE_ROWS * keys)
+    tile: np.ndarray  # (T, TILE_ROWS * TILE_COLUMNS): the products with six rows
+    rows: np.ndarray  # (T, 2 * TILE_ROWS * features): six queries and their gradients
+    grad_k: np.ndarray  # (T, keys * features)
+    grad_v: np.ndarray  # (T, keys * features)
+
+
+def attention_scratch(q_shape, k_shape):
+    """Allocate the working space that the passes of one layer can share.
+
+    It is the `scratch` of `attention_forward` and its gradient; one for more keys and larger batches will do.
+    """
+    return AttentionScratch(*(aligned_zeros(shape) for shape in _scratch_shapes(k_shape[2], q_shape[3])))
+
+
+def _scratch_shapes(keys, head_dim):
+    threads, keys = numba.get_num_threads(), round_up(keys, TILE_COLUMNS)
+    across, down = keys * (head_dim + 1), round_up(head_dim, TILE_COLUMNS) * (keys + 1)
+    features = round_up(head_dim, WIDTH)
+    sizes = [across, down, across, down, TILE_ROWS * keys, TILE_ROWS * keys]
+    sizes += [_PANEL_ROWS, 2 * TILE_ROWS * features, keys * features, keys * features]
+    return AttentionScratch(*((threads, size) for size in sizes))
+
+
+def _checked_scratch(scratch, q, k):
+    if scratch is None:
+        return attention_scratch(q.shape, k.shape)
+    keys = k.shape[2]
+    if isinstance(scratch, AttentionScratch):
+        keys = max(keys, scratch.scores.shape[-1] // TILE_ROWS)  # one made for more keys will do
+    check_scratch("attention", scratch, _scratch_shapes(keys, q.shape[3]))
+    return scratch
+
+
+def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, *, scratch=None):
+    """Average the values for each query, weighted by how well keys fit; see `reference.attention_forward`.
+
+    `scratch` comes from `attention_scratch`; None allocates it, here and in the backward.
+    """
+    rows = log_sum_exp, q.shape[:3] if isinstance(q, np.ndarray) else None
+    out, log_sum_exp = checks.forward(HOST, q, k, v, causal, out, "log_sum_exp", *rows)
+    scratch = _checked_scratch(scratch, q, k)
+    heads = (_heads(array) for array in (q, k, v))
+    _attention_forward(*heads, causal, scratch, _heads(out), log_sum_exp.reshape(-1, q.shape[2]))
+    return out, log_sum_exp
+
+
+def attention_backward(
+    grad_output,
+    q,
+    k,
+    v,
+    out,
+    log_sum_exp,
+    causal=False,
+    grad_q=None,
+    grad_k=None,
+    grad_v=None,
+    *,
+    scratch=None,
+):
+    """Send the gradient back through attention; see `reference.attention_backward`."""
+    shape = q.shape if isinstance(q, np.ndarray) else (0,)
+    saved = {"out": (out, shape), "log_sum_exp": (log_sum_exp, shape[:3])}
+    gradients = checks.backward(HOST, grad_output, q, k, v, causal, saved, grad_q, grad_k, grad_v)
+    scratch = _checked_scratch(scratch, q, k)
+    inputs = (_heads(array) for array in (grad_output, q, k, v, out))
+    outputs = (_heads(array) for array in gradients)
+    _attention_backward(*inputs, log_sum_exp.reshape(-1, q.shape[2]), causal, scratch, *outputs)
+    return gradients
+
+
+def split_heads(x, out=None):
+    """Put what belongs to one head together; see `reference.split_heads`."""
+    out = checks.split_heads(HOST, x, out)
+    _split_heads(x, out)
+    return out
+
+
+def merge_heads(x, out=None):
+    """Put what belongs to one place together again; see `reference.merge_heads`."""
+    out = checks.merge_heads(HOST, x, out)
+    _merge_heads(x, out)
+    return out
+
+
+def _heads(x):
+    """View (N, H, T, D) as (N * H, T, D)."""
+    return x.reshape(-1, *x.shape[2:])
+
+
+@parallel_jit
+def _split_heads(x, out):
+    parts, batch_size, heads, length, features = out.shape
+    for index in prange(parts * batch_size):
+        p, n = index // batch_size, index % batch_size
+        for h in range(heads):
+            for t in range(length):
+                for d in range(features):
+                    out[p, n, h, t, d] = x[n, t, p, h, d]
+
+
+@parallel_jit
+def _merge_heads(x, out):
+    parts, batch_size, heads, length, features = x.shape
+    for n in prange(batch_size):
+        for t in range(length):
+            for p in range(parts):
+                for h in range(heads):
+                    for d in range(features):
+                        out[n, t, p, h, d] = x[p, n, h, t, d]
+
+
+@serial_jit
+def _pack_across(rows, panels):
+    """Copy rows into panels of TILE_COLUMNS of them, features down, below a row of zeros."""
+    count, features = rows.shape
+    for first in range(0, count, TILE_COLUMNS):
+        start = first * (features + 1)
+        for c in range(TILE_COLUMNS):
+            panels[start + c] = 0
+            for d in range(features):
+                at = start + (d + 1) * TILE_COLUMNS + c
+                panels[at] = rows[first + c, d] if first + c < count else np.float32(0)
+
+
+@serial_jit
+def _pack_down(rows, panels):
+    """Copy rows into panels of TILE_COLUMNS features, rows down, below one of zeros and above some more."""
+    count, features = rows.shape
+    depth = _whole_tiles(count) * TILE_COLUMNS + 1
+    for first in range(0, features, TILE_COLUMNS):
+        width = min(TILE_COLUMNS, features - first)
+        for j in range(depth):
+            start = first * depth + j * TILE_COLUMNS
+            for c in range(TILE_COLUMNS):
+                inside = c < width and 0 < j <= count
+                panels[start + c] = rows[j - 1, first + c] if inside else np.float32(0)
+
+
+@serial_jit
+def _whole_tiles(keys):
+    """Return how many tiles hold so many keys."""
+    return (keys + TILE_COLUMNS - 1) // TILE_COLUMNS
+
+
+@serial_jit
+def _multiply_across(rows, first, panels, tiles, scores):
+    """Multiply six rows, from `first` on, by the rows in panels: tiles of scores."""
+    count, features = rows.shape
+    flat = rows.reshape(-1)
+    # Past the last row, the last one is computed again: no special case for the tail.
+    s0, s1 = first * features, min(first + 1, count - 1) * features
+    s2, s3 = min(first + 2, count - 1) * features, min(first + 3, count - 1) * features
+    s4, s5 = min(first + 4, count - 1) * features, min(first + 5, count - 1) * features
+    for i in range(tiles):
+        panel = i * TILE_COLUMNS * (features + 1)
+        multiply_tile(flat, s0, s1, s2, s3, s4, s5, 1, 0, features, 1, panels, panel, scores, i * _PANEL_ROWS)
+
+
+@serial_jit
+def _multiply_down(scores, tiles, keys, panels, first, scale, tile, out):
+    """Multiply six rows of tiles of scores by panels of rows: six rows of `out`, from `first` on."""
+    count, features = out.shape
+    depth = _whole_tiles(keys) * TILE_COLUMNS + 1
+    c = TILE_COLUMNS
+    rows = 0, c, 2 * c, 3 * c, 4 * c, 5 * c
+    for column in range(0, features, c):
+        multiply_tile(scores, *rows, tiles, _PANEL_ROWS, c, 1, panels, column * depth, tile, 0)
+        for r in range(min(TILE_ROWS, count - first)):
+            for d in range(min(c, features - column)):
+                out[first + r, column + d] = tile[r * c + d] * scale[r]
+
+
+@serial_jit
+def _row_of_tile(scores, i, row):
+    """View the scores that a row has in tile i: of a view, LLVM makes vectors."""
+    start = i * _PANEL_ROWS + row * TILE_COLUMNS
+    return scores[start : start + TILE_COLUMNS]
+
+
+@serial_jit
+def _seen_keys(query, causal, keys):
+    """Return how many keys a query sees."""
+    return min(query + 1, keys) if causal else keys
+
+
+@exact_jit
+def _exponent(score, shift, factor):
+    """Return how far a score is above the shift, scaled: rounded before, both might have lost that."""
+    return (score - shift) * factor
+
+
+@serial_jit
+def _exponentials(scores, row, tiles, seen, factor, shift):
+    """Replace scores by exp of their `_exponent`, those of what is not seen by 0; return the sum."""
+    total = np.float32(0)
+    for i in range(tiles):
+        part = _row_of_tile(scores, i, row)
+        inside = part[: max(0, min(TILE_COLUMNS, seen - i * TILE_COLUMNS))]
+        for c in range(inside.size):
+            inside[c] = exp(_exponent(inside[c], shift, factor))
+            total += inside[c]
+        part[inside.size :] = 0
+    return total
+
+
+@serial_jit
+def _weights(scores, row, tiles, seen, factor, log_sum_exp):
+    """Replace scores by the weights of the forward pass, whose `log_sum_exp` is known."""
+    if not FEW_DIGITS <= abs(log_sum_exp) < np.inf:  # a NaN stays one
+        _exponentials(scores, row, tiles, seen, factor, log_sum_exp / factor)
+        return
+    total = _exponentials(scores, row, tiles, seen, factor, _largest(scores, row, seen))
+    scale = np.float32(1) / total
+    for i in range(tiles):
+        part = _row_of_tile(scores, i, row)
+        for c in range(TILE_COLUMNS):
+            part[c] *= scale
+
+
+@serial_jit
+def _largest(scores, row, seen):
+    """Return the largest of the scores that a query sees."""
+    largest = np.float32(-np.inf)
+    for i in range(_whole_tiles(seen)):
+        part = _row_of_tile(scores, i, row)
+        for c in range(min(TILE_COLUMNS, seen - i * TILE_COLUMNS)):
+            largest = part[c] if part[c] > largest else largest
+    return largest
+
+
+@parallel_jit
+def _attention_forward(q, k, v, causal, scratch, out, log_sum_exp):
+    heads, queries, features = q.shape
+    keys = k.shape[1]
+    factor = np.float32(1 / math.sqrt(features))
+    threads = scratch.tile.shape[0]
+    for thread in prange(threads):
+        across, down, tile = scratch.across[thread], scratch.down[thread], scratch.tile[thread]
+        scores, scale = scratch.scores[thread], scratch.rows[thread]
+        for head in range(thread * heads // threads, (thread + 1) * heads // threads):
+            _pack_across(k[head], across)
+            _pack_down(v[head], down)
+            for first in range(0, queries, TILE_ROWS):
+                tiles = _whole_tiles(_seen_keys(first + TILE_ROWS - 1, causal, keys))
+                _multiply_across(q[head], first, across, tiles, scores)
+                for r in range(TILE_ROWS):
+                    seen = _seen_keys(min(first + r, queries - 1), causal, keys)
+                    largest = _largest(scores, r, seen)
+                    total = _exponentials(scores, r, tiles, seen, factor, largest)
+                    scale[r] = np.float32(1) / total
+                    if first + r < queries:
+                        log_sum_exp[head, first + r] = largest * factor + math.log(total)
+                _multiply_down(scores, tiles, keys, down, first, scale, tile, out[head])
+
+
+@serial_jit
+def _copy_rows(rows, first, width, target, start):
+    """Copy six rows, from `first` on, side by side, each filled up with zeros to `width`."""
+    count, features = rows.shape
+    for r in range(TILE_ROWS):
+        for d in range(width):
+            inside = d < features and first + r < count
+            target[start + r * width + d] = rows[first + r, d] if inside else np.float32(0)
+
+
+@serial_jit
+def _add_outer(scores, keys, rows, start, width, sums):
+    """Add to row j of `sums` the six rows at `start`, each times its score of key j."""
+    for d in range(0, width, WIDTH):
+        row0, row1 = load(rows, start + d), load(rows, start + width + d)
+        row2, row3 = load(rows, start + 2 * width + d), load(rows, start + 3 * width + d)
+        row4, row5 = load(rows, start + 4 * width + d), load(rows, start + 5 * width + d)
+        for j in range(keys):
+            at = j // TILE_COLUMNS * _PANEL_ROWS + j % TILE_COLUMNS
+            total = load(sums, j * width + d)
+            total = multiply_add(scores[at], row0, total)
+            total = multiply_add(scores[at + TILE_COLUMNS], row1, total)
+            total = multiply_add(scores[at + 2 * TILE_COLUMNS], row2, total)
+            total = multiply_add(scores[at + 3 * TILE_COLUMNS], row3, total)
+            total = multiply_add(scores[at + 4 * TILE_COLUMNS], row4, total)
+            total = multiply_add(scores[at + 5 * TILE_COLUMNS], row5, total)
+            store(sums, j * width + d, total)
+
+
+@serial_jit
+def _grad_scores(weights, grad_weights, row, tiles, average, factor):
+    """Replace the gradients of a row's weights by those of its scores."""
+    for i in range(tiles):
+        weight, gradient = _row_of_tile(weights, i, row), _row_of_tile(grad_weights, i, row)
+        for c in range(TILE_COLUMNS):
+            gradient[c] = weight[c] * (gradient[c] - average) * factor
+
+
+@parallel_jit
+def _attention_backward(grad_output, q, k, v, out, log_sum_exp, causal, scratch, grad_q, grad_k, grad_v):
+    heads, queries, features = q.shape
+    keys = k.shape[1]
+    width = (features + WIDTH - 1) // WIDTH * WIDTH
+    factor, ones = np.float32(1 / math.sqrt(features)), np.ones(TILE_ROWS, np.float32)
+    threads = scratch.tile.shape[0]
+    for thread in prange(threads):
+        key_panels, value_panels = scratch.across[thread], scratch.across_values[thread]
+        down, tile, rows = scratch.down_keys[thread], scratch.tile[thread], scratch.rows[thread]
+        weights, grad_weights = scratch.scores[thread], scratch.grad_scores[thread]
+        key_sums, value_sums = scratch.grad_k[thread], scratch.grad_v[thread]
+        for head in range(thread * heads // threads, (thread + 1) * heads // threads):
+            _pack_across(k[head], key_panels)
+            _pack_across(v[head], value_panels)
+            _pack_down(k[head], down)
+            key_sums[: keys * width] = 0
+            value_sums[: keys * width] = 0
+            for first in range(0, queries, TILE_ROWS):
+                seen = _seen_keys(min(first + TILE_ROWS, queries) - 1, causal, keys)
+                tiles = _whole_tiles(seen)
+                _multiply_across(q[head], first, key_panels, tiles, weights)
+                _multiply_across(grad_output[head], first, value_panels, tiles, grad_weights)
+                for r in range(TILE_ROWS):
+                    # The six rows past the last one are zeros below, whatever their weights are.
+                    query = min(first + r, queries - 1)
+                    average = np.float32(0)
+                    for d in range(features):
+                        average += grad_output[head, query, d] * out[head, query, d]
+                    seen_here = _seen_keys(query, causal, keys)
+                    _weights(weights, r, tiles, seen_here, factor, log_sum_exp[head, query])
+                    _grad_scores(weights, grad_weights, r, tiles, average, factor)
+                _multiply_down(grad_weights, tiles, keys, down, first, ones, tile, grad_q[head])
+                _copy_rows(q[head], first, width, rows, 0)
+                _copy_rows(grad_output[head], first, width, rows, TILE_ROWS * width)
+                _add_outer(grad_weights, seen, rows, 0, width, key_sums)
+                _add_outer(weights, seen, rows, TILE_ROWS * width, width, value_sums)
+            for j in range(keys):
+                for d in range(features):
+                    grad_k[head, j, d] = key_sums[j * width + d]
+                    grad_v[head, j, d] = value_sums[j * width + d]

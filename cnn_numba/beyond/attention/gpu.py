@@ -1,0 +1,168 @@
+"""Attention on the GPU: naive, with the whole table of weights in memory, and tiled, without it.
+
+The naive rung is in `gpu_naive`, the tiled one, which never stores more of the table than a thread has
+registers for, in `gpu_tiled`. Both are plain functions; `attention_forward` is the tiled one.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import cuda, uint32
+
+from cnn_numba import device
+from cnn_numba.beyond.attention import checks
+from cnn_numba.beyond.attention.gpu_naive import attention_backward_naive, attention_forward_naive
+from cnn_numba.beyond.attention.gpu_tiled import launch_backward, launch_forward
+from cnn_numba.ops.shapes import DEVICE
+
+__all__ = [
+    "AttentionScratch",
+    "attention_backward",
+    "attention_backward_naive",
+    "attention_forward",
+    "attention_forward_naive",
+    "attention_scratch",
+    "merge_heads",
+    "split_heads",
+]
+
+THREADS = 256
+_MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
+
+
+class AttentionScratch(NamedTuple):
+    """Working space of attention on the GPU."""
+
+    averages: object
+    """(size,) float32: for each query the sum over d of grad_output * out."""
+
+
+def attention_scratch(q_shape, k_shape):
+    """Allocate the working space that the passes of one layer can share.
+
+    It is the `scratch` of `attention_backward`; one for more queries and larger batches will do.
+    """
+    return AttentionScratch(device.empty(q_shape[0] * q_shape[1] * q_shape[2]))
+
+
+def _checked_averages(scratch, shape):
+    """Return the array in a scratch that is large enough, made if there is no scratch."""
+    if scratch is None:
+        scratch = attention_scratch(shape, shape)
+    if not isinstance(scratch, AttentionScratch):
+        raise TypeError(f"scratch must come from attention_scratch, got {type(scratch).__name__}")
+    DEVICE.check("scratch.averages", scratch.averages, (None,))
+    needed = shape[0] * shape[1] * shape[2]
+    if scratch.averages.size < needed:
+        raise ValueError(
+            f"scratch.averages must have shape ({needed},) or more, got {scratch.averages.shape}: "
+            "make it with attention_scratch for these shapes"
+        )
+    return scratch.averages[:needed].reshape(shape[0] * shape[1], shape[2])
+
+
+def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
+    """Average the values for each query, weighted by how well keys fit; see `reference.attention_forward`.
+
+    head_dim is at most 64 here: a thread holds up to 16 features, and up to four threads share a query.
+    """
+    rows = getattr(q, "shape", ())[:3]
+    out, log_sum_exp = checks.forward(DEVICE, q, k, v, causal, out, "log_sum_exp", log_sum_exp, rows)
+    launch_forward(_heads(q), _heads(k), _heads(v), causal, _heads(out), _rows(log_sum_exp))
+    return out, log_sum_exp
+
+
+def attention_backward(
+    grad_output,
+    q,
+    k,
+    v,
+    out,
+    log_sum_exp,
+    causal=False,
+    grad_q=None,
+    grad_k=None,
+    grad_v=None,
+    *,
+    scratch=None,
+):
+    """Send the gradient back through attention; see `reference.attention_backward`.
+
+    Nobody adds to what another thread has written: the keys' gradients are sums over the queries in a launch
+    of its own, which computes the weights once more.
+    """
+    shape = getattr(q, "shape", ())
+    saved = {"out": (out, shape), "log_sum_exp": (log_sum_exp, shape[:3])}
+    gradients = checks.backward(DEVICE, grad_output, q, k, v, causal, saved, grad_q, grad_k, grad_v)
+    averages = _checked_averages(scratch, q.shape)
+    inputs = [_heads(array) for array in (grad_output, q, k, v, out)]
+    outputs = [_heads(array) for array in gradients]
+    launch_backward(*inputs, _rows(log_sum_exp), causal, averages, *outputs)
+    return gradients
+
+
+def _heads(x):
+    """View (N, H, T, D) as (N * H, T, D)."""
+    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
+
+
+def _rows(x):
+    """View (N, H, T) as (N * H, T)."""
+    return x.reshape(x.shape[0] * x.shape[1], x.shape[2])
+
+
+# --- Heads together, places together ------------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def _place_of(i, heads, length, features):
+    """Return the place (p * n, h, t, d) of number `i` of an array of this shape."""
+    row = uint32(i // features)
+    rest = uint32(row // length)
+    return (
+        uint32(rest // heads),
+        uint32(rest % heads),
+        uint32(row - rest * length),
+        uint32(i - row * features),
+    )
+
+
+@cuda.jit
+@device.signature(_MOVE)
+def split_heads_kernel(x, batch_size, parts, heads, length, features, out):
+    """Move one element a thread, in the order in which they are written; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(out.size):
+        rest, h, t, d = _place_of(i, heads, length, features)
+        p, n = uint32(rest // batch_size), uint32(rest % batch_size)
+        out[i] = x[uint32((((n * length + t) * parts + p) * heads + h) * features + d)]
+
+
+def split_heads(x, out=None):
+    """Put what belongs to one head together; see `reference.split_heads`."""
+    out = checks.split_heads(DEVICE, x, out)
+    batch_size, length, parts, heads, features = x.shape
+    return _move(split_heads_kernel, x, (batch_size, parts, heads, length, features), out)
+
+
+@cuda.jit
+@device.signature(_MOVE)
+def merge_heads_kernel(x, batch_size, parts, heads, length, features, out):
+    """Move one element a thread, in the order in which they are read; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(x.size):
+        rest, h, t, d = _place_of(i, heads, length, features)
+        p, n = uint32(rest // batch_size), uint32(rest % batch_size)
+        out[uint32((((n * length + t) * parts + p) * heads + h) * features + d)] = x[i]
+
+
+def merge_heads(x, out=None):
+    """Put what belongs to one place together again; see `reference.merge_heads`."""
+    out = checks.merge_heads(DEVICE, x, out)
+    parts, batch_size, heads, length, features = x.shape
+    return _move(merge_heads_kernel, x, (batch_size, parts, heads, length, features), out)
+
+
+def _move(kernel, x, sizes, out):
+    device.launch_for_each(kernel, x.size, THREADS, x.ravel(), *map(np.uint32, sizes), out.ravel())
+    return out

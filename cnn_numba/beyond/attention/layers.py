@@ -1,0 +1,168 @@
+"""Self-attention in several heads, as a layer on activations (N, T, C): C features at each of T places."""
+
+import math
+
+import numpy as np
+
+from cnn_numba.arguments import integer, settings, shown
+from cnn_numba.device import Array
+from cnn_numba.nn.layers import Layer, head
+from cnn_numba.ops.backends import BackendLike, with_scratch
+
+
+class MultiHeadAttention(Layer):
+    """Self-attention in several heads: every place asks all of them, or those before it.
+
+    Queries, keys and values of all heads come from one product, the heads' results go through another. The
+    parameters are those of `torch.nn.MultiheadAttention`, in its order.
+
+    Parameters
+    ----------
+    features : int
+        C of an input (N, T, C).
+    heads : int
+        Each has ``features / heads`` of them.
+    causal : bool
+        Whether a place sees only itself and those before it.
+
+    Examples
+    --------
+    >>> MultiHeadAttention(64, heads=4).parameter_shapes()["weight"]
+    (192, 64)
+    """
+
+    kind = "attention"
+    operation = "attention"
+    precisions = ("float32",)
+    out_weight = out_bias = grad_out_weight = grad_out_bias = None
+
+    def __init__(self, features: int, heads: int, causal: bool = True) -> None:
+        super().__init__()
+        self.features = integer(features, "features", minimum=1)
+        self.heads = integer(heads, "heads", minimum=1)
+        if self.features % self.heads:
+            raise ValueError(f"features must be a multiple of heads, got {features} and {heads}")
+        (self.causal,) = settings(causal=causal)
+
+    def __repr__(self):
+        return f"MultiHeadAttention({self.features}, heads={self.heads}, causal={self.causal})"
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the projection to queries, keys and values, and of that of the results."""
+        size = self.features
+        return {
+            "weight": (3 * size, size),
+            "bias": (3 * size,),
+            "out_weight": (size, size),
+            "out_bias": (size,),
+        }
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the input."""
+        if len(input_shape) != 3 or input_shape[2] != self.features:
+            raise ValueError(
+                f"{self!r} takes inputs of shape (N, T, {self.features}), got {shown(input_shape)}"
+            )
+        return input_shape
+
+    def initialise(self, generator: np.random.Generator) -> None:
+        """Draw normal weights that keep the size of what they multiply; zero the biases."""
+        for weight in (self.weight, self.out_weight):
+            weight[...] = generator.normal(0, 1 / math.sqrt(self.features), weight.shape)
+        self.bias[:], self.out_bias[:] = 0, 0
+
+    def build(
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
+        """Allocate outputs, gradients, what lies between the steps, and scratch space."""
+        super().build(input_shape, device, needs_grad_input)
+        batch, length, size = input_shape
+        rows, heads = batch * length, (batch, self.heads, length, size // self.heads)
+        self.ops = with_scratch(self.ops, "attention", heads, heads)
+        self.dense = with_scratch(self.backend.ops.dense, "linear", rows, size, 3 * size)
+        self.projected, self.split = (self.backend.empty(3 * rows * size) for _ in range(2))
+        self.averages, self.merged = (self.backend.empty(rows * size) for _ in range(2))
+        self.log_sum_exp = self.backend.empty(heads[:3])
+        # The gradients of what a step has written go where nobody reads it any more, but for these.
+        self.grad_split, self.grad_averages = (
+            self.backend.empty(3 * rows * size),
+            self.backend.empty(rows * size),
+        )
+
+    def _shapes(self, n):
+        """Return the shapes (n, T, 3, H, D) and (3, n, H, T, D) of n samples, and both of a single part."""
+        _, length, size = self.input_shape
+        features = size // self.heads
+        places, heads = (n, length, 3, self.heads, features), (3, n, self.heads, length, features)
+        return places, heads, (n, length, 1, *places[3:]), (1, *heads[1:])
+
+    def forward(self, x: Array, training: bool = True) -> Array:
+        """Project, attend, project."""
+        n = x.shape[0]
+        places, heads, one_place, one_head = self._shapes(n)
+        self.x = token_rows(x)
+        projected = _first(self.projected, (self.x.shape[0], 3 * self.features))
+        self.dense.linear_forward(self.x, self.weight, self.bias, out=projected)
+        split = self.ops.split_heads(projected.reshape(places), out=_first(self.split, heads))
+        averages = _first(self.averages, one_head)
+        self.ops.attention_forward(
+            split[0],
+            split[1],
+            split[2],
+            causal=self.causal,
+            out=averages[0],
+            log_sum_exp=head(self.log_sum_exp, n),
+        )
+        merged = self.ops.merge_heads(averages, out=_first(self.merged, one_place)).reshape(self.x.shape)
+        self.output = head(self.out, n)
+        self.dense.linear_forward(merged, self.out_weight, self.out_bias, out=token_rows(self.output))
+        return self.output
+
+    def backward(self, grad_output: Array) -> Array | None:
+        """Write the gradients of all weights and biases; return that of the input."""
+        n = grad_output.shape[0]
+        places, heads, one_place, one_head = self._shapes(n)
+        gradient = token_rows(grad_output)
+        merged = _first(self.merged, gradient.shape)
+        self.dense.linear_backward_weight(gradient, merged, grad_weight=self.grad_out_weight)
+        self.dense.linear_backward_bias(gradient, grad_bias=self.grad_out_bias)
+        self.dense.linear_backward_input(gradient, self.out_weight, grad_input=merged)
+        grad_averages = _first(self.grad_averages, one_head)
+        self.ops.split_heads(merged.reshape(one_place), out=grad_averages)
+        split, grad_split = _first(self.split, heads), _first(self.grad_split, heads)
+        self.ops.attention_backward(
+            grad_averages[0],
+            split[0],
+            split[1],
+            split[2],
+            _first(self.averages, one_head)[0],
+            head(self.log_sum_exp, n),
+            causal=self.causal,
+            grad_q=grad_split[0],
+            grad_k=grad_split[1],
+            grad_v=grad_split[2],
+        )
+        projected = self.ops.merge_heads(grad_split, out=_first(self.projected, places))
+        gradient = projected.reshape(self.x.shape[0], 3 * self.features)
+        self.dense.linear_backward_weight(gradient, self.x, grad_weight=self.grad_weight)
+        self.dense.linear_backward_bias(gradient, grad_bias=self.grad_bias)
+        if not self.needs_grad_input:
+            return None
+        grad_input = self._grad_input_like(grad_output)
+        self.dense.linear_backward_input(gradient, self.weight, grad_input=token_rows(grad_input))
+        return grad_input
+
+    def queries_and_keys(self) -> tuple[Array, Array]:
+        """Return the queries and keys of the last `forward`, each of shape (n, H, T, D)."""
+        split = _first(self.split, self._shapes(self.output.shape[0])[1])
+        return split[0], split[1]
+
+
+def token_rows(x):
+    """View (N, T, C) as (N * T, C)."""
+    return x.reshape(x.shape[0] * x.shape[1], x.shape[2])
+
+
+def _first(flat, shape):
+    """View the first elements of a buffer as an array of this shape."""
+    return flat[: math.prod(shape)].reshape(shape)

@@ -1,0 +1,65 @@
+"""Embeddings and windows on the CPU: rows copied and added, too few to wake a second core for."""
+
+from cnn_numba.beyond.embedding import checks
+from cnn_numba.ops.shapes import HOST
+from cnn_numba.ops.shared.jit import serial_jit
+
+
+def embedding_forward(tokens, weight, positions, out=None):
+    """Look up the vector of each token, and add that of its place; see `reference.embedding_forward`."""
+    out = checks.embedding_forward(HOST, tokens, weight, positions, out)
+    _embedding_forward(tokens, weight, positions, out)
+    return out
+
+
+def embedding_backward(grad_output, tokens, grad_weight):
+    """Add up the gradients of the places of each token; see `reference.embedding_backward`."""
+    checks.embedding_backward(HOST, grad_output, tokens, grad_weight)
+    _embedding_backward(grad_output, tokens, grad_weight)
+    return grad_weight
+
+
+def gather_windows(text, indices, stride, x, y):
+    """Pick windows of a text, and what follows their characters; see `reference.gather_windows`."""
+    windows = checks.gather_windows(HOST, text, indices, stride, x, y)
+    position = _gather_windows(text, indices, stride, windows, x, y.reshape(x.shape))
+    if position >= 0:
+        raise IndexError(
+            f"indices must lie in 0..{windows - 1}, got {indices[position]} at position {position}"
+        )
+    return x, y
+
+
+@serial_jit
+def _embedding_forward(tokens, weight, positions, out):
+    samples, length, features = out.shape
+    for n in range(samples):
+        for t in range(length):
+            token = tokens[n, t]
+            for c in range(features):
+                out[n, t, c] = weight[token, c] + positions[t, c]
+
+
+@serial_jit
+def _embedding_backward(grad_output, tokens, grad_weight):
+    samples, length, features = grad_output.shape
+    grad_weight[:] = 0
+    for n in range(samples):
+        for t in range(length):
+            token = tokens[n, t]
+            for c in range(features):
+                grad_weight[token, c] += grad_output[n, t, c]
+
+
+@serial_jit
+def _gather_windows(text, indices, stride, windows, x, y):
+    """Return the position of an index that is outside, before anything is written; -1 for none."""
+    for i in range(indices.shape[0]):
+        if indices[i] < 0 or indices[i] >= windows:
+            return i
+    for i in range(indices.shape[0]):
+        start = indices[i] * stride
+        for t in range(x.shape[1]):
+            x[i, t] = text[start + t]
+            y[i, t] = text[start + t + 1]
+    return -1

@@ -1,0 +1,180 @@
+"""Embeddings and windows on the GPU, where the text stays as bytes; the batch is what a cursor says."""
+
+import math
+
+import numpy as np
+from numba import cuda, float32, int32, int64, uint32
+
+from cnn_numba import device
+from cnn_numba.arguments import integer
+from cnn_numba.beyond.embedding import checks
+from cnn_numba.ops.shapes import DEVICE
+
+THREADS = 256
+COLUMNS, ROWS = 32, 16  # threads of a block of `embedding_backward_kernel`
+_TOKENS = "int32[:, ::1]"
+
+
+@cuda.jit
+@device.signature(f"void({_TOKENS}, float32[:, ::1], float32[:, ::1], float32[:, :, ::1])")
+def embedding_forward_kernel(tokens, weight, positions, out):
+    """Write one number a thread, NaN for a token that is none; launched over all of `out` (N, T, C)."""
+    i = uint32(cuda.grid(1))
+    features, length = uint32(out.shape[2]), uint32(out.shape[1])
+    row = uint32(i // features)
+    n = uint32(row // length)
+    if n < uint32(out.shape[0]):
+        t, c = uint32(row - n * length), uint32(i - row * features)
+        token = tokens[n, t]
+        inside = token >= 0 and token < weight.shape[0]
+        out[n, t, c] = weight[token, c] + positions[t, c] if inside else float32(math.nan)
+
+
+def embedding_forward(tokens, weight, positions, out=None):
+    """Look up the vector of each token, and add that of its place; see `reference.embedding_forward`.
+
+    The host cannot look at the tokens: one outside ``0 .. V - 1`` gives NaN.
+    """
+    out = checks.embedding_forward(DEVICE, tokens, weight, positions, out)
+    device.launch_for_each(embedding_forward_kernel, out.size, THREADS, tokens, weight, positions, out)
+    return out
+
+
+@cuda.jit
+@device.signature("void(float32[:, ::1], int32[::1], float32[:, ::1])")
+def embedding_backward_kernel(grad_output, tokens, grad_weight):
+    """Add up 32 columns of one token a block, grad_output being (places, C); launched over (columns, tokens).
+
+    Each of the 16 threads of a column looks at every 16th place, and adds what belongs to the token: no two
+    threads add to one number, so the same input gives the same bits.
+    """
+    sums = cuda.shared.array((ROWS, COLUMNS), float32)
+    x, y = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
+    column, token = uint32(cuda.blockIdx.x) * uint32(COLUMNS) + x, uint32(cuda.blockIdx.y)
+    inside = column < uint32(grad_weight.shape[1])
+    total = float32(0)
+    place = y
+    while place < uint32(tokens.size) and inside:
+        if uint32(tokens[place]) == token:
+            total += grad_output[place, column]
+        place = uint32(place + uint32(ROWS))
+    sums[y, x] = total
+    cuda.syncthreads()
+    if y == 0 and inside:
+        for other in range(1, ROWS):
+            total += sums[uint32(other), x]
+        grad_weight[token, column] = total
+
+
+def embedding_backward(grad_output, tokens, grad_weight):
+    """Add up the gradients of the places of each token; see `reference.embedding_backward`.
+
+    A token outside ``0 .. V - 1`` counts for none.
+    """
+    checks.embedding_backward(DEVICE, grad_output, tokens, grad_weight)
+    grid = device.blocks(grad_weight.shape[1], COLUMNS), grad_weight.shape[0]
+    arguments = grad_output.reshape(tokens.size, grad_weight.shape[1]), tokens.ravel(), grad_weight
+    device.launch(embedding_backward_kernel, grid, (COLUMNS, ROWS), *arguments)
+    return grad_weight
+
+
+@cuda.jit(device=True)
+def _gather_character(text, index, windows, stride, t, x, y, i):
+    """Copy character `t` of a window and the one after it; -1 if there is no such window."""
+    if index < 0 or index >= windows:
+        x[i] = int32(-1)
+        y[i] = int32(-1)
+    else:
+        start = index * stride + int64(t)
+        x[i] = int32(text[start])
+        y[i] = int32(text[start + int64(1)])
+
+
+@cuda.jit
+@device.signature("void(uint8[::1], int64[::1], int64, int64, uint32, int32[::1], int32[::1])")
+def gather_windows_kernel(text, indices, windows, stride, length, x, y):
+    """Gather one character a thread; launched over all of them."""
+    i = uint32(cuda.grid(1))
+    if i < x.size:
+        sample = uint32(i // length)
+        _gather_character(text, indices[sample], windows, stride, uint32(i - sample * length), x, y, i)
+
+
+def gather_windows(text, indices, stride, x, y):
+    """Pick windows of a text, and what follows their characters; see `reference.gather_windows`.
+
+    An index of a window that is outside gives -1, which no embedding and no loss takes for a character.
+    """
+    windows = checks.gather_windows(DEVICE, text, indices, stride, x, y)
+    arguments = text, indices, windows, int(stride), np.uint32(x.shape[1]), x.ravel(), y
+    device.launch_for_each(gather_windows_kernel, x.size, THREADS, *arguments)
+    return x, y
+
+
+@cuda.jit
+@device.signature(
+    "void(uint8[::1], int64[::1], int32[::1], int64, int64, int64, uint32, int32[::1], int32[::1])"
+)
+def gather_windows_at_kernel(text, order, cursor, batch_size, windows, stride, length, x, y):
+    """Gather one character a thread, of the batch under the cursor; launched over all of them."""
+    i = uint32(cuda.grid(1))
+    if i < x.size:
+        sample = uint32(i // length)
+        # 64 bits: a cursor that was never set must not wrap around into the text.
+        position = int64(cursor[0]) * batch_size + int64(sample)
+        index = int64(-1)
+        if position >= 0 and position < order.size:
+            index = order[position]
+        _gather_character(text, index, windows, stride, uint32(i - sample * length), x, y, i)
+
+
+def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):
+    """Gather the windows of the batch that the cursor names, in one launch, which a graph can record.
+
+    Window i is number ``order[cursor[0] * batch_size + i]``; see `gather_windows`, and for the cursor
+    `ops.gather.gpu.gather_batch_at`.
+
+    Parameters
+    ----------
+    text : device array, shape (L,), uint8
+    order : device array, shape (M,), int64
+        The windows of an epoch, in the order in which they are used.
+    cursor : device array, shape (1,), int32
+        The number of the batch, counted from 0.
+    stride : int
+        As for `gather_windows`.
+    x : device array, shape (n, T), int32
+        Written to; -1 where there is no window.
+    y : device array, shape (n * T,), int32
+        Likewise.
+    batch_size : int, optional
+        How many windows each batch before this one took; default n.
+
+    Returns
+    -------
+    x, y : device array
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, or `batch_size` is less than n.
+
+    Examples
+    --------
+    >>> text = device.to_device(np.arange(6, dtype=np.uint8))
+    >>> order, cursor = device.to_device(np.array([0, 2, 1])), device.to_device(np.array([1], np.int32))
+    >>> x, y = device.empty((1, 3), np.int32), device.empty(3, np.int32)
+    >>> x, y = gather_windows_at(text, order, cursor, 1, x, y)
+    >>> device.to_host(x).tolist(), device.to_host(y).tolist()
+    ([[2, 3, 4]], [3, 4, 5])
+    """
+    DEVICE.check("text", text, (None,), np.uint8)
+    DEVICE.check("order", order, (None,), np.int64)
+    DEVICE.check("cursor", cursor, (1,), np.int32)
+    windows = checks.windows(DEVICE, text, stride, x, y, None, {"order": order, "cursor": cursor})
+    batch_size = integer(x.shape[0] if batch_size is None else batch_size, "batch_size")
+    if batch_size < x.shape[0]:
+        raise ValueError(f"batch_size must be at least the {x.shape[0]} windows of x, got {batch_size}")
+    arguments = text, order, cursor, batch_size, windows, int(stride), np.uint32(x.shape[1]), x.ravel(), y
+    device.launch_for_each(gather_windows_at_kernel, x.size, THREADS, *arguments)
+    return x, y

@@ -1,0 +1,337 @@
+"""Batch normalisation on the GPU: a block sums up a channel, or a part of one.
+
+Few channels would leave most of a GPU idle, so a long one is shared out among several blocks, and a second
+launch puts their results together. They need a place until then: the first elements of the output, which the
+third launch overwrites. That spares the functions an argument for scratch space, and an allocation.
+
+Layer normalisation is in `gpu_layer`, and how both keep their digits in `gpu_sums`.
+"""
+
+import functools
+import inspect
+
+import numpy as np
+from numba import cuda, float32, uint32
+
+from cnn_numba import device
+from cnn_numba.beyond.norm import checks
+from cnn_numba.beyond.norm.gpu_layer import layer_norm_backward, layer_norm_forward
+from cnn_numba.beyond.norm.gpu_sums import add, add_parts_kernel, element, inverse_std, moments, two_scratch
+from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.warps import WARP, block_sum, warp_sum, whole_warps
+
+__all__ = [
+    "batch_norm2d_backward",
+    "batch_norm2d_backward_block",
+    "batch_norm2d_backward_split",
+    "batch_norm2d_forward",
+    "batch_norm2d_forward_block",
+    "batch_norm2d_forward_split",
+    "layer_norm_backward",
+    "layer_norm_forward",
+]
+
+THREADS = 256
+PART = 8192  # elements of a channel that one block sums up: read twice, and small enough for the L1 cache
+_ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
+
+
+def _rung(operation, launch, split):
+    """Return an operation that splits every channel into parts, or none; its arguments are the same."""
+    signature = inspect.signature(operation)
+
+    @functools.wraps(operation)
+    def rung(*arguments, **named):
+        bound = signature.bind(*arguments, **named)
+        bound.apply_defaults()
+        return launch(split, *bound.args)
+
+    ending, whose = ("split", "`PART` elements of a channel") if split else ("block", "channel")
+    rung.__name__ = rung.__qualname__ = f"{operation.__name__}_{ending}"
+    rung.__doc__ = f"Do what `{operation.__name__}` does, with a block for each {whose}."
+    return rung
+
+
+# --- Forward -----------------------------------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def _keep_statistics(c, centre, squares, count, running_mean, running_var, momentum, eps, mean, inv_std):
+    """Write the statistics of a channel of `count` elements, and move the running ones."""
+    variance = squares / float32(count)
+    mean[c] = centre
+    inv_std[c] = inverse_std(variance, eps)
+    kept = float32(1) - momentum
+    running_mean[c] = kept * running_mean[c] + momentum * centre
+    running_var[c] = kept * running_var[c] + momentum * (squares / float32(uint32(count - uint32(1))))
+
+
+@cuda.jit
+@device.signature(
+    f"void({_PLANES}, {_ROW}, {_ROW}, {_ROW}, {_ROW}, float32, float32, {_PLANES}, {_ROW}, {_ROW})"
+)
+def batch_norm2d_forward_block_kernel(
+    x, weight, bias, running_mean, running_var, momentum, eps, out, mean, inv_std
+):
+    """Normalise one channel a block, from statistics to output; launched over the channels."""
+    c, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
+    pixels = uint32(x.shape[2])
+    count = uint32(uint32(x.shape[0]) * pixels)
+    centre, squares = moments(x, c, uint32(0), count)
+    centre += x[uint32(0), c, uint32(0)]
+    if thread == 0:
+        _keep_statistics(c, centre, squares, count, running_mean, running_var, momentum, eps, mean, inv_std)
+    scale, shift = weight[c] * inverse_std(squares / float32(count), eps), bias[c]
+    j = thread
+    while j < count:
+        n = uint32(j // pixels)
+        pixel = uint32(j - n * pixels)
+        out[n, c, pixel] = (x[n, c, pixel] - centre) * scale + shift
+        j = uint32(j + threads)
+
+
+@cuda.jit
+@device.signature(f"void({_PLANES}, int64, {_ROWS}, {_ROWS})")
+def batch_norm2d_parts_kernel(x, part_size, centres, squares):
+    """Take the moments of one part of a channel a block; launched over (parts, channels)."""
+    part, c = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y)
+    begin = uint32(part * uint32(part_size))
+    end = min(uint32(begin + uint32(part_size)), uint32(uint32(x.shape[0]) * uint32(x.shape[2])))
+    centre, square = moments(x, c, begin, end)
+    if cuda.threadIdx.x == 0:
+        centres[c, part] = centre
+        squares[c, part] = square
+
+
+@cuda.jit
+@device.signature(
+    f"void({_PLANES}, int64, {_ROWS}, {_ROWS}, {_ROW}, {_ROW}, float32, float32, {_ROW}, {_ROW})"
+)
+def batch_norm2d_combine_kernel(
+    x, part_size, centres, squares, running_mean, running_var, momentum, eps, mean, inv_std
+):
+    """Put the moments of a channel's parts together, one channel a warp; over 32 threads a channel.
+
+    Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983): the squared distances from
+    the mean of the whole are those from the mean of the part, and for each element how far apart the two are.
+    """
+    thread = uint32(cuda.grid(1))
+    c, lane = uint32(thread // uint32(WARP)), uint32(thread % uint32(WARP))
+    if c >= uint32(x.shape[1]):
+        return
+    part_size, parts = uint32(part_size), uint32(centres.shape[1])
+    count = uint32(uint32(x.shape[0]) * uint32(x.shape[2]))
+    total, lost = float32(0), float32(0)
+    for part in range(lane, parts, uint32(WARP)):
+        size = float32(min(part_size, uint32(count - uint32(part) * part_size)))
+        total, lost = add(total, lost, size * centres[c, part])
+    centre = warp_sum(total) / float32(count)
+    total, lost = float32(0), float32(0)
+    for part in range(lane, parts, uint32(WARP)):
+        size = float32(min(part_size, uint32(count - uint32(part) * part_size)))
+        distance = centres[c, part] - centre
+        total, lost = add(total, lost, squares[c, part] + size * (distance * distance))
+    total = warp_sum(total)
+    if lane == 0:
+        centre += x[uint32(0), c, uint32(0)]
+        _keep_statistics(c, centre, total, count, running_mean, running_var, momentum, eps, mean, inv_std)
+
+
+@cuda.jit
+@device.signature(f"void({_ROW}, {_ROW}, float32, {_ROW}, {_ROW})")
+def batch_norm2d_use_running_kernel(running_mean, running_var, eps, mean, inv_std):
+    """Take over the running statistics, one channel a thread; launched over the channels."""
+    c = uint32(cuda.grid(1))
+    if c < uint32(mean.size):
+        mean[c] = running_mean[c]
+        inv_std[c] = inverse_std(running_var[c], eps)
+
+
+@cuda.jit
+@device.signature(f"void({_ROW}, int64, {_ROW}, {_ROW}, {_ROW}, {_ROW}, {_ROW})")
+def batch_norm2d_normalise_kernel(x, pixels, weight, bias, mean, inv_std, out):
+    """Normalise one element a thread, given the statistics; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(x.size):
+        c = uint32(i // uint32(pixels)) % uint32(mean.size)
+        out[i] = (x[i] - mean[c]) * (weight[c] * inv_std[c]) + bias[c]
+
+
+def _forward(split, x, weight, bias, running_mean, running_var, training, momentum, eps, out, mean, inv_std):
+    """Check the arguments of a forward pass and launch it, the channels `split` into parts or not."""
+    statistics = running_mean, running_var, training, momentum, eps
+    outputs = checks.batch_norm2d_forward(DEVICE, x, weight, bias, *statistics, out, mean, inv_std)
+    out, mean, inv_std = outputs
+    planes, count, eps = _flat_planes(x), x.size // x.shape[1], np.float32(eps)
+    running = running_mean, running_var, np.float32(momentum), eps
+    if training and not split:
+        arguments = planes, weight, bias, *running, _flat_planes(out), mean, inv_std
+        device.launch(batch_norm2d_forward_block_kernel, x.shape[1], whole_warps(count, THREADS), *arguments)
+        return out, mean, inv_std
+    if training:
+        parts = device.blocks(count, PART)
+        centres, squares = two_scratch(out, x.shape[1], parts)
+        grid, block = (parts, x.shape[1]), whole_warps(PART, THREADS)
+        device.launch(batch_norm2d_parts_kernel, grid, block, planes, PART, centres, squares)
+        arguments = planes, PART, centres, squares, *running, mean, inv_std
+        device.launch_for_each(batch_norm2d_combine_kernel, WARP * x.shape[1], THREADS, *arguments)
+    else:
+        arguments = running_mean, running_var, eps, mean, inv_std
+        device.launch_for_each(batch_norm2d_use_running_kernel, x.shape[1], THREADS, *arguments)
+    arguments = x.ravel(), planes.shape[2], weight, bias, mean, inv_std, out.ravel()
+    device.launch_for_each(batch_norm2d_normalise_kernel, x.size, THREADS, *arguments)
+    return out, mean, inv_std
+
+
+def batch_norm2d_forward(
+    x,
+    weight,
+    bias,
+    running_mean,
+    running_var,
+    training=True,
+    momentum=0.1,
+    eps=1e-5,
+    out=None,
+    mean=None,
+    inv_std=None,
+):
+    """Normalise each channel of a batch of images; see `reference.batch_norm2d_forward`.
+
+    Channels of more than `PART` elements are shared out among several blocks.
+    """
+    statistics = running_mean, running_var, training, momentum, eps
+    return _forward(_is_long(x), x, weight, bias, *statistics, out, mean, inv_std)
+
+
+batch_norm2d_forward_block = _rung(batch_norm2d_forward, _forward, split=False)
+batch_norm2d_forward_split = _rung(batch_norm2d_forward, _forward, split=True)
+
+
+def _is_long(x):
+    """Return whether a channel has more elements than one block shall sum up."""
+    checks.images(DEVICE, x)
+    return x.size > PART * x.shape[1]
+
+
+def _flat_planes(x):
+    """View images (N, C, H, W) as (N, C, H * W)."""
+    batch, channels, height, width = x.shape
+    return x.reshape(batch, channels, height * width)
+
+
+# --- Backward ----------------------------------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def _gradient_sums(grad_output, x, mean, inv_std, c, begin, end):
+    """Return the shares of a part of a channel in grad_weight and grad_bias; as for `moments`."""
+    thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
+    product, product_lost, total, total_lost = float32(0), float32(0), float32(0), float32(0)
+    j = uint32(begin + thread)
+    while j < end:
+        gradient = element(grad_output, c, j)
+        distance = element(x, c, j) - mean[c]
+        product, product_lost = add(product, product_lost, gradient * distance)
+        total, total_lost = add(total, total_lost, gradient)
+        j = uint32(j + threads)
+    return block_sum(product) * inv_std[c], block_sum(total)
+
+
+@cuda.jit
+@device.signature(f"void({_PLANES}, {_PLANES}, {_ROW}, {_ROW}, {_ROW}, float32, {_PLANES}, {_ROW}, {_ROW})")
+def batch_norm2d_backward_block_kernel(
+    grad_output, x, weight, mean, inv_std, share, grad_input, grad_weight, grad_bias
+):
+    """Send the gradients of one channel back, one channel a block; launched over the channels.
+
+    `share` is that of one element in an average; 0 in evaluation, where no average depends on x.
+    """
+    c, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
+    pixels = uint32(x.shape[2])
+    count = uint32(uint32(x.shape[0]) * pixels)
+    weight_sum, bias_sum = _gradient_sums(grad_output, x, mean, inv_std, c, uint32(0), count)
+    if thread == 0:
+        grad_weight[c] = weight_sum
+        grad_bias[c] = bias_sum
+    average, slope = float32(0), float32(0)
+    if share > float32(0):
+        average, slope = bias_sum * share, weight_sum * inv_std[c] * share
+    shift, scale = mean[c], weight[c] * inv_std[c]
+    j = thread
+    while j < count:
+        n = uint32(j // pixels)
+        pixel = uint32(j - n * pixels)
+        distance = x[n, c, pixel] - shift
+        grad_input[n, c, pixel] = scale * (grad_output[n, c, pixel] - average - distance * slope)
+        j = uint32(j + threads)
+
+
+@cuda.jit
+@device.signature(f"void({_PLANES}, {_PLANES}, {_ROW}, {_ROW}, int64, {_ROWS}, {_ROWS})")
+def batch_norm2d_gradient_parts_kernel(grad_output, x, mean, inv_std, part_size, weight_parts, bias_parts):
+    """Sum up one part of a channel a block; launched over (parts, channels)."""
+    part, c = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y)
+    begin = uint32(part * uint32(part_size))
+    end = min(uint32(begin + uint32(part_size)), uint32(uint32(x.shape[0]) * uint32(x.shape[2])))
+    weight_sum, bias_sum = _gradient_sums(grad_output, x, mean, inv_std, c, begin, end)
+    if cuda.threadIdx.x == 0:
+        weight_parts[c, part] = weight_sum
+        bias_parts[c, part] = bias_sum
+
+
+@cuda.jit
+@device.signature(f"void({_ROW}, {_ROW}, int64, {_ROW}, {_ROW}, {_ROW}, float32, {_ROW}, {_ROW}, {_ROW})")
+def batch_norm2d_backward_input_kernel(
+    grad_output, x, pixels, weight, mean, inv_std, share, grad_weight, grad_bias, grad_input
+):
+    """Send one gradient back a thread, given the sums of its channel; launched over all elements."""
+    i = uint32(cuda.grid(1))
+    if i >= uint32(x.size):
+        return
+    c = uint32(i // uint32(pixels)) % uint32(mean.size)
+    average, slope = float32(0), float32(0)
+    if share > float32(0):
+        average, slope = grad_bias[c] * share, grad_weight[c] * inv_std[c] * share
+    distance = x[i] - mean[c]
+    grad_input[i] = weight[c] * inv_std[c] * (grad_output[i] - average - distance * slope)
+
+
+def _backward(split, grad_output, x, weight, mean, inv_std, training, grad_input, grad_weight, grad_bias):
+    """Check the arguments of a backward pass and launch it, the channels `split` into parts or not."""
+    inputs = grad_output, x, weight, mean, inv_std
+    outputs = checks.batch_norm2d_backward(DEVICE, *inputs, training, grad_input, grad_weight, grad_bias)
+    grad_input, grad_weight, grad_bias = outputs
+    gradient_planes, planes = _flat_planes(grad_output), _flat_planes(x)
+    count = x.size // x.shape[1]
+    share = np.float32(1 / count if training else 0)
+    if split:
+        parts = device.blocks(count, PART)
+        shares = two_scratch(grad_input, x.shape[1], parts)
+        arguments = gradient_planes, planes, mean, inv_std, PART, *shares
+        grid = parts, x.shape[1]
+        device.launch(batch_norm2d_gradient_parts_kernel, grid, whole_warps(PART, THREADS), *arguments)
+        device.launch_for_each(add_parts_kernel, WARP * x.shape[1], THREADS, *shares, grad_weight, grad_bias)
+        arguments = weight, mean, inv_std, share, grad_weight, grad_bias, grad_input.ravel()
+        flat = grad_output.ravel(), x.ravel(), planes.shape[2]
+        device.launch_for_each(batch_norm2d_backward_input_kernel, x.size, THREADS, *flat, *arguments)
+    else:
+        arguments = weight, mean, inv_std, share, _flat_planes(grad_input), grad_weight, grad_bias
+        kernel = batch_norm2d_backward_block_kernel
+        device.launch(kernel, x.shape[1], whole_warps(count, THREADS), gradient_planes, planes, *arguments)
+    return grad_input, grad_weight, grad_bias
+
+
+def batch_norm2d_backward(
+    grad_output, x, weight, mean, inv_std, training=True, grad_input=None, grad_weight=None, grad_bias=None
+):
+    """Send the gradient back through a batch normalisation; see `reference.batch_norm2d_backward`.
+
+    Channels of more than `PART` elements are shared out among several blocks.
+    """
+    outputs = grad_input, grad_weight, grad_bias
+    return _backward(_is_long(x), grad_output, x, weight, mean, inv_std, training, *outputs)
+
+
+batch_norm2d_backward_block = _rung(batch_norm2d_backward, _backward, split=False)
+batch_norm2d_backward_split = _rung(batch_norm2d_backward, _backward, split=True)

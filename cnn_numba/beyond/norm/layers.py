@@ -1,0 +1,187 @@
+"""Layers of normalisation: over the batch, and over the features of each sample."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cnn_numba.arguments import integer, settings, shown, sizes
+from cnn_numba.device import Array
+from cnn_numba.nn.layers import Layer, head
+from cnn_numba.ops.backends import BackendLike
+
+
+class BatchNorm2d(Layer):
+    """Batch normalisation of each channel, with running statistics for evaluation.
+
+    Parameters
+    ----------
+    num_features : int
+        Channels C of an input (N, C, H, W).
+    momentum : float
+        Share of a new batch in the running statistics.
+    eps : float
+        Added to the variance.
+    """
+
+    kind = "batch_norm"
+    operation = "norm"
+    running_mean = running_var = None
+    sync = None  # what does this instead in training where several workers share a batch
+
+    def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.num_features = integer(num_features, "num_features", minimum=1)
+        self.momentum, self.eps = settings(momentum=momentum, eps=eps)
+
+    def __repr__(self):
+        return f"BatchNorm2d({self.num_features})"
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of scale (weight) and shift (bias)."""
+        return {"weight": (self.num_features,), "bias": (self.num_features,)}
+
+    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the running statistics."""
+        return {"running_mean": (self.num_features,), "running_var": (self.num_features,)}
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the input."""
+        if len(input_shape) != 4 or input_shape[1] != self.num_features:
+            raise ValueError(
+                f"{self!r} takes inputs of shape (N, {self.num_features}, H, W), got {shown(input_shape)}"
+            )
+        return input_shape
+
+    def initialise(self, generator: np.random.Generator) -> None:
+        """Begin with the identity, and with running statistics of mean 0 and variance 1."""
+        self.weight[:], self.bias[:] = 1, 0
+        self.running_mean[:], self.running_var[:] = 0, 1
+
+    def build(
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
+        """Allocate outputs, gradients and the statistics of a batch."""
+        # The gradient of the input is computed in any case, so it gets its place.
+        super().build(input_shape, device, needs_grad_input=True)
+        self.needs_grad_input = needs_grad_input
+        self.mean = self.backend.empty(self.num_features)
+        self.inv_std = self.backend.empty(self.num_features)
+
+    def forward(self, x: Array, training: bool = True) -> Array:
+        """Normalise by the batch's statistics when training, by the running ones otherwise."""
+        self.x, self.training = x, training
+        if training and self.sync:
+            self.output = self.sync.forward(x)
+            return self.output
+        self.output, _, _ = self.ops.batch_norm2d_forward(
+            x,
+            self.weight,
+            self.bias,
+            self.running_mean,
+            self.running_var,
+            training=training,
+            momentum=self.momentum,
+            eps=self.eps,
+            out=head(self.out, x.shape[0]),
+            mean=self.mean,
+            inv_std=self.inv_std,
+        )
+        return self.output
+
+    def backward(self, grad_output: Array) -> Array | None:
+        """Write the gradients of scale and shift; return that of the input."""
+        if self.training and self.sync:
+            return self.sync.backward(grad_output)
+        grad_input = self._grad_input_like(grad_output)
+        grad_input, _, _ = self.ops.batch_norm2d_backward(
+            grad_output,
+            self.x,
+            self.weight,
+            self.mean,
+            self.inv_std,
+            training=self.training,
+            grad_input=grad_input,
+            grad_weight=self.grad_weight,
+            grad_bias=self.grad_bias,
+        )
+        return grad_input if self.needs_grad_input else None
+
+
+class LayerNorm(Layer):
+    """Normalisation of each sample over its trailing axes.
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple of int
+        The trailing axes of the input that are normalised together.
+    eps : float
+        Added to the variance.
+    """
+
+    kind = "layer_norm"
+    operation = "norm"
+
+    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5) -> None:
+        super().__init__()
+        is_tuple = isinstance(normalized_shape, (tuple, list))
+        shape = normalized_shape if is_tuple else (normalized_shape,)
+        self.normalized_shape = sizes(shape, "normalized_shape", minimum=1)
+        (self.eps,) = settings(eps=eps)
+
+    def __repr__(self):
+        return f"LayerNorm({self.normalized_shape})"
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of scale (weight) and shift (bias)."""
+        return {"weight": self.normalized_shape, "bias": self.normalized_shape}
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the input."""
+        if tuple(input_shape[-len(self.normalized_shape) :]) != self.normalized_shape:
+            raise ValueError(
+                f"{self!r} takes inputs that end in {self.normalized_shape}, got {shown(input_shape)}"
+            )
+        return input_shape
+
+    def initialise(self, generator: np.random.Generator) -> None:
+        """Begin with the identity."""
+        self.weight[:], self.bias[:] = 1, 0
+
+    def build(
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
+        """Allocate outputs, gradients and the statistics of each sample."""
+        super().build(input_shape, device, needs_grad_input=True)
+        self.needs_grad_input = needs_grad_input
+        leading = self.out.shape[: self.out.ndim - len(self.normalized_shape)]
+        self.mean, self.inv_std = self.backend.empty(leading), self.backend.empty(leading)
+
+    def forward(self, x: Array, training: bool = True) -> Array:
+        """Normalise each sample."""
+        self.x, n = x, x.shape[0]
+        self.output, _, _ = self.ops.layer_norm_forward(
+            x,
+            self.weight,
+            self.bias,
+            eps=self.eps,
+            out=head(self.out, n),
+            mean=head(self.mean, n),
+            inv_std=head(self.inv_std, n),
+        )
+        return self.output
+
+    def backward(self, grad_output: Array) -> Array | None:
+        """Write the gradients of scale and shift; return that of the input."""
+        n = grad_output.shape[0]
+        grad_input = self._grad_input_like(grad_output)
+        grad_input, _, _ = self.ops.layer_norm_backward(
+            grad_output,
+            self.x,
+            self.weight,
+            head(self.mean, n),
+            head(self.inv_std, n),
+            grad_input=grad_input,
+            grad_weight=self.grad_weight,
+            grad_bias=self.grad_bias,
+        )
+        return grad_input if self.needs_grad_input else None

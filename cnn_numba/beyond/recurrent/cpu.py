@@ -1,0 +1,392 @@
+"""The LSTM on the CPU: cores share the batch, and each goes through time on its own.
+
+The samples of a batch do not see one another before the weights' gradients, so a core takes its samples
+through all steps without waiting for the others. Input and hidden state lie side by side in one row, and so
+do their weights: a step is one product, whose sums are still in the cache when the cell reads them. (One
+product over all steps for the inputs, as on the GPU, would write the gates to memory and read them again.)
+The weights are packed into panels once, for all steps. Their gradients are one product over all steps.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numba import prange
+
+from cnn_numba.beyond.recurrent import checks
+from cnn_numba.ops.dense.cpu import linear_backward_bias
+from cnn_numba.ops.shapes import HOST, check_array
+from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
+from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
+
+#: Rows of the gates whose products are summed up at a time, for the weights' gradients: so few that they stay
+#: in the caches, and the pages of memory that they lie in with the processor's table of pages.
+DEPTH = 128
+
+
+class LstmScratch(NamedTuple):
+    """Working space of an LSTM."""
+
+    panels: np.ndarray
+    """(size,) float32: the weights in panels, of their columns or of their rows."""
+    tile: np.ndarray
+    """(threads, TILE_ROWS * TILE_COLUMNS) float32: the products with TILE_ROWS rows."""
+    joined: np.ndarray
+    """(N, T, I + H) float32: what each step takes, its input and the hidden state before it."""
+    grad_joined: np.ndarray
+    """(4H, I + H) float32: the gradients of both weights."""
+    panel: np.ndarray
+    """(threads, (DEPTH + 1) * TILE_COLUMNS) float32: some rows of `joined`, for those gradients."""
+
+
+def lstm_scratch(batch_size, steps, input_size, hidden_size):
+    """Allocate the working space for all functions of one layer.
+
+    It is the `scratch` of `lstm_forward` and its gradients, for smaller batches too.
+    """
+    shapes = _scratch_shapes(batch_size, steps, input_size, hidden_size)
+    return LstmScratch(*(aligned_zeros(shape) for shape in shapes.values()))
+
+
+def _scratch_shapes(batch_size, steps, input_size, hidden_size):
+    gates, joined, threads = 4 * hidden_size, input_size + hidden_size, numba.get_num_threads()
+    forward = round_up(gates, TILE_COLUMNS) * (joined + 1)
+    backward = round_up(max(input_size, hidden_size), TILE_COLUMNS) * (gates + 1)
+    return {
+        "panels": (max(forward, backward),),
+        "tile": (threads, TILE_ROWS * TILE_COLUMNS),
+        "joined": (batch_size, steps, joined),
+        "grad_joined": (gates, joined),
+        "panel": (threads, (DEPTH + 1) * TILE_COLUMNS),
+    }
+
+
+def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
+    """Return a scratch with as many samples as there are, from one made for as many or more.
+
+    An `input_size` of None stands for any.
+    """
+    if scratch is None:
+        return lstm_scratch(batch_size, steps, input_size or 1, hidden_size)
+    if not isinstance(scratch, LstmScratch):
+        raise TypeError(f"scratch must come from lstm_scratch, got {type(scratch).__name__}")
+    samples, input_size = (
+        max(batch_size, len(scratch.joined)),
+        input_size or scratch.joined.shape[-1] - hidden_size,
+    )
+    shapes = _scratch_shapes(samples, steps, input_size, hidden_size)
+    for name in ("tile", "panel"):
+        shapes[name] = (len(scratch.tile), *shapes[name][1:])  # any number of threads: each takes its share
+    try:
+        for name, shape in shapes.items():
+            check_array(f"scratch.{name}", getattr(scratch, name), shape, writeable=True)
+    except ValueError as error:
+        raise ValueError(f"{error}: make it with lstm_scratch for these shapes") from None
+    return scratch._replace(joined=scratch.joined[:batch_size])
+
+
+def _rows(sequences):
+    """View sequences (N, T, features) as the rows of a matrix: to a product, a step is one more sample."""
+    return sequences.reshape(-1, sequences.shape[2])
+
+
+# --- Arithmetic that becomes vector instructions -----------------------------------------------------------
+
+
+@serial_jit
+def _exp(x):
+    """Return exp(x), of an x held between -87 and 87; NaN stays.
+
+    The library's exp is a call for each number. This is a polynomial for the remainder of x by ln 2, times a
+    power of two put together from its bits, so a loop of it becomes vector instructions. It is right to
+    within 2e-6 of its value (Moshier, the "Cephes" library, expf, with Taylor's coefficients).
+    """
+    x = np.float32(-87.0) if x < np.float32(-87.0) else x
+    x = np.float32(87.0) if x > np.float32(87.0) else x
+    n = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
+    r = x - n * np.float32(0.693147181)
+    p = np.float32(1 / 120) + r * np.float32(1 / 720)
+    p = np.float32(1 / 6) + r * (np.float32(1 / 24) + r * p)
+    p = np.float32(1.0) + r * (np.float32(1.0) + r * (np.float32(0.5) + r * p))
+    return p * np.int32((np.int32(n) + 127) << 23).view(np.float32)
+
+
+@serial_jit
+def _sigmoid(x):
+    return np.float32(1.0) / (np.float32(1.0) + _exp(-x))
+
+
+@serial_jit
+def _tanh(x):
+    return np.float32(1.0) - np.float32(2.0) / (np.float32(1.0) + _exp(np.float32(2.0) * x))
+
+
+# --- Forward -----------------------------------------------------------------------------------------------
+
+_NOTHING = np.empty(0, np.float32)
+
+
+def lstm_forward(
+    x,
+    weight_ih,
+    weight_hh,
+    bias_ih=None,
+    bias_hh=None,
+    h0=None,
+    c0=None,
+    out=None,
+    h_n=None,
+    c_n=None,
+    cells=None,
+    gates=None,
+    *,
+    scratch=None,
+):
+    """Run an LSTM over a batch of sequences; see `reference.lstm_forward`.
+
+    `scratch` comes from `lstm_scratch`; None allocates it, here and in the gradients.
+    """
+    weights, outputs = (weight_ih, weight_hh), (out, h_n, c_n, cells, gates)
+    outputs = checks.lstm_forward(HOST, x, weights, (bias_ih, bias_hh), (h0, c0), outputs)
+    out, h_n, c_n, cells, gates = outputs
+    scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
+    h_n[...] = 0 if h0 is None else h0
+    c_n[...] = 0 if c0 is None else c0
+    biases = (_NOTHING if bias is None else bias for bias in (bias_ih, bias_hh))
+    arrays = scratch.joined, h_n, c_n, out, cells, gates
+    _forward(x, weight_ih, weight_hh, *biases, *arrays, scratch.panels, scratch.tile)
+    return out, h_n, c_n, cells, gates
+
+
+@parallel_jit
+def _forward(x, weight_ih, weight_hh, bias_ih, bias_hh, joined, h, c, out, cells, gates, panels, tiles):
+    """Go through time; h and c are the states, updated."""
+    batch_size, steps, inputs = x.shape
+    threads, pitch = tiles.shape[0], joined.shape[2]
+    left = joined.reshape(-1)
+    _pack_bias(bias_ih, bias_hh, pitch + 1, panels)
+    _pack(weight_ih.T, 1, pitch + 1, panels)
+    _pack(weight_hh.T, 1 + inputs, pitch + 1, panels)
+    for thread in prange(threads):
+        samples = thread * batch_size // threads, (thread + 1) * batch_size // threads
+        for t in range(steps):
+            for n in range(samples[0], samples[1]):
+                _copy(x[n, t], joined[n, t, :inputs])
+                _copy(h[n], joined[n, t, inputs:])
+            _multiply(left, t * pitch, steps * pitch, pitch, panels, tiles[thread], gates, t, samples)
+            for n in range(samples[0], samples[1]):
+                _cell_forward(gates[n, t], c[n], cells[n, t], h[n], out[n, t])
+
+
+@serial_jit
+def _copy(source, target):
+    for i in range(target.size):
+        target[i] = source[i]
+
+
+@serial_jit
+def _pack(b, first, depth, panels):
+    """Copy the matrix `b` into panels of `depth` rows and TILE_COLUMNS columns each, from row `first` on."""
+    for column in range(0, b.shape[1], TILE_COLUMNS):
+        for k in range(b.shape[0]):
+            at = column * depth + (first + k) * TILE_COLUMNS
+            for i in range(min(TILE_COLUMNS, b.shape[1] - column)):
+                panels[at + i] = b[k, column + i]
+
+
+@serial_jit
+def _pack_bias(bias_ih, bias_hh, depth, panels):
+    """Begin each panel with the sum of the biases, of which each may be empty."""
+    for column in range(0, panels.size // depth, TILE_COLUMNS):
+        panels[column * depth : column * depth + TILE_COLUMNS] = 0
+    # Not a loop over the two: of an array that is read-only and one that is not, Numba makes no such tuple.
+    _add_bias(bias_ih, depth, panels)
+    _add_bias(bias_hh, depth, panels)
+
+
+@serial_jit
+def _add_bias(bias, depth, panels):
+    for i in range(bias.size):
+        panels[i // TILE_COLUMNS * TILE_COLUMNS * depth + i % TILE_COLUMNS] += bias[i]
+
+
+@serial_jit
+def _multiply(left, start, pitch, depth, panels, tile, out, t, samples):
+    """Set ``out[n, t]``, for n from the first of `samples` on, to a product with what the panels hold.
+
+    Row n of the left-hand matrix is ``left[start + n * pitch :][:depth]``.
+    """
+    columns, (first, end) = out.shape[2], samples
+    for column in range(0, columns, TILE_COLUMNS):
+        panel, width = column * (depth + 1), min(TILE_COLUMNS, columns - column)
+        for row in range(first, end, TILE_ROWS):
+            # Past the last row, the last one is computed again: no special case for the tail.
+            s0, s1 = start + row * pitch, start + min(row + 1, end - 1) * pitch
+            s2, s3 = start + min(row + 2, end - 1) * pitch, start + min(row + 3, end - 1) * pitch
+            s4, s5 = start + min(row + 4, end - 1) * pitch, start + min(row + 5, end - 1) * pitch
+            multiply_tile(left, s0, s1, s2, s3, s4, s5, 1, 0, depth, 1, panels, panel, tile, 0)
+            for r in range(min(TILE_ROWS, end - row)):
+                line = out[row + r, t]
+                for i in range(width):
+                    line[column + i] = tile[r * TILE_COLUMNS + i]
+
+
+@serial_jit
+def _cell_forward(gates, c, cell, h, out):
+    """Make the sums in `gates` the gates of one sample and step; update c and h, and note them."""
+    hidden = c.size
+    for j in range(hidden):
+        i, f = _sigmoid(gates[j]), _sigmoid(gates[hidden + j])
+        g, o = _tanh(gates[2 * hidden + j]), _sigmoid(gates[3 * hidden + j])
+        gates[j], gates[hidden + j], gates[2 * hidden + j], gates[3 * hidden + j] = i, f, g, o
+        c[j] = cell[j] = f * c[j] + i * g
+        h[j] = out[j] = o * _tanh(cell[j])
+
+
+# --- Backward ----------------------------------------------------------------------------------------------
+
+
+def lstm_backward(
+    grad_output,
+    weight_hh,
+    cells,
+    gates,
+    c0=None,
+    grad_h_n=None,
+    grad_c_n=None,
+    grad_gates=None,
+    grad_h0=None,
+    grad_c0=None,
+    *,
+    scratch=None,
+):
+    """Send the gradient back through time, to the gates; see `reference.lstm_backward`."""
+    states, outputs = (c0, grad_h_n, grad_c_n), (grad_gates, grad_h0, grad_c0)
+    outputs = checks.lstm_backward(HOST, grad_output, weight_hh, cells, gates, states, outputs)
+    grad_gates, grad_h0, grad_c0 = outputs
+    batch_size, steps, hidden = cells.shape
+    scratch = _checked_scratch(scratch, batch_size, steps, None, hidden)
+    grad_h0[...] = 0 if grad_h_n is None else grad_h_n
+    grad_c0[...] = 0 if grad_c_n is None else grad_c_n
+    # One branch a step in the place of two kernels: an empty array stands for zeros.
+    grad_output = _NOTHING.reshape(0, 0, 0) if grad_output is None else grad_output
+    c0 = _NOTHING.reshape(0, 0) if c0 is None else c0
+    arrays = cells, gates, c0, grad_gates, grad_h0, grad_c0
+    _backward(grad_output, weight_hh, *arrays, scratch.panels, scratch.tile)
+    return grad_gates, grad_h0, grad_c0
+
+
+@parallel_jit
+def _backward(grad_output, weight_hh, cells, gates, c0, grad_gates, grad_h, grad_c, panels, tiles):
+    """Go back through time; grad_h and grad_c are the gradients of the states, updated."""
+    batch_size, steps, hidden = cells.shape
+    threads, left, size = tiles.shape[0], grad_gates.reshape(-1), 4 * hidden
+    nothing, products = grad_h[0, :0], grad_h.reshape(batch_size, 1, hidden)
+    _pack_bias(nothing, nothing, size + 1, panels)
+    _pack(weight_hh, 1, size + 1, panels)
+    for thread in prange(threads):
+        samples = thread * batch_size // threads, (thread + 1) * batch_size // threads
+        for step in range(steps):
+            t = steps - 1 - step
+            for n in range(samples[0], samples[1]):
+                if grad_output.size:
+                    _add(grad_output[n, t], grad_h[n])
+                before = cells[n, t - 1] if t > 0 else c0[n] if c0.size else nothing
+                _cell_backward(gates[n, t], cells[n, t], before, grad_h[n], grad_c[n], grad_gates[n, t])
+            _multiply(left, t * size, steps * size, size, panels, tiles[thread], products, 0, samples)
+
+
+@serial_jit
+def _add(source, target):
+    for j in range(target.size):
+        target[j] += source[j]
+
+
+@serial_jit
+def _cell_backward(gates, cell, before, grad_h, grad_c, grad_gates):
+    """Turn the gradients of one sample's states into that of its gates; grad_c moves on to the step before.
+
+    `before` is the cell of the step before, empty for zeros.
+    """
+    hidden, one, has_before = cell.size, np.float32(1.0), before.size > 0
+    for j in range(hidden):
+        i, f, g, o = gates[j], gates[hidden + j], gates[2 * hidden + j], gates[3 * hidden + j]
+        squashed, start = _tanh(cell[j]), before[j] if has_before else np.float32(0.0)
+        dh = grad_h[j]
+        dc = grad_c[j] + dh * o * (one - squashed * squashed)
+        grad_gates[j] = dc * g * i * (one - i)
+        grad_gates[hidden + j] = dc * start * f * (one - f)
+        grad_gates[2 * hidden + j] = dc * i * (one - g * g)
+        grad_gates[3 * hidden + j] = dh * squashed * o * (one - o)
+        grad_c[j] = dc * f
+
+
+def lstm_backward_input(grad_gates, weight_ih, grad_input=None, *, scratch=None):
+    """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
+    grad_input = checks.lstm_backward_input(HOST, grad_gates, weight_ih, grad_input)
+    scratch = _checked_scratch(scratch, *grad_input.shape, grad_gates.shape[2] // 4)
+    _backward_input(_rows(grad_gates), weight_ih, scratch.panels, scratch.tile, _rows(grad_input))
+    return grad_input
+
+
+@parallel_jit
+def _backward_input(grad_gates, weight_ih, panels, tiles, grad_input):
+    """Multiply the gradients of all steps by the weights; a step is one more sample."""
+    (rows, size), inputs = grad_gates.shape, grad_input.shape[1]
+    threads, left, products = tiles.shape[0], grad_gates.reshape(-1), grad_input.reshape(rows, 1, inputs)
+    nothing = left[:0]
+    _pack_bias(nothing, nothing, size + 1, panels)
+    _pack(weight_ih, 1, size + 1, panels)
+    for thread in prange(threads):
+        share = thread * rows // threads, (thread + 1) * rows // threads
+        _multiply(left, 0, size, size, panels, tiles[thread], products, 0, share)
+
+
+def lstm_backward_weight(
+    grad_gates, x, out, h0=None, grad_weight_ih=None, grad_weight_hh=None, *, scratch=None
+):
+    """Compute the gradients of both weights; see `reference.lstm_backward_weight`."""
+    outputs = grad_weight_ih, grad_weight_hh
+    grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(HOST, grad_gates, x, out, h0, outputs)
+    scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
+    inputs, joined, grad_joined = x.shape[2], scratch.joined, scratch.grad_joined
+    joined[:, :, :inputs] = x
+    joined[:, 0, inputs:] = 0 if h0 is None else h0
+    joined[:, 1:, inputs:] = out[:, :-1]
+    _backward_weight(_rows(grad_gates), _rows(joined), scratch.panel, scratch.tile, grad_joined)
+    grad_weight_ih[...], grad_weight_hh[...] = grad_joined[:, :inputs], grad_joined[:, inputs:]
+    return grad_weight_ih, grad_weight_hh
+
+
+@parallel_jit
+def _backward_weight(grad_gates, joined, panels, tiles, out):
+    """Set ``out = grad_gates.T @ joined``, DEPTH rows of both at a time; a core takes some of the gates."""
+    (depth, rows), columns = grad_gates.shape, joined.shape[1]
+    threads, left = tiles.shape[0], grad_gates.reshape(-1)
+    for thread in prange(threads):
+        first, end = thread * rows // threads, (thread + 1) * rows // threads
+        out[first:end] = 0
+        panel, tile = panels[thread], tiles[thread]
+        panel[:TILE_COLUMNS] = 0
+        for k in range(0, depth, DEPTH):
+            count = min(DEPTH, depth - k)
+            for column in range(0, columns, TILE_COLUMNS):
+                width = min(TILE_COLUMNS, columns - column)
+                _pack(joined[k : k + count, column : column + width], 1, count + 1, panel)
+                for row in range(first, end, TILE_ROWS):
+                    s0, s1 = k * rows + row, k * rows + min(row + 1, end - 1)
+                    s2, s3 = k * rows + min(row + 2, end - 1), k * rows + min(row + 3, end - 1)
+                    s4, s5 = k * rows + min(row + 4, end - 1), k * rows + min(row + 5, end - 1)
+                    multiply_tile(left, s0, s1, s2, s3, s4, s5, 1, 0, count, rows, panel, 0, tile, 0)
+                    for r in range(min(TILE_ROWS, end - row)):
+                        for i in range(width):
+                            out[row + r, column + i] += tile[r * TILE_COLUMNS + i]
+
+
+def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
+    """Compute the gradients of both biases; see `reference.lstm_backward_bias`."""
+    outputs = checks.lstm_backward_bias(HOST, grad_gates, (grad_bias_ih, grad_bias_hh))
+    grad_bias_ih, grad_bias_hh = outputs
+    linear_backward_bias(_rows(grad_gates), grad_bias_ih)
+    grad_bias_hh[...] = grad_bias_ih
+    return grad_bias_ih, grad_bias_hh

@@ -1,0 +1,295 @@
+"""The LSTM on the GPU: two launches a step, a product and the cell.
+
+What the inputs add to the gates is one product over all steps beforehand, and the gradients of the weights
+are products over all steps at the end: large ones, which keep the whole GPU busy. Only what the hidden state
+adds has to wait for the step before. The cell is one kernel: sums, nonlinearities, new cell and new hidden
+state, each number read once and written once. The next product needs the whole hidden state, and blocks
+cannot wait for one another: the end of a launch is that barrier.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import cuda, float32, uint32
+
+from cnn_numba import device
+from cnn_numba.beyond.recurrent import checks
+from cnn_numba.ops.dense.gpu import (
+    LinearScratch,
+    linear_backward_bias,
+    linear_backward_input,
+    linear_backward_weight,
+    linear_forward,
+    linear_scratch,
+)
+from cnn_numba.ops.shapes import DEVICE
+
+__all__ = [
+    "LstmScratch",
+    "lstm_backward",
+    "lstm_backward_bias",
+    "lstm_backward_input",
+    "lstm_backward_weight",
+    "lstm_forward",
+    "lstm_scratch",
+]
+
+THREADS = 256
+_ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
+
+
+class LstmScratch(NamedTuple):
+    """Working space of an LSTM on the GPU."""
+
+    step: object
+    """(N, 4H) float32: what the hidden state adds to the gates in one step, or their gradient in one."""
+    before: object
+    """(N, T, H) float32: the hidden state that each step began with."""
+    linear: LinearScratch
+    """That of the products."""
+
+
+def lstm_scratch(batch_size, steps, input_size, hidden_size):
+    """Allocate the working space for all functions of one layer.
+
+    It is the `scratch` of `lstm_forward` and its gradients, for smaller batches too.
+    """
+    return LstmScratch(
+        device.empty((batch_size, 4 * hidden_size)),
+        device.empty((batch_size, steps, hidden_size)),
+        linear_scratch(batch_size * steps, max(input_size, hidden_size), 4 * hidden_size),
+    )
+
+
+def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
+    """Return a scratch with as many samples as there are, from one made for as many or more."""
+    if scratch is None:
+        return lstm_scratch(batch_size, steps, input_size, hidden_size)
+    if not isinstance(scratch, LstmScratch):
+        raise TypeError(f"scratch must come from lstm_scratch, got {type(scratch).__name__}")
+    samples = max(batch_size, scratch.before.shape[0])
+    try:
+        DEVICE.check("scratch.before", scratch.before, (samples, steps, hidden_size))
+        DEVICE.check("scratch.step", scratch.step, (samples, 4 * hidden_size))
+    except ValueError as error:
+        raise ValueError(f"{error}: make it with lstm_scratch for these shapes") from None
+    return scratch._replace(step=scratch.step[:batch_size], before=scratch.before[:batch_size])
+
+
+def _rows(sequences):
+    """View sequences (N, T, features) as the rows of a matrix: to a product, a step is one more sample."""
+    return sequences.reshape(sequences.shape[0] * sequences.shape[1], sequences.shape[2])
+
+
+@cuda.jit
+@device.signature(f"void({_ROW}, bool, {_ROW}, bool, {_ROW}, {_ROW})")
+def lstm_start_kernel(h, has_h, c, has_c, first_h, first_c):
+    """Begin with one unit's states, or with zeros, a thread; launched over all of them."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(first_h.size):
+        first_h[i] = h[i] if has_h else float32(0)
+        first_c[i] = c[i] if has_c else float32(0)
+
+
+def _start(h, c, first_h, first_c):
+    """Fill the two outputs with the two given states, zeros for None."""
+    arguments = _given(h, first_h), h is not None, _given(c, first_c), c is not None, first_h, first_c
+    flat = (value.ravel() if device.is_device_array(value) else value for value in arguments)
+    device.launch_for_each(lstm_start_kernel, first_h.size, THREADS, *flat)
+
+
+def _given(array, other):
+    """Return the array, or another one for None: a kernel must be given some, and does not look."""
+    return other if array is None else array
+
+
+# --- Forward -----------------------------------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def _sigmoid(x):
+    # exp of a negative number cannot overflow.
+    small = math.exp(-abs(x))
+    return (small if x < float32(0) else float32(1)) / (float32(1) + small)
+
+
+@cuda.jit
+@device.signature(f"void(uint32, {', '.join([_MATRIX] + 3 * [_SEQUENCES] + 2 * [_MATRIX])})")
+def lstm_cell_forward_kernel(t, added, gates, cells, out, h, c):
+    """Take one hidden unit of one sample through step t, a thread; launched over the N * H of them.
+
+    `gates` hold what the inputs add, `added` what the hidden state adds; h and c are updated.
+    """
+    i = uint32(cuda.grid(1))
+    hidden = uint32(h.shape[1])
+    n, j = i // hidden, i % hidden
+    if n < uint32(h.shape[0]):
+        at_f, at_g, at_o = uint32(j + hidden), uint32(j + uint32(2) * hidden), uint32(j + uint32(3) * hidden)
+        input_gate = _sigmoid(gates[n, t, j] + added[n, j])
+        forget_gate = _sigmoid(gates[n, t, at_f] + added[n, at_f])
+        content = math.tanh(gates[n, t, at_g] + added[n, at_g])
+        output_gate = _sigmoid(gates[n, t, at_o] + added[n, at_o])
+        cell = forget_gate * c[n, j] + input_gate * content
+        state = output_gate * math.tanh(cell)
+        gates[n, t, j], gates[n, t, at_f] = input_gate, forget_gate
+        gates[n, t, at_g], gates[n, t, at_o] = content, output_gate
+        c[n, j], cells[n, t, j] = cell, cell
+        h[n, j], out[n, t, j] = state, state
+
+
+def lstm_forward(
+    x,
+    weight_ih,
+    weight_hh,
+    bias_ih=None,
+    bias_hh=None,
+    h0=None,
+    c0=None,
+    out=None,
+    h_n=None,
+    c_n=None,
+    cells=None,
+    gates=None,
+    *,
+    scratch=None,
+):
+    """Run an LSTM over a batch of sequences; see `reference.lstm_forward`.
+
+    `scratch` comes from `lstm_scratch`; None allocates it, here and in the gradients.
+
+    Examples
+    --------
+    >>> x, weight = device.to_device(np.ones((1, 2, 1), np.float32)), device.zeros((4, 1))
+    >>> out, h_n, c_n, cells, gates = lstm_forward(x, weight, weight)
+    >>> device.to_host(gates).tolist()
+    [[[0.5, 0.5, 0.0, 0.5], [0.5, 0.5, 0.0, 0.5]]]
+    """
+    weights, outputs = (weight_ih, weight_hh), (out, h_n, c_n, cells, gates)
+    outputs = checks.lstm_forward(DEVICE, x, weights, (bias_ih, bias_hh), (h0, c0), outputs)
+    out, h_n, c_n, cells, gates = outputs
+    scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
+    linear_forward(_rows(x), weight_ih, bias_ih, _rows(gates), scratch=scratch.linear)
+    _start(h0, c0, h_n, c_n)
+    for t in range(x.shape[1]):
+        linear_forward(h_n, weight_hh, bias_hh, scratch.step, scratch=scratch.linear)
+        arguments = np.uint32(t), scratch.step, gates, cells, out, h_n, c_n
+        device.launch_for_each(lstm_cell_forward_kernel, h_n.size, THREADS, *arguments)
+    return out, h_n, c_n, cells, gates
+
+
+# --- Backward ----------------------------------------------------------------------------------------------
+
+
+@cuda.jit
+@device.signature(
+    f"void(uint32, {_SEQUENCES}, bool, {_SEQUENCES}, {_SEQUENCES}, {_MATRIX}, "
+    f"bool, {', '.join(3 * [_MATRIX])}, {_SEQUENCES})"
+)
+def lstm_cell_backward_kernel(
+    t, grad_output, has_grad_output, cells, gates, c0, has_c0, grad_h, grad_c, grad_step, grad_gates
+):
+    """Take the gradient of one hidden unit of one sample back through step t, a thread; over the N * H.
+
+    The gradient of the gates goes to `grad_gates`, and once more, in one piece, to `grad_step`.
+    """
+    i = uint32(cuda.grid(1))
+    hidden, one = uint32(grad_h.shape[1]), float32(1)
+    n, j = i // hidden, i % hidden
+    if n < uint32(grad_h.shape[0]):
+        at_f, at_g, at_o = uint32(j + hidden), uint32(j + uint32(2) * hidden), uint32(j + uint32(3) * hidden)
+        input_gate, forget_gate = gates[n, t, j], gates[n, t, at_f]
+        content, output_gate = gates[n, t, at_g], gates[n, t, at_o]
+        squashed, before = math.tanh(cells[n, t, j]), float32(0)
+        if t > uint32(0):
+            before = cells[n, uint32(t - uint32(1)), j]
+        elif has_c0:
+            before = c0[n, j]
+        dh = grad_h[n, j]
+        if has_grad_output:
+            dh += grad_output[n, t, j]
+        dc = grad_c[n, j] + dh * output_gate * (one - squashed * squashed)
+        grad_c[n, j] = dc * forget_gate
+        grad_i = dc * content * input_gate * (one - input_gate)
+        grad_f = dc * before * forget_gate * (one - forget_gate)
+        grad_g = dc * input_gate * (one - content * content)
+        grad_o = dh * squashed * output_gate * (one - output_gate)
+        grad_step[n, j], grad_step[n, at_f] = grad_i, grad_f
+        grad_step[n, at_g], grad_step[n, at_o] = grad_g, grad_o
+        grad_gates[n, t, j], grad_gates[n, t, at_f] = grad_i, grad_f
+        grad_gates[n, t, at_g], grad_gates[n, t, at_o] = grad_g, grad_o
+
+
+def lstm_backward(
+    grad_output,
+    weight_hh,
+    cells,
+    gates,
+    c0=None,
+    grad_h_n=None,
+    grad_c_n=None,
+    grad_gates=None,
+    grad_h0=None,
+    grad_c0=None,
+    *,
+    scratch=None,
+):
+    """Send the gradient back through time, to the gates; see `reference.lstm_backward`."""
+    states, outputs = (c0, grad_h_n, grad_c_n), (grad_gates, grad_h0, grad_c0)
+    outputs = checks.lstm_backward(DEVICE, grad_output, weight_hh, cells, gates, states, outputs)
+    grad_gates, grad_h0, grad_c0 = outputs
+    batch_size, steps, hidden = cells.shape
+    scratch = _checked_scratch(scratch, batch_size, steps, 1, hidden)
+    _start(grad_h_n, grad_c_n, grad_h0, grad_c0)
+    given = _given(grad_output, cells), grad_output is not None
+    saved = cells, gates, _given(c0, grad_c0), c0 is not None
+    for t in reversed(range(steps)):
+        arguments = np.uint32(t), *given, *saved, grad_h0, grad_c0, scratch.step, grad_gates
+        device.launch_for_each(lstm_cell_backward_kernel, grad_h0.size, THREADS, *arguments)
+        linear_backward_input(scratch.step, weight_hh, grad_h0, scratch=scratch.linear)
+    return grad_gates, grad_h0, grad_c0
+
+
+def lstm_backward_input(grad_gates, weight_ih, grad_input=None, *, scratch=None):
+    """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
+    grad_input = checks.lstm_backward_input(DEVICE, grad_gates, weight_ih, grad_input)
+    scratch = _checked_scratch(scratch, *grad_input.shape, grad_gates.shape[2] // 4)
+    linear_backward_input(_rows(grad_gates), weight_ih, _rows(grad_input), scratch=scratch.linear)
+    return grad_input
+
+
+@cuda.jit
+@device.signature(f"void({_SEQUENCES}, {_MATRIX}, bool, {_SEQUENCES})")
+def lstm_before_kernel(out, h0, has_h0, before):
+    """Copy one number of the step before, a thread; launched over all of `before`."""
+    i = uint32(cuda.grid(1))
+    steps, hidden = uint32(out.shape[1]), uint32(out.shape[2])
+    row, j = i // hidden, i % hidden
+    n, t = row // steps, row % steps
+    if n < uint32(out.shape[0]):
+        if t > uint32(0):
+            before[n, t, j] = out[n, uint32(t - uint32(1)), j]
+        else:
+            before[n, t, j] = h0[n, j] if has_h0 else float32(0)
+
+
+def lstm_backward_weight(
+    grad_gates, x, out, h0=None, grad_weight_ih=None, grad_weight_hh=None, *, scratch=None
+):
+    """Compute the gradients of both weights; see `reference.lstm_backward_weight`."""
+    outputs = grad_weight_ih, grad_weight_hh
+    grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(DEVICE, grad_gates, x, out, h0, outputs)
+    scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
+    first = _given(h0, _rows(out)), h0 is not None
+    device.launch_for_each(lstm_before_kernel, out.size, THREADS, out, *first, scratch.before)
+    for inputs, gradient in ((x, grad_weight_ih), (scratch.before, grad_weight_hh)):
+        linear_backward_weight(_rows(grad_gates), _rows(inputs), gradient, scratch=scratch.linear)
+    return grad_weight_ih, grad_weight_hh
+
+
+def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
+    """Compute the gradients of both biases; see `reference.lstm_backward_bias`."""
+    outputs = checks.lstm_backward_bias(DEVICE, grad_gates, (grad_bias_ih, grad_bias_hh))
+    for gradient in outputs:
+        linear_backward_bias(_rows(grad_gates), gradient)
+    return tuple(outputs)

@@ -1,0 +1,132 @@
+"""The course's text as numbers, a character at a time, and the windows of it that a network is trained on."""
+
+import os
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from cnn_numba.arguments import instance, integer, shown
+from cnn_numba.data.datasets import Dataset
+from cnn_numba.data.files import CHECKOUT, DataError
+
+#: The data set's name, as ``cnn-numba train --dataset`` knows it.
+TEXT = "course-text"
+#: Every character there is: its number is its place here.
+VOCABULARY = "\n" + "".join(map(chr, range(32, 127)))
+#: Characters that a network sees at once.
+LENGTH = 64
+# From one window of the training text to the next: each character is predicted from 16 places on average.
+_STRIDE = 4
+_NUMBERS = {character: number for number, character in enumerate(VOCABULARY)}
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """The windows of a text, in the place of a data set's images, and of its labels: what comes next.
+
+    Attributes
+    ----------
+    text : ndarray, shape (L,), uint8
+    length : int
+        Characters of a window.
+    stride : int
+        From one window to the next.
+
+    Examples
+    --------
+    >>> windows = Windows(encode("abcdef"), length=3, stride=2)
+    >>> len(windows), windows.shape
+    (2, (2, 3))
+    """
+
+    text: np.ndarray
+    length: int = LENGTH
+    stride: int = _STRIDE
+
+    def __len__(self) -> int:
+        return max((len(self.text) - self.length - 1) // self.stride + 1, 0)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        """Return the text: what tells two sets of windows apart."""
+        return np.array(self.text, dtype=dtype)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many windows there are, and of how many characters."""
+        return len(self), self.length
+
+
+def encode(text: str) -> np.ndarray:
+    """Return the number of each character, uint8.
+
+    Raises
+    ------
+    ValueError
+        If there is one that `VOCABULARY` does not have.
+
+    Examples
+    --------
+    >>> encode("a b").tolist(), decode(encode("a b"))
+    ([66, 1, 67], 'a b')
+    """
+    instance(text, "text", str)
+    unknown = next((character for character in text if character not in _NUMBERS), None)
+    if unknown is not None:
+        raise ValueError(f"the text must be plain ASCII, got {shown(unknown)} at place {text.index(unknown)}")
+    return np.array([_NUMBERS[character] for character in text], np.uint8)
+
+
+def decode(numbers: np.ndarray) -> str:
+    """Return the characters with these numbers; `encode` turned round."""
+    last = len(VOCABULARY) - 1
+    return "".join(VOCABULARY[integer(number, "a character's number", maximum=last)] for number in numbers)
+
+
+def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
+    """Read a text, every tenth paragraph of it held out to test with.
+
+    Parameters
+    ----------
+    path : path, optional
+        A file with a paragraph a line, or a folder with such a course.txt; without it the course's own.
+
+    Returns
+    -------
+    train, test : Windows
+        Those of the test do not overlap: it takes every character once.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, it is not plain ASCII, or too short.
+
+    Examples
+    --------
+    >>> train, test = read_text()
+    >>> test.shape
+    (219, 64)
+    """
+    if path is None:  # in a wheel it lies beside this file
+        path = CHECKOUT / "data" / "text"
+        path = path if path.is_dir() else Path(__file__).parent
+    path = Path(path)
+    path = path / "course.txt" if os.path.isdir(path) else path
+    try:
+        paragraphs = path.read_text(encoding="ascii").splitlines(keepends=True)
+        held_out = "".join(paragraphs[9::10])
+        del paragraphs[9::10]
+        train, test = Windows(encode("".join(paragraphs))), Windows(encode(held_out), stride=LENGTH)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is no text to train on: {error}") from None
+    if not (len(train) and len(test)):
+        raise DataError(f"{path} must have ten paragraphs or more, and hundreds of characters in each")
+    return train, test
+
+
+def load_text(path: str | PathLike | None = None) -> Dataset:
+    """Return a text as a data set, for `data.load`; its argument and errors are those of `read_text`."""
+    train, test = read_text(path)
+    return Dataset(TEXT, train, train, test, test, classes=tuple(VOCABULARY))

@@ -1,0 +1,71 @@
+"""Text generation: predict a character, append it, and again."""
+
+import numpy as np
+
+from cnn_numba.arguments import instance, integer, settings, shown
+from cnn_numba.beyond.text.data import LENGTH, VOCABULARY, decode, encode
+from cnn_numba.device import to_host
+from cnn_numba.nn.models import Sequential
+
+
+def generate(
+    model: Sequential, prompt: str, length: int = 400, temperature: float = 0.7, seed: int = 0
+) -> str:
+    """Continue a prompt.
+
+    The network sees the last 64 characters and gives each one that may follow a probability. The next
+    is drawn from these; the temperature divides the logits before.
+
+    Parameters
+    ----------
+    model : Sequential
+        Such as `text_transformer`, whose attention is causal: what fills the window up behind the last
+        character changes nothing before it.
+    prompt : str
+        At least one character, all in `VOCABULARY`.
+    length : int
+        Characters to add.
+    temperature : float
+        1 draws as the network says; below 1 likely characters become likelier, at 0 the likeliest is taken.
+    seed : int
+        Same seed, same text.
+
+    Returns
+    -------
+    str
+        The prompt and what follows it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the model predicts no characters, the prompt is empty or has others, or a number is out of range.
+
+    Examples
+    --------
+    >>> from cnn_numba.beyond.models import text_transformer
+    >>> len(generate(text_transformer(batch_size=1), "Once", length=10))
+    14
+    """
+    instance(model, "model", Sequential)
+    if model.input_shape != (LENGTH,) or model.shapes[-1][1] != len(VOCABULARY):
+        raise ValueError(f"{model.name} predicts no characters: use text_transformer")
+    if not isinstance(prompt, str) or not prompt:
+        raise ValueError(f"prompt must have at least one character, got {shown(prompt)}")
+    length, (temperature,) = integer(length, "length"), settings(temperature=temperature)
+    generator = np.random.default_rng(integer(seed, "seed", maximum=None))
+    text = encode(prompt).astype(np.int32).tolist()
+    window = np.zeros((1, LENGTH), np.int32)
+    for _ in range(length):
+        seen = text[-LENGTH:]
+        window[0, : len(seen)] = seen
+        logits = to_host(model.forward(model.backend.bring(window)))[len(seen) - 1].astype(np.float64)
+        text.append(_draw(logits, temperature, generator))
+    return decode(np.array(text))
+
+
+def _draw(logits, temperature, generator):
+    """Draw a character from its logits."""
+    if temperature == 0:
+        return int(logits.argmax())
+    exponentials = np.exp((logits - logits.max()) / temperature)
+    return int(generator.choice(len(logits), p=exponentials / exponentials.sum()))

@@ -1,0 +1,205 @@
+"""The rest of a Transformer: dense layers at each place, layers made of layers, residual blocks.
+
+Activations have the shape (N, T, C): C features at each of T places. What does the same at each place is a
+dense layer on N * T rows.
+"""
+
+from collections.abc import Sequence
+
+from cnn_numba.arguments import shown
+from cnn_numba.beyond.attention.layers import MultiHeadAttention, token_rows
+from cnn_numba.beyond.norm.layers import LayerNorm
+from cnn_numba.device import Array
+from cnn_numba.nn.layers import GELU, Layer, Linear, View, head, layer_list
+from cnn_numba.ops.backends import BackendLike
+
+
+class TokenLinear(Linear):
+    """A dense layer at each place of (N, T, C).
+
+    Examples
+    --------
+    >>> TokenLinear(64, 256).output_shape((8, 32, 64))
+    (8, 32, 256)
+    """
+
+    def __repr__(self):
+        return f"TokenLinear({self.in_features}, {self.out_features})"
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return (N, T, out_features)."""
+        if len(input_shape) != 3 or input_shape[2] != self.in_features:
+            raise ValueError(
+                f"{self!r} takes inputs of shape (N, T, {self.in_features}), got {shown(input_shape)}"
+            )
+        return (*input_shape[:2], self.out_features)
+
+    def forward(self, x: Array, training: bool = True) -> Array:
+        """Multiply every place's features by the weight and add the bias."""
+        self.x = token_rows(x)
+        self.output = head(self.out, x.shape[0])
+        self.ops.linear_forward(
+            self.x, self.weight, self.bias, out=token_rows(self.output), relu=self.relu, **self._rounding
+        )
+        return self.output
+
+    def backward(self, grad_output: Array) -> Array | None:
+        """Write the gradients of weight and bias; return that of the input."""
+        gradient = token_rows(grad_output)
+        self.ops.linear_backward_weight(gradient, self.x, grad_weight=self.grad_weight, **self._rounding)
+        self.ops.linear_backward_bias(gradient, grad_bias=self.grad_bias)
+        if not self.needs_grad_input:
+            return None
+        grad_input = self._grad_input_like(grad_output)
+        self.ops.linear_backward_input(
+            gradient, self.weight, grad_input=token_rows(grad_input), **self._rounding
+        )
+        return grad_input
+
+
+class FlattenTokens(View):
+    """Make each place a row of its own, (N, T, C) -> (N * T, C).
+
+    Examples
+    --------
+    >>> FlattenTokens().output_shape((8, 32, 64))
+    (256, 64)
+    """
+
+    kind = "flatten_tokens"
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return (N * T, C)."""
+        if len(input_shape) != 3:
+            raise ValueError(f"{self!r} takes inputs of shape (N, T, C), got {shown(input_shape)}")
+        return (input_shape[0] * input_shape[1], input_shape[2])
+
+
+class Chain(Layer):
+    """Layers one after another, as one layer.
+
+    Parameters
+    ----------
+    layers : list of Layer
+
+    Examples
+    --------
+    >>> Chain([TokenLinear(64, 256), GELU()]).output_shape((8, 32, 64))
+    (8, 32, 256)
+    """
+
+    kind = "chain"
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        super().__init__()
+        self.layers = layer_list(layers)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the last layer's output."""
+        for layer in self.layers:
+            input_shape = layer.output_shape(input_shape)
+        return input_shape
+
+    def build(
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
+        """Let each layer allocate what it needs."""
+        self.input_shape, self.needs_grad_input = tuple(input_shape), needs_grad_input
+        for index, layer in enumerate(self.layers):
+            layer.build(input_shape, device, needs_grad_input or index > 0)
+            input_shape = layer.output_shape(input_shape)
+
+    def forward(self, x: Array, training: bool = True) -> Array:
+        """Run the layers in turn."""
+        for layer in self.layers:
+            x = layer.forward(x, training)
+        self.output = x
+        return x
+
+    def backward(self, grad_output: Array) -> Array | None:
+        """Run the layers' backward passes in reverse."""
+        for layer in reversed(self.layers):
+            grad_output = layer.backward(grad_output)
+        return grad_output
+
+
+class Residual(Chain):
+    """Layers whose output is added to their input: they learn what to change of it.
+
+    He, Zhang, Ren and Sun, "Deep residual learning for image recognition" (2016).
+
+    Examples
+    --------
+    >>> Residual([TokenLinear(64, 32)]).output_shape((8, 32, 64))
+    Traceback (most recent call last):
+        ...
+    ValueError: Residual(TokenLinear(64, 32)) must keep the shape (8, 32, 64), its layers make it (8, 32, 32)
+    """
+
+    kind = "residual"
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the input, which must be that of the last layer's output."""
+        shape = super().output_shape(input_shape)
+        if shape != tuple(input_shape):
+            raise ValueError(f"{self!r} must keep the shape {shown(input_shape)}, its layers make it {shape}")
+        return shape
+
+    def build(
+        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
+    ) -> None:
+        """Allocate the two sums, and let each layer allocate what it needs."""
+        Layer.build(self, input_shape, device, needs_grad_input)
+        super().build(input_shape, device, needs_grad_input)
+        self.ops = self.backend.ops.activation
+
+    def forward(self, x: Array, training: bool = True) -> Array:
+        """Add what the layers make of the batch to it."""
+        changed = super().forward(x, training)
+        self.output = self.ops.add_forward(x, changed, out=head(self.out, x.shape[0]))
+        return self.output
+
+    def backward(self, grad_output: Array) -> Array | None:
+        """Add the gradient that goes past the layers to that which comes through them."""
+        through = super().backward(grad_output)
+        if not self.needs_grad_input:
+            return None
+        return self.ops.add_forward(grad_output, through, out=self._grad_input_like(grad_output))
+
+
+class TransformerBlock(Chain):
+    """Attention, then two dense layers at each place; both normalised before and added to what they get.
+
+    Parameters
+    ----------
+    features : int
+        C of an input (N, T, C); between the two dense layers there are four times as many.
+    heads : int
+    causal : bool
+        As in `MultiHeadAttention`.
+
+    Notes
+    -----
+    Vaswani et al., "Attention is all you need" (2017), normalised before each part and not after it, as in
+    Radford et al., "Language models are unsupervised multitask learners" (2019).
+
+    Examples
+    --------
+    >>> [layer.kind for layer in TransformerBlock(64, heads=4).unfolded()]
+    ['layer_norm', 'attention', 'residual', 'layer_norm', 'linear', 'gelu', 'linear', 'residual', 'block']
+    """
+
+    kind = "block"
+
+    def __init__(self, features: int, heads: int, causal: bool = True) -> None:
+        attention = MultiHeadAttention(features, heads, causal)  # first, for it checks all three
+        self.settings = f"{features}, heads={heads}, causal={attention.causal}"
+        wide = 4 * features
+        dense = [LayerNorm(features), TokenLinear(features, wide), GELU(), TokenLinear(wide, features)]
+        super().__init__([Residual([LayerNorm(features), attention]), Residual(dense)])
+
+    def __repr__(self):
+        return f"TransformerBlock({self.settings})"

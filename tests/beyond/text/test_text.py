@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+
+from cnn_numba import data
+from cnn_numba.beyond.text import data as texts
+from cnn_numba.beyond.text.data import LENGTH, TEXT, VOCABULARY, Windows, decode, encode, read_text
+from cnn_numba.data.files import CHECKOUT
+
+
+def test_the_course_s_text():
+    text = (CHECKOUT / "data" / "text" / "course.txt").read_text(encoding="ascii")
+    assert 100_000 < len(text) < 200_000
+    assert decode(encode(text)) == text
+    train, test = read_text()
+    assert len(train.text) + len(test.text) == len(text)
+    assert 0.05 < len(test.text) / len(text) < 0.2
+    # Paragraphs held out are in no training window.
+    paragraph = decode(test.text).splitlines()[0]
+    assert paragraph in text
+    assert paragraph not in decode(train.text)
+
+
+def test_it_is_loaded_by_name():
+    loaded = data.load(TEXT)
+    assert loaded.image_shape == data.image_shape(TEXT) == (LENGTH,)
+    assert loaded.classes == data.classes(TEXT) == tuple(VOCABULARY)
+    assert loaded.train_images is loaded.train_labels
+    assert loaded.test_images.stride == LENGTH
+
+
+@pytest.mark.parametrize(("length", "count"), [(0, 0), (3, 0), (4, 1), (5, 1), (6, 2), (7, 2)], ids=str)
+def test_how_many_windows_there_are(length, count):
+    """A window of three needs a fourth character, which it is to predict."""
+    windows = Windows(np.zeros(length, np.uint8), length=3, stride=2)
+    assert len(windows) == count
+    assert windows.shape == (count, 3)
+
+
+def test_a_text_of_one_s_own(tmp_path):
+    path = tmp_path / "mine.txt"
+    path.write_text("".join(f"{number} " * 100 + "\n" for number in range(20)))
+    own = data.load(TEXT, path)
+    assert decode(own.test_images.text).splitlines() == ["9 " * 100, "19 " * 100]
+    with pytest.raises(data.DataError, match=r"no\.txt is no text to train on"):
+        data.load(TEXT, tmp_path / "no.txt")
+    path.write_text("few words\n")
+    with pytest.raises(data.DataError, match="must have ten paragraphs or more"):
+        data.load(TEXT, path)
+    path.write_bytes("ä\n".encode())
+    with pytest.raises(data.DataError, match="is no text to train on"):
+        data.load(TEXT, path)
+
+
+def test_characters_that_are_none_are_named():
+    with pytest.raises(ValueError, match="plain ASCII, got '\\\\t' at place 1"):
+        encode("a\tb")
+
+
+def test_without_a_checkout_the_text_lies_in_the_package(monkeypatch, tmp_path):
+    package = tmp_path / "cnn_numba" / "beyond" / "text"
+    package.mkdir(parents=True)
+    (package / "course.txt").write_text("".join(f"{str(i) * 300}\n" for i in range(10)))
+    monkeypatch.setattr(texts, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(texts, "__file__", str(package / "data.py"))
+    train, test = texts.read_text()
+    assert (len(train.text), len(test.text)) == (9 * 301, 301)
