@@ -1,5 +1,8 @@
 """How threads, blocks, lanes and launches are numbered, and what messages call them."""
 
+import math
+from typing import NamedTuple
+
 
 def coordinates(number, shape):
     """Return the x, y, z of a thread in its block, or of a block in its grid; x varies fastest.
@@ -18,6 +21,30 @@ def describe_position(number, shape):
     ('(3, 1)', '7')
     """
     return _without_ones(coordinates(int(number), shape), shape)
+
+
+class Shape(NamedTuple):
+    """Grid and block of a launch, which say by how many numbers its blocks and threads are called."""
+
+    grid: tuple = (1, 1, 1)
+    block: tuple = (1, 1, 1)
+
+    def block_called(self, position):
+        """Return a block, given by its x, y, z, as text.
+
+        >>> Shape(grid=(4, 2, 1)).block_called((3, 1, 0))
+        'block (3, 1)'
+        """
+        return f"block {_without_ones(position, self.grid)}"
+
+    @property
+    def threads(self):
+        """Threads of a block."""
+        return math.prod(self.block)
+
+    def thread_called(self, position):
+        """Return a thread, given by its x, y, z in its block, as text."""
+        return f"thread {_without_ones(position, self.block)}"
 
 
 def describe_launch(kernel, grid, block):

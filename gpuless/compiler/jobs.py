@@ -27,6 +27,10 @@ class InspectionError(RuntimeError):
     """Why a kernel could not be compiled, for the reader of the kernel."""
 
 
+class NoCompiler(InspectionError):
+    """There is no CUDA compiler on this machine."""
+
+
 class Refusal(InspectionError):
     """What the compiler itself has against a kernel."""
 
@@ -189,7 +193,7 @@ def _ask_workers(messages):
 
 def _ask_worker(messages):
     if sys.platform == "darwin":
-        raise InspectionError(
+        raise NoCompiler(
             "kernels cannot be inspected on macOS: NVIDIA has no CUDA compiler for it; "
             "inspect them on Linux or Windows, a free online notebook for instance"
         )
@@ -201,7 +205,7 @@ def _ask_worker(messages):
         raise InspectionError(f"the compiler's process failed:\n{run.stderr.decode(errors='replace')}")
     results = json.loads(run.stdout)
     if isinstance(results, dict):
-        raise InspectionError(f"there is no CUDA compiler here: {results['missing']}; {_FIX}")
+        raise NoCompiler(f"there is no CUDA compiler here: {results['missing']}; {_FIX}")
     return results
 
 

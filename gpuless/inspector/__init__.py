@@ -1,6 +1,6 @@
 """What a kernel becomes on a real GPU: registers, occupancy, instructions, and advice. No GPU is needed."""
 
-from gpuless.compiler.jobs import InspectionError
+from gpuless.compiler.jobs import InspectionError, NoCompiler
 from gpuless.inspector.advice import Float64Cause, float64_causes
 from gpuless.inspector.architectures import ARCHITECTURES, capability, occupancy, registers_for
 from gpuless.inspector.assembly import read_ptx
@@ -13,6 +13,7 @@ __all__ = [
     "WARP",
     "Float64Cause",
     "InspectionError",
+    "NoCompiler",
     "capability",
     "find_kernel",
     "float64_beginnings",

@@ -31,9 +31,12 @@ class Advice(NamedTuple):
     file: str = ""
     line: int = 0
     """Where to change it; 0 if it is no single line."""
+    elsewhere: bool = False
+    """Whether that is another file than the kernel's: the code of device functions is the kernel's too."""
 
     def __str__(self):
-        return f"line {self.line}: {self.text}" if self.line else self.text
+        file = f"({Path(self.file).name}) " if self.elsewhere else ""
+        return f"line {self.line}: {file}{self.text}" if self.line else self.text
 
 
 def advise(report):
@@ -41,14 +44,9 @@ def advise(report):
     rules = (_launch, _float64, _spills, _local_arrays, _indices, _loads, _divisions, _reshapes, _layouts)
     linecache.checkcache()
     found = [advice for rule in (*rules, _occupancy) for advice in rule(report)]
-    # The code of device functions is the kernel's too; say so where the line is in another file.
-    return tuple(_name_file(advice, report.file) for advice in found)
-
-
-def _name_file(advice, kernel_file):
-    if advice.line and advice.file != kernel_file:
-        return advice._replace(text=f"({Path(advice.file).name}) {advice.text}")
-    return advice
+    return tuple(
+        advice._replace(elsewhere=bool(advice.line) and advice.file != report.file) for advice in found
+    )
 
 
 def _lines(lines):
@@ -61,7 +59,7 @@ def _at(topic, file, lines, text):
     """Return advice that stands at the first of some lines; "{here}" in its text names the others as well."""
     first, *others = sorted(lines)
     here = f"here and in {_lines(others)}" if others else "here"
-    return Advice(topic, text.replace("{here}", here), file, first)
+    return Advice(topic, text.format(here=here), file, first)
 
 
 # --- what the launch allows --------------------------------------------------------------------------------

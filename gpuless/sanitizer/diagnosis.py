@@ -3,18 +3,19 @@
 import numpy as np
 
 from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, combine
+from gpuless.sanitizer import words
 from gpuless.sanitizer.conflicts import History
 from gpuless.sanitizer.consequences import Clue, nested
-from gpuless.sanitizer.findings import Finding
+from gpuless.sanitizer.fields import OPERATIONS, Fields, is_nan
+from gpuless.sanitizer.findings import Finding, Unwritten
 from gpuless.sanitizer.races import Races
 from gpuless.sanitizer.waiting import Waiting
-from gpuless.sanitizer.words import VERBS, Words, is_nan
 from gpuless.source.dataflow import has_uneven_rounds, is_data_dependent
 from gpuless.source.instructions import negative_literals
 
 
-class Diagnosis(Words):
-    """Looks through one trace: parameters as for `Words` and `Waiting`.
+class Diagnosis(Fields):
+    """Looks through one trace: parameters as for `Fields` and `Waiting`.
 
     `expects_nan` says that the kernel means to write NaN.
     """
@@ -44,16 +45,15 @@ class Diagnosis(Words):
         for miss in self.memory.misses:
             seen.setdefault((miss.view.array, miss.site), []).append(miss)
         for (number, _), misses in seen.items():
-            first, name = misses[0], self.trace.arrays[number].name
-            index, shape = tuple(map(int, first.index)), first.view.shape
-            size = f"shape {shape}" if len(shape) > 1 else f"{shape[0]} element{'s' * (shape[0] != 1)}"
+            first = misses[0]
             finding = Finding(
                 "out of bounds",
-                f"{self.thread_called(first.thread)} of {self.block_called(first.block)} "
-                f"{VERBS[first.kind]} {name}[{_commas(index)}], and {name} has {size}",
-                name,
-                index,
+                self.trace.arrays[number].name,
+                tuple(map(int, first.index)),
+                OPERATIONS[first.kind],
                 **self.who(first),
+                shape=first.view.shape,
+                space=self.trace.arrays[number].space,
                 count=len(misses),
             )
             # A write goes nowhere; garbage comes from the others.
@@ -65,26 +65,16 @@ class Diagnosis(Words):
             row = rows[0]
             literals = negative_literals(self.site(row).expression)
             if self.trace.negative[row] & ~sum(1 << axis for axis in literals):
-                message = (
-                    f"{self.thread(row)} of {self.block(row)} {self.verb(row)} {self.trace.name(row)} "
-                    "by a negative index, which counts from the end: is a guard missing?"
-                )
-                finding = Finding("negative index", message, **self.at(row), count=len(rows))
+                finding = Finding("negative index", **self.at(row), count=len(rows))
                 yield Clue(finding, self.places(rows))
 
     # --- What is in memory -------------------------------------------------------------------------------
 
     def _uninitialised_reads(self):
         for rows in self.grouped(self.history.first_reads()):
-            row, info = rows[0], self.array(rows[0])
-            if info.dtype.names:
+            if self.array(rows[0]).dtype.names:
                 continue  # fields are not logged
-            kind = "" if info.space == "global" else f"{info.space} "
-            message = (
-                f"{self.thread(row)} of {self.block(row)} {self.verb(row)} {self.trace.name(row)} before "
-                f"anyone has written it: a new {kind}array holds garbage"
-            )
-            finding = Finding("uninitialised read", message, **self.at(row), count=len(rows))
+            finding = Finding("uninitialised read", **self.at(rows[0]), count=len(rows))
             yield Clue(finding, self.places(rows))
 
     def _never_written(self):
@@ -96,17 +86,17 @@ class Diagnosis(Words):
                 continue
             missing = self.history.unwritten(number)
             if self._are_left_out(number, missing):
-                self._note_rest(info, missing, "stay garbage", "is a guard wrong?")
+                self._note_rest(info, missing, garbage=True)
             elif len(missing):
-                index = _index(info, missing)
-                total = info.uninitialised.size
-                some = (
-                    f"{len(missing)} of the {total} elements of {info.name} "
-                    f"{'is' if len(missing) == 1 else 'are'} never written, the first is "
-                    f"{info.name}[{_commas(index)}]: does the grid cover it all?"
+                finding = Finding(
+                    "never written",
+                    info.name,
+                    _index(info, missing),
+                    shape=info.shape,
+                    space=info.space,
+                    detail=Unwritten(len(missing), info.uninitialised.size),
                 )
-                message = f"no thread writes {info.name}" if len(missing) == total else some
-                yield Clue(Finding("never written", message, info.name, index), frozenset())
+                yield Clue(finding, frozenset())
 
     def _are_left_out(self, number, missing):
         """Return whether some elements of an array seem to be left out on purpose.
@@ -139,14 +129,11 @@ class Diagnosis(Words):
                 continue
             kept = self.history.unwritten(number)
             if len(kept):
-                self._note_rest(info, kept, "keep what they held", "does the grid not cover it all?")
+                self._note_rest(info, kept, garbage=False)
 
-    def _note_rest(self, info, rest, what, question):
-        total = int(np.prod(info.shape))
-        self.note(
-            f"{total - len(rest)} of the {total} elements of {info.name} are written, the others {what}, the "
-            f"first is {info.name}[{_commas(_index(info, rest))}]: as meant, or {question}"
-        )
+    def _note_rest(self, info, rest, garbage):
+        counts = Unwritten(len(rest), int(np.prod(info.shape)))
+        self.note(words.rest_note(info.name, counts, _index(info, rest), garbage))
 
     def _first_nan(self):
         """Tell the first NaN that comes from numbers: written in a block that had read none."""
@@ -160,11 +147,7 @@ class Diagnosis(Words):
         rows = (row for row in writes.tolist() if is_nan(trace.values[row]))
         for row in sorted(rows, key=lambda row: trace.block[row] in missed):
             if trace.block[row] not in seen and not self._had_read_nan(row):
-                message = (
-                    f"{self.thread(row)} of {self.block(row)} writes NaN to {trace.name(row)}, computed "
-                    "from numbers that are not NaN"
-                )
-                yield Clue(Finding("NaN produced", message, **self.at(row)), self.places([row]))
+                yield Clue(Finding("NaN produced", **self.at(row)), self.places([row]))
                 return
             seen.add(trace.block[row])
 
@@ -188,7 +171,3 @@ def _is_grid(elements, shape):
     even = all(len(np.unique(np.diff(axis))) < 2 for axis in axes)
     one_run = elements[-1] - elements[0] == len(elements) - 1
     return one_run or (even and np.prod([len(axis) for axis in axes]) == len(elements))
-
-
-def _commas(index):
-    return ", ".join(map(str, index))

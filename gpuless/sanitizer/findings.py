@@ -3,8 +3,10 @@
 import html
 import sys
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from gpuless.positions import describe_launch
+from gpuless.positions import Shape, describe_launch
+from gpuless.sanitizer import words
 from gpuless.wrapping import WIDTH, wrapped
 
 KINDS = (
@@ -25,6 +27,56 @@ KINDS = (
 )
 
 
+_ONE_THREAD = Shape()
+
+
+class Branch(NamedTuple):
+    """An `if` that not every thread enters."""
+
+    test: str
+    line: int
+
+
+class Remedy(NamedTuple):
+    """What would order two accesses: the detail of a missing barrier."""
+
+    barrier: str
+    """For the "block", the "warp", or "either"; empty if none helps, as other blocks do the same."""
+    branch: Branch | None = None
+    """What it has to stand outside of."""
+    each_round: bool = False
+    """Whether it is missing in each round of a loop."""
+    inside: bool = False
+    """Whether it may stand inside of the branch all the same."""
+    both_change: bool = False
+    """Whether both threads read and write the element, so that an index may be wrong instead."""
+
+
+class Collision(NamedTuple):
+    """How two threads write one element: the detail of a write-write race."""
+
+    at_once: bool
+    """By one instruction in one round of its loops, so that no barrier helps."""
+
+
+class WarpCall(NamedTuple):
+    """An operation of a warp: the detail of an absent lane, and of a warp that lanes have gone around."""
+
+    operation: str
+    mask: int
+    absent: tuple
+    """The lanes that are not there."""
+    why: str = ""
+    """Of an absent lane: it is "beyond" the block, "unnamed" in the mask, or "finished"."""
+
+
+class Unwritten(NamedTuple):
+    """How many elements are never written, of how many: the detail of that."""
+
+    missing: int
+    total: int
+
+
 @dataclass(frozen=True)
 class Finding:
     """One mistake, told by its first occurrence.
@@ -33,16 +85,25 @@ class Finding:
     ----------
     kind : str
         One of `KINDS`.
-    message : str
-        What happened, with the values, and what to do about it.
     array : str or None
         Name of the array.
     index : tuple of int or None
         Of the element.
+    operation, other_operation : {"read", "write", "update"} or None
+        What is done to the element, and by the other thread; an update is atomic.
     site, other_site : Site or None
         Line and source text of the access, and of the one it conflicts with.
     block, other_block : tuple of (int, int, int) or None
     thread, other_thread : tuple of (int, int, int) or None
+    launch : Shape
+        Grid and block.
+    shape : tuple of int or None
+        Of what is indexed.
+    space : str or None
+        Of the array: "global", "shared", "local" or "constant".
+    detail : object
+        What there is to know of this kind alone: `Remedy`, `Collision`, `WarpCall`, `Unwritten`, the
+        `Divergence` of threads that wait, the order on which results depend; None for other kinds.
     count : int
         How many there are of what `counted` says.
     counted : {"elements", "accesses", "warps"}
@@ -52,18 +113,28 @@ class Finding:
     """
 
     kind: str
-    message: str
     array: str | None = None
     index: tuple | None = None
+    operation: str | None = None
     site: object = None
-    other_site: object = None
     block: tuple | None = None
-    other_block: tuple | None = None
     thread: tuple | None = None
+    other_operation: str | None = None
+    other_site: object = None
+    other_block: tuple | None = None
     other_thread: tuple | None = None
+    launch: Shape = _ONE_THREAD
+    shape: tuple | None = None
+    space: str | None = None
+    detail: object = None
     count: int = 1
     counted: str = "accesses"
     consequences: tuple = ()
+
+    @property
+    def message(self) -> str:
+        """What happened, with the values, and what to do about it."""
+        return words.message(self)
 
     @property
     def line(self) -> int | None:
@@ -93,15 +164,28 @@ class Finding:
         list of str
         """
         lines = wrapped(f"{prefix}{self.kind}: {self.message}", width)
+        return lines + [f"    {line}" for line in self.details(width - 4)]
+
+    def details(self, width: int = WIDTH) -> list[str]:
+        """Return as lines of text where it is, how often, and what follows from it.
+
+        Parameters
+        ----------
+        width : int
+
+        Returns
+        -------
+        list of str
+        """
         sites = [self.site]
         if self.other_site and self.other_site.line != self.site.line:
             sites.append(self.other_site)
-        details = [line for site in sites if site for line in _place(site, width - 4)]
+        details = [line for site in sites if site for line in _place(site, width)]
         if self.count > 1:
             details.append(f"{self.count} {self.counted}; this is the first")
         for finding in self.consequences:
-            details += finding.lines(width - 4, "and so perhaps: ")
-        return lines + [f"    {line}" for line in details]
+            details += finding.lines(width, "and so perhaps: ")
+        return details
 
 
 def _place(site, width):
@@ -129,9 +213,9 @@ class Report:
         The orders that blocks and threads were run in.
     trace : Trace or None
         The accesses of the first run.
-    stopped : str or None
+    stop : LaunchStopped or None
         Why the launch was stopped before its end (`gpuless.set_limits`), if it was: the findings are those
-        made until then. A launch that is stopped without any raises `gpuless.LaunchStopped`.
+        made until then. A launch that is stopped without any raises it.
     """
 
     kernel: str
@@ -141,7 +225,12 @@ class Report:
     notes: tuple
     orders: tuple
     trace: object
-    stopped: str | None = None
+    stop: Exception | None = None
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the launch was stopped, as text."""
+        return str(self.stop) if self.stop else None
 
     @property
     def ok(self) -> bool:
@@ -183,9 +272,7 @@ def _hanging(mark, lines):
 
 def _html_row(finding):
     cell = "style='text-align:left;vertical-align:top;padding:0.3em 0.8em;border-top:1px solid currentColor'"
-    kind, *rest = finding.lines(sys.maxsize)  # the page breaks them
-    kind, _, message = kind.partition(": ")
-    details = "".join(f"<br><code>{html.escape(line.strip())}</code>" for line in rest)
-    return (
-        f"<tr><td {cell}><b>{html.escape(kind)}</b></td><td {cell}>{html.escape(message)}{details}</td></tr>"
-    )
+    lines = finding.details(sys.maxsize)  # the page breaks them
+    details = "".join(f"<br><code>{html.escape(line.strip())}</code>" for line in lines)
+    kind, message = html.escape(finding.kind), html.escape(finding.message)
+    return f"<tr><td {cell}><b>{kind}</b></td><td {cell}>{message}{details}</td></tr>"

@@ -7,14 +7,15 @@ import numpy as np
 
 from gpuless.access.trace import READ, WRITE, combine, distinct
 from gpuless.limits import WARP
+from gpuless.sanitizer import words
 from gpuless.sanitizer.consequences import Clue, lines
-from gpuless.sanitizer.findings import Finding
-from gpuless.sanitizer.words import Words, is_nan
+from gpuless.sanitizer.fields import Fields, is_nan
+from gpuless.sanitizer.findings import Branch, Collision, Finding, Remedy
 from gpuless.source.branches import LOOPS, common_path, conditions
 from gpuless.source.dataflow import is_atomic_update, is_of_the_thread_alone, uniform_in
 
 
-class Races(Words):
+class Races(Fields):
     """Tells conflicts between blocks and within them, which the `History` has."""
 
     def __init__(self, trace, memory, notes, history):
@@ -53,12 +54,7 @@ class Races(Words):
         return all(_is_same(value, values[0]) for value in values)
 
     def _note_same_value(self, row):
-        site = self.site(row)
-        text = f": {site.text}" if site.text else ""
-        self.note(
-            f"several threads write {self.array(row).name} at the same index, all the same value "
-            f"(line {site.line}{text})"
-        )
+        self.note(words.same_value_note(self.array(row).name, self.site(row)))
 
     def _lost_update(self, rows, actors):
         """Tell two threads that change an element as an atomic operation could; None if there are none."""
@@ -68,12 +64,7 @@ class Races(Words):
         if pair is None or not all(is_atomic_update(*self._place(site)) for site in sites.tolist()):
             return None
         one, two = pair
-        message = (
-            f"{self.thread(one)} of {self.block(one)} and {self.thread(two)} of {self.block(two)} both "
-            f"read {self.trace.name(one)}, change it and write it back; nothing keeps one from overwriting "
-            "what the other wrote: use cuda.atomic"
-        )
-        return Finding("lost update", message, **self.at(one), **self.other(two))
+        return Finding("lost update", **self.at(one), **self.other(two))
 
     def _changing(self, rows):
         """Return which rows are of threads that read the element and then write it, from the read on."""
@@ -87,32 +78,21 @@ class Races(Words):
         return (since <= rows) & (since < until)
 
     def _within_block(self, rows, one, two):
-        kinds, block, name = self.trace.kind, self.block(one), self.trace.name(one)
+        kinds = self.trace.kind
         both_change = self._changing(rows)[np.isin(rows, (one, two))].all()
         if both_change:
             one, two = self._told_apart(rows, one, two)
         if kinds[one] == kinds[two] == WRITE:
-            message = (
-                f"{self.thread(one)} and {self.thread(two)} of {block} both write {name} in one barrier "
-                "interval: which value stays is chance; is "
-                f"{'' if self._are_at_once(one, two) else 'a barrier missing between the two, or '}"
-                "an index wrong?"
-            )
-            return Finding("write-write race", message, **self.at(one), **self.other(two))
+            collision = Collision(self._are_at_once(one, two))
+            return Finding("write-write race", **self.at(one), **self.other(two), detail=collision)
         # The writer is the one that only writes; if there is none, the one that updates.
         second_writes = kinds[two] == WRITE or kinds[one] == READ
         reader, writer = (one, two) if second_writes else (two, one)
-        message = (
-            f"{self.thread(reader)} of {block} {self.verb(reader)} {name} in the barrier interval in which "
-            f"{self.thread(writer)} {self.verb(writer)} it"
-        )
-        finding = Finding("missing barrier", message, **self.at(reader), **self.other(writer))
-        if (finding.array, lines(finding)) in self._hopeless:
-            remedy = "no barrier helps, as other blocks do the same"
-        else:
-            remedy = self._remedy(reader, writer)
-            remedy += ", unless an index is wrong: both read and write it" if both_change else ""
-        return dataclasses.replace(finding, message=f"{message}: {remedy}")
+        finding = Finding("missing barrier", **self.at(reader), **self.other(writer))
+        remedy = Remedy("")
+        if (finding.array, lines(finding)) not in self._hopeless:
+            remedy = self._remedy(reader, writer)._replace(both_change=bool(both_change))
+        return dataclasses.replace(finding, detail=remedy)
 
     def _told_apart(self, rows, one, two):
         """Return how two threads that both read and write an element are best told.
@@ -143,34 +123,25 @@ class Races(Words):
         """Return what would order two accesses of one block."""
         path = common_path(*(self._instruction(row) for row in (one, two)))
         if guard := self._guard_in_loop(path, one, two):
-            barrier = self._barrier(one, two)
-            return f"{barrier} is missing in each round of the loop, outside of {_entered(guard)}"
+            return Remedy(self._barrier(), _entered(guard), each_round=True)
         branch = next((node for node in reversed(path) if isinstance(node, ast.If)), None)
         inside = self._threads_at(one, two)
-        if branch is None or len(inside) == np.prod(self.trace.block_shape):
-            return f"{self._barrier(one, two)} is missing between the two"
-        where = _entered(branch)
+        if branch is None or len(inside) == self.launch.threads:
+            return Remedy(self._barrier())
         warp = self.trace.thread[one] // WARP
         # In blocks of another size there may be other threads of other warps.
         same_warp = warp == self.trace.thread[two] // WARP and is_of_the_thread_alone(path[0], branch.test)
         same_warp &= not self._warps_meet(one)
-        if same_warp and (inside // WARP == warp).sum() == WARP:
-            return (
-                "cuda.syncwarp() is missing between the two; cuda.syncthreads() must not stand inside of "
-                f"{where}"
-            )
-        barrier = "cuda.syncwarp()" if same_warp else "cuda.syncthreads()"
-        return f"{barrier} is missing between the two, outside of {where}"
+        whole_warp = (inside // WARP == warp).sum() == WARP
+        return Remedy(
+            "warp" if same_warp else "block", _entered(branch), inside=bool(same_warp and whole_warp)
+        )
 
-    def _barrier(self, one, two):
-        """Return what makes two threads wait for each other that every thread of their block may call."""
-        threads, *others = self.trace.block_shape
-        if others != [1, 1]:  # which threads make a warp is incidental
-            return "cuda.syncthreads()"
-        # Whether warps meet in another launch, with more data, this one does not show.
-        if threads == WARP:
-            return "cuda.syncthreads() (or cuda.syncwarp(), as the block is one warp)"
-        return "cuda.syncthreads()"
+    def _barrier(self):
+        """Return for whom a barrier is that every thread of the block may call."""
+        # Whether warps meet in another launch, with more data, this one does not show; and which threads of
+        # a block of several axes make a warp is incidental.
+        return "either" if self.trace.block_shape == (WARP, 1, 1) else "block"
 
     def _warps_meet(self, one):
         """Return whether threads of several warps come to one element that one of them writes."""
@@ -211,12 +182,7 @@ class Races(Words):
     def _between_blocks(self, rows, one, two):
         if self.trace.kind[two] == READ:
             one, two = two, one
-        message = (
-            f"{self.thread(one)} of {self.block(one)} {self.verb(one)} {self.trace.name(one)}, and "
-            f"{self.thread(two)} of {self.block(two)} {self.verb(two)} it; blocks run in any order and no "
-            "barrier holds between them: give each its own elements, or make it two launches"
-        )
-        return Finding("race between blocks", message, **self.at(one), **self.other(two))
+        return Finding("race between blocks", **self.at(one), **self.other(two))
 
 
 def _is_same(value, other):
@@ -229,4 +195,4 @@ def _is_same(value, other):
 
 
 def _entered(branch):
-    return f"`if {ast.unparse(branch.test)}:` (line {branch.lineno}), which not every thread enters"
+    return Branch(ast.unparse(branch.test), branch.lineno)

@@ -17,6 +17,7 @@ import numpy as np
 
 from gpuless.access.recording import TracedMemory, run_traced
 from gpuless.access.trace import ATOMIC
+from gpuless.sanitizer import words
 from gpuless.sanitizer.diagnosis import Diagnosis
 from gpuless.sanitizer.findings import Finding, Report
 from gpuless.simulator.arguments import argument_names
@@ -70,7 +71,7 @@ class _Examination:
         names = argument_names(launch.function, len(arguments))
         self.arrays = [pair for pair in zip(names, arguments, strict=True) for pair in _arrays(*pair)]
         self.findings, self.notes, self.orders = [], [], []
-        self.trace = self.stopped = None
+        self.trace = self.stop = None
 
     def report(self):
         """Run in every order and return what was found."""
@@ -89,7 +90,7 @@ class _Examination:
             tuple(self.notes),
             tuple(self.orders),
             self.trace,
-            self.stopped,
+            self.stop,
         )
 
     def _contents(self):
@@ -124,8 +125,8 @@ class _Examination:
         if not self.findings:
             memory.forget()
             raise error
-        self.stopped = str(error)
-        self.notes.append(f"the launch was stopped before its end: {_in_one_line(error)}")
+        self.stop = error
+        self.notes.append(words.stopped_note(error))
 
     def _run(self, memory, order, keep=False):
         """Run in memory that logs; return the error that ended the launch, if one did that can be told."""
@@ -177,7 +178,7 @@ class _Examination:
             differences = {"what the launch does": False}
         except LaunchStopped as stopped:
             # Blocks that wait for those before them are no mistake on a GPU.
-            self.notes.append(f"{order}, the launch did not end: {_in_one_line(stopped)}")
+            self.notes.append(words.stopped_note(stopped, order))
             return
         if not all(differences.values()) and not self.findings:
             # The first run did not show why. Look again, in the order that does.
@@ -196,11 +197,11 @@ class _Examination:
         return differences
 
     def _tell_difference(self, name, order, only_rounding):
-        what = f"{name} differs when blocks and threads run {order}"
+        what = words.differs(name, order)
         # Atomic operations hand out places in the order in which threads come, and that may be meant.
         has_atomics = (self.trace.kind == ATOMIC).any()
         if not (has_atomics or self.findings):
-            self.findings.append(Finding("depends on order", what, name))
+            self.findings.append(Finding("depends on order", name, detail=order))
         elif only_rounding:
             self.notes.append(f"{what}, by the rounding of sums")
         else:
@@ -226,12 +227,6 @@ def _far_from(value, factor):
     """Return a number of the same type that is larger or smaller by much, or 0 if the factor is."""
     number = factor * (1 if value != value else 1 + abs(value))
     return type(value)(max(number, 0) if isinstance(value, Unsigned) else number)
-
-
-def _in_one_line(stopped):
-    """Return why a launch was stopped, and where."""
-    reason, *place = str(stopped).splitlines()
-    return f"{reason} ({', '.join(line.strip() for line in place)})"
 
 
 def _arrays(name, value):

@@ -3,16 +3,16 @@
 import numpy as np
 
 from gpuless.limits import WARP
-from gpuless.positions import describe_lanes
+from gpuless.sanitizer import words
 from gpuless.sanitizer.consequences import Clue
-from gpuless.sanitizer.findings import Finding
-from gpuless.sanitizer.words import Words
+from gpuless.sanitizer.fields import Fields
+from gpuless.sanitizer.findings import Finding, WarpCall
 from gpuless.simulator.errors import DivergenceError
 from gpuless.source.branches import conditions, returns_before
 from gpuless.source.instructions import place
 
 
-class Waiting(Words):
+class Waiting(Fields):
     """Tells mistakes at barriers and in operations of a warp.
 
     `error` is the DivergenceError or ZeroDivisionError that ended the launch early; `absent_read` a value
@@ -33,15 +33,16 @@ class Waiting(Words):
         if not isinstance(error, DivergenceError):
             return
         block, _, interval = self.memory.running
-        reason = str(error).partition("\n")[0]
+        thread, other = map(self.thread_position, error.threads)
         finding = Finding(
             error.kind,
-            f"in {self.block_called(block)}, {reason}",
             site=error.site,
             other_site=error.other_site,
             block=self.block_position(block),
-            thread=self.thread_position(error.threads[0]),
-            other_thread=self.thread_position(error.threads[1]),
+            thread=thread,
+            other_thread=other,
+            launch=self.launch,
+            detail=error.found,
         )
         yield Clue(finding, frozenset({(block, interval)}))
 
@@ -50,16 +51,12 @@ class Waiting(Words):
         if not isinstance(self.error, ZeroDivisionError):
             return
         block, thread, interval = self.memory.running
-        message = (
-            f"{self.thread_called(thread)} of {self.block_called(block)} divides by zero; a GPU goes on: "
-            "`/` gives infinity, `//` and `%` give 0"
-        )
         finding = Finding(
             "division by zero",
-            message,
             site=place(self.error.__traceback__),
             block=self.block_position(block),
             thread=self.thread_position(thread),
+            launch=self.launch,
         )
         yield Clue(finding, frozenset({(block, interval)}))
 
@@ -74,17 +71,11 @@ class Waiting(Words):
                 returned.append(meetings[0])
                 continue
             first, warps = passed[0], {(each.block, each.thread // WARP) for each in passed}
-            message = (
-                f"{self.thread_called(first.thread)} of {self.block_called(first.block)} calls "
-                f"{first.operation} with mask {first.mask:#x}, which names {_lanes(first.finished)} of its "
-                "warp, and these never come: call it where they come too, or name only the lanes that do"
-            )
-            other = self.thread_position(first.finished[0])
             finding = Finding(
                 "divergent warp",
-                message,
                 **self.who(first),
-                other_thread=other,
+                other_thread=self.thread_position(first.finished[0]),
+                detail=WarpCall(first.operation, first.mask, _lanes(first.finished)),
                 count=len(warps),
                 counted="warps",
             )
@@ -110,35 +101,23 @@ class Waiting(Words):
     def _note_returned(self, meetings):
         """Note lanes that are named and have left: a GPU does not wait for them."""
         first = meetings[0]
-        where = " and ".join(f"{each.operation} in line {each.site.line}" for each in meetings)
-        self.note(
-            f"the mask of {where} names lanes that have finished, {_lanes(first.finished)} of warp "
-            f"{first.thread // WARP} of {self.block_called(first.block)} for one: a GPU leaves them out, "
-            "and what a shuffle takes from them is garbage"
-        )
+        places = [(each.operation, each.site.line) for each in meetings]
+        block = self.launch.block_called(self.block_position(first.block))
+        self.note(words.finished_note(places, _lanes(first.finished), first.thread // WARP, block))
 
     def _absent_lane(self):
         """Tell a shuffle from a lane that does not take part."""
         read = self.absent_read
         if read is None:
             return
-        number = read.thread // WARP * WARP + read.lane
-        threads = int(np.prod(self.trace.block_shape))
-        if number >= threads:
-            why = f"does not exist: the block has {threads} threads"
-        elif not read.mask >> read.lane & 1:
-            why = f"is not in the mask {read.mask:#x}"
+        if read.thread // WARP * WARP + read.lane >= self.launch.threads:
+            why = "beyond"
         else:
-            why = "has finished"
-        message = (
-            f"{self.thread_called(read.thread)} of {self.block_called(read.block)} takes the value of lane "
-            f"{read.lane} by {read.operation}, and that lane {why}; the value is garbage, and the results "
-            "depend on it"
-        )
-        yield Clue(
-            Finding("absent lane", message, **self.who(read)), frozenset({(read.block, read.interval)})
-        )
+            why = "finished" if read.mask >> read.lane & 1 else "unnamed"
+        call = WarpCall(read.operation, read.mask, (read.lane,), why)
+        finding = Finding("absent lane", **self.who(read), detail=call)
+        yield Clue(finding, frozenset({(read.block, read.interval)}))
 
 
 def _lanes(threads):
-    return describe_lanes(thread % WARP for thread in threads)
+    return tuple(thread % WARP for thread in threads)

@@ -1,102 +1,240 @@
-"""How the sanitizer calls threads, blocks, accesses and places."""
+"""The sentences of findings and notes: this is the one place that makes them, out of fields."""
 
-import numpy as np
+from gpuless.positions import describe_lanes
+from gpuless.simulator import words as simulated
+from gpuless.simulator.errors import Divergence
 
-from gpuless.access.trace import ATOMIC, READ, WRITE
-from gpuless.positions import coordinates, describe_position
-
-VERBS = {READ: "reads", WRITE: "writes", ATOMIC: "updates"}
+VERBS = {"read": "reads", "write": "writes", "update": "updates"}
 
 
-class Words:
-    """Puts into words and into the fields of a finding what happened in a launch.
+def message(finding):
+    """Return what happened, and what to do about it."""
+    return seen(finding) + advice(finding)
 
-    The memory that the trace is from knows what is not an access to an array. To the list of notes is added
-    what is worth knowing and no mistake.
+
+def seen(finding):
+    """Return what happened, with names and numbers."""
+    return _SEEN[finding.kind](finding)
+
+
+def advice(finding):
+    """Return what may be missing, as the end of a sentence; empty where nothing is known."""
+    make = _ADVICE.get(finding.kind)
+    return make(finding) if make else ""
+
+
+def who(finding):
+    """Return thread and block as text."""
+    return f"{thread(finding)} of {finding.launch.block_called(finding.block)}"
+
+
+def other(finding):
+    """Return the other thread, with its block."""
+    return f"{other_thread(finding)} of {finding.launch.block_called(finding.other_block)}"
+
+
+def thread(finding):
+    """Return the thread alone."""
+    return finding.launch.thread_called(finding.thread)
+
+
+def other_thread(finding):
+    """Return the other thread alone."""
+    return finding.launch.thread_called(finding.other_thread)
+
+
+def element(finding):
+    """Return what the element is called in the source, with numbers: ``tile[3, 4]``."""
+    return f"{finding.array}[{', '.join(map(str, finding.index))}]"
+
+
+def access(finding):
+    """Return who does what to which element."""
+    return f"{who(finding)} {VERBS[finding.operation]} {element(finding)}"
+
+
+# --- Threads that wait -------------------------------------------------------------------------------------
+
+
+def waiting(finding, sites=True):
+    """Return which thread or lane waits for others, or which lanes a mask has named that never came.
+
+    Without `sites` no lines are named.
     """
-
-    def __init__(self, trace, memory, notes):
-        self.trace, self.memory, self.notes = trace, memory, notes
-
-    def note(self, text):
-        """Add a note, once."""
-        if text not in self.notes:
-            self.notes.append(text)
-
-    def thread(self, row):
-        """Return the thread that made an access."""
-        return self.thread_called(self.trace.thread[row])
-
-    def block(self, row):
-        """Return the block of the thread that made an access."""
-        return self.block_called(self.trace.block[row])
-
-    def thread_called(self, number):
-        """Return a thread as text."""
-        return f"thread {describe_position(number, self.trace.block_shape)}"
-
-    def block_called(self, number):
-        """Return a block as text."""
-        return f"block {describe_position(number, self.trace.grid)}"
-
-    def thread_position(self, number):
-        """Return the x, y, z of a thread in its block."""
-        return coordinates(int(number), self.trace.block_shape)
-
-    def block_position(self, number):
-        """Return the x, y, z of a block in the grid."""
-        return coordinates(int(number), self.trace.grid)
-
-    def who(self, event):
-        """Return who made a miss or took part in an operation of a warp, as fields of a finding."""
-        return {
-            "site": event.site,
-            "block": self.block_position(event.block),
-            "thread": self.thread_position(event.thread),
-        }
-
-    def places(self, rows):
-        """Return the blocks and barrier intervals that rows are from."""
-        return frozenset(
-            zip(self.trace.block[rows].tolist(), self.trace.interval[rows].tolist(), strict=True)
-        )
-
-    def verb(self, row):
-        """Return what an access does."""
-        return VERBS[self.trace.kind[row]]
-
-    def site(self, row):
-        """Return the instruction that made an access."""
-        return self.trace.sites[self.trace.site[row]]
-
-    def array(self, row):
-        """Return the array that an access was to."""
-        return self.trace.arrays[self.trace.array[row]]
-
-    def at(self, row):
-        """Return where a row's access happened, as fields of a finding."""
-        return {
-            "array": self.array(row).name,
-            "index": self.trace.index(row),
-            "site": self.site(row),
-            "block": self.block_position(self.trace.block[row]),
-            "thread": self.thread_position(self.trace.thread[row]),
-        }
-
-    def other(self, row):
-        """Return the same for the second of two accesses."""
-        at = self.at(row)
-        return {"other_site": at["site"], "other_block": at["block"], "other_thread": at["thread"]}
-
-    def grouped(self, rows):
-        """Yield the rows of each array and site."""
-        if len(rows):
-            key = self.trace.array[rows] * len(self.trace.sites) + self.trace.site[rows]
-            _, first, which = np.unique(key, return_index=True, return_inverse=True)
-            for number in np.argsort(first):
-                yield rows[which.ravel() == number]
+    call = finding.detail
+    if isinstance(call, Divergence):
+        where = finding.launch.block_called(finding.block)
+        return f"in {where}, {simulated.divergence(call, sites)}"
+    return (
+        f"{who(finding)} calls {call.operation} with mask {call.mask:#x}, which names "
+        f"{describe_lanes(call.absent)} of its warp, and these never come: call it where they come too, or "
+        "name only the lanes that do"
+    )
 
 
-def is_nan(value):
-    """Return whether a value of a trace is NaN."""
-    return isinstance(value, (float, np.floating)) and value != value
+def _absent_lane(finding):
+    call, threads = finding.detail, finding.launch.threads
+    (lane,) = call.absent
+    why = {
+        "beyond": f"does not exist: the block has {threads} threads",
+        "unnamed": f"is not in the mask {call.mask:#x}",
+        "finished": "has finished",
+    }[call.why]
+    return (
+        f"{who(finding)} takes the value of lane {lane} by {call.operation}, and that lane {why}; the value "
+        "is garbage, and the results depend on it"
+    )
+
+
+# --- Elements ----------------------------------------------------------------------------------------------
+
+
+def _out_of_bounds(finding):
+    shape = finding.shape
+    size = f"shape {shape}" if len(shape) > 1 else f"{shape[0]} element{'s' * (shape[0] != 1)}"
+    return f"{access(finding)}, and {finding.array} has {size}"
+
+
+def _uninitialised(finding):
+    kind = "" if finding.space == "global" else f"{finding.space} "
+    return f"{access(finding)} before anyone has written it: a new {kind}array holds garbage"
+
+
+def _never_written(finding):
+    missing, total = finding.detail
+    if missing == total:
+        return f"no thread writes {finding.array}"
+    verb = "is" if missing == 1 else "are"
+    return (
+        f"{missing} of the {total} elements of {finding.array} {verb} never written, the first is "
+        f"{element(finding)}"
+    )
+
+
+def _how_to_write(finding):
+    missing, total = finding.detail
+    return "" if missing == total else ": does the grid cover it all?"
+
+
+# --- Races -------------------------------------------------------------------------------------------------
+
+
+def _both_write(finding):
+    return (
+        f"{thread(finding)} and {other_thread(finding)} of {finding.launch.block_called(finding.block)} "
+        f"both write {element(finding)} in one barrier interval"
+    )
+
+
+def _one_write_too_many(finding):
+    barrier = "" if finding.detail.at_once else "a barrier missing between the two, or "
+    return f": which value stays is chance; is {barrier}an index wrong?"
+
+
+def _missing_barrier(finding):
+    return (
+        f"{access(finding)} in the barrier interval in which {other_thread(finding)} "
+        f"{VERBS[finding.other_operation]} it"
+    )
+
+
+def _remedy(finding):
+    remedy = finding.detail
+    if not remedy.barrier:
+        return ": no barrier helps, as other blocks do the same"
+    where = remedy.branch and (
+        f"`if {remedy.branch.test}:` (line {remedy.branch.line}), which not every thread enters"
+    )
+    barrier = {
+        "block": "cuda.syncthreads()",
+        "warp": "cuda.syncwarp()",
+        "either": "cuda.syncthreads() (or cuda.syncwarp(), as the block is one warp)",
+    }[remedy.barrier]
+    if remedy.each_round:
+        text = f"{barrier} is missing in each round of the loop, outside of {where}"
+    elif remedy.inside:
+        text = f"{barrier} is missing between the two; cuda.syncthreads() must not stand inside of {where}"
+    else:
+        text = f"{barrier} is missing between the two" + (f", outside of {where}" if where else "")
+    return f": {text}" + (", unless an index is wrong: both read and write it" if remedy.both_change else "")
+
+
+def _two_blocks(finding):
+    return f"{access(finding)}, and {other(finding)} {VERBS[finding.other_operation]} it"
+
+
+_SEEN = {
+    "missing barrier": _missing_barrier,
+    "write-write race": _both_write,
+    "lost update": lambda f: f"{who(f)} and {other(f)} both read {element(f)}, change it and write it back",
+    "race between blocks": _two_blocks,
+    "divergent barrier": waiting,
+    "divergent warp": waiting,
+    "absent lane": _absent_lane,
+    "division by zero": lambda f: (
+        f"{who(f)} divides by zero; a GPU goes on: `/` gives infinity, `//` and `%` give 0"
+    ),
+    "out of bounds": _out_of_bounds,
+    "negative index": lambda f: f"{access(f)} by a negative index, which counts from the end",
+    "uninitialised read": _uninitialised,
+    "never written": _never_written,
+    "NaN produced": lambda f: f"{who(f)} writes NaN to {element(f)}",
+    "depends on order": lambda f: differs(f.array, f.detail),
+}
+_ADVICE = {
+    "missing barrier": _remedy,
+    "write-write race": _one_write_too_many,
+    "lost update": lambda f: "; nothing keeps one from overwriting what the other wrote: use cuda.atomic",
+    "race between blocks": lambda f: (
+        "; blocks run in any order and no barrier holds between them: give each its own elements, or make it "
+        "two launches"
+    ),
+    "negative index": lambda f: ": is a guard missing?",
+    "never written": _how_to_write,
+    "NaN produced": lambda f: ", computed from numbers that are not NaN",
+}
+
+
+# --- Notes -------------------------------------------------------------------------------------------------
+
+
+def differs(array, order):
+    """Say that an array's contents depend on the order of the threads."""
+    return f"{array} differs when blocks and threads run {order}"
+
+
+def stopped_note(error, order=""):
+    """Say why a launch was stopped, and where; `order` is given for another order than the first."""
+    what = f"{order}, the launch did not end" if order else "the launch was stopped before its end"
+    place = f" ({', '.join(error.place.lines())})" if error.place else ""
+    return f"{what}: {error.reason}{place}"
+
+
+def same_value_note(array, site):
+    """Say that threads write one value into one element."""
+    text = f": {site.text}" if site.text else ""
+    return f"several threads write {array} at the same index, all the same value (line {site.line}{text})"
+
+
+def rest_note(array, counts, first, garbage):
+    """Say that only some elements of an array are written; `first` is the index of the first other one.
+
+    `garbage` says that nobody had written those before.
+    """
+    missing, total = counts
+    index = ", ".join(map(str, first))
+    what = "stay garbage" if garbage else "keep what they held"
+    question = "is a guard wrong?" if garbage else "does the grid not cover it all?"
+    return (
+        f"{total - missing} of the {total} elements of {array} are written, the others {what}, the first is "
+        f"{array}[{index}]: as meant, or {question}"
+    )
+
+
+def finished_note(places, lanes, warp, block):
+    """Say that masks name lanes that have finished; `places` are operations with their lines."""
+    where = " and ".join(f"{operation} in line {line}" for operation, line in places)
+    return (
+        f"the mask of {where} names lanes that have finished, {describe_lanes(lanes)} of warp {warp} of "
+        f"{block} for one: a GPU leaves them out, and what a shuffle takes from them is garbage"
+    )

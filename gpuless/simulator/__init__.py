@@ -1,17 +1,32 @@
 """Kernels in Python, one greenlet a thread: for toy sizes, for stepping, and for the sanitizer."""
 
 from gpuless.simulator.arguments import argument_names
-from gpuless.simulator.errors import DivergenceError, LaunchStopped, UnsupportedPython
+from gpuless.simulator.errors import (
+    Divergence,
+    DivergenceError,
+    LaunchStopped,
+    Place,
+    SourcePlace,
+    UnsupportedPython,
+)
+from gpuless.simulator.foreign import Cause, cause_of, compiler_cause, compiler_line
 from gpuless.simulator.install import install
 from gpuless.simulator.kernel import Launch, simulate
 from gpuless.simulator.memory import poisoned
 
 __all__ = [
+    "Cause",
+    "Divergence",
     "DivergenceError",
     "Launch",
     "LaunchStopped",
+    "Place",
+    "SourcePlace",
     "UnsupportedPython",
     "argument_names",
+    "cause_of",
+    "compiler_cause",
+    "compiler_line",
     "install",
     "poisoned",
     "simulate",

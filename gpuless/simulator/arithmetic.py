@@ -217,7 +217,7 @@ def _truncation(dtype):
         if isinstance(value, (np.integer, np.bool_)):
             return int(value)
         if isinstance(value, (complex, np.complexfloating)):
-            raise UnsupportedPython(f"{dtype} of a complex number is not available: take its real part")
+            raise UnsupportedPython("of a complex number is not available: take its real part", f"{dtype}")
         if np.isnan(value):
             return of_nan if isinstance(value, float) or dtype.itemsize == 8 else 0
         is_half = type(value) is np.float16
@@ -283,9 +283,7 @@ UFUNCS = frozenset(
 REDUCTIONS = frozenset("all any argmax argmin mean prod std sum var".split())
 
 
-NO_WHOLE_ARRAYS = (
-    "{} of a whole array is not available: a thread computes with single elements, x[i], in a loop"
-)
+NO_WHOLE_ARRAYS = "of a whole array is not available: a thread computes with single elements, x[i], in a loop"
 
 
 class KernelArray(np.ndarray):
@@ -321,7 +319,7 @@ def check_ufunc(ufunc, out):
     `out` is where the result goes; empty if NumPy would make a new array.
     """
     if not out or ufunc.__name__ not in UFUNCS:
-        raise UnsupportedPython(NO_WHOLE_ARRAYS.format(ufunc.__name__))
+        raise UnsupportedPython(NO_WHOLE_ARRAYS, ufunc.__name__, whole_array=True)
 
 
 def _plain(value):

@@ -8,6 +8,8 @@ import types
 
 import numpy as np
 
+from gpuless.simulator.errors import SourcePlace
+
 UNKNOWN = object()
 
 
@@ -41,9 +43,9 @@ class Definition:
             self.locals = self.parameters.union(self._stores)
 
     def where(self, node):
-        """Return function and line as text."""
-        kind = "device function" if self.device else "kernel"
-        return f"in {kind} {self.function.__name__}, line {node.lineno}"
+        """Return where a node stands, and its first line."""
+        source = ast.unparse(node).partition("\n")[0]
+        return SourcePlace(self.function.__name__, node.lineno, source, self.device)
 
     def value(self, node):
         """Return the global or outer object that an expression such as ``np.float32`` names, or `UNKNOWN`."""

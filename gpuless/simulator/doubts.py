@@ -7,7 +7,6 @@ else waits 2 seconds for the answer, where there is a compiler.
 import ast
 import builtins
 import types
-from typing import NamedTuple
 
 import numpy as np
 
@@ -38,15 +37,8 @@ _GLOBALS = (
 )
 
 
-class Doubt(NamedTuple):
-    """Something that may not compile."""
-
-    where: str
-    source: str
-
-
 def find_doubt(definition):
-    """Return the first thing in a function of which the source does not tell whether it compiles, or None.
+    """Return the place of the first thing that may not compile, as far as the source shows; None if none.
 
     `restrictions.check` has nothing against the function.
     """
@@ -54,7 +46,7 @@ def find_doubt(definition):
         for node in ast.walk(statement):
             if _is_doubtful(node, definition):
                 node = node if hasattr(node, "lineno") else statement
-                return Doubt(definition.where(node), ast.unparse(node).partition("\n")[0])
+                return definition.where(node)
     return None
 
 

@@ -225,7 +225,7 @@ class GpuMath:
 
     def __getattr__(self, name):
         getattr(math, name)  # or else there is no such name at all
-        raise UnsupportedPython(f"math.{name} is not available")
+        raise UnsupportedPython("is not available", f"math.{name}")
 
 
 GPU_MATH = GpuMath()
@@ -244,7 +244,9 @@ def _complex_on_a_gpu(name):
 
     def function(number):
         if name in _OF_COMPLEX and not isinstance(number, (complex, np.complexfloating)):
-            raise UnsupportedPython(f"cmath.{name} takes a complex number, not {np.asarray(number).dtype}")
+            raise UnsupportedPython(
+                f"takes a complex number, not {np.asarray(number).dtype}", f"cmath.{name}"
+            )
         is_single = type(number) in (np.float32, np.complex64) or is_narrow(number)
         is_single = is_single and name not in _IN_DOUBLE
         result = compute((np.complex64 if is_single else np.complex128)(number))
@@ -282,7 +284,7 @@ class GpuCmath:
 
     def __getattr__(self, name):
         getattr(cmath, name)  # or else there is no such name at all
-        raise UnsupportedPython(f"cmath.{name} is not available")
+        raise UnsupportedPython("is not available", f"cmath.{name}")
 
 
 GPU_CMATH = GpuCmath()

@@ -10,11 +10,11 @@ import functools
 import importlib.util
 import linecache
 import os
-import re
 import sys
 import weakref
 
-from gpuless.simulator.errors import UnsupportedPython
+from gpuless.simulator.errors import SourcePlace, UnsupportedPython
+from gpuless.simulator.foreign import read_refusal
 
 _CC = (8, 0)
 # By function: the types of arguments it was not refused for.
@@ -24,13 +24,13 @@ _passed: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 def judge(kernel, function, arguments, types, doubt):
     """Raise `UnsupportedPython`, with line and reason, if the compiler refuses a kernel for these arguments.
 
-    `types` are those of the arguments, as `argument_types` has them; the doubt is why it is asked.
+    `types` are those of the arguments, as `argument_types` has them, and `doubt` is the place in question.
     """
     passed = _passed.setdefault(function, set())
     if types not in passed and _has_compiler():
         refusal = _ask(kernel, arguments)
         if refusal:
-            raise UnsupportedPython(_in_one_line(refusal, function, doubt))
+            raise _unsupported(read_refusal(refusal), function, doubt)
     passed.add(types)
 
 
@@ -55,22 +55,12 @@ def _ask(kernel, arguments):
         return None  # no compiler after all, or a kernel that cannot be sent to another process
 
 
-def _in_one_line(refusal, function, doubt):
-    """Return the place that the compiler names, else the doubtful one, and the first reason it gives."""
-    file, where, source = function.__code__.co_filename, doubt.where, doubt.source
-    for path, line, name in re.findall(r'File "(.+?)", line (\d+):\s*def (\w+)', refusal):
+def _unsupported(refusal, function, doubt):
+    """Return the error, at the place that the compiler names, else at the doubtful one."""
+    file, where = function.__code__.co_filename, doubt
+    for path, line, name in refusal.places:
         if os.path.basename(path) == os.path.basename(file):  # the first is where it began
-            kind = "kernel" if name == function.__name__ else "device function"
-            where, source = f"in {kind} {name}, line {line}", linecache.getline(file, int(line)).strip()
+            source = linecache.getline(file, line).strip()
+            where = SourcePlace(name, line, source, device=name != function.__name__)
             break
-    return f"{where}: the compiler refuses this: {_reason(refusal)}\n    {source}"
-
-
-def _reason(refusal):
-    missing = re.search(r"No implementation of function .*? found for signature:\s*>>> (.+)", refusal)
-    if "NRT required" in refusal or "_ol_array_allocate" in refusal:
-        return "it would need memory for a new array"
-    if missing:
-        return f"there is no {missing[1]}"
-    said = re.sub(r".* does not compile for compute capability [\d.]+: ", "", refusal)
-    return next(line.strip() for line in said.splitlines() if line.strip() and "Failed in" not in line)
+    return UnsupportedPython(refusal.reason, where=where, of_compiler=True, cause=refusal.cause)

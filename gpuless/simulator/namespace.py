@@ -112,7 +112,7 @@ def _element(operation, array, value, taken):
     dtype = array.dtype
     if dtype.char not in taken:
         known = dict.fromkeys(np.dtype(char).name for char in taken)  # two letters may mean one type
-        raise UnsupportedPython(f"cuda.atomic.{operation} takes {', '.join(known)}, not {dtype}")
+        raise UnsupportedPython(f"takes {', '.join(known)}, not {dtype}", f"cuda.atomic.{operation}")
     return value if type(value) is dtype.type else cast(dtype)(value)
 
 
@@ -148,7 +148,7 @@ def _taken(operation, value, kinds, refused):
     """Return a value unless it is of a type that an operation does not take."""
     if isinstance(value, refused):
         kind = "unsigned integers" if isinstance(value, Unsigned) else np.asarray(value).dtype
-        raise UnsupportedPython(f"cuda.{operation} takes {kinds}, not {kind}: cast it")
+        raise UnsupportedPython(f"takes {kinds}, not {kind}: cast it", f"cuda.{operation}")
     return value
 
 

@@ -203,7 +203,7 @@ def to_int(value=0):
 def to_float(value=0.0):
     """Return a number as a float: what `float` means in a kernel. A float32 remains one."""
     if isinstance(value, (bool, np.bool_, complex, np.complexfloating)):
-        raise UnsupportedPython(f"float() takes integers and floats, not {np.asarray(value).dtype}")
+        raise UnsupportedPython(f"takes integers and floats, not {np.asarray(value).dtype}", "float()")
     return value if isinstance(value, np.floating) else np.float64(value)
 
 
@@ -324,7 +324,7 @@ def of_numbers(ufunc):
         if options or not all(isinstance(each, (int, float, complex, np.generic)) for each in arguments):
             return ufunc(*arguments, **options)
         if any(type(each) is np.float16 for each in arguments):
-            raise UnsupportedPython(f"np.{ufunc.__name__} of float16 is not available")
+            raise UnsupportedPython("of float16 is not available", f"np.{ufunc.__name__}")
         are_exact = not any(isinstance(each, np.inexact) for each in arguments)
         result = ufunc(*map(_sized if are_exact else _weak, arguments))
         if are_exact and isinstance(result, np.floating) and all(map(_is_short, arguments)):

@@ -93,7 +93,7 @@ class _Checker:
         if isinstance(node, ast.BinOp) and (_is_text(node.left) or _is_text(node.right)):
             self._refuse(node, "strings cannot be built")
         if isinstance(node, ast.AugAssign) and is_part(node.target):
-            self._refuse(node, NO_WHOLE_ARRAYS.format("arithmetic"))
+            self._refuse(node, f"arithmetic {NO_WHOLE_ARRAYS}", whole_array=True)
         if isinstance(node, ast.Subscript):
             self._check_subscript(node)
         if isinstance(node, ast.For):
@@ -149,9 +149,9 @@ class _Checker:
     def _check_call(self, node):
         called, name = self._value(node.func), ast.unparse(node.func)
         if called is getattr(builtins, name, UNKNOWN) and name in _BUILTINS:
-            self._refuse(node, f"{name}() is not supported")
+            self._refuse(node, "is not supported", f"{name}()")
         if isinstance(called, types.FunctionType) and package(called) not in ("numba", "numpy"):
-            self._refuse(node, f"{name} is a plain Python function: decorate it with @cuda.jit(device=True)")
+            self._refuse(node, "is a plain Python function: decorate it with @cuda.jit(device=True)", name)
         if isinstance(called, types.FunctionType) and package(called) == "numpy":
             self._check_numpy(node, name)
         if isinstance(called, (types.BuiltinFunctionType, types.MethodType)):
@@ -165,9 +165,9 @@ class _Checker:
             return
         count = MATH_ARGUMENTS.get(called.__name__)
         if module == "math" and count and len(node.args) != count:
-            self._refuse(node, f"{name} takes {count} argument{'s' * (count > 1)} there")
+            self._refuse(node, f"takes {count} argument{'s' * (count > 1)} there", name)
         if (module == "math" and not count) or module not in ("builtins", "math", "_operator", "numpy"):
-            self._refuse(node, f"{name} is not available")
+            self._refuse(node, "is not available", name)
 
     def _check_method(self, node, called, name):
         owner, method = self._value(node.func.value), node.func.attr
@@ -196,7 +196,7 @@ class _Checker:
         if function in NUMPY_FUNCTIONS:
             return
         hint = f": use math.{function}" if hasattr(math, function) else ""
-        self._refuse(node, f"{name} is not available{hint}")
+        self._refuse(node, f"is not available{hint}", name)
 
     def _is_constant(self, shape):
         """Return whether the compiler can know a shape. It folds literals, but computes with no names."""
@@ -211,9 +211,8 @@ class _Checker:
             return isinstance(self._value(shape), (int, np.integer, tuple))
         return all(isinstance(node, _LITERAL) for node in ast.walk(shape))
 
-    def _refuse(self, node, reason):
-        source = ast.unparse(node).partition("\n")[0]
-        raise UnsupportedPython(f"{self.definition.where(node)}: {reason}\n    {source}")
+    def _refuse(self, node, reason, code="", whole_array=False):
+        raise UnsupportedPython(reason, code, self.definition.where(node), whole_array)
 
 
 _LITERAL = (ast.Constant, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop)

@@ -20,8 +20,8 @@ import numpy as np
 from greenlet import getcurrent, greenlet
 
 from gpuless.limits import WARP
-from gpuless.positions import coordinates, describe_lanes, describe_position
-from gpuless.simulator.errors import DivergenceError, LaunchStopped, located
+from gpuless.positions import Shape, coordinates
+from gpuless.simulator.errors import Divergence, DivergenceError, LaunchStopped, Place, located
 from gpuless.simulator.intrinsics import Dim3
 from gpuless.simulator.watchdog import Stop, Watch
 from gpuless.source.dataflow import round_variables
@@ -170,8 +170,7 @@ class Scheduler:
             _pool.clear()
             if not isinstance(error, Stop):
                 raise
-            where = self._where(cuda.thread, error.__traceback__)
-            raise LaunchStopped(f"{watch.reason}\n{where}") from None
+            raise LaunchStopped(watch.reason, self._where(cuda.thread, error.__traceback__)) from None
 
     @property
     def progress(self):
@@ -217,15 +216,9 @@ class Scheduler:
                 raise located(error, self._where(thread, error.__traceback__)) from None
 
     def _where(self, thread, traceback=None):
-        found, line = place(traceback) or thread.site, ""
-        if found:
-            inside = "" if found.function == self.name else f", device function {found.function}"
-            line = f"{inside}, line {found.line}{found.text and ': ' + found.text}"
-        return (
-            f"  in kernel {self.name}{line}\n"
-            f"  block {describe_position(self._number, self.grid)}, "
-            f"thread {describe_position(thread.number, self.block)}"
-        )
+        launch = Shape(self.grid, self.block)
+        block, position = coordinates(self._number, self.grid), coordinates(thread.number, self.block)
+        return Place(self.name, place(traceback) or thread.site, block, position, launch)
 
     def _complete_barrier(self, waiting):
         """Check that the whole block waits at one barrier; return what each thread gets from it."""
@@ -255,13 +248,7 @@ class Scheduler:
         for thread in waiting:
             if (others := _rounds(thread, names)) != rounds:
                 name, mine = next((k, v) for k, v in rounds.items() if others.get(k) != v)
-                position, other = (describe_position(each.number, self.block) for each in (first, thread))
-                reason = (
-                    f"thread {position} waits at a barrier ({first.site}) in the round {name} = {mine} of a "
-                    f"loop, and thread {other} in the round {name} = {others.get(name)}: every thread of a "
-                    "block must reach the same barriers in the same rounds"
-                )
-                self._diverge("divergent barrier", first, thread, reason)
+                self._diverge("divergent barrier", first, thread, rounds=(name, mine, others.get(name)))
 
     def _round_names(self, frame):
         """Return the variables that tell in which round a frame is; looked up once for each instruction."""
@@ -274,19 +261,11 @@ class Scheduler:
             known = _round_names[id(code), offset] = code, names
         return known[1]
 
-    def _diverge(self, kind, thread, other, reason=None):
-        """Report a thread that waits for another one in vain."""
-        position, other_position = (describe_position(each.number, self.block) for each in (thread, other))
-        if reason is None:
-            instead = f"waits at {other.site}" if other.site else "has finished"
-            reason = (
-                f"thread {position} waits at a barrier ({thread.site}) and thread {other_position} "
-                f"{instead}: every thread of a block must reach the same barriers"
-            )
-        where = f"  in kernel {self.name}, block {describe_position(self._number, self.grid)}"
-        raise DivergenceError(
-            f"{reason}\n{where}", kind, thread.site, other.site, (thread.number, other.number)
-        )
+    def _diverge(self, kind, thread, other, **more):
+        """Report a thread that waits for another one in vain; `more` are further fields of `Divergence`."""
+        launch, block = Shape(self.grid, self.block), coordinates(self._number, self.grid)
+        numbers, sites = (thread.number, other.number), (thread.site, other.site)
+        raise DivergenceError(Divergence(kind, numbers, sites, launch, block, **more), self.name)
 
     def _complete_warps(self, threads):
         """Let warps finish what their lanes do together; return the threads that wait at a barrier."""
@@ -328,12 +307,7 @@ class Scheduler:
     def _check_mask(self, operation, mask, group):
         for thread in group:
             if not mask >> thread.lane & 1:
-                what = f"calls {operation} ({thread.site}) with mask {mask:#x}, which does not name it"
-                self._diverge("divergent warp", thread, thread, f"{self._lane(thread)} {what}")
-
-    def _lane(self, thread):
-        position = describe_position(thread.number, self.block)
-        return f"thread {position} (lane {thread.lane} of warp {thread.warp})"
+                self._diverge("divergent warp", thread, thread, operation=operation, mask=mask)
 
     def _warp(self, number):
         return self._threads[number * WARP : (number + 1) * WARP]
@@ -353,14 +327,14 @@ class Scheduler:
             and _meeting(other) != _meeting(thread)
         ]
         other = missing[0]
-        theirs = "" if other.waits_for in _BARRIERS else f" with mask {other.value[0]:#x}"
         self._diverge(
             "divergent warp",
             thread,
             other,
-            f"{self._lane(thread)} waits at {operation} ({thread.site}) with mask {mask:#x}, which names "
-            f"{describe_lanes(each.lane for each in missing)}, and lane {other.lane} waits at "
-            f"{other.site}{theirs}",
+            operation=operation,
+            mask=mask,
+            lanes=tuple(each.lane for each in missing),
+            other_mask=None if other.waits_for in _BARRIERS else other.value[0],
         )
 
 

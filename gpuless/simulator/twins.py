@@ -34,7 +34,7 @@ from gpuless.simulator.rewriting import NAMES, rewritten
 class Twins:
     """Functions as they are within one launch, with arguments of these types.
 
-    `judge` is called with a `Doubt`; it raises if the compiler shares it.
+    `judge` is called with the place of a doubt; it raises if the compiler shares it.
     """
 
     def __init__(self, cuda, memory, argument_types, judge):

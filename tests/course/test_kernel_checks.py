@@ -11,10 +11,11 @@ import pytest
 from advice import obeyed
 from numba import cuda, float32, int32
 
-from cnn_course.engine.checks import float64, kernels as kernel_checks
+from cnn_course.engine.checks import float64, kernel_judges
 from cnn_course.engine.checks.exercise import CheckFailed, Exercise, avoids
 from cnn_course.engine.checks.kernels import KernelExercise, examine, inout, launch, normal, output, uses
-from gpuless.inspector import InspectionError
+from cnn_course.engine.checks.source import has_dots_left
+from gpuless.inspector import NoCompiler
 
 TILE = 8
 
@@ -731,7 +732,7 @@ def test_stubs_are_unsolved():
 
 
 def test_an_ellipsis_in_an_index_is_no_gap():
-    assert not kernel_checks._is_unfinished(lambda x: x[...])
+    assert not has_dots_left(lambda x: x[...])
 
 
 def test_a_broken_kernel_is_unsolved_until_its_code_is_another():
@@ -937,7 +938,7 @@ class TestFloat64:
 
     def test_where_kernels_are_simulated_the_inspector_compiles(self, monkeypatch):
         monkeypatch.setattr(float64.device, "simulated", lambda: True)
-        monkeypatch.setattr(kernel_checks.device, "simulated", lambda: True)
+        monkeypatch.setattr(kernel_judges.device, "simulated", lambda: True)
         assert "`t = 0`" in str(scale(self.kernel("t = 0", *SUM)))
 
     def test_without_a_compiler_what_is_stored_tells(self, monkeypatch):
@@ -945,10 +946,10 @@ class TestFloat64:
 
         def refuse(*arguments, **options):
             asked.append(arguments)
-            raise InspectionError("there is no CUDA compiler here")
+            raise NoCompiler("there is no CUDA compiler here")
 
         monkeypatch.setattr(float64.device, "simulated", lambda: True)
-        monkeypatch.setattr(kernel_checks.device, "simulated", lambda: True)
+        monkeypatch.setattr(kernel_judges.device, "simulated", lambda: True)
         monkeypatch.setattr(float64, "inspect_kernel", refuse)
         monkeypatch.setattr(float64, "_missing", [])
         # An integer and a float32 make a float64, as in compiled code.
@@ -1406,7 +1407,7 @@ def test_the_inputs_of_a_case_stay_as_they_are(rng):
 
 
 def test_with_a_gpu_the_kernel_is_run_for_real_as_well(monkeypatch):
-    monkeypatch.setattr(kernel_checks.device, "simulated", lambda: False)
+    monkeypatch.setattr(kernel_judges.device, "simulated", lambda: False)
     launches = []
 
     class Compiled:

@@ -6,8 +6,8 @@ import re
 import numpy as np
 from scipy import fft
 
+from cnn_course.engine.checks.evidence import call
 from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids, case
-from cnn_course.engine.checks.mistakes import call
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
 
 

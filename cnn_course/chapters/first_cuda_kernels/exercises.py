@@ -1,15 +1,16 @@
 """The checks of notebook 02, ``02_first_cuda_kernels``."""
 
-import re
 import warnings
 from types import FunctionType
 
 import numpy as np
 
+from cnn_course.engine.checks import errors
 from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output
 from cnn_numba.ops.conv.reference import correlate_cpu
 from gpuless.access import WRITE
+from gpuless.simulator import foreign
 
 
 def _two_vectors(rng):
@@ -74,7 +75,7 @@ def _on_gpu(attempt, x):
         except TypeError as error:
             _refuse_fractions(error)
             raise
-    if any("Host array used" in str(warning.message) for warning in caught):
+    if any(foreign.is_about_host_arrays(warning.message) for warning in caught):
         raise Wrong(
             "host array",
             "The numbers come out right, but you hand the kernel an array of the host. Numba then copies it "
@@ -106,12 +107,12 @@ def _on_gpu(attempt, x):
 
 def _refuse_fractions(error):
     """Raise `Wrong` if an exception says that the numbers of a launch are no integers."""
-    if re.search(r"must be a sequence of integers|is made of integers", str(error)):
+    if foreign.is_about_launch_sizes(error):
         raise Wrong(
             "fraction of a block",
             "The numbers of blocks and threads have to be integers, and `/` gives a float even where "
             "nothing remains. Divide by `//`, and round up.",
-            f"{type(error).__name__}: {str(error).partition(';')[0]}.",
+            f"{errors.text(error)}.",
         ) from error
 
 

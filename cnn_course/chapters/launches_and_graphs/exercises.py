@@ -3,12 +3,14 @@
 import dis
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
 from cnn_course.chapters.launches_and_graphs.streams import LENGTHS, taken
 from cnn_course.chapters.launches_and_graphs.tape import CannotRecord, ToyTraining, arithmetic_refused, record
 from cnn_course.engine.checks.exercise import Exercise, Wrong
+from cnn_course.engine.checks.judges import wrapping
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output
 from cnn_course.engine.checks.uninitialised import code_of
 from cnn_numba import device
@@ -616,15 +618,15 @@ def _loads(function):
 class GraphExercise(Exercise):
     """An exercise whose attempt is a training step, which is recorded and replayed."""
 
+    # The types of the arrays that a step gets on the device are fixed.
+    judges: ClassVar[tuple] = tuple(judge for judge in Exercise.judges if judge is not wrapping)
+
     def _verdict(self, attempt):
         if _loads(attempt) == _loads(_begun_with):
             return self._unsolved(
                 "The step is still the one that no graph can hold: mend it in the cell above."
             )
         return super()._verdict(attempt)
-
-    def _refuse_wrapping(self, attempt):
-        """Ask for no other types: those of the arrays that a step gets on the device are fixed."""
 
     def _praise(self, trials):
         return f"Recorded once and replayed, right in all {len(trials)} trainings."

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from cnn_course.chapters.many_gpus import ring
+from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.exercise import Exercise, StandIn, avoids
-from cnn_course.engine.checks.mistakes import Wrong
 
 # --- share_of ----------------------------------------------------------------------------------------------
 
@@ -467,15 +467,14 @@ def _sendings(attempt, size=3, length=6):
 class RingExercise(Exercise):
     """An exercise whose attempt is the program of a worker in a ring; see `ring`."""
 
-    def _judge(self, attempt, trials):
-        try:
-            super()._judge(attempt, trials)
-        except Wrong as finding:
-            if finding.mistake == "first phase only" and _sendings(attempt) > 2:
-                raise Wrong(*_NOT_INTO_THE_CHUNK) from None
-            if finding.mistake != "numbers":
-                raise
-            raise Wrong("numbers", finding.message, *finding.details, *_ledger(attempt)) from None
+    def finding(self, evidence):
+        """Return the first finding; of wrong numbers also who has sent what."""
+        found = super().finding(evidence)
+        if found is None or found.mistake not in ("first phase only", "numbers"):
+            return found
+        if found.mistake == "numbers":
+            return Wrong("numbers", found.message, *found.details, *_ledger(evidence.attempt))
+        return Wrong(*_NOT_INTO_THE_CHUNK) if _sendings(evidence.attempt) > 2 else found
 
     def trials(self, attempt):
         """As of any exercise; steps that are one too many show first where a worker is alone."""

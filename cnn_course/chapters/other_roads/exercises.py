@@ -10,6 +10,7 @@ import numpy as np
 
 from cnn_course.chapters.other_roads.roads import missing, source, watched
 from cnn_course.chapters.other_roads.roads.blocks import language
+from cnn_course.chapters.other_roads.roads.complaints import fault_of, first_error
 from cnn_course.chapters.other_roads.roads.cuda_cpp import CudaCpp
 from cnn_course.chapters.other_roads.roads.opencl import OpenCL
 from cnn_course.chapters.other_roads.roads.tuning import TARGETS, Candidate
@@ -70,12 +71,11 @@ def _without_comments(text):
 
 @functools.lru_cache(maxsize=4)
 def _compiled(text):
-    """Compile CUDA C++; the compiler's first complaint is told in its own words."""
+    """Compile CUDA C++; the compiler's first complaint is shown in its own words."""
     try:
         return CudaCpp(text)
     except Exception as error:
-        told = re.search(r"error: *(.*)", str(error))
-        raise Wrong("does not compile", f"The compiler refuses it: {told[1] if told else error}.") from None
+        raise Wrong("does not compile", f"The compiler refuses it: {first_error(error)}.") from None
 
 
 def _insist_on_text(text, name):
@@ -97,18 +97,22 @@ def _launched(road, name, grid, block, given, size, *numbers, before=0):
         road.launch(name, grid, block, d_given, d_out, *numbers)
         out = road.host(d_out)
     except Exception as error:
-        raise Wrong(*_fault(str(error))) from None
+        raise Wrong(*_fault(error)) from None
     if not (out[size:] == UNTOUCHED).all():
         raise Wrong("writes past the edge", f"It writes past the end of `out`, which has {size} numbers.")
     return out[:size]
 
 
+_OUT_OF_BOUNDS = "It touches memory that belongs to no array, or to no place of a shared one."
+
+
 def _fault(error):
-    if "ILLEGAL_ADDRESS" in error or "MISALIGNED" in error:
-        return "out of bounds", "It touches memory that belongs to no array, or to no place of a shared one."
-    if "TIMEOUT" in error or "barrier" in error:
+    kind = fault_of(error)
+    if kind == "address":
+        return "out of bounds", _OUT_OF_BOUNDS
+    if kind == "barrier":
         return "divergent barrier", "A barrier is waited at for ever: some of the threads never come to it."
-    return "fails", f"The launch fails: {error.strip().splitlines()[0]}"
+    return "fails", f"The launch fails: {str(error).strip().splitlines()[0]}"
 
 
 # --- From Numba to OpenCL ----------------------------------------------------------------------------------
@@ -220,11 +224,8 @@ def _built(text):
         with _quiet():
             return OpenCL(text)
     except Exception as error:
-        # PoCL's compiler puts a file of its own before each complaint.
-        told = re.search(r"error: *(?:\S+:\d+:\d+: *)?(.*)", str(error))
-        raise Wrong(
-            "does not compile", f"OpenCL's compiler refuses it: {told[1] if told else error}."
-        ) from None
+        message = f"OpenCL's compiler refuses it: {first_error(error)}."
+        raise Wrong("does not compile", message) from None
 
 
 @contextlib.contextmanager
@@ -592,7 +593,7 @@ def _run_pooling(attempt, maps):
             raise
         raise Wrong(
             "out of bounds",
-            f"{found.message} Is a thread with no place in `out` gone before it reads, and is each address "
+            f"{_OUT_OF_BOUNDS} Is a thread with no place in `out` gone before it reads, and is each address "
             "within `maps`?",
         ) from None
     return out.reshape(channels, height // 2, width // 2)

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 
+from cnn_course.engine.checks import wording
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output, uses
 from cnn_course.engine.checks.uninitialised import code_of, names_in
@@ -23,22 +24,24 @@ def _blocks(size, threads):
     return -(-size // threads)
 
 
-class _TileExercise(KernelExercise):
-    """An exercise with shared memory: a tile that is too small is told before what comes of it."""
+def outside_the_tile(evidence):
+    """Find elements that an array in shared memory does not have."""
+    for trial in evidence.traced:
+        for finding in trial.report.findings:
+            if finding.kind == "out of bounds" and finding.space == "shared":
+                return Wrong(
+                    "outside the tile",
+                    f"Threads use elements of `{finding.array}` that it does not have: it is too small, or "
+                    "the index is computed with a wrong width.",
+                    wording.seen(finding),
+                )
+    return None
 
-    def _judge(self, attempt, trials):
-        reports = [trial.report for trial in trials if trial.report is not None]
-        for report in reports:
-            tiles = {info.name for info in report.trace.arrays if info.space == "shared"}
-            for finding in report.findings:
-                if finding.kind == "out of bounds" and finding.array in tiles:
-                    raise Wrong(
-                        "outside the tile",
-                        f"Threads use elements of `{finding.array}` that it has not: it is too small, or the "
-                        "index is computed with a wrong width.",
-                        f"{finding.message[0].upper()}{finding.message[1:]}.",
-                    )
-        super()._judge(attempt, trials)
+
+class _TileExercise(KernelExercise):
+    """An exercise with shared memory: a tile that is too small is named before what comes of it."""
+
+    judges = (outside_the_tile, *KernelExercise.judges)
 
 
 # --- Exercise 1: a window over a signal --------------------------------------------------------------------
@@ -211,13 +214,11 @@ class _BarrierExercise(_TileExercise):
             "Put in the barriers, take the line with the dots out, run the cell, then run this check again."
         )
 
-    def _judge(self, attempt, trials):
-        try:
-            super()._judge(attempt, trials)
-        except Wrong as finding:
-            if finding.mistake == "missing barrier":
-                raise _which_barrier(attempt, trials) or finding from None
-            raise
+    def finding(self, evidence):
+        """Return the first finding; where a barrier is missing, which one."""
+        found = super().finding(evidence)
+        is_barrier = found is not None and found.mistake == "missing barrier"
+        return (is_barrier and _which_barrier(evidence.attempt, evidence.trials)) or found
 
 
 def _which_barrier(attempt, trials):

@@ -22,8 +22,9 @@ from pathlib import Path
 import numpy as np
 
 import cnn_numba
-from cnn_course.engine.checks.exercise import Verdict, is_blank
-from cnn_course.engine.checks.mistakes import Wrong
+from cnn_course.engine.checks.evidence import Wrong
+from cnn_course.engine.checks.exercise import Verdict
+from cnn_course.engine.checks.source import is_blank
 from cnn_numba import device
 from gpuless import counting
 

@@ -1,20 +1,30 @@
-"""What an exception says, in words for somebody who has met neither Numba's compiler nor the simulator."""
+"""What an exception says, in words for somebody who has met neither Numba's compiler nor the simulator.
+
+Nothing here looks into messages: what Python, NumPy and Numba mean comes as a `Cause` from gpuless.
+"""
 
 import ast
 import difflib
 import inspect
 import linecache
 import os
-import re
+import traceback
 
 import numpy as np
 from numba import cuda
 
 from cnn_course.engine.checks.uninitialised import code_of
-from gpuless.simulator import namespace
+from gpuless.simulator import Cause, LaunchStopped, cause_of, compiler_cause, compiler_line, namespace
 
 # Numba has several classes of each name, one for each of its compilers.
 _OF_THE_COMPILER = {"TypingError", "LoweringError", "UnsupportedError", "UnsupportedBytecodeError"}
+
+
+def text(error):
+    """Return the exception's type and the start of its message."""
+    said = " ".join(str(error).split()).rstrip(".")
+    said = said if len(said) <= 240 else said[:240] + " ..."
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def in_words(error: BaseException) -> str:
@@ -25,20 +35,37 @@ def in_words(error: BaseException) -> str:
     >>> in_words(AttributeError("'KernelArray' object has no attribute 'mean'"))
     'Arrays have no `mean` in a kernel: write a loop over their elements.'
     """
-    text = str(error)
-    if found := re.search(r"'(?:KernelArray|TracedArray)' object has no attribute '(\w+)'", text):
-        return _no_attribute(found[1])
-    if found := re.search(r"module 'numba.cuda\S*' has no attribute '(\w+)'", text):
-        near = difflib.get_close_matches(found[1], dir(cuda), 1)
-        meant = f" Do you mean `cuda.{near[0]}`?" if near else ""
-        return f"`cuda` has no `{found[1]}`.{meant}"
-    if found := re.match(rf"({'|'.join(_MODULES)})\.(\w+)\(\) (?:missing|takes|got) ", text):
-        return _other_arguments(*found.groups())
-    if "TracedArray" in text or "KernelArray" in text:
-        return "A whole array stands where a number is needed: take one element, as in `x[i]`."
-    if type(error).__name__ in _OF_THE_COMPILER:
-        return f"This does not compile. {of_the_compiler(text)}".strip()
-    return ""
+    if type(error).__name__ not in _OF_THE_COMPILER:
+        return of_cause(error.cause if hasattr(error, "cause") else cause_of(error))
+    cause = compiler_cause(str(error))
+    says_all = cause is not None and cause.kind in ("not in cuda", "arguments", "whole array")
+    return of_cause(cause) if says_all else f"This does not compile. {of_cause(cause)}".strip()
+
+
+def of_cause(cause: Cause | None) -> str:
+    """Return what somebody else's message is about; empty if that is not known.
+
+    Examples
+    --------
+    >>> of_cause(Cause("no common type", "k", ("float32", "array")))
+    '`k` would be a float32 in one place and an array in another.'
+    """
+    make = _WORDS.get(cause.kind) if cause else None
+    return make(cause) if make else ""
+
+
+def _no_attribute(cause):
+    name, *kinds = cause.name, *cause.types
+    if kinds not in ([], ["array"]):
+        return f"Numba knows no `{name}` of {_with_article(*kinds)}."
+    loop = ": write a loop over their elements" if callable(getattr(np.ndarray, name, None)) else ""
+    return f"Arrays have no `{name}` in a kernel{loop}."
+
+
+def _not_in_cuda(cause):
+    near = difflib.get_close_matches(cause.name, dir(cuda), 1)
+    meant = f" Do you mean `cuda.{near[0]}`?" if near else ""
+    return f"`cuda` has no `{cause.name}`.{meant}"
 
 
 # What the simulator's classes stand for in a kernel.
@@ -51,99 +78,68 @@ _MODULES = {
 }
 
 
-def _other_arguments(owner, name):
+def _other_arguments(cause):
     """Return which arguments a function of `cuda` takes: its own message counts an object before them."""
+    owner, _, name = cause.name.partition(".")
     arguments = list(inspect.signature(getattr(getattr(namespace, owner), name)).parameters)[1:]
     call = f"{_MODULES[owner]}.{name}"
     return f"`{call}` takes other arguments: write `{call}({', '.join(arguments)})`."
 
 
-def of_the_compiler(text: str) -> str:
-    """Return what Numba does not know, out of a page of its own words; empty if that is not recognised.
-
-    Examples
-    --------
-    >>> of_the_compiler("Cannot unify float32 and array(float32, 1d, C) for 'k.2', defined at ...")
-    '`k` would be a float32 in one place and an array in another.'
-    """
-    found = [
-        (match.start(), words, match) for pattern, words in _REASONS if (match := re.search(pattern, text))
-    ]
-    # What comes later is about Numba's own functions.
-    return min(found)[1](*min(found)[2].groups()) if found else ""
+def _not_one_kind(cause):
+    what = f"`{cause.name}`" if cause.name.isidentifier() else "A value"
+    one, other = map(_with_article, cause.types)
+    return f"{what} would be {one} in one place and {other} in another."
 
 
-def _not_one_kind(one, other, name):
-    name = name.partition(".")[0]
-    what = f"`{name}`" if name.isidentifier() else "A value"
-    return f"{what} would be {_kind(one)} in one place and {_kind(other)} in another."
-
-
-def _unknown_attribute(name, kind):
-    kind = _kind(kind)
-    return _no_attribute(name) if kind == "an array" else f"Numba knows no `{name}` of {kind}."
-
-
-def _not_applied(name, kinds):
-    kinds = list(map(_kind, _split(kinds)))
-    if name in ("getitem", "static_getitem"):
+def _not_applied(cause):
+    kinds = list(map(_with_article, cause.types))
+    if cause.name in ("getitem", "static_getitem"):
         return f"Numba cannot index {' by '.join(kinds)}."
-    return f"Numba cannot apply `{name}` to {' and '.join(kinds) or 'no arguments'}."
+    return f"Numba cannot apply `{cause.name}` to {' and '.join(kinds) or 'no arguments'}."
 
 
-_REASONS = (
-    (r"Cannot unify (.+?) and (.+?) for '(.+?)'", _not_one_kind),
-    (r"Unknown attribute '(\w+)' of type (.+)", _unknown_attribute),
-    (
-        r"Untyped global name '(\w+)'",
-        lambda name: f"`{name}` is defined outside of the kernel, and not of a kind that a kernel can use.",
+_WORDS = {
+    "no attribute": _no_attribute,
+    "not in cuda": _not_in_cuda,
+    "arguments": _other_arguments,
+    "whole array": lambda cause: (
+        "A whole array stands where a number is needed: take one element, as in `x[i]`."
     ),
-    (r"name '(\w+)' is not defined", lambda name: f"`{name}` is not defined."),
-    (r"found for signature:\s*>>> (\w+)\((.*)\)", _not_applied),
-    (r"there is no (\w+)\((.*)\)", _not_applied),
-)
+    "no common type": _not_one_kind,
+    "not usable": lambda cause: (
+        f"`{cause.name}` is defined outside of the kernel, and not of a kind that a kernel can use."
+    ),
+    "not defined": lambda cause: f"`{cause.name}` is not defined.",
+    "not applied": _not_applied,
+}
+_ARTICLES = {"array": "an", "integer": "an", "None": ""}
+_PLAIN = ("array", "integer", "truth value", "string", "None", "tuple", "list", "function", "module")
 
 
-def _no_attribute(name):
-    loop = ": write a loop over their elements" if callable(getattr(np.ndarray, name, None)) else ""
-    return f"Arrays have no `{name}` in a kernel{loop}."
+def _with_article(kind):
+    """Return a kind of value in words; one that is not known as Numba writes it."""
+    name = kind if kind in _PLAIN or kind.startswith("float") else f"`{kind}`"
+    return f"{_ARTICLES.get(kind, 'a')} {name}".strip()
 
 
-_KINDS = (
-    (r"array\(", "an array"),
-    (r"Literal\[int\]|u?int\d+", "an integer"),
-    (r"float(\d+)", "a float{0}"),
-    (r"bool|Literal\[bool\]", "a truth value"),
-    (r"unicode_type|Literal\[str\]", "a string"),
-    (r"none|omitted", "None"),
-    (r"(?:Uni)?Tuple", "a tuple"),
-    (r"(?:reflected )?list", "a list"),
-    (r"Function|Dispatcher|type\(CUDADispatcher", "a function"),
-    (r"Module", "a module"),
-)
+def unsupported(error: BaseException) -> str:
+    """Return as a sentence what a GPU cannot run: what the simulator refuses, or the compiler."""
+    reason = error.reason
+    if error.of_compiler:
+        reason = of_cause(error.cause) or f"Numba refuses it: {reason}"
+    if error.code:
+        reason = f"`{error.code}` {reason}"
+    else:
+        reason = reason[0].upper() + reason[1:]
+    return reason if reason.endswith(("?", ".")) else f"{reason}."
 
 
-def _kind(name):
-    """Return one of Numba's types in words."""
-    for pattern, words in _KINDS:
-        if found := re.match(pattern, name.strip()):
-            return words.format(*found.groups())
-    return f"a `{name.strip()}`"
+# --- Where -------------------------------------------------------------------------------------------------
 
 
-def _split(kinds):
-    """Yield types that stand between commas, but for those in brackets."""
-    depth, start = 0, 0
-    for place, sign in enumerate(f"{kinds},"):
-        depth += (sign in "([<") - (sign in ")]>")
-        if sign == "," and not depth:
-            if kinds[start:place].strip():
-                yield kinds[start:place]
-            start = place + 1
-
-
-def line_in(error: BaseException, attempt: object, what: str) -> tuple:
-    """Return the line of a function that its compiler's error is about, in a tuple; an empty one if unknown.
+def line_of(error: BaseException, attempt: object, what: str) -> tuple:
+    """Return the line of a function that an exception is about, in a tuple; an empty one if unknown.
 
     Parameters
     ----------
@@ -153,61 +149,62 @@ def line_in(error: BaseException, attempt: object, what: str) -> tuple:
         "kernel" or "function".
     """
     code = code_of(attempt)
-    if code is None or type(error).__name__ not in _OF_THE_COMPILER:
+    if code is None:
+        return ()
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if (frame.filename, frame.name) == (code.co_filename, code.co_name):
+            return (place_of(frame.lineno, code, "function"),)
+    if type(error).__name__ not in _OF_THE_COMPILER:
         return ()
     file, loc = os.path.basename(code.co_filename), getattr(error, "loc", None)
-    if found := re.search(rf'{re.escape(file)}"?(?: \(|, line )(\d+)', str(error)):
-        return (place_of(int(found[1]), code, what),)
+    if line := compiler_line(str(error), file):
+        return (place_of(line, code, what),)
     is_here = loc is not None and os.path.basename(str(loc.filename)) == file
     return (place_of(loc.line, code, what),) if is_here else ()
 
 
 def place_of(line: int, code: object, what: str) -> str:
     """Return a line of a function's file as one counted from its first, and what stands there."""
-    text = linecache.getline(code.co_filename, line).strip()
-    place = f"Line {line - code.co_firstlineno + 1} of your {what}"
-    return f"{place}: `{text}`" if text else f"{place}."
+    return _line(line - code.co_firstlineno + 1, linecache.getline(code.co_filename, line).strip(), what)
 
 
-_PLACE = re.compile(r"^[iI]n (?:kernel|device function) (\w+), line (\d+): (.*)")
+def _line(number, source, what="kernel"):
+    place = f"Line {number} of your {what}"
+    return f"{place}: `{source}`" if source else f"{place}."
 
 
-def simulated(text: str, code: object) -> str:
-    """Return a place as the simulator names it, in the words of a verdict; any other text as it is.
-
-    Examples
-    --------
-    >>> simulated("block 0, thread 3", None)
-    'That was in thread 3 of block 0.'
-    """
-    if found := re.fullmatch(r"block (.+), thread (.+?)", text.strip()):
-        return f"That was in thread {found[2]} of block {found[1]}."
-    if not (found := _PLACE.match(text.strip())):
-        return text.strip()
-    if found[1] != code.co_name:
-        return f"In `{found[1]}`: `{found[3]}`"
-    return _line_of(code, int(found[2]), found[3])
+def in_source(function: str, line: int, source: str, code: object) -> str:
+    """Return a place as a verdict names it: a line of the kernel, or a function that it calls."""
+    if function != code.co_name:
+        return f"In `{function}`: `{source}`"
+    return _line(line - code.co_firstlineno + 1, source)
 
 
-def _line_of(code, number, text):
-    return f"Line {number - code.co_firstlineno + 1} of your kernel: `{text}`"
+def places_in(error: BaseException, code: object) -> list:
+    """Return where a launch ended: the line, or its loop where a launch was stopped, and the thread."""
+    if where := getattr(error, "where", None):  # of what cannot run the source tells
+        return [in_source(where.function, where.line, where.source, code)]
+    place = getattr(error, "place", None)
+    if place is None:
+        return []
+    lines, site = [], place.site
+    if site:
+        line, source = site.line, site.text
+        if site.function == code.co_name and isinstance(error, LaunchStopped):
+            line, source = _loop_around(code, line, source)
+        lines.append(in_source(site.function, line, source, code))
+    thread, block = place.launch.thread_called(place.thread), place.launch.block_called(place.block)
+    return [*lines, f"That was in {thread} of {block}."]
 
 
-def endless(text: str, code: object) -> str:
-    """Return the place of a launch that was stopped as `simulated` does, or rather of the `while` around it.
-
-    A loop is stopped anywhere in it: what does not end is the loop.
-    """
-    found = _PLACE.match(text.strip())
-    if not found or found[1] != code.co_name:
-        return simulated(text, code)
-    lines, number = linecache.getlines(code.co_filename), int(found[2])
+def _loop_around(code, number, text):
+    """Return the line of the `while` around one: a loop is stopped anywhere in it."""
+    lines = linecache.getlines(code.co_filename)
     try:
         nodes = [*ast.walk(ast.parse("".join(lines)))]
     except SyntaxError:
-        return simulated(text, code)
-    loops = (
-        each for each in nodes if isinstance(each, ast.While) and each.lineno <= number <= each.end_lineno
-    )
-    begin = max((each.lineno for each in loops), default=None)
-    return _line_of(code, begin, lines[begin - 1].strip()) if begin else simulated(text, code)
+        return number, text
+    loops = (node for node in nodes if isinstance(node, ast.While))
+    around = (node.lineno for node in loops if node.lineno <= number <= node.end_lineno)
+    begin = max(around, default=None)
+    return (begin, lines[begin - 1].strip()) if begin else (number, text)

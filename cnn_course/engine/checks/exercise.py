@@ -3,13 +3,13 @@
 An `Exercise` is declared once: a reference, a generator of inputs, and the mistakes people make: by name,
 what to say, and the wrong functions themselves. Calling it on an attempt runs all of them on the same inputs
 and returns a `Verdict`: solved, not solved yet, or not right yet with a diagnosis. An attempt whose outputs
-are those of a known mistake is told so by name; the rest is recognised for every exercise alike (`diagnose`).
-Where the cell that was to define the attempt has failed, the check says that and judges nothing (`cells`).
+are those of a known mistake is told so by name; the rest is recognised for every exercise alike. The tuple
+`judges.JUDGES` says what is asked of an attempt, and in which order. Where the cell that was to define the
+attempt has failed, the check says that and judges nothing (`cells`).
 
 With the environment variable ``CNN_NUMBA_STRICT=1`` whatever is not solved raises `CheckFailed`.
 """
 
-import dis
 import html
 import inspect
 import os
@@ -17,42 +17,26 @@ import re
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
 from cnn_course.engine import workbook
 from cnn_course.engine.checks import cells
-from cnn_course.engine.checks.extremes import narrowed
-from cnn_course.engine.checks.mistakes import (
-    Case,
-    Trial,
-    Wrong,
-    call,
-    diagnose,
-    refuse_changed_inputs,
-    refuse_uninitialised,
-    same,
-)
+from cnn_course.engine.checks.compare import same
+from cnn_course.engine.checks.evidence import Case, Evidence, StandIn, Trial, Wrong, call, first_finding
+from cnn_course.engine.checks.judges import JUDGES
+from cnn_course.engine.checks.source import is_blank
 from cnn_course.engine.checks.uninitialised import code_of, names_in
 
 # An exercise is imported before its cells are run.
 cells.watch()
 
-__all__ = ["CheckFailed", "Exercise", "Verdict", "Wrong", "avoids", "case", "fills", "strict"]
+__all__ = ["CheckFailed", "Exercise", "StandIn", "Verdict", "Wrong", "avoids", "case", "fills", "strict"]
 
 
 class CheckFailed(AssertionError):
     """An exercise is not solved, and strict mode is on."""
-
-
-class StandIn(NamedTuple):
-    """In the place of an attempt, however that is called: a function that has the reference's arguments."""
-
-    function: Callable
-
-    def __call__(self, *args, **kwargs):
-        return self.function(*args, **kwargs)
 
 
 def case(*args, **kwargs) -> Case:
@@ -179,6 +163,8 @@ class Exercise:
     run: Callable | None = None
     dtype: object = None
     rtol: float = 1e-6
+    judges: ClassVar[tuple] = JUDGES
+    """What is asked of an attempt, in order: see `evidence`."""
     slips: dict = field(init=False, default_factory=dict)
 
     def __post_init__(self):
@@ -201,10 +187,11 @@ class Exercise:
 
     def inputs(self):
         """Return the list of cases: random, but the same on every call and every machine."""
-        entries = self.cases(self._generator())
+        entries = self.cases(self.generator())
         return [entry if isinstance(entry, Case) else Case(tuple(entry), {}) for entry in entries]
 
-    def _generator(self):
+    def generator(self):
+        """Return the generator that the cases come from, the same every time."""
         return np.random.default_rng(zlib.crc32(self.name.encode()))
 
     def trials(self, attempt):
@@ -213,7 +200,7 @@ class Exercise:
         for given in self.inputs():
             expected = call(self.reference, given)
             got = self.attempted(attempt, given)
-            trials.append(Trial(given, expected, got, self._right(got, expected)))
+            trials.append(Trial(given, expected, got, self.is_right(got, expected, given)))
         return trials
 
     def attempted(self, attempt, given):
@@ -230,7 +217,8 @@ class Exercise:
             return type(outcome.error) is type(other.error)
         return same(outcome.value, other.value, None, self.rtol)
 
-    def _right(self, got, expected):
+    def is_right(self, got, expected, given):
+        """Tell whether an outcome is the right one of a case."""
         if expected.error is not None:
             return isinstance(got.error, type(expected.error))
         return got.error is None and same(got.value, expected.value, self.dtype, self.rtol)
@@ -246,12 +234,19 @@ class Exercise:
             trials = self.trials(attempt)
             if any(trial.got.value is ... for trial in trials):
                 return self._unsolved("The function still returns `...`: put your answer there.")
-            if self.starts_as and all(self._like(self.starts_as, trial) for trial in trials):
+            if self.starts_as and all(self.is_like(self.starts_as, trial) for trial in trials):
                 return self._unsolved("The function still gives what it gave at the start.")
-            self._in_the_names_of(attempt, trials[0].case)._judge(attempt, trials)
-        except Wrong as finding:
-            return Verdict(self.name, "wrong", finding.message, finding.details, finding.mistake)
-        return Verdict(self.name, "solved", self._praise(trials))
+            exercise = self._in_the_names_of(attempt, trials[0].case)
+            found = exercise.finding(Evidence(exercise, attempt, trials))
+        except Wrong as raised:  # by the exercise's own `run`
+            found = raised
+        if found is None:
+            return Verdict(self.name, "solved", self._praise(trials))
+        return Verdict(self.name, "wrong", found.message, found.details, found.mistake)
+
+    def finding(self, evidence):
+        """Return what the first judge finds that finds anything, None if the attempt is right."""
+        return first_finding(self.judges, evidence)
 
     def _in_the_names_of(self, attempt, given):
         """Return the exercise with the attempt's names for the arguments in all that it says."""
@@ -290,46 +285,9 @@ class Exercise:
         message, details = failure.describe()
         return Verdict(self.name, "wrong", message, details, "cell failed")
 
-    def _like(self, function, trial):
+    def is_like(self, function, trial):
         """Tell whether the attempt did in this trial what `function` does."""
         return self.agrees(trial.got, call(function, trial.case))
-
-    def _judge(self, attempt, trials):
-        """Raise `Wrong` with the most telling finding, if there is any."""
-        refuse_uninitialised(self, attempt, trials)
-        refuse_changed_inputs(self, attempt, trials)
-        failed = [trial for trial in trials if not trial.right]
-        if failed:
-            self._refuse_known_mistakes(trials, failed)
-            diagnose(self, attempt, trials)
-        self._refuse_wrapping(attempt)
-        for holds in self.properties:
-            holds(attempt)
-
-    def _refuse_wrapping(self, attempt):
-        """Raise `Wrong` about an attempt that is wrong for whole numbers of small types only."""
-        for given in narrowed(self.inputs()):
-            expected, got = call(self.reference, given), self.attempted(attempt, given)
-            if not self._right(got, expected):
-                types = (
-                    f"`{name}` of {value.dtype}"
-                    for name, value in given.named(self.reference).items()
-                    if isinstance(value, np.ndarray)
-                )
-                raise Wrong(
-                    "wraps",
-                    "Right, until the whole numbers come in a small type: what NumPy computes of uint8 "
-                    "numbers is a uint8, and 20 * 13 is 4 there. Convert the array first, by "
-                    "`.astype(np.int64)`.",
-                    f"Seen with {', '.join(types)}.",
-                )
-
-    def _refuse_known_mistakes(self, trials, failed):
-        """Name the mistake that explains every failed case; of several, the one nearest in the others."""
-        known = [(Wrong(name, text), f) for name, (text, *wrong) in self.mistakes.items() for f in wrong]
-        explaining = [(mistake, f) for mistake, f in known if all(self._like(f, trial) for trial in failed)]
-        if explaining:
-            raise max(explaining, key=lambda pair: sum(self._like(pair[1], trial) for trial in trials))[0]
 
 
 def strict() -> bool:
@@ -378,7 +336,7 @@ def avoids(*names) -> Callable:
     >>> avoids("sorted")(lambda x: sorted(x))
     Traceback (most recent call last):
         ...
-    cnn_course.engine.checks.mistakes.Wrong: ... `sorted` does the work. Do without it here.
+    cnn_course.engine.checks.evidence.Wrong: ... `sorted` does the work. Do without it here.
     """
 
     def holds(attempt):
@@ -389,25 +347,6 @@ def avoids(*names) -> Callable:
                 raise Wrong("shortcut", message)
 
     return holds
-
-
-def is_blank(attempt: object) -> bool:
-    """Tell whether a function's body is empty: a docstring, ``...`` or ``pass``, and nothing else.
-
-    Examples
-    --------
-    >>> def stub(x):
-    ...     "Double x."
-    ...     ...
-    >>> is_blank(stub), is_blank(lambda x: 2 * x)
-    (True, False)
-    """
-    code = code_of(attempt)
-    if code is None:
-        return False
-    ignored = {"RESUME", "NOP", "CACHE"}
-    steps = [step for step in dis.get_instructions(code) if step.opname not in ignored]
-    return len(steps) <= 2 and all(step.argval is None for step in steps)
 
 
 def _renamed(text, names):

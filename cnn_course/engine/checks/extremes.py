@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cnn_course.engine.checks.mistakes import call
+from cnn_course.engine.checks.evidence import call
 
 _MOVED_BY, _FAR = 8.0, 1e30
 
@@ -30,7 +30,7 @@ def far_below(cases, reference):
 
     Examples
     --------
-    >>> from cnn_course.engine.checks.kernels import launch, normal, output
+    >>> from cnn_course.engine.checks.launches import launch, normal, output
     >>> rng = np.random.default_rng(0)
     >>> cases = [launch(1, 32, normal(rng, (rows, 3)), output(rows)) for rows in (2, 4)]
     >>> lowest, infinite = far_below(cases, lambda x: x.max(axis=1))
@@ -106,7 +106,7 @@ def in_other_blocks(case):
 
     Examples
     --------
-    >>> from cnn_course.engine.checks.kernels import launch, output
+    >>> from cnn_course.engine.checks.launches import launch, output
     >>> other = in_other_blocks(launch((3, 1, 5), (8, 3, 1), output((5, 3, 24))))
     >>> other.grid, other.block
     ((6, 3, 3), (4, 1, 2))
@@ -136,7 +136,7 @@ def narrowed(cases):
 
     Examples
     --------
-    >>> from cnn_course.engine.checks.mistakes import Case
+    >>> from cnn_course.engine.checks.evidence import Case
     >>> [case.args[0] for case in narrowed([Case((np.array([3, 255]), 2), {}), Case((np.array([1]), 9), {})])]
     [array([  3, 255], dtype=uint8)]
     """
@@ -181,7 +181,7 @@ def rounding(case, reference):
 
     Examples
     --------
-    >>> from cnn_course.engine.checks.kernels import launch, output
+    >>> from cnn_course.engine.checks.launches import launch, output
     >>> case = launch(1, 32, np.linspace(1000, 1001, 11, dtype=np.float32), output(11))
     >>> bool(1e-4 < rounding(case, lambda x: np.exp(np.float64(x) - x.max())) < 1e-3)
     True

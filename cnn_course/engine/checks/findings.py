@@ -1,52 +1,12 @@
-"""What the sanitizer has found in a learner's kernel, in words, and what mends it if that is known."""
+"""The judge of what the sanitizer has found, and what mends it if that is known."""
 
-import inspect
-import re
-
-import numpy as np
-
-from cnn_course.engine.checks.exercise import StandIn
-from cnn_course.engine.checks.mistakes import Wrong, describe
+from cnn_course.engine.checks import wording
+from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.repairs import Repairs
 from cnn_course.engine.checks.uninitialised import code_of
-from gpuless.access import READ, WRITE
+from cnn_course.engine.checks.wording import name_of
 
-# In the order in which they are reported: the first is most probably the cause of the others. They say what
-# has been seen; what is missing is said where a repaired kernel shows it (`_REPAIRED`).
-_WORDS = {
-    "divergent barrier": "Every thread of a block has to reach `cuda.syncthreads()`, and here some do not: "
-    "take it out of the branch or the loop that only some enter, and let no thread `return` before it.",
-    "divergent warp": "An operation of a warp names lanes in its mask that do not reach it.",
-    "absent lane": "A thread takes the value of a lane that does not take part.",
-    "division by zero": "An integer is divided by zero.",
-    "writes past the edge": "The kernel writes past the edge of {array}. Does a guard let too many threads "
-    "pass, or is an index not the one you mean?",
-    "reads past the edge": "The kernel reads past the edge of {array}. Does a guard let too many threads "
-    "pass, does a loop go one too far, or is an index not the one you mean?",
-    "negative index": "An index of {array} is negative. It counts from the end, as in NumPy, and so another "
-    "element is used than the one meant.",
-    "missing barrier": "A thread reads {array} where another thread of its block writes it, and nothing "
-    "makes one wait for the other. Is a barrier missing, is an index wrong, or does a thread write that "
-    "should not?",
-    "write-write race": "Two threads of a block write the same element of {array}, and the value of the "
-    "later one stays. Should only one of them write, or is an index wrong? If they are meant to add to one "
-    "element, that takes `cuda.atomic`.",
-    "lost update": "Several threads read an element of {array}, change it and write it back. Two that do it "
-    "at the same time lose one of the changes. Is the index wrong, so that threads meet at one element that "
-    "should have elements of their own? If they are meant to add to one, that takes `cuda.atomic`.",
-    "race between blocks": "A block uses an element of {array} that another block writes. Blocks run in any "
-    "order, and no barrier holds between them. Should each block have elements of its own? If the blocks are "
-    "meant to add to one, that takes `cuda.atomic`.",
-    "uninitialised read": "The kernel reads {array} before anything is written there. A new array holds "
-    "garbage.",
-    "never written": "Some elements of {array} are never written.",
-    "NaN produced": "The kernel writes NaN into {array}, although it has read no NaN: it computes `0 / 0` or "
-    "`inf - inf`, or the root or the logarithm of a negative number.",
-    "depends on order": "The result depends on the order in which blocks and threads run.",
-}
-
-# What is said instead, with the line to change, where the kernel has been repaired and is right then: which
-# methods of `Repairs` may repair what has been found, and the words.
+# Which methods of `Repairs` may repair what has been found.
 _REPAIRS = {
     "writes past the edge": ("axes", "guard"),
     "reads past the edge": ("axes", "guard"),
@@ -54,140 +14,61 @@ _REPAIRS = {
     "missing barrier": ("barriers", "atomic"),
     "lost update": ("atomic",),
 }
-_REPAIRED = {
-    "guard": "The kernel uses {array} past its edge: a guard is missing, or one lets too many pass.",
-    "axes": "The indices of {array} are not in the order of its axes.",
-    "barriers": "A barrier is missing: a thread reads {array} where another thread of its block writes it, "
-    "and nothing makes one wait for the other.",
-    "atomic": "Several threads read an element of {array}, change it and write it back. Two that do it at "
-    "the same time lose one of the changes: use `cuda.atomic`.",
-}
-
-# What is said of writes past the edge where a guard for the thread's own number would not help: the array has
-# an element for the thread, which writes elsewhere; or the thread writes several, some inside.
-_BEYOND = (
-    "The kernel writes past the edge of {array}, by a thread that lies inside: the thread's number is small "
-    "enough, the index that it computes is not. Is it computed as you meant?"
-)
-# There are as many elements, but whether one is the thread's own depends on how its indices are computed.
-_EITHER = (
-    "The kernel writes past the edge of {array}. Does a thread go on whose row or column lies outside, or "
-    "are the indices not computed as you meant, such as from the shape of another array?"
-)
-_SEVERAL = (
-    "The same thread writes into {array} and past its edge: every index that it uses has to lie inside, not "
-    "the first alone. Does a loop go one too far?"
-)
-_BLOCKS = (
-    "{array} has an element for each block, and is written past its edge: your index counts the threads of "
-    "the grid. A block's own number is `cuda.blockIdx.x`."
-)
-# Of an image: some threads are kept out, so that there seems to be a guard, which lets others pass.
-_WRONG_GUARD = (
-    "The kernel writes past the edge of {array}. Does a guard ask for both axes, and compare the row with "
-    "the first number of the shape, and the column with the second?"
-)
-# Elements are missing, and others come from several threads.
-SAME_INDEX = (
-    "Some elements of {array} are never written, and others by several threads: two threads compute the same "
-    "index."
-)
-_AXES = " Are the indices in the order of its axes?"
-# Of an array that the kernel makes itself.
-_TOO_SMALL = (
-    "The kernel {verb} past the edge of {array}, its {space} array of shape {shape}. Is that too small for "
-    "what is kept in it, or does an index go too far?"
-)
-
-# Where the barrier stands in a function that the kernel calls, such as `block_sum`.
-_CALLED_BY_SOME = (
-    "Every thread of a block has to reach the barrier in `{function}`, and here some do not: call it outside "
-    "of any branch, and let no thread `return` before."
-)
-
-# With which words the sanitizer's messages go on to what may be missing.
-_ADVICE = {
-    "missing barrier": ": ",
-    "write-write race": ": which value",
-    "lost update": "; nothing",
-    "race between blocks": "; blocks",
-    "negative index": ": is a guard",
-    "NaN produced": ", computed",
-}
-
 # An index that no launch of a check computes by itself: it comes from what was read past an edge before.
 _GARBAGE = 1 << 20
 
 
-def name_of(finding):
-    """Return how a verdict calls a finding of the sanitizer's."""
-    if finding.kind != "out of bounds":
-        return finding.kind
-    return "reads past the edge" if " reads " in finding.message else "writes past the edge"
+def sanitizers_finding(evidence):
+    """Find the sanitizer's most telling finding, in the first launch that has one."""
+    allows_negative = evidence.exercise.from_the_end and not evidence.failed
+    for trial in evidence.traced:
+        finding = most_telling(trial.report.findings, {"negative index"} if allows_negative else ())
+        if finding is not None:
+            return _told(evidence, trial, finding)
+    return None
 
 
-def refuse_findings(exercise, attempt, trial, traced, allowed, is_right):
-    """Raise `Wrong` with the sanitizer's most telling finding.
-
-    Parameters
-    ----------
-    exercise : KernelExercise
-    attempt : kernel
-    trial : trial
-        With the sanitizer's report; nothing is raised if it has no finding.
-    traced : list of trials
-        All of the check that have one.
-    allowed : set of str
-        Findings that do not count here.
-    is_right : callable
-        Takes a kernel and a case, tells whether its numbers are right and the sanitizer finds nothing.
-    """
-    names = list(_WORDS)
-    findings = [finding for finding in trial.report.findings if name_of(finding) not in allowed]
+def most_telling(findings, allowed=()):
+    """Return the finding that is most probably the cause of the others; None if all are allowed."""
+    findings = [finding for finding in findings if name_of(finding) not in allowed]
     if "reads past the edge" in map(name_of, findings):
         findings = [finding for finding in findings if not _is_at_garbage(finding)]
-    findings = sorted(findings, key=lambda finding: names.index(name_of(finding)))
-    if not findings:
-        return
-    first, name = findings[0], name_of(findings[0])
-    info = next((info for info in trial.report.trace.arrays if info.name == first.array), None)
-    told = sentence(_what_was_seen(first), first.array)
-    if name == "never written" and info is not None and (pair := two_at_one_element(trial, info)):
-        message, told = SAME_INDEX, f"{told.partition(':')[0]}. {pair[:-1]}"
-    else:
-        message = _words_for(attempt, first, info, trial.report.trace)
-    told = told.replace("the grid cover it all?", "the grid cover it all, or does an `if` skip the store?")
-    told += "" if told.endswith("?") else "."
-    lines = [line_of(attempt, site) for site in (first.site, first.other_site) if site]
-    cases = _launches(trial, traced, first)
-    way, advice = _repair(
-        attempt,
-        first,
-        lambda kernel: all(is_right(kernel, case) for case in cases) and exercise.allows(kernel),
-    )
-    message = _REPAIRED.get(way, message).format(array=f"`{first.array}`")
-    where = f"Seen with {describe(trial.case, exercise.reference)}."
-    shown = {line.partition(":")[0] for line in advice}
-    lines = [line for line in dict.fromkeys(lines) if line.partition(":")[0] not in shown]
-    raise Wrong(name, message, told, *lines, *advice, where)
+    names = list(wording.WORDS)
+    return min(findings, key=lambda finding: names.index(name_of(finding)), default=None)
 
 
-def _words_for(attempt, finding, info, trace):
-    """Return what to say of a finding, with the name of the array left open."""
-    name = name_of(finding)
-    if name == "divergent barrier" and finding.site and finding.site.function != code_of(attempt).co_name:
-        return _CALLED_BY_SOME.format(function=finding.site.function)
-    if name not in ("reads past the edge", "writes past the edge") or info is None:
-        return _WORDS[name]
-    if info.space != "global":
-        verb = name.partition(" ")[0]
-        return _TOO_SMALL.format(verb=verb, array="{array}", space=info.space, shape=info.shape)
-    if name == "writes past the edge":
-        return _of_a_write_past_the_edge(finding, info, trace)
-    return _WORDS[name] + (_AXES if len(info.shape) > 1 else "")
+def _is_at_garbage(finding):
+    """Return whether a write past the edge only follows from a number that was read past another edge."""
+    return name_of(finding) == "writes past the edge" and max(map(abs, finding.index)) > _GARBAGE
 
 
-def _launches(trial, traced, finding):
+def _told(evidence, trial, finding):
+    """Return what is said of a finding: what it means, what was seen, where, and what to change."""
+    attempt, trace = evidence.attempt, trial.report.trace
+    message, seen = wording.explained(attempt, finding, trace), wording.seen(finding)
+    if finding.kind == "never written":
+        info = next(info for info in trace.arrays if info.name == finding.array)
+        if pair := wording.two_at_one_element(trial, info):
+            message, seen = wording.SAME_INDEX, f"{seen} {pair}."
+        else:
+            seen = wording.seen_unwritten(finding)
+    way, repairs = _repair(evidence, finding, _launches(evidence.traced, trial, finding))
+    message = wording.REPAIRED.get(way, message).format(array=f"`{finding.array}`")
+    # What is to be changed is shown with the change.
+    changed = {repair.line for repair in repairs}
+    sites = [site for site in (finding.site, finding.other_site) if site]
+    lines = [wording.line_of(attempt, site) for site in sites if _own_line(attempt, site) not in changed]
+    advice = map(wording.advised, repairs)
+    return Wrong(name_of(finding), message, seen, *dict.fromkeys(lines), *advice, evidence.where(trial))
+
+
+def _own_line(attempt, site):
+    """Return the line of a site, counted from the kernel's first; None if it is in another function."""
+    code = code_of(attempt)
+    return site.line - code.co_firstlineno + 1 if site.function == code.co_name else None
+
+
+def _launches(traced, trial, finding):
     """Return the launches of a check, first that of a finding, and the last one that has its like."""
     alike = [
         other
@@ -197,142 +78,19 @@ def _launches(trial, traced, finding):
     return list({id(each.case): each.case for each in (trial, *alike[-1:], *traced)}.values())
 
 
-def _repair(attempt, finding, solves):
-    """Return how a kernel has been repaired, "" if it has not, and the lines that say what to change."""
-    if isinstance(attempt, StandIn) or not finding.site:
+def _repair(evidence, finding, cases):
+    """Return how a kernel has been repaired, "" if it has not, and what to change."""
+    exercise, attempt = evidence.exercise, evidence.attempt
+    if evidence.is_stand_in or not finding.site:
         return "", []
-    code = code_of(attempt)
-    sites = [site for site in (finding.site, finding.other_site) if site and site.function == code.co_name]
-    lines = [site.line - code.co_firstlineno + 1 for site in sites]
+
+    def solves(kernel):
+        return all(exercise.is_flawless(kernel, case) for case in cases) and exercise.allows(kernel)
+
+    places = (_own_line(attempt, site) for site in (finding.site, finding.other_site) if site)
+    lines = [line for line in places if line is not None]
     repairs = Repairs(attempt, solves)
     for way in _REPAIRS.get(name_of(finding), ()):
         if found := getattr(repairs, way)(lines, finding.array):
-            return way, [_advice(repair) for repair in found]
+            return way, found
     return "", []
-
-
-def _advice(repair):
-    """Say what to write, and where."""
-    place = f"Line {repair.line} of your kernel: `{repair.old}`."
-    return f"{place} Write `{repair.new}` {repair.where}."
-
-
-def _what_was_seen(finding):
-    """Return a finding's message without what it advises, and without the lines of threads that wait."""
-    text = finding.message
-    if finding.kind.startswith("divergent") and finding.site:
-        elsewhere = "at another" if finding.kind == "divergent barrier" else "elsewhere"
-        text = text.replace(f" ({finding.site})", "")
-        return text.replace(f"waits at {finding.other_site}", f"waits {elsewhere}")
-    text = text.partition(_ADVICE[finding.kind])[0] if finding.kind in _ADVICE else text
-    text = re.sub(
-        " in the barrier interval in which (.*)", r", and \1, with no barrier between the two", text
-    )
-    return text.replace(" in one barrier interval", ", with no barrier between the two")
-
-
-def two_at_one_element(trial, info):
-    """Say which threads write the same element of an array; nothing if each writes elements of its own."""
-    trace = trial.report.trace
-    number = next(i for i, other in enumerate(trace.arrays) if other is info)
-    writers = {}
-    for row in np.flatnonzero((trace.kind == WRITE) & (trace.array == number)).tolist():
-        thread = int(trace.block[row]), int(trace.thread[row])
-        first = writers.setdefault(int(trace.element[row]), thread)
-        if thread != first:
-            both = " and ".join(_called(*each, trace) for each in (first, thread))
-            return f"{sentence(both)} write {trace.name(row)}."
-    return ""
-
-
-def _called(block, thread, trace):
-    """Return what a thread is called, by its number and its block's."""
-    return f"thread {_position(thread, trace.block_shape)} of block {_position(block, trace.grid)}"
-
-
-def _position(number, shape):
-    """Return the place of a thread or a block, with as many coordinates as its launch has axes."""
-    place = [int(each) for each in np.unravel_index(number, shape[::-1])][::-1]
-    axes = max((axis + 1 for axis, size in enumerate(shape) if size > 1), default=1)
-    return str(tuple(place[:axes])) if axes > 1 else str(number)
-
-
-def _is_at_garbage(finding):
-    """Return whether a write past the edge only follows from a number that was read past another edge."""
-    return name_of(finding) == "writes past the edge" and max(map(abs, finding.index)) > _GARBAGE
-
-
-def _of_a_write_past_the_edge(finding, info, trace):
-    """Return what to say of it, with the name of the array left open."""
-    if finding.thread is None:
-        return _WORDS["writes past the edge"]
-    is_of_blocks = _is_flat(trace) and info.shape == trace.grid[:1] != (1,)
-    if is_of_blocks and finding.index == (_number_of(finding, trace),):
-        return _BLOCKS
-    number = next(i for i, other in enumerate(trace.arrays) if other is info)
-    rows = (trace.kind != READ) & (trace.array == number)  # only writes inside: a trace has no others
-    threads = trace.block[rows] * int(np.prod(trace.block_shape)) + trace.thread[rows]
-    writers = np.unique([threads, trace.element[rows]], axis=1)[0].tolist()
-    axes = _AXES if len(info.shape) > 1 else ""
-    if _number_of(finding, trace) in writers:
-        return _SEVERAL + axes
-    if len(set(writers)) == len(writers):  # one element a thread
-        if _lies_inside(finding, info, trace):
-            return _BEYOND + axes
-        if _is_flat(trace) and _number_of(finding, trace) < np.prod(info.shape):
-            return _EITHER
-        threads = int(np.prod(trace.grid) * np.prod(trace.block_shape))
-        some_are_kept_out = len(writers) + finding.count < threads
-        if len(info.shape) == 2 and not _is_flat(trace) and some_are_kept_out:
-            return _WRONG_GUARD
-    return _WORDS["writes past the edge"]
-
-
-def _number_of(finding, trace):
-    """Return the number of a finding's thread in the grid, block by block."""
-    block = np.ravel_multi_index(finding.block[::-1], trace.grid[::-1])
-    thread = np.ravel_multi_index(finding.thread[::-1], trace.block_shape[::-1])
-    return int(block * np.prod(trace.block_shape) + thread)
-
-
-def _lies_inside(finding, info, trace):
-    """Return whether an array surely has an element for a thread, which no guard would keep away then."""
-    number = _number_of(finding, trace)
-    return not number or (_is_flat(trace) and len(info.shape) == 1 and number < info.shape[0])
-
-
-def _is_flat(trace):
-    """Return whether a launch is one-dimensional."""
-    return trace.block_shape[1:] == trace.grid[1:] == (1, 1)
-
-
-def line_of(attempt, site):
-    """Return a line of the kernel, counted from its first one, or of a function that it calls."""
-    code = code_of(attempt)
-    if site.function != code.co_name:
-        return f"In `{site.function}`{_called_in(code, site.function)}: `{site.text}`"
-    place = f"Line {site.line - code.co_firstlineno + 1} of your kernel"
-    return f"{place}: `{site.text}`" if site.text else f"{place}."
-
-
-def _called_in(code, function):
-    """Return in which lines of a kernel a function is called; nothing if it does so by way of another one."""
-    try:
-        lines = inspect.getsourcelines(code)[0]
-    except OSError:
-        return ""
-    places = [str(k) for k, line in enumerate(lines, 1) if re.search(rf"\b{function}\(", line)]
-    number = "line" if len(places) == 1 else "lines"
-    return f", called in {number} {' and '.join(places)} of your kernel" if places else ""
-
-
-def sentence(text, *names):
-    """Return a text with a capital at its beginning, but for a name in code, which is marked as such."""
-    word, _, rest = text.partition(" ")
-    is_code = (
-        word in names
-        or "." in word.rstrip(".")
-        or word.endswith("()")
-        or isinstance(getattr(np, word, None), np.ufunc)
-    )
-    return f"`{word}` {rest}" if is_code else text[0].upper() + text[1:]

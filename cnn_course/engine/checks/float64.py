@@ -16,18 +16,20 @@ from operator import eq
 
 import numpy as np
 
-from cnn_course.engine.checks.mistakes import Wrong
+from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.uninitialised import code_of
 from cnn_numba import device
 from gpuless.access import WRITE
 from gpuless.inspector import (
     InspectionError,
+    NoCompiler,
     float64_beginnings,
     float64_causes,
     inspect_kernel,
     read_ptx,
 )
 
+_MESSAGE = "The numbers are right, but computed in float64, which most GPUs do far more slowly."
 _CAUSES = {
     "literal": "A literal with a point, such as `0.0`, is float64, and so is what is computed with it.",
     "outside": "A Python number that is defined outside of the kernel is float64 in it.",
@@ -43,23 +45,18 @@ _CAUSES = {
 }
 
 
-def refuse_float64(attempt, trials):
-    """Raise `Wrong` if a kernel computes in float64, as compiled for the launches of some trials.
-
-    Parameters
-    ----------
-    attempt : kernel
-    trials : list of trials
-        With the sanitizer's report, for where there is no compiler.
-    """
-    for arguments in _by_types(trials):
+def computes_in_float64(evidence):
+    """Find a kernel that computes in float64, as compiled for the launches of its trials."""
+    attempt, traced = evidence.attempt, evidence.traced
+    for arguments in _by_types(traced) if evidence.exercise.float32 else ():
         instructions, compiled = _compiled(attempt, _signature(attempt, arguments))
         if instructions is None:
-            for trial in trials:
-                _refuse_stored(attempt, trial)
-            return
+            return next(filter(None, (_stored(attempt, trial) for trial in traced)), None)
         if _computing(instructions):
-            _refuse(attempt, *_causes(compiled, filter(_is_float64, instructions)))
+            causes, verb = _causes(compiled, filter(_is_float64, instructions))
+            if found := _named(attempt, causes, verb):
+                return found
+    return None
 
 
 def _causes(compiled, instructions):
@@ -117,17 +114,18 @@ def _written(value):
     return f"{value.dtype}[{', '.join([*':' * (value.ndim - 1), '::1'])}]" if value.ndim else str(value.dtype)
 
 
-def _refuse(attempt, causes, verb):
-    """Raise `Wrong` with some causes, and what to write instead; the detour of a sine is not the author's."""
+def _named(attempt, causes, verb):
+    """Name some causes, and what to write instead; the detour of a sine is not the author's."""
     causes = [cause for cause in causes if cause.kind != "trigonometry"]
     causes = [cause for cause in causes if cause.kind] or causes[:1]
-    if causes:
-        raise Wrong(
-            "float64",
-            "The numbers are right, but computed in float64, which most GPUs do far more slowly.",
-            *dict.fromkeys(_CAUSES[cause.kind] for cause in causes),
-            *(_advice(code_of(attempt), cause, verb) for cause in causes),
-        )
+    if not causes:
+        return None
+    return Wrong(
+        "float64",
+        _MESSAGE,
+        *dict.fromkeys(_CAUSES[cause.kind] for cause in causes),
+        *(_advice(code_of(attempt), cause, verb) for cause in causes),
+    )
 
 
 def _advice(code, cause, verb):
@@ -209,27 +207,29 @@ def _inspected(attempt, signature):
         return None
     try:
         return inspect_kernel(attempt, signature, disassemble=False).instructions
-    except InspectionError as error:
-        if "no CUDA compiler" in str(error):
-            _missing.append(error)
-        return None
+    except NoCompiler as error:
+        _missing.append(error)
+    except InspectionError:
+        pass
+    return None
 
 
 # --- asking the simulator ----------------------------------------------------------------------------------
 
 
-def _refuse_stored(attempt, trial):
-    """Raise `Wrong` if a float64 value is stored into a float32 array."""
+def _stored(attempt, trial):
+    """Find a float64 value that is stored into a float32 array."""
     trace = trial.report.trace
     narrow = np.array([info.dtype == np.float32 for info in trace.arrays] + [False])[trace.array]
     for row in np.flatnonzero(narrow & (trace.kind == WRITE)):
         if isinstance(trace.values[row], np.float64):
             site = trace.sites[trace.site[row]]
             place = f"Line {site.line - code_of(attempt).co_firstlineno + 1} of your kernel"
-            raise Wrong(
+            return Wrong(
                 "float64",
-                "The numbers are right, but computed in float64, which most GPUs do far more slowly.",
+                _MESSAGE,
                 "A float64 is stored as float32. Where does it come from? A literal such as `0.0` is one, "
                 "and so is a Python number from outside of the kernel: write `float32(0)`.",
                 f"{place}: `{site.text}`" if site.text else f"{place}.",
             )
+    return None

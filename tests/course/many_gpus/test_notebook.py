@@ -10,7 +10,7 @@ import pytest
 from benchmarks import workers as benchmark
 from cnn_course.chapters.many_gpus import exercises as check, pictures, ring, scaling, workers
 from cnn_course.engine import notebooks
-from cnn_course.engine.checks.mistakes import Wrong
+from cnn_course.engine.checks.evidence import Wrong
 
 ROOT = Path(__file__).parents[3]
 NOTEBOOK = ROOT / "notebooks" / "14_many_gpus.ipynb"

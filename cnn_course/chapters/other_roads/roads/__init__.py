@@ -10,9 +10,9 @@
 
 import contextlib
 import functools
-import re
 from pathlib import Path
 
+from cnn_course.chapters.other_roads.roads.complaints import first_error
 from cnn_numba import device, extras
 
 
@@ -120,9 +120,8 @@ def _compiler_refuses(device):
         program = pyopencl.Program(pyopencl.Context([device]), "kernel void nothing() {}")
         program.build(cache_dir=False)
     except pyopencl.Error as error:
-        told = re.search(r"error: (.*)", str(error))
         return (
             f"the compiler of {device.platform.name} takes no program for this processor "
-            f"({told[1] if told else error}); conda's PoCL is newer"
+            f"({first_error(error)}); conda's PoCL is newer"
         )
     return ""

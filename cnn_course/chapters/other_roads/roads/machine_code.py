@@ -15,6 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from cnn_course.chapters.other_roads.roads.complaints import wants_too_much_shared
+
 # Where a cubin says how many registers its kernel has: the attribute's form, number and length.
 _REGISTERS = b"\x04\x2f\x08\x00"
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)")
@@ -149,8 +151,8 @@ def usage(text: str, define: dict, cc: int) -> tuple[int, int]:
         Program(text, "c++", options).compile("cubin", logs=log)
         told = log.getvalue()
     except Exception as error:
-        told = str(error)
-        if "too much shared data" not in told:  # of which it is told how much it would be
+        if not wants_too_much_shared(error):  # it says how much that would be
             raise
+        told = str(error)
     shared = re.search(r"(\d+) bytes smem", told)
     return int(re.search(r"Used (\d+) registers", told)[1]), int(shared[1]) if shared else 0

@@ -1,0 +1,33 @@
+"""What compilers and drivers of other languages say: the one file that looks into their messages."""
+
+import re
+
+
+def first_error(error: Exception) -> str:
+    r"""Return a compiler's first complaint; all that it says if none can be told from the rest.
+
+    >>> first_error(ValueError("3 notes\nkernel.cu(3): error: identifier x is undefined\nand more"))
+    'identifier x is undefined'
+    >>> first_error(ValueError("error: /tmp/a.cl:3:1: expected ')'"))
+    "expected ')'"
+    """
+    # PoCL's compiler puts a file of its own before each complaint.
+    found = re.search(r"error: *(?:\S+:\d+:\d+: *)?(.*)", str(error))
+    return found[1] if found else str(error)
+
+
+def fault_of(error: Exception) -> str:
+    """Return what a driver says of a launch: "address", "barrier", or "" for all else.
+
+    >>> fault_of(ValueError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal access")), fault_of(ValueError("?"))
+    ('address', '')
+    """
+    text = str(error)
+    if "ILLEGAL_ADDRESS" in text or "MISALIGNED" in text:
+        return "address"
+    return "barrier" if "TIMEOUT" in text or "barrier" in text else ""
+
+
+def wants_too_much_shared(error: Exception) -> bool:
+    """Tell whether an assembler says that a block would need more shared memory than it may have."""
+    return "too much shared data" in str(error)

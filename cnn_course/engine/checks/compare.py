@@ -1,0 +1,99 @@
+"""Whether two results are the same, and what is wrong with the type of one."""
+
+import numpy as np
+
+
+def close(got, expected, rtol, slack=0.0):
+    """Compare two arrays entry by entry, with the error measured against the largest magnitude.
+
+    Parameters
+    ----------
+    got, expected : ndarray, same shape
+    rtol : float
+    slack : float
+        What is allowed besides.
+
+    Returns
+    -------
+    ndarray of bool
+        A NaN agrees with a NaN only, an infinity with the same infinity only.
+
+    Examples
+    --------
+    >>> close(np.array([1.0, np.nan, 3.0]), np.array([1.0, np.nan, np.nan]), rtol=1e-6)
+    array([ True,  True, False])
+    """
+    if expected.dtype.kind not in "fc":
+        return np.asarray(got == expected)
+    finite = np.abs(expected[np.isfinite(expected)])
+    scale = finite.max() if finite.size else 0.0
+    return np.isclose(got, expected, rtol=0, atol=rtol * scale + slack, equal_nan=True)
+
+
+def same(got, expected, dtype, rtol, slack=0.0) -> bool:
+    """Tell whether a result is the expected one: type, shape and numbers, tuples part by part.
+
+    Parameters
+    ----------
+    got, expected : object
+    dtype : dtype or None
+        The dtype `got` must have; None asks for the kind of `expected` only.
+    rtol : float
+    slack : float or list of float
+        As `close` takes it; of a tuple one for each part.
+
+    Examples
+    --------
+    >>> same(3, 3.0, None, 1e-6), same(np.ones(2), np.ones(2), None, 1e-6)
+    (False, True)
+    """
+    if isinstance(expected, tuple):
+        alike = isinstance(got, tuple) and len(got) == len(expected)
+        slack = slack or [0.0] * len(expected)
+        parts = zip(got, expected, slack, strict=True) if alike else ()
+        return alike and all(same(g, e, dtype, rtol, s) for g, e, s in parts)
+    if type_problem(got, expected, dtype) or np.shape(got) != np.shape(expected):
+        return False
+    return bool(close(np.asarray(got), np.asarray(expected), rtol, slack).all())
+
+
+def repeats(outcome, other, rtol):
+    """Tell whether two calls of the same code came to the same."""
+
+    def alike(value, second):
+        if isinstance(value, tuple) and isinstance(second, tuple):
+            return len(value) == len(second) and all(map(alike, value, second))
+        if not isinstance(value, (np.ndarray, np.number, float)):
+            return True  # not a number: judged elsewhere
+        value, second = np.asarray(value), np.asarray(second)
+        return value.shape == second.shape and bool(close(value, second, rtol).all())
+
+    if outcome.error is not None or other.error is not None:
+        return type(outcome.error) is type(other.error)
+    return alike(outcome.value, other.value)
+
+
+def identical(array, other):
+    """Tell whether two arrays hold the same bits, all NaN being alike."""
+    return np.array_equal(array, other, equal_nan=array.dtype.kind in "fc")
+
+
+_KINDS = {"f": "floating-point", "i": "integer", "u": "integer", "b": "Boolean", "c": "complex"}
+
+
+def type_problem(got, expected, dtype):
+    """Say what is wrong with the type of a result; an empty string if nothing is."""
+    if isinstance(expected, np.ndarray) and expected.ndim and not isinstance(got, np.ndarray):
+        found = "a single number" if np.isscalar(got) else f"of type `{type(got).__name__}`"
+        return f"The result must be a NumPy array, and yours is {found}."
+    try:
+        found = np.asarray(got).dtype
+    except ValueError:  # a ragged list
+        return f"The result must be an array or a number, and yours is of type `{type(got).__name__}`."
+    wanted = np.asarray(expected).dtype
+    if _KINDS.get(found.kind) != _KINDS[wanted.kind]:
+        kind = _KINDS.get(found.kind, "not numeric")
+        return f"The result must be {_KINDS[wanted.kind]}, and yours is {kind} (dtype {found})."
+    if dtype is not None and found != dtype:
+        return f"The result must have dtype {np.dtype(dtype)}, and yours has {found}."
+    return ""

@@ -1,0 +1,194 @@
+"""What a check knows of an attempt, and the form of what it finds.
+
+A *judge* is a function that takes the `Evidence` and returns what it finds, a `Wrong`, or None. The judges of
+an exercise stand in a tuple, in order: what the first of them finds is what the learner reads.
+"""
+
+import copy
+import inspect
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Wrong(Exception):
+    """A finding about an attempt: what a judge returns, and what an exercise's own functions may raise.
+
+    Parameters
+    ----------
+    mistake : str
+        The finding in a word or two, for the tests.
+    message : str
+        The finding in a sentence, for the learner. Backticks mark code.
+    *details : str
+        Further lines.
+    """
+
+    def __init__(self, mistake, message, *details):
+        super().__init__(message)
+        self.mistake = mistake
+        self.message = message
+        self.details = details
+
+
+class Case(NamedTuple):
+    """The arguments of one call."""
+
+    args: tuple
+    kwargs: dict
+
+    def named(self, function):
+        """Return the arguments as a dict, by the names that `function` gives them."""
+        return inspect.signature(function).bind(*self.args, **self.kwargs).arguments
+
+    def replaced(self, index, value):
+        """Return the case with another positional argument in the place of one."""
+        return Case((*self.args[:index], value, *self.args[index + 1 :]), self.kwargs)
+
+    @property
+    def circumstances(self):
+        """What else there is to say of the call besides its arguments, in words."""
+        return ""
+
+
+class Outcome(NamedTuple):
+    """What a call came to: a value or the exception it raised, and the arguments as it left them."""
+
+    value: object
+    error: Exception | None
+    after: Case
+
+
+class Trial(NamedTuple):
+    """One case, with what was expected, what the attempt made of it, and whether that is right."""
+
+    case: Case
+    expected: Outcome
+    got: Outcome
+    right: bool
+    report: object = None
+    """Of a kernel, the sanitizer's; None if an exception ended the launch."""
+
+
+def call(function, case, run=None) -> Outcome:
+    """Call a function on copies of a case's arguments, so that nobody sees what another one wrote.
+
+    Parameters
+    ----------
+    function : callable
+    case : Case
+    run : callable, optional
+        How to call it, ``run(function, *args, **kwargs)``; None calls it plainly.
+
+    Raises
+    ------
+    Wrong
+        If `run` itself finds something.
+
+    Examples
+    --------
+    >>> call(np.negative, Case((np.float64(2.0),), {})).value
+    np.float64(-2.0)
+    """
+    value = error = None
+    after = copy.deepcopy(case)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            before = () if run is None else (function,)
+            value = (run or function)(*before, *after.args, **after.kwargs)
+        except Wrong:
+            raise
+        except Exception as raised:
+            error = raised
+    return Outcome(value, error, after)
+
+
+def describe(case, function) -> str:
+    """Say in words what a case is: the shapes of arrays, the values of everything else.
+
+    Parameters
+    ----------
+    case : Case
+    function : callable
+        Its signature gives the names.
+
+    Examples
+    --------
+    >>> describe(Case((np.ones((2, 3)),), {"delay": 1}), lambda image, delay=None: None)
+    '`image` of shape (2, 3), `delay` = 1'
+    """
+    arguments = ", ".join(
+        f"`{name}` of shape {value.shape}" if isinstance(value, np.ndarray) else f"`{name}` = {value!r}"
+        for name, value in case.named(function).items()
+    )
+    return arguments + case.circumstances
+
+
+class StandIn(NamedTuple):
+    """In the place of an attempt, however that is called: a function that has the reference's arguments."""
+
+    function: Callable
+
+    def __call__(self, *args, **kwargs):
+        """Call the function."""
+        return self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An attempt at an exercise, and what it made of each case.
+
+    Parameters
+    ----------
+    exercise : Exercise
+    attempt : object
+        Or a `StandIn`.
+    trials : list of Trial
+    """
+
+    exercise: object
+    attempt: object
+    trials: list
+
+    @cached_property
+    def failed(self):
+        """The trials that are not right."""
+        return [trial for trial in self.trials if not trial.right]
+
+    @cached_property
+    def traced(self):
+        """The trials of a kernel of which there is a report of the sanitizer's."""
+        return [trial for trial in self.trials if trial.report is not None]
+
+    @property
+    def is_stand_in(self):
+        """Whether a function stands in for the attempt, which has no source and cannot be launched."""
+        return isinstance(self.attempt, StandIn)
+
+    @property
+    def what(self):
+        """What the attempt is called: a kernel is what is launched with a grid."""
+        return "kernel" if hasattr(type(self.attempt), "__getitem__") else "function"
+
+    def where(self, trial):
+        """Return with which arguments something was seen."""
+        return seen_with(self.exercise, trial.case)
+
+
+def seen_with(exercise, case):
+    """Return with which arguments something was seen."""
+    return f"Seen with {describe(case, exercise.reference)}."
+
+
+def first_finding(judges, *evidence):
+    """Return what the first judge finds that finds anything, None if none does.
+
+    >>> first_finding([lambda n: None, lambda n: n + 1, lambda n: n + 2], 1)
+    2
+    """
+    return next((found for judge in judges if (found := judge(*evidence)) is not None), None)

@@ -1,0 +1,92 @@
+"""The judges of an attempt that is a function, in order."""
+
+import numpy as np
+
+from cnn_course.engine.checks.compare import identical, repeats
+from cnn_course.engine.checks.evidence import Wrong, call
+from cnn_course.engine.checks.extremes import narrowed
+from cnn_course.engine.checks.results import wrong_result
+from cnn_course.engine.checks.uninitialised import twins
+
+
+def uninitialised(evidence):
+    """Find a result that depends on what the memory of ``np.empty`` happens to hold."""
+    exercise, both = evidence.exercise, twins(evidence.attempt)
+    for trial in evidence.trials if both else ():
+        zeroed, poisoned = (call(twin, trial.case, exercise.run) for twin in both)
+        if not repeats(zeroed, poisoned, exercise.rtol):
+            # With zeros the result may be right, or not: then more than the start is wrong.
+            helps = exercise.agrees(zeroed, trial.expected)
+            advice = "Start from `np.zeros`." if helps else "Is each element written before it is read?"
+            return Wrong(
+                "not initialised",
+                "Your result has numbers in it that nobody has written: an array of `np.empty` holds what is "
+                f"in memory, often zeros, but not always. {advice}",
+                evidence.where(trial),
+            )
+    return None
+
+
+def changed_input(evidence):
+    """Find an array of the caller's that is not what it was."""
+    return find_changed_input(evidence, "Work on a copy, or write into a new array.")
+
+
+def find_changed_input(evidence, advice):
+    """Find the same; `advice` says where else to write."""
+    reference = evidence.exercise.reference
+    for trial in evidence.trials:
+        after = trial.got.after.named(reference)
+        for name, value in trial.case.named(reference).items():
+            if isinstance(value, np.ndarray) and not identical(value, after[name]):
+                message = f"Your {evidence.what} changes `{name}`, which is an input. {advice}"
+                return Wrong("changes input", message)
+    return None
+
+
+def known_mistake(evidence):
+    """Name the mistake that explains every failed case; of several, the one nearest in the others."""
+    exercise, failed = evidence.exercise, evidence.failed
+    known = [(Wrong(name, text), f) for name, (text, *wrong) in exercise.mistakes.items() for f in wrong]
+    explaining = [
+        (mistake, f) for mistake, f in known if failed and all(exercise.is_like(f, trial) for trial in failed)
+    ]
+    if not explaining:
+        return None
+    return max(explaining, key=lambda pair: sum(exercise.is_like(pair[1], t) for t in evidence.trials))[0]
+
+
+def wrapping(evidence):
+    """Find an attempt that is wrong for whole numbers of small types only."""
+    exercise = evidence.exercise
+    for given in narrowed(exercise.inputs()):
+        expected, got = call(exercise.reference, given), exercise.attempted(evidence.attempt, given)
+        if not exercise.is_right(got, expected, given):
+            types = (
+                f"`{name}` of {value.dtype}"
+                for name, value in given.named(exercise.reference).items()
+                if isinstance(value, np.ndarray)
+            )
+            return Wrong(
+                "wraps",
+                "Right, until the whole numbers come in a small type: what NumPy computes of uint8 "
+                "numbers is a uint8, and 20 * 13 is 4 there. Convert the array first, by "
+                "`.astype(np.int64)`.",
+                f"Seen with {', '.join(types)}.",
+            )
+    return None
+
+
+def properties(evidence):
+    """Ask what must hold besides the numbers."""
+    try:
+        for holds in evidence.exercise.properties:
+            holds(evidence.attempt)
+    except Wrong as finding:
+        return finding
+    return None
+
+
+#: First what makes every number doubtful; then the exercise's own mistakes, and what can be said of any wrong
+#: result; an attempt with right numbers is asked for other types, and for what must hold besides.
+JUDGES = (uninitialised, changed_input, known_mistake, wrong_result, wrapping, properties)

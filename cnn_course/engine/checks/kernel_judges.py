@@ -1,0 +1,179 @@
+"""The judges of an attempt that is a kernel, in order."""
+
+import ast
+
+import numpy as np
+
+from cnn_course.engine.checks import errors
+from cnn_course.engine.checks.evidence import Evidence, Trial, Wrong, call, first_finding
+from cnn_course.engine.checks.extremes import far_below, in_other_blocks
+from cnn_course.engine.checks.findings import sanitizers_finding
+from cnn_course.engine.checks.float64 import computes_in_float64
+from cnn_course.engine.checks.judges import find_changed_input, known_mistake, properties
+from cnn_course.engine.checks.launches import result_names, run
+from cnn_course.engine.checks.results import wrong_numbers, wrong_result
+from cnn_course.engine.checks.source import bitwise_condition, parsed, uncalled
+from cnn_course.engine.checks.uninitialised import code_of
+from cnn_course.engine.checks.writes import done_twice, one_for_all, unwritten, written_pattern
+from cnn_numba import device
+from gpuless.simulator import LaunchStopped, UnsupportedPython, argument_names
+
+
+def suspicious_source(evidence):
+    """Find what the source alone shows, once something else is wrong."""
+    if evidence.failed or any(trial.report.findings for trial in evidence.traced):
+        return first_finding((bitwise_condition, uncalled), evidence)
+    return None
+
+
+# --- Exceptions --------------------------------------------------------------------------------------------
+
+
+def raised(evidence):
+    """Find the exception that ended a launch, and where the simulator says that was."""
+    trial = next((trial for trial in evidence.trials if trial.got.error is not None), None)
+    if trial is None:
+        return None
+    error, code = trial.got.error, code_of(evidence.attempt)
+    reason, *further = getattr(error, "reason", str(error)).splitlines() or [""]
+    places = [*map(str.strip, further), *errors.places_in(error, code), evidence.where(trial)]
+    if missing := _missing_indices(evidence.attempt, trial.case, error):
+        return Wrong("raises", missing, *places)
+    if isinstance(error, UnsupportedPython):
+        message = "There is Python in your kernel that a GPU cannot run."
+        return Wrong("raises", message, errors.unsupported(error), *places)
+    if isinstance(error, LaunchStopped):
+        return Wrong(
+            "does not end",
+            "A loop in your kernel does not end. Does each round change what its condition asks for?",
+            *places,
+        )
+    told = ": ".join(filter(None, (type(error).__name__, reason.rstrip("."))))
+    return Wrong("raises", errors.in_words(error) or f"Your kernel raised {told}.", *places)
+
+
+def _is_of_an_index(error):
+    cause = getattr(error, "cause", None)
+    is_sequence = cause is not None and cause.kind == "sequence"
+    return isinstance(error, IndexError) or is_sequence or getattr(error, "whole_array", False)
+
+
+def _missing_indices(attempt, case, error):
+    """Say which array has more axes than indices on the line where an exception was raised."""
+    if not _is_of_an_index(error):
+        return ""
+    tree, code = parsed(attempt), code_of(attempt)
+    where = getattr(error, "where", None) or getattr(getattr(error, "place", None), "site", None)
+    if tree is None or where is None or where.function != code.co_name:
+        return ""
+    line = where.line - code.co_firstlineno + 1
+    arrays = dict(zip(argument_names(attempt.py_func, len(case.arguments)), case.arrays(), strict=True))
+    is_of_a_value = isinstance(error, UnsupportedPython)
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.lineno == line):
+            continue
+        if is_of_a_value and not isinstance(node.ctx, ast.Load):
+            continue
+        axes = np.ndim(arrays.get(node.value.id, 0))
+        given = len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 1
+        has_slices = any(isinstance(part, ast.Slice) for part in ast.walk(node.slice))
+        if given < axes and not has_slices and "..." not in ast.unparse(node.slice):
+            indices = "1 index" if given == 1 else f"{given} indices"
+            return f"`{node.value.id}` has {axes} axes, and you give {indices}."
+    return ""
+
+
+# --- Where all cases are right -----------------------------------------------------------------------------
+
+_NOT_SMALL_ENOUGH = (
+    "Right, until all numbers lie far below 0, around -1e30, or are minus infinity. Does a search for the "
+    "largest start from a number? Let it start from the first element, or from `float32(-math.inf)`."
+)
+_FIXED_BLOCK = (
+    "Right, until blocks have another size. Is it written down as a number? A block has `cuda.blockDim.x` "
+    "threads along x, and a thread's place in the grid is what `cuda.grid` says."
+)
+_WRONG_WHEN_LARGE = (
+    "Right in all small launches, and wrong in a large one. Is a size written down as a number, or an index "
+    "kept in a type too small for it?"
+)
+
+
+def changed_input(evidence):
+    """Find an input that is not what it was."""
+    if evidence.is_stand_in:
+        return find_changed_input(evidence, "Write into the array of the results.")
+    names = result_names(evidence.attempt, evidence.trials[0].case)
+    return find_changed_input(evidence, f"Write into {' and '.join(f'`{name}`' for name in names)}.")
+
+
+def wrong_on_gpu(evidence):
+    """Run for real what the simulator has found right: types, say, are the compiler's matter."""
+    if evidence.is_stand_in or device.simulated():
+        return None
+    exercise = evidence.exercise
+    trials = [_launched(evidence, given) for given in exercise.inputs()]
+    if found := wrong_result(Evidence(exercise, evidence.attempt, trials)):
+        return found
+    large = exercise.large(exercise.generator()) if exercise.large else ()
+    return _wrong_in(evidence, large, "wrong when large", _WRONG_WHEN_LARGE)
+
+
+def not_small_enough(evidence):
+    """Run the kernel on numbers far below zero, where no search may start from a number."""
+    exercise = evidence.exercise
+    launches = () if evidence.is_stand_in else far_below(exercise.inputs(), exercise.reference)
+    return _wrong_in(evidence, launches, "not small enough", _NOT_SMALL_ENOUGH)
+
+
+def fixed_block(evidence):
+    """Run the kernel in blocks of another size."""
+    exercise, others = evidence.exercise, ()
+    if not evidence.is_stand_in and exercise.other_blocks is True:
+        others = [in_other_blocks(max(exercise.inputs(), key=lambda case: np.prod(case.grid)))]
+    elif not evidence.is_stand_in and exercise.other_blocks:
+        others = exercise.other_blocks(exercise.generator())
+    return _wrong_in(evidence, others, "fixed block", _FIXED_BLOCK)
+
+
+def _launched(evidence, given):
+    """Return the trial of a plain launch."""
+    expected, got = call(evidence.exercise.reference, given), run(evidence.attempt, given).outcome
+    return Trial(given, expected, got, evidence.exercise.is_right(got, expected, given))
+
+
+def _wrong_in(evidence, launches, mistake, message):
+    """Find a wrong one of launches besides the cases, which are all right."""
+    for trial in (_launched(evidence, given) for given in launches):
+        if not trial.right:
+            error = trial.got.error
+            details = (
+                wrong_numbers(trial, evidence.exercise.rtol)
+                if error is None
+                else (f"{type(error).__name__}: {error}",)
+            )
+            return Wrong(mistake, message, *details, evidence.where(trial))
+    return None
+
+
+#: The exercise's own mistakes come first: they may name what the sanitizer would call a mere index error.
+#: Then what explains all the rest: a slip in the source, an exception, a changed input, a pattern of indices.
+#: Then the sanitizer's findings, and the numbers. Where all is right so far, the rest is asked: whose work is
+#: done more than once, other launches, float64, and what must hold besides.
+KERNEL_JUDGES = (
+    known_mistake,
+    suspicious_source,
+    raised,
+    changed_input,
+    written_pattern,
+    sanitizers_finding,
+    unwritten,
+    wrong_result,
+    done_twice,
+    one_for_all,
+    wrong_on_gpu,
+    not_small_enough,
+    fixed_block,
+    computes_in_float64,
+    properties,
+)

@@ -1,0 +1,216 @@
+"""Launches of a kernel: the cases of a `KernelExercise`, and how one is run."""
+
+import contextlib
+import copy
+import inspect
+import io
+import warnings
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from cnn_course.engine.checks.evidence import Outcome
+from gpuless import sanitize, set_limits
+from gpuless.simulator import argument_names, poisoned
+
+
+class Output(NamedTuple):
+    """An array that the kernel is to fill."""
+
+    shape: tuple
+    dtype: object
+
+
+class InOut(NamedTuple):
+    """An array that the kernel is to change."""
+
+    array: np.ndarray
+
+
+def output(shape, dtype=np.float32):
+    """Mark an argument that the kernel is to fill; it gets an array of poison, NaN for floats."""
+    return Output(shape if isinstance(shape, tuple) else (shape,), dtype)
+
+
+def inout(array):
+    """Mark an argument that the kernel is to change; the reference returns what it is to hold after."""
+    return InOut(array)
+
+
+def normal(rng: np.random.Generator, shape: int | tuple) -> np.ndarray:
+    """Draw a float32 array of normally distributed numbers."""
+    return rng.normal(size=shape).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class LaunchCase:
+    """One launch of a kernel, as a case of a `KernelExercise`; made by `launch`.
+
+    Attributes
+    ----------
+    grid, block : int or tuple of int
+    arguments : tuple
+        In the kernel's order, outputs marked.
+    """
+
+    grid: object
+    block: object
+    arguments: tuple
+    kwargs: ClassVar = {}
+
+    @property
+    def args(self):
+        """What the reference gets: all but the outputs."""
+        given = (value for value in self.arguments if not isinstance(value, Output))
+        return tuple(value.array if isinstance(value, InOut) else value for value in given)
+
+    @property
+    def circumstances(self):
+        """Grid and block, in words."""
+        return f", launched as `[{self.grid}, {self.block}]`"
+
+    def named(self, function):
+        """Return what the reference gets as a dict, by the names that `function` gives them."""
+        return inspect.signature(function).bind(*map(_as_typed, self.args)).arguments
+
+    def replaced(self, index, value):
+        """Return the launch with another argument in the place of the reference's one."""
+        places = [place for place, old in enumerate(self.arguments) if not isinstance(old, Output)]
+        arguments = list(self.arguments)
+        old = arguments[places[index]]
+        arguments[places[index]] = InOut(value) if isinstance(old, InOut) else value
+        return replace(self, arguments=tuple(arguments))
+
+    def arrays(self):
+        """Return fresh arguments for the kernel: copies, and poison for the outputs."""
+        return [_fresh(value) for value in self.arguments]
+
+    def outcome(self, arrays, error=None):
+        """Return what a launch with these arguments came to."""
+        results = [a for a, given in zip(arrays, self.arguments, strict=True) if is_result(given)]
+        after = tuple(g if is_result(g) else a for a, g in zip(arrays, self.arguments, strict=True))
+        value = results[0] if len(results) == 1 else tuple(results)
+        return Outcome(value, error, replace(self, arguments=after))
+
+
+def is_result(given):
+    """Tell whether an argument of a launch is marked as an output, or as one to be changed."""
+    return isinstance(given, (Output, InOut))
+
+
+def _as_typed(value):
+    """Return a NumPy number as Python's, 0.1 for ``np.float32(0.1)``, and all else as it is."""
+    if isinstance(value, np.floating):
+        return float(str(value))
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _fresh(value):
+    if isinstance(value, Output):
+        return poisoned(value.shape, value.dtype)
+    return copy.deepcopy(value.array if isinstance(value, InOut) else value)
+
+
+def launch(grid, block, *arguments) -> LaunchCase:
+    """Return a case: ``kernel[grid, block](*arguments)``.
+
+    Parameters
+    ----------
+    grid, block : int or tuple of int
+        As in the launch, x first.
+    *arguments
+        Arrays and numbers, `output` and `inout`, in the kernel's order.
+
+    Examples
+    --------
+    >>> from cnn_course.engine.checks.evidence import describe
+    >>> case = launch(3, 32, np.ones(70, np.float32), np.float32(2), output(70))
+    >>> describe(case, lambda x, scale: x * scale)
+    '`x` of shape (70,), `scale` = 2.0, launched as `[3, 32]`'
+    """
+    if not any(map(is_result, arguments)):
+        raise ValueError("a launch needs an `output` or an `inout` among its arguments")
+    return LaunchCase(grid, block, arguments)
+
+
+class Examination(NamedTuple):
+    """A launch under scrutiny: what it came to, and the sanitizer's report, None if an exception ended it."""
+
+    outcome: Outcome
+    report: object
+
+
+def examine(kernel, case: LaunchCase):
+    """Run a kernel on one launch, under the sanitizer.
+
+    Returns
+    -------
+    Examination
+        ``.outcome.value`` has the outputs, ``.report.trace`` every access (`gpuless.access.trace`).
+
+    Examples
+    --------
+    >>> import cnn_numba
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def count(out):
+    ...     out[cuda.grid(1)] = cuda.grid(1)
+    >>> found = examine(count, launch(2, 3, output(5)))
+    >>> found.outcome.value, found.report.kinds
+    (array([0., 1., 2., 3., 4.], dtype=float32), {'out of bounds'})
+    """
+    with _short_launches():
+        return run(sanitize(kernel), case)
+
+
+# What the launches of a check need at most is far below: more is a loop without end.
+_LIMITS = {"seconds": 5, "log_entries": 200_000}
+
+
+@contextlib.contextmanager
+def _short_launches():
+    before = set_limits(**_LIMITS)
+    try:
+        yield
+    finally:
+        set_limits(**before)
+
+
+def run(kernel, case):
+    """Launch a kernel on copies of a case's arguments."""
+    arrays = case.arrays()
+    report = error = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about host arrays, which have to be copied, and small grids
+        try:
+            report = kernel[case.grid, case.block](*arrays)
+        except Exception as raised:
+            error = raised
+    if stop := getattr(report, "stop", None):  # that it does not end comes first: of the rest little is known
+        report, error = None, stop
+    return Examination(case.outcome(arrays, error), report)
+
+
+def result_names(attempt, case):
+    """Return the names of a kernel's arguments that it has to fill or to change."""
+    names = argument_names(attempt.py_func, len(case.arguments))
+    return [name for name, given in zip(names, case.arguments, strict=True) if is_result(given)]
+
+
+_PRINTED = 20  # lines
+
+
+@contextlib.contextmanager
+def few_prints():
+    """Print the first lines only of what kernels print: a check has thousands of threads, many times."""
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            yield
+    finally:
+        lines = printed.getvalue().splitlines()
+        if len(lines) > _PRINTED:
+            lines[_PRINTED:] = [f"... and {len(lines) - _PRINTED} more lines, of all launches of the check"]
+        if lines:
+            print(*lines, sep="\n")

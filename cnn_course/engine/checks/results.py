@@ -1,0 +1,275 @@
+"""Judges of a wrong result, whatever the exercise: none of its own mistakes explains the result.
+
+`RESULTS` has them in order. Each takes the `Evidence` of an attempt that has failed in at least one trial.
+"""
+
+import math
+
+import numpy as np
+
+from cnn_course.engine.checks import errors
+from cnn_course.engine.checks.compare import close, same, type_problem
+from cnn_course.engine.checks.evidence import Wrong, call, first_finding
+
+
+def wrong_result(evidence):
+    """Find the most telling thing that can be said of an attempt that has failed."""
+    return first_finding(RESULTS, evidence) if evidence.failed else None
+
+
+# --- Exceptions --------------------------------------------------------------------------------------------
+
+
+def not_refused(evidence):
+    """Find that no exception was raised, or another one, where the reference raises."""
+    trial = evidence.failed[0]
+    wanted, error = trial.expected.error, trial.got.error
+    if wanted is None:
+        return None
+    kind, where = type(wanted).__name__, _where(evidence)
+    if error is None:
+        message = f"A {kind} must be raised here, and your function returned."
+        return Wrong("not refused", message, *where)
+    return Wrong("wrong error", f"A {kind} must be raised here, and yours was {errors.text(error)}.", *where)
+
+
+def raised(evidence):
+    """Find an exception."""
+    error = evidence.failed[0].got.error
+    if error is None:
+        return None
+    message = errors.in_words(error) or f"Your {evidence.what} raised {errors.text(error)}."
+    return Wrong(
+        "raises", message, *errors.line_of(error, evidence.attempt, evidence.what), *_where(evidence)
+    )
+
+
+def returns_none(evidence):
+    """Find that nothing is returned."""
+    trial = evidence.failed[0]
+    if trial.expected.error is None and trial.got.error is None and trial.got.value is None:
+        return Wrong("returns None", "Your function returns None: is a `return` missing at its end?")
+    return None
+
+
+# --- Types -------------------------------------------------------------------------------------------------
+
+
+def another_type(evidence):
+    """Find a result that is no array, no tuple, or of another dtype."""
+    trial = evidence.failed[0]
+    got, expected = trial.got.value, trial.expected.value
+    where = evidence.where(trial)
+    if isinstance(expected, tuple) and (not isinstance(got, tuple) or len(got) != len(expected)):
+        return Wrong("type", f"The result must be a tuple of {len(expected)}.", where)
+    parts = parts_of(trial)
+    for place, part in enumerate(parts):
+        if problem := type_problem(*part, evidence.exercise.dtype):
+            return Wrong("type", problem, *_which(parts, place), where)
+    return None
+
+
+# --- Inputs ------------------------------------------------------------------------------------------------
+
+
+def ignored_input(evidence):
+    """Change one array at a time: where the right answer moves, the attempt's must move too."""
+    trials = (evidence.failed[0], evidence.trials[0], evidence.trials[-1])
+    args = trials[0].case.args
+    arrays = [i for i, arg in enumerate(args) if isinstance(arg, np.ndarray) and arg.dtype.kind in "fiu"]
+    ignored = []
+    for index in arrays:
+        follows = {_follows(evidence, trial, index) for trial in trials}
+        if follows - {None} == {False}:
+            ignored.append(index)
+    if not ignored:
+        return None
+    what = evidence.what
+    if len(ignored) == len(arrays):
+        return Wrong("constant", f"Your {what} gives the same result whatever it is given.")
+    name = list(trials[0].case.named(evidence.exercise.reference))[ignored[0]]
+    return Wrong(
+        "ignores input", f"The result stays the same when `{name}` changes: does your {what} use it?"
+    )
+
+
+def _follows(evidence, trial, index):
+    """Tell whether the attempt's result changes with one argument; None where even the right one does not."""
+    exercise, value = evidence.exercise, trial.case.args[index]
+    ramp = np.arange(value.size).reshape(value.shape)
+    changed = trial.case.replaced(index, (np.flip(value) * 3 + ramp % 7).astype(value.dtype))
+    if exercise.agrees(call(exercise.reference, changed), trial.expected):
+        return None
+    return not exercise.agrees(exercise.attempted(evidence.attempt, changed), trial.got)
+
+
+# --- The right result in disguise --------------------------------------------------------------------------
+
+
+_DISGUISES = (
+    ("transposed", "Your result is the right one transposed: rows and columns are exchanged.", np.transpose),
+    ("negated", "Your result is right but for its sign, which is wrong throughout.", np.negative),
+    ("reversed", "Your result is the right one in reverse order.", np.flip),
+)
+
+
+def disguised(evidence):
+    """Recognise the right result transposed, negated, or reversed."""
+    if _has_errors(evidence):
+        return None
+    exercise = evidence.exercise
+    values = [part for trial in evidence.failed for part in parts_of(trial)]
+    for mistake, message, transform in _DISGUISES:
+        if all(same(got, transform(expected), exercise.dtype, exercise.rtol) for got, expected in values):
+            return Wrong(mistake, message, evidence.where(evidence.failed[0]))
+    return None
+
+
+def multiplied(evidence):
+    """Recognise the right result times a number."""
+    parts = parts_of(evidence.failed[0])
+    if _has_errors(evidence) or any(np.shape(got) != np.shape(expected) for got, expected in parts):
+        return None
+    got, expected = (np.concatenate([np.ravel(part) for part in side]) for side in zip(*parts, strict=True))
+    if expected.dtype.kind != "f" or not np.isfinite(got).all():
+        return None
+    if expected.size < 2 or not expected.any():
+        return None
+    factor = float(got @ expected / (expected @ expected))
+    if factor and close(got, factor * expected, evidence.exercise.rtol).all():
+        where = evidence.where(evidence.failed[0])
+        return Wrong("factor", f"Your result is the right one times {factor:.6g}.", where)
+    return None
+
+
+def _has_errors(evidence):
+    return any(trial.expected.error or trial.got.error for trial in evidence.failed)
+
+
+# --- Shape and numbers -------------------------------------------------------------------------------------
+
+
+def another_shape(evidence):
+    """Find a result of another shape."""
+    parts = parts_of(evidence.failed[0])
+    for place, (got, expected) in enumerate(parts):
+        if np.shape(got) != np.shape(expected):
+            message = f"The result has shape {np.shape(got)} where {np.shape(expected)} is right."
+            return Wrong("shape", message, *_which(parts, place), *_where(evidence))
+    return None
+
+
+def numbers(evidence):
+    """Point at the first wrong entry, and say what the wrong ones have in common."""
+    rtol, first = evidence.exercise.rtol, evidence.failed[0]
+    where, *pattern = _where(evidence)
+    places = _places(evidence.failed, rtol)
+    return Wrong("numbers", *wrong_numbers(first, rtol), where, *places, *pattern)
+
+
+#: The judges of a wrong result, in order: an exception or nothing at all; what is no result of this type;
+#: what does not depend on its input, which explains any numbers; a simple slip; then the entries themselves.
+RESULTS = (
+    not_refused,
+    raised,
+    returns_none,
+    another_type,
+    ignored_input,
+    disguised,
+    multiplied,
+    another_shape,
+    numbers,
+)
+
+
+# --- What the judges share ---------------------------------------------------------------------------------
+
+
+def _where(evidence):
+    """Return with which arguments something was seen first, and what the right cases have in common."""
+    return evidence.where(evidence.failed[0]), *_pattern(evidence.exercise, evidence.trials)
+
+
+def parts_of(trial):
+    """Pair each part of the result with the expected one; all but tuples have a single part."""
+    got, expected = trial.got.value, trial.expected.value
+    if not isinstance(expected, tuple):
+        return [(got, expected)]
+    fits = isinstance(got, tuple) and len(got) == len(expected)
+    return list(zip(got, expected, strict=True)) if fits else []
+
+
+def _which(parts, place):
+    """Say which of several results is meant; nothing where there is only one."""
+    ordinals = ("first", "second", "third", "fourth", "fifth")
+    return (f"That is the {ordinals[place]} of the {len(parts)} results.",) if len(parts) > 1 else ()
+
+
+def wrong_numbers(trial, rtol):
+    """Point at the first wrong entry, how many there are, and where they lie."""
+    parts = parts_of(trial)
+    for place, (got, expected) in enumerate(parts):
+        got, expected = np.asarray(got), np.asarray(expected)
+        wrong, which = ~close(got, expected, rtol), _which(parts, place)
+        if wrong.any():
+            break
+    if not expected.ndim:
+        return (f"The result is {_number(got)} where {_number(expected)} is right.", *which)
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    entry = index[0] if len(index) == 1 else index
+    lines = [f"Entry {entry} is {_number(got[index])} where {_number(expected[index])} is right.", *which]
+    unwritten = int((wrong & np.isnan(got)).sum()) if got.dtype.kind == "f" else 0
+    if unwritten:
+        lines.append(f"{unwritten} of {wrong.size} entries are NaN: never written, or computed as `0 / 0`?")
+    count = int(wrong.sum())
+    if wrong.size > 1:
+        lines.append(f"{count} of {wrong.size} entries {'is' if count == 1 else 'are'} wrong.")
+    return lines
+
+
+def _places(failed, rtol):
+    """Say where the wrong entries lie, if in every failed case that is at an edge of the array."""
+    wrong = []
+    for got, expected in (part for trial in failed for part in parts_of(trial)):
+        if isinstance(got, np.ndarray) and got.shape == np.shape(expected) and got.ndim in (1, 2):
+            wrong.append(~close(got, expected, rtol))
+    places = {
+        "at the end": [mask[:-1] for mask in wrong if mask.ndim == 1],
+        "in the last row": [mask[:-1] for mask in wrong if mask.ndim == 2],
+        "in the last column": [mask[:, :-1] for mask in wrong if mask.ndim == 2],
+        "on the border": [mask[tuple(slice(1, -1) for _ in mask.shape)] for mask in wrong],
+    }
+    for place, elsewhere in places.items():
+        # Of arrays with other axes such a place says nothing, and neither does it of them.
+        if (
+            len(elsewhere) == len(wrong)
+            and sum(mask.size for mask in elsewhere)
+            and not any(mask.any() for mask in elsewhere)
+        ):
+            return (f"The wrong entries all lie {place}.",)
+    return ()
+
+
+def _pattern(exercise, trials):
+    """Say what the right cases have in common that the wrong ones have not."""
+    right = [trial.right for trial in trials]
+    square = {"shapes": [True] * len(trials)}
+    sides = [0] * len(trials)  # of the largest array: of one element, it says nothing
+    for place, trial in enumerate(trials):
+        for name, value in trial.case.named(exercise.reference).items():
+            if isinstance(value, np.ndarray) and value.ndim > 1:
+                alone = square.setdefault(f"`{name}`", [True] * len(trials))
+                alone[place] = len(set(value.shape)) == 1
+                square["shapes"][place] &= alone[place]
+                sides[place] = max(sides[place], *value.shape)
+    for name, where in square.items():
+        telling = any(is_right and side > 1 for is_right, side in zip(right, sides, strict=True))
+        if telling and not all(right) and where == right:
+            return (
+                f"It is right for square {name} and wrong for all others: are height and width exchanged?",
+            )
+    return (f"{sum(right)} of {len(trials)} test cases are right.",) if any(right) else ()
+
+
+def _number(value):
+    return f"{value:.6g}" if value.dtype.kind == "f" and math.isfinite(value) else str(value)

@@ -1,0 +1,105 @@
+"""What the source of an attempt shows, before it is run."""
+
+import ast
+import dis
+import inspect
+import textwrap
+
+from cnn_course.engine.checks.evidence import Wrong
+from cnn_course.engine.checks.uninitialised import code_of
+
+
+def is_blank(attempt: object) -> bool:
+    """Tell whether a function's body is empty: a docstring, ``...`` or ``pass``, and nothing else.
+
+    Examples
+    --------
+    >>> def stub(x):
+    ...     "Double x."
+    ...     ...
+    >>> is_blank(stub), is_blank(lambda x: 2 * x)
+    (True, False)
+    """
+    code = code_of(attempt)
+    if code is None:
+        return False
+    ignored = {"RESUME", "NOP", "CACHE"}
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ignored]
+    return len(steps) <= 2 and all(step.argval is None for step in steps)
+
+
+def has_dots_left(attempt):
+    """Tell whether an ``...`` is left in an attempt where a statement or a value is to be."""
+    tree = parsed(attempt)
+    if tree is None:
+        return False
+    values = (node.value for node in ast.walk(tree) if isinstance(node, (ast.Expr, ast.Assign)))
+    return any(isinstance(value, ast.Constant) and value.value is ... for value in values)
+
+
+def parsed(attempt):
+    """Return the syntax tree of a kernel's source, None if there is none."""
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(getattr(attempt, "py_func", attempt))))
+    except (OSError, TypeError, SyntaxError):  # no function, no source, or a lambda within an expression
+        return None
+
+
+def is_same_code(attempt, kernel):
+    """Tell whether two kernels have the same arguments and statements, comments and docstrings aside."""
+    # Not their byte code: that depends on what else is in the cell or the module.
+    texts = [_text_of(tree) for tree in map(parsed, (attempt, kernel))]
+    return None not in texts and texts[0] == texts[1]
+
+
+def _text_of(tree):
+    """Return a function's arguments and statements in one form, None if there is no function."""
+    function = (
+        next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)), None) if tree else None
+    )
+    if function is None:
+        return None
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return [ast.unparse(part) for part in (function.args, *body)]
+
+
+# --- Judges ------------------------------------------------------------------------------------------------
+
+
+def bitwise_condition(evidence):
+    """Find ``a < b & c < d`` in a condition, which is ``a < (b & c) < d``."""
+    for node in _nodes(evidence, ast.Compare):
+        for part in (node.left, *node.comparators):
+            bitwise = isinstance(part, ast.BinOp) and isinstance(part.op, (ast.BitAnd, ast.BitOr))
+            if bitwise and len(node.ops) > 1:
+                sign, word = ("&", "and") if isinstance(part.op, ast.BitAnd) else ("|", "or")
+                return Wrong(
+                    "& for and",
+                    f"Write `{word}` between two comparisons: `{sign}` binds tighter than `<`, so that "
+                    f"`{ast.unparse(part)}` is computed first.",
+                    f"Line {node.lineno} of your kernel: `{ast.unparse(node)}`",
+                )
+    return None
+
+
+_TO_BE_CALLED = ("cuda.sync", "cuda.threadfence")
+
+
+def uncalled(evidence):
+    """Find a statement that is no more than the name of a barrier or a fence."""
+    for node in _nodes(evidence, ast.Expr):
+        name = ast.unparse(node.value) if isinstance(node.value, ast.Attribute) else ""
+        # Not `cuda.threadIdx.x`: it does nothing either, but there is nothing to call.
+        if name.startswith(_TO_BE_CALLED) and name.count(".") == 1:
+            return Wrong(
+                "not called",
+                f"You name `{name}`, and do not call it: write `{name}()`.",
+                f"Line {node.lineno} of your kernel: `{name}`",
+            )
+    return None
+
+
+def _nodes(evidence, kind):
+    """Return the nodes of a kind in the attempt's source, none if it has no source."""
+    tree = None if evidence.is_stand_in else parsed(evidence.attempt)
+    return [node for node in ast.walk(tree) if isinstance(node, kind)] if tree else []

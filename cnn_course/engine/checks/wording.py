@@ -1,0 +1,267 @@
+"""How a verdict speaks of what the sanitizer has found: the sentences, made of a finding's fields."""
+
+import inspect
+import re
+
+import numpy as np
+
+from cnn_course.engine.checks.uninitialised import code_of
+from gpuless.access import READ, WRITE
+from gpuless.sanitizer import words
+
+# In the order in which they are reported: the first is most probably the cause of the others. They say what
+# has been seen; what is missing is said where a repaired kernel shows it (`REPAIRED`).
+WORDS = {
+    "divergent barrier": "Every thread of a block has to reach `cuda.syncthreads()`, and here some do not: "
+    "take it out of the branch or the loop that only some enter, and let no thread `return` before it.",
+    "divergent warp": "An operation of a warp names lanes in its mask that do not reach it.",
+    "absent lane": "A thread takes the value of a lane that does not take part.",
+    "division by zero": "An integer is divided by zero.",
+    "writes past the edge": "The kernel writes past the edge of {array}. Does a guard let too many threads "
+    "pass, or is an index not the one you mean?",
+    "reads past the edge": "The kernel reads past the edge of {array}. Does a guard let too many threads "
+    "pass, does a loop go one too far, or is an index not the one you mean?",
+    "negative index": "An index of {array} is negative. It counts from the end, as in NumPy, and so another "
+    "element is used than the one meant.",
+    "missing barrier": "A thread reads {array} where another thread of its block writes it, and nothing "
+    "makes one wait for the other. Is a barrier missing, is an index wrong, or does a thread write that "
+    "should not?",
+    "write-write race": "Two threads of a block write the same element of {array}, and the value of the "
+    "later one stays. Should only one of them write, or is an index wrong? If they are meant to add to one "
+    "element, that takes `cuda.atomic`.",
+    "lost update": "Several threads read an element of {array}, change it and write it back. Two that do it "
+    "at the same time lose one of the changes. Is the index wrong, so that threads meet at one element that "
+    "should have elements of their own? If they are meant to add to one, that takes `cuda.atomic`.",
+    "race between blocks": "A block uses an element of {array} that another block writes. Blocks run in any "
+    "order, and no barrier holds between them. Should each block have elements of its own? If the blocks are "
+    "meant to add to one, that takes `cuda.atomic`.",
+    "uninitialised read": "The kernel reads {array} before anything is written there. A new array holds "
+    "garbage.",
+    "never written": "Some elements of {array} are never written.",
+    "NaN produced": "The kernel writes NaN into {array}, although it has read no NaN: it computes `0 / 0` or "
+    "`inf - inf`, or the root or the logarithm of a negative number.",
+    "depends on order": "The result depends on the order in which blocks and threads run.",
+}
+
+# What is said instead, with the line to change, where the kernel has been repaired and is right then.
+REPAIRED = {
+    "guard": "The kernel uses {array} past its edge: a guard is missing, or one lets too many pass.",
+    "axes": "The indices of {array} are not in the order of its axes.",
+    "barriers": "A barrier is missing: a thread reads {array} where another thread of its block writes it, "
+    "and nothing makes one wait for the other.",
+    "atomic": "Several threads read an element of {array}, change it and write it back. Two that do it at "
+    "the same time lose one of the changes: use `cuda.atomic`.",
+}
+
+# What is said of writes past the edge where a guard for the thread's own number would not help: the array has
+# an element for the thread, which writes elsewhere; or the thread writes several, some inside.
+_BEYOND = (
+    "The kernel writes past the edge of {array}, by a thread that lies inside: the thread's number is small "
+    "enough, the index that it computes is not. Is it computed as you meant?"
+)
+# There are as many elements, but whether one is the thread's own depends on how its indices are computed.
+_EITHER = (
+    "The kernel writes past the edge of {array}. Does a thread go on whose row or column lies outside, or "
+    "are the indices not computed as you meant, such as from the shape of another array?"
+)
+_SEVERAL = (
+    "The same thread writes into {array} and past its edge: every index that it uses has to lie inside, not "
+    "the first alone. Does a loop go one too far?"
+)
+_BLOCKS = (
+    "{array} has an element for each block, and is written past its edge: your index counts the threads of "
+    "the grid. A block's own number is `cuda.blockIdx.x`."
+)
+# Of an image: some threads are kept out, so that there seems to be a guard, which lets others pass.
+_WRONG_GUARD = (
+    "The kernel writes past the edge of {array}. Does a guard ask for both axes, and compare the row with "
+    "the first number of the shape, and the column with the second?"
+)
+# Elements are missing, and others come from several threads.
+SAME_INDEX = (
+    "Some elements of {array} are never written, and others by several threads: two threads compute the same "
+    "index."
+)
+_AXES = " Are the indices in the order of its axes?"
+# Of an array that the kernel makes itself.
+_TOO_SMALL = (
+    "The kernel {verb} past the edge of {array}, its {space} array of shape {shape}. Is that too small for "
+    "what is kept in it, or does an index go too far?"
+)
+
+# Where the barrier stands in a function that the kernel calls, such as `block_sum`.
+_CALLED_BY_SOME = (
+    "Every thread of a block has to reach the barrier in `{function}`, and here some do not: call it outside "
+    "of any branch, and let no thread `return` before."
+)
+
+
+def name_of(finding):
+    """Return how a verdict calls a finding of the sanitizer's."""
+    if finding.kind != "out of bounds":
+        return finding.kind
+    return "reads past the edge" if finding.operation == "read" else "writes past the edge"
+
+
+# --- What it is about --------------------------------------------------------------------------------------
+
+
+def explained(attempt, finding, trace):
+    """Return what a finding means, with the name of the array left open."""
+    name = name_of(finding)
+    if name == "divergent barrier" and finding.site and finding.site.function != code_of(attempt).co_name:
+        return _CALLED_BY_SOME.format(function=finding.site.function)
+    info = next((info for info in trace.arrays if info.name == finding.array), None)
+    if finding.kind != "out of bounds" or info is None:
+        return WORDS[name]
+    if info.space != "global":
+        verb = name.partition(" ")[0]
+        return _TOO_SMALL.format(verb=verb, array="{array}", space=info.space, shape=info.shape)
+    if name == "writes past the edge":
+        return _of_a_write_past_the_edge(finding, info, trace)
+    return WORDS[name] + (_AXES if len(info.shape) > 1 else "")
+
+
+def _of_a_write_past_the_edge(finding, info, trace):
+    """Return what to say of it, with the name of the array left open."""
+    if finding.thread is None:
+        return WORDS["writes past the edge"]
+    is_of_blocks = _is_flat(trace) and info.shape == trace.grid[:1] != (1,)
+    if is_of_blocks and finding.index == (_number_of(finding, trace),):
+        return _BLOCKS
+    number = next(i for i, other in enumerate(trace.arrays) if other is info)
+    rows = (trace.kind != READ) & (trace.array == number)  # only writes inside: a trace has no others
+    threads = trace.block[rows] * int(np.prod(trace.block_shape)) + trace.thread[rows]
+    writers = np.unique([threads, trace.element[rows]], axis=1)[0].tolist()
+    axes = _AXES if len(info.shape) > 1 else ""
+    if _number_of(finding, trace) in writers:
+        return _SEVERAL + axes
+    if len(set(writers)) == len(writers):  # one element a thread
+        if _lies_inside(finding, info, trace):
+            return _BEYOND + axes
+        if _is_flat(trace) and _number_of(finding, trace) < np.prod(info.shape):
+            return _EITHER
+        threads = int(np.prod(trace.grid) * np.prod(trace.block_shape))
+        some_are_kept_out = len(writers) + finding.count < threads
+        if len(info.shape) == 2 and not _is_flat(trace) and some_are_kept_out:
+            return _WRONG_GUARD
+    return WORDS["writes past the edge"]
+
+
+def _number_of(finding, trace):
+    """Return the number of a finding's thread in the grid, block by block."""
+    block = np.ravel_multi_index(finding.block[::-1], trace.grid[::-1])
+    thread = np.ravel_multi_index(finding.thread[::-1], trace.block_shape[::-1])
+    return int(block * np.prod(trace.block_shape) + thread)
+
+
+def _lies_inside(finding, info, trace):
+    """Return whether an array surely has an element for a thread, which no guard would keep away then."""
+    number = _number_of(finding, trace)
+    return not number or (_is_flat(trace) and len(info.shape) == 1 and number < info.shape[0])
+
+
+def _is_flat(trace):
+    """Return whether a launch is one-dimensional."""
+    return trace.block_shape[1:] == trace.grid[1:] == (1, 1)
+
+
+# --- What has been seen ------------------------------------------------------------------------------------
+
+
+def seen(finding):
+    """Return what a finding has seen, as a sentence, without what the sanitizer advises."""
+    make = _SEEN.get(finding.kind, words.seen)
+    return f"{_capital(make(finding))}."
+
+
+def _missing_barrier(finding):
+    writes = f"{words.other_thread(finding)} {words.VERBS[finding.other_operation]} it"
+    return f"{words.access(finding)}, and {writes}, with no barrier between the two"
+
+
+def _write_write_race(finding):
+    block = finding.launch.block_called(finding.block)
+    both = f"{words.thread(finding)} and {words.other_thread(finding)} of {block}"
+    return f"{both} both write {words.element(finding)}, with no barrier between the two"
+
+
+# The lines of threads that wait are shown below.
+_SEEN = {
+    "missing barrier": _missing_barrier,
+    "write-write race": _write_write_race,
+    "divergent barrier": lambda finding: words.waiting(finding, sites=False),
+    "divergent warp": lambda finding: words.waiting(finding, sites=False),
+    "depends on order": lambda finding: words.differs(_marked(finding.array), finding.detail),
+}
+
+
+def _marked(name):
+    """Return the name of an array as code, and "what the launch does" as it is."""
+    return f"`{name}`" if name.isidentifier() else name
+
+
+def seen_unwritten(finding):
+    """Return which elements are never written, and ask why."""
+    if finding.detail.missing == finding.detail.total:
+        return seen(finding)
+    return f"{_capital(words.seen(finding))}: does the grid cover it all, or does an `if` skip the store?"
+
+
+def two_at_one_element(trial, info):
+    """Say which threads write the same element of an array; nothing if each writes elements of its own."""
+    trace = trial.report.trace
+    number = next(i for i, other in enumerate(trace.arrays) if other is info)
+    writers = {}
+    for row in np.flatnonzero((trace.kind == WRITE) & (trace.array == number)).tolist():
+        thread = int(trace.block[row]), int(trace.thread[row])
+        first = writers.setdefault(int(trace.element[row]), thread)
+        if thread != first:
+            both = " and ".join(_called(*each, trace) for each in (first, thread))
+            return f"{_capital(both)} write {trace.name(row)}"
+    return ""
+
+
+def _called(block, thread, trace):
+    """Return what a thread is called, by its number and its block's."""
+    return f"thread {_position(thread, trace.block_shape)} of block {_position(block, trace.grid)}"
+
+
+def _position(number, shape):
+    """Return the place of a thread or a block, with as many coordinates as its launch has axes."""
+    place = [int(each) for each in np.unravel_index(number, shape[::-1])][::-1]
+    axes = max((axis + 1 for axis, size in enumerate(shape) if size > 1), default=1)
+    return str(tuple(place[:axes])) if axes > 1 else str(number)
+
+
+# --- Where -------------------------------------------------------------------------------------------------
+
+
+def line_of(attempt, site):
+    """Return a line of the kernel, counted from its first one, or of a function that it calls."""
+    code = code_of(attempt)
+    if site.function != code.co_name:
+        return f"In `{site.function}`{_called_in(code, site.function)}: `{site.text}`"
+    place = f"Line {site.line - code.co_firstlineno + 1} of your kernel"
+    return f"{place}: `{site.text}`" if site.text else f"{place}."
+
+
+def _called_in(code, function):
+    """Return in which lines of a kernel a function is called; nothing if it does so by way of another one."""
+    try:
+        lines = inspect.getsourcelines(code)[0]
+    except OSError:
+        return ""
+    places = [str(k) for k, line in enumerate(lines, 1) if re.search(rf"\b{function}\(", line)]
+    number = "line" if len(places) == 1 else "lines"
+    return f", called in {number} {' and '.join(places)} of your kernel" if places else ""
+
+
+def advised(repair):
+    """Say what to write, and where."""
+    place = f"Line {repair.line} of your kernel: `{repair.old}`."
+    return f"{place} Write `{repair.new}` {repair.where}."
+
+
+def _capital(text):
+    return text[0].upper() + text[1:]

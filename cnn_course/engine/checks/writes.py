@@ -1,0 +1,266 @@
+"""Judges of what a kernel's accesses show: who writes which elements of the outputs."""
+
+import numpy as np
+
+from cnn_course.engine.checks.evidence import Wrong, first_finding
+from cnn_course.engine.checks.launches import Output, is_result, result_names
+from cnn_course.engine.checks.wording import SAME_INDEX, line_of, name_of, two_at_one_element
+from gpuless.access import ATOMIC, READ, WRITE
+
+
+class Writes:
+    """The writes of a launch into its outputs, and the threads that made them."""
+
+    def __init__(self, attempt, trial):
+        self.trace = trial.report.trace
+        self.names = result_names(attempt, trial.case)
+        arrays = [i for i, info in enumerate(self.trace.arrays) if info.name in self.names]
+        changes = (self.trace.kind == WRITE) | (self.trace.kind == ATOMIC)
+        self.rows = np.flatnonzero(changes & np.isin(self.trace.array, arrays))
+        # Outputs of one shape are written alike: a thread has one element of each.
+        kinds = {(self.trace.arrays[i].space, self.trace.arrays[i].shape) for i in arrays}
+        self.is_one_shape = len(kinds) == 1 and {space for space, _ in kinds} == {"global"}
+        self.shape = self.trace.arrays[arrays[0]].shape if self.is_one_shape else ()
+        self.elements = self.trace.element[self.rows]
+        self.missing = int(np.prod(self.shape)) - len(np.unique(self.elements)) if self.is_one_shape else 0
+
+    def positions(self, of="grid"):
+        """Return each writer's x and y, in the whole grid or in its block."""
+        trace = self.trace
+        bx, by, _ = trace.block_shape
+        thread, block = trace.thread[self.rows], trace.block[self.rows]
+        x, y = thread % bx, thread // bx % by
+        if of == "grid":
+            gx, gy, _ = trace.grid
+            x, y = x + block % gx * bx, y + block // gx % gy * by
+        return x, y
+
+    def depth(self):
+        """Return each writer's z in the whole grid."""
+        (bx, by, bz), (gx, gy, _) = self.trace.block_shape, self.trace.grid
+        return self.trace.thread[self.rows] // (bx * by) + self.trace.block[self.rows] // (gx * gy) * bz
+
+    def indices(self):
+        """Return row and column of each element written."""
+        width = self.shape[-1]
+        return self.elements // width % self.shape[-2], self.elements % width
+
+    @property
+    def writers(self):
+        """The number of each writer, counted through the grid block by block."""
+        return (
+            self.trace.block[self.rows] * int(np.prod(self.trace.block_shape)) + self.trace.thread[self.rows]
+        )
+
+    @property
+    def is_flat(self):
+        """Whether the launch is one-dimensional."""
+        return self.trace.block_shape[1] == self.trace.grid[1] == 1
+
+
+# --- How an index is computed ------------------------------------------------------------------------------
+
+
+def written_pattern(evidence):
+    """Find in a launch that the elements written show at a glance how their index was computed."""
+    for trial in evidence.traced:
+        if {"divergent barrier", "divergent warp", "division by zero"} & trial.report.kinds:
+            continue  # it ended before its end
+        found = first_finding(PATTERNS, Writes(evidence.attempt, trial), trial)
+        if found is not None:
+            return Wrong(found.mistake, found.message, *found.details, evidence.where(trial))
+    return None
+
+
+def nothing_written(writes, trial):
+    """Find that no thread writes into any output."""
+    if len(writes.rows) or "writes past the edge" in map(name_of, trial.report.findings):
+        return None
+    names = " or ".join(f"`{name}`" for name in writes.names)
+    return Wrong(
+        "nothing written",
+        f"No thread writes into {names}. A kernel returns nothing: its results have to be stored, by "
+        f"`{writes.names[0]}[...] = ...`. Is there such a line, and does a thread get to it?",
+    )
+
+
+def _is_telling(writes, trial):
+    """Tell whether numbers are wrong, and the outputs are of one shape: else the elements tell nothing."""
+    return len(writes.rows) and not trial.right and writes.is_one_shape
+
+
+def _is_image(writes):
+    return len(writes.shape) >= 2 and not writes.is_flat
+
+
+def x_and_y_exchanged(writes, trial):
+    """Find that the row comes from x, and the column from y."""
+    if not (_is_telling(writes, trial) and _is_image(writes)):
+        return None
+    (x, y), (row, column) = writes.positions(), writes.indices()
+    if (row == x).all() and (column == y).all() and (row != column).any():
+        return Wrong(
+            "x and y exchanged",
+            f"Your row comes from x and your column from y. `{writes.names[0]}[row, column]` has the row "
+            "first, and the grid has x first: x counts columns, y counts rows.",
+        )
+    return None
+
+
+def x_and_z_exchanged(writes, trial):
+    """Find that the first of three axes comes from x, and the last from z."""
+    if not _has_depth(writes, trial):
+        return None
+    x, y = writes.positions()
+    plane, row, column = np.unravel_index(writes.elements, writes.shape)
+    if (plane == x).all() and (row == y).all() and (column == writes.depth()).all():
+        return Wrong(
+            "x and z exchanged",
+            f"Your first index comes from x and your last from z. `cuda.grid(3)` has x first, and x belongs "
+            f"to the last axis of `{writes.names[0]}`, z to its first.",
+        )
+    return None
+
+
+def z_not_used(writes, trial):
+    """Find that all threads write into the first plane."""
+    if not _has_depth(writes, trial) or np.unravel_index(writes.elements, writes.shape)[0].any():
+        return None
+    return Wrong(
+        "z not used",
+        f"Threads with another z write into the first plane of `{writes.names[0]}` too, and the other "
+        "planes stay empty: `cuda.grid(3)` gives x, y and z.",
+    )
+
+
+def _has_depth(writes, trial):
+    """Tell whether elements of a volume are missing, although threads have a z."""
+    return _is_telling(writes, trial) and writes.missing and len(writes.shape) == 3 and writes.depth().any()
+
+
+def first_block_only(writes, trial):
+    """Find that each block writes the elements of the first one."""
+    if not (_is_telling(writes, trial) and writes.missing):
+        return None
+    x, y = writes.positions("block")
+    if _is_image(writes):
+        row, column = writes.indices()
+        in_block = (row == y).all() and (column == x).all()
+    else:
+        in_block = (writes.elements == x).all()
+    several = len(np.unique(writes.trace.block[writes.rows])) > 1 and len(np.unique(writes.elements)) > 1
+    if in_block and several:
+        return Wrong(
+            "first block only",
+            "Every block writes the elements of the first one. `cuda.threadIdx` counts within a block and "
+            "starts at 0 in each; the place in the grid is `cuda.blockIdx.x * cuda.blockDim.x + "
+            "cuda.threadIdx.x`, or `cuda.grid(1)` for short.",
+        )
+    return None
+
+
+def one_element_a_thread(writes, trial):
+    """Find that there are fewer threads than elements, and each does one."""
+    if not _is_telling(writes, trial):
+        return None
+    threads = int(np.prod(writes.trace.grid)) * int(np.prod(writes.trace.block_shape))
+    elements = int(np.prod(writes.shape))
+    is_short = writes.is_flat and writes.missing == elements - threads > 0
+    if is_short and (writes.elements == writes.positions()[0]).all():
+        return Wrong(
+            "one element a thread",
+            f"There are {threads} threads for {elements} elements, and each of yours does "
+            "one. Let it go on, in steps of the number of threads in the grid, until the array is done.",
+        )
+    return None
+
+
+#: What is asked of the writes of one launch, in order: each takes them and the trial.
+PATTERNS = (
+    nothing_written,
+    x_and_y_exchanged,
+    x_and_z_exchanged,
+    z_not_used,
+    first_block_only,
+    one_element_a_thread,
+)
+
+
+# --- What is missing, and what is done too often -----------------------------------------------------------
+
+
+def unwritten(evidence):
+    """Find elements of an output that are wrong because no thread writes them."""
+    for trial in evidence.traced:
+        for name, array, number in () if trial.right else _outputs(evidence, trial):
+            trace = trial.report.trace
+            changes = (trace.array == number) & (trace.kind != READ)
+            missing = np.setdiff1d(np.arange(array.size), trace.element[changes])
+            if len(missing):
+                index = ", ".join(map(str, np.unravel_index(missing[0], array.shape)))
+                pair = two_at_one_element(trial, trace.arrays[number])
+                message = f"`{name}[{index}]` is never written. Does an `if` skip the store?"
+                return Wrong(
+                    "never written",
+                    SAME_INDEX.format(array=f"`{name}`") if pair else message,
+                    *([f"{pair}."] if pair else []),
+                    f"{len(missing)} of the {array.size} elements of `{name}` stay as they were.",
+                    evidence.where(trial),
+                )
+    return None
+
+
+def _outputs(evidence, trial):
+    """Yield name, contents and number of each array to be filled that the trace has under its name."""
+    trace, value = trial.report.trace, trial.got.value
+    results = value if isinstance(value, tuple) else (value,)
+    given = [value for value in trial.case.arguments if is_result(value)]
+    names = result_names(evidence.attempt, trial.case)
+    for name, array, kind in zip(names, results, given, strict=True):
+        numbers = [number for number, info in enumerate(trace.arrays) if info.name == name]
+        is_plain = len(numbers) == 1 and trace.arrays[numbers[0]].shape == array.shape
+        if isinstance(kind, Output) and is_plain:
+            yield name, array, numbers[0]
+
+
+def done_twice(evidence):
+    """Find that two threads write the same element of an output: one of them was not needed."""
+    for trial in evidence.traced if evidence.exercise.once else ():
+        writes = Writes(evidence.attempt, trial)
+        trace, rows = writes.trace, writes.rows
+        places, first = np.unique(
+            [trace.array[rows], trace.element[rows], writes.writers], axis=1, return_index=True
+        )
+        _, counts = np.unique(places[:2], axis=1, return_counts=True)
+        if counts.max() > 1:
+            most = int(np.repeat(counts, counts).argmax())
+            return Wrong(
+                "done more than once",
+                f"The numbers are right, but {counts.max()} threads compute the same element, each for "
+                "itself. One is enough: let each thread compute its own element, and no other.",
+                line_of(evidence.attempt, trace.sites[trace.site[rows[first[most]]]]),
+                evidence.where(trial),
+            )
+    return None
+
+
+def one_for_all(evidence):
+    """Find that one thread writes all elements of the outputs, whatever the launch."""
+    most, site, largest = 0, None, None
+    for trial in evidence.traced if evidence.exercise.once else ():
+        writes = Writes(evidence.attempt, trial)
+        trace, rows = writes.trace, writes.rows
+        if len(np.unique(writes.writers)) != 1:
+            return None
+        elements = np.unique([trace.array[rows], trace.element[rows]], axis=1).shape[1]
+        if elements > most:
+            most, site, largest = elements, trace.sites[trace.site[rows[0]]], trial
+    if not most > (len(result_names(evidence.attempt, largest.case)) if largest else 0):
+        return None
+    return Wrong(
+        "one thread for all",
+        f"The numbers are right, but one thread computes all {most} elements, one after the other, while "
+        "the others do nothing. Let each thread compute its own: the grid takes the place of the loop.",
+        line_of(evidence.attempt, site),
+        evidence.where(largest),
+    )

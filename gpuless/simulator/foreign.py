@@ -1,0 +1,191 @@
+r"""What Python, NumPy and Numba say of a kernel, read once: the one file that looks into their messages.
+
+All others take the `Cause` that comes out.
+"""
+
+import re
+from typing import NamedTuple
+
+
+class Cause(NamedTuple):
+    """What somebody else's message is about.
+
+    ===============  ==================================================================================
+    no attribute     an array has no attribute `name`; with a type, something of that type has none
+    not in cuda      `numba.cuda` has no attribute `name`
+    arguments        a function of cuda was called with others than it takes; `name` as "Atomic.add"
+    sequence         an array stands where NumPy stores one number
+    whole array      an array stands where a number is needed
+    no common type   `name` has one type in one place and another in another
+    not usable       the global `name` is of a kind that a kernel cannot use
+    not defined      there is no `name`
+    not applied      Numba has no operation or function `name` for these types
+    ===============  ==================================================================================
+    """
+
+    kind: str
+    name: str = ""
+    types: tuple = ()
+    """As `type_kind` calls them."""
+
+
+# What the simulator has in the place of an array.
+_ARRAYS = ("KernelArray", "TracedArray")
+_CUDA = re.compile(r"module 'numba\.cuda\S*' has no attribute '(\w+)'")
+_NO_ATTRIBUTE = re.compile(rf"'(?:{'|'.join(_ARRAYS)})' object has no attribute '(\w+)'")
+_ARGUMENTS = re.compile(r"((?:Cuda|Warp|Atomic|Shared|Local)\.\w+)\(\) (?:missing|takes|got) ")
+
+
+def cause_of(error):
+    """Return what an exception of Python's or NumPy's in a simulated kernel is about, None if unknown.
+
+    >>> cause_of(AttributeError("'KernelArray' object has no attribute 'mean'"))
+    Cause(kind='no attribute', name='mean', types=())
+    """
+    return _cause_in(str(error))
+
+
+def _cause_in(text):
+    if found := _NO_ATTRIBUTE.search(text):
+        return Cause("no attribute", found[1])
+    if found := _CUDA.search(text):
+        return Cause("not in cuda", found[1])
+    if found := _ARGUMENTS.match(text):
+        return Cause("arguments", found[1])
+    if "with a sequence" in text.partition("\n")[0]:
+        return Cause("sequence")
+    return Cause("whole array") if any(name in text for name in _ARRAYS) else None
+
+
+def is_about_indices(text):
+    """Tell whether NumPy says that an index is no integer."""
+    return text.startswith("only integers, slices")
+
+
+def is_about_integers(text):
+    """Tell whether Python says that something is no integer."""
+    return "object cannot be interpreted as an integer" in text
+
+
+def is_about_launch_sizes(error):
+    """Tell whether numbers of blocks or threads are no integers."""
+    return bool(re.search(r"must be a sequence of integers|is made of integers", str(error)))
+
+
+def is_about_host_arrays(warning):
+    """Tell whether Numba warns of an array that it has to copy to the device and back."""
+    return "Host array used" in str(warning)
+
+
+def names_type(error, kind):
+    """Tell whether Python names a type, as in "unsupported operand type(s) for +"."""
+    return kind.__name__ in str(error)
+
+
+# --- Numba -------------------------------------------------------------------------------------------------
+
+
+def compiler_cause(text):
+    """Return what Numba has against a kernel, out of a page of its own words; None if not recognised.
+
+    >>> compiler_cause("Cannot unify float32 and array(float32, 1d, C) for 'k.2', defined at ...")
+    Cause(kind='no common type', name='k', types=('float32', 'array'))
+    """
+    if cause := _cause_in(text):
+        return cause
+    found = [(match.start(), make, match) for pattern, make in _REASONS if (match := pattern.search(text))]
+    if not found:
+        return None
+    _, make, match = min(found, key=lambda each: each[0])  # what comes later is about Numba's own functions
+    return make(*match.groups())
+
+
+_REASONS = tuple(
+    (re.compile(pattern), make)
+    for pattern, make in (
+        (
+            r"Cannot unify (.+?) and (.+?) for '(.+?)'",
+            lambda one, other, name: Cause(
+                "no common type", name.partition(".")[0], (type_kind(one), type_kind(other))
+            ),
+        ),
+        (
+            r"Unknown attribute '(\w+)' of type (.+)",
+            lambda name, owner: Cause("no attribute", name, (type_kind(owner),)),
+        ),
+        (r"Untyped global name '(\w+)'", lambda name: Cause("not usable", name)),
+        (r"name '(\w+)' is not defined", lambda name: Cause("not defined", name)),
+        (
+            r"found for signature:\s*>>> (\w+)\((.*)\)",
+            lambda name, types: Cause("not applied", name, tuple(map(type_kind, _split(types)))),
+        ),
+    )
+)
+_KINDS = (
+    (r"array\(", "array"),
+    (r"Literal\[int\]|u?int\d+", "integer"),
+    (r"float\d+", "{0}"),
+    (r"bool|Literal\[bool\]", "truth value"),
+    (r"unicode_type|Literal\[str\]", "string"),
+    (r"none|omitted", "None"),
+    (r"(?:Uni)?Tuple", "tuple"),
+    (r"(?:reflected )?list", "list"),
+    (r"Function|Dispatcher|type\(CUDADispatcher", "function"),
+    (r"Module", "module"),
+)
+
+
+def type_kind(name):
+    """Return one of Numba's types by a plainer name; one that is not known as Numba writes it.
+
+    >>> type_kind("array(float32, 1d, C)"), type_kind("uint8"), type_kind("float32"), type_kind("stack")
+    ('array', 'integer', 'float32', 'stack')
+    """
+    for pattern, kind in _KINDS:
+        if found := re.match(pattern, name.strip()):
+            return kind.format(found[0])
+    return name.strip()
+
+
+def _split(types):
+    """Yield types that stand between commas, but for those in brackets."""
+    depth, start = 0, 0
+    for place, sign in enumerate(f"{types},"):
+        depth += (sign in "([<") - (sign in ")]>")
+        if sign == "," and not depth:
+            if types[start:place].strip():
+                yield types[start:place]
+            start = place + 1
+
+
+def compiler_line(text, file):
+    """Return the line of a file that Numba names; None if it names none.
+
+    >>> compiler_line('File "kernels.py", line 7: ...', "kernels.py")
+    7
+    """
+    found = re.search(rf'{re.escape(file)}"?(?: \(|, line )(\d+)', text)
+    return int(found[1]) if found else None
+
+
+class RefusalText(NamedTuple):
+    """What the compiler says of a kernel."""
+
+    reason: str
+    """Its first reason, in a line."""
+    cause: Cause | None
+    places: tuple
+    """Of (file, line, function), the outermost first."""
+
+
+def read_refusal(text):
+    """Return what Numba says of a kernel that it refuses."""
+    found = re.findall(r'File "(.+?)", line (\d+):\s*def (\w+)', text)
+    places = tuple((file, int(line), name) for file, line, name in found)
+    if "NRT required" in text or "_ol_array_allocate" in text:
+        return RefusalText("it would need memory for a new array", None, places)
+    if missing := re.search(r"No implementation of function .*? found for signature:\s*>>> (.+)", text):
+        return RefusalText(f"there is no {missing[1]}", compiler_cause(missing[0]), places)
+    said = re.sub(r".* does not compile for compute capability [\d.]+: ", "", text)
+    reason = next(line.strip() for line in said.splitlines() if line.strip() and "Failed in" not in line)
+    return RefusalText(reason, compiler_cause(reason), places)
