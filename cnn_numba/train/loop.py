@@ -23,7 +23,7 @@ from cnn_numba.train.scaler import Scaler
 __all__ = ["Interrupted", "TrainingDiverged", "evaluate", "fit"]
 
 
-def fit(
+def fit(  # noqa: PLR0913 (its options are the training's)
     model: Sequential,
     dataset: Dataset,
     optimizer: Optimizer,
