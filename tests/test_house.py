@@ -9,15 +9,15 @@ from cnn_course.engine.outline import NOTEBOOKS
 
 # From the top down. A file imports from its own package and from those below.
 HOUSE = ("notebooks", "cnn_course", "benchmarks", "cnn_numba", "gpuless")
-# From the top down, in cnn_numba. A room imports from itself and from those below it.
-ROOMS = (*("cli", "pretrained", "beyond", "train", "nn", "data", "ops", "device", "extras", "arguments"),)
+# From the top down, in cnn_numba. A part imports from itself and from those below it.
+PARTS = (*("cli", "pretrained", "beyond", "train", "nn", "data", "ops", "device", "extras", "arguments"),)
 # Which arrows point up, and why.
 UPWARDS = {
     ("cnn_numba/cli", "benchmarks"): "`cnn-numba bench` runs them in a clone, and says so elsewhere",
 }
-# In no room: the package itself, `python -m cnn_numba`, and the old place of the course, for one release.
+# In no part: the package itself, `python -m cnn_numba`, and the old place of the course, for one release.
 OUTSIDE = ("__init__", "__main__", "course")
-# The rooms of gpuless, from the top down, and which it imports besides itself: none that stands above it.
+# The parts of gpuless, from the top down, and which it imports besides itself: none that stands above it.
 GPULESS = {
     "__main__": "running nvidia",
     "testing": "running",
@@ -65,20 +65,20 @@ def test_a_package_imports_only_from_those_below(package):
     )
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_from_itself_and_those_below(room):
-    above = (*ROOMS[: ROOMS.index(room)], *OUTSIDE)
-    for path in files_of(f"cnn_numba/{room}"):
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_imports_only_from_itself_and_those_below(part):
+    above = (*PARTS[: PARTS.index(part)], *OUTSIDE)
+    for path in files_of(f"cnn_numba/{part}"):
         for module, line in imports_of(path):
             if module.startswith("cnn_numba."):
-                assert part_of(module) not in above, f"{path}, line {line} imports {module}, of a room above"
+                assert part_of(module) not in above, f"{path}, line {line} imports {module}, of a part above"
 
 
 def test_every_file_of_the_package_is_in_a_room():
     found = {
         path.relative_to(ROOT / "cnn_numba").parts[0].removesuffix(".py") for path in files_of("cnn_numba")
     }
-    assert found <= {*ROOMS, *OUTSIDE}
+    assert found <= {*PARTS, *OUTSIDE}
 
 
 def topic_of(module):
@@ -114,21 +114,21 @@ def test_no_files_import_each_other(top):
     assert [sorted(circle) for circle in circles(arrows(top))] == []
 
 
-@pytest.mark.parametrize("room", GPULESS)
-def test_a_room_of_gpuless_imports_only_from_those_below(room):
-    rooms, allowed = list(GPULESS), GPULESS[room].split()
-    assert set(allowed) <= set(rooms[rooms.index(room) + 1 :]), f"{room} is to import from above"
-    own = {ROOT / f"gpuless/{other}.py" for other in rooms if other != room}
-    for path in files_of(f"gpuless/{room}") or [ROOT / f"gpuless/{room}.py"]:
+@pytest.mark.parametrize("part", GPULESS)
+def test_a_part_of_gpuless_imports_only_from_those_below(part):
+    parts, allowed = list(GPULESS), GPULESS[part].split()
+    assert set(allowed) <= set(parts[parts.index(part) + 1 :]), f"{part} is to import from above"
+    own = {ROOT / f"gpuless/{other}.py" for other in parts if other != part}
+    for path in files_of(f"gpuless/{part}") or [ROOT / f"gpuless/{part}.py"]:
         for module, line in imports_of(path) if path not in own else ():
             package, _, rest = module.partition(".")
             if package == "gpuless":
-                assert rest.partition(".")[0] in (room, *allowed), f"{path}, line {line} imports {module}"
+                assert rest.partition(".")[0] in (part, *allowed), f"{path}, line {line} imports {module}"
 
 
 def test_every_file_of_gpuless_is_in_a_room():
     found = {path.relative_to(ROOT / "gpuless").parts[0].removesuffix(".py") for path in files_of("gpuless")}
-    assert found == {"__init__", *(room for room in GPULESS if "/" not in room)}
+    assert found == {"__init__", *(part for part in GPULESS if "/" not in part)}
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -171,7 +171,7 @@ def test_the_package_uses_the_public_face_of_gpuless():
 
 
 def test_a_reference_imports_numpy_and_what_references_share():
-    """And the checks of settings, which are the same in every room; no arithmetic of another room."""
+    """And the checks of settings, which are the same in every backend; no arithmetic of another backend."""
     allowed = ("numpy", "math", "operator", "numbers", "cnn_numba.ops._reference", "cnn_numba.arguments")
     for path in [*files_of("cnn_numba/ops"), *files_of("cnn_numba/beyond")]:
         if path.name in ("reference.py", "_reference.py"):

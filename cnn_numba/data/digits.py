@@ -335,7 +335,7 @@ def _doubts(coarse, marked, digit, others):
 
 
 def _largest(marked):
-    """Return the connected part that takes most backend, that is, has the largest box around it."""
+    """Return the connected part that has the largest box around it."""
     labels, _ = scipy.ndimage.label(marked, _DIAGONALS_TOO)
     sizes = [labels[box].size for box in scipy.ndimage.find_objects(labels)]
     return marked & (labels == 1 + np.argmax(sizes)) if sizes else marked
