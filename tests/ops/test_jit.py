@@ -147,6 +147,7 @@ print(WIDTH, *linear_forward(x, weight).ravel())
 """
 
 
+@pytest.mark.exhaustive("test_dense.py: products with the vectors that this processor has")
 @pytest.mark.slow
 def test_vectors_of_every_width_multiply_alike(package):
     """The vectors are 16 floats wide with AVX-512, else 8: this machine has one, a copy gets the other."""
@@ -154,6 +155,7 @@ def test_vectors_of_every_width_multiply_alike(package):
     np.testing.assert_allclose(results[8], results[16], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive("test_training.py: trainings with the vectors that this processor has")
 @pytest.mark.slow
 def test_vectors_of_every_width_train_alike(package):
     results = of_both_widths(TRAIN, package)
