@@ -12,7 +12,7 @@ from simulator_constructs import CONSTRUCTS
 from gpuless import UnsupportedPython, sanitize
 from gpuless.compiler import jobs as compiler
 from gpuless.compiler.jobs import InspectionError, Job, compile_jobs
-from gpuless.simulator import judge
+from gpuless.simulator import foreign, judge
 
 gpuless.select()
 
@@ -163,4 +163,5 @@ def test_a_kernel_that_cannot_be_sent_to_the_compiler_runs(monkeypatch):
     ],
 )
 def test_the_reason_is_one_line(said, reason):
-    assert judge._reason(f"k does not compile for compute capability 8.0: {said}") == reason
+    told = f"k does not compile for compute capability 8.0: {said}"
+    assert foreign.read_refusal(told).reason == reason

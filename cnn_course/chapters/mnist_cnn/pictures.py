@@ -13,7 +13,7 @@ from cnn_course.engine import plots
 from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.loop import evaluate
 
-RECORDED_TRAINING = Path(__file__).parents[1] / "own_training.json"
+RECORDED_TRAINING = Path(__file__).with_name("own_training.json")
 # What tells lines apart beside their colours: a mark and a way of drawing for each.
 _LINES = ("o", "-"), ("s", "--"), ("^", ":")
 
