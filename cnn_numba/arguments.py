@@ -124,6 +124,10 @@ def pair(value: object, name: str, minimum: int = 1) -> tuple[int, int]:
     >>> pair(3, "kernel_size"), pair((1, 2), "stride")
     ((3, 3), (1, 2))
     """
+    if (
+        type(value) is int and minimum <= value <= MOST_ELEMENTS
+    ):  # nearly always: the rest takes a microsecond
+        return value, value
     kind = "an int or a pair of ints"
     entries = value if isinstance(value, (tuple, list)) else (value, value)
     if len(entries) != 2:

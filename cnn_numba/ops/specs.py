@@ -67,7 +67,8 @@ class Argument(NamedTuple):
     optional: bool
     written: bool
     """Whether it is updated in place."""
-    is_shape: bool
+    is_shape: str
+    """Its axes in a message, where it is a shape; empty where it is an array."""
 
     def sizes(self, shape):
         """Return the sizes in a shape by the names of the axes."""
@@ -90,6 +91,15 @@ class Argument(NamedTuple):
             for axis, size in zip(axes, found, strict=True)
             if sizes.get(axis, first.setdefault(axis, size)) != size
         ]
+
+
+class _Known(NamedTuple):
+    """What is known of shapes that go together."""
+
+    sizes: dict
+    """Of the axes."""
+    windows: dict
+    """What is known once there is a window, by its size of the output."""
 
 
 class Spec:
@@ -150,30 +160,27 @@ class Spec:
         for name, value in settings.items():
             SETTINGS[name](value, name)
         checked, shapes = [], []
-        for (name, axes, _, dtype, optional, written, is_shape), array in zip(
-            self.arguments, arrays, strict=True
-        ):
+        for (name, _, _, dtype, optional, written, axes), array in zip(self.arguments, arrays, strict=True):
             if array is None and optional:
                 shapes.append(None)
-            elif is_shape:
-                array = tuple_of(array, name, _shape(axes))
+            elif axes:
+                array = tuple_of(array, name, axes)
                 shapes.append(array)
             else:
                 array = memory.check(name, array, None, dtype, written)
                 shapes.append(array.shape)
             checked.append(array)
         shapes = tuple(shapes)
-        sizes = self._known.get(shapes) or self._compare(shapes, shapes, {})
+        known = self._known.get(shapes) or self._compare(self._known, shapes, shapes, {})
         if window is not None:
-            window = memory.window(sizes, *window)
-            key = shapes, window.out
-            found = dict(zip(self.computed, window.out, strict=True))
-            sizes = self._known.get(key) or self._compare(key, shapes, found)
+            window = memory.window(known.sizes, *window)
+            out = window.out
+            known = known.windows.get(out) or self._compare(known.windows, out, shapes, out)
         self._see_apart(memory, arrays)
         for index in self.made:
             if checked[index] is None:
                 argument = self.arguments[index]
-                checked[index] = memory.empty(argument.shape(sizes), argument.dtype)
+                checked[index] = memory.empty(argument.shape(known.sizes), argument.dtype)
         return checked if window is None else [*checked, window]
 
     def _see_apart(self, memory, arrays):
@@ -185,12 +192,13 @@ class Spec:
         if written:
             memory.apart(written, read, self.may_be)
 
-    def _compare(self, key, shapes, found):
-        """Return the sizes of the axes, once it is known that these shapes have them in common.
+    def _compare(self, known, key, shapes, out):
+        """Return what is known of these shapes from now on, once they are found to go together.
 
-        What has axes that are computed is left out until they are `found`.
+        What has axes that are computed is left out until they are there, in `out`.
         """
-        sizes, sources = {**self.fixed, **found}, dict.fromkeys(found, "the window")
+        found = dict(zip(self.computed, out, strict=False))
+        sizes, sources = self.fixed | found, dict.fromkeys(found, "the window")
         for argument, shape in zip(self.arguments, shapes, strict=True):
             if shape is None or (not found and not set(self.computed).isdisjoint(argument.axes)):
                 continue
@@ -201,10 +209,10 @@ class Spec:
                 sources.setdefault(axis, argument.name)
                 if size == 0 and axis in self.filled:
                     raise ValueError(f"{argument.name} must not be empty, got shape {shape}: {axis} is 0")
-        if len(self._known) > _MOST_KNOWN:
-            self._known.clear()
-        self._known[key] = sizes
-        return sizes
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+        known[key] = _Known(sizes, {})
+        return known[key]
 
 
 def _refusal(argument, shape, wrong, sizes, sources):
@@ -214,7 +222,8 @@ def _refusal(argument, shape, wrong, sizes, sources):
         wanted += sizes.get("...", ["..."])
     reasons = [f"{sources[axis]} has {axis} = {sizes[axis]}" for axis in wrong if axis in sources]
     because = f": {', '.join(reasons)}" if reasons else ""
-    return f"{argument.name} must have shape {_shape(wanted)}, got {tuple(shape)}{because}"
+    must = "must be" if argument.is_shape else "must have shape"
+    return f"{argument.name} {must} {_shape(wanted)}, got {tuple(shape)}{because}"
 
 
 def _shape(axes):
@@ -228,6 +237,6 @@ def _arguments(text):
     for match in _ARGUMENT.finditer(text):
         axes, dtype = match["axes"].split(), np.dtype(match["dtype"] or "float32")
         rest = axes[-1:] == ["..."]
-        marks = match["mark"] == "?", match["mark"] == "!", match["open"] == "("
+        marks = match["mark"] == "?", match["mark"] == "!", _shape(axes) if match["open"] == "(" else ""
         found.append(Argument(match["name"], tuple(axes[: -1 if rest else None]), rest, dtype, *marks))
     return found

@@ -242,7 +242,9 @@ def conv2d_forward(
 
     `scratch` comes from `conv2d_scratch`; None allocates it, here and in the gradients.
     """
-    window, out = checks.conv2d_forward(HOST, x, weight, bias, stride, padding, out, relu, precision)
+    *_, out, window = checks.conv2d_forward(
+        HOST, x, weight, bias, out, window=(stride, padding), relu=relu, precision=precision
+    )
     if bias is None:
         bias = np.zeros(weight.shape[0], np.float32)
     scratch = _checked_scratch(scratch, x.shape, weight.shape, stride, padding, window)
@@ -304,8 +306,8 @@ def conv2d_backward_input(
     scratch=None,
 ):
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
-    window, grad_input = checks.conv2d_backward_input(
-        HOST, grad_output, weight, input_shape, stride, padding, grad_input, precision
+    *_, grad_input, window = checks.conv2d_backward_input(
+        HOST, weight, input_shape, grad_output, grad_input, window=(stride, padding), precision=precision
     )
     scratch = _checked_scratch(scratch, grad_input.shape, weight.shape, stride, padding, window)
     _pack_rows(weight, scratch.rows)
@@ -443,8 +445,8 @@ def conv2d_backward_weight(
     grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32", *, scratch=None
 ):
     """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`."""
-    window, grad_weight = checks.conv2d_backward_weight(
-        HOST, grad_output, x, weight_shape, stride, padding, grad_weight, precision
+    *_, grad_weight, window = checks.conv2d_backward_weight(
+        HOST, x, weight_shape, grad_output, grad_weight, window=(stride, padding), precision=precision
     )
     scratch = _checked_scratch(scratch, x.shape, grad_weight.shape, stride, padding, window)
     # Below half a vector, most of it would be spent on padding.
@@ -472,6 +474,6 @@ def _backward_bias(grad_output, grad_bias):
 
 def conv2d_backward_bias(grad_output, grad_bias=None):
     """Gradient of `conv2d_forward` with respect to `bias`; see `reference.conv2d_backward_bias`."""
-    grad_bias = checks.conv2d_backward_bias(HOST, grad_output, grad_bias)
+    _, grad_bias = checks.conv2d_backward_bias(HOST, grad_output, grad_bias)
     _backward_bias(grad_output, grad_bias)
     return grad_bias
