@@ -156,9 +156,12 @@ def check_written(name, out, dtype):
 
 
 def check_any(name, array, shape, dtype, writeable=False):
-    """Refuse what no definition takes; return real numbers in float64, and what is written as it is."""
+    """Refuse what no definition takes; return real numbers in float64, and what is written as it is.
+
+    Real numbers may be of any type, and so may outputs, of the same kind; other dtypes mean what they say.
+    """
     check_plain(name, array)
-    if writeable:
+    if writeable and dtype != np.float64:
         check_written(name, array, dtype)
     elif dtype == np.float32:
         return real(name, array, shape)

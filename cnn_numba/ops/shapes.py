@@ -337,19 +337,3 @@ def check_precision(precision):
     ValueError: precision must be one of float32, tf32, float16, bfloat16, got 'float8'
     """
     choice(precision, "precision", PRECISIONS)
-
-
-def check_labels(labels, batch_size, classes):
-    """Insist on int32 labels of shape (N,), each between 0 and ``classes - 1``.
-
-    Examples
-    --------
-    >>> check_labels(np.array([3, 10], np.int32), 2, 10)
-    Traceback (most recent call last):
-        ...
-    ValueError: labels must lie in 0..9, got 10 at index 1
-    """
-    check_array("labels", labels, (batch_size,), np.int32)
-    if batch_size and not (0 <= labels.min() and labels.max() < classes):
-        index = int(np.flatnonzero((labels < 0) | (labels >= classes))[0])
-        raise ValueError(f"labels must lie in 0..{classes - 1}, got {labels[index]} at index {index}")

@@ -207,8 +207,10 @@ class Spec:
             for axis, size in argument.sizes(shape).items():
                 sizes.setdefault(axis, size)
                 sources.setdefault(axis, argument.name)
-                if size == 0 and axis in self.filled:
-                    raise ValueError(f"{argument.name} must not be empty, got shape {shape}: {axis} is 0")
+                if axis in self.filled and 0 in np.atleast_1d(size):
+                    raise ValueError(
+                        f"{argument.name} must not be empty, got shape {shape}: {axis} is {size}"
+                    )
         if len(known) > _MOST_KNOWN:
             known.clear()
         known[key] = _Known(sizes, {})
