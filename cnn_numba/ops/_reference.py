@@ -45,6 +45,8 @@ def check_plain(name, array):
 
 def real(name, array, shape=None):
     """Return an array in float64, once its shape is checked; a None in `shape` stands for any length."""
+    if array is None:
+        raise TypeError(f"{name} must hold real numbers, got None")
     array = np.asarray(array)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {shown(array.dtype)}")
@@ -152,7 +154,8 @@ def check_written(name, out, dtype):
     """Insist on an array that holds this kind of numbers."""
     if not isinstance(out, np.ndarray) or out.dtype.kind != dtype.kind:
         wanted = "a float array" if dtype.kind == "f" else f"an array like {dtype}"
-        raise TypeError(f"{name} must be {wanted}, got {kind_of(out)}")
+        got = out.dtype if isinstance(out, np.ndarray) else out
+        raise TypeError(f"{name} must be {wanted}, got {shown(got)}")
 
 
 def check_any(name, array, shape, dtype, writeable=False):

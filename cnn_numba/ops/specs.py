@@ -222,8 +222,12 @@ def _refusal(argument, shape, wrong, sizes, sources):
     wanted = [sizes.get(axis, axis) for axis in argument.axes]
     if argument.rest:
         wanted += sizes.get("...", ["..."])
-    reasons = [f"{sources[axis]} has {axis} = {sizes[axis]}" for axis in wrong if axis in sources]
-    because = f": {', '.join(reasons)}" if reasons else ""
+    reasons = {}
+    for axis in wrong:
+        if axis in sources:
+            reasons.setdefault(sources[axis], []).append(f"{axis} = {sizes[axis]}")
+    because = ", ".join(f"{source} has {' and '.join(known)}" for source, known in reasons.items())
+    because = f": {because}" if because else ""
     must = "must be" if argument.is_shape else "must have shape"
     return f"{argument.name} {must} {_shape(wanted)}, got {tuple(shape)}{because}"
 

@@ -231,7 +231,7 @@ def test_arrays_that_are_not_as_they_should_be_are_refused(name):
         ({"labels": np.zeros(4, np.int32)}, r"labels must have shape \(5,\), got \(4,\)"),
         (
             {"x": np.zeros((3, 1, 4, 1), np.float32)},
-            r"x must have shape \(B, 1, 2, 2\), got \(3, 1, 4, 1\): images has H = 2, images has W = 2",
+            r"x must have shape \(B, 1, 2, 2\), got \(3, 1, 4, 1\): images has H = 2 and W = 2",
         ),
         ({"y": np.zeros(2, np.int32)}, r"y must have shape \(3,\), got \(2,\)"),
         ({"cursor": np.zeros(2, np.int32)}, r"cursor must have shape \(1,\), got \(2,\)"),
