@@ -202,9 +202,9 @@ class Windows:
 
 
 def _window(sizes, stride, padding, kernel_size=None):
-    """Return the windows of a convolution, of a pooling where there is a `kernel_size`, from named axes."""
+    """Return the windows of a convolution, or of a pooling where no axes are those of a kernel."""
     image = sizes["H"], sizes["W"]
-    if kernel_size is None:
+    if "K_h" in sizes:
         return Windows(image, (sizes["K_h"], sizes["K_w"]), stride, padding)
     windows = Windows(image, kernel_size, kernel_size if stride is None else stride, padding)
     if any(2 * pad > k for pad, k in zip(windows.padding, windows.kernel, strict=True)):

@@ -285,8 +285,8 @@ def check_device_array(name, array, shape, dtype=np.float32, writeable=False):
 
 
 def _window(sizes, stride, padding, kernel_size=None):
-    """Work out the window of a convolution, of a pooling where there is a `kernel_size`, from named axes."""
-    if kernel_size is not None:
+    """Work out the window of a convolution, or of a pooling where no axes are those of a kernel."""
+    if "K_h" not in sizes:
         x_shape = sizes["N"], sizes["C"], sizes["H"], sizes["W"]
         return pool2d_window(x_shape, kernel_size, stride, padding)
     x_shape = sizes["N"], sizes["C_in"], sizes["H"], sizes["W"]
