@@ -54,10 +54,12 @@ sanitize: $(ALL) ## check every kernel with NVIDIA's compute-sanitizer (needs a 
 		compute-sanitizer --tool $$tool --error-exitcode 1 --target-processes all \
 			$(BIN)/python -m pytest -q -n 0 -m 'not gpu' $(wildcard tests/ops/test_*_gpu.py tests/beyond/*/test_*_gpu.py) tests/train/test_graphs.py || exit 1; done
 
-lint: $(ALL) ## check style and formatting, notebooks included; the Dockerfile and the workflows
+lint: $(ALL) ## check style, formatting and types, notebooks included; the Dockerfile and the workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
 	$(BIN)/hadolint Dockerfile
 	$(if $(wildcard $(BIN)/zizmor),$(BIN)/zizmor --offline --quiet .github)
 

@@ -26,8 +26,8 @@ class Case:
     size : str
         "course", "medium" or "large": as in the course's network, as in larger ones, enough to fill any GPU;
         and for convolutions "first layer", the course's with one channel.
-    backend, operation : str
-        Folder and name of the function in the gpu backend.
+    folder, operation : str
+        Folder of the operation, and name of the function in its gpu backend.
     text : str
         The shape in words.
     inputs, outputs : tuple of shape
@@ -49,7 +49,7 @@ class Case:
     """
 
     size: str
-    backend: str
+    folder: str
     operation: str
     text: str
     inputs: tuple
@@ -65,10 +65,10 @@ class Case:
     @property
     def contenders(self):
         """The names of ours, as they are shown, and the functions."""
-        backend = getattr(backends.backend("gpu").ops, self.backend)
+        module = getattr(backends.backend("gpu").ops, self.folder)
         if not self.rungs:
-            return {"ours": getattr(backend, self.operation)}
-        return {rung: getattr(backend, f"{self.operation}_{rung}") for rung in self.rungs}
+            return {"ours": getattr(module, self.operation)}
+        return {rung: getattr(module, f"{self.operation}_{rung}") for rung in self.rungs}
 
     def ours(self, function, *arrays):
         """Return a call of one of ours, without arguments."""
@@ -101,7 +101,7 @@ def convolutions(size, batch, in_channels, height, width, out_channels, kernel_s
     text += f", padding {padding}" if padding else ""
     # For every output, input channel and pixel of the window, in whatever direction.
     flops = 2 * math.prod(out_shape) * math.prod(weight_shape[1:])
-    case = functools.partial(Case, size=size, backend="conv", text=text, flops=flops)
+    case = functools.partial(Case, size=size, folder="conv", text=text, flops=flops)
 
     return (
         case(
@@ -137,7 +137,7 @@ def products(size, m, k, n):
     return (
         Case(
             size=size,
-            backend="dense",
+            folder="dense",
             operation="matmul",
             text=f"({m}, {k}) by ({k}, {n})",
             rungs=("naive", "tiled", "register_tiled", "vectorised", "split"),
@@ -158,7 +158,7 @@ def poolings(size, batch, channels, height, width, kernel_size=2):
     out_shape = batch, channels, window.out_h, window.out_w
     text, in_window = f"{_times(x_shape)}, {kernel_size} x {kernel_size}", kernel_size**2
     case = functools.partial(
-        Case, size=size, backend="pool", text=text, inputs=(x_shape,), measure="GB/s", libraries=("PyTorch",)
+        Case, size=size, folder="pool", text=text, inputs=(x_shape,), measure="GB/s", libraries=("PyTorch",)
     )
     return (
         case(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.transformer import transformer_twins
+from benchmarks.transformer_twins import transformer_twins
 from cnn_numba import extras
 from cnn_numba.beyond.norm import layers as norms
 from cnn_numba.beyond.recurrent import layers as recurrent

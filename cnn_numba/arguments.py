@@ -8,7 +8,7 @@ import functools
 import numbers
 import operator
 import reprlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,13 @@ _LONGEST = 200  # characters
 class _Repr(reprlib.Repr):
     """A repr of bounded length, and with it that of the values inside."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.maxlevel, self.maxstring, self.maxlong, self.maxother = 3, 60, 60, _LONGEST
         for name in ("tuple", "list", "array", "dict", "set", "frozenset", "deque"):
             setattr(self, f"max{name}", _SHOWN)
 
-    def repr1(self, x, level):
+    def repr1(self, x: Any, level: int) -> str:
         if isinstance(x, np.dtype):
             return str(x)
         if isinstance(x, np.generic) or not hasattr(x, "dtype") or not hasattr(x, "shape"):
@@ -45,7 +45,7 @@ class _Repr(reprlib.Repr):
             values = f": {super().repr1(x.item(), level)}"
         return f"{type(x).__name__} of shape {tuple(x.shape)} and dtype {str(x.dtype)[: _SHOWN * 10]}{values}"
 
-    def repr_int(self, x, level):
+    def repr_int(self, x: int, level: int) -> str:
         try:
             return super().repr_int(x, level)
         except ValueError:  # Python refuses to write out thousands of digits
@@ -68,8 +68,8 @@ def shown(value: object) -> str:
     text = " ".join(_repr.repr(value).split("\n"))
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}..."
-    sized = isinstance(value, (list, tuple, dict, set, frozenset, str, bytes))
-    if sized and len(value) > _SHOWN and "..." in text:
+    sized = (list, tuple, dict, set, frozenset, str, bytes)
+    if isinstance(value, sized) and len(value) > _SHOWN and "..." in text:
         text = f"{text}, a {type(value).__name__} of {len(value)}"
     return text
 
@@ -96,21 +96,24 @@ def integer(value: object, name: str, minimum: int = 0, maximum: int | None = MO
     return _integers((value,), "an int", value, name, minimum, maximum)[0]
 
 
-def _integers(entries, kind, value, name, minimum, maximum):
+def _integers(
+    entries: Sequence[Any], kind: str, value: object, name: str, minimum: int, maximum: int | None
+) -> tuple[int, ...]:
     """Return `entries` as a tuple of int; an error says that `name` must be of this kind and is `value`."""
     if not all(type(entry) is int or _is_integral(entry) for entry in entries):
         raise TypeError(f"{name} must be {kind}, got {shown(value)}")
     result = tuple(map(operator.index, entries))
-    if maximum not in (None, MOST_ELEMENTS) and not minimum <= min(result) <= max(result) <= maximum:
+    least, most = min(result), max(result)
+    if maximum is not None and maximum != MOST_ELEMENTS and not minimum <= least <= most <= maximum:
         raise ValueError(f"{name} must lie in {minimum}..{maximum}, got {shown(value)}")
-    if min(result) < minimum:
+    if least < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {shown(value)}")
-    if maximum is not None and max(result) > maximum:
+    if maximum is not None and most > maximum:
         raise ValueError(f"{name} must be at most {maximum}, for indices have 32 bits; got {shown(value)}")
     return result
 
 
-def _is_integral(entry):
+def _is_integral(entry: object) -> bool:
     return isinstance(entry, numbers.Integral) and not isinstance(entry, bool)
 
 
@@ -132,7 +135,8 @@ def pair(value: object, name: str, minimum: int = 1) -> tuple[int, int]:
     entries = value if isinstance(value, (tuple, list)) else (value, value)
     if len(entries) != 2:
         raise TypeError(f"{name} must be {kind}, got {shown(value)}")
-    return _integers(entries, kind, value, name, minimum, MOST_ELEMENTS)
+    vertical, horizontal = _integers(entries, kind, value, name, minimum, MOST_ELEMENTS)
+    return vertical, horizontal
 
 
 def sizes(
@@ -166,7 +170,7 @@ def sizes(
 
 
 def number(
-    value: object, name: str, low: float = 0.0, high: float = LARGEST, without: Collection[float] = ()
+    value: Any, name: str, low: float = 0.0, high: float = LARGEST, without: Collection[float] = ()
 ) -> float:
     """Return `value` as a plain float.
 
@@ -189,12 +193,16 @@ def number(
     ValueError: momentum must be at least 0 and at most 1, got -1
     """
     # The plain type first: a look at the abstract one takes a microsecond.
-    if type(value) is not float and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
+    if type(value) is not float and not _is_real(value):
         raise TypeError(f"{name} must be a number, got {shown(value)}")
     if not low <= value <= high or value in without:  # compared before it is a float: an int may be too large
         least, most = "above" if low in without else "at least", "below" if high in without else "at most"
         raise ValueError(f"{name} must be {least} {low:g} and {most} {high:g}, got {shown(value)}")
     return float(value)
+
+
+def _is_real(entry: object) -> bool:
+    return isinstance(entry, numbers.Real) and not isinstance(entry, bool)
 
 
 def flag(value: object, name: str) -> bool:
@@ -242,7 +250,7 @@ def instance(value: object, name: str, *kinds: type) -> None:
         raise TypeError(f"{name} must be of type {wanted}, got {shown(value)}")
 
 
-def per_channel(value: object, name: str, channels: int) -> tuple[float, ...]:
+def per_channel(value: Any, name: str, channels: int) -> tuple[float, ...]:
     """Return a setting that is one number or one for each channel as a tuple of so many.
 
     Examples
@@ -264,7 +272,7 @@ PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 _SHARE = functools.partial(number, high=1.0, without=(1.0,))
 _WORD = functools.partial(integer, maximum=2**32 - 1)
 #: What a setting of this name may be, wherever it is taken: a function of the value and the name.
-SETTINGS = {
+SETTINGS: dict[str, Callable[[Any, str], Any]] = {
     "lr": number,
     "weight_decay": number,
     "eps": number,

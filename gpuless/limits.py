@@ -50,14 +50,14 @@ def check_launch(
     >>> check_launch((4, 2), 256)
     ((4, 2, 1), (256, 1, 1))
     """
-    grid = _check_dimensions(grid, "grid", GRID_LIMITS)
-    block = _check_dimensions(block, "block", BLOCK_LIMITS)
-    threads = block[0] * block[1] * block[2]
+    blocks = _check_dimensions(grid, "grid", GRID_LIMITS)
+    shape = _check_dimensions(block, "block", BLOCK_LIMITS)
+    threads = shape[0] * shape[1] * shape[2]
     if threads > THREADS_LIMIT:
-        raise LaunchError(f"block {block} has {threads} threads, and a GPU allows {THREADS_LIMIT}")
+        raise LaunchError(f"block {shape} has {threads} threads, and a GPU allows {THREADS_LIMIT}")
     if not 0 <= shared <= SHARED_LIMIT:
         raise LaunchError(f"a block may have {SHARED_LIMIT} bytes (48 KB) of shared memory, not {shared}")
-    return grid, block
+    return blocks, shape
 
 
 def _check_dimensions(sizes, name, limits):
@@ -143,8 +143,8 @@ def set_limits(
     600
     """
     before = dict(vars(RUNNING))
-    new = {"seconds": seconds, "log_entries": log_entries, "kernel_seconds": kernel_seconds}
-    new = {name: value for name, value in new.items() if value is not None}
+    given = {"seconds": seconds, "log_entries": log_entries, "kernel_seconds": kernel_seconds}
+    new = {name: value for name, value in given.items() if value is not None}
     for name, value in new.items():
         if isinstance(value, (bool, str)) or not value > 0:
             raise ValueError(f"{name} must be a positive number, got {reprlib.repr(value)}")

@@ -32,16 +32,16 @@ class Gpu(NamedTuple):
     """One GPU as the driver describes it."""
 
     name: str
-    capability: tuple
+    capability: tuple[int, int]
     """(major, minor) compute capability."""
 
 
 class Driver(NamedTuple):
     """What asking the NVIDIA driver gave."""
 
-    gpus: tuple
+    gpus: tuple[Gpu, ...]
     """One `Gpu` each, in the driver's order; empty if there is none that can be used."""
-    cuda: tuple | None
+    cuda: tuple[int, int] | None
     """The newest CUDA version the driver supports, as (major, minor)."""
     version: str | None
     """The driver's own version, such as "580.65.06"."""
@@ -58,16 +58,16 @@ def _open_library(names):
     return None
 
 
-_played = []
+_played: list[str] = []
 
 
-def driver_is_played(by):
+def driver_is_played(by: str) -> None:
     """From now on another answers where the driver would: who has not been asked before is not asked."""
     _played.append(by)
 
 
 @functools.cache
-def driver():
+def driver() -> Driver:
     """Ask the NVIDIA driver for its version and its GPUs, once per process and without numba.
 
     Returns
@@ -138,7 +138,7 @@ def _driver_version():
     return text.value.decode() if status == 0 else None
 
 
-def toolkit():
+def toolkit() -> tuple[int, int] | None:
     """Return the version of the CUDA toolkit: of its wheels, else conda's, else that of ``CUDA_HOME``.
 
     Returns
@@ -159,7 +159,7 @@ def _in_toolkits(patterns):
     return (path for root in roots for pattern in patterns for path in root.glob(pattern))
 
 
-def has_compiler():
+def has_compiler() -> bool:
     """Return whether the libraries of NVIDIA's compiler and their bindings are installed.
 
     Nothing is imported or loaded, which takes 130 MB and up to a second. What is in no place that is known
@@ -178,11 +178,12 @@ def _has_library(name):
     return any(_in_toolkits(f"{folder}/{name}*" for folder in _LIBRARY_FOLDERS))
 
 
-def _major_minor(text):
-    return tuple(map(int, re.search(r"(\d+)\.(\d+)", text).groups()))
+def _major_minor(text: str) -> tuple[int, int]:
+    major, minor = re.findall(r"(\d+)\.(\d+)", text)[0]
+    return int(major), int(minor)
 
 
-def installed(package):
+def installed(package: str) -> str | None:
     """Return the version of an installed package, None if it is not installed.
 
     Parameters
@@ -217,7 +218,7 @@ class Version(NamedTuple):
         return f"{self.name} {self.here} {'works' if self.works else 'does not work'} ({self.working} do)"
 
 
-def versions():
+def versions() -> list[Version]:
     """Hold the versions of Python and NumPy against those that work.
 
     Returns
@@ -241,7 +242,7 @@ def versions():
     ]
 
 
-def dotted(version):
+def dotted(version: tuple[int, ...]) -> str:
     """Return a version as text.
 
     Parameters

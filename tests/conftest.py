@@ -28,7 +28,7 @@ import cnn_numba  # noqa: F401
 # isort: split
 import numpy as np
 import pytest
-import tiers
+from exhaustive import mark_repetitions
 from helpers import check_signature
 from progress import StillRunning
 
@@ -103,9 +103,7 @@ def pytest_xdist_make_scheduler(config, log):
 @pytest.hookimpl(tryfirst=True)  # before pytest's, which chooses by marks
 def pytest_collection_modifyitems(config, items):
     """Mark what repeats; skip tests of a GPU where there is none; begin with the slow ones if several run."""
-    for item in items:
-        if tiers.repeats(item):
-            item.add_marker("exhaustive")
+    mark_repetitions(items)
     if hasattr(config, "workerinput"):  # in a process of pytest-xdist
         import scheduling
 

@@ -189,6 +189,7 @@ def checkout(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.exhaustive_unless(lambda cuda: cuda == (), "the default toolkit")
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
 @pytest.mark.parametrize(
     ("cuda", "base", "everything"),
@@ -213,6 +214,7 @@ def test_make_installs_everything_at_once_where_everything_is_needed(checkout):
     assert checkout("train") == []
 
 
+@pytest.mark.exhaustive("the two stages: what they install is remembered")
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
 def test_another_cuda_is_installed_anew(checkout):
     assert checkout("CUDA=12", "test") == ["[torch-cu12,roads,test,conformance,book,lint]"]
@@ -221,6 +223,9 @@ def test_another_cuda_is_installed_anew(checkout):
     assert checkout("test") == ["[torch-cu13,roads,test,conformance,book,lint]"]
 
 
+@pytest.mark.exhaustive_unless(
+    lambda changed: changed != "pyproject.toml", "the project that the other one is beside"
+)
 @pytest.mark.parametrize("changed", ["pyproject.toml", "gpuless/pyproject.toml"])
 def test_what_make_installed_is_out_of_date_when_a_project_changes(checkout, tmp_path, changed):
     checkout("test")

@@ -25,6 +25,9 @@ def test_the_copy_is_what_is_tested():
 FAST = "test_here or gpuless/access or gpuless/simulator"
 
 
+@pytest.mark.exhaustive(
+    "test_house.py: gpuless knows nothing of the course; test_wheels.py: its wheel holds all of it"
+)
 @pytest.mark.slow
 def test_gpuless_passes_its_tests_where_the_course_is_not(tmp_path):
     for folder in ("gpuless", "tests/gpuless", "examples", "docs"):

@@ -1,15 +1,23 @@
-"""Which room imports which: arrows point one way, and gpuless could leave."""
+"""Which file imports which: arrows point one way, there is no circle, and gpuless could leave."""
 
-import ast
 import re
-from pathlib import Path
 
 import pytest
+from house import ROOT, arrows, circles, files_of, imports_of, module_of
 
-ROOT = Path(__file__).parents[1]
-# From the top down. A room imports from itself and from those below it.
-ROOMS = ("cli", "pretrained", "beyond", "train", "nn", "data", "ops", "device", "extras", "arguments")
-# The rooms of gpuless, from the top down, and which it imports besides itself: none that stands above it.
+from cnn_course.engine.outline import NOTEBOOKS
+
+# From the top down. A file imports from its own package and from those below.
+HOUSE = ("notebooks", "cnn_course", "benchmarks", "cnn_numba", "gpuless")
+# From the top down, in cnn_numba. A part imports from itself and from those below it.
+PARTS = (*("cli", "pretrained", "beyond", "train", "nn", "data", "ops", "device", "extras", "arguments"),)
+# Which arrows point up, and why.
+UPWARDS = {
+    ("cnn_numba/cli", "benchmarks"): "`cnn-numba bench` runs them in a clone, and says so elsewhere",
+}
+# In no part: the package itself, `python -m cnn_numba`, and the old place of the course, for one release.
+OUTSIDE = ("__init__", "__main__", "course")
+# The parts of gpuless, from the top down, and which it imports besides itself: none that stands above it.
 GPULESS = {
     "__main__": "running nvidia",
     "testing": "running",
@@ -38,54 +46,89 @@ STAGES = ("ptx", "analysis", "translate", "run", "driver")
 PUBLIC = re.compile(r"gpuless(\.(access|inspector|nvidia|sanitizer|selection|simulator|trust))?")
 
 
-def imports_of(path):
-    """Return (module, line) of what a file imports; names imported from a package count as its modules."""
-    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}, line {node.lineno}: a relative import in {package}"
-            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+def part_of(module):
+    """Return what a module of a package is in: its folder or file in the package, "" for the package."""
+    return (*module.split("."), "")[1]
 
 
-def files_of(package):
-    return sorted((ROOT / package).rglob("*.py"))
+@pytest.mark.parametrize("package", HOUSE[1:])
+def test_a_package_imports_only_from_those_below(package):
+    above, used = HOUSE[: HOUSE.index(package)], set()
+    for path in files_of(package):
+        for module, line in imports_of(path):
+            top = module.split(".")[0]
+            arrow = f"{package}/{part_of(module_of(path))}", top
+            used |= {arrow} & UPWARDS.keys()
+            assert top not in above or arrow in UPWARDS, f"{path}, line {line} imports {module}, from above"
+    assert used == {arrow for arrow in UPWARDS if arrow[0].startswith(f"{package}/")}, (
+        "is not needed any more"
+    )
 
 
-def room_of(module):
-    """Return which of `ROOMS` a module of cnn_numba is in, None for the package itself."""
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else None
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_from_itself_and_those_below(room):
-    file = ROOT / "cnn_numba" / f"{room}.py"
-    files = [file] if file.is_file() else files_of(f"cnn_numba/{room}")
-    assert files
-    above = ROOMS[: ROOMS.index(room)]
-    for path in files:
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_imports_only_from_itself_and_those_below(part):
+    above = (*PARTS[: PARTS.index(part)], *OUTSIDE)
+    for path in files_of(f"cnn_numba/{part}"):
         for module, line in imports_of(path):
             if module.startswith("cnn_numba."):
-                assert room_of(module) not in above, f"{path}, line {line} imports {module}, of a room above"
+                assert part_of(module) not in above, f"{path}, line {line} imports {module}, of a part above"
 
 
-@pytest.mark.parametrize("room", GPULESS)
-def test_a_room_of_gpuless_imports_only_from_those_below(room):
-    rooms, allowed = list(GPULESS), GPULESS[room].split()
-    assert set(allowed) <= set(rooms[rooms.index(room) + 1 :]), f"{room} is to import from above"
-    own = {ROOT / f"gpuless/{other}.py" for other in rooms if other != room}
-    for path in files_of(f"gpuless/{room}") or [ROOT / f"gpuless/{room}.py"]:
+def test_every_file_of_the_package_is_in_a_room():
+    found = {
+        path.relative_to(ROOT / "cnn_numba").parts[0].removesuffix(".py") for path in files_of("cnn_numba")
+    }
+    assert found <= {*PARTS, *OUTSIDE}
+
+
+def topic_of(module):
+    """Return which chapter a module is of, None for another."""
+    parts = module.split(".")
+    return parts[2] if parts[:2] == ["cnn_course", "chapters"] and len(parts) > 2 else None
+
+
+def test_the_engine_knows_no_chapter():
+    for path in files_of("cnn_course/engine"):
+        for module, line in imports_of(path):
+            assert topic_of(module) is None, f"{path}, line {line} imports {module}"
+
+
+def test_a_chapter_imports_from_none_that_comes_later():
+    topics = [notebook.topic for notebook in NOTEBOOKS]
+    for path in files_of("cnn_course/chapters"):
+        if topic := topic_of(module_of(path)):
+            for module, line in imports_of(path):
+                assert topic_of(module) not in topics[topics.index(topic) + 1 :], (
+                    f"{path}, line {line}: {module}"
+                )
+
+
+def test_the_outline_imports_nothing_of_the_course():
+    assert [module for module, _ in imports_of(ROOT / "cnn_course/engine/outline.py")] == [
+        "typing.NamedTuple"
+    ]
+
+
+@pytest.mark.parametrize("top", [True, False], ids=["when imported", "when called"])
+def test_no_files_import_each_other(top):
+    assert [sorted(circle) for circle in circles(arrows(top))] == []
+
+
+@pytest.mark.parametrize("part", GPULESS)
+def test_a_part_of_gpuless_imports_only_from_those_below(part):
+    parts, allowed = list(GPULESS), GPULESS[part].split()
+    assert set(allowed) <= set(parts[parts.index(part) + 1 :]), f"{part} is to import from above"
+    own = {ROOT / f"gpuless/{other}.py" for other in parts if other != part}
+    for path in files_of(f"gpuless/{part}") or [ROOT / f"gpuless/{part}.py"]:
         for module, line in imports_of(path) if path not in own else ():
             package, _, rest = module.partition(".")
             if package == "gpuless":
-                assert rest.partition(".")[0] in (room, *allowed), f"{path}, line {line} imports {module}"
+                assert rest.partition(".")[0] in (part, *allowed), f"{path}, line {line} imports {module}"
 
 
 def test_every_file_of_gpuless_is_in_a_room():
     found = {path.relative_to(ROOT / "gpuless").parts[0].removesuffix(".py") for path in files_of("gpuless")}
-    assert found == {"__init__", *(room for room in GPULESS if "/" not in room)}
+    assert found == {"__init__", *(part for part in GPULESS if "/" not in part)}
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -102,27 +145,6 @@ def test_a_stage_of_the_emulator_imports_from_itself_and_those_before(stage):
 def test_every_file_of_the_emulator_is_in_a_stage():
     found = {path.relative_to(ROOT / "gpuless/emulator").parts[0] for path in files_of("gpuless/emulator")}
     assert found == {"__init__.py", "install.py", "explain.py", *STAGES}
-
-
-def test_files_of_gpuless_import_each_other_in_no_circle():
-    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files_of("gpuless")}
-    modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
-    imported = {
-        name: {_file_of(module, modules) for module, _ in imports_of(path)} - {name, None}
-        for name, path in modules.items()
-    }
-    # Who imports nobody is in none, nor is who is imported by nobody.
-    while free := {
-        name for name in imported if not imported[name] or name not in set().union(*imported.values())
-    }:
-        imported = {name: others - free for name, others in imported.items() if name not in free}
-    assert not imported, f"a circle among {sorted(imported)}"
-
-
-def _file_of(module, modules):
-    """Return the file that an import is of: a module, or the one that a name is taken from."""
-    owner = module.rpartition(".")[0]
-    return module if module in modules else owner if owner in modules else None
 
 
 def test_only_frontends_touch_the_internals_of_a_compiler():
@@ -149,10 +171,10 @@ def test_the_package_uses_the_public_face_of_gpuless():
 
 
 def test_a_reference_imports_numpy_and_what_references_share():
-    """And the checks of settings and shapes, which are the same in every room; no arithmetic of another room.
+    """And the checks of settings and shapes, the same in every backend; no arithmetic of another backend.
 
-    Declarations of an operation's arguments, and `specs.py` which reads them, compare sizes and compute none:
-    they are shared, and import no more than a reference does.
+    """And the checks of settings and shapes, the same in all backends; no arithmetic of another backend.
+    nothing: they are shared, and import no more than a reference does.
     """
     allowed = (
         *("numpy", "math", "operator", "numbers", "re", "functools", "typing", "collections.abc"),

@@ -12,7 +12,7 @@ import io
 import pickle
 import tarfile
 import zlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,8 +61,8 @@ def unpacked(version: Version, content: bytes) -> dict[str, bytes]:
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
             for batch in BATCHES:
-                member = archive.extractfile(f"{version.folder}/{batch}{version.ending}")
-                batches[batch] = member.read()
+                member: Any = archive.extractfile(f"{version.folder}/{batch}{version.ending}")
+                batches[batch] = member.read()  # None has none: it is a folder
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"is truncated or no archive: {error}") from None
     except (KeyError, AttributeError):

@@ -146,11 +146,11 @@ def prepare_photo(image: Picture, shape: tuple[int, int, int]) -> np.ndarray:
     >>> prepare_photo(np.zeros((100, 80, 3), np.uint8), (3, 32, 32)).shape
     (3, 32, 32)
     """
-    image = _open(image)
+    opened = _open(image)
     if shape[0] == 3:
-        picture = ImageOps.fit(image.convert("RGB"), (shape[2], shape[1]))
+        picture = ImageOps.fit(opened.convert("RGB"), (shape[2], shape[1]))
         return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))
-    grey = _grey(image)
+    grey = _grey(opened)
     lowest, highest = float(grey.min()), float(grey.max())
     grey = (grey - lowest) * (255 / max(highest - lowest, 1e-30))
     if np.median(_edge(grey)) > 127:
@@ -191,21 +191,23 @@ def as_text(picture: np.ndarray, encoding: str = "utf-8") -> str:
     return "\n".join("".join(row) for row in np.array(list(characters))[distance.argmin(-1)])
 
 
-def _open(image):
+def _open(image: Picture) -> Image.Image:
     """Return `image` as a PIL image that is upright and not needlessly large."""
     if isinstance(image, np.ndarray):
-        image = _from_array(image)
-    elif not isinstance(image, Image.Image):
-        image = _from_file(Path(image))
-    image = ImageOps.exif_transpose(image)
-    factor = max(image.size) // _LARGEST
+        picture = _from_array(image)
+    elif isinstance(image, Image.Image):
+        picture = image
+    else:
+        picture = _from_file(Path(image))
+    picture = ImageOps.exif_transpose(picture)
+    factor = max(picture.size) // _LARGEST
     # Palettes and 16-bit modes cannot be averaged as they are; they are rare among large pictures.
-    if factor > 1 and image.mode in ("L", "LA", "RGB", "RGBA", "CMYK", "F"):
-        image = image.reduce(factor)
-    return image
+    if factor > 1 and picture.mode in ("L", "LA", "RGB", "RGBA", "CMYK", "F"):
+        picture = picture.reduce(factor)
+    return picture
 
 
-def _from_file(path):
+def _from_file(path: Path) -> Image.Image:
     """Return the picture in a file, not yet read: its header says how large it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # a limit of our own follows
@@ -223,7 +225,7 @@ def _from_file(path):
     return image
 
 
-def _from_array(array):
+def _from_array(array: np.ndarray) -> Image.Image:
     if array.ndim == 2 and array.size and array.dtype.kind in "buif":
         return Image.fromarray(array.astype(np.float32))
     if array.ndim == 3 and array.size and array.shape[2] in (3, 4) and array.dtype == np.uint8:
@@ -333,7 +335,7 @@ def _doubts(coarse, marked, digit, others):
 
 
 def _largest(marked):
-    """Return the connected part that takes most backend, that is, has the largest box around it."""
+    """Return the connected part that has the largest box around it."""
     labels, _ = scipy.ndimage.label(marked, _DIAGONALS_TOO)
     sizes = [labels[box].size for box in scipy.ndimage.find_objects(labels)]
     return marked & (labels == 1 + np.argmax(sizes)) if sizes else marked

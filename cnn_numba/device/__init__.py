@@ -23,20 +23,18 @@ from cnn_numba.device.launches import Launch, blocks, launch, launch_for_each, o
 from cnn_numba.device.selection import (
     SELECTION,
     NoGpu,
-    UnusableGpu,
     choose,
     describe,
     facts,
     hardware,
-    numba_cuda,
     place_of,
     share_threads,
     simulated,
     threads,
-    use_gpu,
 )
 from cnn_numba.device.signatures import signature
 from cnn_numba.device.streams import current_stream, seconds, stream, synchronize, use_stream
+from cnn_numba.device.usable import UnusableGpu, numba_cuda, use_gpu
 from gpuless import SHARED_LIMIT, LaunchError, check_launch
 
 __all__ = [

@@ -1,16 +1,21 @@
 """Arrays on the device: made, copied, and where they lie."""
 
 import math
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from cnn_numba.arguments import shown, sizes
-from cnn_numba.device.selection import numba_cuda, simulated
+from cnn_numba.device.selection import simulated
 from cnn_numba.device.streams import current_stream, synchronize
+from cnn_numba.device.usable import numba_cuda
 from gpuless import nvidia
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs  # mypy brings it along; Python has it from 3.13 on
 
 
 class DeviceArray(Protocol):
@@ -22,11 +27,21 @@ class DeviceArray(Protocol):
     size: int
     nbytes: int
 
+    gpu_data: Any
+    __cuda_array_interface__: dict[str, Any]
+
     def __len__(self) -> int: ...
     def __getitem__(self, index: Any) -> Any: ...
+    def __setitem__(self, index: Any, value: Any) -> None: ...
 
     def reshape(self, *shape: Any) -> Any:
         """Return a view of the same elements in another shape."""
+
+    def copy_to_host(self, *, stream: Any = 0) -> np.ndarray:
+        """Return a copy on the host, which is there once the stream is done."""
+
+    def copy_to_device(self, source: Any, *, stream: Any = 0) -> None:
+        """Take over the values of another array."""
 
 
 _MOST_AXES, _MOST_ELEMENTS = 32, 2**48  # more than NumPy of any version takes, and than there are addresses
@@ -35,7 +50,7 @@ _MOST_AXES, _MOST_ELEMENTS = 32, 2**48  # more than NumPy of any version takes, 
 Array = np.ndarray | DeviceArray
 
 
-def is_device_array(array: object) -> TypeGuard[DeviceArray]:
+def is_device_array(array: object) -> "TypeIs[DeviceArray]":
     """Return whether an array is in the memory of the GPU, be it a real one or not.
 
     Examples
@@ -53,13 +68,13 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> Device
         return numba_cuda().device_array(shape, dtype)
 
 
-def _checked(shape):
+def _checked(shape: object) -> tuple[int, ...]:
     """Return a shape, or the length of the only axis, as a tuple of int."""
     shape = shape if isinstance(shape, (tuple, list)) else (shape,)
-    shape = sizes(shape, "shape", maximum=None) if shape else ()
-    if len(shape) > _MOST_AXES or math.prod(shape) > _MOST_ELEMENTS:
-        raise ValueError(f"shape must be of an array that memory can hold, got {shown(shape)}")
-    return shape
+    checked = sizes(shape, "shape", maximum=None) if shape else ()
+    if len(checked) > _MOST_AXES or math.prod(checked) > _MOST_ELEMENTS:
+        raise ValueError(f"shape must be of an array that memory can hold, got {shown(checked)}")
+    return checked
 
 
 def zeros(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> DeviceArray:
@@ -89,7 +104,7 @@ def to_device(array: ArrayLike) -> DeviceArray:
 
 
 @contextmanager
-def _memory(shape, dtype):
+def _memory(shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[None]:
     """Turn the driver's error for too large an array into Python's own."""
     try:
         yield
@@ -133,7 +148,8 @@ def pinned(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> np.nd
 
 def address(array: DeviceArray) -> int:
     """Return where an array on the device begins, in bytes."""
-    return array._ary.ctypes.data if simulated() else array.__cuda_array_interface__["data"][0]
+    simulator: Any = array
+    return simulator._ary.ctypes.data if simulated() else array.__cuda_array_interface__["data"][0]
 
 
 def extent(array: DeviceArray) -> tuple[int, int]:

@@ -22,7 +22,7 @@ class Finding(NamedTuple):
     """What to type or do; where all is well, to get what is optional. Empty if there is nothing to do."""
 
 
-def gpu_findings():
+def gpu_findings() -> list[Finding]:
     """Hold GPU, driver, toolkit and what kernels run on against each other.
 
     Returns
@@ -32,7 +32,7 @@ def gpu_findings():
     return [_kernels(), _gpu(), _driver()]
 
 
-def extra(major):
+def extra(major: int) -> str:
     """Return the command that installs a CUDA toolkit of this major version."""
     return extras.install(f"cu{major}")
 
@@ -44,7 +44,7 @@ _WHERE = {
 }
 
 
-def _kernels():
+def _kernels() -> Finding:
     gpu, reason = selection.SELECTION
     found = bool(nvidia.driver().gpus)
     if found == (gpu == "hardware"):
@@ -55,15 +55,16 @@ def _kernels():
     return Finding("kernels", False, text, "unset GPULESS NUMBA_ENABLE_CUDASIM")
 
 
-def _gpu():
+def _gpu() -> Finding:
     """Hold the GPU against the toolkit that is installed."""
     found = nvidia.driver()
     if not found.gpus:
-        if found.problem.startswith("the NVIDIA driver answers") and "NO_DEVICE" not in found.problem:
+        problem = found.problem or ""
+        if problem.startswith("the NVIDIA driver answers") and "NO_DEVICE" not in problem:
             return Finding(
-                "GPU", False, found.problem, "restart the machine; afterwards nvidia-smi must list the GPU"
+                "GPU", False, problem, "restart the machine; afterwards nvidia-smi must list the GPU"
             )
-        return Finding("GPU", True, f"none ({found.problem}); every notebook works without one")
+        return Finding("GPU", True, f"none ({problem}); every notebook works without one")
     text = ", ".join(f"{gpu.name}, compute capability {nvidia.dotted(gpu.capability)}" for gpu in found.gpus)
     best, toolkit = _best_toolkit(found), nvidia.toolkit()
     if toolkit is None:
@@ -77,7 +78,7 @@ def _gpu():
     return Finding("GPU", True, text)
 
 
-def _best_toolkit(found):
+def _best_toolkit(found: nvidia.Driver) -> int:
     """Return the newest toolkit that both the driver and the first GPU can use."""
     for major in sorted(_NEEDS, reverse=True):
         if found.gpus[0].capability >= _NEEDS[major][1] and (found.cuda or (0,))[0] >= major:
@@ -85,7 +86,7 @@ def _best_toolkit(found):
     return min(_NEEDS)
 
 
-def _driver():
+def _driver() -> Finding:
     """Hold the driver against the toolkit that is installed."""
     found, toolkit = nvidia.driver(), nvidia.toolkit()
     text = selection.facts()["driver"]

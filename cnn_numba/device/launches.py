@@ -29,10 +29,10 @@ def blocks(size: int, threads: int) -> int:
 class Launch(NamedTuple):
     """One launch, as `launch` was asked for it and an observer is given it."""
 
-    kernel: object
-    grid: object
-    block: object
-    arguments: tuple
+    kernel: Any
+    grid: int | tuple[int, ...]
+    block: int | tuple[int, ...]
+    arguments: tuple[Any, ...]
     shared: int = 0
 
     @property
@@ -49,7 +49,7 @@ class Launch(NamedTuple):
         return tool(self.kernel)[self.grid, self.block, 0, self.shared](*self.arguments)
 
 
-_observers = ContextVar("observers", default=())
+_observers: ContextVar[tuple[Callable[[Launch], object], ...]] = ContextVar("observers", default=())
 
 
 @contextmanager
@@ -143,7 +143,7 @@ def launch_for_each(kernel: Any, count: int, threads: int, *arguments: Any) -> N
         launch(kernel, blocks(count, threads), threads, *arguments)
 
 
-def _tell_observer(launch):
+def _tell_observer(launch: Launch) -> None:
     *others, observer = _observers.get()
     token = _observers.set(tuple(others))
     try:
@@ -152,12 +152,14 @@ def _tell_observer(launch):
         _observers.reset(token)
 
 
-def _name(kernel):
+def _name(kernel: Any) -> str:
     return getattr(kernel, "__name__", None) or kernel.py_func.__name__
 
 
 @functools.lru_cache(maxsize=1024, typed=True)  # a training step makes the same launches again and again
-def _configured(kernel, grid, block, on, shared):
+def _configured(
+    kernel: Any, grid: int | tuple[int, ...], block: int | tuple[int, ...], on: Any, shared: int
+) -> Any:
     grid, block = check_launch(grid, block, shared)
     with warnings.catch_warnings():
         # Numba warns of grids too small to fill a GPU. Small networks have small grids.

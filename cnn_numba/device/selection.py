@@ -1,9 +1,7 @@
 """What the kernels run on, decided at import: a GPU, the emulated one, or the simulator."""
 
-import functools
 import os
 import platform
-from types import ModuleType
 
 from cnn_numba.arguments import choice
 from gpuless import nvidia
@@ -15,10 +13,6 @@ SELECTION = select("cnn_numba")
 
 class NoGpu(ValueError):
     """The GPU was asked for where there is none; the message says why there is none."""
-
-
-class UnusableGpu(RuntimeError):
-    """A GPU that does not work with the driver or toolkit that is installed; the message has the fix."""
 
 
 def simulated() -> bool:
@@ -86,13 +80,6 @@ def share_threads(processes: int) -> None:
     os.environ.setdefault("GPULESS_THREADS", str(share))
 
 
-def use_gpu(number: int) -> bool:
-    """Let this process compute on the GPU of this number; return whether there is one."""
-    if there := number < len(nvidia.driver().gpus):
-        numba_cuda().select_device(number)
-    return there
-
-
 _WHERE = {
     "hardware": "on the GPU",
     "emulator": "compiled, on the emulated GPU",
@@ -108,7 +95,7 @@ def facts() -> dict[str, str]:
     >>> list(facts())
     ['kernels', 'GPU', 'driver', 'CPU threads', 'Python', 'NumPy', 'numba', 'numba-cuda', 'CUDA toolkit']
     """
-    found = nvidia.driver()
+    found, toolkit = nvidia.driver(), nvidia.toolkit()
     gpus = ", ".join(f"{gpu.name} (compute capability {nvidia.dotted(gpu.capability)})" for gpu in found.gpus)
     return {
         "kernels": f"run {_WHERE[SELECTION.gpu]}: {SELECTION.reason}",
@@ -119,11 +106,11 @@ def facts() -> dict[str, str]:
         "NumPy": nvidia.installed("numpy") or "not installed",
         "numba": nvidia.installed("numba") or "not installed",
         "numba-cuda": nvidia.installed("numba-cuda") or "not installed (numba's own simulator is used)",
-        "CUDA toolkit": nvidia.dotted(nvidia.toolkit()) if nvidia.toolkit() else "not installed",
+        "CUDA toolkit": nvidia.dotted(toolkit) if toolkit else "not installed",
     }
 
 
-def _driver_text(found):
+def _driver_text(found: nvidia.Driver) -> str:
     if found.cuda is None and found.version is None:
         return "none"
     supports = f"supports CUDA {nvidia.dotted(found.cuda)}" if found.cuda else "says no CUDA version"
@@ -141,17 +128,3 @@ def describe() -> str:
     lines = facts()
     width = max(map(len, lines))
     return "\n".join(f"{name:{width}}  {value}" for name, value in lines.items())
-
-
-@functools.cache
-def numba_cuda() -> ModuleType:
-    """Return `numba.cuda`, imported at first use, once a GPU that it can work with is known to be there."""
-    if not simulated():
-        from cnn_numba.device.health import gpu_findings
-
-        wrong = [finding for finding in gpu_findings() if not finding.healthy]
-        if wrong:
-            raise UnusableGpu("; ".join(f"{f.topic}: {f.text} (fix: {f.fix})" for f in wrong))
-    from numba import cuda
-
-    return cuda

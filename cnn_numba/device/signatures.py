@@ -44,7 +44,7 @@ def signature(
     'void(float32[::1], float32)'
     """
 
-    def note(function):
+    def note(function: Function) -> Function:
         vars(function).update(signature=types, capability=capability, allowed=dict(allowed or {}))
         if name:
             function.__name__ = function.__qualname__ = name

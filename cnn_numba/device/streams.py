@@ -10,9 +10,10 @@ from contextvars import ContextVar
 from typing import Any
 
 from cnn_numba.device import selection
-from cnn_numba.device.selection import hardware, numba_cuda
+from cnn_numba.device.selection import hardware
+from cnn_numba.device.usable import numba_cuda
 
-_stream = ContextVar("stream", default=0)
+_stream: ContextVar[Any] = ContextVar("stream", default=0)
 
 
 def stream() -> Any:

@@ -200,16 +200,16 @@ def compare_gradients(
       error    0.5 (allowed: 2.01e-05)
     """
     rtol, atol = settings(rtol=rtol, atol=atol)
-    received, expected = _values(received), _values(expected)
-    if received.shape != expected.shape:
-        raise ValueError(f"{name} must have shape {expected.shape}, got {received.shape}")
-    if received.size == 0:
-        raise ValueError(f"{name} is empty: there is nothing to compare in shape {received.shape}")
+    ours, right = _values(received), _values(expected)
+    if ours.shape != right.shape:
+        raise ValueError(f"{name} must have shape {right.shape}, got {ours.shape}")
+    if ours.size == 0:
+        raise ValueError(f"{name} is empty: there is nothing to compare in shape {ours.shape}")
     with np.errstate(invalid="ignore"):  # inf - inf is NaN, and NaN is wrong
-        error = np.abs(received - expected)
-        tolerance = atol + rtol * np.abs(expected)
+        error = np.abs(ours - right)
+        tolerance = atol + rtol * np.abs(right)
     error = np.where(np.isfinite(error), error, np.nan)
-    return GradientReport(name, received, expected, error, tolerance)
+    return GradientReport(name, ours, right, error, tolerance)
 
 
 def gradcheck(
@@ -297,7 +297,7 @@ def _output_gradient(grad_output, shape):
     return grad_output
 
 
-def _values(array):
+def _values(array: object) -> np.ndarray:
     """Copy into a float64 array of our own: the next call may overwrite the buffer."""
     try:
         return np.array(array, dtype=np.float64)

@@ -6,18 +6,25 @@ A layer does no arithmetic of its own. `forward` and `backward` call the functio
 
 import math
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from cnn_numba.arguments import integer, pair, shown
 from cnn_numba.device import Array
 from cnn_numba.ops.backends import BackendLike, backend, with_scratch
 from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, pool2d_window
 
+_Either = TypeVar("_Either", bound=Array)
 
-def head(array: Array, n: int) -> Array:
+
+def head(array: _Either, n: int) -> _Either:
     """Return the first n samples of a buffer, the buffer itself if those are all."""
-    return array if array.shape[0] == n else array[:n]
+    if array.shape[0] == n:
+        return array
+    part: Any = array[:n]
+    return part
 
 
 class UnsupportedPrecision(ValueError):
@@ -44,19 +51,21 @@ class Layer:
     """
 
     kind = "layer"
-    operation = None  # the one that it calls, as a backend's `ops` names it
+    operation: str | None = None  # the one that it calls, as a backend's `ops` names it
+    ops: Any  # its functions in the backend
     precision = "float32"
-    precisions = PRECISIONS
-    input_dtype = None  # of what `forward` takes, where it is not the backend's
+    precisions: tuple[str, ...] = PRECISIONS
+    input_dtype: DTypeLike | None = None  # of what `forward` takes, where it is not the backend's
     layers: Sequence["Layer"] = ()  # those that a layer is made of
-    weight: Array | None = None
-    bias: Array | None = None
-    grad_weight: Array | None = None
-    grad_bias: Array | None = None
+    # None until a model gives them, or there is an output.
+    weight: Array = None  # type: ignore[assignment]
+    bias: Array = None  # type: ignore[assignment]
+    grad_weight: Array = None  # type: ignore[assignment]
+    grad_bias: Array = None  # type: ignore[assignment]
+    output: Array = None  # type: ignore[assignment]
 
     def __init__(self) -> None:
         self.name = self.kind
-        self.output = None
 
     def unfolded(self) -> list["Layer"]:
         """Return all layers that it is made of, those of theirs included, and then itself."""

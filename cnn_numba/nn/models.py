@@ -219,10 +219,11 @@ class Sequential:
         """Run `backward` a layer at a time, and yield each layer when its gradients are there."""
         gradient = grad_logits
         for layer in reversed(self.layers):
-            gradient = layer.backward(gradient)
+            grad_input = layer.backward(gradient)
             yield layer
-            if gradient is None:
+            if grad_input is None:
                 break
+            gradient = grad_input
 
     @property
     def predictions(self) -> int:

@@ -6,7 +6,7 @@ the same in every backend, and nothing else, so that the definitions share no ar
 
 import numpy as np
 
-from cnn_numba.arguments import MOST_ELEMENTS, PRECISIONS, choice, pair, shown, sizes
+from cnn_numba.arguments import MOST_ELEMENTS, PRECISIONS, choice, pair, shown
 from cnn_numba.ops.specs import Memory
 
 
@@ -103,23 +103,6 @@ def filled(name, array, shape=None, ndim=None):
     if array.size == 0 or (ndim is not None and array.ndim != ndim):
         raise ValueError(f"{name} must have {ndim or 'some'} axes and not be empty, got shape {array.shape}")
     return array
-
-
-def images(name, array):
-    """Return what `real` does, of images (N, C, H, W), of which only the batch may be empty."""
-    array = real(name, array)
-    if array.ndim != 4:
-        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {array.shape}")
-    image_shape(name, array.shape)
-    return array
-
-
-def image_shape(name, shape):
-    """Return `shape` as a tuple once it is known to hold four integers; only the batch may be empty."""
-    shape = sizes(shape, name, "(N, C, H, W)")
-    if min(shape[1:]) < 1:
-        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {shape}")
-    return shape
 
 
 def store(name, out, result):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+import numpy as np
+
 from cnn_numba.device import Array
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.callbacks.base import Callback, Untimed
@@ -58,7 +60,7 @@ class Alone:
         """
         return _nothing
 
-    def all_reduce(self, array: Array) -> Array:
+    def all_reduce(self, array: np.ndarray) -> np.ndarray:
         """Add an array up over all workers, in place, and return it."""
         self.start(array)()
         return array

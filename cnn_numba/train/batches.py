@@ -40,7 +40,9 @@ def batches_of(
     for kind, make in OTHER_BATCHES.items():
         if isinstance(data[0], kind):
             return make(data[0], model)
-    return (DeviceBatches if model.backend.on_device else HostBatches)(*data, model, augmentation)
+    images, labels, mean, std = data
+    source = DeviceBatches if model.backend.on_device else HostBatches
+    return source(images, labels, mean, std, model, augmentation)
 
 
 class HostBatches:

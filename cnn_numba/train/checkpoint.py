@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -96,7 +96,7 @@ def save_checkpoint(
     ):
         if value is not None:
             instance(value, name, kind)
-    arrays = {
+    arrays: dict[str, Any] = {
         f"{owner}.{name}": to_host(array)
         for owner, keeper in (("optimizer", optimizer), ("scaler", scaler))
         for name, array in (keeper.state if keeper else {}).items()

@@ -42,7 +42,8 @@ def evaluate(
     """
     instance(model, "model", Sequential)
     check_counts(images, labels)
-    loss = CrossEntropyLoss(*model.shapes[-1], model.backend)
+    batch_size, classes = model.shapes[-1]
+    loss = CrossEntropyLoss(batch_size, classes, model.backend)
     source = batches_of(model, images, labels, mean, std)
     totals = model.backend.zeros(2, np.float64)
     mine = np.arange(len(images), dtype=np.int64)[workers.share(len(images))]

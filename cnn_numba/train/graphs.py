@@ -8,6 +8,7 @@ one launch.
 import functools
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from typing import Any
 
 from cnn_numba import device
 
@@ -86,7 +87,8 @@ class Replay:
     ) -> None:
         self.function, self.after, self.cuts = function, after, cuts
         self.log, self.enabled = log, enabled
-        self.graphs, self.compiled = {}, set()
+        self.graphs: dict[int, Any] = {}
+        self.compiled: set[int] = set()
 
     def __call__(self, count: int) -> None:
         """Do for `count` what the function does."""

@@ -23,7 +23,7 @@ from cnn_numba.train.scaler import Scaler
 __all__ = ["Interrupted", "TrainingDiverged", "evaluate", "fit"]
 
 
-def fit(
+def fit(  # noqa: PLR0913 (its options are the training's)
     model: Sequential,
     dataset: Dataset,
     optimizer: Optimizer,
@@ -116,7 +116,7 @@ def fit(
     run = Run(model, dataset, optimizer, plan, workers, scaler, times, log)
     callbacks = Callbacks(
         run,
-        # In this order: what must not be saved is found first, and what was saved is shared.
+        # In this order: divergence is found before anything is saved, and workers share what was saved.
         [
             Divergence(),
             *run.scaler.callbacks(),

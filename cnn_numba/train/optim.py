@@ -5,6 +5,7 @@ An optimiser updates a model's whole parameter arena in one call.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,19 @@ class Optimizer:
         except AttributeError:
             raise TypeError(f"model must have parameters and gradients, got {shown(model)}") from None
         self.ops = self.backend.ops.update
-        self.state = {}
+        self.state: dict[str, Any] = {}
+
+    def step(self, lr: float | None = None) -> None:
+        """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
+        raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
+
+    def rates(self, lrs: Sequence[float]) -> np.ndarray:
+        """Return what `scheduled_step` needs for steps with these learning rates, shape (S, 2), float32."""
+        raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
+
+    def scheduled_step(self, rates: DeviceArray, cursor: DeviceArray) -> None:
+        """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
+        raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Copy saved arrays into `state`.

@@ -10,7 +10,7 @@ import numpy as np
 
 from cnn_numba.arguments import shown
 from cnn_numba.data import Dataset
-from cnn_numba.device import Array, to_host
+from cnn_numba.device import to_host
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.optim import Optimizer
 
@@ -27,11 +27,12 @@ class Plan(NamedTuple):
     resume: bool
 
 
-def checksum(*arrays: Array) -> int:
+def checksum(*arrays: Any) -> int:
     """Return a checksum of the bytes of some arrays."""
     value = 0
     for array in arrays:
-        value = zlib.crc32(np.ascontiguousarray(to_host(array)), value)
+        contents: Any = np.ascontiguousarray(to_host(array))
+        value = zlib.crc32(contents, value)
     return value
 
 

@@ -75,7 +75,8 @@ class Run:
         self.batch_size = workers.batch_size(model)
         self.scaler = scaler_for(model, scaler)
         self.out = None if plan.out is None else Path(plan.out)
-        loss = CrossEntropyLoss(*model.shapes[-1], model.backend)
+        batch_size, classes = model.shapes[-1]
+        loss = CrossEntropyLoss(batch_size, classes, model.backend)
         how = augmentation(plan.augment, dataset.image_shape, plan.seed)
         part = workers.part(model, self.scaler, timeline)
         self.steps = steps_of(model, loss, optimizer, dataset, self.log, plan.graph, how, part)
@@ -84,10 +85,13 @@ class Run:
         # The initial weights are drawn from the model's seed: the order must not repeat that stream.
         self.generator = np.random.default_rng([plan.seed, 1])
         self.order_state = self.generator.bit_generator.state
-        self.epoch, self.step, self.history = 0, 0, []
-        self.entry, self.remarks = {}, []
-        self.seconds, self.first_loss = 0.0, None
-        self.resumed, self.saved = False, None
+        self.epoch, self.step, self.seconds = 0, 0, 0.0
+        self.history: list[dict] = []
+        self.entry: dict[str, Any] = {}
+        self.remarks: list[str] = []
+        self.first_loss: float | None = None
+        self.resumed = False
+        self.saved: tuple[int, int] | None = None
         self.stop_asked, self.stop = False, False
         self.exits = ExitStack()
         self.recipe = recipe_of(model, dataset, optimizer, plan, self.batch_size, self.scaler.settings)
@@ -95,6 +99,7 @@ class Run:
     @property
     def checkpoint_path(self) -> Path:
         """Where the checkpoint is, in a run with a folder."""
+        assert self.out is not None
         return self.out / "checkpoint.npz"
 
     @property

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
+from typing import Any
 
 from cnn_numba import device
 from cnn_numba.arguments import shown
@@ -68,7 +69,7 @@ class Scaler:
         """Correct the optimiser's count of steps by those that were skipped."""
 
 
-def scaler_for(model: Sequential, scaler: object) -> Scaler:
+def scaler_for(model: Sequential, scaler: Any) -> Scaler:
     """Return the scaler of a training, from the argument of `fit`: a scaler, True, False or None.
 
     Raises

@@ -177,12 +177,12 @@ class HostSteps:
         part, lr = self.part, next(self.lrs)
         mine, scaler = part.workers.count(count), part.scaler_of(count)
         self.sums[:] = 0, 0, stop
+        self.labels: Array | None = None
         if mine:
             x, self.labels = self.batches.take(mine)
             part.after("gather")
             train_step(self.model, self.loss, self.optimizer, x, self.labels, lr, scaler, self._after)
         else:
-            self.labels = None
             for phase in part.phases_of_nothing():
                 self._after(phase)
             scaler.step(self.optimizer, lr)

@@ -77,7 +77,8 @@ class Explorer:
         empty = [name for name, values in choices.items() if not len(values)]
         if empty:
             raise ValueError(f"the choice {empty[0]} has no values")
-        self._launch, self._array, self._seen = launch, array, {}
+        self._launch, self._array = launch, array
+        self._seen: dict = {}
         self.sliders = {
             name: ipywidgets.SelectionSlider(options=list(values), description=name)
             for name, values in choices.items()

@@ -243,7 +243,7 @@ class Miss(NamedTuple):
     interval: int
     view: object
     kind: int
-    index: tuple
+    index: tuple  # type: ignore[assignment]  # not what a tuple calls index
     site: object
 
 

@@ -12,6 +12,7 @@ import linecache
 import operator
 import os
 import re
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ _COMPUTING = ("call", "binop", "inplace_binop", "unary")
 _SNIPPETS = (ast.BinOp, ast.Call, ast.Compare, ast.IfExp, ast.stmt)
 
 
-def float64_beginnings(compiled: object, lines: set) -> list[Float64Cause]:
+def float64_beginnings(compiled: Any, lines: set) -> list[Float64Cause]:
     """Find what makes lines of a compiled kernel compute in float64.
 
     Parameters

@@ -67,7 +67,7 @@ class _Large(Unsigned):
 
 # Made once: finding one of them is faster than making it. Toy arrays have no larger indices.
 _FEW = 2**14
-_SMALL = tuple(map(Unsigned, range(_FEW)))
+_SMALL: tuple[Unsigned, ...] = tuple(map(Unsigned, range(_FEW)))
 
 
 def unsigned(value):
@@ -402,7 +402,7 @@ class RecordArray(KernelArray):
         return self[name]
 
 
-class Record(np.record):
+class Record(np.record):  # type: ignore[misc]  # final in NumPy's stubs only
     """An element of a `RecordArray`."""
 
     def __getattribute__(self, name):

@@ -80,13 +80,13 @@ class Half:
     hexp10 = staticmethod(lambda a: np.float16(10.0 ** np.float32(a)))
     hrsqrt = staticmethod(lambda a: np.float16(np.float32(a) ** -0.5))
     hrcp = staticmethod(lambda a: np.reciprocal(a, dtype=np.float16))
+    hmax, hmin = staticmethod(max), staticmethod(min)
 
 
 for _name in "sin cos log log2 log10 exp exp2 tanh sqrt ceil floor trunc rint".split():
     setattr(Half, f"h{_name}", functools.partial(getattr(np, _name), dtype=np.float16))
 for _name in "abs neg eq ne ge gt le lt".split():
     setattr(Half, f"h{_name}", getattr(operator, _name))
-Half.hmax, Half.hmin = max, min
 
 
 class _Vector:

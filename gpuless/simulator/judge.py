@@ -18,7 +18,7 @@ from gpuless.simulator.foreign import read_refusal
 
 _CC = (8, 0)
 # By function: the types of arguments it was not refused for.
-_passed = weakref.WeakKeyDictionary()
+_passed: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def judge(kernel, function, arguments, types, doubt):

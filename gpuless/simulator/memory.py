@@ -110,7 +110,7 @@ class Memory:
         return array
 
     def _allocate_shared(self, code, offset, shape, dtype):
-        if shape == 0 or shape == (0,):
+        if shape in (0, (0,)):
             return self.wrap(self._dynamic_view(dtype), "shared", None, code, offset)
         array = poisoned(_checked(shape, "shared"), dtype)
         name = assigned_name(code, offset) or "an array without a name"

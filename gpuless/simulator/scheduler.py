@@ -33,7 +33,7 @@ _BARRIERS = {"syncthreads", "syncthreads_count", "syncthreads_and", "syncthreads
 _FINISHED = None
 
 # By identity of the code, which is kept, as in `source`.
-_round_names = {}
+_round_names: dict = {}
 
 
 class Thread:

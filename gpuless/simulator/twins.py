@@ -104,7 +104,7 @@ class Twins:
 
 
 # By function, and then by what is known of its arguments.
-_known_functions = weakref.WeakKeyDictionary()
+_known_functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def _checked(function, device, parameters):
@@ -129,11 +129,11 @@ class _Constants(NamedTuple):
 
 
 # By function, and then by the types of the launch's arguments.
-_known_constants = weakref.WeakKeyDictionary()
+_known_constants: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 # What stands for the types of the arguments of functions that were compiled when they were decorated.
-_compiled = weakref.WeakKeyDictionary()
+_compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def compile_now(function):

@@ -41,6 +41,7 @@ def test_epochs_are_timed_in_turn(few_images, monkeypatch, capsys):
     assert capsys.readouterr().out.count("ratio") == 1
 
 
+@pytest.mark.exhaustive("the same file: both sides train; test_training.py: our losses equal PyTorch's")
 @pytest.mark.slow
 @pytest.mark.parametrize("plain", [False, True])
 def test_accuracies_of_both_sides_come_close(few_images, plain):
@@ -76,6 +77,7 @@ def test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches(monkeyp
     assert capsys.readouterr().out.startswith("first run: first step after 30.0 s, peak memory 400 MB\nlater")
 
 
+@pytest.mark.exhaustive("test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches")
 @pytest.mark.slow
 @pytest.mark.usefixtures("sixth_of_mnist")
 def test_start_up_is_measured_from_empty_caches(capfd):

@@ -61,7 +61,7 @@ def test_cases_of_the_targets_are_measured():
 
 @of_each([case for case in TINY if case.rungs])
 def test_a_ladder_has_every_rung_of_its_backend(case):
-    backend = importlib.import_module(f"cnn_numba.ops.{case.backend}.gpu")
+    backend = importlib.import_module(f"cnn_numba.ops.{case.folder}.gpu")
     functions = [(name, value) for name, value in vars(backend).items() if inspect.isfunction(value)]
     # Those on Tensor Cores compute something else: products of rounded operands.
     exact = [name for name, value in functions if not value.__module__.endswith("gpu_tensor")]

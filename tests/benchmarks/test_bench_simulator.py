@@ -39,6 +39,7 @@ def test_the_medians_are_compared(monkeypatch, capsys):
     assert "100 times faster" in capsys.readouterr().out
 
 
+@pytest.mark.exhaustive("the same file: what a thread costs, and how the medians are compared")
 @pytest.mark.slow
 def test_the_simulator_is_five_times_faster_than_the_stock_one():
     results = simulator.bench_simulator()["results"]

@@ -125,6 +125,7 @@ def assert_timeline(record):
                 assert spans[f"reduce {number}"]["end"] <= spans["wait"]["end"] + 1e-3
 
 
+@pytest.mark.exhaustive("the one that is killed under torchrun is given up as well")
 def test_a_hung_worker_is_given_up_by_all_others(environment, tmp_path):
     workers = start(environment, 3, "SIGSTOP", 2, "--timeout", "3", "--out", str(tmp_path / "run"))
     try:
@@ -143,6 +144,7 @@ def test_a_hung_worker_is_given_up_by_all_others(environment, tmp_path):
         workers[2].communicate()
 
 
+@pytest.mark.exhaustive("the worker that is killed under torchrun is named as well")
 def test_a_killed_first_worker_is_named_by_the_others(environment, tmp_path):
     workers = start(environment, 2, "SIGKILL", 0, "--out", str(tmp_path / "run"))
     assert ended(workers[0])[0] == -signal.SIGKILL
@@ -153,6 +155,9 @@ def test_a_killed_first_worker_is_named_by_the_others(environment, tmp_path):
     assert re.fullmatch(r"cnn-numba: worker 0 of 2 was killed \(process \d+\); no checkpoint.*\n", errors)
 
 
+@pytest.mark.exhaustive(
+    "test_workers.py: what a worker that ends says to the others; a killed one in processes"
+)
 def test_an_exception_on_one_worker_ends_the_others_with_its_words(environment, tmp_path):
     workers = start(environment, 2, "error", 1, "--out", str(tmp_path / "run"))
     assert "something is wrong here" in ended(workers[1])[1]
@@ -165,6 +170,9 @@ def test_an_exception_on_one_worker_ends_the_others_with_its_words(environment, 
     assert "Traceback" not in errors
 
 
+@pytest.mark.exhaustive(
+    "test_workers.py: interrupted workers tell how to go on; test_training.py: an interrupt saves"
+)
 def test_ctrl_c_on_one_worker_stops_all_after_the_same_step_and_saves(environment, tmp_path):
     out = tmp_path / "run"
     first, second = start(environment, 2, "SIGINT", 1, "--out", str(out))

@@ -120,6 +120,10 @@ def test_resume_finds_the_network_and_the_data_in_the_checkpoint(run, fit, nothi
     assert expected.items() <= calls.items()
 
 
+@pytest.mark.exhaustive_unless(
+    lambda options: options[0] in ("--lr", "--model", "--optimizer"),
+    "an option of each kind: a number, the network, and several at once",
+)
 @pytest.mark.parametrize(
     ("options", "before", "now"),
     [

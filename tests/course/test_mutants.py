@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from test_exercises import FOUND
+from test_exercises import FOUND, first_of_its_notebook
 
 from cnn_course.engine.checks.kernels import KernelExercise
 
@@ -87,11 +87,19 @@ def each(make):
     )
 
 
+@pytest.mark.exhaustive_unless(
+    lambda found: found is first_of_its_notebook(found),
+    "the first exercise of each notebook; guards and sizes in the wrong answers of others",
+)
 @each(without_a_guard)
 def test_a_guard_left_out_is_missed(found, source):
     assert found.check(found.run(source)).status == "wrong"
 
 
+@pytest.mark.exhaustive_unless(
+    lambda found: found is first_of_its_notebook(found),
+    "the first exercise of each notebook; guards and sizes in the wrong answers of others",
+)
 @each(with_a_number_for_a_size)
 def test_a_size_written_as_a_number_is_refused(found, source):
     assert found.check(found.run(source)).status == "wrong"

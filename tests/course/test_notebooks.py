@@ -85,6 +85,10 @@ def no_workbook(tmp_path, monkeypatch):
     monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(tmp_path / "workbook"))
 
 
+@pytest.mark.exhaustive_unless(
+    lambda path: path.stem.startswith("00_"),
+    "the first page; cells of the others in each test_notebook.py, solutions in test_exercises.py",
+)
 @pytest.mark.slow
 @each_notebook
 def test_runs_as_shipped_with_the_stored_outputs(path, bearable, monkeypatch, request):
@@ -109,6 +113,10 @@ def test_runs_as_shipped_with_the_stored_outputs(path, bearable, monkeypatch, re
         assert not failures, "\n\n".join(failures)[-8000:]
 
 
+@pytest.mark.exhaustive_unless(
+    lambda path: path.stem.startswith("02_"),
+    "the chapter of the first kernels, and each solution in test_exercises.py",
+)
 @pytest.mark.slow
 @each_notebook
 def test_runs_in_strict_mode_with_every_exercise_solved(path, bearable, monkeypatch, request):
@@ -125,6 +133,10 @@ def test_runs_in_strict_mode_with_every_exercise_solved(path, bearable, monkeypa
             assert output.data["text/plain"].startswith("✔ solved"), cell.id
 
 
+@pytest.mark.exhaustive_unless(
+    lambda path: path.stem.startswith("02_"),
+    "the exercises of kernels; test_exercises.py: each stub, outside a notebook",
+)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS[1:3], ids=["of NumPy", "of kernels"])
 @pytest.mark.usefixtures("bearable")
@@ -152,6 +164,7 @@ print(type(cuda.jit(lambda: None)).__name__)
 """
 
 
+@pytest.mark.exhaustive("test_notebook_lint.py: in every notebook the package is imported before numba.cuda")
 @each_notebook
 def test_the_first_cells_select_what_kernels_run_on(path):
     """A reader's kernel is a new process, and only before `numba.cuda` can the simulator be had."""

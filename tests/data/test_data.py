@@ -1072,6 +1072,9 @@ def test_a_folder_without_any_says_what_was_looked_for(cache, tmp_path):
 # --- The made pictures -------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive(
+    "course/colour_images/test_notebook.py draws and loads them, and `load` compares their checksums"
+)
 def test_the_made_pictures_are_the_same_bytes_everywhere(cache, monkeypatch, tmp_path):
     """The checksums of what is drawn stand in SOURCES: `load` compares them with every set that it draws."""
     pictures.write(tmp_path / "made-pictures")

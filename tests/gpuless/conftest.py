@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exhaustive import mark_repetitions
 
 import gpuless
 
@@ -10,11 +11,13 @@ SELECTION = gpuless.select()  # before a test imports numba.cuda
 EMULATED = "gpuless.counts.count", "gpuless.counts.counting"
 
 # Where kernels run on something else, `test_simulator` gives these a process with the simulator.
-collect_ignore_glob = [] if SELECTION.simulated else ["test_simulator_*.py"]
+collect_ignore_glob = ["programs/*", *([] if SELECTION.simulated else ["test_simulator_*.py"])]
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest's, which chooses by marks
 def pytest_collection_modifyitems(items):
-    """Leave out the examples of what needs the emulated GPU, where there is none."""
+    """Mark what repeats; leave out the examples of what needs the emulated GPU, where there is none."""
+    mark_repetitions(items)
     for item in items:
         if item.name in EMULATED and not SELECTION.emulated:
             item.add_marker(pytest.mark.skip(reason="counts what the emulated GPU does"))
@@ -23,7 +26,8 @@ def pytest_collection_modifyitems(items):
 def pytest_configure(config):
     """Know the markers there are, where no pyproject.toml tells."""
     config.addinivalue_line("markers", "slow: takes more than a few seconds")
-    config.addinivalue_line("markers", "exhaustive: repeats what other tests prove")
+    config.addinivalue_line("markers", "exhaustive(covered): repeats what other tests prove")
+    config.addinivalue_line("markers", "exhaustive_unless(kept, covered): the same, but for the cases kept")
 
 
 @pytest.fixture

@@ -328,6 +328,10 @@ def differences(make_kernel, expressions, columns):
     return found
 
 
+@pytest.mark.exhaustive_unless(
+    lambda dtype: dtype in ("uint8", "float32"),
+    "a narrow integer and a float: the other types have the same rules",
+)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_of_one_number(make_kernel, dtype):
     expressions = [each for each, kinds in OF_ONE.items() if kind(dtype) in kinds]
@@ -335,6 +339,10 @@ def test_of_one_number(make_kernel, dtype):
     assert not found, "\n".join(text for _, text in found)
 
 
+@pytest.mark.exhaustive_unless(
+    lambda one, other: (one, other) in (("uint8", "uint8"), ("int64", "uint64"), ("float32", "int32")),
+    "integers alike and of both signs, and an integer with a float",
+)
 @pytest.mark.parametrize("one", TYPES)
 @pytest.mark.parametrize("other", TYPES)
 def test_of_two_numbers(make_kernel, one, other):

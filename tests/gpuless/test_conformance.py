@@ -51,6 +51,7 @@ def test_each_listed_test_is_there():
         assert set(rest) <= defined(package), test
 
 
+@pytest.mark.exhaustive("the tests of the emulator; `make conformance` runs all of numba-cuda's")
 def test_the_outcome_of_a_sample_is_as_listed(tmp_path):
     for needed in ("filecheck", "ml_dtypes"):
         if importlib.util.find_spec(needed) is None:

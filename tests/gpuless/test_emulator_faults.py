@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fresh_python import python
+from fresh_python import program, python
 from ptx_programs import HEAD, DeviceArray, apply, run, workers
 
 from gpuless.emulator import ptx
@@ -293,34 +293,9 @@ def test_a_block_of_1024_threads_has_all_local_memory_that_a_gpu_has():
     assert found.tolist() == list(range(1024))
 
 
-PRINTS = """
-import os, sys
-import numpy as np
-import gpuless
-gpuless.select()
-from numba import cuda
-
-@cuda.jit
-def talks(x):
-    i = 0
-    while x[0] == 0:
-        i += 1
-        print(i)
-    x[1] = i
-
-x, told = cuda.to_device(np.zeros(2, np.int64)), sys.stdout
-sys.stdout = open(os.devnull, "w")
-gpuless.set_limits(kernel_seconds=1)
-try:
-    talks[1, 1](x)
-except Exception as error:
-    print("no block of kernel talks has ended" in str(error), file=told)
-"""
-
-
 def test_a_kernel_that_prints_without_end_is_stopped():
     """It is with its host nearly always."""
-    assert python(PRINTS, GPULESS="emulator") == "True\n"
+    assert program("a_kernel_that_prints_without_end.py", GPULESS="emulator") == "True\n"
 
 
 def test_an_interrupt_while_a_launch_is_stopped_waits_for_its_end(monkeypatch, goes_on):
@@ -580,89 +555,10 @@ def test_a_fault_that_does_not_come_again_tells_what_is_known(told):
     assert told["aligned"] == ""
 
 
-NUMBA = """
-import os, signal, threading, time
-import gpuless
-gpuless.select()
-import numpy as np
-from numba import cuda
-
-@cuda.jit
-def wild(x):
-    x[cuda.grid(1) * 1_000_000] = 1
-
-@cuda.jit
-def endless(x):
-    while x[0] == 0:
-        x[1] += 1
-
-@cuda.jit
-def good(x):
-    x[cuda.grid(1)] += 1
-
-x = cuda.to_device(np.zeros(64, np.float32))
-try:
-    wild[2, 64](x)
-except Exception as error:
-    print(str(error).partition(":")[0])
-good[1, 64](x)
-print(x.copy_to_host().sum())
-endless[1, 1](x)  # it ends at once, and is compiled then
-x = cuda.to_device(np.zeros(64, np.float32))
-
-def seconds_until_stopped():
-    sent = []
-
-    def interrupt():
-        sent.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Timer(0.5, interrupt).start()
-    try:
-        try:
-            endless[1, 1](x)
-        finally:
-            stopped = time.monotonic()
-            time.sleep(0.5)
-    except KeyboardInterrupt as error:
-        assert error.__context__ is None
-        return stopped - sent[0]
-
-# A machine that others use may let a process wait for longer than that, but not each time.
-print("interrupted", any(seconds_until_stopped() < 1 for attempt in range(5)))
-good[1, 64](x)
-print(x.copy_to_host()[2:].sum())
-"""
-
-
-COOPERATIVE = """
-import gpuless
-gpuless.select()
-import numpy as np
-from numba import cuda
-
-@cuda.jit
-def meet(x, wild):
-    grid = cuda.cg.this_grid()
-    if cuda.blockIdx.x == 1:
-        x[wild] = 1
-    grid.sync()
-    x[0] = 2
-
-x = cuda.to_device(np.zeros(64, np.float32))
-for wild in (1_000_000, 1):
-    try:
-        meet[4, 32](x, wild)
-    except Exception as error:
-        print(str(error).partition(":")[0])
-print(x.copy_to_host()[:2].tolist())
-"""
-
-
 def test_a_block_that_fails_lets_those_go_that_wait_for_it():
     """The others would wait for it at the barrier of the grid."""
     wanted = "CUDA_ERROR_ILLEGAL_ADDRESS\n[2.0, 1.0]\n"
-    assert python(COOPERATIVE, GPULESS="emulator") == wanted
+    assert program("a_block_fails_before_the_barrier_of_the_grid.py", GPULESS="emulator") == wanted
 
 
 SPIN = r"\n  line LINE of .*: while x\[0\] == 0:  # spin\n"
@@ -784,6 +680,6 @@ def test_the_process_ends_while_kernels_run():
 
 def test_numba_survives_faults_and_ctrl_c():
     """A launch that fails is an error of CUDA's; one that never ends is stopped; the process goes on."""
-    failed, *rest = python(NUMBA, GPULESS="emulator").splitlines()
+    failed, *rest = program("stopped_and_interrupted.py", GPULESS="emulator").splitlines()
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in failed
     assert rest == ["65.0", "interrupted True", "62.0"]

@@ -28,6 +28,9 @@ def compile_plainly(text):
     return target.emit_object(module)
 
 
+@pytest.mark.exhaustive_unless(
+    lambda shape: shape in SHAPES[4::2], "the programs of eight warps, and of a block with planes"
+)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_random_programs(shape, monkeypatch):
     monkeypatch.setattr(cache, "read", lambda name: None)

@@ -27,6 +27,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(RUNNING, "kernel_seconds", 30)
 
 
+@pytest.mark.exhaustive_unless(lambda part: part == 0, "the first 50 of 2,000")
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(40))
 def test_random_programs(part, monkeypatch):

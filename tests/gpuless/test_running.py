@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from fresh_python import PATH
@@ -14,6 +15,7 @@ from gpuless import emulator
 emulated = pytest.mark.skipif(bool(emulator.problem()), reason=emulator.problem())
 PLAIN = ["-W", "ignore"]
 GPULESS = [*PLAIN, "-m", "gpuless"]
+PROGRAMS = Path(__file__).with_name("programs")
 
 
 def call(*arguments, cwd=None, given=None, **environment):
@@ -113,25 +115,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 # --- What they run on --------------------------------------------------------------------------------------
 
-KERNEL = """
-import sys
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-import numpy as np
-from numba import cuda
-@cuda.jit
-def fill(x):
-    x[cuda.grid(1)] = cuda.grid(1)
-def work(i):
-    x = np.zeros(64)
-    fill[2, 32](x)
-    return int(x.sum()) + i
-if __name__ == "__main__":
-    print(type(fill).__name__, work(0))
-    if sys.argv[1:] == ["spawn"]:
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            print(*pool.map(work, [1]))
-"""
+KERNEL = (PROGRAMS / "filled_in_processes.py").read_text()
 
 
 @emulated
@@ -192,26 +176,7 @@ CONFTEST = """
 from numba import cuda
 GPU = cuda.is_available()
 """
-SUITE = """
-import numpy as np
-import pytest
-from conftest import GPU
-from numba import cuda
-@cuda.jit
-def store(x, i):
-    x[i + cuda.grid(1)] = 1
-def ones():
-    x = cuda.device_array(32)
-    store[1, 32](x, 0)
-    return x.copy_to_host().sum()
-def test_there_is_a_gpu():
-    assert GPU and ones() == 32
-@pytest.mark.parametrize("stream", [False, True])
-def test_that_fails(stream):
-    store[1, 32, cuda.stream() if stream else 0](cuda.device_array(32), 10**9)
-def test_after_it():
-    assert ones() == 32
-"""
+SUITE = (PROGRAMS / "suite_that_fails.py").read_text()
 
 
 @pytest.fixture

@@ -32,6 +32,9 @@ def verdicts(root, files, marked):
     return re.findall(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (.*)$", done.stdout, re.M), done.stdout
 
 
+@pytest.mark.exhaustive(
+    "test_sanitizer.py and test_access.py step the same Python; `GPULESS=simulator make test` runs these"
+)
 @pytest.mark.slow
 @pytest.mark.skipif(gpuless.select().simulated, reason="they run by themselves")
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -333,6 +333,9 @@ def test_atomics_of_integers_keep_every_bit():
     assert run(nanmax_kernel, np.array([0, 2**64 - 1], np.uint64), large).tolist() == large.tolist()
 
 
+@pytest.mark.exhaustive(
+    "each operator's types and values, from the compiler; it can change with a version of Numba only"
+)
 def test_numba_types_operators_for_a_cpu_as_for_a_gpu():
     printed = python(
         "import operator",

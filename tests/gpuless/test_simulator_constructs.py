@@ -36,6 +36,7 @@ def _compiles(job):
         return False
 
 
+@pytest.mark.exhaustive("the table's effects; it can change with a version of Numba only")
 @needs_compiler
 @pytest.mark.slow
 def test_the_table_is_what_the_compiler_says():

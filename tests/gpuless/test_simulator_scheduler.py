@@ -354,6 +354,7 @@ def test_arguments_no_gpu_could_take_are_refused(arguments, error, message):
         overrun_kernel[1, 1](*arguments)
 
 
+@pytest.mark.exhaustive("the same file: what else no GPU could take is refused by its type")
 def test_torch_tensors_on_the_host_are_refused():
     import torch
 

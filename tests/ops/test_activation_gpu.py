@@ -182,6 +182,7 @@ def test_bias_relu_refuses_what_it_cannot_compute():
 # --- At real sizes, compiled: on a GPU, or the emulated one -----------------------------------------------
 
 
+@pytest.mark.exhaustive_unless(lambda size: size < 2**24, "up to a million elements")
 @pytest.mark.gpu
 @pytest.mark.parametrize("size", [1, 1000, 2**20 + 3, 2**26 + 1 if device.hardware() else 2**24 + 1])
 @pytest.mark.parametrize("kind", KINDS)

@@ -119,6 +119,12 @@ def test_an_allowance_gives_its_reason(module, name, signature):
     assert all(len(reason) > 20 for reason in allowed(module, name).values())
 
 
+@pytest.mark.exhaustive_unless(
+    lambda module, name, signature, cc: (
+        cc == capabilities(module, name)[-1] and stands_for_others((module, name, signature))
+    ),
+    "the newest compute capability that a kernel is for; of the kernels that one function makes two",
+)
 @pytest.mark.slow
 @of_each_kernel
 @pytest.mark.parametrize("cc", CCS)

@@ -324,6 +324,9 @@ def reports():
 SANITIZED = Case((2, 2, 4, 5), (3, 2, 2, 3), 1, (0, 1))
 
 
+@pytest.mark.exhaustive_unless(
+    lambda tile: tile == "narrow", "the narrow tile: one function makes the kernels of all three"
+)
 @pytest.mark.slow
 @pytest.mark.parametrize("tile", TILES)
 def test_the_sanitizer_finds_nothing_in_products_of_tiles(reports, tile):
@@ -357,6 +360,9 @@ def test_the_sanitizer_finds_nothing(reports):
 
 
 # The simulator sees a load of 128 bits as four of 32, so that only stores can be counted.
+@pytest.mark.exhaustive(
+    "test_dense_gpu.py: the tiles of products; these can change with the convolutions' kernels only"
+)
 def test_tiles_are_stored_without_bank_conflicts():
     degrees = {}
 
@@ -489,6 +495,10 @@ def test_tiles_larger_than_shared_memory_are_refused(launches):
 # --- At real sizes, compiled: on a GPU, or the emulated one -----------------------------------------------
 
 
+@pytest.mark.exhaustive_unless(
+    lambda case: case in (COURSE, GREY) or isinstance(case.stride, tuple),
+    "the course's shapes, and unequal windows, strides and borders",
+)
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "case",

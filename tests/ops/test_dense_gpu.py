@@ -345,6 +345,9 @@ SANITIZED = [
 ]
 
 
+@pytest.mark.exhaustive_unless(
+    lambda transpose: transpose != (True, False), "each rung with one of its factors transposed"
+)
 @pytest.mark.parametrize(("rung", "size", "transpose"), SANITIZED)
 def test_the_sanitizer_finds_nothing_in_any_rung(rng, rung, size, transpose):
     a, b, expected = matrices(rng, *size, *transpose)
@@ -359,6 +362,9 @@ def test_the_sanitizer_finds_nothing_in_the_layer(rng):
     assert_nothing_found(lambda: gpu.linear_backward_bias(grad_output))
 
 
+@pytest.mark.exhaustive_unless(
+    lambda transpose: transpose == (True, False), "each kernel with one of its factors transposed"
+)
 @pytest.mark.parametrize(
     ("kernel", "block"),
     [
@@ -381,6 +387,10 @@ LARGE_PRODUCTS = [(64, 128, 1600), (1000, 777, 333), (127, 4097, 129)]
 LARGE_PRODUCTS += [(1024, 512, 4096), (2048, 2048, 2048)] if device.hardware() else [(512, 256, 2048)]
 
 
+@pytest.mark.exhaustive_unless(
+    lambda transpose_a, transpose_b: transpose_a and transpose_b,
+    "each rung and size with both factors transposed; small sizes with all",
+)
 @pytest.mark.gpu
 @pytest.mark.parametrize("rung", RUNGS)
 @pytest.mark.parametrize("size", LARGE_PRODUCTS, ids=str)
@@ -406,6 +416,10 @@ def assert_sums_close(received, expected, terms):
     np.testing.assert_allclose(received, expected, rtol=0, atol=6 * terms * 2**-24 + 1e-6)
 
 
+@pytest.mark.exhaustive_unless(
+    lambda batch_size, in_features: batch_size == 64 or in_features < 4096,
+    "the course's layers, and the largest with the course's batch",
+)
 @pytest.mark.gpu
 @pytest.mark.parametrize("batch_size", [1, 64, 1000])
 @pytest.mark.parametrize(("in_features", "out_features"), [(1600, 128), (128, 10), (4096, 512)])

@@ -99,6 +99,30 @@ def test_what_is_compiled_is_kept(monkeypatch, tmp_path, unwarned):
     assert {path.suffix for path in tmp_path.glob("serial/**/*.nb*")} == {".nbi", ".nbc"}
 
 
+BITS = """
+import hashlib
+import numpy as np
+from cnn_numba.beyond.attention.cpu import attention_forward
+from cnn_numba.beyond.norm.cpu import layer_norm_backward
+
+q, k, v = np.random.default_rng(0).standard_normal((3, 2, 2, 37, 24), np.float32)
+x, g = np.random.default_rng(1).standard_normal((2, 13, 67), np.float32)
+one = np.ones(67, np.float32)
+for arrays in (attention_forward(q, k, v), layer_norm_backward(g, x, one, one[:13], one[:13])):
+    print(*[hashlib.sha256(array).hexdigest() for array in arrays])
+"""
+
+
+@pytest.mark.slow
+def test_functions_give_the_same_bits_compiled_and_loaded(monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    compiled = run(BITS, SOURCE)
+    assert run(BITS, SOURCE) == compiled
+    for folder in tmp_path.glob("kernels-*/parallel"):
+        shutil.rmtree(folder)
+    assert run(BITS, SOURCE) == compiled  # where what these functions call is loaded
+
+
 TRAIN = """
 import numpy as np
 from cnn_numba import Adam, CrossEntropyLoss, mnist_cnn, train_step
@@ -123,6 +147,7 @@ print(WIDTH, *linear_forward(x, weight).ravel())
 """
 
 
+@pytest.mark.exhaustive("test_dense.py: products with the vectors that this processor has")
 @pytest.mark.slow
 def test_vectors_of_every_width_multiply_alike(package):
     """The vectors are 16 floats wide with AVX-512, else 8: this machine has one, a copy gets the other."""
@@ -130,6 +155,7 @@ def test_vectors_of_every_width_multiply_alike(package):
     np.testing.assert_allclose(results[8], results[16], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive("test_training.py: trainings with the vectors that this processor has")
 @pytest.mark.slow
 def test_vectors_of_every_width_train_alike(package):
     results = of_both_widths(TRAIN, package)

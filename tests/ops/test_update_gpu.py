@@ -219,6 +219,7 @@ def lost_digits(name, gradient, parameters, lr, options):
     return lr * rounding * eps / (decayed + eps) ** 2
 
 
+@pytest.mark.exhaustive_unless(lambda size: size < 20_000_001, "up to 100,003 parameters with all settings")
 @pytest.mark.gpu
 @all_settings
 @pytest.mark.parametrize("size", [1, 100_003, 20_000_001])

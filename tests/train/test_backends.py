@@ -26,6 +26,7 @@ def losses_of(network, batch_size, place, graph=False):
     return losses
 
 
+@pytest.mark.exhaustive_unless(lambda network: network is mnist_cnn, "the course's network")
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.parametrize(("network", "batch_size"), [(mnist_cnn, 32), (mnist_rows, 32)])

@@ -1,5 +1,6 @@
 """Each callback alone, around a training that takes no step, and the order in which they are called."""
 
+import errno
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from cnn_numba.train.callbacks.progress import OnStep, Progress
 from cnn_numba.train.callbacks.saving import Saving
 from cnn_numba.train.checkpoint import load_checkpoint
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
+from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
 from cnn_numba.train.recipe import Plan
 from cnn_numba.train.run import Run
@@ -273,3 +275,39 @@ def test_not_the_first_worker_writes_nothing(tmp_path):
         getattr(Saving(), moment)(run)
     assert run.saved == (0, 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_ends_fit_and_the_training_goes_on_from_the_epoch_before(tmp_path, monkeypatch):
+    def model_and_options():
+        model = small_net()
+        return (model, stripes(), Adam(model, lr=1e-2)), {
+            "epochs": 3,
+            "schedule": "constant",
+            "progress": False,
+        }
+
+    arguments, options = model_and_options()
+    whole = fit(*arguments, **options)
+    parameters = arguments[0].parameters.copy()
+    full = []
+
+    def write(file):
+        full.append(file)
+        if len(full) > 3:  # the checkpoint, history.json and history.csv of the first epoch
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    arguments, options = model_and_options()
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", write)
+        with pytest.raises(OSError, match=r"No space left on device: '.*checkpoint\.npz'"):
+            fit(*arguments, out=tmp_path, **options)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "checkpoint.npz",
+        "history.csv",
+        "history.json",
+    ]
+    assert load_checkpoint(tmp_path / "checkpoint.npz").progress["epoch"] == 1
+    arguments, options = model_and_options()
+    history = fit(*arguments, out=tmp_path, resume=True, **options)
+    assert [entry["train_loss"] for entry in history] == [entry["train_loss"] for entry in whole]
+    np.testing.assert_array_equal(arguments[0].parameters, parameters)

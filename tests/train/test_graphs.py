@@ -371,6 +371,7 @@ def test_a_real_graph_gives_the_bits_of_plain_launches(data):
     np.testing.assert_array_equal(replayed, launched)
 
 
+@pytest.mark.exhaustive("test_backends.py: two trainings, one of them of replayed steps, have the same bits")
 @pytest.mark.gpu
 def test_the_same_seed_gives_the_same_bits_on_the_gpu():
     from cnn_numba.data import load

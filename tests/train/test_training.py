@@ -154,6 +154,9 @@ def interrupt_at(number):
     return lambda step, loss: step == number and os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.exhaustive_unless(
+    lambda number: number in (2, 5), "an interrupt within an epoch and one at its end"
+)
 @pytest.mark.parametrize("number", [2, 5, 7, 15])
 def test_an_interrupt_saves_between_steps_and_resumes_exactly(tmp_path, number):
     whole, history = run()
@@ -870,6 +873,10 @@ def test_curves_are_drawn_for_a_single_epoch(tmp_path):
     assert (tmp_path / "curves.png").stat().st_size > 5000
 
 
+@pytest.mark.exhaustive_unless(
+    lambda place: place == "cpu",
+    "the cpu backend, which test_backends.py compares the gpu backend with over a hundred steps",
+)
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
 def test_the_first_hundred_losses_on_mnist_equal_pytorchs(place):

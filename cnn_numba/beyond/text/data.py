@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from cnn_numba.arguments import instance, integer, shown
 from cnn_numba.data.datasets import Dataset
@@ -48,7 +49,7 @@ class Windows:
     def __len__(self) -> int:
         return max((len(self.text) - self.length - 1) // self.stride + 1, 0)
 
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         """Return the text: what tells two sets of windows apart."""
         return np.array(self.text, dtype=dtype)
 

@@ -78,9 +78,9 @@ def relu_forward_naive(x, out=None):
 @device.signature(f"void({_ROW}, {_ROW})")
 def relu_forward_vectorized_kernel(x, out):
     """Compute four neighbouring elements a thread; launched over the fours, and one for the tail."""
-    i = uint32(uint32(cuda.grid(1)) * uint32(VECTOR))
+    i = uint32(cuda.grid(1) * VECTOR)
     size = uint32(x.size)
-    if uint32(i + uint32(VECTOR)) <= size:
+    if uint32(i + VECTOR) <= size:
         a, b, c, d = load4(x, i)
         store4(out, i, _relu(a), _relu(b), _relu(c), _relu(d))
     else:
@@ -133,9 +133,9 @@ def relu_backward_naive(grad_output, out, grad_input=None):
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def relu_backward_vectorized_kernel(grad_output, out, grad_input):
     """Compute four neighbouring elements a thread; launched over the fours, and one for the tail."""
-    i = uint32(uint32(cuda.grid(1)) * uint32(VECTOR))
+    i = uint32(cuda.grid(1) * VECTOR)
     size = uint32(out.size)
-    if uint32(i + uint32(VECTOR)) <= size:
+    if uint32(i + VECTOR) <= size:
         g0, g1, g2, g3 = load4(grad_output, i)
         a, b, c, d = load4(out, i)
         store4(
@@ -173,7 +173,7 @@ def bias_relu_forward_kernel(x, bias, pixels, out):
     """Compute one element a thread, `pixels` neighbours having the same bias; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < uint32(x.size):
-        channel = uint32(i // uint32(pixels)) % uint32(bias.size)
+        channel = (i // uint32(pixels)) % uint32(bias.size)
         out[i] = _relu(x[i] + bias[channel])
 
 

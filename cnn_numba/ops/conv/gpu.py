@@ -116,7 +116,7 @@ def conv2d_backward_bias_kernel(grad_output, factor, shift, grad_bias):
     while i < size:
         n = divide(i, factor, shift)
         total += grad_output[n, oc, uint32(i - n * positions)]
-        i = uint32(i + uint32(BIAS_THREADS))
+        i = uint32(i + BIAS_THREADS)
     total = block_sum(total)
     if cuda.threadIdx.x == 0:
         grad_bias[oc] = total

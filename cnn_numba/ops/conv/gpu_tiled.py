@@ -22,17 +22,17 @@ _IMAGES = "float32[:, :, :, ::1]"
 @cuda.jit(device=True)
 def _thread():
     """Return the thread's number in its block."""
-    return uint32(uint32(cuda.threadIdx.y) * uint32(TILE_W) + uint32(cuda.threadIdx.x))
+    return cuda.threadIdx.y * TILE_W + cuda.threadIdx.x
 
 
 @cuda.jit(device=True)
 def _tile(window):
     """Return the block's image, and the row and the column of the output where its tile begins."""
-    across = uint32(uint32(window.out_w + TILE_W - 1) // uint32(TILE_W))
-    down = uint32(uint32(window.out_h + TILE_H - 1) // uint32(TILE_H))
+    across = uint32(window.out_w + TILE_W - 1) // TILE_W
+    down = uint32(window.out_h + TILE_H - 1) // TILE_H
     tile_row = uint32(uint32(cuda.blockIdx.x) // across)
-    column = uint32(uint32(cuda.blockIdx.x) % across)
-    return uint32(tile_row // down), uint32(tile_row % down * uint32(TILE_H)), uint32(column * uint32(TILE_W))
+    column = uint32(cuda.blockIdx.x) % across
+    return tile_row // down, uint32(tile_row % down * TILE_H), uint32(column * TILE_W)
 
 
 @cuda.jit(device=True)
@@ -45,13 +45,13 @@ def _load_weights(weight, first_channel, ic, size, shared):
     start = uint32(0)
     while start < size:
         i = uint32(start + _thread())
-        tap, oc = uint32(i // uint32(CHANNELS)), uint32(first_channel + i % uint32(CHANNELS))
+        tap, oc = i // CHANNELS, uint32(first_channel + i % CHANNELS)
         if i < size:
             value = float32(0)
             if oc < out_channels:
                 value = weight[oc, ic, tap // kernel_w, tap % kernel_w]
             shared[i] = value
-        start = uint32(start + uint32(THREADS))
+        start = uint32(start + THREADS)
 
 
 @cuda.jit(device=True)
@@ -68,7 +68,7 @@ def _load_patch(x, n, ic, top, left, patch_w, size, begin, shared):
             if (h < height) & (w < width):
                 value = x[n, ic, h, w]
             shared[uint32(begin + i)] = value
-        start = uint32(start + uint32(THREADS))
+        start = uint32(start + THREADS)
 
 
 @cuda.jit(device=True)
@@ -77,10 +77,10 @@ def _multiply(shared, corner, patch_w, kernel_h, kernel_w, sums):
     weight_at, row_at = uint32(0), corner
     for _ in range(kernel_h):
         for kw in range(kernel_w):
-            pixel = shared[uint32(row_at + uint32(kw))]
+            pixel = shared[uint32(row_at + kw)]
             for c in range(CHANNELS):
-                sums[c] += shared[weight_at + uint32(c)] * pixel
-            weight_at = uint32(weight_at + uint32(CHANNELS))
+                sums[c] += shared[weight_at + c] * pixel
+            weight_at = uint32(weight_at + CHANNELS)
         row_at = uint32(row_at + patch_w)
 
 
@@ -88,10 +88,10 @@ def _multiply(shared, corner, patch_w, kernel_h, kernel_w, sums):
 def _store(sums, n, first_channel, oh, ow, bias, has_bias, relu, out_channels, window, out):
     """Write the thread's sums; beyond the edge, and beyond the last channel, there is nothing to write."""
     out_h, out_w = uint32(window.out_h), uint32(window.out_w)
-    at = uint32(uint32(uint32(n * out_channels + first_channel) * out_h + oh) * out_w + ow)
+    at = uint32(uint32((n * out_channels + first_channel) * out_h + oh) * out_w + ow)
     bound = lower_bound(relu)
     for c in range(CHANNELS):
-        oc = uint32(first_channel + uint32(c))
+        oc = uint32(first_channel + c)
         if oc < out_channels:
             value = sums[c]
             if has_bias:
@@ -113,11 +113,11 @@ def conv2d_forward_tiled_kernel(x, weight, bias, has_bias, relu, window: Window2
     kernel_h, kernel_w = uint32(window.kernel_h), uint32(window.kernel_w)
     stride_h, stride_w = uint32(window.stride_h), uint32(window.stride_w)
 
-    tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     n, tile_h, tile_w = _tile(window)
     top, left = uint32(tile_h * stride_h - window.padding_h), uint32(tile_w * stride_w - window.padding_w)
     oh, ow, out_channels = uint32(tile_h + ty), uint32(tile_w + tx), uint32(weight.shape[0])
-    first_channel = uint32(cuda.blockIdx.y) * uint32(CHANNELS)
+    first_channel = uint32(cuda.blockIdx.y) * CHANNELS
 
     weights_size = uint32(CHANNELS * kernel_h * kernel_w)
     patch_w = uint32((TILE_W - 1) * stride_w + kernel_w)

@@ -85,7 +85,7 @@ def matmul_tiled_kernel(a, b, out, transpose_a, transpose_b):
     a_tile = cuda.shared.array((TILE, TILE_PITCH), float32)  # [row, k]
     b_tile = cuda.shared.array((TILE, TILE_PITCH), float32)  # [k, column]
     x, y = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
-    first_column, first_row = uint32(cuda.blockIdx.x) * uint32(TILE), uint32(cuda.blockIdx.y) * uint32(TILE)
+    first_column, first_row = uint32(cuda.blockIdx.x) * TILE, uint32(cuda.blockIdx.y) * TILE
     column, row = first_column + x, first_row + y
     rows, columns = uint32(out.shape[0]), uint32(out.shape[1])
     depth = uint32(a.shape[0] if transpose_a else a.shape[1])
@@ -161,7 +161,7 @@ def matmul_register_tiled_kernel(a, b, out, transpose_a, transpose_b):
     for i in range(RESULTS):
         for j in range(RESULTS):
             totals[i, j] = float32(0)
-    x, y = uint32(cuda.threadIdx.x) % uint32(SIDE), uint32(cuda.threadIdx.x) // uint32(SIDE)
+    x, y = uint32(cuda.threadIdx.x) % SIDE, uint32(cuda.threadIdx.x) // SIDE
     first_column = uint32(cuda.blockIdx.x) * uint32(BLOCK_LINES)
     first_row = uint32(cuda.blockIdx.y) * uint32(BLOCK_LINES)
     rows, columns = uint32(out.shape[0]), uint32(out.shape[1])
@@ -174,15 +174,15 @@ def matmul_register_tiled_kernel(a, b, out, transpose_a, transpose_b):
             # 16 numbers from shared memory for 64 products.
             for i in range(RESULTS):
                 a_part[i] = a_tile[uint32(k), y + uint32(SIDE * i)]
-                b_part[i] = b_tile[uint32(k), x + uint32(SIDE * i)]
+                b_part[i] = b_tile[uint32(k), x + SIDE * i]
             for i in range(RESULTS):
                 for j in range(RESULTS):
                     totals[i, j] += a_part[i] * b_part[j]
         cuda.syncthreads()
     for i in range(RESULTS):
-        row = first_row + y + uint32(SIDE * i)
+        row = first_row + y + SIDE * i
         for j in range(RESULTS):
-            column = first_column + x + uint32(SIDE * j)
+            column = first_column + x + SIDE * j
             if row < rows and column < columns:
                 out[row, column] = totals[i, j]
 

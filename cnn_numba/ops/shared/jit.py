@@ -8,8 +8,11 @@ import warnings
 from pathlib import Path
 
 import numba
+from llvmlite.binding import Linkage
 from numba import njit
 from numba.core.caching import FunctionCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 
 from gpuless.trust import doubt_folder
 
@@ -74,6 +77,46 @@ def _warn(reason):
     )
 
 
+# How Numba links functions of which a process takes one of several copies.
+_SHARED_BY_NAME = {Linkage.linkonce_odr, Linkage.weak_odr}
+
+
+class _Library(JITCodeLibrary):
+    """Compiled code that calls its own copies of other functions, and so gives the bits it gives when loaded.
+
+    Numba links the copies by name: the first in a process serves all callers. In a process that compiles,
+    that is the callee compiled alone. One that loads has only the caller's copy, which LLVM optimised once
+    more, with sums in another order.
+    """
+
+    def _finalize_final_module(self):
+        functions = [function for function in self._final_module.functions if not function.is_declaration]
+        self._copies = {each.name: each.linkage for each in functions if each.linkage in _SHARED_BY_NAME}
+        for name in self._copies:
+            self._final_module.get_function(name).linkage = Linkage.internal
+        super()._finalize_final_module()
+
+    def _get_module_for_linking(self):
+        """Return what is linked into callers, where copies with one name become one again.
+
+        Among them are those that count references, whose calls Numba knows by their names and takes out.
+        """
+        module = super()._get_module_for_linking()
+        for name, linkage in self._copies.items():
+            module.get_function(name).linkage = linkage
+        return module
+
+
+class _Compiler(Compiler):
+    """Numba's compiler, which makes a `_Library`."""
+
+    def compile_extra(self, function):
+        """Compile a function of Python."""
+        self.state.library = _Library(self.state.targetctx.codegen(), function.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(function)
+
+
 def _cached(name, fastmath=FASTMATH, **options):
     """Return a decorator like `numba.njit`, whose functions are compiled once and then loaded."""
 
@@ -83,7 +126,7 @@ def _cached(name, fastmath=FASTMATH, **options):
         folder = _CACHE / name
         # error_model="numpy": a division by zero gives infinity, where Python's exception would be a branch
         # in every loop that divides.
-        compiled = njit(fastmath=fastmath, error_model="numpy", **options)(function)
+        compiled = njit(fastmath=fastmath, error_model="numpy", pipeline_class=_Compiler, **options)(function)
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
         try:
             compiled._cache = _Cache(function)

@@ -32,7 +32,7 @@ class Interrupts(Callback):
     """
 
     def __init__(self) -> None:
-        self.times = []
+        self.times: list[float] = []
 
     def begin(self, run: Run) -> None:
         """Take Ctrl-C over, until the training ends."""

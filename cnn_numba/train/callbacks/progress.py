@@ -1,6 +1,7 @@
 """What shows how a training gets on, step by step: a bar, and a function of the caller."""
 
 from collections.abc import Callable
+from typing import Any
 
 from tqdm.auto import tqdm
 
@@ -17,7 +18,8 @@ class Progress(Callback):
     """
 
     def __init__(self, shown: bool = True) -> None:
-        self.shown, self.bar = shown, None
+        self.shown = shown
+        self.bar: Any = None
 
     def begin(self, run: Run) -> None:
         """Close the last bar, whatever ends the training."""

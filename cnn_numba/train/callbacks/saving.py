@@ -32,6 +32,7 @@ class Saving(Callback):
             return
         if resumes:
             progress = resume(run)
+            assert run.out is not None  # that is where the checkpoint was
             # A process killed after it wrote the checkpoint left the records of the epoch before.
             write_history(run.history, run.out)
             self._plot(run)

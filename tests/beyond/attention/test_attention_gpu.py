@@ -67,6 +67,7 @@ def test_scratch_that_is_none_is_refused():
         gpu.attention_backward(q, q, q, q, q, rows, scratch=[])
 
 
+@pytest.mark.exhaustive_unless(lambda shape: shape[2] == 34, "the shape with several tiles")
 @pytest.mark.parametrize("shape", [(1, 1, 5, 3, 3, False), (1, 1, 34, 34, 2, True), (1, 1, 3, 2, 33, False)])
 def test_the_sanitizer_finds_nothing(shape):
     q, k, v, grad_output = on_device(*inputs(*shape[:5]))

@@ -289,6 +289,10 @@ def assert_alike(received, expected):
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5 * max(1, np.abs(wanted).max()))
 
 
+@pytest.mark.exhaustive_unless(
+    lambda offset, shape: offset == 1000 and shape[1] in (32, 7),
+    "every rung far from zero, where digits are lost, with the course's shape and an odd one",
+)
 @pytest.mark.gpu
 @rungs
 @pytest.mark.parametrize("offset", [0, 1000])

@@ -133,6 +133,9 @@ def test_every_batch_size_and_rate_is_recorded():
     assert (scaling.recorded()["target"], scaling.recorded()["judged"]) == (scaling.TARGET, scaling.JUDGED)
 
 
+@pytest.mark.exhaustive(
+    "test_training.py: our losses equal PyTorch's; the same file: how what is recorded is judged"
+)
 def test_a_recorded_training_takes_as_many_steps_again():
     (run,) = (run for run in scaling.recorded()["runs"] if (run["batch_size"], run["lr"]) == (64, 3e-3))
     assert scaling.steps_to_target(64, 3e-3, seed=1) == pytest.approx(run["steps"][1], rel=0.35)

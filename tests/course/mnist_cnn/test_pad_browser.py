@@ -26,6 +26,9 @@ def highest(digit):
     return lambda chrome: element(chrome, ".digit-pad .bar.best").text.split()[0] == digit
 
 
+@pytest.mark.exhaustive(
+    "test_book_browser.py: the same pad in a browser; test_journey_browser.py: JupyterLab"
+)
 @pytest.mark.slow
 def test_a_digit_drawn_in_jupyterlab_is_read_by_the_network(tmp_path):
     with lab_with([CODE.strip()], tmp_path) as chrome:

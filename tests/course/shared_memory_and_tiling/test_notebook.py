@@ -93,6 +93,7 @@ def test_by_hand_the_packages_block_reads_what_its_shared_memory_holds():
     assert shared_bytes(3, 3, 1, 1) == (34 * 10 + 9 * 16) * 4 == 1936
 
 
+@pytest.mark.exhaustive("test_exercises.py: the solutions, compiled for the emulated GPU")
 @pytest.mark.slow
 def test_kernels_and_solutions_compile_for_a_gpu(rng):
     """What the simulator runs may be Python that no GPU can."""

@@ -1,0 +1,32 @@
+"""`numba.cuda`, imported once a GPU that it can work with is known to be there."""
+
+import functools
+from types import ModuleType
+
+from cnn_numba.device.selection import simulated
+from gpuless import nvidia
+
+
+class UnusableGpu(RuntimeError):
+    """A GPU that does not work with the driver or toolkit that is installed; the message has the fix."""
+
+
+@functools.cache
+def numba_cuda() -> ModuleType:
+    """Return `numba.cuda`, imported at first use, once a GPU that it can work with is known to be there."""
+    if not simulated():
+        from cnn_numba.device.health import gpu_findings
+
+        wrong = [finding for finding in gpu_findings() if not finding.healthy]
+        if wrong:
+            raise UnusableGpu("; ".join(f"{f.topic}: {f.text} (fix: {f.fix})" for f in wrong))
+    from numba import cuda
+
+    return cuda
+
+
+def use_gpu(number: int) -> bool:
+    """Let this process compute on the GPU of this number; return whether there is one."""
+    if there := number < len(nvidia.driver().gpus):
+        numba_cuda().select_device(number)
+    return there

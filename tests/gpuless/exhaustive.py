@@ -1,0 +1,23 @@
+"""The two marks of what `make test` leaves to `make test-all`; each says what is proven elsewhere.
+
+`@pytest.mark.exhaustive(covered)`: the whole test repeats what others prove; `covered` names them.
+`@pytest.mark.exhaustive_unless(kept, covered)`: `make test` keeps the cases for which `kept` is true, a
+function of the parameters that it names; the others repeat them.
+"""
+
+import inspect
+
+import pytest
+
+
+def mark_repetitions(items):
+    """Give the mark `exhaustive` to those cases of `exhaustive_unless` that are not kept."""
+    for item in items:
+        mark = item.get_closest_marker("exhaustive_unless")
+        if mark is None or item.get_closest_marker("exhaustive"):
+            continue
+        kept, covered = mark.args
+        if unknown := inspect.signature(kept).parameters.keys() - item.callspec.params.keys():
+            raise pytest.UsageError(f"{item.nodeid}: exhaustive_unless names no parameter: {sorted(unknown)}")
+        if not kept(**{name: item.callspec.params[name] for name in inspect.signature(kept).parameters}):
+            item.add_marker(pytest.mark.exhaustive(covered))
