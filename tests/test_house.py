@@ -171,9 +171,9 @@ def test_the_package_uses_the_public_face_of_gpuless():
 
 
 def test_a_reference_imports_numpy_and_what_references_share():
-    """And the checks of settings and shapes, the same in all backends; no arithmetic of another backend.
+    """And the checks of settings and of shapes; no arithmetic of another backend.
 
-    The declarations of its arguments in `checks.py`, and `specs.py` that reads them, compare sizes and compute
+    The declarations in its `checks.py`, and `specs.py` that reads them, compare sizes and compute
     nothing: they are shared, and import no more than a reference does.
     """
     allowed = (
