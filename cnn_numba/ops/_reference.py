@@ -137,8 +137,8 @@ def check_written(name, out, dtype):
     """Insist on an array that holds this kind of numbers."""
     if not isinstance(out, np.ndarray) or out.dtype.kind != dtype.kind:
         wanted = "a float array" if dtype.kind == "f" else f"an array like {dtype}"
-        got = out.dtype if isinstance(out, np.ndarray) else out
-        raise TypeError(f"{name} must be {wanted}, got {shown(got)}")
+        got = kind_of(out) if isinstance(out, np.ndarray) else f"{kind_of(out)}: {shown(out)}"
+        raise TypeError(f"{name} must be {wanted}, got {got}")
 
 
 def check_any(name, array, shape, dtype, writeable=False):
