@@ -127,6 +127,10 @@ def pair(value: object, name: str, minimum: int = 1) -> tuple[int, int]:
     >>> pair(3, "kernel_size"), pair((1, 2), "stride")
     ((3, 3), (1, 2))
     """
+    if (
+        type(value) is int and minimum <= value <= MOST_ELEMENTS
+    ):  # nearly always: the rest takes a microsecond
+        return value, value
     kind = "an int or a pair of ints"
     entries = value if isinstance(value, (tuple, list)) else (value, value)
     if len(entries) != 2:
@@ -262,6 +266,9 @@ def per_channel(value: Any, name: str, channels: int) -> tuple[float, ...]:
     return tuple(SETTINGS[name](each, name) for each in (value if several else [value] * channels))
 
 
+#: What the operands of a product may be rounded to: the contract is `cnn_numba.ops._reference.rounded`.
+PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
+
 _SHARE = functools.partial(number, high=1.0, without=(1.0,))
 _WORD = functools.partial(integer, maximum=2**32 - 1)
 #: What a setting of this name may be, wherever it is taken: a function of the value and the name.
@@ -282,6 +289,7 @@ SETTINGS: dict[str, Callable[[Any, str], Any]] = {
     "temperature": number,
     "step": functools.partial(integer, minimum=1),
     "interval": functools.partial(integer, minimum=1),
+    "precision": functools.partial(choice, choices=PRECISIONS),
     "seed": _WORD,  # of an augmentation; what draws the weights of a model may be larger
     "epoch": _WORD,
     **dict.fromkeys(("training", "causal", "nesterov", "relu", "flip", "transpose_a", "transpose_b"), flag),

@@ -171,11 +171,23 @@ def test_the_package_uses_the_public_face_of_gpuless():
 
 
 def test_a_reference_imports_numpy_and_what_references_share():
-    """And the checks of settings, which are the same in every backend; no arithmetic of another backend."""
-    allowed = ("numpy", "math", "operator", "numbers", "cnn_numba.ops._reference", "cnn_numba.arguments")
-    for path in [*files_of("cnn_numba/ops"), *files_of("cnn_numba/beyond")]:
-        if path.name in ("reference.py", "_reference.py"):
-            for module, line in imports_of(path):
+    """And the checks of settings and of shapes; no arithmetic of another backend.
+
+    The declarations in its `checks.py`, and `specs.py` that reads them, compare sizes and compute
+    nothing: they are shared, and import no more than a reference does.
+    """
+    allowed = (
+        *("numpy", "math", "operator", "numbers", "re", "functools", "typing", "collections.abc"),
+        *("cnn_numba.arguments", "cnn_numba.ops._reference", "cnn_numba.ops.specs"),
+    )
+    paths = [*files_of("cnn_numba/ops"), *files_of("cnn_numba/beyond")]
+    paths = [path for path in paths if path.name in ("reference.py", "_reference.py", "specs.py")]
+    for path in paths:
+        declarations = ".".join([*path.relative_to(ROOT).parts[:-1], "checks"])
+        for module, line in imports_of(path):
+            if module == declarations:
+                paths.append(path.with_name("checks.py"))
+            else:
                 assert module.startswith(allowed), f"{path}, line {line} imports {module}"
 
 

@@ -23,7 +23,7 @@ from cnn_numba.device import to_host
 from cnn_numba.nn import layers
 from cnn_numba.nn.layers import Layer
 from cnn_numba.nn.models import Sequential
-from cnn_numba.ops.gather import checks
+from cnn_numba.ops.gather import constants
 
 if TYPE_CHECKING:
     import onnx
@@ -137,8 +137,8 @@ class _Graph:
             raise ValueError(f"{model.name} takes inputs of shape {model.input_shape}, which are no pixels")
         if not isinstance(pixels, (tuple, list)) or len(pixels) != 2:
             raise TypeError(f"pixels must be a pair (mean, std), got {shown(pixels)}")
-        mean, std = checks.normalisation(*pixels, model.input_shape[0])
-        scale, shift = checks.scale_and_shift(mean, std)
+        mean, std = constants.normalisation(*pixels, model.input_shape[0])
+        scale, shift = constants.scale_and_shift(mean, std)
         x = self.add("Cast", "pixels", x, to=self.onnx.TensorProto.FLOAT)
         x = self.add("Mul", "scaled", x, self.constant("scale", np.reshape(scale, (-1, 1, 1))))
         return self.add("Add", "normalised", x, self.constant("shift", np.reshape(shift, (-1, 1, 1))))

@@ -1,12 +1,13 @@
 """What the reference backends share: checks of arrays that may be anything NumPy takes, and sliding windows.
 
-Only they import it. Beside NumPy it imports the checks of settings, which are the same in every backend, and
-nothing else, so that the definitions share no arithmetic with what they judge.
+Only they import it. Beside NumPy it imports the checks of settings and the reading of declarations, which are
+the same in every backend, and nothing else, so that the definitions share no arithmetic with what they judge.
 """
 
 import numpy as np
 
-from cnn_numba.arguments import MOST_ELEMENTS, choice, pair, shown, sizes
+from cnn_numba.arguments import MOST_ELEMENTS, PRECISIONS, choice, pair, shown
+from cnn_numba.ops.specs import Memory
 
 
 def check_arrays(written, read, may_be=()):
@@ -29,16 +30,23 @@ def check_arrays(written, read, may_be=()):
     named = {**written, **read}
     arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}
     for name, array in arrays.items():
-        if type(array) not in (np.ndarray, np.memmap):
-            raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
+        check_plain(name, array)
         for other, that in arrays.items():
             exactly = other in may_be and array.__array_interface__ == that.__array_interface__
             if name in written and other != name and np.may_share_memory(array, that) and not exactly:
                 raise ValueError(f"{name} must not share memory with {other}")
 
 
+def check_plain(name, array):
+    """Refuse an array of a class of its own."""
+    if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
+        raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
+
+
 def real(name, array, shape=None):
     """Return an array in float64, once its shape is checked; a None in `shape` stands for any length."""
+    if array is None:
+        raise TypeError(f"{name} must hold real numbers, got None")
     array = np.asarray(array)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {shown(array.dtype)}")
@@ -49,10 +57,6 @@ def real(name, array, shape=None):
             wanted += "," * (len(shape) == 1)
             raise ValueError(f"{name} must have shape ({wanted}), got {array.shape}")
     return array.astype(np.float64, copy=False)
-
-
-#: What the operands of a product may be rounded to before they are multiplied; by "float32" they are not.
-PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 
 
 def rounded(array, precision):
@@ -101,26 +105,14 @@ def filled(name, array, shape=None, ndim=None):
     return array
 
 
-def images(name, array):
-    """Return what `real` does, of images (N, C, H, W), of which only the batch may be empty."""
-    array = real(name, array)
-    if array.ndim != 4:
-        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {array.shape}")
-    image_shape(name, array.shape)
-    return array
-
-
-def image_shape(name, shape):
-    """Return `shape` as a tuple once it is known to hold four integers; only the batch may be empty."""
-    shape = sizes(shape, name, "(N, C, H, W)")
-    if min(shape[1:]) < 1:
-        raise ValueError(f"{name} must have 4 axes and not be empty, got shape {shape}")
-    return shape
-
-
 def store(name, out, result):
-    """Return `result`, written into `out` if there is one."""
+    """Return `result`, written into `out` if there is one, which is checked."""
     check_output(name, out, result)
+    return put(out, result)
+
+
+def put(out, result):
+    """Return `result`, written into `out` if there is one."""
     if out is None:
         return result
     out[...] = result
@@ -136,11 +128,32 @@ def check_output(name, out, result):
     """Insist that `result` can be written into `out`: the same shape, the same kind of numbers."""
     if out is None:
         return
-    if not isinstance(out, np.ndarray) or out.dtype.kind != result.dtype.kind:
-        wanted = "a float array" if result.dtype.kind == "f" else f"an array like {result.dtype}"
-        raise TypeError(f"{name} must be {wanted}, got {kind_of(out)}")
+    check_written(name, out, result.dtype)
     if out.shape != result.shape:
         raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
+
+
+def check_written(name, out, dtype):
+    """Insist on an array that holds this kind of numbers."""
+    if not isinstance(out, np.ndarray) or out.dtype.kind != dtype.kind:
+        wanted = "a float array" if dtype.kind == "f" else f"an array like {dtype}"
+        got = kind_of(out) if isinstance(out, np.ndarray) else f"{kind_of(out)}: {shown(out)}"
+        raise TypeError(f"{name} must be {wanted}, got {got}")
+
+
+def check_any(name, array, shape, dtype, writeable=False):
+    """Refuse what no definition takes; return real numbers in float64, and what is written as it is.
+
+    Real numbers may be of any type, and so may outputs, of the same kind; other dtypes mean what they say.
+    """
+    check_plain(name, array)
+    if writeable and dtype != np.float64:
+        check_written(name, array, dtype)
+    elif dtype == np.float32:
+        return real(name, array, shape)
+    elif not isinstance(array, np.ndarray) or array.dtype != dtype:
+        raise TypeError(f"{name} must have dtype {dtype}, got {kind_of(array)}")
+    return array
 
 
 class Windows:
@@ -169,3 +182,21 @@ class Windows:
                 f"a window of {self.kernel} does not fit into an image of {image} "
                 f"with padding {self.padding} on each side"
             )
+
+
+def _window(sizes, stride, padding, kernel_size=None):
+    """Return the windows of a convolution, or of a pooling where no axes are those of a kernel."""
+    image = sizes["H"], sizes["W"]
+    if "K_h" in sizes:
+        return Windows(image, (sizes["K_h"], sizes["K_w"]), stride, padding)
+    windows = Windows(image, kernel_size, kernel_size if stride is None else stride, padding)
+    if any(2 * pad > k for pad, k in zip(windows.padding, windows.kernel, strict=True)):
+        raise ValueError(
+            f"padding must be at most half of kernel_size, got padding {shown(padding)} and kernel_size "
+            f"{shown(kernel_size)}"
+        )
+    return windows
+
+
+#: What a definition takes: real numbers in any layout. Where an output is None, it stays None, see `put`.
+ANYTHING = Memory(check_any, lambda shape, dtype: None, check_arrays, _window)

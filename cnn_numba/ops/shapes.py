@@ -10,13 +10,13 @@ the same memory in the same shape; a partial overlap is always refused. What is 
 """
 
 import operator
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.arguments import MOST_ELEMENTS, choice, pair, shown
+from cnn_numba.arguments import MOST_ELEMENTS, PRECISIONS, choice, pair, shown
+from cnn_numba.ops.specs import Memory
 
 
 class Window2d(NamedTuple):
@@ -30,6 +30,11 @@ class Window2d(NamedTuple):
     padding_w: int
     out_h: int
     out_w: int
+
+    @property
+    def out(self):
+        """How many positions it has, vertically and horizontally."""
+        return self.out_h, self.out_w
 
     @property
     def steps(self):
@@ -143,7 +148,7 @@ PLAIN = (np.ndarray, np.memmap)
 
 
 def check_array(name, array, shape, dtype=np.float32, writeable=False):
-    """Insist that `array` is on the host, has this shape and dtype and is C-contiguous.
+    """Return `array` once it is known to be on the host, of this shape and dtype and C-contiguous.
 
     Parameters
     ----------
@@ -176,6 +181,7 @@ def check_array(name, array, shape, dtype=np.float32, writeable=False):
     _check_layout(name, array, shape, dtype, array.flags.c_contiguous)
     if writeable and not array.flags.writeable:
         raise ValueError(f"{name} must be writeable, but this array is read-only")
+    return array
 
 
 def _not_plain(name, array):
@@ -248,7 +254,7 @@ def _insist_on_one(name, a, other, b, allowed):
 
 
 def check_device_array(name, array, shape, dtype=np.float32, writeable=False):
-    """Insist that `array` is on the current GPU, has this shape and dtype and is C-contiguous.
+    """Return `array` once it is known to be on the current GPU, of this shape and dtype and C-contiguous.
 
     It has fewer than 2**31 elements, too: see `MOST_ELEMENTS`.
 
@@ -275,41 +281,20 @@ def check_device_array(name, array, shape, dtype=np.float32, writeable=False):
         raise ValueError(f"{name} has {array.size} elements; the kernels count up to {MOST_ELEMENTS}")
     if (number := device.elsewhere(array)) is not None:
         raise ValueError(f"{name} is on GPU {number}, which is not the current one (shape {array.shape})")
+    return array
 
 
-class Memory(NamedTuple):
-    """Where the arrays of a backend lie, `HOST` or `DEVICE`: what the checks that backends share are told."""
-
-    check: Callable
-    """`check_array` or `check_device_array`."""
-    empty: Callable
-    """``(shape, dtype)``: a new, uninitialised array."""
-
-    def output(self, name, out, shape, dtype=np.float32, inputs=None, may_be=()):
-        """Return `out` once checked, or a new uninitialised array if it is None.
-
-        Parameters
-        ----------
-        name, out, shape, dtype
-            As `check` takes them.
-        inputs, may_be
-            As `read` and `may_be` of `check_memory`, which an operation with several outputs calls itself.
-
-        Examples
-        --------
-        >>> HOST.output("out", None, (2, 3)).shape
-        (2, 3)
-        """
-        if out is None:
-            return self.empty(shape, dtype)
-        self.check(name, out, shape, dtype, writeable=True)
-        if inputs:
-            check_memory({name: out}, inputs, may_be)
-        return out
+def _window(sizes, stride, padding, kernel_size=None):
+    """Work out the window of a convolution, or of a pooling where no axes are those of a kernel."""
+    if "K_h" not in sizes:
+        x_shape = sizes["N"], sizes["C"], sizes["H"], sizes["W"]
+        return pool2d_window(x_shape, kernel_size, stride, padding)
+    x_shape = sizes["N"], sizes["C_in"], sizes["H"], sizes["W"]
+    return window2d("conv2d", x_shape, (sizes["K_h"], sizes["K_w"]), stride, padding)
 
 
-HOST = Memory(check_array, np.empty)
-DEVICE = Memory(check_device_array, lambda shape, dtype: device.empty(shape, dtype))
+HOST = Memory(check_array, np.empty, check_memory, _window)
+DEVICE = HOST._replace(check=check_device_array, empty=lambda shape, dtype: device.empty(shape, dtype))
 
 
 def check_scratch(operation, scratch, shapes, integers=()):
@@ -341,10 +326,6 @@ def check_scratch(operation, scratch, shapes, integers=()):
             raise ValueError(f"{error}: make it with {operation}_scratch for these shapes") from None
 
 
-#: What the operands of a product may be rounded to: the contract is `cnn_numba.ops._reference.rounded`.
-PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
-
-
 def check_precision(precision):
     """Insist on one of `PRECISIONS`.
 
@@ -356,19 +337,3 @@ def check_precision(precision):
     ValueError: precision must be one of float32, tf32, float16, bfloat16, got 'float8'
     """
     choice(precision, "precision", PRECISIONS)
-
-
-def check_labels(labels, batch_size, classes):
-    """Insist on int32 labels of shape (N,), each between 0 and ``classes - 1``.
-
-    Examples
-    --------
-    >>> check_labels(np.array([3, 10], np.int32), 2, 10)
-    Traceback (most recent call last):
-        ...
-    ValueError: labels must lie in 0..9, got 10 at index 1
-    """
-    check_array("labels", labels, (batch_size,), np.int32)
-    if batch_size and not (0 <= labels.min() and labels.max() < classes):
-        index = int(np.flatnonzero((labels < 0) | (labels >= classes))[0])
-        raise ValueError(f"labels must lie in 0..{classes - 1}, got {labels[index]} at index {index}")

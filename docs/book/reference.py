@@ -87,7 +87,7 @@ def _page(package, members):
         if module.name != package:
             lines += [module.name, "-" * len(module.name), ""]
         lines += [f".. py:module:: {module.name}", "", *_docstring(module.tree), ""]
-        lines += _constants(module)
+        lines += [*_constants(module), *_declarations(module)]
         for node in _definitions(module.tree):
             lines += _described(node)
     return "\n".join(lines) + "\n"
@@ -98,6 +98,14 @@ def _constants(module):
         yield f".. py:data:: {match['name']}"
         yield ""
         yield indent(re.sub(r"^#: ", "", match[1], flags=re.MULTILINE), "   ")
+
+
+def _declarations(module):
+    """Yield what is declared of the arguments of an operation."""
+    for node in module.tree.body:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Call(ast.Name("Spec"), [ast.Constant(text), *_])):
+                yield from (f".. py:data:: {name}", "", f"   ``{text}``", "")
 
 
 def _described(node, kind=None):

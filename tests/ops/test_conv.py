@@ -556,8 +556,13 @@ GRAD = array(2, 4, 3, 5)
 @pytest.mark.parametrize(
     ("name", "arguments", "out_shape", "match"),
     [
-        ("conv2d_forward", (X, array(4, 2, 3, 2)), GRAD.shape, "x has 3 channels but weight expects 2"),
-        ("conv2d_forward", (X, array(4, 1, 3, 2)), GRAD.shape, "x has 3 channels but weight expects 1"),
+        (
+            "conv2d_forward",
+            (X, array(4, 2, 3, 2)),
+            GRAD.shape,
+            r"weight must have shape \(C_out, 3, K_h, K_w\), got \(4, 2, 3, 2\): x has C_in = 3",
+        ),
+        ("conv2d_forward", (X, array(4, 1, 3, 2)), GRAD.shape, r"weight .*\(4, 1, 3, 2\): x has C_in = 3"),
         ("conv2d_forward", (X, array(4, 3, 6, 2)), GRAD.shape, r"\b6\b.* does not fit into .*\b5\b"),
         ("conv2d_forward", (X, array(4, 3, 3, 9), None, 1, 1), GRAD.shape, r"\b9\b.* does not fit .*\b6\b"),
         ("conv2d_forward", (X[0], WEIGHT), GRAD.shape, r"x must have .*\(3, 5, 6\)"),
@@ -585,7 +590,7 @@ GRAD = array(2, 4, 3, 5)
             "conv2d_backward_input",
             (GRAD, WEIGHT, (2, 1, 5, 6)),
             X.shape,
-            "x has 1 channels but weight expects 3",
+            r"input_shape must be \(N, 3, H, W\), got \(2, 1, 5, 6\): weight has C_in = 3",
         ),
         ("conv2d_backward_input", (GRAD, WEIGHT, X.shape, 2), X.shape, r"grad_output .*\(2, 4, 2, 3\), got"),
         (
@@ -595,7 +600,12 @@ GRAD = array(2, 4, 3, 5)
             r"grad_input .*\), got \(2, 3, 6, 5\)",
         ),
         ("conv2d_backward_weight", (array(2, 1, 3, 5), X, WEIGHT.shape), WEIGHT.shape, r"got \(2, 1, 3, 5\)"),
-        ("conv2d_backward_weight", (GRAD, X, (4, 1, 3, 2)), WEIGHT.shape, "x has 3 channels .* expects 1"),
+        (
+            "conv2d_backward_weight",
+            (GRAD, X, (4, 1, 3, 2)),
+            WEIGHT.shape,
+            r"weight_shape .*\(4, 1, 3, 2\): x has C_in = 3",
+        ),
         ("conv2d_backward_weight", (GRAD, X, (4, 3, 3)), WEIGHT.shape, r"weight_shape must .*\(4, 3, 3\)"),
         (
             "conv2d_backward_weight",

@@ -274,13 +274,13 @@ def test_host_arrays_and_other_dtypes_are_refused(name, wrong):
 @pytest.mark.parametrize("rung", RUNGS)
 def test_sizes_that_do_not_fit_are_refused(rung):
     a, b, out = on_device(*(np.ones(shape, np.float32) for shape in ((2, 3), (4, 3), (2, 3))))
-    with pytest.raises(ValueError, match=r"a has 3 elements to multiply and b has 4 .*\(2, 3\).*\(4, 3\)"):
+    with pytest.raises(ValueError, match=r"b must have shape \(3, columns\), got \(4, 3\): a has depth = 3"):
         rung(a, b)
-    with pytest.raises(ValueError, match=r"a has 2 elements .* and b has 3 .*transpose_a is True"):
+    with pytest.raises(ValueError, match=r"b must have shape \(columns, 2\), got \(4, 3\): a has depth = 2"):
         rung(a, b, None, True, True)
     with pytest.raises(ValueError, match=r"out must have shape \(2, 4\), got \(2, 3\)"):
         rung(a, b, out, transpose_b=True)
-    with pytest.raises(ValueError, match=r"a must have shape \(any, any\), got \(6,\)"):
+    with pytest.raises(ValueError, match=r"a must have shape \(rows, depth\), got \(6,\)"):
         rung(a.reshape(6), b)
 
 

@@ -231,7 +231,7 @@ def test_arrays_that_are_not_as_they_should_be_are_refused(name):
         ({"labels": np.zeros(4, np.int32)}, r"labels must have shape \(5,\), got \(4,\)"),
         (
             {"x": np.zeros((3, 1, 4, 1), np.float32)},
-            r"x must have shape \(any, 1, 2, 2\), got \(3, 1, 4, 1\)",
+            r"x must have shape \(B, 1, 2, 2\), got \(3, 1, 4, 1\): images has H = 2 and W = 2",
         ),
         ({"y": np.zeros(2, np.int32)}, r"y must have shape \(3,\), got \(2,\)"),
         ({"cursor": np.zeros(2, np.int32)}, r"cursor must have shape \(1,\), got \(2,\)"),
@@ -239,7 +239,7 @@ def test_arrays_that_are_not_as_they_should_be_are_refused(name):
         ({"mean": (0.1, 0.2)}, "mean must be one number or one for each of 1 channels"),
         (
             {"images": np.zeros((5, 1, 0, 2), np.uint8), "x": np.zeros((3, 1, 0, 2), np.float32)},
-            r"images must have pixels, got shape \(5, 1, 0, 2\)",
+            r"images must not be empty, got shape \(5, 1, 0, 2\): H is 0",
         ),
     ],
 )

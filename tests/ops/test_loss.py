@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from torch.nn import functional
 
 from cnn_numba.nn.gradcheck import gradcheck
-from cnn_numba.ops.loss import cpu, gpu, reference
+from cnn_numba.ops.loss import checks, cpu, gpu, reference
 
 thorough = settings(deadline=None, derandomize=True, max_examples=40)
 sizes = st.tuples(st.integers(1, 40), st.integers(1, 20))
@@ -359,6 +359,11 @@ def test_wrong_labels_are_refused(ops, labels, error, message):
         with pytest.raises(error, match=re.escape(message)):
             function(labels)
         assert all(np.isnan(output).all() for output in outputs)
+
+
+def test_the_smallest_and_the_largest_label_and_none_are_good():
+    checks.check_labels(np.array([0, 9], np.int32), 10)
+    checks.check_labels(np.array([], np.int32), 10)
 
 
 @backends("loss", gpu=True)

@@ -7,7 +7,6 @@ from cnn_numba import device
 from cnn_numba.ops.shapes import (
     HOST,
     check_array,
-    check_labels,
     check_memory,
     conv2d_window,
     output_size,
@@ -156,19 +155,6 @@ def test_what_is_written_shares_no_memory(place):
     ):
         with pytest.raises(ValueError, match=match):
             check_memory(written, read, may_be)
-
-
-def test_check_labels():
-    check_labels(np.array([0, 9], np.int32), 2, 10)
-    check_labels(np.array([], np.int32), 0, 10)
-    with pytest.raises(ValueError, match=r"labels must lie in 0\.\.9, got 10 at index 1"):
-        check_labels(np.array([0, 10, -1], np.int32), 3, 10)
-    with pytest.raises(ValueError, match="got -1 at index 2"):
-        check_labels(np.array([0, 9, -1], np.int32), 3, 10)
-    with pytest.raises(TypeError, match="labels must have dtype int32, got int64"):
-        check_labels(np.array([0], np.int64), 1, 10)
-    with pytest.raises(ValueError, match=r"labels must have shape \(3,\), got \(2,\)"):
-        check_labels(np.array([0, 1], np.int32), 3, 10)
 
 
 def test_read_only_outputs_are_refused():

@@ -28,14 +28,14 @@ def _launch(kernel, threads, *arguments):
 
 def _forward(kernel, x, out):
     """Launch a kernel that computes one element a thread, after the checks."""
-    out = checks.forward(DEVICE, x, out)
+    *_, out = checks.forward(DEVICE, x, out)
     _launch(kernel, x.size, x, out)
     return out
 
 
 def _backward(kernel, grad_output, out, grad_input):
     """Launch a kernel that computes one gradient a thread, after the checks."""
-    grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
+    *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
     _launch(kernel, out.size, grad_output, out, grad_input)
     return grad_input
 
@@ -90,7 +90,7 @@ def relu_forward_vectorized_kernel(x, out):
 
 def relu_forward_vectorized(x, out=None):
     """Do what `relu_forward` does, four elements a thread; ValueError unless all arrays are aligned."""
-    out = checks.forward(DEVICE, x, out)
+    *_, out = checks.forward(DEVICE, x, out)
     _insist_on_alignment("relu_forward_vectorized", x, out)
     _launch(relu_forward_vectorized_kernel, device.blocks(x.size, VECTOR), x, out)
     return out
@@ -111,7 +111,7 @@ def relu_forward(x, out=None):
     >>> device.to_host(relu_forward(x)).tolist()
     [0.0, 0.0, 3.0]
     """
-    out = checks.forward(DEVICE, x, out)
+    *_, out = checks.forward(DEVICE, x, out)
     return (relu_forward_vectorized if _are_aligned(x, out) else relu_forward_naive)(x, out)
 
 
@@ -153,7 +153,7 @@ def relu_backward_vectorized_kernel(grad_output, out, grad_input):
 
 def relu_backward_vectorized(grad_output, out, grad_input=None):
     """Do what `relu_backward` does, four elements a thread; ValueError unless all arrays are aligned."""
-    grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
+    *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
     _insist_on_alignment("relu_backward_vectorized", grad_output, out, grad_input)
     threads = device.blocks(out.size, VECTOR)
     _launch(relu_backward_vectorized_kernel, threads, grad_output, out, grad_input)
@@ -162,7 +162,7 @@ def relu_backward_vectorized(grad_output, out, grad_input=None):
 
 def relu_backward(grad_output, out, grad_input=None):
     """Let the gradient through where the output is positive; see `reference.relu_backward`."""
-    grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
+    *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
     aligned = _are_aligned(grad_output, out, grad_input)
     return (relu_backward_vectorized if aligned else relu_backward_naive)(grad_output, out, grad_input)
 
@@ -179,7 +179,7 @@ def bias_relu_forward_kernel(x, bias, pixels, out):
 
 def bias_relu_forward(x, bias, out=None):
     """Add each channel's bias and apply ReLU, in one pass; see `reference.bias_relu_forward`."""
-    out = checks.bias_relu_forward(DEVICE, x, bias, out)
+    *_, out = checks.bias_relu_forward(DEVICE, x, bias, out)
     _launch(bias_relu_forward_kernel, x.size, x, bias, math.prod(x.shape[2:]), out)
     return out
 
@@ -286,7 +286,7 @@ def gelu_backward_kernel(grad_output, x, grad_input):
 
 def gelu_backward(grad_output, x, grad_input=None):
     """Send the gradient back through a GELU; see `reference.gelu_backward`."""
-    grad_input = checks.gelu_backward(DEVICE, grad_output, x, grad_input)
+    *_, grad_input = checks.gelu_backward(DEVICE, grad_output, x, grad_input)
     _launch(gelu_backward_kernel, x.size, grad_output, x, grad_input)
     return grad_input
 
@@ -302,6 +302,6 @@ def add_forward_kernel(a, b, out):
 
 def add_forward(a, b, out=None):
     """Add two arrays; see `reference.add_forward`."""
-    out = checks.add_forward(DEVICE, a, b, out)
+    *_, out = checks.add_forward(DEVICE, a, b, out)
     _launch(add_forward_kernel, out.size, a, b, out)
     return out

@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays, real, store
+from cnn_numba.ops._reference import ANYTHING, put
+from cnn_numba.ops.activation import checks
 
 
 def relu_forward(x, out=None):
@@ -38,8 +39,8 @@ def relu_forward(x, out=None):
     >>> relu_forward(np.array([-2.0, 0.0, 3.0]))
     array([0., 0., 3.])
     """
-    check_arrays({"out": out}, {"x": x}, may_be=["x"])
-    return store("out", out, np.maximum(real("x", x), 0.0))
+    x, out = checks.forward(ANYTHING, x, out)
+    return put(out, np.maximum(x, 0.0))
 
 
 def relu_backward(grad_output, out, grad_input=None):
@@ -72,8 +73,8 @@ def relu_backward(grad_output, out, grad_input=None):
     >>> relu_backward(np.array([5.0, 6.0, 7.0]), out=np.array([0.0, 0.0, 3.0]))
     array([0., 0., 7.])
     """
-    grad_output, out = _backward_inputs(grad_output, out, grad_input)
-    return store("grad_input", grad_input, np.where(out <= 0.0, 0.0, grad_output))
+    grad_output, out, grad_input = checks.backward(ANYTHING, grad_output, out, grad_input)
+    return put(grad_input, np.where(out <= 0.0, 0.0, grad_output))
 
 
 def bias_relu_forward(x, bias, out=None):
@@ -104,12 +105,9 @@ def bias_relu_forward(x, bias, out=None):
     >>> bias_relu_forward(np.array([[1.0, 5.0]]), bias=np.array([-2.0, 2.0]))
     array([[0., 7.]])
     """
-    check_arrays({"out": out}, {"x": x, "bias": bias}, may_be=["x"])
-    x = real("x", x)
-    if x.ndim < 2:
-        raise ValueError(f"x must have shape (N, C, ...), got {x.shape}")
-    bias = real("bias", bias, (x.shape[1],)).reshape(-1, *[1] * (x.ndim - 2))
-    return store("out", out, np.maximum(x + bias, 0.0))
+    x, bias, out = checks.bias_relu_forward(ANYTHING, x, bias, out)
+    bias = bias.reshape(-1, *[1] * (x.ndim - 2))
+    return put(out, np.maximum(x + bias, 0.0))
 
 
 def sigmoid_forward(x, out=None):
@@ -139,10 +137,9 @@ def sigmoid_forward(x, out=None):
     >>> sigmoid_forward(np.array([-1e4, 0.0, 1e4]))
     array([0. , 0.5, 1. ])
     """
-    check_arrays({"out": out}, {"x": x}, may_be=["x"])
-    x = real("x", x)
+    x, out = checks.forward(ANYTHING, x, out)
     small = np.exp(-np.abs(x))
-    return store("out", out, np.where(x < 0.0, small, 1.0) / (1.0 + small))
+    return put(out, np.where(x < 0.0, small, 1.0) / (1.0 + small))
 
 
 def sigmoid_backward(grad_output, out, grad_input=None):
@@ -174,8 +171,8 @@ def sigmoid_backward(grad_output, out, grad_input=None):
     >>> sigmoid_backward(np.array([8.0, 8.0]), out=np.array([0.5, 1.0]))
     array([2., 0.])
     """
-    grad_output, out = _backward_inputs(grad_output, out, grad_input)
-    return store("grad_input", grad_input, grad_output * out * (1.0 - out))
+    grad_output, out, grad_input = checks.backward(ANYTHING, grad_output, out, grad_input)
+    return put(grad_input, grad_output * out * (1.0 - out))
 
 
 def tanh_forward(x, out=None):
@@ -204,8 +201,8 @@ def tanh_forward(x, out=None):
     >>> tanh_forward(np.array([-1e4, 0.0, 1e4]))
     array([-1.,  0.,  1.])
     """
-    check_arrays({"out": out}, {"x": x}, may_be=["x"])
-    return store("out", out, np.tanh(real("x", x)))
+    x, out = checks.forward(ANYTHING, x, out)
+    return put(out, np.tanh(x))
 
 
 def tanh_backward(grad_output, out, grad_input=None):
@@ -237,8 +234,8 @@ def tanh_backward(grad_output, out, grad_input=None):
     >>> tanh_backward(np.array([8.0, 8.0]), out=np.array([0.5, 1.0]))
     array([6., 0.])
     """
-    grad_output, out = _backward_inputs(grad_output, out, grad_input)
-    return store("grad_input", grad_input, grad_output * (1.0 - out**2))
+    grad_output, out, grad_input = checks.backward(ANYTHING, grad_output, out, grad_input)
+    return put(grad_input, grad_output * (1.0 - out**2))
 
 
 def gelu_forward(x, out=None):
@@ -269,9 +266,8 @@ def gelu_forward(x, out=None):
     >>> gelu_forward(np.array([-10.0, 0.0, 1.0, 10.0])).round(4) + 0.0
     array([ 0.    ,  0.    ,  0.8413, 10.    ])
     """
-    check_arrays({"out": out}, {"x": x}, may_be=["x"])
-    x = real("x", x)
-    return store("out", out, x * _normal_share(x))
+    x, out = checks.forward(ANYTHING, x, out)
+    return put(out, x * _normal_share(x))
 
 
 def gelu_backward(grad_output, x, grad_input=None):
@@ -305,12 +301,9 @@ def gelu_backward(grad_output, x, grad_input=None):
     >>> gelu_backward(np.array([2.0, 2.0]), x=np.array([0.0, 10.0])).round(4)
     array([1., 2.])
     """
-    inputs = {"grad_output": grad_output, "x": x}
-    check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
-    grad_output = real("grad_output", grad_output)
-    x = real("x", x, grad_output.shape)
+    grad_output, x, grad_input = checks.gelu_backward(ANYTHING, grad_output, x, grad_input)
     density = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
-    return store("grad_input", grad_input, grad_output * (_normal_share(x) + x * density))
+    return put(grad_input, grad_output * (_normal_share(x) + x * density))
 
 
 def add_forward(a, b, out=None):
@@ -335,20 +328,11 @@ def add_forward(a, b, out=None):
     >>> add_forward([1.0, 2.0], [10.0, 20.0])
     array([11., 22.])
     """
-    check_arrays({"out": out}, {"a": a, "b": b}, may_be=["a", "b"])
-    a = real("a", a)
-    return store("out", out, a + real("b", b, a.shape))
+    a, b, out = checks.add_forward(ANYTHING, a, b, out)
+    return put(out, a + b)
 
 
 def _normal_share(x):
     """Return the share of a standard normal distribution that lies below each number."""
     erf = np.vectorize(math.erf, otypes=[np.float64])
     return (1.0 + erf(x / np.sqrt(2.0))) / 2.0
-
-
-def _backward_inputs(grad_output, out, grad_input):
-    """Return the inputs of a backward pass in float64, once they and its output are checked."""
-    inputs = {"grad_output": grad_output, "out": out}
-    check_arrays({"grad_input": grad_input}, inputs, may_be=inputs)
-    grad_output = real("grad_output", grad_output)
-    return grad_output, real("out", out, grad_output.shape)

@@ -1,55 +1,27 @@
-"""The checks that the cpu and the gpu backend share: they return the window, and the output, made if None."""
+"""What the functions of a convolution take, declared for all backends: see `cnn_numba.ops.specs`."""
 
-from cnn_numba.arguments import settings, sizes
-from cnn_numba.ops.shapes import check_precision, conv2d_window
+from cnn_numba.ops.specs import Spec
 
+_FILLED, _COMPUTED = "C_in H W K_h K_w", "H_out W_out"
 
-def conv2d_forward(memory, x, weight, bias, stride, padding, out, relu, precision="float32"):
-    """Check the arguments of `conv2d_forward`."""
-    settings(relu=relu)
-    check_precision(precision)
-    memory.check("x", x, (None,) * 4)
-    memory.check("weight", weight, (None,) * 4)
-    window = conv2d_window(x.shape, weight.shape, stride, padding)
-    if bias is not None:
-        memory.check("bias", bias, weight.shape[:1])
-    out_shape = (x.shape[0], weight.shape[0], window.out_h, window.out_w)
-    return window, memory.output("out", out, out_shape, inputs={"x": x, "weight": weight, "bias": bias})
-
-
-def conv2d_backward_input(
-    memory, grad_output, weight, input_shape, stride, padding, grad_input, precision="float32"
-):
-    """Check the arguments of `conv2d_backward_input`."""
-    check_precision(precision)
-    memory.check("weight", weight, (None,) * 4)
-    input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
-    window = conv2d_window(input_shape, weight.shape, stride, padding)
-    memory.check("grad_output", grad_output, (input_shape[0], weight.shape[0], window.out_h, window.out_w))
-    inputs = {"grad_output": grad_output, "weight": weight}
-    return window, memory.output("grad_input", grad_input, input_shape, inputs=inputs)
-
-
-def conv2d_backward_weight(
-    memory, grad_output, x, weight_shape, stride, padding, grad_weight, precision="float32"
-):
-    """Check the arguments of `conv2d_backward_weight`."""
-    check_precision(precision)
-    memory.check("x", x, (None,) * 4)
-    weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
-    window = conv2d_window(x.shape, weight_shape, stride, padding)
-    memory.check("grad_output", grad_output, (x.shape[0], weight_shape[0], window.out_h, window.out_w))
-    inputs = {"grad_output": grad_output, "x": x}
-    return window, memory.output("grad_weight", grad_weight, weight_shape, inputs=inputs)
-
-
-def conv2d_backward_bias(memory, grad_output, grad_bias):
-    """Check the arguments of `conv2d_backward_bias`; return the output."""
-    memory.check("grad_output", grad_output, (None,) * 4)
-    if 0 in grad_output.shape[1:]:
-        raise ValueError(f"only the batch of grad_output may be empty, got shape {grad_output.shape}")
-    inputs = {"grad_output": grad_output}
-    return memory.output("grad_bias", grad_bias, grad_output.shape[1:2], inputs=inputs)
+conv2d_forward = Spec(
+    "x[N C_in H W], weight[C_out C_in K_h K_w], bias?[C_out] -> out[N C_out H_out W_out]",
+    filled=_FILLED,
+    computed=_COMPUTED,
+)
+conv2d_backward_input = Spec(
+    "weight[C_out C_in K_h K_w], input_shape(N C_in H W), grad_output[N C_out H_out W_out]"
+    " -> grad_input[N C_in H W]",
+    filled=_FILLED,
+    computed=_COMPUTED,
+)
+conv2d_backward_weight = Spec(
+    "x[N C_in H W], weight_shape(C_out C_in K_h K_w), grad_output[N C_out H_out W_out]"
+    " -> grad_weight[C_out C_in K_h K_w]",
+    filled=_FILLED,
+    computed=_COMPUTED,
+)
+conv2d_backward_bias = Spec("grad_output[N C_out H W] -> grad_bias[C_out]", filled="C_out H W")
 
 
 def bias_for_kernel(weight, bias):

@@ -242,7 +242,8 @@ def conv2d_forward(
 
     `scratch` comes from `conv2d_scratch`; None allocates it, here and in the gradients.
     """
-    window, out = checks.conv2d_forward(HOST, x, weight, bias, stride, padding, out, relu, precision)
+    arrays, how = (x, weight, bias, out), {"relu": relu, "precision": precision}
+    *_, out, window = checks.conv2d_forward(HOST, *arrays, window=(stride, padding), **how)
     if bias is None:
         bias = np.zeros(weight.shape[0], np.float32)
     scratch = _checked_scratch(scratch, x.shape, weight.shape, stride, padding, window)
@@ -304,9 +305,8 @@ def conv2d_backward_input(
     scratch=None,
 ):
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
-    window, grad_input = checks.conv2d_backward_input(
-        HOST, grad_output, weight, input_shape, stride, padding, grad_input, precision
-    )
+    arrays, steps = (weight, input_shape, grad_output, grad_input), (stride, padding)
+    *_, grad_input, window = checks.conv2d_backward_input(HOST, *arrays, window=steps, precision=precision)
     scratch = _checked_scratch(scratch, grad_input.shape, weight.shape, stride, padding, window)
     _pack_rows(weight, scratch.rows)
     round_all(scratch.rows, rounding(precision))
@@ -443,9 +443,8 @@ def conv2d_backward_weight(
     grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32", *, scratch=None
 ):
     """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`."""
-    window, grad_weight = checks.conv2d_backward_weight(
-        HOST, grad_output, x, weight_shape, stride, padding, grad_weight, precision
-    )
+    arrays, steps = (x, weight_shape, grad_output, grad_weight), (stride, padding)
+    *_, grad_weight, window = checks.conv2d_backward_weight(HOST, *arrays, window=steps, precision=precision)
     scratch = _checked_scratch(scratch, x.shape, grad_weight.shape, stride, padding, window)
     # Below half a vector, most of it would be spent on padding.
     rows_are_short = x.shape[1] * window.kernel_w < WIDTH // 2
@@ -472,6 +471,6 @@ def _backward_bias(grad_output, grad_bias):
 
 def conv2d_backward_bias(grad_output, grad_bias=None):
     """Gradient of `conv2d_forward` with respect to `bias`; see `reference.conv2d_backward_bias`."""
-    grad_bias = checks.conv2d_backward_bias(HOST, grad_output, grad_bias)
+    _, grad_bias = checks.conv2d_backward_bias(HOST, grad_output, grad_bias)
     _backward_bias(grad_output, grad_bias)
     return grad_bias

@@ -124,7 +124,7 @@ def conv2d_backward_bias_kernel(grad_output, factor, shift, grad_bias):
 
 def conv2d_backward_bias(grad_output, grad_bias=None):
     """Gradient of `conv2d_forward` with respect to `bias`; see `reference.conv2d_backward_bias`."""
-    grad_bias = checks.conv2d_backward_bias(DEVICE, grad_output, grad_bias)
+    _, grad_bias = checks.conv2d_backward_bias(DEVICE, grad_output, grad_bias)
     batch, out_channels, out_h, out_w = grad_output.shape
     positions = out_h * out_w
     arguments = grad_output.reshape(batch, out_channels, positions), *reciprocal(positions), grad_bias

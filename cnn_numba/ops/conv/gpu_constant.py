@@ -72,7 +72,7 @@ def conv2d_forward_constant(x, weight, bias=None, stride=1, padding=0, out=None,
     ValueError
         If `weight` is larger than constant memory, 64 KB.
     """
-    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out, relu)
+    *_, out, window = checks.conv2d_forward(DEVICE, x, weight, bias, out, window=(stride, padding), relu=relu)
     size = 4 * weight.size
     if size > CONSTANT_LIMIT:
         raise ValueError(

@@ -332,7 +332,8 @@ def conv2d_forward_implicit(
 
     `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose. Rounded operands have one.
     """
-    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out, relu, precision)
+    arrays, how = (x, weight, bias, out), {"relu": relu, "precision": precision}
+    *_, out, window = checks.conv2d_forward(DEVICE, *arrays, window=(stride, padding), **how)
     if out.size:
         gather = _forward_gather(x, weight, window)
         _launch(gather, x, weight, *checks.bias_for_kernel(weight, bias), relu, out, tile, precision)
@@ -399,9 +400,8 @@ def conv2d_backward_input_implicit(
 
     `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose. Rounded operands have one.
     """
-    window, grad_input = checks.conv2d_backward_input(
-        DEVICE, grad_output, weight, input_shape, stride, padding, grad_input, precision
-    )
+    arrays, steps = (weight, input_shape, grad_output, grad_input), (stride, padding)
+    *_, grad_input, window = checks.conv2d_backward_input(DEVICE, *arrays, window=steps, precision=precision)
     if grad_input.size:
         for gather in _backward_gathers(weight, window, grad_input):
             _launch(gather, grad_output, weight, weight, False, False, grad_input, tile, precision)

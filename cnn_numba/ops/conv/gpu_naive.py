@@ -50,7 +50,7 @@ def conv2d_forward_naive_kernel(
 
 def conv2d_forward_naive(x, weight, bias=None, stride=1, padding=0, out=None, relu=False):
     """`conv2d_forward` with one thread for each output; arguments and result are the same."""
-    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out, relu)
+    *_, out, window = checks.conv2d_forward(DEVICE, x, weight, bias, out, window=(stride, padding), relu=relu)
     arguments = x, weight, *checks.bias_for_kernel(weight, bias), *window.steps, relu, out
     device.launch_for_each(conv2d_forward_naive_kernel, out.size, THREADS, *arguments)
     return out
@@ -87,8 +87,8 @@ def conv2d_backward_input_naive_kernel(
 
 def conv2d_backward_input_naive(grad_output, weight, input_shape, stride=1, padding=0, grad_input=None):
     """`conv2d_backward_input` with one thread for each pixel; arguments and result are the same."""
-    window, grad_input = checks.conv2d_backward_input(
-        DEVICE, grad_output, weight, input_shape, stride, padding, grad_input
+    *_, grad_input, window = checks.conv2d_backward_input(
+        DEVICE, weight, input_shape, grad_output, grad_input, window=(stride, padding)
     )
     arguments = grad_output, weight, *window.steps, grad_input
     device.launch_for_each(conv2d_backward_input_naive_kernel, grad_input.size, THREADS, *arguments)
@@ -118,8 +118,8 @@ def conv2d_backward_weight_naive_kernel(
 
 def conv2d_backward_weight_naive(grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None):
     """`conv2d_backward_weight` with one thread for each weight; arguments and result are the same."""
-    window, grad_weight = checks.conv2d_backward_weight(
-        DEVICE, grad_output, x, weight_shape, stride, padding, grad_weight
+    *_, grad_weight, window = checks.conv2d_backward_weight(
+        DEVICE, x, weight_shape, grad_output, grad_weight, window=(stride, padding)
     )
     arguments = grad_output, x, *window.steps, grad_weight
     device.launch_for_each(conv2d_backward_weight_naive_kernel, grad_weight.size, THREADS, *arguments)

@@ -159,7 +159,7 @@ def conv2d_forward_tiled(x, weight, bias=None, stride=1, padding=0, out=None, re
     ValueError
         If kernel and stride are so large that the pixels under a tile exceed a block's shared memory, 48 KB.
     """
-    window, out = checks.conv2d_forward(DEVICE, x, weight, bias, stride, padding, out, relu)
+    *_, out, window = checks.conv2d_forward(DEVICE, x, weight, bias, out, window=(stride, padding), relu=relu)
     needed = shared_bytes(*window[:4])
     if needed > device.SHARED_LIMIT:
         raise ValueError(

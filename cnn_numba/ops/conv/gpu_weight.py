@@ -308,8 +308,8 @@ def conv2d_backward_weight_implicit(
     grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32", *, scratch=None
 ):
     """`conv2d_backward_weight` as a matrix product with split sums; arguments and result are the same."""
-    window, grad_weight = checks.conv2d_backward_weight(
-        DEVICE, grad_output, x, weight_shape, stride, padding, grad_weight, precision
+    *_, grad_weight, window = checks.conv2d_backward_weight(
+        DEVICE, x, weight_shape, grad_output, grad_weight, window=(stride, padding), precision=precision
     )
     scratch = checked_scratch(scratch, x.shape, weight_shape, stride, padding)
     batch, channels, height, width = x.shape

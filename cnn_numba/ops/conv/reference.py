@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cnn_numba.arguments import choice, settings, shown
-from cnn_numba.ops._reference import Windows, check_arrays, filled, image_shape, images, real, rounded, store
+from cnn_numba.ops._reference import ANYTHING, check_arrays, filled, put, rounded
+from cnn_numba.ops.conv import checks
 
 
 def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: bool = False) -> np.ndarray:
@@ -187,19 +188,19 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=Fal
     array([[[[100., 103.],
              [109., 124.]]]])
     """
-    settings(relu=relu)
-    check_arrays({"out": out}, {"x": x, "weight": weight, "bias": bias})
-    x, weight = images("x", x), images("weight", weight)
-    window = _Window(x.shape, weight.shape, stride, padding)
-    result = np.zeros(window.out_shape)
+    arrays = x, weight, bias, out
+    x, weight, bias, out, window = checks.conv2d_forward(
+        ANYTHING, *arrays, window=(stride, padding), relu=relu, precision=precision
+    )
+    result = np.zeros((x.shape[0], weight.shape[0], *window.out))
     if bias is not None:
-        result += real("bias", bias, (window.out_shape[1],))[:, None, None]
-    padded, weight = window.pad(rounded(x, precision)), rounded(weight, precision)
-    for kh, kw, pixels in window.taps():
+        result += bias[:, None, None]
+    padded, weight = _pad(rounded(x, precision), window), rounded(weight, precision)
+    for kh, kw, pixels in _taps(window):
         result += np.einsum("nihw,oi->nohw", padded[pixels], weight[:, :, kh, kw])
     if relu:
         np.maximum(result, 0, out=result)
-    return store("out", out, result)
+    return put(out, result)
 
 
 def conv2d_backward_input(
@@ -244,16 +245,15 @@ def conv2d_backward_input(
              [2., 4., 2.],
              [1., 2., 1.]]]])
     """
-    check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "weight": weight})
-    input_shape = image_shape("input_shape", input_shape)
-    weight = images("weight", weight)
-    window = _Window(input_shape, weight.shape, stride, padding)
-    grad_output = real("grad_output", grad_output, window.out_shape)
-    padded = window.pad(np.zeros(input_shape))
+    arrays = weight, input_shape, grad_output, grad_input
+    weight, input_shape, grad_output, grad_input, window = checks.conv2d_backward_input(
+        ANYTHING, *arrays, window=(stride, padding), precision=precision
+    )
+    padded = _pad(np.zeros(input_shape), window)
     grad_output, weight = rounded(grad_output, precision), rounded(weight, precision)
-    for kh, kw, pixels in window.taps():
+    for kh, kw, pixels in _taps(window):
         padded[pixels] += np.einsum("nohw,oi->nihw", grad_output, weight[:, :, kh, kw])
-    return store("grad_input", grad_input, window.crop(padded))
+    return put(grad_input, _crop(padded, window))
 
 
 def conv2d_backward_weight(
@@ -295,16 +295,15 @@ def conv2d_backward_weight(
     array([[[[ 8., 12.],
              [20., 24.]]]])
     """
-    check_arrays({"grad_weight": grad_weight}, {"grad_output": grad_output, "x": x})
-    weight_shape = image_shape("weight_shape", weight_shape)
-    x = images("x", x)
-    window = _Window(x.shape, weight_shape, stride, padding)
-    grad_output = real("grad_output", grad_output, window.out_shape)
+    arrays = x, weight_shape, grad_output, grad_weight
+    x, weight_shape, grad_output, grad_weight, window = checks.conv2d_backward_weight(
+        ANYTHING, *arrays, window=(stride, padding), precision=precision
+    )
     result = np.zeros(weight_shape)
-    grad_output, padded = rounded(grad_output, precision), window.pad(rounded(x, precision))
-    for kh, kw, pixels in window.taps():
+    grad_output, padded = rounded(grad_output, precision), _pad(rounded(x, precision), window)
+    for kh, kw, pixels in _taps(window):
         result[:, :, kh, kw] = np.einsum("nohw,nihw->oi", grad_output, padded[pixels])
-    return store("grad_weight", grad_weight, result)
+    return put(grad_weight, result)
 
 
 def conv2d_backward_bias(grad_output, grad_bias=None):
@@ -330,40 +329,28 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
     >>> conv2d_backward_bias(np.ones((2, 3, 4, 5)))
     array([40., 40., 40.])
     """
-    check_arrays({"grad_bias": grad_bias}, {"grad_output": grad_output})
-    grad_output = images("grad_output", grad_output)
-    return store("grad_bias", grad_bias, grad_output.sum(axis=(0, 2, 3)))
+    grad_output, grad_bias = checks.conv2d_backward_bias(ANYTHING, grad_output, grad_bias)
+    return put(grad_bias, grad_output.sum(axis=(0, 2, 3)))
 
 
-class _Window(Windows):
-    """How the kernels slide over the images: the sizes, and which pixels meet which weight."""
+def _pad(x, window):
+    """Return a copy of `x` with the zeros around it."""
+    return np.pad(x, [(0, 0), (0, 0), *((pad, pad) for pad in window.padding)])
 
-    def __init__(self, x_shape, weight_shape, stride, padding):
-        x_shape, weight_shape = image_shape("x", x_shape), image_shape("weight", weight_shape)
-        if x_shape[1] != weight_shape[1]:
-            raise ValueError(
-                f"x has {x_shape[1]} channels but weight expects {weight_shape[1]} "
-                f"(x has shape {x_shape}, weight has shape {weight_shape})"
-            )
-        super().__init__(x_shape[2:], weight_shape[2:], stride, padding)
-        self.out_shape = (x_shape[0], weight_shape[0], *self.out)
 
-    def pad(self, x):
-        """Return a copy of `x` with the zeros around it."""
-        return np.pad(x, [(0, 0), (0, 0), *((pad, pad) for pad in self.padding)])
+def _crop(padded, window):
+    """Undo `_pad`."""
+    (top, left), (height, width) = window.padding, window.image
+    return padded[:, :, top : top + height, left : left + width]
 
-    def crop(self, padded):
-        """Undo `pad`."""
-        (top, left), (height, width) = self.padding, self.image
-        return padded[:, :, top : top + height, left : left + width]
 
-    def taps(self):
-        """Yield each (kh, kw), and the index of the padded pixels it meets: one for each output."""
-        (stride_h, stride_w), (out_h, out_w) = self.stride, self.out
-        for kh, kw in np.ndindex(self.kernel):
-            rows = slice(kh, kh + stride_h * out_h, stride_h)
-            columns = slice(kw, kw + stride_w * out_w, stride_w)
-            yield kh, kw, (slice(None), slice(None), rows, columns)
+def _taps(window):
+    """Yield each (kh, kw), and the index of the padded pixels it meets: one for each output."""
+    (stride_h, stride_w), (out_h, out_w) = window.stride, window.out
+    for kh, kw in np.ndindex(window.kernel):
+        rows = slice(kh, kh + stride_h * out_h, stride_h)
+        columns = slice(kw, kw + stride_w * out_w, stride_w)
+        yield kh, kw, (slice(None), slice(None), rows, columns)
 
 
 def _border(kernel_size, mode, flip):

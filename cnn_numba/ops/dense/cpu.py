@@ -116,7 +116,7 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
 
     `scratch` comes from `linear_scratch`; None allocates it, here and in the gradients.
     """
-    out = checks.linear_forward(HOST, x, weight, bias, out, relu, precision)
+    *_, out = checks.linear_forward(HOST, x, weight, bias, out, relu=relu, precision=precision)
     scratch = _checked_scratch(scratch, *x.shape, weight.shape[0])
     bias = _NO_BIAS if bias is None else bias
     _multiply(x.reshape(-1), x.shape[1], 1, weight.T, bias, scratch, rounding(precision), out)
@@ -127,7 +127,8 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
 
 def linear_backward_input(grad_output, weight, grad_input=None, precision="float32", *, scratch=None):
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
-    grad_input = checks.linear_backward_input(HOST, grad_output, weight, grad_input, precision)
+    arrays = grad_output, weight, grad_input
+    *_, grad_input = checks.linear_backward_input(HOST, *arrays, precision=precision)
     scratch = _checked_scratch(scratch, *grad_input.shape, weight.shape[0])
     flat, precision = grad_output.reshape(-1), rounding(precision)
     _multiply(flat, grad_output.shape[1], 1, weight, _NO_BIAS, scratch, precision, grad_input)
@@ -136,7 +137,8 @@ def linear_backward_input(grad_output, weight, grad_input=None, precision="float
 
 def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32", *, scratch=None):
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
-    grad_weight = checks.linear_backward_weight(HOST, grad_output, x, grad_weight, precision)
+    arrays = grad_output, x, grad_weight
+    *_, grad_weight = checks.linear_backward_weight(HOST, *arrays, precision=precision)
     scratch = _checked_scratch(scratch, *x.shape, grad_output.shape[1])
     flat, precision = grad_output.reshape(-1), rounding(precision)
     _multiply(flat, 1, grad_output.shape[1], x, _NO_BIAS, scratch, precision, grad_weight)
@@ -145,5 +147,5 @@ def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"
 
 def linear_backward_bias(grad_output, grad_bias=None):
     """Gradient with respect to `bias`, the sum over the batch; see `reference.linear_backward_bias`."""
-    grad_bias = checks.linear_backward_bias(HOST, grad_output, grad_bias)
+    _, grad_bias = checks.linear_backward_bias(HOST, grad_output, grad_bias)
     return np.sum(grad_output, axis=0, out=grad_bias)

@@ -86,7 +86,7 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
     >>> device.to_host(linear_forward(x, weight, relu=True)).tolist()
     [[11.0, 0.0]]
     """
-    out = checks.linear_forward(DEVICE, x, weight, bias, out, relu, precision)
+    *_, out = checks.linear_forward(DEVICE, x, weight, bias, out, relu=relu, precision=precision)
     partial = _checked_partial(scratch, *x.shape, weight.shape[0])
     options = {"bias": bias, "relu": relu, "partial": partial, "precision": precision}
     return multiply(x, weight, out, False, True, **options)
@@ -94,14 +94,16 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
 
 def linear_backward_input(grad_output, weight, grad_input=None, precision="float32", *, scratch=None):
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
-    grad_input = checks.linear_backward_input(DEVICE, grad_output, weight, grad_input, precision)
+    arrays = grad_output, weight, grad_input
+    *_, grad_input = checks.linear_backward_input(DEVICE, *arrays, precision=precision)
     partial = _checked_partial(scratch, *grad_input.shape, weight.shape[0])
     return multiply(grad_output, weight, grad_input, False, False, partial=partial, precision=precision)
 
 
 def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32", *, scratch=None):
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
-    grad_weight = checks.linear_backward_weight(DEVICE, grad_output, x, grad_weight, precision)
+    arrays = grad_output, x, grad_weight
+    *_, grad_weight = checks.linear_backward_weight(DEVICE, *arrays, precision=precision)
     partial = _checked_partial(scratch, *x.shape, grad_output.shape[1])
     return multiply(grad_output, x, grad_weight, True, False, partial=partial, precision=precision)
 
@@ -133,7 +135,7 @@ def linear_backward_bias_kernel(grad_output, grad_bias):
 
 def linear_backward_bias(grad_output, grad_bias=None):
     """Gradient with respect to `bias`, the sum over the batch; see `reference.linear_backward_bias`."""
-    grad_bias = checks.linear_backward_bias(DEVICE, grad_output, grad_bias)
+    _, grad_bias = checks.linear_backward_bias(DEVICE, grad_output, grad_bias)
     if grad_bias.size:
         grid = device.blocks(grad_bias.size, SUM_COLUMNS)
         block = SUM_COLUMNS, SUM_ROWS

@@ -5,8 +5,8 @@ Every function names its indices: n runs over the batch, o over the outputs, i o
 
 import numpy as np
 
-from cnn_numba.arguments import settings
-from cnn_numba.ops._reference import check_arrays, real, rounded, store
+from cnn_numba.ops._reference import ANYTHING, put, rounded
+from cnn_numba.ops.dense import checks
 
 
 def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float32"):
@@ -48,20 +48,14 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
     >>> linear_forward(x, np.array([[1.0, 1.0], [0.0, 3.0], [2.0, 0.0]]), bias=np.array([0.0, 0.0, 10.0]))
     array([[ 3.,  6., 12.]])
     """
-    settings(relu=relu)
-    check_arrays({"out": out}, {"x": x, "weight": weight, "bias": bias})
-    x, weight = real("x", x, (None, None)), real("weight", weight, (None, None))
-    if x.shape[1] != weight.shape[1]:
-        raise ValueError(
-            f"x has {x.shape[1]} features but weight expects {weight.shape[1]} "
-            f"(x has shape {x.shape}, weight has shape {weight.shape})"
-        )
+    arrays = x, weight, bias, out
+    x, weight, bias, out = checks.linear_forward(ANYTHING, *arrays, relu=relu, precision=precision)
     result = np.einsum("ni,oi->no", rounded(x, precision), rounded(weight, precision))
     if bias is not None:
-        result += real("bias", bias, (weight.shape[0],))
+        result += bias
     if relu:
         np.maximum(result, 0, out=result)
-    return store("out", out, result)
+    return put(out, result)
 
 
 def linear_backward_input(grad_output, weight, grad_input=None, precision="float32"):
@@ -91,11 +85,10 @@ def linear_backward_input(grad_output, weight, grad_input=None, precision="float
     >>> linear_backward_input(np.array([[1.0, 10.0]]), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
     array([[41., 52., 63.]])
     """
-    check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "weight": weight})
-    weight = real("weight", weight, (None, None))
-    grad_output = real("grad_output", grad_output, (None, weight.shape[0]))
+    arrays = grad_output, weight, grad_input
+    grad_output, weight, grad_input = checks.linear_backward_input(ANYTHING, *arrays, precision=precision)
     result = np.einsum("no,oi->ni", rounded(grad_output, precision), rounded(weight, precision))
-    return store("grad_input", grad_input, result)
+    return put(grad_input, result)
 
 
 def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"):
@@ -125,11 +118,10 @@ def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"
     >>> linear_backward_weight(np.array([[1.0], [10.0]]), np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([[31., 42.]])
     """
-    check_arrays({"grad_weight": grad_weight}, {"grad_output": grad_output, "x": x})
-    x = real("x", x, (None, None))
-    grad_output = real("grad_output", grad_output, (x.shape[0], None))
+    arrays = grad_output, x, grad_weight
+    grad_output, x, grad_weight = checks.linear_backward_weight(ANYTHING, *arrays, precision=precision)
     result = np.einsum("no,ni->oi", rounded(grad_output, precision), rounded(x, precision))
-    return store("grad_weight", grad_weight, result)
+    return put(grad_weight, result)
 
 
 def linear_backward_bias(grad_output, grad_bias=None):
@@ -154,6 +146,5 @@ def linear_backward_bias(grad_output, grad_bias=None):
     >>> linear_backward_bias(np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([4., 6.])
     """
-    check_arrays({"grad_bias": grad_bias}, {"grad_output": grad_output})
-    grad_output = real("grad_output", grad_output, (None, None))
-    return store("grad_bias", grad_bias, grad_output.sum(axis=0))
+    grad_output, grad_bias = checks.linear_backward_bias(ANYTHING, grad_output, grad_bias)
+    return put(grad_bias, grad_output.sum(axis=0))

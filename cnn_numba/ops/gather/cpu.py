@@ -5,7 +5,7 @@ One core only: 64 images of MNIST take some microseconds, about as long as a sec
 
 import numpy as np
 
-from cnn_numba.ops.gather import checks
+from cnn_numba.ops.gather import checks, constants
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import serial_jit
 
@@ -21,8 +21,8 @@ def gather_batch(
 
     Computed as ``images * scale + shift`` in float32, with the two constants rounded once.
     """
-    out = checks.gather_batch(HOST, images, indices, out)
-    scale, shift = checks.scale_and_shift(*checks.normalisation(mean, std, images.shape[1]))
+    *_, out = checks.gather_batch(HOST, images, indices, out)
+    scale, shift = constants.scale_and_shift(*constants.normalisation(mean, std, images.shape[1]))
     # Height and width are one long axis to the kernel; a view of a contiguous array copies nothing.
     count, channels, height, width = images.shape
     planes = images.reshape(count, channels, height * width)
@@ -33,7 +33,7 @@ def gather_batch(
 
 def gather_labels(labels: np.ndarray, indices: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Pick labels; see `reference.gather_labels`."""
-    out = checks.gather_labels(HOST, labels, indices, out)
+    *_, out = checks.gather_labels(HOST, labels, indices, out)
     _refuse(_gather_labels(labels, indices, out), indices, len(labels))
     return out
 
@@ -54,8 +54,8 @@ def gather_augmented(
     Computed as by `gather_batch`.
     """
     padding, flip, seed, epoch = checks.augmentation(padding, flip, seed, epoch)
-    out = checks.gather_batch(HOST, images, indices, out)
-    scale, shift = checks.scale_and_shift(*checks.normalisation(mean, std, images.shape[1]))
+    *_, out = checks.gather_batch(HOST, images, indices, out)
+    scale, shift = constants.scale_and_shift(*constants.normalisation(mean, std, images.shape[1]))
     words = np.uint32(seed), np.uint32(epoch)
     position = _gather_augmented(images, indices, scale, shift, padding, flip, *words, out)
     _refuse(position, indices, len(images))

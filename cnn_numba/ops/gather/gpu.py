@@ -61,7 +61,7 @@ def gather_batch(images, indices, mean, std, out=None):
     >>> device.to_host(batch).ravel().round(6).tolist()
     [1.0, -1.0, nan]
     """
-    out = checks.gather_batch(DEVICE, images, indices, out)
+    *_, out = checks.gather_batch(DEVICE, images, indices, out)
     scale, shift = constants_there(mean, std, images.shape[1])
     arguments = rows(images), indices, scale, shift, _plane(images), rows(out)
     device.launch_for_each(gather_batch_kernel, out.size, THREADS, *arguments)
@@ -82,7 +82,7 @@ def gather_labels(labels, indices, out=None):
 
     An index outside ``0 .. N - 1`` gives the label -1.
     """
-    out = checks.gather_labels(DEVICE, labels, indices, out)
+    *_, out = checks.gather_labels(DEVICE, labels, indices, out)
     device.launch_for_each(gather_labels_kernel, out.size, THREADS, labels, indices, out)
     return out
 
@@ -155,7 +155,8 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     [2 1] [0.39 0.2 ]
     [ 0 -1] [ 0. nan]
     """
-    batch_size = checks.gather_batch_at(images, labels, order, cursor, x, y, batch_size)
+    checks.gather_batch_at(DEVICE, images, labels, order, cursor, x, y)
+    batch_size = checks.batch_size_of(x, batch_size)
     scale, shift = constants_there(mean, std, images.shape[1])
     where, how = (order, cursor, batch_size), (scale, shift, _plane(images))
     arguments = rows(images), labels, *where, *how, rows(x), y

@@ -84,7 +84,7 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     Computed as by `gather_batch`, also where an index is outside ``0 .. N - 1``.
     """
     padding, flip, *words = checks.augmentation(padding, flip, seed, epoch)
-    out = checks.gather_batch(DEVICE, images, indices, out)
+    *_, out = checks.gather_batch(DEVICE, images, indices, out)
     constants = constants_there(mean, std, images.shape[1])
     crop = Crop(*images.shape[2:], padding, flip)
     arguments = rows(images), indices, *constants, crop, *map(np.uint32, words), rows(out)
@@ -152,8 +152,8 @@ def gather_augmented_at(images, labels, order, cursor, mean, std, padding, flip,
     [0. 0. 0.]
     """
     padding, flip, *_ = checks.augmentation(padding, flip)
-    DEVICE.check("draw", draw, (2,), np.uint32)
-    batch_size = checks.gather_batch_at(images, labels, order, cursor, x, y, batch_size, draw=draw)
+    checks.gather_augmented_at(DEVICE, images, labels, order, cursor, x, y, draw)
+    batch_size = checks.batch_size_of(x, batch_size)
     constants = constants_there(mean, std, images.shape[1])
     crop = Crop(*images.shape[2:], padding, flip)
     arguments = rows(images), labels, order, cursor, batch_size, *constants, crop, draw, rows(x), y

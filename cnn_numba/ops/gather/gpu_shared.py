@@ -6,7 +6,7 @@ import math
 from numba import cuda, int32
 
 from cnn_numba import device
-from cnn_numba.ops.gather import checks
+from cnn_numba.ops.gather import constants
 
 
 @cuda.jit(device=True)
@@ -19,14 +19,14 @@ def label(labels, index):
 
 def constants_there(mean, std, channels):
     """Return scale and shift of each channel, which normalise it, as arrays on the device."""
-    return _copied(*checks.normalisation(mean, std, channels))
+    return _copied(*constants.normalisation(mean, std, channels))
 
 
 # Without a limit: a graph goes on using the arrays, and from a full cache they would be freed under it.
 @functools.cache
 def _copied(mean, std):
     """Return the two constants of each channel on the device, copied once."""
-    return tuple(map(device.to_device, checks.scale_and_shift(mean, std)))
+    return tuple(map(device.to_device, constants.scale_and_shift(mean, std)))
 
 
 def rows(images):

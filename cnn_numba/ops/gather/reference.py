@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from cnn_numba.arguments import integer, per_channel, settings
-from cnn_numba.ops._reference import check_arrays, kind_of, store
-
-#: Pixels that `gather_augmented` moves an image at most.
-MOST_PADDING = 255
+from cnn_numba.arguments import per_channel
+from cnn_numba.ops._reference import ANYTHING, put
+from cnn_numba.ops.gather import checks
 
 
 def gather_batch(images, indices, mean, std, out=None):
@@ -43,14 +41,13 @@ def gather_batch(images, indices, mean, std, out=None):
     >>> gather_batch(images, np.array([2, 0]), mean=0.5, std=0.5).ravel()
     array([ 1., -1.])
     """
-    check_arrays({"out": out}, {"images": images, "indices": indices})
-    _check("images", images, np.uint8, 4)
+    images, indices, out = checks.gather_batch(ANYTHING, images, indices, out)
     _check_indices(indices, len(images))
     mean, std = (
         np.array(per_channel(value, name, images.shape[1])).reshape(-1, 1, 1)
         for name, value in (("mean", mean), ("std", std))
     )
-    return store("out", out, (images[indices].astype(np.float64) / 255 - mean) / std)
+    return put(out, (images[indices].astype(np.float64) / 255 - mean) / std)
 
 
 def gather_labels(labels, indices, out=None):
@@ -82,10 +79,9 @@ def gather_labels(labels, indices, out=None):
     >>> gather_labels(np.array([5, 0, 4], np.int32), np.array([2, 0]))
     array([4, 5], dtype=int32)
     """
-    check_arrays({"out": out}, {"labels": labels, "indices": indices})
-    _check("labels", labels, np.int32, 1)
+    labels, indices, out = checks.gather_labels(ANYTHING, labels, indices, out)
     _check_indices(indices, len(labels))
-    return store("out", out, labels[indices])
+    return put(out, labels[indices])
 
 
 def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out=None):
@@ -104,7 +100,7 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     images, indices, mean, std
         As for `gather_batch`.
     padding : int
-        How far an image moves at most, up to `MOST_PADDING`; 0 leaves it where it is.
+        How far an image moves at most, up to `checks.MOST_PADDING`; 0 leaves it where it is.
     flip : bool
         Whether images are mirrored, about every second one.
     seed, epoch : int
@@ -138,10 +134,8 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     [2. 3. 0.]
     [0. 0. 0.]
     """
-    padding = integer(padding, "padding", maximum=MOST_PADDING)
-    flip, seed, epoch = settings(flip=flip, seed=seed, epoch=epoch)
-    check_arrays({"out": out}, {"images": images, "indices": indices})
-    _check("images", images, np.uint8, 4)
+    padding, flip, seed, epoch = checks.augmentation(padding, flip, seed, epoch)
+    images, indices, out = checks.gather_batch(ANYTHING, images, indices, out)
     _check_indices(indices, len(images))
     height, width = images.shape[2:]
     moved = np.empty((len(indices), *images.shape[1:]), np.uint8)
@@ -169,18 +163,8 @@ def _philox(first, second, key):
     return first, second
 
 
-def _check(name, array, dtype, ndim):
-    """Insist on an array of this dtype with so many axes."""
-    if not isinstance(array, np.ndarray) or array.dtype != dtype:
-        got = kind_of(array)
-        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {got}")
-    if array.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} axes, got shape {array.shape}")
-
-
 def _check_indices(indices, count):
     """Insist on indices between 0 and ``count - 1``: NumPy would count negative ones from the end."""
-    _check("indices", indices, np.int64, 1)
     for position, index in enumerate(indices):
         if not 0 <= index < count:
             raise IndexError(f"indices must lie in 0..{count - 1}, got {index} at position {position}")

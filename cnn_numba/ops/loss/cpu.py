@@ -14,46 +14,46 @@ from cnn_numba.ops.shared.jit import exact_jit, serial_jit
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     """Probabilities and losses of a batch of logits; see `reference.cross_entropy_forward`."""
-    losses, probabilities = checks.cross_entropy_forward(
-        HOST, logits, labels, losses, "probabilities", probabilities
-    )
+    *_, losses, probabilities = checks.cross_entropy_forward(HOST, logits, labels, losses, probabilities)
+    checks.check_labels(labels, logits.shape[1])
     _cross_entropy_forward(logits, labels, losses, probabilities)
     return losses, probabilities
 
 
 def cross_entropy_backward(probabilities, labels, grad_logits=None):
     """Gradient of the mean cross-entropy; see `reference.cross_entropy_backward`."""
-    grad_logits = checks.cross_entropy_backward(HOST, probabilities, labels, grad_logits)
+    *_, grad_logits = checks.cross_entropy_backward(HOST, probabilities, labels, grad_logits)
+    checks.check_labels(labels, probabilities.shape[1])
     _cross_entropy_backward(probabilities, labels, grad_logits)
     return grad_logits
 
 
 def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None):
     """Losses, and the gradient of their mean, at once; see `reference.cross_entropy_forward_backward`."""
-    losses, grad_logits = checks.cross_entropy_forward(
-        HOST, logits, labels, losses, "grad_logits", grad_logits
-    )
+    *_, losses, grad_logits = checks.cross_entropy_forward_backward(HOST, logits, labels, losses, grad_logits)
+    checks.check_labels(labels, logits.shape[1])
     _cross_entropy_forward_backward(logits, labels, losses, grad_logits)
     return losses, grad_logits
 
 
 def mse_loss_forward(y, target, losses=None):
     """Mean squared error of each sample; see `reference.mse_loss_forward`."""
-    losses = checks.mse_loss_forward(HOST, y, target, losses)
+    *_, losses = checks.mse_loss_forward(HOST, y, target, losses)
     _mse_loss_forward(y.reshape(len(y), -1), target.reshape(len(y), -1), losses)
     return losses
 
 
 def mse_loss_backward(y, target, grad_y=None):
     """Gradient of the mean of the losses; see `reference.mse_loss_backward`."""
-    grad_y = checks.mse_loss_backward(HOST, y, target, grad_y)
+    *_, grad_y = checks.mse_loss_backward(HOST, y, target, grad_y)
     _mse_loss_backward(y.reshape(-1), target.reshape(-1), grad_y.reshape(-1))
     return grad_y
 
 
 def accumulate_metrics(losses, logits, labels, totals):
     """Add a batch's losses and right answers to running totals; see `reference.accumulate_metrics`."""
-    checks.accumulate_metrics(HOST, losses, logits, labels, totals)
+    checks.accumulate_metrics(HOST, logits, labels, losses, totals)
+    checks.check_labels(labels, logits.shape[1])
     _accumulate_metrics(losses, logits, labels, totals)
     return totals
 

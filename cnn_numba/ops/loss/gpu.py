@@ -85,9 +85,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     >>> device.to_host(losses), device.to_host(probabilities).tolist()
     (array([0.6931472,       nan], dtype=float32), [[0.5, 0.5], [0.5, 0.5]])
     """
-    losses, probabilities = checks.cross_entropy_forward(
-        DEVICE, logits, labels, losses, "probabilities", probabilities
-    )
+    *_, losses, probabilities = checks.cross_entropy_forward(DEVICE, logits, labels, losses, probabilities)
     _launch_rows(cross_entropy_forward_kernel, logits, labels, losses, probabilities)
     return losses, probabilities
 
@@ -105,7 +103,7 @@ def cross_entropy_backward_kernel(probabilities, labels, scale, grad_logits):
 
 def cross_entropy_backward(probabilities, labels, grad_logits=None):
     """Gradient of the mean cross-entropy; see `reference.cross_entropy_backward`."""
-    grad_logits = checks.cross_entropy_backward(DEVICE, probabilities, labels, grad_logits)
+    *_, grad_logits = checks.cross_entropy_backward(DEVICE, probabilities, labels, grad_logits)
     arguments = probabilities, labels, np.float32(1 / labels.size), grad_logits
     device.launch_for_each(cross_entropy_backward_kernel, grad_logits.size, THREADS, *arguments)
     return grad_logits
@@ -133,8 +131,8 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
 
     The probabilities never leave the registers.
     """
-    losses, grad_logits = checks.cross_entropy_forward(
-        DEVICE, logits, labels, losses, "grad_logits", grad_logits
+    *_, losses, grad_logits = checks.cross_entropy_forward_backward(
+        DEVICE, logits, labels, losses, grad_logits
     )
     scale = np.float32(1 / labels.size)
     _launch_rows(cross_entropy_forward_backward_kernel, logits, labels, scale, losses, grad_logits)
@@ -166,7 +164,7 @@ def mse_loss_forward_kernel(y, target, losses):
 
 def mse_loss_forward(y, target, losses=None):
     """Mean squared error of each sample; see `reference.mse_loss_forward`."""
-    losses = checks.mse_loss_forward(DEVICE, y, target, losses)
+    *_, losses = checks.mse_loss_forward(DEVICE, y, target, losses)
     rows = y.shape[0], y.size // y.shape[0]
     arguments = y.reshape(rows), target.reshape(rows), losses
     device.launch(mse_loss_forward_kernel, rows[0], whole_warps(rows[1], THREADS), *arguments)
@@ -184,7 +182,7 @@ def mse_loss_backward_kernel(y, target, scale, grad_y):
 
 def mse_loss_backward(y, target, grad_y=None):
     """Gradient of the mean of the losses; see `reference.mse_loss_backward`."""
-    grad_y = checks.mse_loss_backward(DEVICE, y, target, grad_y)
+    *_, grad_y = checks.mse_loss_backward(DEVICE, y, target, grad_y)
     arguments = y.reshape(y.size), target.reshape(y.size), np.float32(2 / y.size), grad_y.reshape(y.size)
     device.launch_for_each(mse_loss_backward_kernel, y.size, THREADS, *arguments)
     return grad_y
@@ -234,7 +232,7 @@ def accumulate_metrics(losses, logits, labels, totals):
 
     One block adds up, in a fixed order: the losses of the batch in float32, answers as integers.
     """
-    checks.accumulate_metrics(DEVICE, losses, logits, labels, totals)
+    checks.accumulate_metrics(DEVICE, logits, labels, losses, totals)
     block = whole_warps(labels.size, THREADS)
     device.launch(accumulate_metrics_kernel, 1, block, losses, logits, labels, totals)
     return totals

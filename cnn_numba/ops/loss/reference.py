@@ -6,7 +6,8 @@ that mean is the number which training makes small.
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays, filled, kind_of, store
+from cnn_numba.ops._reference import ANYTHING, put
+from cnn_numba.ops.loss import checks
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
@@ -54,16 +55,16 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     >>> losses.round(4), probabilities.round(4)
     (array([1.0986]), array([[0.3333, 0.3333, 0.3333]]))
     """
-    check_arrays({"losses": losses, "probabilities": probabilities}, {"logits": logits, "labels": labels})
-    logits = filled("logits", logits, ndim=2)
-    labels = _labels(labels, logits.shape)
+    arrays = logits, labels, losses, probabilities
+    logits, labels, losses, probabilities = checks.cross_entropy_forward(ANYTHING, *arrays)
+    checks.check_labels(labels, logits.shape[1])
     shifted = logits - logits.max(axis=1, keepdims=True)
     exponentials = np.exp(shifted)
     totals = exponentials.sum(axis=1)
     of_the_label = shifted[np.arange(len(labels)), labels]
     return (
-        store("losses", losses, np.log(totals) - of_the_label),
-        store("probabilities", probabilities, exponentials / totals[:, None]),
+        put(losses, np.log(totals) - of_the_label),
+        put(probabilities, exponentials / totals[:, None]),
     )
 
 
@@ -102,13 +103,12 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
     >>> cross_entropy_backward(np.array([[0.25, 0.75]]), np.array([0], np.int32))
     array([[-0.75,  0.75]])
     """
-    inputs = {"probabilities": probabilities, "labels": labels}
-    check_arrays({"grad_logits": grad_logits}, inputs, may_be=["probabilities"])
-    probabilities = filled("probabilities", probabilities, ndim=2)
-    labels = _labels(labels, probabilities.shape)
+    arrays = probabilities, labels, grad_logits
+    probabilities, labels, grad_logits = checks.cross_entropy_backward(ANYTHING, *arrays)
     batch_size, classes = probabilities.shape
+    checks.check_labels(labels, classes)
     one_hot = np.eye(classes)[labels]
-    return store("grad_logits", grad_logits, (probabilities - one_hot) / batch_size)
+    return put(grad_logits, (probabilities - one_hot) / batch_size)
 
 
 def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None):
@@ -143,7 +143,7 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     >>> losses.round(4), grad_logits
     (array([1.3863]), array([[-0.75,  0.25,  0.25,  0.25]]))
     """
-    check_arrays({"losses": losses, "grad_logits": grad_logits}, {"logits": logits, "labels": labels})
+    checks.cross_entropy_forward_backward(ANYTHING, logits, labels, losses, grad_logits)
     losses, probabilities = cross_entropy_forward(logits, labels, losses)
     return losses, cross_entropy_backward(probabilities, labels, grad_logits)
 
@@ -182,10 +182,9 @@ def mse_loss_forward(y, target, losses=None):
     >>> mse_loss_forward(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 0.0]]))
     array([ 2. , 12.5])
     """
-    check_arrays({"losses": losses}, {"y": y, "target": target})
-    y, target = _answers(y, target)
+    y, target, losses = checks.mse_loss_forward(ANYTHING, y, target, losses)
     squares = (y - target) ** 2
-    return store("losses", losses, squares.reshape(len(y), -1).mean(axis=1))
+    return put(losses, squares.reshape(len(y), -1).mean(axis=1))
 
 
 def mse_loss_backward(y, target, grad_y=None):
@@ -218,10 +217,8 @@ def mse_loss_backward(y, target, grad_y=None):
     array([[0. , 1. ],
            [1.5, 2. ]])
     """
-    inputs = {"y": y, "target": target}
-    check_arrays({"grad_y": grad_y}, inputs, may_be=inputs)
-    y, target = _answers(y, target)
-    return store("grad_y", grad_y, 2.0 * (y - target) / y.size)
+    y, target, grad_y = checks.mse_loss_backward(ANYTHING, y, target, grad_y)
+    return put(grad_y, 2.0 * (y - target) / y.size)
 
 
 def accumulate_metrics(losses, logits, labels, totals):
@@ -258,35 +255,7 @@ def accumulate_metrics(losses, logits, labels, totals):
     >>> accumulate_metrics(np.array([0.2, 2.1]), logits, np.array([1, 1], np.int32), np.zeros(2))
     array([2.3, 1. ])
     """
-    check_arrays({"totals": totals}, {"losses": losses, "logits": logits, "labels": labels})
-    logits = filled("logits", logits, ndim=2)
-    labels = _labels(labels, logits.shape)
-    losses = filled("losses", losses, labels.shape)
-    if not isinstance(totals, np.ndarray) or totals.dtype != np.float64:
-        raise TypeError(f"totals must have dtype float64, got {kind_of(totals)}")
-    if totals.shape != (2,):
-        raise ValueError(f"totals must have shape (2,), got {totals.shape}")
+    logits, labels, losses, totals = checks.accumulate_metrics(ANYTHING, logits, labels, losses, totals)
+    checks.check_labels(labels, logits.shape[1])
     totals += losses.sum(), np.count_nonzero(logits.argmax(axis=1) == labels)
     return totals
-
-
-def _answers(y, target):
-    """Return answers (N, ...) and their targets in float64, once they are checked."""
-    y = filled("y", y)
-    if y.ndim == 0:
-        raise ValueError(f"y must have shape (N, ...), got {y.shape}")
-    return y, filled("target", target, y.shape)
-
-
-def _labels(labels, shape):
-    """Return `labels` once they are checked to be int32 classes for scores of this shape."""
-    labels = np.asarray(labels)
-    batch_size, classes = shape
-    if labels.dtype != np.int32:
-        raise TypeError(f"labels must have dtype int32, got {labels.dtype}")
-    if labels.shape != (batch_size,):
-        raise ValueError(f"labels must have shape ({batch_size},), got {labels.shape}")
-    for index, label in enumerate(labels):
-        if not 0 <= label < classes:
-            raise ValueError(f"labels must lie in 0..{classes - 1}, got {label} at index {index}")
-    return labels

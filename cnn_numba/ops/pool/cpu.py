@@ -56,7 +56,8 @@ def _max_pool2d(x, window, out, argmax):
 
 def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """Largest value under each window; see `reference.max_pool2d_forward`."""
-    window, out, argmax = checks.max_pool2d_forward(HOST, x, kernel_size, stride, padding, out, argmax)
+    options = stride, padding, kernel_size
+    _, out, argmax, window = checks.max_pool2d_forward(HOST, x, out, argmax, window=options)
     if window[:6] == (2, 2, 2, 2, 0, 0):
         _max_pool2d_by_two(x, out, argmax)
     else:
@@ -74,7 +75,8 @@ def _max_pool2d_backward(grad_output, argmax, grad_input):
 
 def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`."""
-    grad_input = checks.max_pool2d_backward(HOST, grad_output, argmax, input_shape, grad_input)
+    arrays = input_shape, grad_output, argmax, grad_input
+    *_, grad_input = checks.max_pool2d_backward(HOST, *arrays)
     batch, channels, height, width = grad_input.shape
     if argmax.size and not (argmax.min() >= 0 and argmax.max() < height * width):
         raise ValueError(
@@ -106,7 +108,7 @@ def _avg_pool2d(x, window, out):
 
 def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`."""
-    window, out = checks.avg_pool2d_forward(HOST, x, kernel_size, stride, padding, out)
+    _, out, window = checks.avg_pool2d_forward(HOST, x, out, window=(stride, padding, kernel_size))
     _avg_pool2d(x, window, out)
     return out
 
@@ -130,8 +132,7 @@ def _avg_pool2d_backward(grad_output, window, grad_input):
 
 def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
     """Share each gradient out over its window; see `reference.avg_pool2d_backward`."""
-    window, grad_input = checks.avg_pool2d_backward(
-        HOST, grad_output, input_shape, kernel_size, stride, padding, grad_input
-    )
+    arrays = input_shape, grad_output, grad_input
+    *_, grad_input, window = checks.avg_pool2d_backward(HOST, *arrays, window=(stride, padding, kernel_size))
     _avg_pool2d_backward(grad_output, window, grad_input)
     return grad_input

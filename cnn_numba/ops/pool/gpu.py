@@ -92,7 +92,8 @@ def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
 
 def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """Do what `max_pool2d_forward` does, for any window: one thread per output loops over it."""
-    window, out, argmax = checks.max_pool2d_forward(DEVICE, x, kernel_size, stride, padding, out, argmax)
+    options = stride, padding, kernel_size
+    _, out, argmax, window = checks.max_pool2d_forward(DEVICE, x, out, argmax, window=options)
     arguments = _planes(x), window, out.ravel(), argmax.ravel()
     device.launch_for_each(max_pool2d_forward_naive_kernel, out.size, THREADS, *arguments)
     return out, argmax
@@ -121,7 +122,8 @@ def max_pool2d_forward_2x2_kernel(x, out, argmax):
 
 def max_pool2d_forward_2x2(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """Do what `max_pool2d_forward` does, for 2x2 windows side by side: no loop; ValueError for others."""
-    window, out, argmax = checks.max_pool2d_forward(DEVICE, x, kernel_size, stride, padding, out, argmax)
+    options = stride, padding, kernel_size
+    _, out, argmax, window = checks.max_pool2d_forward(DEVICE, x, out, argmax, window=options)
     if not _tiles_2x2(window):
         raise ValueError(f"max_pool2d_forward_2x2 takes kernel 2, stride 2, no padding; got {window[:6]}")
     arguments = _planes(x), out.ravel(), argmax.ravel()
@@ -162,7 +164,8 @@ def max_pool2d_backward_naive_kernel(grad_output, argmax, grad_input):
 
 def max_pool2d_backward_naive(grad_output, argmax, input_shape, grad_input=None):
     """Do what `max_pool2d_backward` does with one thread per plane, as a CPU would: hardly any threads."""
-    grad_input = checks.max_pool2d_backward(DEVICE, grad_output, argmax, input_shape, grad_input)
+    arrays = input_shape, grad_output, argmax, grad_input
+    *_, grad_input = checks.max_pool2d_backward(DEVICE, *arrays)
     planes = grad_input.shape[0] * grad_input.shape[1]
     arguments = map(_flat_planes, (grad_output, argmax, grad_input))
     device.launch_for_each(max_pool2d_backward_naive_kernel, planes, THREADS, *arguments)
@@ -203,7 +206,8 @@ def max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input=None):
     Which windows hold a pixel cannot be told from the arguments, so it cannot gather them. A warp goes
     through the outputs 32 at a time, and their gradients are added in the order of the outputs.
     """
-    grad_input = checks.max_pool2d_backward(DEVICE, grad_output, argmax, input_shape, grad_input)
+    arrays = input_shape, grad_output, argmax, grad_input
+    *_, grad_input = checks.max_pool2d_backward(DEVICE, *arrays)
     planes = grad_input.shape[0] * grad_input.shape[1]
     arguments = map(_flat_planes, (grad_output, argmax, grad_input))
     device.launch_for_each(max_pool2d_backward_warp_kernel, WARP * planes, THREADS, *arguments)
@@ -247,7 +251,7 @@ def avg_pool2d_forward_naive_kernel(x, window: Window2d, share, out):
 
 def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`."""
-    window, out = checks.avg_pool2d_forward(DEVICE, x, kernel_size, stride, padding, out)
+    _, out, window = checks.avg_pool2d_forward(DEVICE, x, out, window=(stride, padding, kernel_size))
     arguments = _planes(x), window, _share(window), out.ravel()
     device.launch_for_each(avg_pool2d_forward_naive_kernel, out.size, THREADS, *arguments)
     return out
@@ -278,8 +282,9 @@ def avg_pool2d_backward_gather(
     The other way round, each window would add to its pixels, and windows that overlap would add to the same
     pixel at the same time.
     """
-    window, grad_input = checks.avg_pool2d_backward(
-        DEVICE, grad_output, input_shape, kernel_size, stride, padding, grad_input
+    arrays = input_shape, grad_output, grad_input
+    *_, grad_input, window = checks.avg_pool2d_backward(
+        DEVICE, *arrays, window=(stride, padding, kernel_size)
     )
     arguments = _planes(grad_output), window, _share(window), _planes(grad_input)
     device.launch_for_each(avg_pool2d_backward_gather_kernel, grad_input.size, THREADS, *arguments)
@@ -310,8 +315,9 @@ def avg_pool2d_backward_disjoint(
     grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None
 ):
     """Do what `avg_pool2d_backward` does, for windows that do not overlap: no loop; ValueError for others."""
-    window, grad_input = checks.avg_pool2d_backward(
-        DEVICE, grad_output, input_shape, kernel_size, stride, padding, grad_input
+    arrays = input_shape, grad_output, grad_input
+    *_, grad_input, window = checks.avg_pool2d_backward(
+        DEVICE, *arrays, window=(stride, padding, kernel_size)
     )
     if not _are_disjoint(window):
         raise ValueError(

@@ -4,10 +4,13 @@ Each function walks over the windows with two loops; images and channels are ind
 other, so NumPy handles all of them at once.
 """
 
+import math
+
 import numpy as np
 
-from cnn_numba.arguments import shown
-from cnn_numba.ops._reference import Windows, check_arrays, check_output, image_shape, images, real, store
+from cnn_numba.arguments import MOST_ELEMENTS
+from cnn_numba.ops._reference import ANYTHING, put
+from cnn_numba.ops.pool import checks
 
 
 def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
@@ -61,20 +64,19 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
     >>> max_pool2d_forward(x, 2)
     (array([[[[5., 2.]]]]), array([[[[1, 2]]]], dtype=int32))
     """
-    check_arrays({"out": out, "argmax": argmax}, {"x": x})
-    x = images("x", x)
-    windows = _Windows(x.shape, kernel_size, stride, padding)
-    maxima = np.empty(windows.out_shape)
-    positions = np.empty(windows.out_shape, np.int32)
-    for oh, ow, top, bottom, left, right in windows.on_image():
+    x, out, argmax, windows = checks.max_pool2d_forward(
+        ANYTHING, x, out, argmax, window=(stride, padding, kernel_size)
+    )
+    maxima = np.empty((*x.shape[:2], *windows.out))
+    positions = np.empty(maxima.shape, np.int32)
+    for oh, ow, top, bottom, left, right in _on_image(windows):
         pixels = (bottom - top) * (right - left)
         window = x[:, :, top:bottom, left:right].reshape(*x.shape[:2], pixels)
         first = window.argmax(axis=-1)  # the first of equals; NumPy ranks NaN above every number
         maxima[:, :, oh, ow] = window.max(axis=-1)
         row, column = np.divmod(first, right - left)
         positions[:, :, oh, ow] = (top + row) * x.shape[3] + left + column
-    check_output("argmax", argmax, positions)  # before anything is written
-    return store("out", out, maxima), store("argmax", argmax, positions)
+    return put(out, maxima), put(argmax, positions)
 
 
 def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
@@ -110,18 +112,14 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     >>> max_pool2d_backward(np.array([[[[10.0, 7.0]]]]), argmax, (1, 1, 1, 3))
     array([[[[ 0., 17.,  0.]]]])
     """
-    check_arrays({"grad_input": grad_input}, {"grad_output": grad_output, "argmax": argmax})
-    batch, channels, height, width = input_shape = image_shape("input_shape", input_shape)
-    grad_output = images("grad_output", grad_output)
-    if grad_output.shape[:2] != (batch, channels):
-        raise ValueError(
-            f"grad_output must have shape ({batch}, {channels}, H_out, W_out), got {grad_output.shape}"
-        )
-    argmax = _positions(argmax, grad_output.shape, height * width)
+    arrays = input_shape, grad_output, _int32(argmax), grad_input
+    input_shape, grad_output, argmax, grad_input = checks.max_pool2d_backward(ANYTHING, *arrays)
+    batch, channels, height, width = input_shape
+    _check_positions(argmax, height * width)
     result = np.zeros((batch, channels, height * width))
     for n, c, oh, ow in np.ndindex(grad_output.shape):
         result[n, c, argmax[n, c, oh, ow]] += grad_output[n, c, oh, ow]
-    return store("grad_input", grad_input, result.reshape(input_shape))
+    return put(grad_input, result.reshape(input_shape))
 
 
 def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
@@ -168,13 +166,11 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     >>> avg_pool2d_forward(np.arange(8.0).reshape(1, 1, 2, 4), 2)
     array([[[[2.5, 4.5]]]])
     """
-    check_arrays({"out": out}, {"x": x})
-    x = images("x", x)
-    windows = _Windows(x.shape, kernel_size, stride, padding)
-    result = np.empty(windows.out_shape)
-    for oh, ow, top, bottom, left, right in windows.on_image():
-        result[:, :, oh, ow] = x[:, :, top:bottom, left:right].sum(axis=(2, 3)) / windows.area
-    return store("out", out, result)
+    x, out, windows = checks.avg_pool2d_forward(ANYTHING, x, out, window=(stride, padding, kernel_size))
+    result = np.empty((*x.shape[:2], *windows.out))
+    for oh, ow, top, bottom, left, right in _on_image(windows):
+        result[:, :, oh, ow] = x[:, :, top:bottom, left:right].sum(axis=(2, 3)) / math.prod(windows.kernel)
+    return put(out, result)
 
 
 def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
@@ -204,47 +200,37 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     >>> avg_pool2d_backward(np.array([[[[4.0, 8.0]]]]), (1, 1, 1, 3), kernel_size=(1, 2), stride=1)
     array([[[[2., 6., 4.]]]])
     """
-    check_arrays({"grad_input": grad_input}, {"grad_output": grad_output})
-    windows = _Windows(image_shape("input_shape", input_shape), kernel_size, stride, padding)
-    grad_output = real("grad_output", grad_output, windows.out_shape)
-    result = np.zeros(windows.x_shape)
-    for oh, ow, top, bottom, left, right in windows.on_image():
-        result[:, :, top:bottom, left:right] += grad_output[:, :, oh, ow, None, None] / windows.area
-    return store("grad_input", grad_input, result)
+    input_shape, grad_output, grad_input, windows = checks.avg_pool2d_backward(
+        ANYTHING, input_shape, grad_output, grad_input, window=(stride, padding, kernel_size)
+    )
+    result = np.zeros(input_shape)
+    for oh, ow, top, bottom, left, right in _on_image(windows):
+        result[:, :, top:bottom, left:right] += grad_output[:, :, oh, ow, None, None] / math.prod(
+            windows.kernel
+        )
+    return put(grad_input, result)
 
 
-class _Windows(Windows):
-    """The windows of a pooling: how many there are, and the part of the image that each one covers."""
-
-    def __init__(self, x_shape, kernel_size, stride, padding):
-        self.x_shape = image_shape("x", x_shape)
-        super().__init__(self.x_shape[2:], kernel_size, kernel_size if stride is None else stride, padding)
-        if any(2 * pad > k for pad, k in zip(self.padding, self.kernel, strict=True)):
-            raise ValueError(
-                f"padding must be at most half of kernel_size, got padding {shown(padding)} "
-                f"and kernel_size {shown(kernel_size)}"
-            )
-        self.out_shape = (*self.x_shape[:2], *self.out)
-        self.area = self.kernel[0] * self.kernel[1]
-
-    def on_image(self):
-        """Yield each window's oh and ow, and the rows top:bottom and columns left:right it covers."""
-        (kernel_h, kernel_w), (height, width) = self.kernel, self.x_shape[2:]
-        for oh, ow in np.ndindex(self.out):
-            top = oh * self.stride[0] - self.padding[0]
-            left = ow * self.stride[1] - self.padding[1]
-            bottom, right = min(top + kernel_h, height), min(left + kernel_w, width)
-            yield oh, ow, max(top, 0), bottom, max(left, 0), right
+def _on_image(windows):
+    """Yield the output position and the bounds of each window's part on the image."""
+    (kernel_h, kernel_w), (height, width) = windows.kernel, windows.image
+    for oh, ow in np.ndindex(windows.out):
+        top = oh * windows.stride[0] - windows.padding[0]
+        left = ow * windows.stride[1] - windows.padding[1]
+        bottom, right = min(top + kernel_h, height), min(left + kernel_w, width)
+        yield oh, ow, max(top, 0), bottom, max(left, 0), right
 
 
-def _positions(argmax, shape, pixels):
-    """Return `argmax` once it is known to hold an index below `pixels` for each output."""
-    argmax = np.asarray(argmax)
-    if argmax.dtype.kind not in "iu":
-        raise TypeError(f"argmax must hold integers, got dtype {argmax.dtype}")
-    if argmax.shape != shape:
-        raise ValueError(f"argmax must have shape {shape}, as grad_output has, got {argmax.shape}")
+def _int32(argmax):
+    """Return integers of any type as those that the other backends take, and what is none as it is."""
+    argmax = np.asanyarray(argmax)
+    if argmax.dtype.kind not in "iu" or argmax.dtype == np.int32:
+        return argmax
+    return np.clip(argmax, -1, MOST_ELEMENTS).astype(np.int32)
+
+
+def _check_positions(argmax, pixels):
+    """Insist that each lies in its plane."""
     wrong = argmax[(argmax < 0) | (argmax >= pixels)]
     if wrong.size:
         raise ValueError(f"argmax must lie in 0..{pixels - 1}, got {wrong[0]}")
-    return argmax

@@ -42,7 +42,7 @@ def adam_update(
 
 def scale_gradient(gradient, scale, out=None):
     """Multiply the gradient of the loss by the loss scale; see `reference.scale_gradient`."""
-    out = checks.scale_gradient(HOST, gradient, scale, out)
+    *_, out = checks.scale_gradient(HOST, gradient, scale, out)
     # A batch's logits: a few hundred numbers, for which no thread need be woken.
     return np.multiply(gradient, scale[0], out=out)
 
@@ -57,7 +57,8 @@ def unscale_gradients(gradients, scale, found_inf):
 
 def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff=0.5, interval=2000):
     """Take one step of dynamic loss scaling; see `reference.update_loss_scale`."""
-    factors = checks.update_loss_scale(HOST, scale, good_steps, skipped, found_inf, growth, backoff, interval)
+    factors = settings(growth=growth, backoff=backoff, interval=interval)
+    checks.update_loss_scale(HOST, scale, good_steps, skipped, found_inf)
     _update_loss_scale(scale, good_steps, skipped, found_inf, *factors)
     return scale
 

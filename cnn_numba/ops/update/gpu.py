@@ -173,7 +173,7 @@ def sgd_update_scheduled(
     [nan]
     """
     how = momentum, weight_decay, nesterov
-    checks.sgd(DEVICE, parameters, gradients, velocity, *how, rates=rates, cursor=cursor)
+    checks.sgd(DEVICE, parameters, gradients, velocity, *how, rates, cursor)
     weight_decay = np.float32(weight_decay)
     if momentum == 0.0:
         return _launch(sgd_scheduled_kernel, parameters, gradients, rates, cursor, weight_decay)
@@ -276,7 +276,7 @@ def adam_update_scheduled(
     [-0.5]
     """
     arenas, how = (parameters, gradients, exp_avg, exp_avg_sq), (beta1, beta2, eps, weight_decay)
-    checks.adam(DEVICE, *arenas, *how, rates=rates, cursor=cursor)
+    checks.adam(DEVICE, *arenas, *how, rates, cursor)
     return _launch(adam_scheduled_kernel, *arenas, rates, cursor, *_adam_settings(*how))
 
 
@@ -373,8 +373,8 @@ def scheduled_rates(rates, corrections, cursor, taken, found_inf, row, row_curso
     >>> float(device.to_host(scheduled_rates(*arrays)[0])[0, 0]), int(device.to_host(taken)[0])
     (0.5, 1)
     """
-    checks.scheduled_rates(rates, corrections, cursor, taken, found_inf, row, row_cursor)
     arrays = rates, corrections, cursor, taken, found_inf, row, row_cursor
+    checks.scheduled_rates(DEVICE, *arrays)
     device.launch(scheduled_rates_kernel, 1, 1, *arrays)
     return row, row_cursor
 

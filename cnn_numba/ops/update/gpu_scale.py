@@ -9,6 +9,7 @@ import numpy as np
 from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
+from cnn_numba.arguments import settings
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import checks
 
@@ -27,7 +28,7 @@ def scale_gradient_kernel(gradient, scale, out):
 
 def scale_gradient(gradient, scale, out=None):
     """Multiply the gradient of the loss by the loss scale; see `reference.scale_gradient`."""
-    out = checks.scale_gradient(DEVICE, gradient, scale, out)
+    *_, out = checks.scale_gradient(DEVICE, gradient, scale, out)
     arrays = gradient.ravel(), scale, out.ravel()
     device.launch_for_each(scale_gradient_kernel, gradient.size, THREADS, *arrays)
     return out
@@ -74,7 +75,8 @@ def update_loss_scale_kernel(scale, good_steps, skipped, found_inf, growth, back
 def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff=0.5, interval=2000):
     """Take one step of dynamic loss scaling; see `reference.update_loss_scale`."""
     arrays = scale, good_steps, skipped, found_inf
-    growth, backoff, interval = checks.update_loss_scale(DEVICE, *arrays, growth, backoff, interval)
-    settings = np.float32(growth), np.float32(backoff), np.int32(interval)
-    device.launch(update_loss_scale_kernel, 1, 1, *arrays, *settings)
+    growth, backoff, interval = settings(growth=growth, backoff=backoff, interval=interval)
+    checks.update_loss_scale(DEVICE, *arrays)
+    factors = np.float32(growth), np.float32(backoff), np.int32(interval)
+    device.launch(update_loss_scale_kernel, 1, 1, *arrays, *factors)
     return scale

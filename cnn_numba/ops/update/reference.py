@@ -11,7 +11,8 @@ scale may be shows in training: `update_loss_scale`.
 import numpy as np
 
 from cnn_numba.arguments import settings, shown
-from cnn_numba.ops._reference import check_arrays, real, store
+from cnn_numba.ops._reference import ANYTHING, put
+from cnn_numba.ops.update import checks
 
 
 def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
@@ -65,17 +66,13 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
     >>> parameters, velocity
     (array([-0.25,  3.25]), array([ 1.5, -1.5]))
     """
-    lr, momentum, weight_decay = settings(lr=lr, momentum=momentum, weight_decay=weight_decay)
-    settings(nesterov=nesterov)
-    written = {"parameters": parameters} | ({"velocity": velocity} if momentum != 0.0 else {})
-    check_arrays(written, {"gradients": gradients})
-    if nesterov and momentum == 0.0:
-        raise ValueError(f"nesterov needs momentum, got momentum {shown(momentum)}")
-    p = _state("parameters", parameters)
-    g = _state("gradients", gradients, p.shape) + weight_decay * p
+    (lr,) = settings(lr=lr)
+    checks.sgd(ANYTHING, parameters, gradients, velocity, momentum, weight_decay, nesterov)
+    p = parameters.astype(np.float64)
+    g = _float("gradients", gradients) + weight_decay * p
     step = g
     if momentum != 0.0:
-        v = momentum * _state("velocity", velocity, p.shape) + g
+        v = momentum * velocity.astype(np.float64) + g
         velocity[...] = v
         step = g + momentum * v if nesterov else v
     parameters[...] = p - lr * step
@@ -136,14 +133,12 @@ def adam_update(
     >>> adam_update(parameters, np.array([5.0, -0.01]), np.zeros(2), np.zeros(2), step=1, lr=0.1).round(4)
     array([0.9, 1.1])
     """
-    step, lr, beta1, beta2 = settings(step=step, lr=lr, beta1=beta1, beta2=beta2)
-    eps, weight_decay = settings(eps=eps, weight_decay=weight_decay)
-    written = {"parameters": parameters, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
-    check_arrays(written, {"gradients": gradients})
-    p = _state("parameters", parameters)
-    g = _state("gradients", gradients, p.shape) + weight_decay * p
-    m = beta1 * _state("exp_avg", exp_avg, p.shape) + (1.0 - beta1) * g
-    v = beta2 * _state("exp_avg_sq", exp_avg_sq, p.shape) + (1.0 - beta2) * g**2
+    step, lr = settings(step=step, lr=lr)
+    checks.adam(ANYTHING, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay)
+    p = parameters.astype(np.float64)
+    g = _float("gradients", gradients) + weight_decay * p
+    m = beta1 * exp_avg.astype(np.float64) + (1.0 - beta1) * g
+    v = beta2 * exp_avg_sq.astype(np.float64) + (1.0 - beta2) * g**2
     m_hat = m / (1.0 - beta1**step)
     v_hat = v / (1.0 - beta2**step)
     exp_avg[...] = m
@@ -181,8 +176,8 @@ def scale_gradient(gradient, scale, out=None):
     >>> scale_gradient(np.array([[0.25, -0.5]]), np.array([1024.0]))
     array([[ 256., -512.]])
     """
-    check_arrays({"out": out}, {"gradient": gradient, "scale": scale}, may_be=["gradient"])
-    return store("out", out, real("scale", scale, (1,))[0] * real("gradient", gradient))
+    gradient, scale, out = checks.scale_gradient(ANYTHING, gradient, scale, out)
+    return put(out, scale[0] * gradient)
 
 
 def unscale_gradients(gradients, scale, found_inf):
@@ -217,12 +212,9 @@ def unscale_gradients(gradients, scale, found_inf):
     >>> unscale_gradients(gradients, np.array([1024.0]), found_inf), found_inf
     (array([0.25,  inf]), array([1], dtype=int32))
     """
-    check_arrays({"gradients": gradients, "found_inf": found_inf}, {"scale": scale})
-    g = _state("gradients", gradients)
-    scale = real("scale", scale, (1,))[0]
-    _count("found_inf", found_inf)
+    gradients, scale, found_inf = checks.unscale_gradients(ANYTHING, gradients, scale, found_inf)
     with np.errstate(all="ignore"):
-        gradients[...] = g * (1.0 / scale)
+        gradients[...] = gradients.astype(np.float64) * (1.0 / scale[0])
     if not np.isfinite(gradients).all():
         found_inf[0] = 1
     return gradients
@@ -280,11 +272,7 @@ def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff
     [1024.] [0] [1]
     """
     growth, backoff, interval = settings(growth=growth, backoff=backoff, interval=interval)
-    counts = {"good_steps": good_steps, "skipped": skipped, "found_inf": found_inf}
-    check_arrays({"scale": scale, **counts}, {})
-    _state("scale", scale, (1,))
-    for name, array in counts.items():
-        _count(name, array)
+    checks.update_loss_scale(ANYTHING, scale, good_steps, skipped, found_inf)
     if found_inf[0] != 0:
         scale *= backoff
         good_steps[0] = 0
@@ -300,18 +288,8 @@ def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff
     return scale
 
 
-def _count(name, array):
-    """Insist on an array that holds one int32."""
-    if not isinstance(array, np.ndarray) or array.dtype != np.int32:
-        raise TypeError(f"{name} must be an array of int32, got {shown(array)}")
-    if array.shape != (1,):
-        raise ValueError(f"{name} must have shape (1,), got {array.shape}")
-
-
-def _state(name, array, shape=None):
-    """Return a flat array in float64, once it is checked to be one of floats."""
+def _float(name, array):
+    """Return an array of floats in float64; other numbers are no gradients."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise TypeError(f"{name} must be a float array, got {shown(array)}")
-    if array.ndim != 1 or (shape is not None and array.shape != shape):
-        raise ValueError(f"{name} must have shape {shape or '(P,)'}, got {array.shape}")
     return array.astype(np.float64)

@@ -1,0 +1,105 @@
+"""Declarations of what an operation takes: what they accept, and how they word what they refuse."""
+
+import re
+
+import numpy as np
+import pytest
+
+from cnn_numba.ops._reference import ANYTHING
+from cnn_numba.ops.shapes import DEVICE, HOST
+from cnn_numba.ops.specs import Spec
+
+DENSE = Spec("x[N in], weight[out in], bias?[out] -> y[N out]", filled="in")
+WINDOW = Spec("shape(N C H W), g[N C H_out W_out] -> x[N C H W]", computed="H_out W_out")
+
+
+def ones(*shape, dtype=np.float32):
+    return np.ones(shape, dtype)
+
+
+def test_outputs_that_are_none_are_made():
+    x, weight, bias, y = DENSE(HOST, ones(2, 3), ones(4, 3), None, None)
+    assert (x.shape, weight.shape, bias) == ((2, 3), (4, 3), None)
+    assert (y.shape, y.dtype) == ((2, 4), np.float32)
+    assert DEVICE.empty((2,), np.int32).dtype == np.int32
+
+
+def test_a_definition_gets_float64_and_no_output():
+    x, weight, bias, y = DENSE(ANYTHING, [[1, 2, 3]], ones(4, 3)[:, ::-1], ones(4), None)
+    assert x.dtype == weight.dtype == bias.dtype == np.float64
+    assert y is None
+
+
+@pytest.mark.parametrize("memory", [HOST, ANYTHING], ids=["host", "anything"])
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((2,), (4, 3), None, None), "x must have shape (N, in), got (2,)"),
+        (((2, 3), (4, 2), None, None), "weight must have shape (out, 3), got (4, 2): x has in = 3"),
+        (((2, 3), (4,), None, None), "weight must have shape (out, 3), got (4,): x has in = 3"),
+        (((2, 3), (4, 3), (3,), None), "bias must have shape (4,), got (3,): weight has out = 4"),
+        (
+            ((2, 3), (4, 3), None, (3, 5)),
+            "y must have shape (2, 4), got (3, 5): x has N = 2, weight has out = 4",
+        ),
+        (((2, 0), (4, 0), None, None), "x must not be empty, got shape (2, 0): in is 0"),
+    ],
+)
+def test_messages_say_where_a_size_comes_from(memory, shapes, message):
+    arrays = [None if shape is None else ones(*shape) for shape in shapes]
+    for _ in range(2):  # what is refused is not taken for known
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            DENSE(memory, *arrays)
+
+
+def test_what_is_known_is_asked_for_its_type_again():
+    DENSE(HOST, ones(2, 3), ones(4, 3), None, None)
+    with pytest.raises(TypeError, match="weight must have dtype float32, got float64"):
+        DENSE(HOST, ones(2, 3), ones(4, 3, dtype=np.float64), None, None)
+    square = ones(3, 3)
+    with pytest.raises(ValueError, match="y must not share memory with x"):
+        DENSE(HOST, square, ones(3, 3), None, square)
+
+
+def test_further_axes_and_numbers():
+    spec = Spec("x[N C ...], two[2] -> y[N ...]")
+    assert spec(HOST, ones(2, 3, 4, 5), ones(2), None)[-1].shape == (2, 4, 5)
+    assert spec(HOST, ones(2, 3), ones(2), None)[-1].shape == (2,)
+    with pytest.raises(ValueError, match=re.escape("x must have shape (N, C, ...), got (3,)")):
+        spec(HOST, ones(3), ones(2), None)
+    with pytest.raises(ValueError, match=re.escape("two must have shape (2,), got (3,)")):
+        spec(HOST, ones(2, 3), ones(3), None)
+    message = "y must have shape (2, 4, 5), got (2, 5, 4): x has ... = (4, 5)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        spec(HOST, ones(2, 3, 4, 5), ones(2), ones(2, 5, 4))
+
+
+def test_what_is_updated_in_place_is_no_input_of_another():
+    spec = Spec("p![P], g[P], count!:int32[1]")
+    p = ones(3)
+    assert spec(HOST, p, ones(3), ones(1, dtype=np.int32))[0] is p
+    with pytest.raises(ValueError, match="p must not share memory with g"):
+        spec(HOST, p, p, ones(1, dtype=np.int32))
+    with pytest.raises(TypeError, match="p must be an array, got NoneType: None"):
+        spec(HOST, None, p, ones(1, dtype=np.int32))
+    p.flags.writeable = False
+    with pytest.raises(ValueError, match="p must be writeable"):
+        spec(HOST, p, ones(3), ones(1, dtype=np.int32))
+
+
+@pytest.mark.parametrize("memory", [HOST, ANYTHING], ids=["host", "anything"])
+def test_computed_axes_come_from_the_window(memory):
+    *_, window = WINDOW(memory, (1, 2, 5, 6), ones(1, 2, 3, 4), None, window=(1, 0, 3))
+    assert window.out == (3, 4)
+    message = "g must have shape (1, 2, 2, 2), got (1, 2, 3, 4): the window has H_out = 2 and W_out = 2"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        WINDOW(memory, (1, 2, 5, 6), ones(1, 2, 3, 4), None, window=(2, 0, 3))
+    with pytest.raises(TypeError, match=re.escape("shape must be (N, C, H, W) of ints")):
+        WINDOW(memory, (True, 2, 5, 6), ones(1, 2, 3, 4), None, window=(1, 0, 3))
+    with pytest.raises(TypeError, match="stride must be an int or a pair of ints, got True"):
+        WINDOW(memory, (1, 2, 5, 6), ones(1, 2, 3, 4), None, window=(True, 0, 3))
+
+
+def test_settings_are_checked_by_their_names():
+    with pytest.raises(ValueError, match=r"precision must be one of float32, .*, got 'float8'"):
+        DENSE(HOST, ones(2, 3), ones(4, 3), None, None, precision="float8")
