@@ -100,7 +100,6 @@ class _Finder:
     @staticmethod
     def create_module(spec):
         """Leave it to Python."""
-        return None
 
     @staticmethod
     def exec_module(module):

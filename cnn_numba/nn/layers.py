@@ -124,7 +124,7 @@ class Layer:
 
     @property
     def _rounding(self):
-        # Nothing for float32: a backend with operations of one's own need not know of any other.
+        # Nothing for float32: a backend of a reader's own operations need not take another precision.
         return {} if self.precision == "float32" else {"precision": self.precision}
 
     def _grad_input_like(self, grad_output):

@@ -162,15 +162,16 @@ def with_scratch(functions, name, *sizes):
 
 
 class _WithScratch:
+    functions = None  # in a copy that Python has only begun to fill
+
     def __init__(self, functions, scratch):
         self.functions, self.scratch = functions, scratch
 
     def __getattr__(self, name):
-        # Only the first time: what is found stays here as an attribute.
         function = getattr(self.functions, name)
         if "scratch" in inspect.signature(function).parameters:
             function = functools.partial(function, scratch=self.scratch)
-        setattr(self, name, function)
+        setattr(self, name, function)  # so that it is asked for only once
         return function
 
 

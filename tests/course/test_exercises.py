@@ -115,7 +115,7 @@ def test_there_are_at_least_five_wrong_answers_of_different_kinds(found):
 
 @pytest.mark.exhaustive_unless(
     lambda found, answer: answer is first_of_its_notebook(found).wrong[0],
-    "one of each notebook; every exercise's mistakes are told by name from functions that make them",
+    "one of each notebook; functions that make each exercise's mistakes are recognised by name",
 )
 @pytest.mark.parametrize(("found", "answer"), ANSWERS, ids=named(ANSWERS))
 def test_wrong_answer_is_rejected_by_name(found, answer):

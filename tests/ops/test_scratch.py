@@ -1,5 +1,6 @@
 """What a backend is, beside its operations: working space for those that need it."""
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -52,3 +53,10 @@ def test_a_call_with_working_space_allocates_none(monkeypatch):
     assert (scratched.conv2d_forward(x, weight) == 4).all()
     with pytest.raises(NameError, match="conv2d_scratch"):
         cpu.conv2d_forward(x, weight)
+
+
+def test_python_may_ask_for_names_of_its_own():
+    functions = with_scratch(backend("cpu").ops.conv, "conv2d", *SIZES["conv2d"])
+    assert copy.copy(functions).conv2d_forward.keywords["scratch"] is functions.scratch
+    with pytest.raises(TypeError, match="module"):  # it holds one, and no RecursionError hides that
+        copy.deepcopy(functions)

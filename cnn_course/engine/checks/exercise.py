@@ -2,10 +2,10 @@
 
 An `Exercise` is declared once: a reference, a generator of inputs, and the mistakes people make: by name,
 what to say, and the wrong functions themselves. Calling it on an attempt runs all of them on the same inputs
-and returns a `Verdict`: solved, not solved yet, or not right yet with a diagnosis. An attempt whose outputs
-are those of a known mistake is told so by name; the rest is recognised for every exercise alike. The tuple
-`judges.JUDGES` says what is asked of an attempt, and in which order. Where the cell that was to define the
-attempt has failed, the check says that and judges nothing (`cells`).
+and returns a `Verdict`: solved, not solved yet, or not right yet with a diagnosis. If its outputs are
+those of a known mistake, the diagnosis names it; all other mistakes are recognised alike in every exercise.
+The tuple `judges.JUDGES` says what is asked of an attempt, and in which order. Where the cell that was to
+define the attempt has failed, the check says that and judges nothing (`cells`).
 
 With the environment variable ``CNN_NUMBA_STRICT=1`` whatever is not solved raises `CheckFailed`.
 """

@@ -2,8 +2,8 @@
 
 Memory that is not allocated cannot be read or written, so a wild address is found by the processor, and the
 operating system sends the thread a signal. The handler here leaves the kernel for where the thread entered
-it. Signals that come elsewhere go to whoever had them before, such as `faulthandler`. A kernel that is to be
-stopped is left the same way.
+it. Signals from other code go to the handler that was there before, such as `faulthandler`'s. A kernel that
+is to be stopped is left the same way.
 """
 
 import ctypes

@@ -1,8 +1,8 @@
 """Lines of the source: where an instruction comes from, and a kernel compiled again so that it tells.
 
 Compilers write down lines only where they are asked to, which costs time and gives other machine code. So a
-kernel is compiled as usual, and once more, with lines, when something has gone wrong in it. Whoever compiles
-kernels, a frontend, gives a `Source` of what it hands over.
+kernel is compiled as usual, and once more, with lines, when something has gone wrong in it. A frontend,
+which compiles the kernels, gives a `Source` with each.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class Origin:
     Attributes
     ----------
     module : Module
-        With the lines of its instructions where they can be had, else the one that was given.
+        With the lines of its instructions if they are known, else the module that was given.
     names : list of str
         What each parameter of its kernel belongs to: an argument's name, "" if that is not known.
     """

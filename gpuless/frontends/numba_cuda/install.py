@@ -49,7 +49,7 @@ def _replace(cuda):
     codegen.CUDACodeLibrary.get_cufunc = _one_at_a_time(codegen.CUDACodeLibrary.get_cufunc)
     dispatcher.CUDADispatcher.add_overload = _remembered(dispatcher.CUDADispatcher.add_overload)
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # there is no GPU that a small grid leaves idle
-    if driver.initialization_error and not config.DISABLE_CUDA:  # whoever imported it before found none
+    if driver.initialization_error and not config.DISABLE_CUDA:  # imported before, when there was none
         driver.is_initialized, driver.initialization_error = False, None
 
 

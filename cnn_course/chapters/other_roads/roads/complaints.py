@@ -8,10 +8,10 @@ def first_error(error: Exception) -> str:
 
     >>> first_error(ValueError("3 notes\nkernel.cu(3): error: identifier x is undefined\nand more"))
     'identifier x is undefined'
-    >>> first_error(ValueError("error: /tmp/a.cl:3:1: expected ')'"))
+    >>> first_error(ValueError("error: a.cl:3:1: expected ')'"))
     "expected ')'"
     """
-    # PoCL's compiler puts a file of its own before each complaint.
+    # PoCL's compiler names a file before each complaint.
     found = re.search(r"error: *(?:\S+:\d+:\d+: *)?(.*)", str(error))
     return found[1] if found else str(error)
 
