@@ -34,14 +34,14 @@ def _coordinates(i, height, width):
     height, width = uint32(height), uint32(width)
     row = i // width
     plane = row // height
-    return uint32(plane), uint32(row - plane * height), uint32(i - row * width)
+    return plane, uint32(row - plane * height), uint32(i - row * width)
 
 
 @cuda.jit(device=True)
 def _covered(o, kernel, stride, padding, size):
     """Return the first row (or column) of an image that window `o` covers, and the one behind the last."""
-    kernel, padding = uint32(kernel), uint32(padding)
-    begin = uint32(o * uint32(stride))  # counted from where the padding begins, so that none is negative
+    kernel, padding = kernel, uint32(padding)
+    begin = uint32(o * stride)  # counted from where the padding begins, so that none is negative
     return uint32(max(begin, padding) - padding), min(uint32(begin + kernel - padding), uint32(size))
 
 
@@ -49,9 +49,9 @@ def _covered(o, kernel, stride, padding, size):
 def _holding(position, kernel, stride, padding, count):
     """Return the first of `count` windows that hold a row (or column), and the one behind the last."""
     kernel, stride = uint32(kernel), uint32(stride)
-    position = uint32(position + uint32(padding))
+    position = uint32(position + padding)
     first = uint32(max(uint32(position + stride), kernel) - kernel) // stride
-    return uint32(first), min(uint32(position // stride + uint32(1)), uint32(count))
+    return first, min(uint32(position // stride + 1), uint32(count))
 
 
 def _planes(array):
@@ -82,12 +82,12 @@ def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
     left, right = _covered(ow, window.kernel_w, window.stride_w, window.padding_w, x.shape[2])
     width = uint32(x.shape[2])
     # A window of nothing but -inf still needs a valid position: its first.
-    best, where = float32(-math.inf), uint32(top * width + left)
+    best, where = float32(-math.inf), top * width + left
     for h in range(top, bottom):
         for w in range(left, right):
             best, where = _larger(best, where, x[plane, h, w], uint32(h * width + w))
     out[i] = best
-    argmax[i] = int32(where)
+    argmax[i] = where
 
 
 def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
@@ -108,16 +108,16 @@ def max_pool2d_forward_2x2_kernel(x, out, argmax):
         return
     plane, oh, ow = _coordinates(i, x.shape[1] >> 1, x.shape[2] >> 1)
     h, w = uint32(oh + oh), uint32(ow + ow)
-    below, right = uint32(h + uint32(1)), uint32(w + uint32(1))
-    width = uint32(x.shape[2])
-    row = uint32(h * width)
+    below, right = h + 1, w + 1
+    width = x.shape[2]
+    row = h * width
     # No loop and no bounds: all four loads are under way before the first comparison needs one.
-    best, where = _larger(x[plane, h, w], uint32(row + w), x[plane, h, right], uint32(row + right))
-    row = uint32(row + width)
-    best, where = _larger(best, where, x[plane, below, w], uint32(row + w))
-    best, where = _larger(best, where, x[plane, below, right], uint32(row + right))
+    best, where = _larger(x[plane, h, w], row + w, x[plane, h, right], row + right)
+    row = row + width
+    best, where = _larger(best, where, x[plane, below, w], row + w)
+    best, where = _larger(best, where, x[plane, below, right], row + right)
     out[i] = best
-    argmax[i] = int32(where)
+    argmax[i] = where
 
 
 def max_pool2d_forward_2x2(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
@@ -151,7 +151,7 @@ def _tiles_2x2(window):
 def max_pool2d_backward_naive_kernel(grad_output, argmax, grad_input):
     """Send the gradients of one plane to its maxima, one plane a thread; launched over the planes."""
     plane = uint32(cuda.grid(1))
-    if plane >= uint32(grad_input.shape[0]):
+    if plane >= grad_input.shape[0]:
         return
     pixels = uint32(grad_input.shape[1])
     for pixel in range(pixels):
@@ -177,26 +177,26 @@ def max_pool2d_backward_naive(grad_output, argmax, input_shape, grad_input=None)
 def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
     """Send the gradients of one plane to its maxima, one plane a warp; launched over 32 threads a plane."""
     thread = uint32(cuda.grid(1))
-    plane, lane = uint32(thread // uint32(WARP)), uint32(thread % uint32(WARP))
-    if plane >= uint32(grad_input.shape[0]):
+    plane, lane = thread // WARP, thread % uint32(WARP)
+    if plane >= grad_input.shape[0]:
         return  # the whole warp at once: the ones that stay are complete
-    pixels, outputs = uint32(grad_input.shape[1]), uint32(grad_output.shape[1])
-    for i in range(lane, pixels, uint32(WARP)):
+    pixels, outputs = uint32(grad_input.shape[1]), grad_output.shape[1]
+    for i in range(lane, pixels, WARP):
         grad_input[plane, i] = float32(0)
-    for start in range(uint32(0), outputs, uint32(WARP)):
+    for start in range(0, outputs, WARP):
         o = uint32(start + lane)
         pixel = pixels  # none
         if o < outputs:
             pixel = uint32(argmax[plane, o])
         # Windows that overlap may share their maximum: the first of the lanes that do adds for all of them.
-        sharing = uint32(cuda.match_any_sync(ALL_LANES, int32(pixel)))
+        sharing = uint32(cuda.match_any_sync(ALL_LANES, pixel))
         # What other lanes have written, the zeros too, is seen only behind a barrier.
         cuda.syncwarp()
-        if pixel < pixels and cuda.ffs(sharing) == int32(lane + uint32(1)):
+        if pixel < pixels and cuda.ffs(sharing) == lane + 1:
             total = grad_input[plane, pixel]
-            while sharing != uint32(0):
-                total += grad_output[plane, uint32(start + uint32(cuda.ffs(sharing) - 1))]
-                sharing = uint32(sharing & (sharing - uint32(1)))  # without its lowest bit
+            while sharing != 0:
+                total += grad_output[plane, uint32(start + (cuda.ffs(sharing) - 1))]
+                sharing = uint32(sharing & sharing - 1)  # without its lowest bit
             grad_input[plane, pixel] = total
 
 
@@ -237,7 +237,7 @@ def _flat_planes(array):
 def avg_pool2d_forward_naive_kernel(x, window: Window2d, share, out):
     """Add up the pixels of one window, one output a thread; launched over all outputs."""
     i = uint32(cuda.grid(1))
-    if i >= uint32(out.size):
+    if i >= out.size:
         return
     plane, oh, ow = _coordinates(i, window.out_h, window.out_w)
     top, bottom = _covered(oh, window.kernel_h, window.stride_h, window.padding_h, x.shape[1])
@@ -262,7 +262,7 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
 def avg_pool2d_backward_gather_kernel(grad_output, window: Window2d, share, grad_input):
     """Add up the gradients of the windows that hold one pixel, one pixel a thread; over all pixels."""
     i = uint32(cuda.grid(1))
-    if i >= uint32(grad_input.size):
+    if i >= grad_input.size:
         return
     plane, h, w = _coordinates(i, grad_input.shape[1], grad_input.shape[2])
     first_h, behind_h = _holding(h, window.kernel_h, window.stride_h, window.padding_h, window.out_h)
@@ -296,15 +296,15 @@ def avg_pool2d_backward_gather(
 def avg_pool2d_backward_disjoint_kernel(grad_output, window: Window2d, share, grad_input):
     """Take the gradient of the one window that may hold a pixel, one pixel a thread; over all pixels."""
     i = uint32(cuda.grid(1))
-    if i >= uint32(grad_input.size):
+    if i >= grad_input.size:
         return
     stride_h, stride_w = uint32(window.stride_h), uint32(window.stride_w)
     plane, h, w = _coordinates(i, grad_input.shape[1], grad_input.shape[2])
-    row, column = uint32(h + uint32(window.padding_h)), uint32(w + uint32(window.padding_w))
-    oh, ow = uint32(row // stride_h), uint32(column // stride_w)
+    row, column = uint32(h + window.padding_h), uint32(w + window.padding_w)
+    oh, ow = row // stride_h, column // stride_w
     value = float32(0)
     # A pixel may lie in a gap between two windows, or behind the last.
-    inside_h = row - oh * stride_h < uint32(window.kernel_h) and oh < uint32(window.out_h)
+    inside_h = row - oh * stride_h < window.kernel_h and oh < uint32(window.out_h)
     inside_w = column - ow * stride_w < uint32(window.kernel_w) and ow < uint32(window.out_w)
     if inside_h and inside_w:
         value = grad_output[plane, oh, ow] * share
