@@ -107,15 +107,15 @@ def conv2d_backward_weight(
 @device.signature("void(float32[:, :, ::1], int64, int64, float32[::1])")
 def conv2d_backward_bias_kernel(grad_output, factor, shift, grad_bias):
     """Sum up one channel of `grad_output` (N, C_out, H_out * W_out) a block of BIAS_THREADS."""
-    oc = uint32(cuda.blockIdx.x)
-    positions = uint32(grad_output.shape[2])
-    size = uint32(grad_output.shape[0] * positions)
+    oc = cuda.blockIdx.x
+    positions = grad_output.shape[2]
+    size = grad_output.shape[0] * positions
     total = float32(0)
     # Images and positions counted in one: an image of few positions would leave most threads idle.
-    i = uint32(cuda.threadIdx.x)
+    i = cuda.threadIdx.x
     while i < size:
         n = divide(i, factor, shift)
-        total += grad_output[n, oc, uint32(i - n * positions)]
+        total += grad_output[n, oc, i - n * positions]
         i = uint32(i + BIAS_THREADS)
     total = block_sum(total)
     if cuda.threadIdx.x == 0:

@@ -33,9 +33,9 @@ def constant_kernel(filters):
             return
         # The same for the whole block, so that a warp wants one weight at a time.
         oc = uint32(cuda.blockIdx.y)
-        n, position = i // positions, uint32(i % positions)
-        oh, ow = int32(position // uint32(out.shape[3])), int32(position % uint32(out.shape[3]))
-        top, left = oh * int32(stride_h) - int32(padding_h), ow * int32(stride_w) - int32(padding_w)
+        n, position = i // positions, i % positions
+        oh, ow = position // uint32(out.shape[3]), position % uint32(out.shape[3])
+        top, left = oh * stride_h - padding_h, ow * stride_w - padding_w
         total = float32(0)
         for ic in range(channels):
             for kh in range(kernel_h):
@@ -49,7 +49,7 @@ def constant_kernel(filters):
             total += bias[oc]
         if relu and total < float32(0):  # not so for NaN, which must stay
             total = float32(0)
-        out[n, oc, uint32(oh), uint32(ow)] = total
+        out[n, oc, oh, ow] = total
 
     return conv2d_constant_kernel
 

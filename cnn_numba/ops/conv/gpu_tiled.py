@@ -30,9 +30,9 @@ def _tile(window):
     """Return the block's image, and the row and the column of the output where its tile begins."""
     across = uint32(window.out_w + TILE_W - 1) // TILE_W
     down = uint32(window.out_h + TILE_H - 1) // TILE_H
-    tile_row = uint32(uint32(cuda.blockIdx.x) // across)
+    tile_row = uint32(cuda.blockIdx.x) // across
     column = uint32(cuda.blockIdx.x) % across
-    return tile_row // down, uint32(tile_row % down * TILE_H), uint32(column * TILE_W)
+    return tile_row // down, tile_row % down * TILE_H, column * TILE_W
 
 
 @cuda.jit(device=True)
@@ -41,7 +41,7 @@ def _load_weights(weight, first_channel, ic, size, shared):
 
     Output channels lie side by side: a thread reads the weights of one tap for all its channels together.
     """
-    out_channels, kernel_w = uint32(weight.shape[0]), uint32(weight.shape[3])
+    out_channels, kernel_w = weight.shape[0], uint32(weight.shape[3])
     start = uint32(0)
     while start < size:
         i = uint32(start + _thread())
@@ -61,7 +61,7 @@ def _load_patch(x, n, ic, top, left, patch_w, size, begin, shared):
     start = uint32(0)
     while start < size:
         i = uint32(start + _thread())
-        h, w = uint32(top + i // patch_w), uint32(left + i % patch_w)
+        h, w = top + i // patch_w, uint32(left + i % patch_w)
         if i < size:
             value = float32(0)
             # Unsigned, -1 is a large number: one comparison asks for both ends.
@@ -74,21 +74,21 @@ def _load_patch(x, n, ic, top, left, patch_w, size, begin, shared):
 @cuda.jit(device=True)
 def _multiply(shared, corner, patch_w, kernel_h, kernel_w, sums):
     """Add the products of one input channel: each pixel that is loaded serves all the thread's channels."""
-    weight_at, row_at = uint32(0), corner
+    weight_at, row_at = 0, corner
     for _ in range(kernel_h):
         for kw in range(kernel_w):
-            pixel = shared[uint32(row_at + kw)]
+            pixel = shared[row_at + kw]
             for c in range(CHANNELS):
                 sums[c] += shared[weight_at + c] * pixel
-            weight_at = uint32(weight_at + CHANNELS)
-        row_at = uint32(row_at + patch_w)
+            weight_at = weight_at + CHANNELS
+        row_at = row_at + patch_w
 
 
 @cuda.jit(device=True)
 def _store(sums, n, first_channel, oh, ow, bias, has_bias, relu, out_channels, window, out):
     """Write the thread's sums; beyond the edge, and beyond the last channel, there is nothing to write."""
-    out_h, out_w = uint32(window.out_h), uint32(window.out_w)
-    at = uint32(uint32((n * out_channels + first_channel) * out_h + oh) * out_w + ow)
+    out_h, out_w = window.out_h, window.out_w
+    at = uint32(((n * out_channels + first_channel) * out_h + oh) * out_w + ow)
     bound = lower_bound(relu)
     for c in range(CHANNELS):
         oc = uint32(first_channel + c)
@@ -111,12 +111,12 @@ def conv2d_forward_tiled_kernel(x, weight, bias, has_bias, relu, window: Window2
     shared = cuda.shared.array(0, float32)
     sums = cuda.local.array(CHANNELS, float32)
     kernel_h, kernel_w = uint32(window.kernel_h), uint32(window.kernel_w)
-    stride_h, stride_w = uint32(window.stride_h), uint32(window.stride_w)
+    stride_h, stride_w = window.stride_h, window.stride_w
 
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     n, tile_h, tile_w = _tile(window)
-    top, left = uint32(tile_h * stride_h - window.padding_h), uint32(tile_w * stride_w - window.padding_w)
-    oh, ow, out_channels = uint32(tile_h + ty), uint32(tile_w + tx), uint32(weight.shape[0])
+    top, left = uint32(tile_h * stride_h - window.padding_h), tile_w * stride_w - window.padding_w
+    oh, ow, out_channels = tile_h + ty, uint32(tile_w + tx), uint32(weight.shape[0])
     first_channel = uint32(cuda.blockIdx.y) * CHANNELS
 
     weights_size = uint32(CHANNELS * kernel_h * kernel_w)
@@ -135,7 +135,7 @@ def conv2d_forward_tiled_kernel(x, weight, bias, has_bias, relu, window: Window2
         cuda.syncthreads()
 
     # Threads beyond the edge have helped to copy, and have no output.
-    if oh < uint32(window.out_h) and ow < uint32(window.out_w):
+    if oh < window.out_h and ow < window.out_w:
         _store(sums, n, first_channel, oh, ow, bias, has_bias, relu, out_channels, window, out)
 
 

@@ -116,12 +116,12 @@ SUM_COLUMNS, SUM_ROWS = 32, 16
 def linear_backward_bias_kernel(grad_output, grad_bias):
     """Sum up 32 columns a block, one along x; each of the 16 threads of a column takes every 16th row."""
     sums = cuda.shared.array((SUM_ROWS, SUM_COLUMNS), float32)
-    x, y = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
-    column = uint32(cuda.blockIdx.x) * SUM_COLUMNS + x
-    inside = column < uint32(grad_bias.shape[0])
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    column = cuda.blockIdx.x * SUM_COLUMNS + x
+    inside = column < grad_bias.shape[0]
     total = float32(0)
     row = y
-    while row < uint32(grad_output.shape[0]) and inside:
+    while row < grad_output.shape[0] and inside:
         total += grad_output[row, column]
         row = uint32(row + SUM_ROWS)
     sums[y, x] = total

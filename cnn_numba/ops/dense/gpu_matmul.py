@@ -87,7 +87,7 @@ def matmul_tiled_kernel(a, b, out, transpose_a, transpose_b):
     x, y = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     first_column, first_row = uint32(cuda.blockIdx.x) * TILE, uint32(cuda.blockIdx.y) * TILE
     column, row = first_column + x, first_row + y
-    rows, columns = uint32(out.shape[0]), uint32(out.shape[1])
+    rows, columns = out.shape[0], out.shape[1]
     depth = uint32(a.shape[0] if transpose_a else a.shape[1])
     total = float32(0)
     for start in range(uint32(0), depth, uint32(TILE)):
@@ -105,7 +105,7 @@ def matmul_tiled_kernel(a, b, out, transpose_a, transpose_b):
             b_tile[y, x] = b[start + y, column] if start + y < depth and column < columns else float32(0)
         cuda.syncthreads()  # the tiles are complete
         for k in range(TILE):
-            total += a_tile[y, uint32(k)] * b_tile[uint32(k), x]
+            total += a_tile[y, k] * b_tile[uint32(k), x]
         cuda.syncthreads()  # nobody reads them any more
     if row < rows and column < columns:
         out[row, column] = total
@@ -162,19 +162,19 @@ def matmul_register_tiled_kernel(a, b, out, transpose_a, transpose_b):
         for j in range(RESULTS):
             totals[i, j] = float32(0)
     x, y = uint32(cuda.threadIdx.x) % SIDE, uint32(cuda.threadIdx.x) // SIDE
-    first_column = uint32(cuda.blockIdx.x) * uint32(BLOCK_LINES)
-    first_row = uint32(cuda.blockIdx.y) * uint32(BLOCK_LINES)
-    rows, columns = uint32(out.shape[0]), uint32(out.shape[1])
-    depth = uint32(a.shape[0] if transpose_a else a.shape[1])
-    for start in range(uint32(0), depth, uint32(BLOCK_DEPTH)):
+    first_column = uint32(cuda.blockIdx.x) * BLOCK_LINES
+    first_row = uint32(cuda.blockIdx.y) * BLOCK_LINES
+    rows, columns = out.shape[0], out.shape[1]
+    depth = a.shape[0] if transpose_a else a.shape[1]
+    for start in range(0, depth, BLOCK_DEPTH):
         _copy_tile(a, not transpose_a, first_row, start, rows, depth, a_tile)
         _copy_tile(b, transpose_b, first_column, start, columns, depth, b_tile)
         cuda.syncthreads()
         for k in range(BLOCK_DEPTH):
             # 16 numbers from shared memory for 64 products.
             for i in range(RESULTS):
-                a_part[i] = a_tile[uint32(k), y + uint32(SIDE * i)]
-                b_part[i] = b_tile[uint32(k), x + SIDE * i]
+                a_part[i] = a_tile[k, y + SIDE * i]
+                b_part[i] = b_tile[k, x + SIDE * i]
             for i in range(RESULTS):
                 for j in range(RESULTS):
                     totals[i, j] += a_part[i] * b_part[j]
