@@ -26,7 +26,7 @@ def add(total, lost, value):
 def element(x, c, j):
     """Return element number `j` of channel `c` of an array (N, C, pixels)."""
     pixels = uint32(x.shape[2])
-    n = uint32(j // pixels)
+    n = j // pixels
     return x[n, c, uint32(j - n * pixels)]
 
 
@@ -36,8 +36,8 @@ def moments(x, c, begin, end):
 
     The mean is relative to the channel's first element. The whole block works; all threads get the result.
     """
-    thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
-    origin = x[uint32(0), c, uint32(0)]
+    thread, threads = cuda.threadIdx.x, cuda.blockDim.x
+    origin = x[0, c, 0]
     total, lost = float32(0), float32(0)
     j = uint32(begin + thread)
     while j < end:
@@ -70,11 +70,11 @@ def two_scratch(array, rows, columns):
 def add_parts_kernel(weight_parts, bias_parts, grad_weight, grad_bias):
     """Add up the parts of one row of each array, one row a warp; launched over 32 threads a row."""
     thread = uint32(cuda.grid(1))
-    row, lane = uint32(thread // uint32(WARP)), uint32(thread % uint32(WARP))
+    row, lane = uint32(thread // WARP), thread % uint32(WARP)
     if row >= uint32(weight_parts.shape[0]):
         return
     weight_sum, weight_lost, bias_sum, bias_lost = float32(0), float32(0), float32(0), float32(0)
-    for part in range(lane, uint32(weight_parts.shape[1]), uint32(WARP)):
+    for part in range(lane, uint32(weight_parts.shape[1]), WARP):
         weight_sum, weight_lost = add(weight_sum, weight_lost, weight_parts[row, part])
         bias_sum, bias_lost = add(bias_sum, bias_lost, bias_parts[row, part])
     weight_sum, bias_sum = warp_sum(weight_sum), warp_sum(bias_sum)

@@ -135,7 +135,7 @@ def relu_backward_vectorized_kernel(grad_output, out, grad_input):
     """Compute four neighbouring elements a thread; launched over the fours, and one for the tail."""
     i = uint32(cuda.grid(1) * VECTOR)
     size = uint32(out.size)
-    if uint32(i + VECTOR) <= size:
+    if i + VECTOR <= size:
         g0, g1, g2, g3 = load4(grad_output, i)
         a, b, c, d = load4(out, i)
         store4(
@@ -192,7 +192,7 @@ def bias_relu_forward(x, bias, out=None):
 def sigmoid_forward_kernel(x, out):
     """Compute one element a thread; launched over all elements."""
     i = uint32(cuda.grid(1))
-    if i < uint32(x.size):
+    if i < x.size:
         # exp of a negative number cannot overflow.
         small = math.exp(-abs(x[i]))
         out[i] = (small if x[i] < float32(0) else float32(1)) / (float32(1) + small)
@@ -279,7 +279,7 @@ def gelu_forward(x, out=None):
 def gelu_backward_kernel(grad_output, x, grad_input):
     """Compute one element a thread; launched over all elements."""
     i = uint32(cuda.grid(1))
-    if i < uint32(x.size):
+    if i < x.size:
         density = PEAK * math.exp(float32(-0.5) * x[i] * x[i])
         grad_input[i] = grad_output[i] * (_normal_share(x[i]) + x[i] * density)
 

@@ -80,8 +80,8 @@ def _multiply(shared, corner, patch_w, kernel_h, kernel_w, sums):
             pixel = shared[row_at + kw]
             for c in range(CHANNELS):
                 sums[c] += shared[weight_at + c] * pixel
-            weight_at = weight_at + CHANNELS
-        row_at = row_at + patch_w
+            weight_at += CHANNELS
+        row_at += patch_w
 
 
 @cuda.jit(device=True)

@@ -95,8 +95,8 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
 def cross_entropy_backward_kernel(probabilities, labels, scale, grad_logits):
     """One thread computes one gradient; a grid of one dimension covers them all."""
     i, classes = uint32(cuda.grid(1)), uint32(probabilities.shape[1])
-    row = uint32(i // classes)
-    if row < uint32(probabilities.shape[0]):
+    row = i // classes
+    if row < probabilities.shape[0]:
         k = uint32(i - row * classes)
         grad_logits[row, k] = _gradient(probabilities[row, k], k, uint32(labels[row]), classes, scale)
 
@@ -150,7 +150,7 @@ def mse_loss_forward_kernel(y, target, losses):
     # by one, would lose their last digits.
     i = thread
     while i < size:
-        stop = min(i + uint32(CHUNK) * threads, size)
+        stop = min(i + CHUNK * threads, size)
         partial = float32(0)
         while i < stop:
             difference = y[sample, i] - target[sample, i]
@@ -211,14 +211,14 @@ def accumulate_metrics_kernel(losses, logits, labels, totals):
     """One thread judges every `blockDim.x`-th row, the block adds up; a grid of one block."""
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     rows = uint32(labels.size)
-    loss, right = float32(0), int32(0)
-    first = uint32(0)
+    loss, right = float32(0), 0
+    first = 0
     while first < rows:  # for all threads alike, those without a row too: they count together
         row = first + thread
-        is_right = int32(0)
+        is_right = 0
         if row < rows:
             loss += losses[row]
-            is_right = int32(_argmax(logits, row) == uint32(labels[row]))
+            is_right = int32(_argmax(logits, row) == labels[row])
         right += cuda.syncthreads_count(is_right)
         first += threads
     loss = block_sum(loss)

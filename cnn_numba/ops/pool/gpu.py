@@ -14,7 +14,7 @@ gradients of a max pooling go the other way round, from outputs to pixels: there
 import math
 
 import numpy as np
-from numba import cuda, float32, int32, uint32
+from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.arguments import sizes
@@ -40,7 +40,7 @@ def _coordinates(i, height, width):
 @cuda.jit(device=True)
 def _covered(o, kernel, stride, padding, size):
     """Return the first row (or column) of an image that window `o` covers, and the one behind the last."""
-    kernel, padding = kernel, uint32(padding)
+    padding = uint32(padding)
     begin = uint32(o * stride)  # counted from where the padding begins, so that none is negative
     return uint32(max(begin, padding) - padding), min(uint32(begin + kernel - padding), uint32(size))
 
@@ -113,7 +113,7 @@ def max_pool2d_forward_2x2_kernel(x, out, argmax):
     row = h * width
     # No loop and no bounds: all four loads are under way before the first comparison needs one.
     best, where = _larger(x[plane, h, w], row + w, x[plane, h, right], row + right)
-    row = row + width
+    row += width
     best, where = _larger(best, where, x[plane, below, w], row + w)
     best, where = _larger(best, where, x[plane, below, right], row + right)
     out[i] = best
@@ -195,8 +195,8 @@ def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
         if pixel < pixels and cuda.ffs(sharing) == lane + 1:
             total = grad_input[plane, pixel]
             while sharing != 0:
-                total += grad_output[plane, uint32(start + (cuda.ffs(sharing) - 1))]
-                sharing = uint32(sharing & sharing - 1)  # without its lowest bit
+                total += grad_output[plane, uint32(start + cuda.ffs(sharing) - 1)]
+                sharing = uint32(sharing & (sharing - 1))  # without its lowest bit
             grad_input[plane, pixel] = total
 
 

@@ -14,7 +14,7 @@ two together. Loss scaling itself is in `gpu_scale`.
 import math
 
 import numpy as np
-from numba import cuda, float32, int32, uint32
+from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.arguments import SETTINGS, settings
@@ -328,7 +328,7 @@ def scheduled_rates_kernel(rates, corrections, cursor, taken, found_inf, row, ro
         row[0, 0] = _rate(rates, cursor, 0) * _rate(corrections, taken, 0)
         row[0, 1] = _rate(corrections, taken, 1)
         row_cursor[0] = 0
-        taken[0] += int32(1)
+        taken[0] += 1
 
 
 def scheduled_rates(rates, corrections, cursor, taken, found_inf, row, row_cursor):

@@ -6,7 +6,7 @@ No step asks the host whether it is to be skipped: `scheduled_rates` in `gpu` te
 import math
 
 import numpy as np
-from numba import cuda, float32, int32, uint32
+from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.arguments import settings
@@ -39,12 +39,12 @@ def scale_gradient(gradient, scale, out=None):
 def unscale_gradients_kernel(gradients, scale, found_inf):
     """One thread divides one gradient; a grid of one dimension covers them all."""
     i = uint32(cuda.grid(1))
-    if i < uint32(gradients.size):
+    if i < gradients.size:
         gradient = gradients[i] * (float32(1) / scale[0])
         gradients[i] = gradient
         # NaN compares as false, infinity as false, all else as true. Few threads get here, mostly none.
         if not abs(gradient) < float32(math.inf):
-            cuda.atomic.max(found_inf, 0, int32(1))
+            cuda.atomic.max(found_inf, 0, 1)
 
 
 def unscale_gradients(gradients, scale, found_inf):
@@ -61,9 +61,9 @@ def update_loss_scale_kernel(scale, good_steps, skipped, found_inf, growth, back
     if found_inf[0] != 0:
         scale[0] *= backoff
         good_steps[0] = 0
-        skipped[0] += int32(1)
+        skipped[0] += 1
     else:
-        good_steps[0] += int32(1)
+        good_steps[0] += 1
         if good_steps[0] >= interval:
             good_steps[0] = 0
             grown = scale[0] * growth
