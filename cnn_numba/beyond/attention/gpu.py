@@ -117,12 +117,12 @@ def _rows(x):
 @cuda.jit(device=True)
 def _place_of(i, heads, length, features):
     """Return the place (p * n, h, t, d) of number `i` of an array of this shape."""
-    row = uint32(i // features)
-    rest = uint32(row // length)
+    row = i // features
+    rest = row // length
     return (
-        uint32(rest // heads),
-        uint32(rest % heads),
-        uint32(row - rest * length),
+        rest // heads,
+        rest % heads,
+        row - rest * length,
         uint32(i - row * features),
     )
 
@@ -132,9 +132,9 @@ def _place_of(i, heads, length, features):
 def split_heads_kernel(x, batch_size, parts, heads, length, features, out):
     """Move one element a thread, in the order in which they are written; launched over all elements."""
     i = uint32(cuda.grid(1))
-    if i < uint32(out.size):
+    if i < out.size:
         rest, h, t, d = _place_of(i, heads, length, features)
-        p, n = uint32(rest // batch_size), uint32(rest % batch_size)
+        p, n = rest // batch_size, rest % batch_size
         out[i] = x[uint32((((n * length + t) * parts + p) * heads + h) * features + d)]
 
 
@@ -150,9 +150,9 @@ def split_heads(x, out=None):
 def merge_heads_kernel(x, batch_size, parts, heads, length, features, out):
     """Move one element a thread, in the order in which they are read; launched over all elements."""
     i = uint32(cuda.grid(1))
-    if i < uint32(x.size):
+    if i < x.size:
         rest, h, t, d = _place_of(i, heads, length, features)
-        p, n = uint32(rest // batch_size), uint32(rest % batch_size)
+        p, n = rest // batch_size, rest % batch_size
         out[uint32((((n * length + t) * parts + p) * heads + h) * features + d)] = x[i]
 
 

@@ -38,7 +38,7 @@ def attention_scores_kernel(q, k, scale, causal, scores):
 def attention_softmax_kernel(scores):
     """Make weights of the scores of one row a warp, in place, scores being (rows, keys)."""
     thread = uint32(cuda.grid(1))
-    row, lane = uint32(thread // uint32(WARP)), uint32(thread % uint32(WARP))
+    row, lane = thread // WARP, thread % WARP
     if row >= scores.shape[0]:
         return
     largest = MINUS_INFINITY
@@ -74,7 +74,7 @@ def attention_product_kernel(weights, v, transposed, out):
 def attention_softmax_backward_kernel(weights, grad_weights, scale):
     """Make gradients of the scores of those of the weights, one row a warp, in place."""
     thread = uint32(cuda.grid(1))
-    row, lane = uint32(thread // uint32(WARP)), uint32(thread % uint32(WARP))
+    row, lane = thread // WARP, thread % WARP
     if row >= weights.shape[0]:
         return
     average = float32(0)

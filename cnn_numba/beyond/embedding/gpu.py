@@ -21,7 +21,7 @@ def embedding_forward_kernel(tokens, weight, positions, out):
     """Write one number a thread, NaN for a token that is none; launched over all of `out` (N, T, C)."""
     i = uint32(cuda.grid(1))
     features, length = uint32(out.shape[2]), uint32(out.shape[1])
-    row = uint32(i // features)
+    row = i // features
     n = uint32(row // length)
     if n < uint32(out.shape[0]):
         t, c = uint32(row - n * length), uint32(i - row * features)
@@ -50,19 +50,19 @@ def embedding_backward_kernel(grad_output, tokens, grad_weight):
     """
     sums = cuda.shared.array((ROWS, COLUMNS), float32)
     x, y = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
-    column, token = uint32(cuda.blockIdx.x) * uint32(COLUMNS) + x, uint32(cuda.blockIdx.y)
-    inside = column < uint32(grad_weight.shape[1])
+    column, token = uint32(cuda.blockIdx.x) * COLUMNS + x, uint32(cuda.blockIdx.y)
+    inside = column < grad_weight.shape[1]
     total = float32(0)
     place = y
-    while place < uint32(tokens.size) and inside:
-        if uint32(tokens[place]) == token:
+    while place < tokens.size and inside:
+        if tokens[place] == token:
             total += grad_output[place, column]
-        place = uint32(place + uint32(ROWS))
+        place = uint32(place + ROWS)
     sums[y, x] = total
     cuda.syncthreads()
     if y == 0 and inside:
         for other in range(1, ROWS):
-            total += sums[uint32(other), x]
+            total += sums[other, x]
         grad_weight[token, column] = total
 
 
@@ -82,12 +82,12 @@ def embedding_backward(grad_output, tokens, grad_weight):
 def _gather_character(text, index, windows, stride, t, x, y, i):
     """Copy character `t` of a window and the one after it; -1 if there is no such window."""
     if index < 0 or index >= windows:
-        x[i] = int32(-1)
-        y[i] = int32(-1)
+        x[i] = -1
+        y[i] = -1
     else:
         start = index * stride + int64(t)
-        x[i] = int32(text[start])
-        y[i] = int32(text[start + int64(1)])
+        x[i] = text[start]
+        y[i] = text[start + 1]
 
 
 @cuda.jit
@@ -96,7 +96,7 @@ def gather_windows_kernel(text, indices, windows, stride, length, x, y):
     """Gather one character a thread; launched over all of them."""
     i = uint32(cuda.grid(1))
     if i < x.size:
-        sample = uint32(i // length)
+        sample = i // length
         _gather_character(text, indices[sample], windows, stride, uint32(i - sample * length), x, y, i)
 
 
@@ -119,7 +119,7 @@ def gather_windows_at_kernel(text, order, cursor, batch_size, windows, stride, l
     """Gather one character a thread, of the batch under the cursor; launched over all of them."""
     i = uint32(cuda.grid(1))
     if i < x.size:
-        sample = uint32(i // length)
+        sample = i // length
         # 64 bits: a cursor that was never set must not wrap around into the text.
         position = int64(cursor[0]) * batch_size + int64(sample)
         index = int64(-1)

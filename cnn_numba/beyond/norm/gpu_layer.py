@@ -19,8 +19,8 @@ _ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 @device.signature(f"void({_PLANES}, {_ROW}, {_ROW}, float32, {_PLANES}, {_ROW}, {_ROW})")
 def layer_norm_forward_kernel(x, weight, bias, eps, out, mean, inv_std):
     """Normalise one sample a block, x and out being (1, samples, features); launched over the samples."""
-    sample, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
-    first, features = uint32(0), uint32(x.shape[2])
+    sample, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), cuda.blockDim.x
+    first, features = 0, uint32(x.shape[2])
     centre, squares = moments(x, sample, first, features)
     centre += x[first, sample, first]
     scale = inverse_std(squares / float32(features), eps)
@@ -48,7 +48,7 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
 @device.signature(f"void({_ROWS}, {_ROWS}, {_ROW}, {_ROW}, {_ROW}, {_ROWS})")
 def layer_norm_backward_input_kernel(grad_output, x, weight, mean, inv_std, grad_input):
     """Send the gradients of one sample back, one sample a block; launched over the samples."""
-    sample, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
+    sample, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), cuda.blockDim.x
     features = uint32(x.shape[1])
     shift, scale = mean[sample], inv_std[sample]
     product, product_lost, total, total_lost = float32(0), float32(0), float32(0), float32(0)
@@ -78,11 +78,11 @@ def layer_norm_columns_kernel(grad_output, x, mean, inv_std, part_rows, weight_p
     weight_sums = cuda.shared.array((COLUMN_ROWS, WARP), float32)
     bias_sums = cuda.shared.array((COLUMN_ROWS, WARP), float32)
     lane, group, part = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y), uint32(cuda.blockIdx.y)
-    column = uint32(uint32(cuda.blockIdx.x) * uint32(WARP) + lane)
-    begin = uint32(part * uint32(part_rows))
-    end = min(uint32(begin + uint32(part_rows)), uint32(x.shape[0]))
+    column = uint32(cuda.blockIdx.x * WARP + lane)
+    begin = uint32(part * part_rows)
+    end = min(uint32(begin + part_rows), uint32(x.shape[0]))
     product, product_lost, total, total_lost = float32(0), float32(0), float32(0), float32(0)
-    if column < uint32(x.shape[1]):
+    if column < x.shape[1]:
         for row in range(uint32(begin + group), end, uint32(COLUMN_ROWS)):
             gradient = grad_output[row, column]
             x_hat = (x[row, column] - mean[row]) * inv_std[row]
@@ -91,8 +91,8 @@ def layer_norm_columns_kernel(grad_output, x, mean, inv_std, part_rows, weight_p
     weight_sums[group, lane] = product
     bias_sums[group, lane] = total
     cuda.syncthreads()
-    if group == 0 and column < uint32(x.shape[1]):
-        for other in range(uint32(1), uint32(COLUMN_ROWS)):
+    if group == 0 and column < x.shape[1]:
+        for other in range(1, COLUMN_ROWS):
             product += weight_sums[other, lane]
             total += bias_sums[other, lane]
         weight_parts[column, part] = product

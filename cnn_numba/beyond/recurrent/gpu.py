@@ -124,8 +124,8 @@ def lstm_cell_forward_kernel(t, added, gates, cells, out, h, c):
     i = uint32(cuda.grid(1))
     hidden = uint32(h.shape[1])
     n, j = i // hidden, i % hidden
-    if n < uint32(h.shape[0]):
-        at_f, at_g, at_o = uint32(j + hidden), uint32(j + uint32(2) * hidden), uint32(j + uint32(3) * hidden)
+    if n < h.shape[0]:
+        at_f, at_g, at_o = j + hidden, j + 2 * hidden, j + 3 * hidden
         input_gate = _sigmoid(gates[n, t, j] + added[n, j])
         forget_gate = _sigmoid(gates[n, t, at_f] + added[n, at_f])
         content = math.tanh(gates[n, t, at_g] + added[n, at_g])
@@ -196,13 +196,13 @@ def lstm_cell_backward_kernel(
     i = uint32(cuda.grid(1))
     hidden, one = uint32(grad_h.shape[1]), float32(1)
     n, j = i // hidden, i % hidden
-    if n < uint32(grad_h.shape[0]):
-        at_f, at_g, at_o = uint32(j + hidden), uint32(j + uint32(2) * hidden), uint32(j + uint32(3) * hidden)
+    if n < grad_h.shape[0]:
+        at_f, at_g, at_o = j + hidden, j + 2 * hidden, j + 3 * hidden
         input_gate, forget_gate = gates[n, t, j], gates[n, t, at_f]
         content, output_gate = gates[n, t, at_g], gates[n, t, at_o]
         squashed, before = math.tanh(cells[n, t, j]), float32(0)
-        if t > uint32(0):
-            before = cells[n, uint32(t - uint32(1)), j]
+        if t > 0:
+            before = cells[n, t - 1, j]
         elif has_c0:
             before = c0[n, j]
         dh = grad_h[n, j]
@@ -267,8 +267,8 @@ def lstm_before_kernel(out, h0, has_h0, before):
     row, j = i // hidden, i % hidden
     n, t = row // steps, row % steps
     if n < uint32(out.shape[0]):
-        if t > uint32(0):
-            before[n, t, j] = out[n, uint32(t - uint32(1)), j]
+        if t > 0:
+            before[n, t, j] = out[n, t - 1, j]
         else:
             before[n, t, j] = h0[n, j] if has_h0 else float32(0)
 
