@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from numba import cuda, float32, int32, int64, uint32
+from numba import cuda, float32, int64, uint32
 
 from cnn_numba import device
 from cnn_numba.arguments import integer
