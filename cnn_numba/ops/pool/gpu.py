@@ -304,7 +304,7 @@ def avg_pool2d_backward_disjoint_kernel(grad_output, window: Window2d, share, gr
     oh, ow = row // stride_h, column // stride_w
     value = float32(0)
     # A pixel may lie in a gap between two windows, or behind the last.
-    inside_h = row - oh * stride_h < window.kernel_h and oh < uint32(window.out_h)
+    inside_h = row - oh * stride_h < uint32(window.kernel_h) and oh < uint32(window.out_h)
     inside_w = column - ow * stride_w < uint32(window.kernel_w) and ow < uint32(window.out_w)
     if inside_h and inside_w:
         value = grad_output[plane, oh, ow] * share
