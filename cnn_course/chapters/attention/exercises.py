@@ -198,7 +198,7 @@ online_step = Exercise(
     mistakes={
         "not rescaled": (
             "Right until a larger score comes along. What was added up before is relative to the old largest "
-            "score: multiply it by `exp(largest - new)`.",
+            "score: multiply it by `exp({largest} - new)`.",
             _with_state(
                 lambda m, t, a, s, v, new, f: (new, t + np.exp(s - new).sum(), a + np.exp(s - new) @ v)
             ),
@@ -221,7 +221,7 @@ online_step = Exercise(
             ("factor * total", "total"),
         ),
         "factor upside down": (
-            "Your factor is `exp(new - largest)`, the reciprocal. If a larger score comes along, the old "
+            "Your factor is `exp(new - {largest})`, the reciprocal. If a larger score comes along, the old "
             "weights become smaller, so the factor is at most 1.",
             _with_state(
                 lambda m, t, a, s, v, new, f: (
@@ -262,7 +262,7 @@ online_step = Exercise(
             ("return new, total, average", "return new, total, average / total"),
         ),
         "values not weighted": (
-            "The values are added as they are. Each counts with its weight: `weights @ values`.",
+            "The values are added as they are. Each counts with its weight: `weights @ {values}`.",
             _with_state(
                 lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - new).sum(), f * a + v.sum(axis=0))
             ),
@@ -376,7 +376,7 @@ tiled_attention_kernel = KernelExercise(
             ("SCALE * dot", "dot"),
         ),
         "first tile only": (
-            f"Only the first {TILE} keys count: go on, tile by tile, to `k.shape[0]`.",
+            f"Only the first {TILE} keys count: go on, tile by tile, to `{{k}}.shape[0]`.",
             _of_keys(slice(TILE)),
             ("range(0, k.shape[0], TILE)", "range(0, 1, TILE)"),
         ),
@@ -391,7 +391,7 @@ tiled_attention_kernel = KernelExercise(
         ),
         "zeros take part": (
             "The rows of zeros that fill the last tile up take part: their score is 0, and `exp` of that is "
-            "no small weight. Go through the keys that there are: `min(TILE, k.shape[0] - first)`.",
+            "no small weight. Go through the keys that there are: `min(TILE, {k}.shape[0] - first)`.",
             _padded,
             ("range(min(TILE, k.shape[0] - first))", "range(TILE)"),
         ),

@@ -37,7 +37,7 @@ linear_backward = Exercise(
     mistakes={
         "mean over the batch": (
             "You divide by the number of samples. The mean over the batch is in the loss, and so it has been "
-            "divided by already, in `grad_output`: here the samples are added up.",
+            "divided by already, in `{grad_output}`: here the samples are added up.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw / len(x), gb / len(x))),
             [
                 ("grad_output.T @ x", "grad_output.T @ x / len(x)"),
@@ -61,13 +61,13 @@ linear_backward = Exercise(
             ("grad_output.sum(axis=0)", "grad_output.sum(axis=1)"),
         ),
         "weight gradient transposed": (
-            "`grad_weight` is transposed: it has the shape of `weight`, the outputs first.",
+            "`grad_weight` is transposed: it has the shape of `{weight}`, the outputs first.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw.T, gb)),
             ("grad_output.T @ x", "x.T @ grad_output"),
         ),
         "weight transposed": (
-            "For `grad_input` you multiply by `weight.T`, as the forward pass does. Going back, the sum is "
-            "over the outputs `o`: `grad_output @ weight`.",
+            "For `grad_input` you multiply by `{weight}.T`, as the forward pass does. Going back, the sum is "
+            "over the outputs `o`: `{grad_output} @ {weight}`.",
             _with(lambda g, x, w, gi, gw, gb: (g @ w.T, gw, gb)),
             ("grad_output @ weight", "grad_output @ weight.T"),
         ),
@@ -81,7 +81,7 @@ linear_backward = Exercise(
         ),
         "ones sent back": (
             "Your `grad_weight` and `grad_bias` are those of a loss that just adds up all outputs: what "
-            "comes from above, `grad_output`, takes no part.",
+            "comes from above, `{grad_output}`, takes no part.",
             _with(
                 lambda g, x, w, gi, gw, gb: (gi, np.ones_like(g).T @ x, np.full(g.shape[1], float(len(g))))
             ),
@@ -143,8 +143,8 @@ conv_backward_weight = Exercise(
     properties=(avoids("conv2d_backward_weight", "conv2d_weight"),),
     mistakes={
         "stride ignored": (
-            "Right for stride 1 alone. Output `oh` looks at pixel `stride * oh + kh`: the pixels that one "
-            "weight meets are `stride` apart.",
+            "Right for stride 1 alone. Output `oh` looks at pixel `{stride} * oh + kh`: the pixels that one "
+            "weight meets are `{stride}` apart.",
             lambda g, x, kernel_size, stride, padding: _taps(g, x, kernel_size, 1, padding),
             [
                 ("slice(kh, kh + stride * out_h, stride)", "slice(kh, kh + out_h)"),
@@ -319,8 +319,8 @@ cross_entropy_gradient = Exercise(
             ("axis=1", "axis=None", 2),
         ),
         "whole columns": (
-            "`gradient[:, labels]` are whole columns, all samples of each label. One entry of each row is "
-            "meant: `gradient[np.arange(n), labels]`.",
+            "`gradient[:, {labels}]` are whole columns, all samples of each label. One entry of each row is "
+            "meant: `gradient[np.arange(n), {labels}]`.",
             _whole_columns,
             ("gradient[np.arange(len(labels)), labels]", "gradient[:, labels]"),
         ),

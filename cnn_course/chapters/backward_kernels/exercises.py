@@ -184,7 +184,7 @@ cross_entropy_kernel = KernelExercise(
         ),
         "maximum missing in the loss": (
             "The gradient is right. In the loss the exponentials are shifted by the largest score, and the "
-            "score of the label is not: `log(total) + largest - logits[row, label]`.",
+            "score of the label is not: `log(total) + largest - {logits}[row, label]`.",
             _changed(
                 lambda logits, labels, losses, gradient: (
                     losses - logits.max(axis=1),
@@ -195,8 +195,8 @@ cross_entropy_kernel = KernelExercise(
         ),
         "logarithm of 0": (
             "Right, until the probability of the label is so small that float32 has only 0 for it: its "
-            "logarithm is infinite. Take the logarithm first, by hand: `log(total) + largest - "
-            "logits[row, label]`.",
+            "logarithm is infinite. Take the logarithm first, by hand: `log(total) + largest - {logits}[row, "
+            "label]`.",
             _changed(_log_of_the_probability),
             (
                 "losses[row] = math.log(total) + largest - logits[row, labels[row]]",
@@ -281,14 +281,14 @@ dense_backward_weight_kernel = KernelExercise(
             ("range(x.shape[0])", "range(x.shape[0] - 1)"),
         ),
         "slope only": (
-            "You add up the inputs, and what comes from above takes no part: multiply by "
-            "`grad_output[n, o]`.",
+            "You add up the inputs, and what comes from above takes no part: multiply by `{grad_output}[n, "
+            "o]`.",
             lambda grad_output, x: _weight_gradient(np.ones_like(grad_output), x),
             ("grad_output[n, o] * x[n, i]", "x[n, i]"),
         ),
         "gradient only": (
-            "You add up `grad_output`, and that is the gradient of the bias. The slope of a weight is the "
-            "input that it meets, `x[n, i]`.",
+            "You add up `{grad_output}`, and that is the gradient of the bias. The slope of a weight is the "
+            "input that it meets, `{x}[n, i]`.",
             lambda grad_output, x: _weight_gradient(grad_output, np.ones_like(x)),
             ("grad_output[n, o] * x[n, i]", "grad_output[n, o]"),
         ),
@@ -304,12 +304,12 @@ dense_backward_weight_kernel = KernelExercise(
             ],
         ),
         "gradient transposed": (
-            "`grad_output[o, n]` has its indices exchanged: the sample comes first.",
+            "`{grad_output}[o, n]` has its indices exchanged: the sample comes first.",
             lambda grad_output, x: _turned(grad_output).T @ x,
             ("grad_output[n, o]", "grad_output[o, n]"),
         ),
         "input transposed": (
-            "`x[i, n]` has its indices exchanged: the sample comes first.",
+            "`{x}[i, n]` has its indices exchanged: the sample comes first.",
             lambda grad_output, x: np.float64(grad_output).T @ _turned(x),
             ("x[n, i]", "x[i, n]"),
         ),
@@ -343,13 +343,13 @@ dense_backward_input_kernel = KernelExercise(
     once=True,
     mistakes={
         "weight transposed": (
-            "You take `weight[i, o]`, as if there were a row for each input. The outputs come first: "
-            "`weight[o, i]`.",
+            "You take `{weight}[i, o]`, as if there were a row for each input. The outputs come first: "
+            "`{weight}[o, i]`.",
             lambda grad_output, weight: grad_output @ _turned(weight),
             ("weight[o, i]", "weight[i, o]"),
         ),
         "gradient transposed": (
-            "`grad_output[o, n]` has its indices exchanged: the sample comes first.",
+            "`{grad_output}[o, n]` has its indices exchanged: the sample comes first.",
             lambda grad_output, weight: _turned(grad_output) @ weight,
             ("grad_output[n, o]", "grad_output[o, n]"),
         ),
@@ -384,13 +384,13 @@ dense_backward_input_kernel = KernelExercise(
             ("grad_input[n, i] = total", "grad_input[n, i] = total / float32(weight.shape[0])"),
         ),
         "slope only": (
-            "You add up the weights, and what comes from above takes no part: multiply by "
-            "`grad_output[n, o]`.",
+            "You add up the weights, and what comes from above takes no part: multiply by `{grad_output}[n, "
+            "o]`.",
             lambda grad_output, weight: _input_gradient(np.ones_like(grad_output), weight),
             ("grad_output[n, o] * weight[o, i]", "weight[o, i]"),
         ),
         "first sample for all": (
-            "Every sample gets the gradients of sample 0: it is `grad_output[n, o]`.",
+            "Every sample gets the gradients of sample 0: it is `{grad_output}[n, o]`.",
             lambda grad_output, weight: np.repeat(
                 _input_gradient(grad_output[:1], weight), len(grad_output), axis=0
             ),
@@ -546,7 +546,7 @@ relu_backward_kernel = KernelExercise(
         ),
         "slope only": (
             "You store the slope, 1 or 0. By the chain rule it is multiplied by what comes from above, "
-            "`grad_output`.",
+            "`{grad_output}`.",
             lambda grad_output, out: (out > 0).astype(float),
             ("grad_output[i]", "float32(1)"),
         ),
@@ -660,7 +660,7 @@ max_pool_backward_kernel = KernelExercise(
             ),
         ),
         "width of the output": (
-            "The positions count along rows of the *input* plane: divide by `grad_input.shape[2]`, not by "
+            "The positions count along rows of the *input* plane: divide by `{grad_input}.shape[2]`, not by "
             "the width of the output.",
             _sent_elsewhere(lambda argmax, grad_input: np.divmod(argmax, argmax.shape[2])),
             ("grad_input.shape[2]", "grad_output.shape[2]"),
@@ -671,18 +671,18 @@ max_pool_backward_kernel = KernelExercise(
             ("grad_input.shape[2]", "grad_input.shape[1]"),
         ),
         "row and column exchanged": (
-            "Row and column are exchanged: `argmax // width` is the row, `argmax % width` the column.",
+            "Row and column are exchanged: `{argmax} // width` is the row, `{argmax} % width` the column.",
             _sent_elsewhere(lambda argmax, grad_input: np.divmod(argmax, grad_input.shape[2])[::-1]),
             ("where // width, where % width", "where % width, where // width"),
         ),
         "place of the output": (
-            "The gradients stay at the place of the output. `argmax` says which pixel has won.",
+            "The gradients stay at the place of the output. `{argmax}` says which pixel has won.",
             _sent_elsewhere(lambda argmax, grad_input: np.indices(argmax.shape)[1:]),
             ("where // width, where % width", "oh, ow"),
         ),
         "first plane only": (
-            "All gradients go to plane 0. A position counts within its plane: `grad_input`'s first index is "
-            "the plane of the output.",
+            "All gradients go to plane 0. A position counts within its plane: `{grad_input}`'s first index "
+            "is the plane of the output.",
             lambda grad_output, argmax, grad_input: _sent(
                 grad_output, 0, *np.divmod(argmax, grad_input.shape[2]), grad_input
             ),
@@ -783,16 +783,16 @@ def _met_elsewhere(at=lambda o, k, stride, padding: o * stride + k - padding, st
 
 
 _STRIDES = (
-    "You have exchanged the two strides: `stride_h` belongs to rows, `stride_w` to columns. Where both are "
-    "the same it is right."
-)
-_PADDINGS = (
-    "You have exchanged the two paddings: `padding_h` belongs to rows, `padding_w` to columns. Where both "
+    "You have exchanged the two strides: `{stride_h}` belongs to rows, `{stride_w}` to columns. Where both "
     "are the same it is right."
 )
+_PADDINGS = (
+    "You have exchanged the two paddings: `{padding_h}` belongs to rows, `{padding_w}` to columns. Where "
+    "both are the same it is right."
+)
 _STEPS = (
-    "You have exchanged vertical and horizontal: `stride_h` and `padding_h` belong to rows, `stride_w` and "
-    "`padding_w` to columns."
+    "You have exchanged vertical and horizontal: `{stride_h}` and `{padding_h}` belong to rows, `{stride_w}` "
+    "and `{padding_w}` to columns."
 )
 
 conv2d_backward_weight_kernel = KernelExercise(
@@ -803,13 +803,13 @@ conv2d_backward_weight_kernel = KernelExercise(
     once=True,
     mistakes={
         "stride ignored": (
-            "Right for stride 1 alone. Output `oh` looks at row `oh * stride_h + kh - padding_h`.",
+            "Right for stride 1 alone. Output `oh` looks at row `oh * {stride_h} + kh - {padding_h}`.",
             _met_elsewhere(lambda o, k, stride, padding: o + k - padding),
             [("oh * stride_h", "oh"), ("ow * stride_w", "ow")],
         ),
         "padding left out": (
-            "Right without padding alone: with it, the first window begins `padding_h` rows above the image "
-            "and `padding_w` columns to its left.",
+            "Right without padding alone: with it, the first window begins `{padding_h}` rows above the "
+            "image and `{padding_w}` columns to its left.",
             _met_elsewhere(lambda o, k, stride, padding: o * stride + k),
             [("kh - padding_h", "kh"), ("kw - padding_w", "kw")],
         ),
@@ -875,21 +875,22 @@ conv2d_backward_weight_kernel = KernelExercise(
             ("for n in range(x.shape[0]):", "for n in range(x.shape[0]):\n    total = float32(0)"),
         ),
         "first input channel for all": (
-            "All input channels get the gradients of channel 0: the pixel is `x[n, ic, h, w]`.",
+            "All input channels get the gradients of channel 0: the pixel is `{x}[n, ic, h, w]`.",
             lambda grad_output, x, *rest: _filter_gradient(
                 grad_output, np.repeat(x[:, :1], x.shape[1], axis=1), *rest
             ),
             ("x[n, ic, h, w]", "x[n, 0, h, w]"),
         ),
         "first output channel for all": (
-            "All filters get the gradients of filter 0: it is `grad_output[n, oc, oh, ow]`.",
+            "All filters get the gradients of filter 0: it is `{grad_output}[n, oc, oh, ow]`.",
             lambda grad_output, *rest: _filter_gradient(
                 np.repeat(grad_output[:, :1], grad_output.shape[1], axis=1), *rest
             ),
             ("grad_output[n, oc, oh, ow]", "grad_output[n, 0, oh, ow]"),
         ),
         "gradient left out": (
-            "You add up pixels, and what comes from above takes no part: multiply each by its `grad_output`.",
+            "You add up pixels, and what comes from above takes no part: multiply each by its "
+            "`{grad_output}`.",
             lambda grad_output, *rest: _filter_gradient(np.ones_like(grad_output), *rest),
             ("grad_output[n, oc, oh, ow] * x[n, ic, h, w]", "x[n, ic, h, w]"),
         ),
@@ -956,9 +957,9 @@ conv2d_backward_input_kernel = KernelExercise(
     from_the_end=True,
     mistakes={
         "not divisible": (
-            "Right for stride 1 alone. With a stride, windows begin in every `stride_h`-th row only, and "
-            "`//` rounds down to one that begins elsewhere: go on with the next weight unless "
-            "`top % stride_h == 0`, and for the columns likewise.",
+            "Right for stride 1 alone. With a stride, windows begin in every `{stride_h}`-th row only, and "
+            "`//` rounds down to one that begins elsewhere: go on with the next weight unless `top % "
+            "{stride_h} == 0`, and for the columns likewise.",
             _from_elsewhere(
                 lambda p, k, stride, padding: np.where(p + padding - k < 0, -1, (p + padding - k) // stride)
             ),
@@ -968,8 +969,8 @@ conv2d_backward_input_kernel = KernelExercise(
             ],
         ),
         "stride ignored": (
-            "Right for stride 1 alone. The window that begins at row `top` is that of output "
-            "`top // stride_h`, if `top` is divisible.",
+            "Right for stride 1 alone. The window that begins at row `top` is that of output `top // "
+            "{stride_h}`, if `top` is divisible.",
             _from_elsewhere(lambda p, k, stride, padding: p + padding - k),
             [
                 ("top % stride_h != 0 or top // stride_h", "top"),
@@ -978,28 +979,28 @@ conv2d_backward_input_kernel = KernelExercise(
             ],
         ),
         "padding left out": (
-            "Right without padding alone: a window that begins `padding_h` rows above the image is that of "
-            "output 0, so it is `h + padding_h - kh`.",
+            "Right without padding alone: a window that begins `{padding_h}` rows above the image is that of "
+            "output 0, so it is `h + {padding_h} - kh`.",
             _from_elsewhere(lambda p, k, stride, padding: _right_output(p, k, stride, 0)),
             [("h + padding_h", "h"), ("w + padding_w", "w")],
         ),
         "padding subtracted": (
-            "You subtract the padding, as the forward pass does. Going back it is added: "
-            "`h + padding_h - kh`.",
+            "You subtract the padding, as the forward pass does. Going back it is added: `h + {padding_h} - "
+            "kh`.",
             _from_elsewhere(lambda p, k, stride, padding: _right_output(p, k, stride, -padding)),
             [("h + padding_h", "h - padding_h"), ("w + padding_w", "w - padding_w")],
         ),
         "looks forward": (
             "You look from the pixel in the direction of the forward pass, `h + kh`. A pixel that meets row "
-            "`kh` of a window lies `kh` rows *below* its corner: `h + padding_h - kh`.",
+            "`kh` of a window lies `kh` rows *below* its corner: `h + {padding_h} - kh`.",
             _from_elsewhere(lambda p, k, stride, padding: _right_output(p, -k, stride, -padding)),
             _from_elsewhere(lambda p, k, stride, padding: _right_output(p, -k, stride, padding)),
             [("h + padding_h - kh", "h - padding_h + kh"), ("w + padding_w - kw", "w - padding_w + kw")],
             [("padding_h - kh", "padding_h + kh"), ("padding_w - kw", "padding_w + kw")],
         ),
         "flipped filter": (
-            "Your filter is turned once too often. `h + padding_h - kh` runs backwards already, and that is "
-            "the flip: the weight is `weight[oc, ic, kh, kw]`.",
+            "Your filter is turned once too often. `h + {padding_h} - kh` runs backwards already, and that "
+            "is the flip: the weight is `{weight}[oc, ic, kh, kw]`.",
             lambda grad_output, weight, *rest: _image_gradient(grad_output, weight[:, :, ::-1, ::-1], *rest),
             ("weight[oc, ic, kh, kw]", "weight[oc, ic, weight.shape[2] - 1 - kh, weight.shape[3] - 1 - kw]"),
         ),
@@ -1029,7 +1030,7 @@ conv2d_backward_input_kernel = KernelExercise(
             ("range(grad_output.shape[1])", "range(grad_output.shape[1] - 1, grad_output.shape[1])"),
         ),
         "first image for all": (
-            "Every image gets the gradients of image 0: it is `grad_output[n, oc, ...]`.",
+            "Every image gets the gradients of image 0: it is `{grad_output}[n, oc, ...]`.",
             lambda grad_output, *rest: _image_gradient(
                 np.repeat(grad_output[:1], len(grad_output), axis=0), *rest
             ),

@@ -34,7 +34,7 @@ decayed_step_kernel = KernelExercise(
     float32=True,
     mistakes={
         "decay left out": (
-            "Nothing pulls the parameters towards 0: add `weight_decay * parameters[i]` to the gradient.",
+            "Nothing pulls the parameters towards 0: add `{weight_decay} * {parameters}[i]` to the gradient.",
             lambda p, g, v, lr, m, wd: decayed_step(p, g, v, lr, m, 0),
             (" + weight_decay * parameters[i]", ""),
         ),
@@ -54,13 +54,13 @@ decayed_step_kernel = KernelExercise(
             ],
         ),
         "decay of the velocity": (
-            "`weight_decay` multiplies the velocity. It belongs to the parameter, which is to shrink.",
+            "`{weight_decay}` multiplies the velocity. It belongs to the parameter, which is to shrink.",
             lambda p, g, v, lr, m, wd: (p - lr * (m * v + g + wd * v), m * v + g + wd * v),
             ("weight_decay * parameters[i]", "weight_decay * velocity[i]"),
         ),
         "decay without the rate": (
-            "You shrink the parameter by `weight_decay`, whatever the learning rate is. Add "
-            "`weight_decay * parameters[i]` to the gradient instead.",
+            "You shrink the parameter by `{weight_decay}`, whatever the learning rate is. Add "
+            "`{weight_decay} * {parameters}[i]` to the gradient instead.",
             lambda p, g, v, lr, m, wd: (p - wd * p - lr * (m * v + g), m * v + g),
             lambda p, g, v, lr, m, wd: (p - wd * p - lr * (m * v + g + wd * p), m * v + g + wd * p),
             [
@@ -90,14 +90,14 @@ decayed_step_kernel = KernelExercise(
             ],
         ),
         "gradient dampened": (
-            "You take a share `1 - momentum` of the gradient. Here all of it counts.",
+            "You take a share `1 - {momentum}` of the gradient. Here all of it counts.",
             lambda p, g, v, lr, m, wd: decayed_step(p, (1 - m) * g, v, lr, m, (1 - m) * wd),
             lambda p, g, v, lr, m, wd: decayed_step(p, (1 - m) * g, v, lr, m, wd),
             ("+ gradient", "+ (float32(1) - momentum) * gradient"),
         ),
         "momentum twice": (
             "You step by the gradient and the momentum of the new velocity, as Nesterov's method does. Here "
-            "it is `lr * velocity[i]`.",
+            "it is `{lr} * {velocity}[i]`.",
             lambda p, g, v, lr, m, wd: (
                 p - lr * (g + wd * p + m * (m * v + g + wd * p)),
                 m * v + g + wd * p,
@@ -113,7 +113,7 @@ decayed_step_kernel = KernelExercise(
             ),
         ),
         "momentum left out": (
-            "The old velocity has no part in the new one: a share `momentum` of it remains.",
+            "The old velocity has no part in the new one: a share `{momentum}` of it remains.",
             lambda p, g, v, lr, m, wd: decayed_step(p, g, v, lr, 0, wd),
             ("momentum * velocity[i] + gradient", "gradient"),
         ),
@@ -140,7 +140,7 @@ decayed_step_kernel = KernelExercise(
             ("parameters[i] -=", "parameters[i] +="),
         ),
         "velocity not stored": (
-            "The parameters are right, and `velocity` is what it was: the next step needs the new one.",
+            "The parameters are right, and `{velocity}` is what it was: the next step needs the new one.",
             lambda p, g, v, lr, m, wd: (decayed_step(p, g, v, lr, m, wd)[0], v),
             [("velocity[i] = momentum", "speed = momentum"), ("lr * velocity[i]", "lr * speed")],
         ),
@@ -259,18 +259,18 @@ crop_and_flip_kernel = KernelExercise(
     once=True,
     mistakes={
         "never mirrored": (
-            "No image is mirrored: `places[i, 2]` is 1 for those that are to be.",
+            "No image is mirrored: `{places}[i, 2]` is 1 for those that are to be.",
             _with_places(_never_mirror),
             ("if places[i, 2] == 1:", "if places[i, 2] == 2:"),
         ),
         "always mirrored": (
-            "Every image is mirrored: only those with `places[i, 2] == 1` are.",
+            "Every image is mirrored: only those with `{places}[i, 2] == 1` are.",
             _with_places(_always_mirror),
             ("if places[i, 2] == 1:", "if places[i, 2] < 2:"),
         ),
         "mirrored first": (
             "You mirror the image and cut then. The other way round is meant: the window is taken from "
-            "`places`, and *its* columns are reversed.",
+            "`{places}`, and *its* columns are reversed.",
             _with_places(_mirror_first),
             ("column = out.shape[3] - 1 - w + places[i, 1] - padding", "column = out.shape[3] - 1 - column"),
         ),
@@ -281,13 +281,13 @@ crop_and_flip_kernel = KernelExercise(
             ("out.shape[3] - 1 - w", "out.shape[3] - w"),
         ),
         "mirrored without moving": (
-            "The mirrored images are not moved sideways: `places[i, 1]` counts there, too.",
+            "The mirrored images are not moved sideways: `{places}[i, 1]` counts there, too.",
             _with_places(_mirror_about_the_image),
             ("column = out.shape[3] - 1 - w + places[i, 1] - padding", "column = out.shape[3] - 1 - w"),
         ),
         "padding left out": (
-            "Your windows begin `padding` rows and columns too late. `places` counts from the corner of the "
-            "margin: take `padding` away.",
+            "Your windows begin `{padding}` rows and columns too late. `{places}` counts from the corner of "
+            "the margin: take `{padding}` away.",
             _with_places(_without_padding),
             [
                 ("+ places[i, 0] - padding", "+ places[i, 0]"),
@@ -303,8 +303,8 @@ crop_and_flip_kernel = KernelExercise(
             ),
         ),
         "moved the other way": (
-            "The images move the wrong way. The window begins at row `places[i, 0]` of the plane with its "
-            "margin, which is row `places[i, 0] - padding` of the image.",
+            "The images move the wrong way. The window begins at row `{places}[i, 0]` of the plane with its "
+            "margin, which is row `{places}[i, 0] - {padding}` of the image.",
             _with_places(_turn_round),
             [
                 ("h + places[i, 0] - padding", "h - places[i, 0] + padding"),
@@ -312,7 +312,7 @@ crop_and_flip_kernel = KernelExercise(
             ],
         ),
         "row and column exchanged": (
-            "Row and column are exchanged: `places[i, 0]` is the row at which the window begins.",
+            "Row and column are exchanged: `{places}[i, 0]` is the row at which the window begins.",
             _with_places(_exchange),
             [
                 ("places[i, 0]", "places[i, 3 - 3]"),
@@ -321,12 +321,13 @@ crop_and_flip_kernel = KernelExercise(
             ],
         ),
         "without moving": (
-            "The images stay where they are: add what `places` says, less `padding`.",
+            "The images stay where they are: add what `{places}` says, less `{padding}`.",
             _with_places(lambda places, padding: places[:, :2].fill(padding)),
             [("+ places[i, 0] - padding", ""), ("+ places[i, 1] - padding", "", 2)],
         ),
         "first images": (
-            "You take the first images of the set. Image `i` of the batch is number `indices[i]` of the set.",
+            "You take the first images of the set. Image `i` of the batch is number `{indices}[i]` of the "
+            "set.",
             lambda images, indices, places, padding: _cut(images[: len(indices)], places, padding),
             ("images[indices[i], ", "images[i, "),
         ),
@@ -410,17 +411,17 @@ folded_convolution_kernel = KernelExercise(
             ("math.sqrt(variance[oc] + eps)", "(variance[oc] + eps)"),
         ),
         "without eps": (
-            "`eps` is missing: it is added to the variance, under the root.",
+            "`{eps}` is missing: it is added to the variance, under the root.",
             _folded(scale=lambda gamma, variance, eps: gamma / np.sqrt(variance)),
             ("variance[oc] + eps", "variance[oc]"),
         ),
         "eps behind the root": (
-            "`eps` is added to the variance, under the root; you add it to the root.",
+            "`{eps}` is added to the variance, under the root; you add it to the root.",
             _folded(scale=lambda gamma, variance, eps: gamma / (np.sqrt(variance) + eps)),
             ("math.sqrt(variance[oc] + eps)", "(math.sqrt(variance[oc]) + eps)"),
         ),
         "gamma left out": (
-            "The scale lacks `gamma`, the factor that was learned.",
+            "The scale lacks `{gamma}`, the factor that was learned.",
             _folded(scale=lambda gamma, variance, eps: 1 / np.sqrt(variance + eps)),
             ("gamma[oc] /", "float32(1) /"),
         ),
@@ -455,12 +456,12 @@ folded_convolution_kernel = KernelExercise(
             ("(bias[oc] - mean[oc]) * scale", "bias[oc] * scale - mean[oc]"),
         ),
         "beta left out": (
-            "`beta`, the shift that was learned, is missing from the bias.",
+            "`{beta}`, the shift that was learned, is missing from the bias.",
             _folded(bias=lambda b, mean, s, beta: (b - mean) * s),
             (" + beta[oc]", ""),
         ),
         "beta scaled": (
-            "`beta` is added last, after the scale.",
+            "`{beta}` is added last, after the scale.",
             _folded(bias=lambda b, mean, s, beta: (b - mean + beta) * s),
             ("(bias[oc] - mean[oc]) * scale + beta[oc]", "(bias[oc] - mean[oc] + beta[oc]) * scale"),
         ),

@@ -49,36 +49,36 @@ split_kernel = KernelExercise(
     once=True,
     mistakes={
         "whole sum in each part": (
-            "Every part has all the products. Part `part` begins with product `part * depth`, and has "
-            "`depth` of them.",
+            "Every part has all the products. Part `part` begins with product `part * {depth}`, and has "
+            "`{depth}` of them.",
             _in_parts(lambda part, depth, length: (0, length)),
             ("range(first, last)", "range(a.shape[1])"),
         ),
         "first part everywhere": (
-            "All parts have the first `depth` products: the loop has to begin at `part * depth`.",
+            "All parts have the first `{depth}` products: the loop has to begin at `part * {depth}`.",
             _in_parts(lambda part, depth, length: (0, depth)),
             ("first = part * depth", "first = 0"),
         ),
         "from the beginning": (
             "Each part begins with the first product, so the early ones are added up several times: part "
-            "`part` begins at `part * depth`.",
+            "`part` begins at `part * {depth}`.",
             _in_parts(lambda part, depth, length: (0, (part + 1) * depth)),
             ("range(first, last)", "range(last)"),
         ),
         "to the end": (
             "Each part goes on to the end of the sum, so the late products are added up several times: it "
-            "ends before `(part + 1) * depth`.",
+            "ends before `(part + 1) * {depth}`.",
             _in_parts(lambda part, depth, length: (part * depth, length)),
             ("range(first, last)", "range(first, a.shape[1])"),
         ),
         "one short": (
-            "The last product of each part is missing: `range(a, b)` ends at `b - 1` by itself.",
+            "The last product of each part is missing: `range({a}, {b})` ends at `{b} - 1` by itself.",
             _in_parts(lambda part, depth, length: (part * depth, min((part + 1) * depth, length) - 1)),
             ("range(first, last)", "range(first, last - 1)"),
         ),
         "every so many": (
             "Your parts take turns: part `i` has products `i`, `i + parts`, and so on. Their sum is right, "
-            "but a tile holds neighbours. Give each part `depth` products in a row.",
+            "but a tile holds neighbours. Give each part `{depth}` products in a row.",
             _in_parts(lambda part, depth, length: (part, length, -(-length // depth))),
             ("range(first, last)", "range(part, a.shape[1], parts.shape[0])"),
         ),
@@ -147,7 +147,7 @@ im2col_kernel = KernelExercise(
     mistakes={
         "channel last": (
             "Your rows count the channel fastest. A row of weights has the taps of channel 0 first, then "
-            "those of channel 1: `row // kernel_size**2` is the channel.",
+            "those of channel 1: `row // {kernel_size}**2` is the channel.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (3, 4, 0, 1, 2)),
             (
                 "channel, tap = row // kernel_size**2, row % kernel_size**2",
@@ -174,8 +174,8 @@ im2col_kernel = KernelExercise(
             ],
         ),
         "divided by the image's width": (
-            "You divide the position by the width of the image. The output is narrower: it has "
-            "`width - kernel_size + 1` positions in a row.",
+            "You divide the position by the width of the image. The output is narrower: it has `width - "
+            "{kernel_size} + 1` positions in a row.",
             _divided_by_the_image,
             ("image.shape[2] - kernel_size + 1", "image.shape[2]"),
         ),
@@ -189,7 +189,7 @@ im2col_kernel = KernelExercise(
             ],
         ),
         "first channel only": (
-            "All your rows come from channel 0: the channel is `row // kernel_size**2`.",
+            "All your rows come from channel 0: the channel is `row // {kernel_size}**2`.",
             lambda image, kernel_size: np.tile(
                 _as_columns(_windows(image[:1], kernel_size)), (len(image), 1)
             ),
@@ -287,7 +287,7 @@ conv_implicit_kernel = KernelExercise(
         ),
         "channel last": (
             "You take the channel for what counts fastest. A row of weights has the taps of channel 0 first, "
-            "then those of channel 1: `k // kernel_size**2` is the channel.",
+            "then those of channel 1: `k // {kernel_size}**2` is the channel.",
             _multiplied(product, _rearranged_columns((3, 4, 0, 1, 2))),
             (
                 "(start + y) // kernel_size**2, (start + y) % kernel_size**2",
@@ -314,8 +314,8 @@ conv_implicit_kernel = KernelExercise(
             ],
         ),
         "divided by the image's width": (
-            "You divide the position by the width of the image. The output is narrower: it has "
-            "`width - kernel_size + 1` positions in a row.",
+            "You divide the position by the width of the image. The output is narrower: it has `width - "
+            "{kernel_size} + 1` positions in a row.",
             _multiplied(product, _divided_by_the_image),
             ("image.shape[2] - kernel_size + 1", "image.shape[2]"),
         ),

@@ -66,12 +66,12 @@ def _only_last_product(image, kernel):
 
 
 _FLIPPED = (
-    "Your filter is flipped: `kernel[0, 0]` meets the window's last pixel and not its first. That is the "
+    "Your filter is flipped: `{kernel}[0, 0]` meets the window's last pixel and not its first. That is the "
     "mathematician's convolution; here the kernel stays as it is."
 )
 
 _SIDES_EXCHANGED = (
-    "You have exchanged `kh` and `kw`: `kernel.shape` is `(kh, kw)`, the height first; `m` counts to `kh` "
+    "You have exchanged `kh` and `kw`: `{kernel}.shape` is `(kh, kw)`, the height first; `m` counts to `kh` "
     "and `n` to `kw`. Only a square kernel survives the exchange."
 )
 _IMAGES_DTYPE = (
@@ -140,7 +140,7 @@ conv_by_hand = Exercise(
             ("out[i, j] +=", "out[i, j] ="),
         ),
         "kernel transposed": (
-            "You read `kernel[n, m]` where `kernel[m, n]` is meant: `m` counts rows, `n` columns.",
+            "You read `{kernel}[n, m]` where `{kernel}[m, n]` is meant: `m` counts rows, `n` columns.",
             _mirrored_indices,
             ("kernel[m, n]", "kernel[n, m]"),
         ),
@@ -169,7 +169,8 @@ conv_by_hand = Exercise(
             ("kernel[m, n]", "kernel[m, n] / kernel.size"),
         ),
         "window not moved": (
-            "Every output is that of the first window: `i` and `j` must take part in the index into `image`.",
+            "Every output is that of the first window: `i` and `j` must take part in the index into "
+            "`{image}`.",
             lambda image, kernel: np.full_like(conv_cpu(image, kernel), conv_cpu(image, kernel)[0, 0]),
             ("image[i + m, j + n]", "image[m, n]"),
         ),
@@ -498,7 +499,7 @@ conv_fft = Exercise(
         ),
         "size not given": (
             "Right for even widths, wrong for odd ones: from a half spectrum `irfft2` cannot tell whether "
-            "the width was odd. Give it `s=image.shape`.",
+            "the width was odd. Give it `s={image}.shape`.",
             _by_fft(size_given=False),
             ("fft.irfft2(spectrum, s=image.shape)", "fft.irfft2(spectrum)"),
         ),

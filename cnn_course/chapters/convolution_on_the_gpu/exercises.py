@@ -10,7 +10,7 @@ from gpuless import access_map
 from gpuless.access import WARP, WRITE
 
 _FLIPPED = (
-    "Your filter runs backwards: an output adds up `weight[i, j]` times the pixel `i` rows below the "
+    "Your filter runs backwards: an output adds up `{weight}[i, j]` times the pixel `i` rows below the "
     "window's first and `j` columns to its right. No flip, as in notebook 01."
 )
 
@@ -91,7 +91,7 @@ conv_valid_kernel = KernelExercise(
             ("image[row + i, column + j]", "image[i, j]"),
         ),
         "one pixel only": (
-            "Every weight of yours meets the same pixel, `image[row, column]`: weight `[i, j]` belongs to "
+            "Every weight of yours meets the same pixel, `{image}[row, column]`: weight `[i, j]` belongs to "
             "the pixel `i` rows below that one and `j` columns to its right.",
             lambda image, weight: (
                 weight.sum() * image[: 1 - weight.shape[0] or None, : 1 - weight.shape[1] or None]
@@ -176,7 +176,7 @@ conv_channels_kernel = KernelExercise(
             ("* x[ic, oh + kh, ow + kw]", "* x[ic, oh + kh, ow + kw] + bias[oc]"),
         ),
         "one bias for all": (
-            "All your output channels get the bias of channel 0: it is `bias[oc]`.",
+            "All your output channels get the bias of channel 0: it is `{bias}[oc]`.",
             lambda x, weight, bias: _conv(x, weight, np.full_like(bias, bias[0])),
             ("bias[oc]", "bias[0]"),
         ),
@@ -289,13 +289,13 @@ conv2d_kernel = KernelExercise(
     once=True,
     mistakes={
         "stride ignored": (
-            "Your window moves on by one pixel whatever the stride: output `oh` begins at `oh * stride_h`.",
+            "Your window moves on by one pixel whatever the stride: output `oh` begins at `oh * {stride_h}`.",
             _windows(lambda o, k, stride, padding: o + k - padding),
             [("oh * stride_h", "oh"), ("ow * stride_w", "ow")],
         ),
         "padding ignored": (
-            "Your windows begin on the image's first pixel: with padding, the first one begins `padding_h` "
-            "rows above it and `padding_w` columns to its left.",
+            "Your windows begin on the image's first pixel: with padding, the first one begins `{padding_h}` "
+            "rows above it and `{padding_w}` columns to its left.",
             _windows(lambda o, k, stride, padding: o * stride + k),
             [("kh - padding_h", "kh"), ("kw - padding_w", "kw")],
         ),
@@ -322,7 +322,7 @@ conv2d_kernel = KernelExercise(
         ),
         "all times stride": (
             "You multiply by the stride when weight and padding are already in the sum: output `oh` begins "
-            "at `oh * stride_h`, and from there each weight is one pixel further.",
+            "at `oh * {stride_h}`, and from there each weight is one pixel further.",
             _windows(lambda o, k, stride, padding: (o + k - padding) * stride),
             [
                 ("oh * stride_h + kh - padding_h", "(oh + kh - padding_h) * stride_h"),
@@ -359,8 +359,8 @@ conv2d_kernel = KernelExercise(
             ),
         ),
         "h and w exchanged": (
-            "You have exchanged vertical and horizontal: `stride_h` and `padding_h` belong to rows, "
-            "`stride_w` and `padding_w` to columns.",
+            "You have exchanged vertical and horizontal: `{stride_h}` and `{padding_h}` belong to rows, "
+            "`{stride_w}` and `{padding_w}` to columns.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sh, pw, ph)),
             [
                 ("oh * stride_h + kh - padding_h", "oh * stride_w + kh - padding_w"),
@@ -368,24 +368,24 @@ conv2d_kernel = KernelExercise(
             ],
         ),
         "paddings exchanged": (
-            "You have exchanged the paddings: `padding_h` belongs to rows, `padding_w` to columns.",
+            "You have exchanged the paddings: `{padding_h}` belongs to rows, `{padding_w}` to columns.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, pw, ph)),
             [("kh - padding_h", "kh - padding_w"), ("kw - padding_w", "kw - padding_h")],
         ),
         "strides exchanged": (
-            "You have exchanged the strides: `stride_h` belongs to rows, `stride_w` to columns.",
+            "You have exchanged the strides: `{stride_h}` belongs to rows, `{stride_w}` to columns.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sh, ph, pw)),
             [("oh * stride_h", "oh * stride_w"), ("ow * stride_w", "ow * stride_h")],
         ),
         "one stride for both": (
-            "You take the same stride for rows and columns: `stride_h` belongs to rows, `stride_w` to "
+            "You take the same stride for rows and columns: `{stride_h}` belongs to rows, `{stride_w}` to "
             "columns.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sh, ph, pw)),
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sw, ph, pw)),
             ("ow * stride_w", "ow * stride_h"),
         ),
         "one padding for both": (
-            "You take the same padding for rows and columns: `padding_h` belongs to rows, `padding_w` to "
+            "You take the same padding for rows and columns: `{padding_h}` belongs to rows, `{padding_w}` to "
             "columns.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, ph, ph)),
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, pw, pw)),
@@ -400,7 +400,7 @@ conv2d_kernel = KernelExercise(
             ],
         ),
         "first image for all": (
-            "All outputs of the batch come from its first image: the first index of `x` is `n`.",
+            "All outputs of the batch come from its first image: the first index of `{x}` is `n`.",
             lambda x, *rest: _full(np.broadcast_to(x[:1], x.shape), *rest),
             ("x[n,", "x[0,"),
         ),
@@ -559,7 +559,7 @@ bias_relu_kernel = KernelExercise(
             ],
         ),
         "one bias for all": (
-            "All your channels get the bias of channel 0: it is `bias[c]`.",
+            "All your channels get the bias of channel 0: it is `{bias}[c]`.",
             lambda x, bias: np.maximum(x + bias[0], 0),
             ("bias[c]", "bias[0]"),
         ),
@@ -613,7 +613,7 @@ conv_nhwc_kernel = KernelExercise(
             ("weight[kh, kw, ic, oc]", "weight[weight.shape[0] - 1 - kh, weight.shape[1] - 1 - kw, ic, oc]"),
         ),
         "first image for all": (
-            "All outputs of the batch come from its first image: the first index of `x` is `n`.",
+            "All outputs of the batch come from its first image: the first index of `{x}` is `n`.",
             lambda x, weight: _conv_last(np.broadcast_to(x[:1], x.shape), weight),
             ("x[n,", "x[0,"),
         ),
@@ -634,7 +634,7 @@ conv_nhwc_kernel = KernelExercise(
         ),
         "window does not slide": (
             "The outputs of an image are all the first one: `oh` and `ow` must take part in the index of "
-            "`x`.",
+            "`{x}`.",
             lambda x, weight: np.broadcast_to(_conv_last(x, weight)[:, :1, :1], _conv_last(x, weight).shape),
             ("x[n, oh + kh, ow + kw, ic]", "x[n, kh, kw, ic]"),
         ),

@@ -184,8 +184,8 @@ block_max_kernel = KernelExercise(
             ("-math.inf", "-1e9"),
         ),
         "borrowed elements": (
-            "Threads without an element take one from the beginning of `x`, which another block has to look "
-            "at. They need a number that never wins: `float32(-math.inf)`.",
+            "Threads without an element take one from the beginning of `{x}`, which another block has to "
+            "look at. They need a number that never wins: `float32(-math.inf)`.",
             _wrapped_maxima,
             ("x[i] if i < x.size else float32(-math.inf)", "x[i % x.size]"),
         ),
@@ -252,7 +252,7 @@ histogram_kernel = KernelExercise(
     properties=(uses("shared"), _counts_in_shared_memory),
     mistakes={
         "old counts lost": (
-            "What was in `bins` before is gone: the kernel is to add to it, so that it can be launched for "
+            "What was in `{bins}` before is gone: the kernel is to add to it, so that it can be launched for "
             "one batch after the other.",
             lambda levels, bins: _counts(levels),
             ("    mine[t] = 0", "    mine[t] = 0\nif i < LEVELS:\n    bins[i] = 0"),

@@ -66,19 +66,20 @@ matmul_kernel = KernelExercise(
     once=True,
     mistakes={
         "b transposed": (
-            "You walk along a row of `b`, which multiplies with its transpose: column `n` of the result "
-            "takes column `n` of `b`, so it is `b[k, column]`.",
+            "You walk along a row of `{b}`, which multiplies with its transpose: column `n` of the result "
+            "takes column `n` of `{b}`, so it is `{b}[k, column]`.",
             lambda a, b: a @ within(b, *[max(b.shape)] * 2)[: b.shape[1], : b.shape[0]].T,
             ("b[k, column]", "b[column, k]"),
         ),
         "a transposed": (
-            "You walk down a column of `a`, which multiplies its transpose: row `m` of the result takes row "
-            "`m` of `a`, so it is `a[row, k]`.",
+            "You walk down a column of `{a}`, which multiplies its transpose: row `m` of the result takes "
+            "row `m` of `{a}`, so it is `{a}[row, k]`.",
             lambda a, b: within(a, *[max(a.shape)] * 2)[: a.shape[1], : a.shape[0]].T @ b,
             ("a[row, k]", "a[k, row]"),
         ),
         "wrong length": (
-            "Your sum has as many products as `a` has rows. It runs along a row of `a`, over `a.shape[1]`.",
+            "Your sum has as many products as `{a}` has rows. It runs along a row of `{a}`, over "
+            "`{a}.shape[1]`.",
             lambda a, b: (
                 within(a, len(a), max(a.shape))[:, : len(a)]
                 @ within(b, max(len(a), len(b)), b.shape[1])[: len(a)]
@@ -193,7 +194,8 @@ matmul_tiled_kernel = KernelExercise(
         ),
         "copies for itself only": (
             "A thread that has no result copies zeros. But others need what it should have copied: whether "
-            "there is a number in `a` depends on `row` and `start + x`, in `b` on `start + y` and `column`.",
+            "there is a number in `{a}` depends on `row` and `start + x`, in `{b}` on `start + y` and "
+            "`column`.",
             _copied_by_threads_with_results,
             [
                 ("in_a = row < a.shape[0]", "in_a = row < out.shape[0] and column < out.shape[1]"),
@@ -201,8 +203,8 @@ matmul_tiled_kernel = KernelExercise(
             ],
         ),
         "tail left out": (
-            "You leave out the last, narrower tiles along k. Round the number of steps up: "
-            "`range(0, a.shape[1], TILE)` does.",
+            "You leave out the last, narrower tiles along k. Round the number of steps up: `range(0, "
+            "{a}.shape[1], TILE)` does.",
             _of_whole_tiles,
             ("range(0, a.shape[1], TILE)", "range(0, a.shape[1] // TILE * TILE, TILE)"),
         ),
@@ -212,7 +214,7 @@ matmul_tiled_kernel = KernelExercise(
             ("range(0, a.shape[1], TILE)", "range(0, TILE, TILE)"),
         ),
         "tile turned": (
-            "Each tile of `b` is multiplied transposed: the tile is `[k, column]`, so a thread reads "
+            "Each tile of `{b}` is multiplied transposed: the tile is `[k, column]`, so a thread reads "
             "`b_tile[k, x]`.",
             _with_turned_tiles,
             ("b_tile[k, x]", "b_tile[x, k]"),
@@ -329,13 +331,13 @@ matmul_2x2_kernel = KernelExercise(
             [("column + x + TILE, t01", "column + x + TILE, t10"), ("column + x, t10", "column + x, t01")],
         ),
         "row repeated": (
-            "The thread's second row has the results of its first: they need a number of `a` of their own, "
+            "The thread's second row has the results of its first: they need a number of `{a}` of their own, "
             "from `a_tile[y + TILE, k]`.",
             _row_repeated,
             ("a1 *", "a0 *", 2),
         ),
         "column repeated": (
-            "The thread's second column has the results of its first: they need a number of `b` of their "
+            "The thread's second column has the results of its first: they need a number of `{b}` of their "
             "own, from `b_tile[k, x + TILE]`.",
             _column_repeated,
             ("* b1", "* b0", 2),
@@ -387,12 +389,12 @@ dense_kernel = KernelExercise(
     mistakes={
         "bias per row": (
             "You take an element of the bias for each row, which is an image. There is one for each output "
-            "feature, that is, for each column: `bias[column]`.",
+            "feature, that is, for each column: `{bias}[column]`.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias[: len(x), None], relu),
             ("bias[column]", "bias[row]"),
         ),
         "bias left out": (
-            "The bias is missing: `bias[column]` is added once, to the complete sum.",
+            "The bias is missing: `{bias}[column]` is added once, to the complete sum.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T), relu),
             ("bias[column]", "float32(0)"),
         ),
@@ -410,18 +412,18 @@ dense_kernel = KernelExercise(
             ],
         ),
         "ReLU left out": (
-            "Negative results come out with `relu=True`: store 0 in their place.",
+            "Negative results come out with `{relu}=True`: store 0 in their place.",
             lambda x, weight, bias, relu: product(x, weight.T) + bias,
             ("total = float32(0) if total <= float32(0) else total", "pass"),
         ),
         "ReLU always": (
-            "Your results are never negative, even with `relu=False`. The last layer of a network needs "
-            "its sums as they are: ReLU is only for `if relu:`.",
+            "Your results are never negative, even with `{relu}=False`. The last layer of a network needs "
+            "its sums as they are: ReLU is only for `if {relu}:`.",
             lambda x, weight, bias, relu: np.maximum(product(x, weight.T) + bias, 0),
             ("if relu:", "if True:"),
         ),
         "ReLU the wrong way round": (
-            "You apply ReLU where `relu` is false, and leave it out where it is true.",
+            "You apply ReLU where `{relu}` is false, and leave it out where it is true.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias, not relu),
             ("if relu:", "if not relu:"),
         ),
@@ -446,8 +448,8 @@ dense_kernel = KernelExercise(
             ("float32(0) if total <= float32(0) else total", "abs(total)"),
         ),
         "weight not transposed": (
-            "You read `weight[k, column]`, as if its rows were the inputs. They are the outputs: "
-            "`weight[column, k]`.",
+            "You read `{weight}[k, column]`, as if its rows were the inputs. They are the outputs: "
+            "`{weight}[column, k]`.",
             lambda x, weight, bias, relu: _rectified(_unturned(x, weight, bias), relu),
             # `total if total > 0 else 0`, of garbage.
             lambda x, weight, bias, relu: (np.fmax if relu else np.add)(_unturned(x, weight, bias), 0),

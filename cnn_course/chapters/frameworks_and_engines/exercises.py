@@ -243,7 +243,7 @@ traffic = Exercise(
             ("(asked - made) | (made & (others", "(made & (others"),
         ),
         "results forgotten": (
-            "What is among `results` is stored, whether another kernel uses it or not.",
+            "What is among `{results}` is stored, whether another kernel uses it or not.",
             _counted(keep=lambda made, others, results: made & others),
             ("(others | set(results))", "others"),
         ),
@@ -277,7 +277,7 @@ traffic = Exercise(
             ],
         ),
         "arrays counted": (
-            "You count arrays. Bytes are asked for: add up their `sizes`.",
+            "You count arrays. Bytes are asked for: add up their `{sizes}`.",
             _counted(size=lambda sizes, name: 1),
             ("sum(sizes[name] for name in moved)", "len(moved)"),
         ),
@@ -362,12 +362,12 @@ fold_batch_norm = Exercise(
             ("factor[:, None, None, None]", "factor"),
         ),
         "eps forgotten": (
-            "You leave `eps` out. It is small, and not nothing: the network was trained with it.",
+            "You leave `{eps}` out. It is small, and not nothing: the network was trained with it.",
             _folded(root=lambda var, eps: np.sqrt(var)),
             (_ROOT, "np.sqrt(var)"),
         ),
         "eps beside the root": (
-            "`eps` is added to the variance, below the root.",
+            "`{eps}` is added to the variance, below the root.",
             _folded(root=lambda var, eps: np.sqrt(var) + eps),
             (_ROOT, "(np.sqrt(var) + eps)"),
         ),
@@ -378,7 +378,7 @@ fold_batch_norm = Exercise(
             (_ROOT, "(var + eps)"),
         ),
         "scale forgotten": (
-            "You normalise, and forget the learned `scale` that follows.",
+            "You normalise, and forget the learned `{scale}` that follows.",
             _folded(factor=lambda scale, root: 1 / root),
             ("scale / np", "1 / np"),
         ),
@@ -393,7 +393,7 @@ fold_batch_norm = Exercise(
             ("conv_bias - mean", "conv_bias + mean"),
         ),
         "mean not scaled": (
-            "The mean is taken away *before* the scaling, so it is scaled like the bias: `(bias - mean) * "
+            "The mean is taken away *before* the scaling, so it is scaled like the bias: `(bias - {mean}) * "
             "factor`.",
             _folded(bias=lambda b, m, f, s: b * f - m + s),
             ("(conv_bias - mean) * factor", "conv_bias * factor - mean"),
@@ -410,17 +410,17 @@ fold_batch_norm = Exercise(
             ("(conv_bias - mean)", "(-mean)"),
         ),
         "shift forgotten": (
-            "The learned `shift` is missing from the new bias.",
+            "The learned `{shift}` is missing from the new bias.",
             _folded(bias=lambda b, m, f, s: (b - m) * f),
             ("* factor + shift", "* factor"),
         ),
         "shift scaled": (
-            "You multiply `shift` by the factor as well. It is added at the end, as it is.",
+            "You multiply `{shift}` by the factor as well. It is added at the end, as it is.",
             _folded(bias=lambda b, m, f, s: (b - m + s) * f),
             ("mean) * factor + shift", "mean + shift) * factor"),
         ),
         "scale and shift exchanged": (
-            "`scale` and `shift` have changed places: `scale` multiplies, `shift` is added.",
+            "`{scale}` and `{shift}` have changed places: `{scale}` multiplies, `{shift}` is added.",
             _exchanged,
             [("factor = scale /", "factor = shift /"), ("factor + shift", "factor + scale")],
         ),
@@ -435,13 +435,13 @@ fold_batch_norm = Exercise(
             ],
         ),
         "times the root": (
-            "You multiply by the root. A batch norm divides by it: `scale / np.sqrt(var + eps)`.",
+            "You multiply by the root. A batch norm divides by it: `{scale} / np.sqrt({var} + {eps})`.",
             _folded(factor=lambda scale, root: scale * root),
             ("scale / np", "scale * np"),
         ),
         "bias without scale": (
-            "The new bias is divided by the root, and not multiplied by `scale`: it takes the whole factor, "
-            "like the weight.",
+            "The new bias is divided by the root, and not multiplied by `{scale}`: it takes the whole "
+            "factor, like the weight.",
             _bias_without_scale,
             ("(conv_bias - mean) * factor", "(conv_bias - mean) / np.sqrt(var + eps)"),
         ),
@@ -548,8 +548,8 @@ int8_dense = Exercise(
             ("scales[:, None]", "scales"),
         ),
         "divided back": (
-            "You divide the sums by the scales. A unit of the sum is worth `x_scale` times the row's scale: "
-            "multiply by both.",
+            "You divide the sums by the scales. A unit of the sum is worth `{x_scale}` times the row's "
+            "scale: multiply by both.",
             _dense(back=lambda total, x_scale, scales, bias: total / (x_scale * scales) + bias),
             ("total * (x_scale", "total / (x_scale"),
         ),
@@ -562,7 +562,7 @@ int8_dense = Exercise(
         ),
         "not clipped": (
             "An input beyond the calibrated range becomes an integer beyond 127, which int8 does not have. "
-            "Clip to -127 .. 127, after dividing by `x_scale`.",
+            "Clip to -127 .. 127, after dividing by `{x_scale}`.",
             _dense(x8=lambda values, scale: np.rint(values / scale)),
             ("np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)", "np.rint(x / x_scale)"),
             (
@@ -589,7 +589,7 @@ int8_dense = Exercise(
         ),
         "wraps around": (
             "An input beyond the calibrated range wraps around: 140 becomes -116 in 8 bits. Clip to -127 .. "
-            "127 after dividing by `x_scale`, before `astype(np.int8)`.",
+            "127 after dividing by `{x_scale}`, before `astype(np.int8)`.",
             _dense(x8=_wrapped),
             (
                 "np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)",
@@ -615,12 +615,12 @@ int8_dense = Exercise(
             (".astype(np.int32)", "", 2),
         ),
         "not scaled back": (
-            "The sums are whole numbers, in units of `x_scale` times the row's scale: multiply by both.",
+            "The sums are whole numbers, in units of `{x_scale}` times the row's scale: multiply by both.",
             _dense(back=lambda total, x_scale, scales, bias: total + bias),
             ("total * (x_scale * scales)", "total"),
         ),
         "one scale missing": (
-            "A unit of the sum is a unit of `x` times a unit of the weight: multiply by *both* scales.",
+            "A unit of the sum is a unit of `{x}` times a unit of the weight: multiply by *both* scales.",
             _dense(back=lambda total, x_scale, scales, bias: total * scales + bias),
             _dense(back=lambda total, x_scale, scales, bias: total * x_scale + bias),
             ("(x_scale * scales)", "scales"),
@@ -663,7 +663,7 @@ int8_dense = Exercise(
             ("total * (x_scale * scales) + bias", "x @ weight.T + bias"),
         ),
         "range of the batch": (
-            "You take the inputs' scale from this batch. It was calibrated: use `x_scale`, and clip.",
+            "You take the inputs' scale from this batch. It was calibrated: use `{x_scale}`, and clip.",
             lambda x, weight, bias, x_scale: _dense()(x, weight, bias, abs(x).max() / 127),
             ("scales = np.abs(weight)", "x_scale = np.abs(x).max() / 127\nscales = np.abs(weight)"),
         ),

@@ -464,7 +464,7 @@ scale_shift_relu_kernel = KernelExercise(
             ("x[i] * scale[channel] + shift[channel]", "(x[i] + shift[channel]) * scale[channel]"),
         ),
         "ReLU first": (
-            "You rectify `x`, and then scale and shift. The ReLU comes last.",
+            "You rectify `{x}`, and then scale and shift. The ReLU comes last.",
             lambda x, scale, shift, pixels: _scaled(np.maximum(x, 0), scale, shift, pixels),
             [
                 ("x[i] *", "max(x[i], float32(0)) *"),
@@ -472,14 +472,14 @@ scale_shift_relu_kernel = KernelExercise(
             ],
         ),
         "channel of the neighbours": (
-            "Your channel changes from one element to the next. `pixels` neighbours have the same one: "
-            "divide by `pixels` first.",
+            "Your channel changes from one element to the next. `{pixels}` neighbours have the same one: "
+            "divide by `{pixels}` first.",
             _by_neighbour,
             ("i // pixels % scale.size", "i % scale.size"),
         ),
         "channels never begin again": (
             "You go past the last channel. After it comes the first channel of the next sample: what is left "
-            "over when the channels are counted through is `% scale.size`.",
+            "over when the channels are counted through is `% {scale}.size`.",
             _never_begins_again,
             # `value if value > 0 else 0`, of garbage.
             lambda *given: np.nan_to_num(_never_begins_again(*given)),

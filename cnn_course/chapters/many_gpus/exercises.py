@@ -44,15 +44,15 @@ share_of = Exercise(
     properties=(avoids("array_split"),),
     mistakes={
         "rest left out": (
-            "Every worker gets `n // size` images, and the remainder belongs to nobody: the first `n % size` "
-            "workers take one more each.",
+            "Every worker gets `{n} // {size}` images, and the remainder belongs to nobody: the first `{n} % "
+            "{size}` workers take one more each.",
             _in_blocks_of(lambda n, size: n // size),
             [("+ min(rank, rest)", ""), ("each + (rank < rest)", "each")],
         ),
         "rounded up": (
             "You round the share up. Then the last workers get less than the others, or nothing: 11 images "
-            "in blocks of 3 leave 2 for the fourth. The first `n % size` take one more, and all others "
-            "`n // size`.",
+            "in blocks of 3 leave 2 for the fourth. The first `{n} % {size}` take one more, and all others "
+            "`{n} // {size}`.",
             _in_blocks_of(lambda n, size: -(-n // size)),
             [
                 ("each, rest = divmod(n, size)", "each = -(-n // size)"),
@@ -62,7 +62,7 @@ share_of = Exercise(
         ),
         "rest to the last": (
             "You give the whole remainder to the last worker, and everybody waits for it. It is spread over "
-            "the first `n % size` workers, one image each.",
+            "the first `{n} % {size}` workers, one image each.",
             _rest_to(-1),
             [
                 ("+ min(rank, rest)", ""),
@@ -71,7 +71,7 @@ share_of = Exercise(
         ),
         "rest to the first": (
             "You give the whole remainder to worker 0, and everybody waits for it. It is spread over the "
-            "first `n % size` workers, one image each.",
+            "first `{n} % {size}` workers, one image each.",
             _rest_to(0),
             [
                 ("+ min(rank, rest)", "+ (rest if rank else 0)"),
@@ -79,14 +79,14 @@ share_of = Exercise(
             ],
         ),
         "the last ones more": (
-            "It is the last workers that take one image more in yours. Here it is the first `n % size`.",
+            "It is the last workers that take one image more in yours. Here it is the first `{n} % {size}`.",
             lambda n, rank, size: tuple(n - edge for edge in reversed(_shares(n, size)[size - 1 - rank])),
             [("min(rank, rest)", "max(0, rank - (size - rest))"), ("(rank < rest)", "(rank >= size - rest)")],
         ),
         "cut at fractions": (
-            "You cut at `n * rank // size`, as exercise 3 cuts its chunks. Shares differ by one at most, "
-            "but those that take one more are not the first: of 7 images for 3 workers, worker 2 has 3. Here "
-            "it is the first `n % size`.",
+            "You cut at `{n} * {rank} // {size}`, as exercise 3 cuts its chunks. Shares differ by one at "
+            "most, but those that take one more are not the first: of 7 images for 3 workers, worker 2 has "
+            "3. Here it is the first `{n} % {size}`.",
             lambda n, rank, size: (n * rank // size, n * (rank + 1) // size),
             [
                 ("each, rest = divmod(n, size)", ""),
@@ -96,7 +96,7 @@ share_of = Exercise(
         ),
         "begin not moved": (
             "The lengths are right, and the shares overlap: those before you have taken one image more each, "
-            "as long as there were any, so your own first image is `min(rank, n % size)` further on.",
+            "as long as there were any, so your own first image is `min({rank}, {n} % {size})` further on.",
             lambda n, rank, size: (
                 rank * (n // size),
                 rank * (n // size) + np.diff(_shares(n, size)[rank])[0],
@@ -591,7 +591,7 @@ ring_all_reduce = RingExercise(
         ),
         "remainder left out": (
             "Right where the length is a multiple of the workers. Elsewhere the last entries are in no "
-            "chunk: end chunk k at `(k + 1) * n // size`.",
+            "chunk: end chunk k at `(k + 1) * n // {size}`.",
             partial(_walk, cut=lambda size, length: [k * (length // size) for k in range(size + 1)]),
             ("array[k * n // size : (k + 1) * n // size]", "array[k * (n // size) : (k + 1) * (n // size)]"),
         ),
@@ -617,8 +617,8 @@ ring_seconds = Exercise(
     rtol=1e-9,
     mistakes={
         "whole arrays": (
-            "You count as if each step sent the whole array. It sends one chunk of W: "
-            "`size_in_bytes / size`.",
+            "You count as if each step sent the whole array. It sends one chunk of W: `{size_in_bytes} / "
+            "{size}`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / bandwidth),
             ("size_in_bytes / size / bandwidth", "size_in_bytes / bandwidth"),
         ),
@@ -629,18 +629,18 @@ ring_seconds = Exercise(
         ),
         "no parentheses": (
             "Each of the 2 (W - 1) steps takes the latency and a chunk's time: parentheses round their sum, "
-            "`2 * (size - 1) * (latency + ...)`.",
+            "`2 * ({size} - 1) * ({latency} + ...)`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * latency + n / size / bandwidth,
             ("(latency + size_in_bytes / size / bandwidth)", "latency + size_in_bytes / size / bandwidth"),
         ),
         "no parentheses round size - 1": (
-            "`2 * size - 1` is one step more than `2 * (size - 1)`.",
+            "`2 * {size} - 1` is one step more than `2 * ({size} - 1)`.",
             lambda size, n, latency, bandwidth: (2 * size - 1) * (latency + n / size / bandwidth),
             ("2 * (size - 1)", "(2 * size - 1)"),
         ),
         "chunks of W - 1": (
-            "You cut the array into W - 1 chunks. There are as many chunks as workers: "
-            "`size_in_bytes / size`.",
+            "You cut the array into W - 1 chunks. There are as many chunks as workers: `{size_in_bytes} / "
+            "{size}`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / (size - 1) / bandwidth),
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / max(size - 1, 1) / bandwidth),
             ("size_in_bytes / size /", "size_in_bytes / max(size - 1, 1) /"),

@@ -93,14 +93,14 @@ decode_float16 = Exercise(
             ("bits >> 10 & 31", "bits >> 10"),
         ),
         "exponent in the mantissa": (
-            "Your mantissa has the bits above it as well: keep ten of them, `bits & 1023`.",
+            "Your mantissa has the bits above it as well: keep ten of them, `{bits} & 1023`.",
             _decoded(fields=lambda bits: (bits >> 15, bits >> 10 & 31, bits)),
             _decoded(fields=lambda bits: (bits >> 15, bits >> 10 & 31, bits & 0x7FFF)),
             ("bits & 1023", "bits"),
         ),
         "width of the fields": (
-            "Your fields have another width. From the top: 1 bit for the sign, 5 for the exponent, "
-            "`bits >> 10 & 31`, 10 for the mantissa, `bits & 1023`.",
+            "Your fields have another width. From the top: 1 bit for the sign, 5 for the exponent, `{bits} "
+            ">> 10 & 31`, 10 for the mantissa, `{bits} & 1023`.",
             *(
                 _decoded(fields=lambda bits, e=e, m=m: (bits >> 15, bits >> 10 & e, bits & m))
                 for e, m in ((31, 511), (31, 2047), (15, 1023), (31, 1024), (32, 1023))
@@ -127,7 +127,7 @@ decode_float16 = Exercise(
             ("-1.0 if", "1.0 if"),
         ),
         "mantissa": (
-            "The mantissa has 10 bits: divide it by $2^{10}$, 1024.",
+            "The mantissa has 10 bits: divide it by $2^{{10}}$, 1024.",
             *(_decoded(mantissa=count) for count in (512, 1023, 2048)),
             ("mantissa / 1024", "mantissa / 512", 2),
             ("mantissa / 1024", "mantissa / 2048", 2),
@@ -196,7 +196,7 @@ sum_rows_kernel = KernelExercise(
             ("out[row] = total", "out[row] = total / float32(x.shape[1])"),
         ),
         "last column missing": (
-            "The last element of each row is left out: the columns are `range(x.shape[1])`.",
+            "The last element of each row is left out: the columns are `range({x}.shape[1])`.",
             lambda x: x[:, :-1].sum(axis=1, dtype=np.float64),
             ("range(x.shape[1])", "range(x.shape[1] - 1)"),
         ),
@@ -263,15 +263,15 @@ stochastic_kernel = KernelExercise(
             ("x[i] + noise", "x[i] | noise"),
         ),
         "nearest": (
-            "You round to the nearest. What is added must be random: the lower 16 bits of `random[i]`.",
+            "You round to the nearest. What is added must be random: the lower 16 bits of `{random}[i]`.",
             _with_noise(lambda random: 0x8000 + 0 * random),
             _with_noise(lambda random: 0x7FFF + 0 * random),
             ("random[i] & uint32(0xFFFF)", "uint32(0x8000)"),
             ("random[i] & uint32(0xFFFF)", "uint32(0x7FFF)"),
         ),
         "all random bits": (
-            "You add all 32 random bits, which changes more than the half that is cut off: take "
-            "`random[i] & uint32(0xFFFF)`.",
+            "You add all 32 random bits, which changes more than the half that is cut off: take `{random}[i] "
+            "& uint32(0xFFFF)`.",
             _with_noise(lambda random: random),
             lambda x, random: _upper(x + random),
             ("random[i] & uint32(0xFFFF)", "random[i]"),
@@ -387,12 +387,12 @@ unscale_kernel = KernelExercise(
             ("/ scale[0]", "* scale[0]"),
         ),
         "left as they are": (
-            "The gradients stay as they are. Divide each of them by `scale[0]`, in place.",
+            "The gradients stay as they are. Divide each of them by `{scale}[0]`, in place.",
             _unscaled(change=lambda gradients, scale: gradients),
             ("gradients[i] = gradient", "pass"),
         ),
         "nothing found": (
-            "`found_inf` is never set. A gradient that is NaN or infinite must set it to 1.",
+            "`{found_inf}` is never set. A gradient that is NaN or infinite must set it to 1.",
             _unscaled(finite=lambda gradients: np.ones(1, bool)),
             ("cuda.atomic.max(found_inf, 0, 1)", "pass"),
         ),
@@ -421,15 +421,15 @@ unscale_kernel = KernelExercise(
             ("float32(np.inf)", "float32(65504)"),
         ),
         "found everywhere": (
-            "`found_inf` is set where all gradients are finite, and every step would be skipped: by a "
+            "`{found_inf}` is set where all gradients are finite, and every step would be skipped: by a "
             "condition that is always true, or by threads beyond the last gradient, which need a guard.",
             _unscaled(finite=lambda gradients: np.zeros(1, bool)),
             ("if not abs(gradient) < float32(np.inf):", "if True:"),
             ("if i < gradients.size:", "if True:"),
         ),
         "counted": (
-            "`found_inf` is not 1 but a count. It says yes or no: `cuda.atomic.max(found_inf, 0, 1)` leaves "
-            "a 1 a 1.",
+            "`{found_inf}` is not 1 but a count. It says yes or no: `cuda.atomic.max({found_inf}, 0, 1)` "
+            "leaves a 1 a 1.",
             _counted,
             ("cuda.atomic.max(found_inf, 0, 1)", "cuda.atomic.add(found_inf, 0, 1)"),
         ),
@@ -445,7 +445,7 @@ unscale_kernel = KernelExercise(
             ("not abs(gradient) < float32(np.inf)", "gradient == float32(np.inf)"),
         ),
         "found undone": (
-            "`found_inf` is 0 where it was 1 before the launch. Another kernel may have set it: where all "
+            "`{found_inf}` is 0 where it was 1 before the launch. Another kernel may have set it: where all "
             "gradients are finite, leave it as it is.",
             _unscaled(kept=False),
             (
@@ -455,7 +455,7 @@ unscale_kernel = KernelExercise(
             ),
         ),
         "the wrong way round": (
-            "`found_inf` is set where a gradient *is* finite.",
+            "`{found_inf}` is set where a gradient *is* finite.",
             _unscaled(finite=lambda gradients: ~np.isfinite(gradients)),
             ("not abs(gradient)", "abs(gradient)"),
         ),
@@ -525,7 +525,7 @@ next_scale = Exercise(
             ("scale / 2", "scale // 2"),
         ),
         "grows at every step": (
-            "You double the scale after every good step. It is to grow after `interval` of them in a row.",
+            "You double the scale after every good step. It is to grow after `{interval}` of them in a row.",
             _grows_at_once,
             (
                 "if good_steps == interval:\n    return scale * 2, 0\nreturn scale, good_steps",
@@ -538,7 +538,7 @@ next_scale = Exercise(
             ("good_steps == interval", "good_steps == interval + 1"),
         ),
         "one step early": (
-            "The scale grows one step too early: after `interval` good steps, not after one less.",
+            "The scale grows one step too early: after `{interval}` good steps, not after one less.",
             _stepped(reached=lambda good, interval: good >= interval - 1),
             ("good_steps == interval", "good_steps >= interval - 1"),
         ),
@@ -549,12 +549,12 @@ next_scale = Exercise(
             ("return scale * 2, 0", "return scale * 2, good_steps"),
         ),
         "good steps kept": (
-            "A skipped step ends the row: `good_steps` is 0 after it.",
+            "A skipped step ends the row: `{good_steps}` is 0 after it.",
             _stepped(forget=False),
             ("return scale / 2, 0", "return scale / 2, good_steps"),
         ),
         "good steps not counted": (
-            "A good step that does not complete the row still counts: return `good_steps + 1`.",
+            "A good step that does not complete the row still counts: return `{good_steps} + 1`.",
             lambda scale, good_steps, found_inf, interval: (
                 (scale, good_steps)
                 if not found_inf and good_steps + 1 < interval
@@ -571,7 +571,7 @@ next_scale = Exercise(
             ("return scale * 2, 0", "return scale * 2, 1"),
         ),
         "does not shrink": (
-            "After a step with `found_inf` the scale stays as it is: the next would overflow as well. "
+            "After a step with `{found_inf}` the scale stays as it is: the next would overflow as well. "
             "Halve it.",
             _stepped(down=False),
             ("return scale / 2, 0", "return scale, 0"),

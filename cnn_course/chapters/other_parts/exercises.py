@@ -42,8 +42,8 @@ sigmoid_backward_kernel = KernelExercise(
     once=True,
     mistakes={
         "sigmoid again": (
-            "You squash `out` once more. It is the sigmoid's output already, `y`; what is wanted is "
-            "`y * (1 - y)`.",
+            "You squash `{out}` once more. It is the sigmoid's output already, `y`; what is wanted is `y * "
+            "(1 - y)`.",
             lambda grad_output, out: grad_output * _sigmoid(out) * (1 - _sigmoid(out)),
             (
                 "grad_input[i] = grad_output[i] * out[i] * (float32(1) - out[i])",
@@ -53,7 +53,7 @@ sigmoid_backward_kernel = KernelExercise(
         ),
         "slope only": (
             "You store the slope. By the chain rule it is multiplied by what comes from above, "
-            "`grad_output`.",
+            "`{grad_output}`.",
             lambda grad_output, out: out * (1 - out),
             ("grad_output[i] * out[i]", "out[i]"),
         ),
@@ -85,7 +85,7 @@ sigmoid_backward_kernel = KernelExercise(
             ("* out[i] * (float32(1) - out[i])", "/ (out[i] * (float32(1) - out[i]))"),
         ),
         "arguments exchanged": (
-            "You take the slope where `grad_output` is, and multiply by `out`: the two are exchanged.",
+            "You take the slope where `{grad_output}` is, and multiply by `{out}`: the two are exchanged.",
             lambda grad_output, out: out * grad_output * (1 - grad_output),
             ("* (float32(1) - out[i])", "* (float32(1) - grad_output[i])"),
         ),
@@ -312,9 +312,9 @@ channel_statistics_kernel = KernelExercise(
     properties=(_shares_the_channel,),
     mistakes={
         "difference of squares": (
-            "Right, until a channel lies far from 0: then `E[x**2]` and `E[x]**2` are two huge numbers that "
-            "agree in all seven digits of float32, and their difference is what rounding left. Go through "
-            "the channel a second time, and add up the squared distances from the mean.",
+            "Right, until a channel lies far from 0: then `E[{x}**2]` and `E[{x}]**2` are two huge numbers "
+            "that agree in all seven digits of float32, and their difference is what rounding left. Go "
+            "through the channel a second time, and add up the squared distances from the mean.",
             _difference_of_squares,
             [("c, i % pixels] - centre", "c, i % pixels]"), ("= spread", "= spread - centre * centre")],
         ),
@@ -343,8 +343,8 @@ channel_statistics_kernel = KernelExercise(
             ("block_sum(total) / count", "block_sum(total)"),
         ),
         "divided by a part": (
-            "You divide by one sample's pixels, or by the number of samples. A channel has the pixels "
-            "of all samples: `x.shape[0] * x.shape[2]` elements.",
+            "You divide by one sample's pixels, or by the number of samples. A channel has the pixels of all "
+            "samples: `{x}.shape[0] * {x}.shape[2]` elements.",
             lambda x: _divided_by(x, x.shape[2]),
             lambda x: _divided_by(x, x.shape[0]),
             ("float32(x.shape[0] * pixels)", "float32(pixels)"),

@@ -250,7 +250,8 @@ block_sums_source = RoadExercise(
     languages=("CUDA C++", "OpenCL"),
     mistakes={
         "no guard": (
-            "The last group reads past the end of `x`: work-items from `n` on are to put a 0 into the tile.",
+            "The last group reads past the end of `{x}`: work-items from `n` on are to put a 0 into the "
+            "tile.",
             lambda x: np.where(np.arange(-(-x.size // GROUP)) < x.size // GROUP, _block_sums(x), np.nan),
             ("i < n ? x[i] : 0.0f", "x[i]"),
         ),
@@ -657,7 +658,7 @@ pooling_program = RoadExercise(
             ("fmaxf", "fminf", 3),
         ),
         "windows overlap": (
-            "Windows overlap: a place further in `out` is two further in `maps`, across and down.",
+            "Windows overlap: a place further in `out` is two further in `{maps}`, across and down.",
             lambda maps: _pool_with(maps, down=1),
             lambda maps: _pool_with(maps, across=1),
             lambda maps: _pool_with(maps, down=1, across=1),
@@ -665,12 +666,12 @@ pooling_program = RoadExercise(
             ("2 * column", "column"),
         ),
         "first channel only": (
-            "Every channel of `out` is made from the first one of `maps`.",
+            "Every channel of `out` is made from the first one of `{maps}`.",
             lambda maps: _pool_with(maps, plane_length=0),
             ("c * height + 2 * row", "2 * row"),
         ),
         "row of out": (
-            "The number below is a row of `maps` further on, `four[width]`, and not a row of `out`.",
+            "The number below is a row of `{maps}` further on, `four[width]`, and not a row of `out`.",
             lambda maps: _pool_with(maps, below=maps.shape[2] // 2),
             [("four[width]", "four[w]"), ("four[width + 1]", "four[w + 1]")],
         ),
@@ -685,7 +686,7 @@ pooling_program = RoadExercise(
             ("fmaxf(above, below)", "(four[0] + four[1] + four[width] + four[width + 1]) / 4"),
         ),
         "odd width": (
-            "Right for even widths. A row of `maps` is `width` long, twice the row of `out` or one more.",
+            "Right for even widths. A row of `{maps}` is `width` long, twice the row of `out` or one more.",
             lambda maps: _pool_with(maps, maps.shape[2] // 2 * 2, maps.shape[1] * maps.shape[2]),
             lambda maps: _pool_with(
                 maps, maps.shape[2] // 2 * 2, maps.shape[1] // 2 * 2 * (maps.shape[2] // 2 * 2)
@@ -702,7 +703,7 @@ pooling_program = RoadExercise(
             ],
         ),
         "odd height": (
-            "Right for even heights. A channel of `maps` has `height` rows, twice those of `out`, or one "
+            "Right for even heights. A channel of `{maps}` has `height` rows, twice those of `out`, or one "
             "more.",
             lambda maps: _pool_with(maps, maps.shape[2], maps.shape[1] // 2 * 2 * maps.shape[2]),
             ("(c * height + 2 * row)", "(c * 2 * h + 2 * row)"),
@@ -873,8 +874,8 @@ tune = Exercise(
             ("-(-blocks // gpu.sms)", "-(-blocks // (gpu.sms * held.blocks))"),
         ),
         "multiply-add as one": (
-            "A multiply-add is two operations, and `flops` counts operations: "
-            "`2 * tile_m * tile_n * depth` of a block.",
+            "A multiply-add is two operations, and `flops` counts operations: `2 * tile_m * tile_n * "
+            "{depth}` of a block.",
             functools.partial(_tune, operations=1),
             ("* 2 * one.tile_m", "* one.tile_m"),
         ),
@@ -884,7 +885,7 @@ tune = Exercise(
             ("return place, time", "return time, place"),
         ),
         "not checked": (
-            "Your choice is the fastest of the model, right or wrong. Ask `is_right`.",
+            "Your choice is the fastest of the model, right or wrong. Ask `{is_right}`.",
             functools.partial(_tune, ask=False),
             ("if is_right(candidates[place]):", "if True:"),
         ),
@@ -929,8 +930,8 @@ tune = Exercise(
             (" * min(1, held.warps / 16)", ""),
         ),
         "tile read once": (
-            "A block reads as many columns of `a`, and rows of `b`, as `depth` says, each as long as its "
-            "tile: `depth * (tile_m + tile_n)` numbers.",
+            "A block reads as many columns of `a`, and rows of `b`, as `{depth}` says, each as long as its "
+            "tile: `{depth} * (tile_m + tile_n)` numbers.",
             functools.partial(
                 _tune,
                 bytes_of=lambda one, blocks, m, n, depth: (
@@ -941,7 +942,7 @@ tune = Exercise(
             ("(blocks * depth * (", "(blocks * one.tile_k * ("),
         ),
         "results not written": (
-            "The results have to be written, too: `m * n` numbers.",
+            "The results have to be written, too: `{m} * {n}` numbers.",
             functools.partial(
                 _tune, bytes_of=lambda one, blocks, m, n, depth: blocks * depth * (one.tile_m + one.tile_n)
             ),

@@ -170,7 +170,7 @@ max_pool_kernel = KernelExercise(
         ),
         "place of the output": (
             "The maxima are right, and `argmax` has the number of the output. It is the place of the pixel "
-            "in its plane that is asked for: `row * x.shape[2] + column`.",
+            "in its plane that is asked for: `row * {x}.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: np.arange(h.size).reshape(h.shape)),
             ("argmax[plane, oh, ow] = where", "argmax[plane, oh, ow] = i"),
         ),
@@ -182,7 +182,7 @@ max_pool_kernel = KernelExercise(
         ),
         "place in all planes": (
             "The maxima are right, and the positions go on counting from plane to plane. Each plane counts "
-            "from 0: leave the plane out, `row * x.shape[2] + column`.",
+            "from 0: leave the plane out, `row * {x}.shape[2] + column`.",
             _with_argmax(
                 lambda x, kernel, stride, h, w: (np.indices(h.shape)[0] * x.shape[1] + h) * x.shape[2] + w
             ),
@@ -192,26 +192,26 @@ max_pool_kernel = KernelExercise(
             ),
         ),
         "first plane": (
-            "Every plane of your output is that of the first: the pixels come from `x[0]`. Read "
-            "`x[plane, h, w]`, with the plane that the thread has worked out.",
+            "Every plane of your output is that of the first: the pixels come from `{x}[0]`. Read "
+            "`{x}[plane, h, w]`, with the plane that the thread has worked out.",
             _of_the_first_plane,
             ("x[plane, ", "x[0, ", 3),
         ),
         "width of the output": (
-            "The maxima are right, and the positions use the width of the output. It is the width of `x` "
-            "that counts: `row * x.shape[2] + column`.",
+            "The maxima are right, and the positions use the width of the output. It is the width of `{x}` "
+            "that counts: `row * {x}.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: h * _pooled(x, kernel, stride)[0].shape[2] + w),
             ("x.shape[2]", "out.shape[2]", 2),
         ),
         "height for width": (
             "The maxima are right, and the positions are `row * height + column`, or `column * height + "
-            "row`. A row has as many pixels as the plane is wide: `row * x.shape[2] + column`.",
+            "row`. A row has as many pixels as the plane is wide: `row * {x}.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: h * x.shape[1] + w),
             ("x.shape[2]", "x.shape[1]", 2),
         ),
         "down the columns": (
             "The maxima are right, and the positions count down the columns. A plane is stored row by row: "
-            "`row * x.shape[2] + column`.",
+            "`row * {x}.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: w * x.shape[1] + h),
             [
                 ("top * x.shape[2] + left", "left * x.shape[1] + top"),
@@ -219,14 +219,14 @@ max_pool_kernel = KernelExercise(
             ],
         ),
         "stride left out": (
-            "Your windows are one pixel apart: the window of output `(oh, ow)` begins at row `oh * stride` "
-            "and column `ow * stride`.",
+            "Your windows are one pixel apart: the window of output `(oh, ow)` begins at row `oh * {stride}` "
+            "and column `ow * {stride}`.",
             _at_every_pixel,
             ("oh * stride, ow * stride", "oh, ow"),
         ),
         "window one short": (
-            "The last row and column of each window are left out: `range(kernel)` counts from 0 to "
-            "`kernel - 1` already.",
+            "The last row and column of each window are left out: `range({kernel})` counts from 0 to "
+            "`{kernel} - 1` already.",
             _short_windows,
             [("top + kernel", "top + kernel - 1"), ("left + kernel", "left + kernel - 1")],
         ),
@@ -479,7 +479,8 @@ histogram_kernel = KernelExercise(
     properties=(_counts_in_shared_memory,),
     mistakes={
         "forgets what was there": (
-            "You put the counts of this image in the place of what `counts` held. It is to be added to them.",
+            "You put the counts of this image in the place of what `{counts}` held. It is to be added to "
+            "them.",
             lambda x, counts: _counted(x, 0 * counts),
             """
             i = cuda.grid(1)
@@ -492,8 +493,8 @@ histogram_kernel = KernelExercise(
             """,
         ),
         "remainder": (
-            "Your bin is `x[i] % 16`: pixels that differ by 16 share it. Neighbouring values belong "
-            "together: `x[i] // 16`.",
+            "Your bin is `{x}[i] % 16`: pixels that differ by 16 share it. Neighbouring values belong "
+            "together: `{x}[i] // 16`.",
             lambda x, counts: _counted(x, counts, x % BINS),
             ("x[i] // 16", "x[i] % BINS"),
         ),

@@ -95,8 +95,8 @@ pool_maps_kernel = KernelExercise(
             ("max(above, below)", "above"),
         ),
         "steps of one": (
-            "Your windows are one step apart, and overlap. They are to be two apart: the window of "
-            "`out[c, row, column]` begins at `maps[c, 2 * row, 2 * column]`.",
+            "Your windows are one step apart, and overlap. They are to be two apart: the window of `out[c, "
+            "row, column]` begins at `{maps}[c, 2 * row, 2 * column]`.",
             _overlapping,
             [("2 * row", "row", 4), ("2 * column", "column", 4)],
         ),
@@ -323,7 +323,7 @@ edge_maps = Exercise(
         ),
         "input lost": (
             "All is garbage, as the kernel reads an image that nobody has written: the name of the image was "
-            "given to a new, empty array. `cuda.to_device(image)` allocates and copies in one.",
+            "given to a new, empty array. `cuda.to_device({image})` allocates and copies in one.",
             lambda image, weight: np.full(_edge_maps(image, weight).shape, np.nan, np.float32),
             ("cuda.to_device(image)", "cuda.device_array(image.shape, np.float32)"),
         ),
@@ -414,14 +414,14 @@ is_softmax = Exercise(
             ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "True"),
         ),
         "shift not tried": (
-            "`maps / maps.sum(axis=0)` passes: at numbers above 0 it is positive, sums to 1, and keeps the "
-            "order. Call `softmax` once more, on `maps + 1`.",
+            "`{maps} / {maps}.sum({axis}=0)` passes: at numbers above 0 it is positive, sums to 1, and keeps "
+            "the order. Call `{softmax}` once more, on `{maps} + 1`.",
             _without("shift"),
             ("np.allclose(softmax(maps + 1), out, atol=1e-5)", "True"),
         ),
         "order not looked at": (
             "A function that gives every channel the same passes. The largest has to stay the largest, at "
-            "each pixel: `argmax(axis=0)`.",
+            "each pixel: `argmax({axis}=0)`.",
             _without("order"),
             ("np.array_equal(out.argmax(axis=0), maps.argmax(axis=0))", "True"),
         ),
@@ -434,7 +434,7 @@ is_softmax = Exercise(
             ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "np.all(out.sum(axis=0) == 1)"),
         ),
         "sum over the image": (
-            "You add over the pixels. At each pixel the sum over the channels is 1: `axis=0`.",
+            "You add over the pixels. At each pixel the sum over the channels is 1: `{axis}=0`.",
             lambda softmax, maps: _holds(softmax, maps, axis=(1, 2)),
             ("out.sum(axis=0)", "out.sum(axis=(1, 2))"),
         ),

@@ -158,7 +158,7 @@ lstm_cell_kernel = KernelExercise(
             [("i, f = sigmoid", "f, i = sigmoid"), ("= i, f", "= f, i")],
         ),
         "old cell forgotten": (
-            "The new cell has nothing of the old one. What stays of it is `f * c`: this sum is all the "
+            "The new cell has nothing of the old one. What stays of it is `f * {c}`: this sum is all the "
             "memory there is.",
             _cell(lambda i, f, g, o, c: (i * g, o * np.tanh(i * g))),
             ("f * c[n, j] + i * g", "i * g"),
@@ -169,7 +169,7 @@ lstm_cell_kernel = KernelExercise(
             ("i * g", "g"),
         ),
         "forget gate left out": (
-            "The old cell stays whole; it is `f * c` that stays.",
+            "The old cell stays whole; it is `f * {c}` that stays.",
             _cell(lambda i, f, g, o, c: (c + i * g, o * np.tanh(c + i * g))),
             ("f * c[n, j]", "c[n, j]"),
         ),
@@ -231,7 +231,8 @@ last_states = Exercise(
     mistakes={
         "not turned": (
             "That is the article's mistake: `lstm_forward` takes the first axis for the samples, and in "
-            "`x` it is the steps. Nothing complains; with as many steps as samples even the shape is right.",
+            "`{x}` it is the steps. Nothing complains; with as many steps as samples even the shape is "
+            "right.",
             lambda x, *weights: _states(x, *weights)[:, -1],
             lambda x, *weights: _states(x, *weights)[-1],
             ("x.transpose(1, 0, 2)", "x"),
@@ -248,7 +249,7 @@ last_states = Exercise(
             ("x.transpose(1, 0, 2)", "x.reshape(x.shape[1], x.shape[0], -1)"),
         ),
         "last sample": (
-            "You have turned `x`, and then take the last *sample*, with all its steps. The steps are the "
+            "You have turned `{x}`, and then take the last *sample*, with all its steps. The steps are the "
             "second axis now: `[:, -1]`.",
             lambda x, *weights: _states(_turned(x), *weights)[-1],
             [("_, h_n, _, _, _ =", "out, *_ ="), ("return h_n", "return out[-1]")],
@@ -375,8 +376,8 @@ lstm_cell_backward_kernel = KernelExercise(
             ("grad_h[n, j] * o *", "grad_h[n, j] *"),
         ),
         "output gate from the cell": (
-            "The output gate has no part in the cell: its gradient comes from `grad_h` alone, times "
-            "`tanh(cell)`.",
+            "The output gate has no part in the cell: its gradient comes from `{grad_h}` alone, times "
+            "`tanh({cell})`.",
             _cell_back(shown=False),
             ("grad_h[n, j] * squashed", "dc * squashed"),
         ),
@@ -387,30 +388,30 @@ lstm_cell_backward_kernel = KernelExercise(
         ),
         "nothing through the hidden state": (
             "The cell's gradient is only what comes from the step after. The hidden state depends on the "
-            "cell as well: add `grad_h * o * (1 - tanh(cell)**2)`.",
+            "cell as well: add `{grad_h} * o * (1 - tanh({cell})**2)`.",
             _cell_back(own=False),
             ("grad_cell[n, j] + grad_h[n, j] * o * (one - squashed * squashed)", "grad_cell[n, j]"),
         ),
         "nothing from the step after": (
-            "The cell's gradient comes from this step's hidden state alone. The step after has read the "
-            "cell too: begin with `grad_cell`. It is the way on which gradients get far.",
+            "The cell's gradient comes from this step's hidden state alone. The step after has read the cell "
+            "too: begin with `{grad_cell}`. It is the way on which gradients get far.",
             _cell_back(later=False),
             ("grad_cell[n, j] + ", ""),
         ),
         "slope of the cell's tanh left out": (
-            "The hidden state is `o * tanh(cell)`, so its gradient is multiplied by `1 - tanh(cell)**2` on "
-            "the way to the cell.",
+            "The hidden state is `o * tanh({cell})`, so its gradient is multiplied by `1 - tanh({cell})**2` "
+            "on the way to the cell.",
             _cell_back(tanh_slope=False),
             (" * (one - squashed * squashed)", ""),
         ),
         "old cell squashed": (
             "You take the tanh of the cell *before* the step. The hidden state was made of the new one, "
-            "`cell`.",
+            "`{cell}`.",
             _cell_back(squash_new=False),
             ("math.tanh(cell[n, j])", "math.tanh(c[n, j])"),
         ),
         "new cell for the forget gate": (
-            "The forget gate was multiplied by the cell *before* the step, `c`: that is what its gradient "
+            "The forget gate was multiplied by the cell *before* the step, `{c}`: that is what its gradient "
             "has as a factor.",
             _cell_back(old=False),
             ("dc * c[n, j]", "dc * cell[n, j]"),
@@ -496,14 +497,14 @@ backward_through_time = Exercise(
         ),
         "hidden state not followed": (
             "The hidden state of the step before has taken part in all four sums. Its gradient is "
-            "`grad_gates[:, t] @ weight_hh`, and the next round of the loop needs it.",
+            "`grad_gates[:, t] @ {weight_hh}`, and the next round of the loop needs it.",
             _loop(hidden="dropped"),
             _loop(hidden="kept"),
             ("grad_h = grad_gates[:, t] @ weight_hh", "grad_h = zeros"),
             ("grad_h = grad_gates[:, t] @ weight_hh", ""),
         ),
         "last gradient in every step": (
-            "You add `grad_h_n` in every step. It is the gradient of the last hidden state alone: the loss "
+            "You add `{grad_h_n}` in every step. It is the gradient of the last hidden state alone: the loss "
             "does not see the others but through their successors.",
             _loop(hidden="again"),
             ("grad_h = grad_gates[:, t] @ weight_hh", "grad_h = grad_h_n + grad_gates[:, t] @ weight_hh"),
@@ -534,13 +535,13 @@ backward_through_time = Exercise(
             [("np.empty_like", "np.zeros_like"), (_LOOP, "reversed(range(gates.shape[1] - 1))")],
         ),
         "wraps round": (
-            "At the first step, `cells[:, t - 1]` is `cells[:, -1]`: the *last* cell. What came before the "
-            "first step is zeros.",
+            "At the first step, `{cells}[:, t - 1]` is `{cells}[:, -1]`: the *last* cell. What came before "
+            "the first step is zeros.",
             _loop(before="round"),
             ("cells[:, t - 1] if t else zeros", "cells[:, t - 1]"),
         ),
         "cell after the step": (
-            "`cell_backward` wants the cell *before* the step as its second argument, `cells[:, t - 1]`.",
+            "`cell_backward` wants the cell *before* the step as its second argument, `{cells}[:, t - 1]`.",
             _loop(before="after"),
             ("cells[:, t - 1] if t else zeros", "cells[:, t]"),
         ),

@@ -120,7 +120,7 @@ smooth_kernel = _TileExercise(
     properties=(uses("shared", "syncthreads"), _loads_each_sample_once),
     mistakes={
         "flipped": (
-            "Your weights run backwards: `weights[k]` belongs to `signal[i + k - RADIUS]`.",
+            "Your weights run backwards: `{weights}[k]` belongs to `{signal}[i + k - RADIUS]`.",
             lambda signal, weights: _smoothed(signal, weights[::-1]),
             ("weights[k]", "weights[weights.size - 1 - k]"),
         ),

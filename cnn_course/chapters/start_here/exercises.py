@@ -135,17 +135,17 @@ count_kernel = KernelExercise(
             ("level, 1)", "level, digits[n, row, column])"),
         ),
         "old count added": (
-            "The value to add is 1; `counts[level]` is what is there already.",
+            "The value to add is 1; `{counts}[level]` is what is there already.",
             _doubled,
             ("level, 1)", "level, counts[level] + 1)"),
         ),
         "one counter": (
-            "All pixels are counted in `counts[0]`. The place where one is added is `level`.",
+            "All pixels are counted in `{counts}[0]`. The place where one is added is `level`.",
             lambda digits, counts: counts + np.int32(digits.size) * (np.arange(LEVELS) == 0),
             ("level, 1)", "0, 1)"),
         ),
         "exchanged": (
-            "You have exchanged place and value: all is added to `counts[1]`. The order is array, place, "
+            "You have exchanged place and value: all is added to `{counts}[1]`. The order is array, place, "
             "value.",
             lambda digits, counts: (
                 counts + np.int32((digits // 16).sum(dtype=np.int32)) * (np.arange(LEVELS) == 1)

@@ -133,8 +133,8 @@ warp_product_kernel = KernelExercise(
             ("above[0], below[0], above[1], below[1]", "above[0], above[1], below[0], below[1]"),
         ),
         "right one transposed": (
-            "Your right fragment is transposed: a lane holds `b[k, row]` and `b[k + 4, row]`, where `row` "
-            "stands for a column.",
+            "Your right fragment is transposed: a lane holds `{b}[k, row]` and `{b}[k + 4, row]`, where "
+            "`row` stands for a column.",
             lambda a, b: _product(a, _pieces(b, 8, 8, np.transpose)),
             [
                 ("b[k, left]", "b[k - first + row, left - row + first]"),
@@ -152,7 +152,7 @@ warp_product_kernel = KernelExercise(
             [("for k in range(", "zero = sums\nfor k in range("), ("right, sums)", "right, zero)")],
         ),
         "first step only": (
-            "You multiply the first eight k only: there are `a.shape[1]`.",
+            "You multiply the first eight k only: there are `{a}.shape[1]`.",
             lambda a, b: _product(a[:, :8], b[:8]),
             ("a.shape[1], 8", "8, 8"),
         ),
@@ -200,17 +200,18 @@ split_tf32 = Exercise(
             (_REST, "x - near"),
         ),
         "sign": (
-            "The sum of the two is not `x`: what is left is `x` less the nearest, not the other way round.",
+            "The sum of the two is not `{x}`: what is left is `{x}` less the nearest, not the other way "
+            "round.",
             lambda x: (rounded(x, "tf32"), rounded(rounded(x, "tf32") - x, "tf32")),
             ("x - near", "near - x"),
         ),
         "the same twice": (
-            "You round `x` a second time. To be rounded is what the first number leaves of it.",
+            "You round `{x}` a second time. To be rounded is what the first number leaves of it.",
             lambda x: (rounded(x, "tf32"), rounded(x, "tf32")),
             ("x - near", "x"),
         ),
         "not rounded": (
-            "Your first number has more bits than tf32: round `x`.",
+            "Your first number has more bits than tf32: round `{x}`.",
             lambda x: (x, np.zeros_like(x)),
             ('near = rounded(x, "tf32")', "near = x"),
         ),

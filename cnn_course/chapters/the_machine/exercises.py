@@ -64,28 +64,28 @@ warps_needed = Exercise(
             ("math.ceil(", "1 + int("),
         ),
         "whole GPU": (
-            "That is for the whole GPU. The question is how many warps each of its `sms` multiprocessors "
+            "That is for the whole GPU. The question is how many warps each of its `{sms}` multiprocessors "
             "needs.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, 1, size),
             (" / sms", ""),
         ),
         "threads": (
-            "You count threads. A warp has 32 of them, and asks for `32 * bytes_a_thread` bytes.",
+            "You count threads. A warp has 32 of them, and asks for `32 * {bytes_a_thread}` bytes.",
             partial(_warps, lanes=1),
             lambda *machine: LANES * _warps(*machine),
             (_WARP, "bytes_a_thread"),
             ("return math", "return 32 * math"),
         ),
         "bytes, not warps": (
-            "You return the bytes that have to be in flight. Each warp brings `32 * bytes_a_thread` of them: "
-            "divide, and round up.",
+            "You return the bytes that have to be in flight. Each warp brings `32 * {bytes_a_thread}` of "
+            "them: divide, and round up.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1, lanes=1),
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, 1, 1, lanes=1),
             (f" / {_WARP}", ""),
             [(f" / {_WARP}", ""), (" / sms", "")],
         ),
         "always as many bytes": (
-            "You count as many bytes for a thread whatever it loads: `bytes_a_thread` is missing.",
+            "You count as many bytes for a thread whatever it loads: `{bytes_a_thread}` is missing.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 4),
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1),
             (_WARP, "128"),

@@ -13,6 +13,7 @@ import traceback
 import numpy as np
 from numba import cuda
 
+from cnn_course.engine.checks.evidence import plain
 from cnn_course.engine.checks.uninitialised import code_of
 from gpuless.simulator import Cause, LaunchStopped, cause_of, compiler_cause, compiler_line, namespace
 
@@ -22,7 +23,8 @@ _OF_THE_COMPILER = {"TypingError", "LoweringError", "UnsupportedError", "Unsuppo
 
 def text(error):
     """Return the exception's type and the start of its message."""
-    said = " ".join(str(error).split()).rstrip(".")
+    said = error.msg or "" if isinstance(error, SyntaxError) else str(error)
+    said = " ".join(plain(said).split()).rstrip(".")
     said = said if len(said) <= 240 else said[:240] + " ..."
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
@@ -127,7 +129,7 @@ def unsupported(error: BaseException) -> str:
     """Return as a sentence what a GPU cannot run: what the simulator refuses, or the compiler."""
     reason = error.reason
     if error.of_compiler:
-        reason = of_cause(error.cause) or f"Numba refuses it: {reason}"
+        reason = of_cause(error.cause) or f"Numba refuses it: {plain(reason)}"
     if error.code:
         reason = f"`{error.code}` {reason}"
     else:

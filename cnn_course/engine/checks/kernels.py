@@ -214,7 +214,7 @@ class KernelExercise(Exercise):
         with few_prints():
             return super()._verdict(attempt)
 
-    def _names(self, attempt, given):
+    def names_of(self, attempt, given):
         """Return a kernel's names for what the reference gets: all arguments but the outputs."""
         code = code_of(attempt)
         names = code.co_varnames[: code.co_argcount] if code else ()
