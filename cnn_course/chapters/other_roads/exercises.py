@@ -14,6 +14,7 @@ from cnn_course.chapters.other_roads.roads.complaints import fault_of, first_err
 from cnn_course.chapters.other_roads.roads.cuda_cpp import CudaCpp
 from cnn_course.chapters.other_roads.roads.opencl import OpenCL
 from cnn_course.chapters.other_roads.roads.tuning import TARGETS, Candidate
+from cnn_course.engine.checks.evidence import plain
 from cnn_course.engine.checks.exercise import Exercise, Verdict, Wrong
 from cnn_course.engine.checks.kernels import normal
 from cnn_course.engine.checks.uninitialised import code_of, names_in
@@ -112,7 +113,7 @@ def _fault(error):
         return "out of bounds", _OUT_OF_BOUNDS
     if kind == "barrier":
         return "divergent barrier", "A barrier is waited at for ever: some of the threads never come to it."
-    return "fails", f"The launch fails: {str(error).strip().splitlines()[0]}"
+    return "fails", f"The launch fails: {plain(str(error)).strip().splitlines()[0]}"
 
 
 # --- From Numba to OpenCL ----------------------------------------------------------------------------------
@@ -331,13 +332,15 @@ def _unmasked(x, in_variance):
     return _standardise(x, mean, ((in_variance - mean) ** 2).sum(axis=1, keepdims=True) / x.shape[1])
 
 
-class _Addresses:
+class Addresses:
     """What a program's loads and stores ask for, looked at before the interpreter does it.
+
+    Where an array lies in memory differs from run to run, and no finding says it.
 
     Parameters
     ----------
-    arrays : dict of str to tuple of int
-        For each array's name its address and how many bytes may be touched before and behind it.
+    arrays : dict of str to int
+        For each array's name its address.
     rows, columns : int
     """
 
@@ -349,12 +352,18 @@ class _Addresses:
         """Note one load or store; raise `Wrong` before it touches memory that is nobody's."""
         columns, reach = self.columns, self.rows * self.columns + _next_power(self.columns)
         addresses, mask = np.broadcast_arrays(np.int64(addresses), mask)
-        near = {name: np.abs(addresses.flat[0] - base) for name, base in self.arrays.items()}
-        name = min(near, key=near.get)
+        begins = {name: int(addresses.flat[0] - base) // 4 for name, base in self.arrays.items()}
+        name = min(begins, key=lambda name: abs(begins[name]))
+        if not -reach <= begins[name] <= reach:  # from which array it was counted, an address does not show
+            self._refuse(
+                "row begins elsewhere" if addresses.size > 1 else "out of bounds",
+                f"Program {program} goes far from `{'` and `'.join(begins)}`: its row, of {columns} numbers, "
+                f"begins at place {program * columns}. `program_id` rows lie before it.",
+            )
         if is_store:
             self.stored.add(name)
-        places = (addresses.ravel() - self.arrays[name]) // 4
-        begins, asked = int(places[0]), places[mask.ravel()]
+        begins, places = begins[name], (addresses.ravel() - self.arrays[name]) // 4
+        asked = places[mask.ravel()]
         if places.size > 1 and begins not in (0, program * columns):
             self._refuse(
                 "row begins elsewhere",
@@ -420,17 +429,18 @@ def _run_rows(attempt, x):
         raise Wrong("NumPy", "Here NumPy works, as Triton interprets; compiled, there is only `tl`.")
     rows, columns = x.shape
     margin = _block_of(x)
-    given, out = (np.full(x.size + 2 * margin, np.nan, np.float32) for _ in range(2))
+    # Both lie in one piece of memory, further apart than what a place may be beside an array.
+    given, _, out = np.full((3, x.size + 2 * margin), np.nan, np.float32)
     given[margin:-margin] = x.ravel()
     out[:margin] = out[-margin:] = UNTOUCHED
     tensors = [torch.from_numpy(array)[margin:] for array in (given, out)]
     bases = dict(zip(("x", "out"), (tensor.data_ptr() for tensor in tensors), strict=True))
-    addresses = _Addresses(bases, rows, columns)
+    addresses = Addresses(bases, rows, columns)
     try:
         with _looked_at(addresses):
             triton.jit(attempt)[(rows,)](*tensors, columns, BLOCK=margin)
     except Exception as error:
-        raise (addresses.finding or Wrong("raises", f"Triton stops: {error}")) from None
+        raise (addresses.finding or Wrong("raises", f"Triton stops: {plain(str(error))}")) from None
     if "out" not in addresses.stored:
         into = " You store into `x`." if addresses.stored else " There is no `tl.store`."
         raise Wrong("nothing stored", f"Nothing arrives in `out`.{into}")

@@ -226,7 +226,7 @@ def _turned(x):
 
 last_states = Exercise(
     "last_states",
-    reference=lambda x, *weights: _states(_turned(x), *weights)[:, -1],
+    reference=lambda x, weight_ih, weight_hh: _states(_turned(x), weight_ih, weight_hh)[:, -1],
     cases=_time_first,
     mistakes={
         "not turned": (
