@@ -67,20 +67,13 @@ causal_softmax_kernel = KernelExercise(
         "no mask": (
             "Every query sees all keys. Query `i` may see the keys up to its own place: `j <= i`.",
             lambda scores: _softmax(scores, np.ones_like(_seen(scores))),
-            [
-                ("range(1, i + 1)", "range(1, scores.shape[1])"),
-                ("in range(i + 1)", "in range(scores.shape[1])"),
-                ("if j <= i", "if True"),
-            ],
+            [("1, i + 1", "1, scores.shape[1]"), ("(i + 1)", "(scores.shape[1])"), ("j <= i", "True")],
         ),
         "masked afterwards": (
             "The weights of the future are 0, and yet the others know of it: they add up to less than 1, as "
             "the sum you divide by has the future in it. Add up what is seen, `j <= i`.",
             _zeroed_afterwards,
-            [
-                ("range(1, i + 1)", "range(1, scores.shape[1])"),
-                ("in range(i + 1)", "in range(scores.shape[1])"),
-            ],
+            [("(1, i + 1)", "(1, scores.shape[1])"), ("in range(i + 1)", "in range(scores.shape[1])")],
         ),
         "scores of zero": (
             "A score of 0 is no mask: its weight is `exp(0 - largest)`. What is not to be seen has the "
@@ -103,12 +96,7 @@ causal_softmax_kernel = KernelExercise(
         "itself not seen": (
             "A query does not see its own key: the loop ends one too early. `range(i + 1)` has `i` in it.",
             lambda scores: _softmax(scores, np.tril(np.ones(scores.shape, bool), k=-1)),
-            [
-                ("largest = scores[i, 0]", "largest = float32(-math.inf)"),
-                ("range(1, i + 1)", "range(i)"),
-                ("in range(i + 1)", "in range(i)"),
-                ("j <= i", "j < i"),
-            ],
+            [("scores[i, 0]", "float32(-math.inf)"), ("1, i + 1", "i"), ("(i + 1)", "(i)"), ("<=", "<")],
         ),
         "one too many": (
             "A query sees the key after its own: what is to be predicted is in what it is predicted from.",
@@ -399,10 +387,7 @@ tiled_attention_kernel = KernelExercise(
             "When a larger score comes along, sum and average are still relative to the old one. Multiply "
             "both by `exp(largest - new)`.",
             _not_rescaled,
-            [
-                ("total = total * factor + weight", "total += weight"),
-                ("average[d] * factor + ", "average[d] + "),
-            ],
+            [("total = total * factor + weight", "total += weight"), ("[d] * factor + ", "[d] + ")],
         ),
         "average not rescaled": (
             "The sum follows the largest score; the average does not. Multiply it by the same factor.",

@@ -39,10 +39,7 @@ linear_backward = Exercise(
             "You divide by the number of samples. The mean over the batch is in the loss, and so it has been "
             "divided by already, in `{grad_output}`: here the samples are added up.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw / len(x), gb / len(x))),
-            [
-                ("grad_output.T @ x", "grad_output.T @ x / len(x)"),
-                ("grad_output.sum(axis=0)", "grad_output.sum(axis=0) / len(x)"),
-            ],
+            [(".T @ x", ".T @ x / len(x)"), (".sum(axis=0)", ".sum(axis=0) / len(x)")],
         ),
         "bias mean": (
             "`grad_bias` is the mean over the samples; their sum is right.",
@@ -146,10 +143,7 @@ conv_backward_weight = Exercise(
             "Right for stride 1 alone. Output `oh` looks at pixel `{stride} * oh + kh`: the pixels that one "
             "weight meets are `{stride}` apart.",
             lambda g, x, kernel_size, stride, padding: _taps(g, x, kernel_size, 1, padding),
-            [
-                ("slice(kh, kh + stride * out_h, stride)", "slice(kh, kh + out_h)"),
-                ("slice(kw, kw + stride * out_w, stride)", "slice(kw, kw + out_w)"),
-            ],
+            [("kh + stride * out_h, stride", "kh + out_h"), ("kw + stride * out_w, stride", "kw + out_w")],
         ),
         "padding left out": (
             "Right without padding alone. The forward pass saw the images with zeros around them, and so "
@@ -166,10 +160,7 @@ conv_backward_weight = Exercise(
         "mean over the batch": (
             "You divide by the number of images. The loss has done so already: here they are added up.",
             lambda g, x, *rest: _backward_weight(g, x, *rest) / len(x),
-            (
-                'np.einsum("nohw,nihw->oi", grad_output, pixels)',
-                'np.einsum("nohw,nihw->noi", grad_output, pixels).mean(axis=0)',
-            ),
+            ('"nohw,nihw->oi", grad_output, pixels', '"nohw,nihw->noi", grad_output, pixels).mean(axis=0'),
         ),
         "last image only": (
             "Only the last image counts: `=` overwrites the sum where `+=` adds to it.",
@@ -179,16 +170,7 @@ conv_backward_weight = Exercise(
         "channels exchanged": (
             "The two channel axes are exchanged: a filter is `(out_channels, in_channels, kh, kw)`.",
             lambda *args: _backward_weight(*args).swapaxes(0, 1),
-            [
-                (
-                    "np.zeros((grad_output.shape[1], x.shape[1], *kernel_size))",
-                    "np.zeros((x.shape[1], grad_output.shape[1], *kernel_size))",
-                ),
-                (
-                    'np.einsum("nohw,nihw->oi", grad_output, pixels)',
-                    'np.einsum("nohw,nihw->io", grad_output, pixels)',
-                ),
-            ],
+            [("grad_output.shape[1], x.shape", "x.shape[1], grad_output.shape"), ('->oi",', '->io",')],
         ),
         "averaged": (
             "You divide by the number of outputs of an image; the gradients are added up.",
@@ -205,10 +187,7 @@ conv_backward_weight = Exercise(
             lambda g, x, *rest: _backward_weight(
                 g, np.broadcast_to(x.sum(axis=1, keepdims=True), x.shape), *rest
             ),
-            (
-                'np.einsum("nohw,nihw->oi", grad_output, pixels)',
-                'np.einsum("nohw,nihw->o", grad_output, pixels)[:, None]',
-            ),
+            ('("nohw,nihw->oi", grad_output, pixels)', '("nohw,nihw->o", grad_output, pixels)[:, None]'),
         ),
         "sides exchanged": (
             "You have exchanged `kh` and `kw`: the first counts rows and comes first in `grad_weight`.",

@@ -107,20 +107,14 @@ cross_entropy_kernel = KernelExercise(
             "Right, until a score is large: `exp(800)` is infinite, and infinite divided by infinite is NaN; "
             "far below 0 every exponential is 0. Take the row's largest score away from all of them first.",
             _shifted_cross_entropy(lambda logits: 0),
-            [
-                ("logits[row, k] - largest", "logits[row, k]", 2),
-                ("math.log(total) + largest", "math.log(total)"),
-            ],
+            [("[row, k] - largest", "[row, k]", 2), (".log(total) + largest", ".log(total)")],
         ),
         "maximum starts from 0": (
             "Right, until all scores of a row are far below 0: what you subtract is larger than all of them, "
             "every exponential is 0, and 0 / 0 is NaN. Subtract the row's maximum, and start its search from "
             "the row's first score.",
             _shifted_cross_entropy(lambda logits: np.maximum(logits.max(axis=1, keepdims=True), 0)),
-            [
-                ("largest = logits[row, 0]", "largest = float32(0)"),
-                ("range(1, logits.shape[1])", "range(logits.shape[1])"),
-            ],
+            [("= logits[row, 0]", "= float32(0)"), ("(1, logits.shape[1])", "(logits.shape[1])")],
         ),
         "sum over the batch": (
             "The losses are right. Your gradient is that of their sum; what is trained on is their mean: "
@@ -512,10 +506,7 @@ bias_gradient_kernel = KernelExercise(
         "first position only": (
             "Only position 0 of each sample counts: a bias acts on every position of every sample.",
             lambda grad_output: _bias_gradient(grad_output[:, :, :1]),
-            [
-                ("grad_output.shape[0] * positions", "grad_output.shape[0]"),
-                ("[i // positions, c, i % positions]", "[i, c, 0]"),
-            ],
+            [(".shape[0] * positions", ".shape[0]"), ("[i // positions, c, i % positions]", "[i, c, 0]")],
         ),
     },
 )
@@ -578,10 +569,7 @@ relu_backward_kernel = KernelExercise(
             "Where the output is 0 you write nothing, and whatever was in memory before stays. A 0 has to be "
             "written there.",
             lambda grad_output, out: np.where(out > 0, grad_output, np.nan),
-            [
-                ("i < out.size", "i < out.size and out[i] > float32(0)"),
-                ("grad_output[i] if out[i] > float32(0) else float32(0)", "grad_output[i]"),
-            ],
+            [("size", "size and out[i] > float32(0)"), ("[i] if out[i] > float32(0) else float32(0)", "[i]")],
         ),
     },
 )
@@ -840,18 +828,12 @@ conv2d_backward_weight_kernel = KernelExercise(
             "Your gradient is turned by 180 degrees: weight `(kh, kw)` meets the pixel that lies `kh` rows "
             "below and `kw` columns right of the window's corner. There is no flip in this one.",
             lambda *args: _filter_gradient(*args)[:, :, ::-1, ::-1],
-            (
-                "grad_weight[oc, ic, kh, kw]",
-                "grad_weight[oc, ic, grad_weight.shape[2] - 1 - kh, grad_weight.shape[3] - 1 - kw]",
-            ),
+            ("[oc, ic, kh, kw]", "[oc, ic, grad_weight.shape[2] - 1 - kh, grad_weight.shape[3] - 1 - kw]"),
         ),
         "mean over the batch": (
             "You divide by the number of images. The loss has done so already: here they are added up.",
             lambda grad_output, *rest: _filter_gradient(grad_output, *rest) / len(grad_output),
-            (
-                "grad_weight[oc, ic, kh, kw] = total",
-                "grad_weight[oc, ic, kh, kw] = total / float32(x.shape[0])",
-            ),
+            ("[oc, ic, kh, kw] = total", "[oc, ic, kh, kw] = total / float32(x.shape[0])"),
         ),
         "averaged": (
             "You divide by the number of outputs of an image; their gradients are added up.",
@@ -898,10 +880,7 @@ conv2d_backward_weight_kernel = KernelExercise(
             _ADDED_TO_GARBAGE,
             lambda *args: _filter_gradient(*args) + args[-1],
             ("grad_weight[oc, ic, kh, kw] = total", "grad_weight[oc, ic, kh, kw] += total"),
-            [
-                ("grad_weight[oc, ic, kh, kw] = total", ""),
-                ("total += grad_output", "grad_weight[oc, ic, kh, kw] += grad_output"),
-            ],
+            [("grad_weight[oc, ic, kh, kw] = total", ""), ("total +=", "grad_weight[oc, ic, kh, kw] +=")],
         ),
     },
 )
@@ -963,10 +942,7 @@ conv2d_backward_input_kernel = KernelExercise(
             _from_elsewhere(
                 lambda p, k, stride, padding: np.where(p + padding - k < 0, -1, (p + padding - k) // stride)
             ),
-            [
-                ("top < 0 or top % stride_h != 0 or", "top < 0 or"),
-                ("left < 0 or left % stride_w != 0 or", "left < 0 or"),
-            ],
+            [("< 0 or top % stride_h != 0 or", "< 0 or"), ("< 0 or left % stride_w != 0 or", "< 0 or")],
         ),
         "stride ignored": (
             "Right for stride 1 alone. The window that begins at row `top` is that of output `top // "

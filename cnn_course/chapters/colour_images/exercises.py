@@ -65,10 +65,7 @@ decayed_step_kernel = KernelExercise(
             lambda p, g, v, lr, m, wd: (p - wd * p - lr * (m * v + g + wd * p), m * v + g + wd * p),
             [
                 ("gradients[i] + weight_decay * parameters[i]", "gradients[i]"),
-                (
-                    "parameters[i] -= lr * velocity[i]",
-                    "parameters[i] -= lr * velocity[i] + weight_decay * parameters[i]",
-                ),
+                ("[i] -= lr * velocity[i]", "[i] -= lr * velocity[i] + weight_decay * parameters[i]"),
             ],
         ),
         "rate in the decay": (
@@ -83,10 +80,7 @@ decayed_step_kernel = KernelExercise(
             lambda p, g, v, lr, m, wd: ((p - lr * (m * v + g)) * (1 - wd), m * v + g),
             [
                 ("gradients[i] + weight_decay * parameters[i]", "gradients[i]"),
-                (
-                    "parameters[i] -= lr * velocity[i]",
-                    "parameters[i] -= lr * velocity[i]\nparameters[i] *= float32(1) - lr * weight_decay",
-                ),
+                ("= lr * velocity[i]", "= lr * velocity[i]\nparameters[i] *= float32(1) - lr * weight_decay"),
             ],
         ),
         "gradient dampened": (
@@ -289,36 +283,23 @@ crop_and_flip_kernel = KernelExercise(
             "Your windows begin `{padding}` rows and columns too late. `{places}` counts from the corner of "
             "the margin: take `{padding}` away.",
             _with_places(_without_padding),
-            [
-                ("+ places[i, 0] - padding", "+ places[i, 0]"),
-                ("+ places[i, 1] - padding", "+ places[i, 1]", 2),
-            ],
+            [("places[i, 0] - padding", "places[i, 0]"), ("places[i, 1] - padding", "places[i, 1]", 2)],
         ),
         "upside down": (
             "You reverse the rows. A mirror exchanges left and right: the columns.",
             _upside_down,
-            (
-                "column = out.shape[3] - 1 - w + places[i, 1] - padding",
-                "row = out.shape[2] - 1 - h + places[i, 0] - padding",
-            ),
+            ("column = out.shape[3] - 1 - w + places[i, 1] -", "row = out.shape[2] - 1 - h + places[i, 0] -"),
         ),
         "moved the other way": (
             "The images move the wrong way. The window begins at row `{places}[i, 0]` of the plane with its "
             "margin, which is row `{places}[i, 0] - {padding}` of the image.",
             _with_places(_turn_round),
-            [
-                ("h + places[i, 0] - padding", "h - places[i, 0] + padding"),
-                ("+ places[i, 1] - padding", "- places[i, 1] + padding", 2),
-            ],
+            [("h + places[i, 0] -", "h - places[i, 0] +"), ("+ places[i, 1] -", "- places[i, 1] +", 2)],
         ),
         "row and column exchanged": (
             "Row and column are exchanged: `{places}[i, 0]` is the row at which the window begins.",
             _with_places(_exchange),
-            [
-                ("places[i, 0]", "places[i, 3 - 3]"),
-                ("places[i, 1]", "places[i, 0]", 2),
-                ("places[i, 3 - 3]", "places[i, 1]"),
-            ],
+            [("[i, 0]", "[i, 3 - 3]"), ("[i, 1]", "[i, 0]", 2), ("[i, 3 - 3]", "[i, 1]")],
         ),
         "without moving": (
             "The images stay where they are: add what `{places}` says, less `{padding}`.",
@@ -343,10 +324,7 @@ crop_and_flip_kernel = KernelExercise(
         "wrapped round": (
             "What leaves the image on one side comes in on the other. It is black outside: 0.",
             lambda images, indices, places, padding: _cut(images[indices], places, padding, "wrap"),
-            (
-                "inside = 0 <= row < out.shape[2] and 0 <= column < out.shape[3]",
-                "inside = True\nrow, column = row % out.shape[2], column % out.shape[3]",
-            ),
+            ("0 <= row < out.shape[2] and 0 <= column <", "True\nrow, column = row % out.shape[2], column %"),
         ),
         "first channel only": (
             "Only channel 0 is written. A thread has all channels of its pixel to do.",

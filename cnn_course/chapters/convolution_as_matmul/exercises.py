@@ -149,29 +149,19 @@ im2col_kernel = KernelExercise(
             "Your rows count the channel fastest. A row of weights has the taps of channel 0 first, then "
             "those of channel 1: `row // {kernel_size}**2` is the channel.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (3, 4, 0, 1, 2)),
-            (
-                "channel, tap = row // kernel_size**2, row % kernel_size**2",
-                "channel, tap = row % image.shape[0], row // image.shape[0]",
-            ),
+            ("row // kernel_size**2, row % kernel_size**2", "row % image.shape[0], row // image.shape[0]"),
         ),
         "taps exchanged": (
             "Row and column of the tap change places: within a window, as in an image, the column counts "
             "fastest.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 4, 3, 1, 2)),
-            [
-                ("column // out_width + tap // kernel_size", "column // out_width + tap % kernel_size"),
-                ("column % out_width + tap % kernel_size", "column % out_width + tap // kernel_size"),
-            ],
+            [("out_width + tap //", "out_width + tap %"), ("% out_width + tap %", "% out_width + tap //")],
         ),
         "positions exchanged": (
             "You walk down the output's columns. Positions count along its rows: `column // out_width` is "
             "the row of the position.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 3, 4, 2, 1)),
-            [
-                ("image.shape[2]", "image.shape[1]"),
-                ("h = column // out_width", "h = column % out_width"),
-                ("w = column % out_width", "w = column // out_width"),
-            ],
+            [("shape[2]", "shape[1]"), ("h = column //", "h = column %"), ("w = column %", "w = column //")],
         ),
         "divided by the image's width": (
             "You divide the position by the width of the image. The output is narrower: it has `width - "
@@ -183,10 +173,7 @@ im2col_kernel = KernelExercise(
             "Your windows come out turned round, as for the mathematician's convolution: tap (0, 0) is the "
             "upper left pixel.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1]),
-            [
-                ("tap // kernel_size", "kernel_size - 1 - tap // kernel_size"),
-                ("tap % kernel_size", "kernel_size - 1 - tap % kernel_size"),
-            ],
+            [("tap //", "kernel_size - 1 - tap //"), ("tap %", "kernel_size - 1 - tap %")],
         ),
         "first channel only": (
             "All your rows come from channel 0: the channel is `row // {kernel_size}**2`.",
@@ -269,10 +256,7 @@ conv_implicit_kernel = KernelExercise(
             "A thread that has no result copies zeros. But others need what it should have copied: whether "
             "there is a pixel depends on `start + y` and `position`, not on `oc`.",
             _multiplied(_copied_by_threads_with_results),
-            (
-                "and position < out.shape[1]:\n    channel",
-                "and position < out.shape[1] and oc < out.shape[0]:\n    channel",
-            ),
+            ("< out.shape[1]:\n    channel", "< out.shape[1] and oc < out.shape[0]:\n    channel"),
         ),
         "first tile only": (
             "Every step copies the pixels of the first: the row of the matrix is `start + y`.",
@@ -298,20 +282,13 @@ conv_implicit_kernel = KernelExercise(
             "Row and column of the tap change places: within a window, as in an image, the column counts "
             "fastest.",
             _multiplied(product, _rearranged_columns((0, 4, 3, 1, 2))),
-            [
-                ("position // out_width + tap // kernel_size", "position // out_width + tap % kernel_size"),
-                ("position % out_width + tap % kernel_size", "position % out_width + tap // kernel_size"),
-            ],
+            [("out_width + tap //", "out_width + tap %"), ("% out_width + tap %", "% out_width + tap //")],
         ),
         "positions exchanged": (
             "You walk down the output's columns. Positions count along its rows: `position // out_width` is "
             "the row.",
             _multiplied(product, _rearranged_columns((0, 3, 4, 2, 1))),
-            [
-                ("image.shape[2]", "image.shape[1]"),
-                ("h = position // out_width", "h = position % out_width"),
-                ("w = position % out_width", "w = position // out_width"),
-            ],
+            [("[2]", "[1]"), ("h = position //", "h = position %"), ("w = position %", "w = position //")],
         ),
         "divided by the image's width": (
             "You divide the position by the width of the image. The output is narrower: it has `width - "
@@ -330,10 +307,7 @@ conv_implicit_kernel = KernelExercise(
             _multiplied(
                 product, lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1])
             ),
-            [
-                ("tap // kernel_size", "kernel_size - 1 - tap // kernel_size"),
-                ("tap % kernel_size", "kernel_size - 1 - tap % kernel_size"),
-            ],
+            [("tap //", "kernel_size - 1 - tap //"), ("tap %", "kernel_size - 1 - tap %")],
         ),
     },
 )

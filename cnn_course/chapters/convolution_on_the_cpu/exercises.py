@@ -89,10 +89,7 @@ conv_by_hand = Exercise(
             _FLIPPED,
             lambda image, kernel: conv_cpu(image, kernel, flip=True),
             ("kernel[m, n]", "kernel[kh - 1 - m, kw - 1 - n]"),
-            [
-                ("def conv_by_hand", "@njit\ndef conv_by_hand"),
-                ("image[i + m, j + n]", "image[i + kh - 1 - m, j + kw - 1 - n]"),
-            ],
+            [("def", "@njit\ndef"), ("[i + m, j + n]", "[i + kh - 1 - m, j + kw - 1 - n]")],
         ),
         "same size": (
             "You return as many outputs as the image has pixels, which is what the article's docstring "
@@ -483,10 +480,7 @@ conv_fft = Exercise(
             "You return an output for every pixel. In the last `kh - 1` rows and `kw - 1` columns the "
             "kernel wraps round to the other side of the image: keep the valid region only.",
             _by_fft(crop=False),
-            (
-                "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",
-                "wrapped",
-            ),
+            ("[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]", ""),
         ),
         "wrong corner": (
             "You cut out the wrong part: with the conjugate, output (0, 0) is the first window's already, "

@@ -102,10 +102,7 @@ conv_valid_kernel = KernelExercise(
             "The last row and the last column of the weights are left out: `range(n)` ends before `n` by "
             "itself.",
             lambda image, weight: conv_cpu(image, _short(weight, 1, 1)),
-            [
-                ("range(weight.shape[0])", "range(weight.shape[0] - 1)"),
-                ("range(weight.shape[1])", "range(weight.shape[1] - 1)"),
-            ],
+            [("(weight.shape[0])", "(weight.shape[0] - 1)"), ("(weight.shape[1])", "(weight.shape[1] - 1)")],
         ),
         "averaged": (
             "You divide by the number of weights; here the products are summed.",
@@ -160,19 +157,13 @@ conv_channels_kernel = KernelExercise(
         "bias added too often": (
             "The bias is added once for every input channel; each output gets it once.",
             lambda x, weight, bias: _conv(x, weight, len(x) * bias),
-            [
-                ("bias[oc]", "float32(0)"),
-                ("for ic in range(x.shape[0]):", "for ic in range(x.shape[0]):\n    total += bias[oc]"),
-            ],
+            [("bias[oc]", "float32(0)"), ("range(x.shape[0]):", "range(x.shape[0]):\n    total += bias[oc]")],
         ),
         "bias in each product": (
             _BIAS_IN_PRODUCTS,
             lambda x, weight, bias: _conv(x, weight, weight[0].size * bias),
             lambda x, weight, bias: _conv(x, weight, (1 + weight[0].size) * bias),
-            [
-                ("total = bias[oc]", "total = float32(0)"),
-                ("* x[ic, oh + kh, ow + kw]", "* x[ic, oh + kh, ow + kw] + bias[oc]"),
-            ],
+            [("= bias[oc]", "= float32(0)"), ("[ic, oh + kh, ow + kw]", "[ic, oh + kh, ow + kw] + bias[oc]")],
             ("* x[ic, oh + kh, ow + kw]", "* x[ic, oh + kh, ow + kw] + bias[oc]"),
         ),
         "one bias for all": (

@@ -249,10 +249,7 @@ autocorrelation_kernel = KernelExercise(
             "The signal meets its reversed self: `{signal}[d - k]` where `{signal}[k + d]` is meant. That is "
             "the convolution x * x.",
             _convolved,
-            [
-                ("range(signal.size - lag)", "range(lag, signal.size)"),
-                ("k + lag", "signal.size - 1 - k + lag"),
-            ],
+            [("(signal.size - lag)", "(lag, signal.size)"), ("k + lag", "signal.size - 1 - k + lag")],
         ),
         "circular": (
             "The end of your signal meets its beginning again. Outside its samples it counts as zero: stop "

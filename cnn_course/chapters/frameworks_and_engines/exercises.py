@@ -84,10 +84,7 @@ for_keras = Exercise(
             "channel. "
             "Keras flattens pixel by pixel, and all channels of a pixel follow one another.",
             _with_dense(lambda weight, shape: weight.T),
-            (
-                "features = dense_weight.reshape(-1, *shape).transpose(2, 3, 1, 0)",
-                "features = dense_weight.T",
-            ),
+            ("= dense_weight.reshape(-1, *shape).transpose(2, 3, 1, 0)", "= dense_weight.T"),
         ),
         "not turned": (
             "The features are in the right order, but a dense weight of Keras has the shape (inputs, "
@@ -591,10 +588,7 @@ int8_dense = Exercise(
             "An input beyond the calibrated range wraps around: 140 becomes -116 in 8 bits. Clip to -127 .. "
             "127 after dividing by `{x_scale}`, before `astype(np.int8)`.",
             _dense(x8=_wrapped),
-            (
-                "np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)",
-                "np.rint(x / x_scale).astype(int).astype(np.int8)",
-            ),
+            ("np.clip(np.rint(x / x_scale), -127, 127).astype", "np.rint(x / x_scale).astype(int).astype"),
         ),
         "cut off": (
             "`astype` cuts digits off, towards 0. Round to the nearest first: `np.rint`.",

@@ -466,10 +466,7 @@ scale_shift_relu_kernel = KernelExercise(
         "ReLU first": (
             "You rectify `{x}`, and then scale and shift. The ReLU comes last.",
             lambda x, scale, shift, pixels: _scaled(np.maximum(x, 0), scale, shift, pixels),
-            [
-                ("x[i] *", "max(x[i], float32(0)) *"),
-                ("float32(0) if value <= float32(0) else value", "value"),
-            ],
+            [("x[i]", "max(x[i], float32(0))"), ("float32(0) if value <= float32(0) else value", "value")],
         ),
         "channel of the neighbours": (
             "Your channel changes from one element to the next. `{pixels}` neighbours have the same one: "
@@ -679,10 +676,7 @@ capturable_step = GraphExercise(
             "Every replay uses the learning rate that was recorded: a number among the arguments is "
             "part of the graph. `scheduled_step` looks it up on the device.",
             partial(_trained, rate=_second),
-            (
-                "run.sgd.scheduled_step(run.rates, run.cursor)",
-                "run.sgd.step(run.lrs[run.number])\nrun.number += 1",
-            ),
+            (".sgd.scheduled_step(run.rates, run.cursor)", ".sgd.step(run.lrs[run.number])\nrun.number += 1"),
         ),
         "batch frozen + rate frozen": (
             "Every replay uses the batch and the learning rate that were recorded: their number came "
@@ -704,10 +698,7 @@ capturable_step = GraphExercise(
             "The cursor moves before the update, which then takes the rate of the next step. Everything "
             "else in the step comes before `advance`.",
             partial(_trained, rate=lambda k: k + 1),
-            [
-                ("advance(run.cursor)", ""),
-                ("run.sgd.scheduled_step", "advance(run.cursor)\nrun.sgd.scheduled_step"),
-            ],
+            [("advance(run.cursor)", ""), ("run.sgd.", "advance(run.cursor)\nrun.sgd.")],
         ),
         "cursor stands still": (
             "The cursor never moves, and every step takes the first batch: `advance` it at the end.",

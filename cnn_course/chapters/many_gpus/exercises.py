@@ -73,10 +73,7 @@ share_of = Exercise(
             "You give the whole remainder to worker 0, and everybody waits for it. It is spread over the "
             "first `{n} % {size}` workers, one image each.",
             _rest_to(0),
-            [
-                ("+ min(rank, rest)", "+ (rest if rank else 0)"),
-                ("(rank < rest)", "(rest if rank == 0 else 0)"),
-            ],
+            [("min(rank, rest)", "(rest if rank else 0)"), ("rank < rest", "rest if rank == 0 else 0")],
         ),
         "the last ones more": (
             "It is the last workers that take one image more in yours. Here it is the first `{n} % {size}`.",
@@ -517,10 +514,7 @@ ring_all_reduce = RingExercise(
                 gathered=lambda rank, step: rank + 1,
                 gathered_into=lambda rank, step: rank,
             ),
-            [
-                ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - 1) % size] +="),
-                ("exchange(chunks[(rank - step) % size])", "exchange(chunks[rank])"),
-            ],
+            [("(rank - step - 1) %", "(rank - 1) %"), ("(chunks[(rank - step) % size])", "(chunks[rank])")],
         ),
         "one step too few": (
             "W - 2 steps in each phase are one too few: a chunk must be with all W workers, and that is W - "
@@ -549,20 +543,14 @@ ring_all_reduce = RingExercise(
             "one that is complete is the one received last, `rank + 1`.",
             partial(_walk, phases=(False, False)),
             ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - step - 1) % size][:] ="),
-            [
-                ("chunks[(rank - step) % size][:]", "chunks[(rank - step - 1) % size][:]"),
-                ("exchange(chunks[(rank + 1 - step) % size])", "exchange(chunks[(rank - step) % size])"),
-            ],
+            [("(rank - step) % size][", "(rank - step - 1) % size]["), ("rank + 1 - step", "rank - step")],
         ),
         "first phase beside the array": (
             "The first phase does not add up in `array` itself. `part = part + incoming` and `chunks[k] = "
             "chunks[k] + incoming` make new arrays; `chunks[k] += incoming` writes into the slice.",
             _sums_of_own_chunk,
             partial(_walk, phases=(None, False)),
-            (
-                "chunks[(rank - step - 1) % size] +=",
-                "chunks[(rank - step - 1) % size] = chunks[(rank - step - 1) % size] +",
-            ),
+            ("+=", "= chunks[(rank - step - 1) % size] +"),
             ("chunks[(rank - step - 1) % size] +=", "part = chunks[(rank - step - 1) % size] +"),
         ),
         "sends its original": (
@@ -578,10 +566,7 @@ ring_all_reduce = RingExercise(
             "Each worker has one chunk of the sum, and the others are left half-way: the second phase is "
             "missing, which hands the complete chunks round.",
             partial(_walk, phases=(True,)),
-            (
-                "for step in range(size - 1):\n    chunks[(rank - step) % size][:]",
-                "for step in range(0):\n    chunks[(rank - step) % size][:]",
-            ),
+            ("(size - 1):\n    chunks[(rank - step) % size][:]", "(0):\n    chunks[(rank - step) % size][:]"),
         ),
         "mean": (
             "You divide by the number of workers. The sum is asked for; whether it is to be a mean is for "

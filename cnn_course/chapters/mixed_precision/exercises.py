@@ -180,10 +180,7 @@ sum_rows_kernel = KernelExercise(
             "You add up in float16: beyond 512 its numbers are half apart, and every addition rounds. Keep "
             "the sum as a `float32`, and make each element one before you add it.",
             _added_up,
-            [
-                ("total = float32(0)", "total = float16(0)"),
-                ("total += float32(x[row, k])", "total = float16(total + x[row, k])"),
-            ],
+            [("= float32(0)", "= float16(0)"), ("+= float32(x[row, k])", "= float16(total + x[row, k])")],
         ),
         "rounded at the end": (
             "The sum is right, and then rounded to float16. `out` is float32: store it as it is.",
@@ -527,10 +524,7 @@ next_scale = Exercise(
         "grows at every step": (
             "You double the scale after every good step. It is to grow after `{interval}` of them in a row.",
             _grows_at_once,
-            (
-                "if good_steps == interval:\n    return scale * 2, 0\nreturn scale, good_steps",
-                "return scale * 2, good_steps",
-            ),
+            ("if good_steps == interval:\n    return scale * 2, 0\nreturn scale,", "return scale * 2,"),
         ),
         "one step late": (
             "The scale grows one step too late: this step counts too, so add 1 before you compare.",

@@ -140,10 +140,7 @@ momentum_kernel = KernelExercise(
         "old velocity": (
             "You move the parameters by the velocity of the step before. Update the velocity first.",
             lambda p, g, v, lr, momentum: (p - lr * v, momentum * v + g),
-            (
-                "velocity[i] = v\nparameters[i] -= lr * v",
-                "parameters[i] -= lr * velocity[i]\nvelocity[i] = v",
-            ),
+            ("velocity[i] = v\nparameters[i] -= lr *", "parameters[i] -= lr * velocity[i]\nvelocity[i] ="),
         ),
         "gradient alone": (
             "The velocity is right, and the parameters move by the gradient alone, as without momentum.",
@@ -275,18 +272,12 @@ adam_step = Exercise(
         "betas exchanged": (
             "You correct `{m}` by `{beta2}` and `{v}` by `{beta1}`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b2**step), v / (1 - b1**step))),
-            [
-                ("m / (1 - beta1**step)", "m / (1 - beta2**step)"),
-                ("v / (1 - beta2**step)", "v / (1 - beta1**step)"),
-            ],
+            [("(1 - beta1**step)", "(1 - beta2**step)"), ("v / (1 - beta2**step)", "v / (1 - beta1**step)")],
         ),
         "multiplied": (
             "You multiply by `1 - beta**{step}`, which makes the means smaller still. Divide.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m * (1 - b1**step), v * (1 - b2**step))),
-            [
-                ("m / (1 - beta1**step)", "m * (1 - beta1**step)"),
-                ("v / (1 - beta2**step)", "v * (1 - beta2**step)"),
-            ],
+            [("/ (1 - beta1**step)", "* (1 - beta1**step)"), ("/ (1 - beta2**step)", "* (1 - beta2**step)")],
         ),
         "weight of the start": (
             "You divide by `beta**{step}`, the share that the zeros of the start have. What the gradients "
@@ -325,10 +316,7 @@ adam_step = Exercise(
             "nearly the same; but then `{eps}` is added to the root of `{v}`, and here to the root of "
             "`v_hat`.",
             _corrected_rate,
-            [
-                ("m / (1 - beta1**step)", "m * np.sqrt(1 - beta2**step) / (1 - beta1**step)"),
-                ("np.sqrt(v_hat)", "np.sqrt(v)"),
-            ],
+            [("/ (1 - beta1**step)", "* np.sqrt(1 - beta2**step) / (1 - beta1**step)"), ("(v_hat)", "(v)")],
         ),
         "old means": (
             "You correct the means that were handed in. Bring in the gradient first.",

@@ -183,10 +183,7 @@ squared_error_backward_kernel = KernelExercise(
             "Only the right class gets a gradient. The others are to be 0, and are wrong by as much as "
             "they are not.",
             lambda y, labels: squared_error_backward(y, labels) * _one_hot(y, labels),
-            (
-                "target = float32(1) if k == labels[row] else float32(0)",
-                "target = float32(1) if k == labels[row] else y[row, k]",
-            ),
+            ("(1) if k == labels[row] else float32(0)", "(1) if k == labels[row] else y[row, k]"),
         ),
     },
 )
@@ -364,10 +361,7 @@ channel_statistics_kernel = KernelExercise(
             "Only sample 0 counts. A channel's statistics are those of all samples: that is what makes it "
             "*batch* normalisation.",
             _of_a_part(lambda x: np.float64(x[0])),
-            [
-                ("float32(x.shape[0] * pixels)", "float32(pixels)"),
-                ("range(thread, x.shape[0] * pixels, threads)", "range(thread, pixels, threads)", 2),
-            ],
+            [("(x.shape[0] * pixels)", "(pixels)"), ("thread, x.shape[0] * pixels,", "thread, pixels,", 2)],
         ),
         "first pixel only": (
             "Only pixel 0 of each sample counts: a channel has all of them.",

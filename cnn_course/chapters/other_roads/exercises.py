@@ -495,10 +495,7 @@ standardise_rows = RoadExercise(
         "one number less": (
             "You divide the squares by one less than there are.",
             lambda x: _standardise(x, variance=x.astype(np.float64).var(axis=1, ddof=1, keepdims=True)),
-            (
-                "tl.sum(distance * distance, axis=0) / columns",
-                "tl.sum(distance * distance, axis=0) / (columns - 1)",
-            ),
+            ("(distance * distance, axis=0) / columns", "(distance * distance, axis=0) / (columns - 1)"),
         ),
         "not rooted": (
             "You divide by the variance, and not by its root.",

@@ -71,10 +71,7 @@ pool_maps_kernel = KernelExercise(
             "at all four.",
             *(lambda maps, k=k: _windows(maps)[k] for k in range(4)),
             ("out[c, row, column] = max(above, below)", "out[c, row, column] = maps[c, 2 * row, 2 * column]"),
-            (
-                "out[c, row, column] = max(above, below)",
-                "out[c, row, column] = maps[c, 2 * row + 1, 2 * column + 1]",
-            ),
+            ("= max(above, below)", "= maps[c, 2 * row + 1, 2 * column + 1]"),
         ),
         "mean": (
             "You take the mean of each four. Max-pooling keeps the largest.",
@@ -316,10 +313,7 @@ edge_maps = Exercise(
             "A part of the maps is never written where they are not square: the grid comes as (rows, "
             "columns). In CUDA x comes first, and x runs along a row: the width's blocks, then the height's.",
             *_written_only(lambda h, w: _up(w), lambda h, w: _up(h)),
-            (
-                "device.blocks(width, 16), device.blocks(height, 16)",
-                "device.blocks(height, 16), device.blocks(width, 16)",
-            ),
+            ("blocks(width, 16), device.blocks(height, 16)", "blocks(height, 16), device.blocks(width, 16)"),
         ),
         "input lost": (
             "All is garbage, as the kernel reads an image that nobody has written: the name of the image was "

@@ -236,11 +236,7 @@ last_states = Exercise(
             lambda x, *weights: _states(x, *weights)[:, -1],
             lambda x, *weights: _states(x, *weights)[-1],
             ("x.transpose(1, 0, 2)", "x"),
-            [
-                ("_, h_n, _, _, _ =", "out, *_ ="),
-                ("x.transpose(1, 0, 2)", "x"),
-                ("return h_n", "return out[-1]"),
-            ],
+            [("_, h_n, _, _, _", "out, *_"), (".transpose(1, 0, 2)", ""), ("h_n", "out[-1]")],
         ),
         "reshaped": (
             "The shape is right, and the numbers are in other places: `reshape` only cuts the same row of "

@@ -133,10 +133,7 @@ smooth_kernel = _TileExercise(
         "edge repeated": (
             "Outside, you repeat the signal's first and last sample; it counts as zero there.",
             lambda signal, weights: _smoothed(signal, weights, "edge"),
-            (
-                "signal[start + k] if inside else float32(0)",
-                "signal[min(max(start + k, 0), signal.size - 1)]",
-            ),
+            ("[start + k] if inside else float32(0)", "[min(max(start + k, 0), signal.size - 1)]"),
         ),
         "tile not zeroed": (
             "The first and the last outputs are garbage. Where the halo lies outside of the signal, nobody "
@@ -403,10 +400,7 @@ conv_strided_kernel = _TileExercise(
             "Blocks after the first load from the wrong place: the padding of one pixel comes off after the "
             "multiplication with the stride, `top = row * STRIDE - 1`.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - STRIDE, j * _STEP_W - STRIDE)),
-            [
-                ("TILE_H * STRIDE - 1", "TILE_H * STRIDE - STRIDE"),
-                ("TILE_W * STRIDE - 1", "TILE_W * STRIDE - STRIDE"),
-            ],
+            [("TILE_H * STRIDE - 1", "TILE_H * STRIDE - STRIDE"), ("* STRIDE - 1", "* STRIDE - STRIDE")],
         ),
         "padding left out": (
             "Your patch begins at the tile's own first pixel. With a padding of 1 it begins one row above "
@@ -418,10 +412,7 @@ conv_strided_kernel = _TileExercise(
             "Row and column of the block are exchanged: `blockIdx.x` counts tiles to the right, `blockIdx.y` "
             "tiles down.",
             _through_patches(lambda image, i, j: _patch(image, j * _STEP_H - 1, i * _STEP_W - 1)),
-            [
-                ("top = cuda.blockIdx.y", "top = cuda.blockIdx.x"),
-                ("left = cuda.blockIdx.x", "left = cuda.blockIdx.y"),
-            ],
+            [("cuda.blockIdx.y", "cuda.blockIdx.x"), ("left = cuda.blockIdx.x", "left = cuda.blockIdx.y")],
         ),
         "edge repeated": (
             "Outside of the image you repeat its border; it counts as zero there.",

@@ -6,10 +6,7 @@ WRONG = {
     },
     "crop_and_flip_kernel": {
         "writes past the edge": [
-            (
-                "if i < out.shape[0] and h < out.shape[2] and w < out.shape[3]:",
-                "if h < out.shape[2] and w < out.shape[3]:",
-            )
+            ("if i < out.shape[0] and h < out.shape[2] and w < out.", "if h < out.shape[2] and w < out.")
         ],
         "float64": [("/ float32(255)", "* (1 / 255)")],
     },

@@ -41,10 +41,7 @@ RIGHT = {
         """,
     },
     "stochastic_kernel": {
-        "shifted to and fro": [
-            ("uint32(0xFFFF)", "0xFFFF"),
-            ("(x[i] + noise) & uint32(0xFFFF0000)", "(x[i] + noise) >> 16 << 16"),
-        ],
+        "shifted to and fro": [("uint32(0xFFFF)", "0xFFFF"), ("& uint32(0xFFFF0000)", ">> 16 << 16")],
         "with a remainder": """
             i = cuda.grid(1)
             if i < x.size:

@@ -17,11 +17,7 @@ WRONG = {
     "channel_statistics_kernel": {
         "float64": [("total = float32(0)", "total = 0.0")],
         "reads past the edge": [
-            (
-                "range(thread, x.shape[0] * pixels, threads)",
-                "range(thread, x.shape[0] * pixels + 1, threads)",
-                2,
-            )
+            ("(thread, x.shape[0] * pixels, threads)", "(thread, x.shape[0] * pixels + 1, threads)", 2)
         ],
         "divergent barrier": [
             (

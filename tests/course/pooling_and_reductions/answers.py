@@ -50,10 +50,7 @@ WRONG = {
             ("t < half", "t + half < THREADS"),
         ],
         "divergent barrier": [
-            [
-                ("cuda.syncthreads()\nhalf //= 2", "half //= 2"),
-                ("partial[t] += partial[t + half]", "partial[t] += partial[t + half]\ncuda.syncthreads()"),
-            ],
+            [("cuda.syncthreads()\nhalf /", "half /"), ("[t + half]", "[t + half]\ncuda.syncthreads()")],
             (
                 "partial[t] = x[i] if i < x.size else float32(0)",
                 "if i >= x.size:\n    return\npartial[t] = x[i]",
@@ -69,10 +66,7 @@ WRONG = {
     },
     "row_max_kernel": {
         "uninitialised read": [
-            [
-                ("for warp in range(cuda.blockDim.x // 32):", "for warp in range(2):"),
-                ("range(t, x.shape[1], cuda.blockDim.x)", "range(t, x.shape[1], 64)"),
-            ],
+            [("(cuda.blockDim.x // 32):", "(2):"), (".shape[1], cuda.blockDim.x", ".shape[1], 64")],
             ("range(cuda.blockDim.x // 32)", "range(32)"),
         ],
         "done more than once": [("if t == 0:", "if t < 32:")],
@@ -86,10 +80,7 @@ WRONG = {
             ]
         ],
         "divergent barrier": [
-            (
-                "    maxima[t // 32] = largest\ncuda.syncthreads()",
-                "    maxima[t // 32] = largest\n    cuda.syncthreads()",
-            )
+            ("    maxima[t // 32] = largest\ncuda.", "    maxima[t // 32] = largest\n    cuda.")
         ],
         "divergent warp": [("lanes = 16", "lanes = 16 if t < x.shape[1] else 0")],
         "numbers": [("-math.inf", "-999")],
@@ -119,12 +110,7 @@ WRONG = {
     "softmax_kernel": {
         "divergent warp": [("row < logits.shape[0]", "row < logits.shape[0] and lane < logits.shape[1]")],
         "writes past the edge": [("if row < logits.shape[0]:", "if True:")],
-        "float64": [
-            [
-                ("warp_sum(total)", "1.0 / warp_sum(total)"),
-                ("math.exp(logits[row, k] - largest) / total", "math.exp(logits[row, k] - largest) * total"),
-            ]
-        ],
+        "float64": [[("warp_sum", "1.0 / warp_sum"), ("/ total", "* total")]],
         "one lane": [
             [
                 ("row < logits.shape[0]", "row < logits.shape[0] and lane == 0"),
@@ -135,11 +121,7 @@ WRONG = {
         ],
         "every lane reads the row": [
             [
-                (
-                    "largest, total = float32(-math.inf), float32(0)\n"
-                    "for k in range(lane, logits.shape[1], 32):",
-                    "largest, total = float32(-math.inf), float32(0)\nfor k in range(logits.shape[1]):",
-                ),
+                ("(0)\nfor k in range(lane, logits.shape[1], 32):", "(0)\nfor k in range(logits.shape[1]):"),
                 (
                     "largest = warp_max(largest)\nfor k in range(lane, logits.shape[1], 32):",
                     "for k in range(logits.shape[1]):",
