@@ -70,14 +70,14 @@ causal_softmax_kernel = KernelExercise(
             [("1, i + 1", "1, scores.shape[1]"), ("(i + 1)", "(scores.shape[1])"), ("j <= i", "True")],
         ),
         "masked afterwards": (
-            "The weights of the future are 0, and yet the others know of it: they add up to less than 1, as "
-            "the sum you divide by has the future in it. Add up what is seen, `j <= i`.",
+            "The future has weight 0, but it is still in the sum that you divide by, so the other weights "
+            "add up to less than 1. Add up only what the query may see, `j <= i`.",
             _zeroed_afterwards,
             [("(1, i + 1)", "(1, scores.shape[1])"), ("in range(i + 1)", "in range(scores.shape[1])")],
         ),
         "scores of zero": (
-            "A score of 0 is no mask: its weight is `exp(0 - largest)`. What is not to be seen has the "
-            "weight 0, which is what a score of minus infinity gives.",
+            "A score of 0 is not a mask: its weight is `exp(0 - largest)`. What a query must not see has the "
+            "weight 0, as if its score were minus infinity.",
             _zero_scores,
             [
                 ("range(1, i + 1)", "range(1, scores.shape[1])"),
@@ -185,24 +185,21 @@ online_step = Exercise(
     properties=(avoids("attention_forward", "softmax", "logsumexp"),),
     mistakes={
         "not rescaled": (
-            "Right until a larger score comes along. What was added up before is relative to the old largest "
-            "score: multiply it by `exp({largest} - new)`.",
+            "Right until a larger score arrives: then multiply the old sums by `exp({largest} - new)`.",
             _with_state(
                 lambda m, t, a, s, v, new, f: (new, t + np.exp(s - new).sum(), a + np.exp(s - new) @ v)
             ),
             ("factor = np.exp(largest - new)", "factor = 1"),
         ),
         "average not rescaled": (
-            "The sum is right. The average, too, is relative to the old largest score, and is to be "
-            "multiplied by the same factor.",
+            "The sum is right. The average is relative to the old largest score too: rescale it as well.",
             _with_state(
                 lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - new).sum(), a + np.exp(s - new) @ v)
             ),
             ("factor * average", "average"),
         ),
         "sum not rescaled": (
-            "The average is right. The sum, too, is relative to the old largest score, and is to be "
-            "multiplied by the same factor.",
+            "The average is right. The sum is relative to the old largest score too: rescale it as well.",
             _with_state(
                 lambda m, t, a, s, v, new, f: (new, t + np.exp(s - new).sum(), f * a + np.exp(s - new) @ v)
             ),
@@ -230,16 +227,14 @@ online_step = Exercise(
             ("max(largest, scores.max())", "scores.max()"),
         ),
         "new weights by the old largest": (
-            "The new weights are relative to the old largest score, the sums to the new one. Take `new` in "
-            "both.",
+            "Your new weights are relative to the old largest score. Use `new` for them, as for the sums.",
             _with_state(
                 lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - m).sum(), f * a + np.exp(s - m) @ v)
             ),
             ("np.exp(scores - new)", "np.exp(scores - largest)"),
         ),
         "divided already": (
-            "You divide the average by the sum at each step. Then the next step would have to multiply by it "
-            "again: divide once, at the end.",
+            "You divide by the sum at each step, which the next step would undo. Divide once, at the end.",
             _with_state(
                 lambda m, t, a, s, v, new, f: (
                     new,
@@ -358,8 +353,7 @@ tiled_attention_kernel = KernelExercise(
     properties=(uses("shared"),),
     mistakes={
         "not scaled": (
-            "The scores are not divided by the root of the number of features. `dot` does not do it: "
-            "multiply by `SCALE`.",
+            "The scores are not divided by the root of the number of features: multiply them by `SCALE`.",
             _unscaled,
             ("SCALE * dot", "dot"),
         ),
@@ -384,8 +378,7 @@ tiled_attention_kernel = KernelExercise(
             ("range(min(TILE, k.shape[0] - first))", "range(TILE)"),
         ),
         "not rescaled": (
-            "When a larger score comes along, sum and average are still relative to the old one. Multiply "
-            "both by `exp(largest - new)`.",
+            "When a larger score arrives, multiply the old sum and average by `exp(largest - new)`.",
             _not_rescaled,
             [("total = total * factor + weight", "total += weight"), ("[d] * factor + ", "[d] + ")],
         ),
@@ -400,9 +393,8 @@ tiled_attention_kernel = KernelExercise(
             ("total = total * factor + weight", "total += weight"),
         ),
         "largest from 0": (
-            "Right, until all scores of a query are far below 0: what you subtract is larger than all of "
-            "them, every weight becomes 0, and 0 / 0 is NaN. Begin the search for the largest with minus "
-            "infinity.",
+            "Right, until all scores of a query are far below 0: you subtract more than any of them, every "
+            "weight becomes 0, and 0 / 0 is NaN. Start the search for the largest from minus infinity.",
             _from,
             ("float32(-math.inf)", "float32(0)"),
         ),
@@ -423,8 +415,7 @@ tiled_attention_kernel = KernelExercise(
             ("v_tile[j, d]", "k_tile[j, d]"),
         ),
         "last tile only": (
-            "What the tiles before the last have added is lost: set sum and average to 0 once, before the "
-            "loop.",
+            "Only the last tile counts: set sum and average to 0 once, before the loop.",
             lambda q, k, v: _of_keys(slice((len(k) - 1) // TILE * TILE, None))(q, k, v),
             (
                 "    copy_rows(k, first, k_tile)",
@@ -463,32 +454,27 @@ softmax_backward_kernel = KernelExercise(
     float32=True,
     mistakes={
         "average left out": (
-            "You multiply each gradient by its weight. A score moves the other weights of its row too: take "
-            "the average away first.",
+            "Subtract the average before you multiply by the weight: a score moves the other weights too.",
             lambda w, g: w * g,
             (" - average)", ")"),
         ),
         "plain mean": (
-            "The average is one weighted by the weights: each gradient counts as much as its key is looked "
-            "at.",
+            "You take the plain mean of the gradients. The average here is weighted by the weights.",
             lambda w, g: w * (g - g.mean(axis=1, keepdims=True)),
             ("weights[i, j] * grad_weights[i, j]", "grad_weights[i, j] / float32(weights.shape[1])"),
         ),
         "plain sum": (
-            "You take the sum of the gradients away. Each counts with its weight, and the weights add up to "
-            "1.",
+            "You subtract the plain sum of the gradients. Multiply each by its weight before you add.",
             lambda w, g: w * (g - g.sum(axis=1, keepdims=True)),
             ("average += weights[i, j] * grad_weights[i, j]", "average += grad_weights[i, j]"),
         ),
         "weight left out": (
-            "The difference from the average is still to be multiplied by the weight: a key that is hardly "
-            "looked at hardly matters.",
+            "Multiply the difference from the average by the weight: a small weight has a small effect.",
             lambda w, g: g - (w * g).sum(axis=1, keepdims=True),
             ("= weights[i, j] * (", "= ("),
         ),
         "own term only": (
-            "That is the derivative of each weight by its own score, `w * (1 - w)`, as if the others of its "
-            "row stood still.",
+            "`w * (1 - w)` is only the effect of a score on its own weight. It moves the others, too.",
             lambda w, g: g * w * (1 - w),
             ("(grad_weights[i, j] - average)", "grad_weights[i, j] * (float32(1) - weights[i, j])"),
         ),

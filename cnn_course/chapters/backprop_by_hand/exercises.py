@@ -47,8 +47,7 @@ linear_backward = Exercise(
             ("grad_output.sum(axis=0)", "grad_output.mean(axis=0)"),
         ),
         "bias not summed": (
-            "`grad_bias` has a row for each sample. The bias is added to every one of them, so it gets the "
-            "gradient of all: a sum over the batch.",
+            "`grad_bias` has a row for each sample. Every sample uses the bias: sum over the batch.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw, g)),
             ("grad_output.sum(axis=0)", "grad_output"),
         ),
@@ -77,8 +76,8 @@ linear_backward = Exercise(
             ),
         ),
         "ones sent back": (
-            "Your `grad_weight` and `grad_bias` are those of a loss that just adds up all outputs: what "
-            "comes from above, `{grad_output}`, takes no part.",
+            "Your `grad_weight` and `grad_bias` are right only where all of `{grad_output}` is 1: multiply "
+            "by it.",
             _with(
                 lambda g, x, w, gi, gw, gb: (gi, np.ones_like(g).T @ x, np.full(g.shape[1], float(len(g))))
             ),
@@ -140,14 +139,13 @@ conv_backward_weight = Exercise(
     properties=(avoids("conv2d_backward_weight", "conv2d_weight"),),
     mistakes={
         "stride ignored": (
-            "Right for stride 1 alone. Output `oh` looks at pixel `{stride} * oh + kh`: the pixels that one "
-            "weight meets are `{stride}` apart.",
+            "Right for stride 1 only. Output `oh` looks at pixel `{stride} * oh + kh`.",
             lambda g, x, kernel_size, stride, padding: _taps(g, x, kernel_size, 1, padding),
             [("kh + stride * out_h, stride", "kh + out_h"), ("kw + stride * out_w, stride", "kw + out_w")],
         ),
         "padding left out": (
-            "Right without padding alone. The forward pass saw the images with zeros around them, and so "
-            "must the backward pass: `np.pad` first.",
+            "Right without padding only. The forward pass padded the images with zeros: use `np.pad` here "
+            "too.",
             lambda g, x, kernel_size, stride, padding: _taps(g, x, kernel_size, stride, 0),
             ("(padding, padding), (padding, padding)", "(0, 0), (0, 0)"),
         ),
@@ -182,8 +180,7 @@ conv_backward_weight = Exercise(
             ),
         ),
         "input channels summed": (
-            "All input channels have got the same gradient, that of their sum. Each has weights of its own: "
-            "keep the index `i`.",
+            "All input channels get the same gradient, the sum of theirs: keep the index `i`.",
             lambda g, x, *rest: _backward_weight(
                 g, np.broadcast_to(x.sum(axis=1, keepdims=True), x.shape), *rest
             ),
@@ -249,8 +246,8 @@ cross_entropy_gradient = Exercise(
     properties=(avoids("cross_entropy_backward", "cross_entropy_forward_backward", "cross_entropy"),),
     mistakes={
         "sum over the batch": (
-            "This is the gradient of the losses' sum. The loss is their mean over the batch: divide by the "
-            "number of samples.",
+            "This is the gradient of the sum of the losses. The loss is their mean: divide by the batch "
+            "size.",
             lambda logits, labels: _right(logits, labels) * len(labels),
             ("gradient / len(labels)", "gradient"),
         ),
@@ -271,9 +268,9 @@ cross_entropy_gradient = Exercise(
             ("logits - logits.max(axis=1, keepdims=True)", "logits"),
         ),
         "largest of the batch": (
-            "Right, until one sample's scores lie far below another's: you take the largest score of the "
-            "whole batch away, and then all exponentials of a row may be 0. Each row has a largest of its "
-            "own: `max(axis=1, keepdims=True)`.",
+            "Right, until the scores of one sample lie far below those of another: if you subtract the "
+            "largest score of the batch, all exponentials of a row may be 0. Use the largest of each row: "
+            "`max(axis=1, keepdims=True)`.",
             lambda logits, labels: (_softmax(logits - logits.max()) - _one_hot(logits, labels)) / len(labels),
             ("logits.max(axis=1, keepdims=True)", "logits.max()"),
         ),
@@ -286,14 +283,12 @@ cross_entropy_gradient = Exercise(
             ("logits.max(axis=1, keepdims=True)", "logits.max(axis=0)"),
         ),
         "down the columns": (
-            "Your softmax runs down the columns, over the samples. A sample's probabilities add up to 1: "
-            "`axis=1`.",
+            "Your softmax runs over the samples. The probabilities of one sample add up to 1: `axis=1`.",
             lambda logits, labels: (_stable_softmax(logits, 0) - _one_hot(logits, labels)) / len(labels),
             ("axis=1", "axis=0", 2),
         ),
         "over the whole array": (
-            "You divide by the sum of all exponentials of the batch. Each sample has its own: `axis=1` and "
-            "`keepdims=True`.",
+            "You divide by one sum for the whole batch. Each sample has its own: `axis=1`, `keepdims=True`.",
             lambda logits, labels: (_stable_softmax(logits, None) - _one_hot(logits, labels)) / len(labels),
             ("axis=1", "axis=None", 2),
         ),
@@ -304,8 +299,8 @@ cross_entropy_gradient = Exercise(
             ("gradient[np.arange(len(labels)), labels]", "gradient[:, labels]"),
         ),
         "of the probability": (
-            "This is the derivative of -log(p) with respect to the probability p, -1/p at the label. The "
-            "gradient is asked for one step further back, with respect to the logits.",
+            "This is the derivative of -log(p) with respect to the probability p, -1/p at the label. Go one "
+            "step further back: the gradient with respect to the logits.",
             _of_the_probability,
             (
                 "gradient[np.arange(len(labels)), labels] -= 1",

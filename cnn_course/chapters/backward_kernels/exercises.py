@@ -26,8 +26,8 @@ CHANNEL_THREADS = 128
 WARP = 32
 
 _ADDED_TO_GARBAGE = (
-    "Your sums are added to what the array held before. Nobody has cleared it: sum up in a variable that "
-    "starts as `float32(0)`, and store that."
+    "You add to what the array held before, and nothing has cleared it: sum up in a variable that starts as "
+    "`float32(0)`, and store that."
 )
 
 
@@ -110,15 +110,14 @@ cross_entropy_kernel = KernelExercise(
             [("[row, k] - largest", "[row, k]", 2), (".log(total) + largest", ".log(total)")],
         ),
         "maximum starts from 0": (
-            "Right, until all scores of a row are far below 0: what you subtract is larger than all of them, "
-            "every exponential is 0, and 0 / 0 is NaN. Subtract the row's maximum, and start its search from "
-            "the row's first score.",
+            "Right, until all scores of a row are far below 0: you subtract more than any of them, every "
+            "exponential is 0, and 0 / 0 is NaN. Start the search for the maximum from the row's first "
+            "score.",
             _shifted_cross_entropy(lambda logits: np.maximum(logits.max(axis=1, keepdims=True), 0)),
             [("= logits[row, 0]", "= float32(0)"), ("(1, logits.shape[1])", "(logits.shape[1])")],
         ),
         "sum over the batch": (
-            "The losses are right. Your gradient is that of their sum; what is trained on is their mean: "
-            "divide it by the number of rows.",
+            "The losses are right. The gradient is that of their sum, not their mean: divide by the rows.",
             _changed(lambda logits, labels, losses, gradient: (losses, len(labels) * gradient)),
             ("/ float32(logits.shape[0])", ""),
         ),
@@ -133,8 +132,7 @@ cross_entropy_kernel = KernelExercise(
             ("float32(logits.shape[0])", "float32(logits.shape[1])"),
         ),
         "loss divided too": (
-            "The gradient is right. A row's loss is its own, and is not divided: who wants the mean takes it "
-            "later.",
+            "The gradient is right. Do not divide the losses: each row keeps its own.",
             _changed(lambda logits, labels, losses, gradient: (losses / len(labels), gradient)),
             (
                 "math.log(total) + largest - logits[row, labels[row]]",
@@ -162,14 +160,12 @@ cross_entropy_kernel = KernelExercise(
             ("float32(1) if k == labels[row] else float32(0)", "float32(1)"),
         ),
         "gradient negated": (
-            "The losses are right, the gradient has the wrong sign: it is the probability minus 1 at the "
-            "label, and the probability elsewhere.",
+            "The losses are right. The gradient has the wrong sign: it is the probability minus the target.",
             _changed(lambda logits, labels, losses, gradient: (losses, -gradient)),
             ("probability - target", "target - probability"),
         ),
         "loss negated": (
-            "The gradient is right, the loss has the wrong sign: it is *minus* the logarithm, and never "
-            "below 0.",
+            "The gradient is right. The loss has the wrong sign: it is *minus* the logarithm, at least 0.",
             _changed(lambda logits, labels, losses, gradient: (-losses, gradient)),
             (
                 "math.log(total) + largest - logits[row, labels[row]]",
@@ -198,8 +194,7 @@ cross_entropy_kernel = KernelExercise(
             ),
         ),
         "first block only": (
-            f"Rows from {THREADS} on are never computed: every block does those of the first. "
-            "`cuda.grid(1)` counts over all blocks.",
+            f"Rows from {THREADS} on stay empty: all blocks compute the first rows. Use `cuda.grid(1)`.",
             _changed(lambda logits, labels, losses, gradient: (_first_block(losses), _first_block(gradient))),
             ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
@@ -275,14 +270,12 @@ dense_backward_weight_kernel = KernelExercise(
             ("range(x.shape[0])", "range(x.shape[0] - 1)"),
         ),
         "slope only": (
-            "You add up the inputs, and what comes from above takes no part: multiply by `{grad_output}[n, "
-            "o]`.",
+            "You add up the inputs alone: multiply each by its gradient, `{grad_output}[n, o]`.",
             lambda grad_output, x: _weight_gradient(np.ones_like(grad_output), x),
             ("grad_output[n, o] * x[n, i]", "x[n, i]"),
         ),
         "gradient only": (
-            "You add up `{grad_output}`, and that is the gradient of the bias. The slope of a weight is the "
-            "input that it meets, `{x}[n, i]`.",
+            "You add up `{grad_output}` alone, the gradient of the bias. Multiply by the input, `{x}[n, i]`.",
             lambda grad_output, x: _weight_gradient(grad_output, np.ones_like(x)),
             ("grad_output[n, o] * x[n, i]", "grad_output[n, o]"),
         ),
@@ -337,8 +330,7 @@ dense_backward_input_kernel = KernelExercise(
     once=True,
     mistakes={
         "weight transposed": (
-            "You take `{weight}[i, o]`, as if there were a row for each input. The outputs come first: "
-            "`{weight}[o, i]`.",
+            "`{weight}[i, o]` has its indices exchanged: the output comes first, `{weight}[o, i]`.",
             lambda grad_output, weight: grad_output @ _turned(weight),
             ("weight[o, i]", "weight[i, o]"),
         ),
@@ -348,8 +340,7 @@ dense_backward_input_kernel = KernelExercise(
             ("grad_output[n, o]", "grad_output[o, n]"),
         ),
         "sum over the inputs": (
-            "Your sum has as many products as there are inputs. An input acts on all *outputs* of its "
-            "sample: sum over `o`.",
+            "Your sum runs over the inputs. An input acts on all *outputs* of its sample: sum over `o`.",
             _sum_over_the_inputs,
             ("range(weight.shape[0])", "range(weight.shape[1])"),
         ),
@@ -359,8 +350,7 @@ dense_backward_input_kernel = KernelExercise(
             [("grad_input[n, i] = total", ""), ("total +=", "grad_input[n, i] =")],
         ),
         "first output only": (
-            "Only output 0 sends its gradient back. An input acts on all outputs of its sample: sum "
-            "over `o`.",
+            "Only output 0 sends its gradient back. An input acts on all outputs: sum over `o`.",
             lambda grad_output, weight: _input_gradient(grad_output[:, :1], weight[:1]),
             (
                 "for o in range(weight.shape[0]):\n    total += grad_output[n, o] * weight[o, i]",
@@ -378,8 +368,7 @@ dense_backward_input_kernel = KernelExercise(
             ("grad_input[n, i] = total", "grad_input[n, i] = total / float32(weight.shape[0])"),
         ),
         "slope only": (
-            "You add up the weights, and what comes from above takes no part: multiply by `{grad_output}[n, "
-            "o]`.",
+            "You add up the weights alone: multiply each by its gradient, `{grad_output}[n, o]`.",
             lambda grad_output, weight: _input_gradient(np.ones_like(grad_output), weight),
             ("grad_output[n, o] * weight[o, i]", "weight[o, i]"),
         ),
@@ -473,8 +462,8 @@ bias_gradient_kernel = KernelExercise(
             ),
         ),
         "first thread only": (
-            "Each channel gets the sum of thread 0 alone: nobody has told it of the others'. `block_sum` "
-            "*returns* the block's sum, and every thread has to call it.",
+            "Each channel gets the sum of thread 0 alone. `block_sum` *returns* the sum of the block, and "
+            "every thread has to call it.",
             lambda grad_output: _shares(grad_output)[:, 0],
             ("total = block_sum(total)", ""),
             ("total = block_sum(total)", "block_sum(total)"),
@@ -489,9 +478,8 @@ bias_gradient_kernel = KernelExercise(
             ),
         ),
         "added by every thread": (
-            f"Your sums are {CHANNEL_THREADS} times too large: every thread goes through the whole channel, "
-            "and then they are added up. Let each begin at its own element and go on in steps of "
-            "`cuda.blockDim.x`.",
+            f"Your sums are {CHANNEL_THREADS} times too large: every thread adds up the whole channel. Let "
+            "each begin at its own element and go on in steps of `cuda.blockDim.x`.",
             lambda grad_output: CHANNEL_THREADS * _bias_gradient(grad_output),
             (
                 "range(cuda.threadIdx.x, grad_output.shape[0] * positions, cuda.blockDim.x)",
@@ -536,14 +524,12 @@ relu_backward_kernel = KernelExercise(
             ("out[i] > float32(0)", "out[i] >= float32(0)"),
         ),
         "slope only": (
-            "You store the slope, 1 or 0. By the chain rule it is multiplied by what comes from above, "
-            "`{grad_output}`.",
+            "You store the slope, 1 or 0. The chain rule multiplies it by `{grad_output}`.",
             lambda grad_output, out: (out > 0).astype(float),
             ("grad_output[i]", "float32(1)"),
         ),
         "gradient rectified": (
-            "You cut off negative gradients. What decides is the sign of the output; a gradient of either "
-            "sign goes through.",
+            "You cut off negative gradients. The sign of the *output* decides: any gradient may pass.",
             lambda grad_output, out: np.maximum(grad_output, 0),
             ("grad_output[i] if out[i] > float32(0) else float32(0)", "max(grad_output[i], float32(0))"),
         ),
@@ -566,8 +552,7 @@ relu_backward_kernel = KernelExercise(
             ("grad_output[i] if out[i] > float32(0) else float32(0)", "max(out[i], float32(0))"),
         ),
         "nothing where it is cut off": (
-            "Where the output is 0 you write nothing, and whatever was in memory before stays. A 0 has to be "
-            "written there.",
+            "Where the output is 0 you write nothing, so the old memory stays. Write a 0 there.",
             lambda grad_output, out: np.where(out > 0, grad_output, np.nan),
             [("size", "size and out[i] > float32(0)"), ("[i] if out[i] > float32(0) else float32(0)", "[i]")],
         ),
@@ -633,8 +618,8 @@ max_pool_backward_kernel = KernelExercise(
     cases=_pooled,
     mistakes={
         "overwrites": (
-            "Right where windows lie apart. Where they overlap, a pixel may win several of them and gets "
-            "the gradient of one: add, and let nobody come between, by `cuda.atomic.add`.",
+            "Right where windows do not overlap. Where they do, a pixel may win several windows and must get "
+            "all of their gradients: add them with `cuda.atomic.add`.",
             lambda grad_output, argmax, grad_input: _sent(
                 grad_output,
                 np.arange(len(argmax))[:, None, None],
@@ -648,8 +633,7 @@ max_pool_backward_kernel = KernelExercise(
             ),
         ),
         "width of the output": (
-            "The positions count along rows of the *input* plane: divide by `{grad_input}.shape[2]`, not by "
-            "the width of the output.",
+            "Positions count along rows of the *input* plane: divide by its width, `{grad_input}.shape[2]`.",
             _sent_elsewhere(lambda argmax, grad_input: np.divmod(argmax, argmax.shape[2])),
             ("grad_input.shape[2]", "grad_output.shape[2]"),
         ),
@@ -669,8 +653,7 @@ max_pool_backward_kernel = KernelExercise(
             ("where // width, where % width", "oh, ow"),
         ),
         "first plane only": (
-            "All gradients go to plane 0. A position counts within its plane: `{grad_input}`'s first index "
-            "is the plane of the output.",
+            "All gradients go to plane 0. Use the plane of the output as first index of `{grad_input}`.",
             lambda grad_output, argmax, grad_input: _sent(
                 grad_output, 0, *np.divmod(argmax, grad_input.shape[2]), grad_input
             ),
@@ -684,8 +667,7 @@ max_pool_backward_kernel = KernelExercise(
             ("pixel, grad_output[plane, oh, ow]", "pixel, float32(1)"),
         ),
         "first block only": (
-            "Every block sends the gradients of the first one, and those of the others are never sent. "
-            "`cuda.grid(1)` counts over all blocks.",
+            "All blocks send the gradients of the first one. `cuda.grid(1)` counts over all blocks.",
             _of_the_first_block,
             ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
@@ -770,18 +752,9 @@ def _met_elsewhere(at=lambda o, k, stride, padding: o * stride + k - padding, st
     return function
 
 
-_STRIDES = (
-    "You have exchanged the two strides: `{stride_h}` belongs to rows, `{stride_w}` to columns. Where both "
-    "are the same it is right."
-)
-_PADDINGS = (
-    "You have exchanged the two paddings: `{padding_h}` belongs to rows, `{padding_w}` to columns. Where "
-    "both are the same it is right."
-)
-_STEPS = (
-    "You have exchanged vertical and horizontal: `{stride_h}` and `{padding_h}` belong to rows, `{stride_w}` "
-    "and `{padding_w}` to columns."
-)
+_STRIDES = "The strides are exchanged: `{stride_h}` is that of rows, `{stride_w}` that of columns."
+_PADDINGS = "The paddings are exchanged: `{padding_h}` is that of rows, `{padding_w}` that of columns."
+_STEPS = "Rows and columns are exchanged: `{stride_h}` and `{padding_h}` are those of the rows."
 
 conv2d_backward_weight_kernel = KernelExercise(
     "conv2d_backward_weight_kernel",
@@ -871,8 +844,7 @@ conv2d_backward_weight_kernel = KernelExercise(
             ("grad_output[n, oc, oh, ow]", "grad_output[n, 0, oh, ow]"),
         ),
         "gradient left out": (
-            "You add up pixels, and what comes from above takes no part: multiply each by its "
-            "`{grad_output}`.",
+            "You add up the pixels alone: multiply each by its `{grad_output}`.",
             lambda grad_output, *rest: _filter_gradient(np.ones_like(grad_output), *rest),
             ("grad_output[n, oc, oh, ow] * x[n, ic, h, w]", "x[n, ic, h, w]"),
         ),
@@ -936,17 +908,16 @@ conv2d_backward_input_kernel = KernelExercise(
     from_the_end=True,
     mistakes={
         "not divisible": (
-            "Right for stride 1 alone. With a stride, windows begin in every `{stride_h}`-th row only, and "
-            "`//` rounds down to one that begins elsewhere: go on with the next weight unless `top % "
-            "{stride_h} == 0`, and for the columns likewise.",
+            "Right for stride 1 only. With a stride, windows begin only in every `{stride_h}`-th row, and "
+            "`//` rounds down to one of them: skip the weight unless `top % {stride_h} == 0`. Do the same "
+            "for the columns.",
             _from_elsewhere(
                 lambda p, k, stride, padding: np.where(p + padding - k < 0, -1, (p + padding - k) // stride)
             ),
             [("< 0 or top % stride_h != 0 or", "< 0 or"), ("< 0 or left % stride_w != 0 or", "< 0 or")],
         ),
         "stride ignored": (
-            "Right for stride 1 alone. The window that begins at row `top` is that of output `top // "
-            "{stride_h}`, if `top` is divisible.",
+            "Right for stride 1 only. The window at row `top` belongs to output `top // {stride_h}`.",
             _from_elsewhere(lambda p, k, stride, padding: p + padding - k),
             [
                 ("top % stride_h != 0 or top // stride_h", "top"),
@@ -961,8 +932,7 @@ conv2d_backward_input_kernel = KernelExercise(
             [("h + padding_h", "h"), ("w + padding_w", "w")],
         ),
         "padding subtracted": (
-            "You subtract the padding, as the forward pass does. Going back it is added: `h + {padding_h} - "
-            "kh`.",
+            "You subtract the padding, as in the forward pass. Here add it: `h + {padding_h} - kh`.",
             _from_elsewhere(lambda p, k, stride, padding: _right_output(p, k, stride, -padding)),
             [("h + padding_h", "h - padding_h"), ("w + padding_w", "w - padding_w")],
         ),

@@ -39,8 +39,7 @@ decayed_step_kernel = KernelExercise(
             (" + weight_decay * parameters[i]", ""),
         ),
         "decay pushes away": (
-            "Your decay has the wrong sign: it drives every parameter away from 0. It is added to the "
-            "gradient, and the step goes against that.",
+            "Your decay pushes the parameters away from 0: *add* it to the gradient.",
             lambda p, g, v, lr, m, wd: decayed_step(p, g, v, lr, m, -wd),
             ("+ weight_decay", "- weight_decay"),
         ),
@@ -59,8 +58,8 @@ decayed_step_kernel = KernelExercise(
             ("weight_decay * parameters[i]", "weight_decay * velocity[i]"),
         ),
         "decay without the rate": (
-            "You shrink the parameter by `{weight_decay}`, whatever the learning rate is. Add "
-            "`{weight_decay} * {parameters}[i]` to the gradient instead.",
+            "You shrink the parameter by `{weight_decay}` at any learning rate. Add `{weight_decay} * "
+            "{parameters}[i]` to the gradient instead.",
             lambda p, g, v, lr, m, wd: (p - wd * p - lr * (m * v + g), m * v + g),
             lambda p, g, v, lr, m, wd: (p - wd * p - lr * (m * v + g + wd * p), m * v + g + wd * p),
             [
@@ -74,8 +73,7 @@ decayed_step_kernel = KernelExercise(
             ("weight_decay * parameters[i]", "lr * weight_decay * parameters[i]"),
         ),
         "decay of the new parameter": (
-            "Your pull is that of the parameter after the step. It is a part of the gradient, which is there "
-            "before.",
+            "You take the decay of the new parameter. Take that of the old one, and add it to the gradient.",
             lambda p, g, v, lr, m, wd: ((p - lr * (m * v + g)) * (1 - lr * wd), m * v + g),
             lambda p, g, v, lr, m, wd: ((p - lr * (m * v + g)) * (1 - wd), m * v + g),
             [
@@ -90,8 +88,7 @@ decayed_step_kernel = KernelExercise(
             ("+ gradient", "+ (float32(1) - momentum) * gradient"),
         ),
         "momentum twice": (
-            "You step by the gradient and the momentum of the new velocity, as Nesterov's method does. Here "
-            "it is `{lr} * {velocity}[i]`.",
+            "You use the momentum twice, as Nesterov's method does. Here step by `{lr} * {velocity}[i]`.",
             lambda p, g, v, lr, m, wd: (
                 p - lr * (g + wd * p + m * (m * v + g + wd * p)),
                 m * v + g + wd * p,
@@ -263,8 +260,7 @@ crop_and_flip_kernel = KernelExercise(
             ("if places[i, 2] == 1:", "if places[i, 2] < 2:"),
         ),
         "mirrored first": (
-            "You mirror the image and cut then. The other way round is meant: the window is taken from "
-            "`{places}`, and *its* columns are reversed.",
+            "You mirror before you cut. First cut the window at `{places}`, then reverse *its* columns.",
             _with_places(_mirror_first),
             ("column = out.shape[3] - 1 - w + places[i, 1] - padding", "column = out.shape[3] - 1 - column"),
         ),
@@ -280,8 +276,8 @@ crop_and_flip_kernel = KernelExercise(
             ("column = out.shape[3] - 1 - w + places[i, 1] - padding", "column = out.shape[3] - 1 - w"),
         ),
         "padding left out": (
-            "Your windows begin `{padding}` rows and columns too late. `{places}` counts from the corner of "
-            "the margin: take `{padding}` away.",
+            "Your windows begin too late: `{places}` counts from the margin's corner, so subtract "
+            "`{padding}`.",
             _with_places(_without_padding),
             [("places[i, 0] - padding", "places[i, 0]"), ("places[i, 1] - padding", "places[i, 1]", 2)],
         ),

@@ -49,8 +49,7 @@ split_kernel = KernelExercise(
     once=True,
     mistakes={
         "whole sum in each part": (
-            "Every part has all the products. Part `part` begins with product `part * {depth}`, and has "
-            "`{depth}` of them.",
+            "Every part has all products. Part `part` has `{depth}` of them, from `part * {depth}` on.",
             _in_parts(lambda part, depth, length: (0, length)),
             ("range(first, last)", "range(a.shape[1])"),
         ),
@@ -60,14 +59,12 @@ split_kernel = KernelExercise(
             ("first = part * depth", "first = 0"),
         ),
         "from the beginning": (
-            "Each part begins with the first product, so the early ones are added up several times: part "
-            "`part` begins at `part * {depth}`.",
+            "Each part begins with the first product. Part `part` begins at `part * {depth}`.",
             _in_parts(lambda part, depth, length: (0, (part + 1) * depth)),
             ("range(first, last)", "range(last)"),
         ),
         "to the end": (
-            "Each part goes on to the end of the sum, so the late products are added up several times: it "
-            "ends before `(part + 1) * {depth}`.",
+            "Each part goes on to the end of the sum. It must end before `(part + 1) * {depth}`.",
             _in_parts(lambda part, depth, length: (part * depth, length)),
             ("range(first, last)", "range(first, a.shape[1])"),
         ),
@@ -152,26 +149,22 @@ im2col_kernel = KernelExercise(
             ("row // kernel_size**2, row % kernel_size**2", "row % image.shape[0], row // image.shape[0]"),
         ),
         "taps exchanged": (
-            "Row and column of the tap change places: within a window, as in an image, the column counts "
-            "fastest.",
+            "Row and column of the tap are exchanged: the column counts fastest.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 4, 3, 1, 2)),
             [("out_width + tap //", "out_width + tap %"), ("% out_width + tap %", "% out_width + tap //")],
         ),
         "positions exchanged": (
-            "You walk down the output's columns. Positions count along its rows: `column // out_width` is "
-            "the row of the position.",
+            "Positions count along the rows of the output: `column // out_width` is the row.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 3, 4, 2, 1)),
             [("shape[2]", "shape[1]"), ("h = column //", "h = column %"), ("w = column %", "w = column //")],
         ),
         "divided by the image's width": (
-            "You divide the position by the width of the image. The output is narrower: it has `width - "
-            "{kernel_size} + 1` positions in a row.",
+            "You divide by the image's width. Divide by the output's, `width - {kernel_size} + 1`.",
             _divided_by_the_image,
             ("image.shape[2] - kernel_size + 1", "image.shape[2]"),
         ),
         "flipped": (
-            "Your windows come out turned round, as for the mathematician's convolution: tap (0, 0) is the "
-            "upper left pixel.",
+            "Your windows are flipped, as in the mathematician's convolution: tap (0, 0) is the upper left.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1]),
             [("tap //", "kernel_size - 1 - tap //"), ("tap %", "kernel_size - 1 - tap %")],
         ),
@@ -247,14 +240,14 @@ conv_implicit_kernel = KernelExercise(
     properties=(uses("shared"),),
     mistakes={
         "tail not zeroed": (
-            "Where the matrix ends within a tile, your tile keeps what was in it before, or a pixel that "
-            "belongs to nothing. A thread without a number to copy has to write a zero.",
+            "Where the matrix ends inside a tile, your tile keeps old numbers or a wrong pixel. A thread "
+            "without a number to copy must write a zero.",
             _multiplied(with_stale_tail),
             ("c_tile[y, x] = float32(0)", ""),
         ),
         "copies for itself only": (
-            "A thread that has no result copies zeros. But others need what it should have copied: whether "
-            "there is a pixel depends on `start + y` and `position`, not on `oc`.",
+            "A thread without a result copies zeros, but others need what it should have copied: copy "
+            "wherever `start + y` and `position` lie inside, whatever `oc` is.",
             _multiplied(_copied_by_threads_with_results),
             ("< out.shape[1]:\n    channel", "< out.shape[1] and oc < out.shape[0]:\n    channel"),
         ),
@@ -270,8 +263,8 @@ conv_implicit_kernel = KernelExercise(
             ("start + y", "start + x", 3),
         ),
         "channel last": (
-            "You take the channel for what counts fastest. A row of weights has the taps of channel 0 first, "
-            "then those of channel 1: `k // {kernel_size}**2` is the channel.",
+            "Your channel counts fastest. A row of weights has the taps of channel 0 first, then those of "
+            "channel 1: `k // {kernel_size}**2` is the channel.",
             _multiplied(product, _rearranged_columns((3, 4, 0, 1, 2))),
             (
                 "(start + y) // kernel_size**2, (start + y) % kernel_size**2",
@@ -279,20 +272,17 @@ conv_implicit_kernel = KernelExercise(
             ),
         ),
         "taps exchanged": (
-            "Row and column of the tap change places: within a window, as in an image, the column counts "
-            "fastest.",
+            "Row and column of the tap are exchanged: the column counts fastest.",
             _multiplied(product, _rearranged_columns((0, 4, 3, 1, 2))),
             [("out_width + tap //", "out_width + tap %"), ("% out_width + tap %", "% out_width + tap //")],
         ),
         "positions exchanged": (
-            "You walk down the output's columns. Positions count along its rows: `position // out_width` is "
-            "the row.",
+            "Positions count along the rows of the output: `position // out_width` is the row.",
             _multiplied(product, _rearranged_columns((0, 3, 4, 2, 1))),
             [("[2]", "[1]"), ("h = position //", "h = position %"), ("w = position %", "w = position //")],
         ),
         "divided by the image's width": (
-            "You divide the position by the width of the image. The output is narrower: it has `width - "
-            "{kernel_size} + 1` positions in a row.",
+            "You divide by the image's width. Divide by the output's, `width - {kernel_size} + 1`.",
             _multiplied(product, _divided_by_the_image),
             ("image.shape[2] - kernel_size + 1", "image.shape[2]"),
         ),
@@ -302,8 +292,7 @@ conv_implicit_kernel = KernelExercise(
             [(" + tap // kernel_size", ""), (" + tap % kernel_size", "")],
         ),
         "flipped": (
-            "Your windows come out turned round, as for the mathematician's convolution: tap (0, 0) is the "
-            "upper left pixel.",
+            "Your windows are flipped, as in the mathematician's convolution: tap (0, 0) is the upper left.",
             _multiplied(
                 product, lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1])
             ),

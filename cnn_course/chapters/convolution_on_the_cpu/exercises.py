@@ -92,8 +92,8 @@ conv_by_hand = Exercise(
             [("def", "@njit\ndef"), ("[i + m, j + n]", "[i + kh - 1 - m, j + kw - 1 - n]")],
         ),
         "same size": (
-            "You return as many outputs as the image has pixels, which is what the article's docstring "
-            "promises. Its loops give the valid region alone: the windows that lie wholly on the image.",
+            "You return as many outputs as the image has pixels, as the article's docstring promises. Its "
+            "loops give only the valid region: the windows that lie wholly on the image.",
             lambda image, kernel: conv_cpu(image, kernel, mode="same"),
             (
                 "kh, kw = kernel.shape",
@@ -125,8 +125,7 @@ conv_by_hand = Exercise(
             """,
         ),
         "one short": (
-            "The last row and the last column are missing: a window of `kh` rows has `h - kh + 1` positions "
-            "on `h` rows, not `h - kh`.",
+            "The last row and column are missing: a window of `kh` rows fits `h - kh + 1` times into `h`.",
             lambda image, kernel: conv_cpu(image, kernel)[:-1, :-1],
             (" + 1", "", 2),
         ),
@@ -160,14 +159,12 @@ conv_by_hand = Exercise(
             ],
         ),
         "averaged": (
-            "You divide by the number of entries in the kernel. That is an average; here the products are "
-            "summed.",
+            "You divide by the number of entries of the kernel. Sum the products; do not average them.",
             lambda image, kernel: conv_cpu(image, kernel) / kernel.size,
             ("kernel[m, n]", "kernel[m, n] / kernel.size"),
         ),
         "window not moved": (
-            "Every output is that of the first window: `i` and `j` must take part in the index into "
-            "`{image}`.",
+            "Every output is that of the first window: use `i` and `j` in the index into `{image}`.",
             lambda image, kernel: np.full_like(conv_cpu(image, kernel), conv_cpu(image, kernel)[0, 0]),
             ("image[i + m, j + n]", "image[m, n]"),
         ),
@@ -211,8 +208,7 @@ convolve = Exercise(
             ("kernel[::-1, ::-1]", "np.rot90(kernel)"),
         ),
         "image flipped": (
-            "You flip the image. That leaves the numbers right and puts them in reverse order: flip the "
-            "kernel.",
+            "You flip the image, which puts the right numbers in reverse order: flip the kernel.",
             lambda image, kernel: conv_cpu(image[::-1, ::-1], kernel),
             ("conv_cpu(image, kernel[::-1, ::-1])", "conv_cpu(np.flip(image), kernel)"),
         ),
@@ -222,8 +218,7 @@ convolve = Exercise(
             ("conv_cpu(image, kernel[::-1, ::-1])", "conv_cpu(image, kernel)[::-1, ::-1]"),
         ),
         "full": (
-            "The flip is right, but you return the full region; only windows wholly on the image are asked "
-            "for.",
+            "The flip is right, but you return the full region: keep the windows wholly on the image.",
             lambda image, kernel: conv_cpu(image, kernel, mode="full", flip=True),
             ("kernel[::-1, ::-1]", 'kernel[::-1, ::-1], mode="full"'),
         ),
@@ -275,8 +270,7 @@ conv_same = Exercise(
             ),
         ),
         "border too wide": (
-            "You add `k - 1` zeros on each side, which gives the full region. `k - 1` on both sides "
-            "together keep the size.",
+            "`k - 1` zeros on each side give the full region. Put `k - 1` on both sides *together*.",
             _padded(lambda k: (k - 1, k - 1)),
             ("((k - 1) // 2, k // 2)", "(k - 1, k - 1)"),
         ),
@@ -293,14 +287,12 @@ conv_same = Exercise(
             ("((k - 1) // 2, k // 2)", "((k - 1) // 2, (k - 1) // 2)"),
         ),
         "even kernels off by one": (
-            "Right for odd kernels. For even ones the extra zero is on the wrong side: it belongs after the "
-            "image, below and to the right.",
+            "Right for odd kernels. For even ones, put the extra zero after the image: below and right.",
             _padded(lambda k: (k // 2, (k - 1) // 2)),
             ("((k - 1) // 2, k // 2)", "(k // 2, (k - 1) // 2)"),
         ),
         "axes exchanged": (
-            "The kernel's height must decide the zeros above and below, its width those left and right; you "
-            "have exchanged the two.",
+            "Height and width are exchanged: the kernel's height decides the zeros above and below.",
             lambda image, kernel: conv_cpu(np.pad(image, _same_borders(kernel.T)), kernel),
             ("np.pad(image, border)", "np.pad(image, border[::-1])"),
         ),
@@ -402,8 +394,7 @@ autocorrelation = Exercise(
     mistakes={
         **_partly_repaired(),
         "normalised": (
-            "You divide by the value at lag 0. That is a common convention; here r[0] is the signal's "
-            "energy.",
+            "You divide by the value at lag 0, a common convention. Here r[0] is the energy of the signal.",
             lambda signal, delay=None: correlate_cpu(signal, delay) / (signal @ signal),
             ("full[n - 1 + delay :]", "full[n - 1 + delay :] / np.sum(signal**2)"),
         ),
@@ -506,8 +497,7 @@ conv_fft = Exercise(
             ),
         ),
         "magnitude": (
-            "You take the magnitude of the kernel's spectrum, which forgets where each entry stood; the "
-            "complex conjugate is meant.",
+            "You take the magnitude of the kernel's spectrum. Take its complex conjugate.",
             _by_fft(np.abs),
             ("np.conj", "np.abs"),
         ),

@@ -80,8 +80,7 @@ conv_valid_kernel = KernelExercise(
             ("total +=", "total = float32(0) +"),
         ),
         "last row only": (
-            "Each output adds up the products of the last row of the weights: is the sum set back to zero "
-            "for each row?",
+            "Only the last row of the weights counts: do you set the sum back to zero for each row?",
             _last_row,
             ("for i in range(weight.shape[0]):", "for i in range(weight.shape[0]):\n    total = float32(0)"),
         ),
@@ -91,16 +90,15 @@ conv_valid_kernel = KernelExercise(
             ("image[row + i, column + j]", "image[i, j]"),
         ),
         "one pixel only": (
-            "Every weight of yours meets the same pixel, `{image}[row, column]`: weight `[i, j]` belongs to "
-            "the pixel `i` rows below that one and `j` columns to its right.",
+            "All your weights meet the same pixel, `{image}[row, column]`. Weight `[i, j]` meets the pixel "
+            "`i` rows below it and `j` columns to its right.",
             lambda image, weight: (
                 weight.sum() * image[: 1 - weight.shape[0] or None, : 1 - weight.shape[1] or None]
             ),
             ("image[row + i, column + j]", "image[row, column]"),
         ),
         "one weight short": (
-            "The last row and the last column of the weights are left out: `range(n)` ends before `n` by "
-            "itself.",
+            "The last row and column of the weights are missing: `range(n)` already ends before `n`.",
             lambda image, weight: conv_cpu(image, _short(weight, 1, 1)),
             [("(weight.shape[0])", "(weight.shape[0] - 1)"), ("(weight.shape[1])", "(weight.shape[1] - 1)")],
         ),
@@ -291,14 +289,12 @@ conv2d_kernel = KernelExercise(
             [("kh - padding_h", "kh"), ("kw - padding_w", "kw")],
         ),
         "padding added": (
-            "You add the padding where it is to be subtracted: the first window begins outside of the image, "
-            "above and to the left.",
+            "You add the padding. Subtract it: the first window begins above and left of the image.",
             _windows(lambda o, k, stride, padding: o * stride + k + padding),
             [("- padding_h", "+ padding_h"), ("- padding_w", "+ padding_w")],
         ),
         "padding times stride": (
-            "You subtract the padding before you multiply by the stride: it counts pixels, so subtract it "
-            "after.",
+            "You multiply the padding by the stride too. It counts pixels: subtract it afterwards.",
             _windows(lambda o, k, stride, padding: (o - padding) * stride + k),
             [
                 ("oh * stride_h + kh - padding_h", "(oh - padding_h) * stride_h + kh"),
@@ -306,8 +302,8 @@ conv2d_kernel = KernelExercise(
             ],
         ),
         "stride between weights": (
-            "The stride spreads your weights out: it is the step from one *window* to the next, and belongs "
-            "to `oh` and `ow`.",
+            "Your stride spreads the weights. It is the step between *windows*: multiply `oh` and `ow` by "
+            "it.",
             _windows(lambda o, k, stride, padding: o + k * stride - padding),
             [("oh * stride_h + kh", "oh + kh * stride_h"), ("ow * stride_w + kw", "ow + kw * stride_w")],
         ),
@@ -321,8 +317,7 @@ conv2d_kernel = KernelExercise(
             ],
         ),
         "first row left out": (
-            "The first row and the first column of the image count as outside: pixel 0 lies inside, so ask "
-            "for `0 <= h`.",
+            "You leave out the first row and column of the image. Pixel 0 lies inside: `0 <= h`.",
             _without_first,
             [("0 <= h", "0 < h"), ("0 <= w", "0 < w")],
         ),
@@ -341,8 +336,7 @@ conv2d_kernel = KernelExercise(
             ],
         ),
         "windows dropped": (
-            "A window that hangs over the edge comes out without any product: leave out the pixels that lie "
-            "outside, and add up the others.",
+            "You drop windows that hang over the edge. Leave out only the pixels outside the image.",
             _drop_windows,
             (
                 "0 <= h < x.shape[2] and 0 <= w < x.shape[3]",
@@ -350,8 +344,7 @@ conv2d_kernel = KernelExercise(
             ),
         ),
         "h and w exchanged": (
-            "You have exchanged vertical and horizontal: `{stride_h}` and `{padding_h}` belong to rows, "
-            "`{stride_w}` and `{padding_w}` to columns.",
+            "Rows and columns are exchanged: `{stride_h}` and `{padding_h}` are those of the rows.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sh, pw, ph)),
             [
                 ("oh * stride_h + kh - padding_h", "oh * stride_w + kh - padding_w"),
@@ -369,14 +362,13 @@ conv2d_kernel = KernelExercise(
             [("oh * stride_h", "oh * stride_w"), ("ow * stride_w", "ow * stride_h")],
         ),
         "one stride for both": (
-            "You take the same stride for rows and columns: `{stride_h}` belongs to rows, `{stride_w}` to "
-            "columns.",
+            "You use one stride for both axes: `{stride_h}` is that of rows, `{stride_w}` that of columns.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sh, ph, pw)),
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sw, ph, pw)),
             ("ow * stride_w", "ow * stride_h"),
         ),
         "one padding for both": (
-            "You take the same padding for rows and columns: `{padding_h}` belongs to rows, `{padding_w}` to "
+            "You use one padding for both axes: `{padding_h}` is that of rows, `{padding_w}` that of "
             "columns.",
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, ph, ph)),
             _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, pw, pw)),
@@ -624,8 +616,7 @@ conv_nhwc_kernel = KernelExercise(
             ("weight[kh, kw, ic, oc]", "weight[kh, kw, ic, 0]"),
         ),
         "window does not slide": (
-            "The outputs of an image are all the first one: `oh` and `ow` must take part in the index of "
-            "`{x}`.",
+            "All outputs of an image are the first one: use `oh` and `ow` in the index of `{x}`.",
             lambda x, weight: np.broadcast_to(_conv_last(x, weight)[:, :1, :1], _conv_last(x, weight).shape),
             ("x[n, oh + kh, ow + kw, ic]", "x[n, kh, kw, ic]"),
         ),

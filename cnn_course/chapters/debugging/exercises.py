@@ -88,8 +88,7 @@ edges_kernel = KernelExercise(
             ),
         ),
         "wraps round": (
-            "The left border still meets the right one. A neighbour that does not exist is replaced by the "
-            "pixel itself.",
+            "The left border still meets the right one. Replace a missing neighbour by the pixel itself.",
             lambda image: _edges(image, "wrap"),
             (
                 "right, left = min(column + 1, width - 1), max(column - 1, 0)",
@@ -103,8 +102,7 @@ edges_kernel = KernelExercise(
             ("* float32(0.5)", "* float32(0.5) if 0 < column < width - 1 else float32(0)"),
         ),
         "border not halved": (
-            "In the first and the last column you take the whole difference to the one neighbour. Half of it "
-            "is asked for, as everywhere.",
+            "In the first and last column you take the whole difference. Halve it, as everywhere.",
             _border_not_halved,
             ("float32(0.5)", "float32(0.5 if 0 < column < width - 1 else 1)"),
         ),
@@ -174,8 +172,8 @@ block_max_kernel = KernelExercise(
             ("float32(-math.inf)", "float32(0)"),
         ),
         "not small enough": (
-            "Threads without an element put -1 into the race, and -1 wins where all elements are smaller. "
-            "Only `float32(-math.inf)` never wins.",
+            "Threads without an element put in -1, which wins where all elements are smaller: use "
+            "`float32(-math.inf)`.",
             lambda x: _rows_of_blocks(x, -1).max(axis=1),
             ("float32(-math.inf)", "float32(-1)"),
             ("-math.inf", "-1e9"),
@@ -249,8 +247,7 @@ histogram_kernel = KernelExercise(
     properties=(uses("shared"), _counts_in_shared_memory),
     mistakes={
         "old counts lost": (
-            "What was in `{bins}` before is gone: the kernel is to add to it, so that it can be launched for "
-            "one batch after the other.",
+            "You overwrite what was in `{bins}`. Add to it, so that one batch after another can be counted.",
             lambda levels, bins: _counts(levels),
             ("    mine[t] = 0", "    mine[t] = 0\nif i < LEVELS:\n    bins[i] = 0"),
         ),

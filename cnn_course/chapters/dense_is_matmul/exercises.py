@@ -72,14 +72,13 @@ matmul_kernel = KernelExercise(
             ("b[k, column]", "b[column, k]"),
         ),
         "a transposed": (
-            "You walk down a column of `{a}`, which multiplies its transpose: row `m` of the result takes "
-            "row `m` of `{a}`, so it is `{a}[row, k]`.",
+            "You walk down a column of `{a}`, as if it were transposed: row `m` of the result needs row `m` "
+            "of `{a}`, `{a}[row, k]`.",
             lambda a, b: within(a, *[max(a.shape)] * 2)[: a.shape[1], : a.shape[0]].T @ b,
             ("a[row, k]", "a[k, row]"),
         ),
         "wrong length": (
-            "Your sum has as many products as `{a}` has rows. It runs along a row of `{a}`, over "
-            "`{a}.shape[1]`.",
+            "Your sum is as long as `{a}` is high. It runs along a row, over `{a}.shape[1]`.",
             lambda a, b: (
                 within(a, len(a), max(a.shape))[:, : len(a)]
                 @ within(b, max(len(a), len(b)), b.shape[1])[: len(a)]
@@ -174,8 +173,8 @@ matmul_tiled_kernel = KernelExercise(
     properties=(uses("shared"), _loads_each_number_once(TILE)),
     mistakes={
         "tail not zeroed": (
-            "Where a matrix ends within a tile, your tile keeps what was in it before: the numbers of the "
-            "last step, or garbage in the first. A thread without a number to copy has to write a zero.",
+            "Where a matrix ends inside a tile, your tile keeps the last step's numbers, or garbage. A "
+            "thread without a number to copy must write a zero.",
             with_stale_tail,
             [
                 (
@@ -193,9 +192,8 @@ matmul_tiled_kernel = KernelExercise(
             ),
         ),
         "copies for itself only": (
-            "A thread that has no result copies zeros. But others need what it should have copied: whether "
-            "there is a number in `{a}` depends on `row` and `start + x`, in `{b}` on `start + y` and "
-            "`column`.",
+            "A thread without a result copies zeros, but others need what it should have copied: `row` and "
+            "`start + x` decide whether `{a}` has a number, `start + y` and `column` whether `{b}` has one.",
             _copied_by_threads_with_results,
             [
                 ("in_a = row < a.shape[0]", "in_a = row < out.shape[0] and column < out.shape[1]"),
@@ -203,8 +201,7 @@ matmul_tiled_kernel = KernelExercise(
             ],
         ),
         "tail left out": (
-            "You leave out the last, narrower tiles along k. Round the number of steps up: `range(0, "
-            "{a}.shape[1], TILE)` does.",
+            "You leave out the last, narrower tiles. Round the steps up: `range(0, {a}.shape[1], TILE)`.",
             _of_whole_tiles,
             ("range(0, a.shape[1], TILE)", "range(0, a.shape[1] // TILE * TILE, TILE)"),
         ),
@@ -214,8 +211,7 @@ matmul_tiled_kernel = KernelExercise(
             ("range(0, a.shape[1], TILE)", "range(0, TILE, TILE)"),
         ),
         "tile turned": (
-            "Each tile of `{b}` is multiplied transposed: the tile is `[k, column]`, so a thread reads "
-            "`b_tile[k, x]`.",
+            "You read the tile of `{b}` transposed. It is `[k, column]`: read `b_tile[k, x]`.",
             _with_turned_tiles,
             ("b_tile[k, x]", "b_tile[x, k]"),
         ),
@@ -322,14 +318,12 @@ matmul_2x2_kernel = KernelExercise(
     properties=(uses("shared"), _loads_each_number_once(WIDE), _each_number_is_read_once, _results_are_apart),
     mistakes={
         "sums exchanged": (
-            "Two of the four results change places: the one of the first row and second column, and the one "
-            "of the second row and first column.",
+            "Two of the four results are exchanged: row 0, column 1 and row 1, column 0 of the square.",
             _exchanged,
             [("column + x + TILE, t01", "column + x + TILE, t10"), ("column + x, t10", "column + x, t01")],
         ),
         "row repeated": (
-            "The thread's second row has the results of its first: they need a number of `{a}` of their own, "
-            "from `a_tile[y + TILE, k]`.",
+            "The second row repeats the first: it needs another number of `{a}`, `a_tile[y + TILE, k]`.",
             _row_repeated,
             ("a1 *", "a0 *", 2),
         ),

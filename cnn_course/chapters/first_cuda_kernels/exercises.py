@@ -219,14 +219,13 @@ autocorrelation_kernel = KernelExercise(
     once=True,
     mistakes={
         "delay ignored": (
-            "Your first output is lag 0 whatever the delay: thread `i` of the grid computes lag `{delay} + "
-            "i`.",
+            "Your first output is lag 0, whatever the delay: thread `i` computes lag `{delay} + i`.",
             lambda signal, delay: correlate_cpu(signal)[: len(signal) - delay],
             [("range(signal.size - lag)", "range(signal.size - i)"), ("k + lag", "k + i")],
         ),
         "lag as index": (
-            "Your lag `d` goes to `out[d]`. But `out` begins with lag `{delay}`: that one belongs to "
-            "`out[0]`, and the one of thread `i`, `{delay} + i`, to `out[i]`.",
+            "You store lag `d` in `out[d]`. But `out[0]` holds lag `{delay}`, so lag `{delay} + i` goes to "
+            "`out[i]`.",
             lambda signal, delay: np.where(
                 np.arange(len(signal) - delay) < delay, np.nan, correlate_cpu(signal)[: len(signal) - delay]
             ),
@@ -246,14 +245,12 @@ autocorrelation_kernel = KernelExercise(
             [("out[i] = total", ""), ("total +=", "out[i] =")],
         ),
         "reversed": (
-            "The signal meets its reversed self: `{signal}[d - k]` where `{signal}[k + d]` is meant. That is "
-            "the convolution x * x.",
+            "`{signal}[d - k]` gives the convolution x * x. You need `{signal}[k + d]`.",
             _convolved,
             [("(signal.size - lag)", "(lag, signal.size)"), ("k + lag", "signal.size - 1 - k + lag")],
         ),
         "circular": (
-            "The end of your signal meets its beginning again. Outside its samples it counts as zero: stop "
-            "where `k + d` reaches the end.",
+            "The end of your signal meets its beginning. Stop where `k + d` reaches the end.",
             lambda signal, delay: np.array([signal @ np.roll(signal, -d) for d in _lags(signal, delay)]),
             [("range(signal.size - lag)", "range(signal.size)"), ("k + lag", "(k + lag) % signal.size")],
         ),

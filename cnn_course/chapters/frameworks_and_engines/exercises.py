@@ -63,9 +63,7 @@ for_keras = Exercise(
             ),
         ),
         "inputs and outputs exchanged": (
-            "In Keras the input channels come before the output channels: the axes of ours, in the order 2, "
-            "3, "
-            "1, 0.",
+            "Keras puts the input channels before the output channels: take our axes as 2, 3, 1, 0.",
             _converted(kernel=(2, 3, 0, 1)),
             ("kernel = conv_weight.transpose(2, 3, 1, 0)", "kernel = conv_weight.transpose(2, 3, 0, 1)"),
         ),
@@ -101,9 +99,7 @@ for_keras = Exercise(
             ],
         ),
         "columns before rows": (
-            "The features run along the columns of the image first. In both layouts, rows come before "
-            "columns: "
-            "height, width, channels.",
+            "Your features run down the columns. Rows come first in both layouts: height, width, channels.",
             _converted(features=(3, 2, 1, 0)),
             ("*shape).transpose(2, 3, 1, 0)", "*shape).transpose(3, 2, 1, 0)"),
         ),
@@ -193,9 +189,7 @@ traffic = Exercise(
     cases=_plans,
     mistakes={
         "inner arrays written": (
-            "You let a kernel store all that it makes. What only the same kernel uses stays in its "
-            "registers: "
-            "that is the gain of a fusion.",
+            "You store all that a kernel makes. An array that only this kernel uses stays in registers.",
             _counted(keep=lambda made, others, results: made),
             ("(made & (others | set(results)))", "made"),
         ),
@@ -208,15 +202,13 @@ traffic = Exercise(
             ("if k is not kernel ", ""),
         ),
         "inner arrays moved": (
-            "You count every operation by itself, whatever kernel it is in. Within a kernel, what one "
-            "operation "
-            "makes for the next is neither stored nor loaded.",
+            "You count each operation alone. What one operation of a kernel makes for the next is neither "
+            "stored nor loaded.",
             _counted(reads=lambda asked, made: set(asked), keep=lambda made, others, results: made),
             ("for name in moved", "for names in (asked, made) for name in names"),
         ),
         "loaded twice": (
-            "An array that two operations of a kernel use, or one twice, is loaded once: take the set of "
-            "names.",
+            "A kernel loads an array once, however often its operations use it: take the set of names.",
             _counted(reads=lambda asked, made: [name for name in asked if name not in made]),
             [
                 (
@@ -258,8 +250,7 @@ traffic = Exercise(
             ),
         ),
         "last outputs stored": (
-            "You store what each kernel makes last. It may make several arrays that others want, and "
-            "all of them are stored.",
+            "You store only what each kernel makes last. Store every array that another kernel needs.",
             _last_outputs,
             ("(made & (others | set(results)))", "{kernel[-1][0]}"),
         ),
@@ -345,9 +336,7 @@ fold_batch_norm = Exercise(
     cases=_norms,
     mistakes={
         "input channels": (
-            "You scale the input channels. A batch norm has a factor for each *output* channel, the first "
-            "axis "
-            "of the weight.",
+            "You scale the input channels. The factors belong to the *output* channels, the first axis.",
             _folded(weight=lambda w, f: w * f[None, :, None, None]),
             ("factor[:, None, None, None]", "factor[None, :, None, None]"),
         ),
@@ -369,8 +358,7 @@ fold_batch_norm = Exercise(
             (_ROOT, "(np.sqrt(var) + eps)"),
         ),
         "no root": (
-            "You divide by the variance. It is its root, the standard deviation, that a batch norm divides "
-            "by.",
+            "You divide by the variance. A batch norm divides by its root, the standard deviation.",
             _folded(root=lambda var, eps: var + eps),
             (_ROOT, "(var + eps)"),
         ),
@@ -390,8 +378,7 @@ fold_batch_norm = Exercise(
             ("conv_bias - mean", "conv_bias + mean"),
         ),
         "mean not scaled": (
-            "The mean is taken away *before* the scaling, so it is scaled like the bias: `(bias - {mean}) * "
-            "factor`.",
+            "Subtract the mean *before* you scale: `(bias - {mean}) * factor`.",
             _folded(bias=lambda b, m, f, s: b * f - m + s),
             ("(conv_bias - mean) * factor", "conv_bias * factor - mean"),
         ),
@@ -401,8 +388,7 @@ fold_batch_norm = Exercise(
             ("(conv_bias - mean) * factor", "conv_bias - mean * factor"),
         ),
         "bias dropped": (
-            "The convolution's own bias is gone. Frameworks leave it out before a batch norm; this one has "
-            "it.",
+            "You drop the convolution's bias. Many leave it out before a batch norm; this one has it.",
             _folded(bias=lambda b, m, f, s: s - m * f),
             ("(conv_bias - mean)", "(-mean)"),
         ),
@@ -422,8 +408,8 @@ fold_batch_norm = Exercise(
             [("factor = scale /", "factor = shift /"), ("factor + shift", "factor + scale")],
         ),
         "mean taken from the weight": (
-            "You take the mean from the weight. It is the mean of the convolution's *output*: take it from "
-            "the bias.",
+            "You subtract the mean from the weight. It is the mean of the *output*: subtract it from the "
+            "bias.",
             _mean_from_the_weight(lambda b, m, f, s: b * f + s),
             _mean_from_the_weight(lambda b, m, f, s: (b - m) * f + s),
             [
@@ -437,8 +423,7 @@ fold_batch_norm = Exercise(
             ("scale / np", "scale * np"),
         ),
         "bias without scale": (
-            "The new bias is divided by the root, and not multiplied by `{scale}`: it takes the whole "
-            "factor, like the weight.",
+            "Multiply the new bias by `{scale}`, too: it takes the whole factor, like the weight.",
             _bias_without_scale,
             ("(conv_bias - mean) * factor", "(conv_bias - mean) / np.sqrt(var + eps)"),
         ),
@@ -526,27 +511,22 @@ int8_dense = Exercise(
     cases=_layers,
     mistakes={
         "one scale for all rows": (
-            "You take one scale for the whole weight. Each row has its own: a small row would be left with a "
-            "few "
-            "steps only.",
+            "You use one scale for the whole weight. Give each row its own, or small rows lose their steps.",
             _dense(scales=lambda weight: np.full(len(weight), abs(weight).max() / 127)),
             ("np.abs(weight).max(axis=1) / 127", "np.full(len(weight), np.abs(weight).max() / 127)"),
         ),
         "scale of the columns": (
-            "You take the largest of each column. The scales belong to the rows, one for each output: "
-            "`axis=1`.",
+            "You take the largest of each column. Each row, one for an output, has a scale: `axis=1`.",
             _by_columns,
             [("max(axis=1)", "max(axis=0)"), ("scales[:, None]", "scales")],
         ),
         "scales meet the columns": (
-            "The scales of the rows meet the columns of the weight: NumPy lines shapes up at the ends. Give "
-            "them one more axis: `scales[:, None]`.",
+            "Your row scales multiply the columns of the weight: give them another axis, `scales[:, None]`.",
             _meets_the_columns,
             ("scales[:, None]", "scales"),
         ),
         "divided back": (
-            "You divide the sums by the scales. A unit of the sum is worth `{x_scale}` times the row's "
-            "scale: multiply by both.",
+            "You divide the sums by the scales. Multiply them by `{x_scale}` and by the row's scale.",
             _dense(back=lambda total, x_scale, scales, bias: total / (x_scale * scales) + bias),
             ("total * (x_scale", "total / (x_scale"),
         ),
@@ -578,9 +558,7 @@ int8_dense = Exercise(
             ("np.rint(x / x_scale), -127", "np.rint(x / x_scale), -128"),
         ),
         "largest, not largest in size": (
-            "You take each row's largest number. A row may have a larger negative one: take the largest of "
-            "the "
-            "absolute values.",
+            "You take the largest number of each row. Take the largest *absolute* value.",
             _dense(scales=lambda weight: abs(weight.max(axis=1)) / 127),
             ("np.abs(weight).max(axis=1)", "np.abs(weight.max(axis=1))"),
         ),
@@ -602,9 +580,7 @@ int8_dense = Exercise(
             ("np.rint(x / x_scale)", "x / x_scale"),
         ),
         "sums in 8 bits": (
-            "You add up in 8 bits, and the sums overflow. Products of int8 are added in int32: convert "
-            "before "
-            "you multiply.",
+            "Your sums overflow: you add in 8 bits. Convert to int32 before you multiply.",
             _dense(total=_in_8_bits),
             (".astype(np.int32)", "", 2),
         ),
@@ -631,9 +607,7 @@ int8_dense = Exercise(
             ("(x_scale * scales) + bias", "(x_scale * scales)"),
         ),
         "inputs not rounded": (
-            "You round the weights and multiply them by inputs in floating point. Both sides must be int8 "
-            "for an "
-            "integer unit to multiply them.",
+            "You round the weights only. An integer unit multiplies int8 by int8: round the inputs too.",
             _dense(x8=lambda x, scale: x / scale),
             [
                 ("np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)", "x / x_scale"),

@@ -63,8 +63,7 @@ bus_bytes = Exercise(
             ("4 * pixels", "pixels"),
         ),
         "elements counted": (
-            "You count elements where bytes are asked for: a float32 and an int32 have 4 bytes each, an "
-            "int64 and a float64 have 8.",
+            "You count elements, not bytes: float32 and int32 have 4 bytes, int64 and float64 have 8.",
             partial(_bus, pixel=1, label=1, loss=1, index=1, rate=1, few=3),
             [
                 ("8 * images + 2 * 4 * steps + 4 + 2 * 8", "images + 2 * steps + 1 + 2"),
@@ -230,8 +229,7 @@ add_in_streams = StreamsExercise(
             ("run.fill(number, slot)", "run.fill(0, slot)"),
         ),
         "two batches again": (
-            "You add up the first two batches, again and again: `run.fill` takes the number of the batch "
-            "first, then the slot.",
+            "You add only the first two batches: `run.fill` takes the number of the batch, then the slot.",
             lambda batches: np.sum([batches[number % 2] for number in range(len(batches))], axis=0),
             ("run.fill(number, slot)", "run.fill(slot, slot)"),
         ),
@@ -280,8 +278,7 @@ blocks_per_sm = Exercise(
     rtol=1e-12,
     mistakes={
         "largest limit": (
-            "You take the most generous of the four. A block needs all of its resources at once, so "
-            "the scarcest one decides.",
+            "You take the largest limit. A block needs all resources at once: the smallest one decides.",
             partial(_blocks, choose=max),
             ("return min(", "return max("),
         ),
@@ -306,8 +303,7 @@ blocks_per_sm = Exercise(
             ("64 // warps, 32,", "64 // warps,"),
         ),
         "registers not rounded": (
-            "You count the registers of a thread as they are. They are handed out in eights: 33 "
-            "cost as much as 40.",
+            "Round the registers of a thread up: the GPU gives them out in eights, so 33 cost 40.",
             partial(_blocks, round_registers=lambda registers, unit: registers),
             ("registers = -(-registers // 8) * 8", ""),
         ),
@@ -317,8 +313,8 @@ blocks_per_sm = Exercise(
             ("-(-registers // 8) * 8", "registers // 8 * 8"),
         ),
         "warps rounded down": (
-            "You round the warps of a block down. Of 100 threads three warps are full, and the other "
-            "4 threads are in a fourth, which takes its place like the others.",
+            "You round the warps of a block down. 100 threads fill three warps, and the other 4 threads take "
+            "a fourth.",
             partial(_blocks, fill=_down),
             ("-(-threads // 32)", "threads // 32"),
         ),
@@ -328,8 +324,7 @@ blocks_per_sm = Exercise(
             ("228 * 1024 // (shared + 1024)", "228 * 1024 // shared if shared else 32"),
         ),
         "threads not in warps": (
-            "You count threads where warps count: a block of 100 threads has 4 warps, and takes what 128 "
-            "threads take.",
+            "Count warps, not threads: a block of 100 threads has 4 warps, and takes as much as 128 threads.",
             lambda threads, registers, shared: min(
                 2048 // threads,
                 32,
@@ -469,14 +464,14 @@ scale_shift_relu_kernel = KernelExercise(
             [("x[i]", "max(x[i], float32(0))"), ("float32(0) if value <= float32(0) else value", "value")],
         ),
         "channel of the neighbours": (
-            "Your channel changes from one element to the next. `{pixels}` neighbours have the same one: "
-            "divide by `{pixels}` first.",
+            "Your channel changes with each element. `{pixels}` neighbours share one: divide by `{pixels}` "
+            "first.",
             _by_neighbour,
             ("i // pixels % scale.size", "i % scale.size"),
         ),
         "channels never begin again": (
-            "You go past the last channel. After it comes the first channel of the next sample: what is left "
-            "over when the channels are counted through is `% {scale}.size`.",
+            "You go past the last channel. The first channel of the next sample follows it: take the "
+            "remainder, `% {scale}.size`.",
             _never_begins_again,
             # `value if value > 0 else 0`, of garbage.
             lambda *given: np.nan_to_num(_never_begins_again(*given)),
@@ -689,14 +684,12 @@ capturable_step = GraphExercise(
             ("run.sgd.scheduled_step(run.rates, run.cursor)", "run.sgd.step(run.lrs[0])"),
         ),
         "advanced too early": (
-            "The cursor moves at the beginning, and the first batch is never used. Everything else in "
-            "the step comes before `advance`.",
+            "The cursor moves first, so the first batch is never used: call `advance` at the end.",
             partial(_trained, batch=lambda k: k + 1, rate=lambda k: k + 1),
             [("advance(run.cursor)", ""), ("where =", "advance(run.cursor)\nwhere =")],
         ),
         "advanced before the update": (
-            "The cursor moves before the update, which then takes the rate of the next step. Everything "
-            "else in the step comes before `advance`.",
+            "The cursor moves before the update, which takes the next rate: call `advance` at the end.",
             partial(_trained, rate=lambda k: k + 1),
             [("advance(run.cursor)", ""), ("run.sgd.", "advance(run.cursor)\nrun.sgd.")],
         ),
@@ -706,15 +699,14 @@ capturable_step = GraphExercise(
             ("advance(run.cursor)", ""),
         ),
         "not trained": (
-            "The parameters never change. The backward pass computes the gradients, and `scheduled_step` "
-            "moves the parameters: a step needs both.",
+            "The parameters never change: a step needs the backward pass and `scheduled_step`.",
             partial(_trained, trains=False),
             ("run.model.backward(run.loss.backward())", ""),
             ("run.sgd.scheduled_step(run.rates, run.cursor)", ""),
         ),
         "rate frozen + totals left out": (
-            "Every replay uses the learning rate that was recorded, where `scheduled_step` looks it up "
-            "on the device. And nobody adds up losses and right answers: `accumulate_metrics`.",
+            "Every replay uses the recorded learning rate: `scheduled_step` looks it up on the device. And "
+            "`accumulate_metrics` must add up losses and right answers.",
             partial(_trained, rate=_second, totals=False),
             [
                 ("run.sgd.scheduled_step(run.rates, run.cursor)", "run.sgd.step(run.lrs[run.number])"),
@@ -738,12 +730,11 @@ capturable_step = GraphExercise(
             ],
         ),
         "cursor stands still + totals left out": (
-            "The cursor never moves: `advance` it at the end. And nobody adds up losses and right "
-            "answers: `accumulate_metrics`.",
+            "Nothing moves the cursor, or adds up the metrics: `advance` and `accumulate_metrics` do.",
             partial(_trained, batch=lambda k: 0, rate=lambda k: 0, cursor=0, totals=False),
         ),
         "totals left out": (
-            "The step trains, and nobody adds up its losses and right answers: `accumulate_metrics`.",
+            "The step trains, but does not add up losses and right answers: `accumulate_metrics`.",
             partial(_trained, totals=False),
             ("run.loss.ops.accumulate_metrics(losses, logits, y, run.totals)", ""),
         ),

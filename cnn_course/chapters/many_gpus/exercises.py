@@ -44,8 +44,7 @@ share_of = Exercise(
     properties=(avoids("array_split"),),
     mistakes={
         "rest left out": (
-            "Every worker gets `{n} // {size}` images, and the remainder belongs to nobody: the first `{n} % "
-            "{size}` workers take one more each.",
+            "No worker gets the remainder: the first `{n} % {size}` workers take one more image each.",
             _in_blocks_of(lambda n, size: n // size),
             [("+ min(rank, rest)", ""), ("each + (rank < rest)", "each")],
         ),
@@ -92,8 +91,8 @@ share_of = Exercise(
             ],
         ),
         "begin not moved": (
-            "The lengths are right, and the shares overlap: those before you have taken one image more each, "
-            "as long as there were any, so your own first image is `min({rank}, {n} % {size})` further on.",
+            "The lengths are right, but the shares overlap: some workers before you have one image more, so "
+            "you begin `min({rank}, {n} % {size})` images later.",
             lambda n, rank, size: (
                 rank * (n // size),
                 rank * (n // size) + np.diff(_shares(n, size)[rank])[0],
@@ -101,8 +100,7 @@ share_of = Exercise(
             ("+ min(rank, rest)", ""),
         ),
         "length returned": (
-            "You return the first image and how many. The first, and the one behind the last, are asked for, "
-            "as in a slice.",
+            "You return the first image and the number of images. Return first and end, as in a slice.",
             lambda n, rank, size: (_shares(n, size)[rank][0], int(np.diff(_shares(n, size)[rank])[0])),
             ("first + each", "each"),
         ),
@@ -190,14 +188,12 @@ combined_gradient = Exercise(
             ("counts[busy] @ gradients[busy] / counts.sum()", "gradients.mean(axis=0)"),
         ),
         "mean of those with images": (
-            "You leave out who has no images, which is right, and take the plain mean of the others. Weight "
-            "each worker by its images.",
+            "You are right to leave out empty workers. Weight each of the others by its images.",
             lambda gradients, counts: gradients[counts > 0].mean(axis=0),
             ("counts[busy] @ gradients[busy] / counts.sum()", "gradients[busy].mean(axis=0)"),
         ),
         "plain sum": (
-            "You add the workers' gradients up. Each of them is a mean already; what is asked for is a mean "
-            "too, that over all images.",
+            "You add up the workers' gradients, which are means. Return a mean, too: that of all images.",
             _with_nothing_for_nan(lambda g, n: g.sum(axis=0)),
             lambda gradients, counts: gradients.sum(axis=0),
             ("counts[busy] @ gradients[busy] / counts.sum()", "gradients[busy].sum(axis=0)"),
@@ -209,21 +205,19 @@ combined_gradient = Exercise(
             ("/ counts.sum()", ""),
         ),
         "divided by the workers": (
-            "You divide by the number of workers. The weights are images, so their sum is that of all "
-            "images.",
+            "You divide by the number of workers. Divide by the sum of the weights: all images.",
             _with_nothing_for_nan(lambda g, n: (g * n).mean(axis=0)),
             lambda gradients, counts: (gradients * counts[:, None]).mean(axis=0),
             ("counts.sum()", "len(counts)"),
         ),
         "divided by the busy workers": (
-            "You divide by the number of workers that have images. The weights are images, so their sum is "
-            "that of all images.",
+            "You divide by the number of busy workers. Divide by the sum of the weights: all images.",
             lambda gradients, counts: counts[counts > 0] @ gradients[counts > 0] / (counts > 0).sum(),
             ("counts.sum()", "busy.sum()"),
         ),
         "NaN of nobody's images": (
-            "A worker without images has a mean over nothing, 0 / 0, which is NaN. A weight of 0 does not "
-            "help: 0 times NaN is NaN. Leave such a worker out.",
+            "A worker without images has the mean 0 / 0, which is NaN. A weight of 0 does not help, as 0 "
+            "times NaN is NaN. Leave such a worker out.",
             lambda gradients, counts: counts @ gradients / counts.sum(),
             ("counts[busy] @ gradients[busy]", "counts @ gradients"),
         ),
@@ -498,14 +492,13 @@ ring_all_reduce = RingExercise(
     properties=(_economical, _alike),
     mistakes={
         "wrong chunk": (
-            "You add what comes in to the chunk that you have just sent. What comes from the left is the "
-            "left neighbour's chunk, whose number is one less: `rank - step - 1`.",
+            "You add what comes in to the chunk that you have just sent. The left neighbour sends its own "
+            "chunk, whose number is one less: `rank - step - 1`.",
             partial(_walk, into=lambda rank, step: rank - step),
             ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - step) % size] +="),
         ),
         "always the same chunk": (
-            "Every step sends the same chunk. The one to send next is the one just completed by what came "
-            "in: `rank - step`.",
+            "Every step sends the same chunk. Send the one that has just come in: `rank - step`.",
             partial(_walk, sent=lambda rank, step: rank, into=lambda rank, step: rank - 1),
             partial(
                 _walk,
@@ -517,8 +510,7 @@ ring_all_reduce = RingExercise(
             [("(rank - step - 1) %", "(rank - 1) %"), ("(chunks[(rank - step) % size])", "(chunks[rank])")],
         ),
         "one step too few": (
-            "W - 2 steps in each phase are one too few: a chunk must be with all W workers, and that is W - "
-            "1 steps.",
+            "W - 2 steps in each phase are too few: it takes W - 1 until a chunk has met all W workers.",
             partial(_walk, steps=lambda size: size - 2),
             partial(
                 _walk,
@@ -532,8 +524,7 @@ ring_all_reduce = RingExercise(
             ("range(size - 1)", "range(1, size - 1)", 2),
         ),
         "adds in the second phase": (
-            "You add in the second phase too. The sums are complete there; what comes in takes the place of "
-            "what was there.",
+            "You add in the second phase too. The sums are complete there: replace your chunk by them.",
             partial(_walk, phases=(True, True)),
             ("chunks[(rank - step) % size][:] =", "chunks[(rank - step) % size] +="),
         ),
@@ -554,8 +545,7 @@ ring_all_reduce = RingExercise(
             ("chunks[(rank - step - 1) % size] +=", "part = chunks[(rank - step - 1) % size] +"),
         ),
         "sends its original": (
-            "In the first phase you send your own chunk as it was at the beginning. Send the partial sum: "
-            "what came in, added to yours.",
+            "In the first phase you send your original chunk. Send the partial sum: yours plus what came in.",
             partial(_walk, originals=True),
             [
                 ("def exchange", "mine = [chunk.copy() for chunk in chunks]\n\ndef exchange"),
@@ -569,8 +559,8 @@ ring_all_reduce = RingExercise(
             ("(size - 1):\n    chunks[(rank - step) % size][:]", "(0):\n    chunks[(rank - step) % size][:]"),
         ),
         "mean": (
-            "You divide by the number of workers. The sum is asked for; whether it is to be a mean is for "
-            "the caller to say, who knows the weights.",
+            "You divide by the number of workers. Return the sum: the caller, who knows the weights, may "
+            "make a mean of it.",
             lambda size, length: tuple(total / np.float32(size) for total in _sums(size, length)),
             ("n = len(array)", "n = len(array)\narray /= size"),
         ),
@@ -602,8 +592,7 @@ ring_seconds = Exercise(
     rtol=1e-9,
     mistakes={
         "whole arrays": (
-            "You count as if each step sent the whole array. It sends one chunk of W: `{size_in_bytes} / "
-            "{size}`.",
+            "You count whole arrays. Each step sends one chunk of W: `{size_in_bytes} / {size}`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / bandwidth),
             ("size_in_bytes / size / bandwidth", "size_in_bytes / bandwidth"),
         ),
@@ -624,8 +613,7 @@ ring_seconds = Exercise(
             ("2 * (size - 1)", "(2 * size - 1)"),
         ),
         "chunks of W - 1": (
-            "You cut the array into W - 1 chunks. There are as many chunks as workers: `{size_in_bytes} / "
-            "{size}`.",
+            "You cut W - 1 chunks. There is one for each worker: `{size_in_bytes} / {size}`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / (size - 1) / bandwidth),
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / max(size - 1, 1) / bandwidth),
             ("size_in_bytes / size /", "size_in_bytes / max(size - 1, 1) /"),
@@ -650,8 +638,7 @@ ring_seconds = Exercise(
             ("latency + size_in_bytes", "size_in_bytes"),
         ),
         "all one after another": (
-            "You add up what all workers send. They send at the same time: a step takes as long as one "
-            "chunk.",
+            "You add up the times of all workers. They send at once: a step takes as long as one chunk.",
             lambda size, n, latency, bandwidth: size * _seconds(size, n, latency, bandwidth),
             ("2 * (size - 1)", "2 * size * (size - 1)"),
         ),

@@ -64,26 +64,22 @@ decode_float16 = Exercise(
             ("exponent - 15", "exponent - 127"),
         ),
         "leading 1 missing": (
-            "A normal number is `1 + mantissa / 1024`, times a power of two: the 1 before the point is not "
-            "stored, because it is always there.",
+            "A normal number is `1 + mantissa / 1024`, times a power of two: the leading 1 is not stored.",
             _decoded(hidden=0.0),
             ("(1 + mantissa / 1024)", "(mantissa / 1024)"),
         ),
         "subnormal numbers": (
-            "Where the exponent field is 0 there is no leading 1: such a number is "
-            "`mantissa / 1024 * 2**-14`. Otherwise there would be no zero.",
+            "With an exponent field of 0 there is no leading 1: the number is `mantissa / 1024 * 2**-14`.",
             _decoded(subnormal=False),
             ("if exponent == 0:", "if exponent < 0:"),
         ),
         "exponent of subnormal numbers": (
-            "Numbers with an exponent field of 0 have the exponent -14, like the smallest normal ones, not "
-            "-15: what they lack is the leading 1.",
+            "With an exponent field of 0 the exponent is -14, not -15; only the leading 1 is missing.",
             _decoded(smallest=-15),
             ("2.0**-14", "2.0**-15"),
         ),
         "subnormal numbers lost": (
-            "Where the exponent field is 0 there are still numbers other than 0: "
-            "`mantissa / 1024 * 2**-14`, those below the smallest normal one.",
+            "An exponent field of 0 does not mean 0: the number is `mantissa / 1024 * 2**-14`.",
             _decoded(subnormal="zero"),
             ("sign * mantissa / 1024 * 2.0**-14", "sign * 0.0"),
         ),
@@ -213,8 +209,7 @@ sum_rows_kernel = KernelExercise(
             ("x[row, k]", "x[0, k]"),
         ),
         "first block only": (
-            f"Rows from {THREADS} on are never added up: every block does those of the first. `cuda.grid(1)` "
-            "counts over all blocks.",
+            f"Rows from {THREADS} on are never added up: all blocks do the first ones. Use `cuda.grid(1)`.",
             lambda x: _first_block(x.sum(axis=1, dtype=np.float64)),
             ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
@@ -253,8 +248,8 @@ stochastic_kernel = KernelExercise(
     once=True,
     mistakes={
         "cut off": (
-            "You only cut off the lower half: that rounds towards 0, always, whatever the random bits are. "
-            "Only a sum, `+`, carries over into the upper half.",
+            "You cut off the lower half, which always rounds towards 0. Add the random bits first: only a "
+            "sum, `+`, carries over into the upper half.",
             lambda x, random: _upper(x),
             ("x[i] + noise", "x[i]"),
             ("x[i] + noise", "x[i] | noise"),
@@ -267,8 +262,7 @@ stochastic_kernel = KernelExercise(
             ("random[i] & uint32(0xFFFF)", "uint32(0x7FFF)"),
         ),
         "all random bits": (
-            "You add all 32 random bits, which changes more than the half that is cut off: take `{random}[i] "
-            "& uint32(0xFFFF)`.",
+            "You add all 32 random bits. Add the lower half: `{random}[i] & uint32(0xFFFF)`.",
             _with_noise(lambda random: random),
             lambda x, random: _upper(x + random),
             ("random[i] & uint32(0xFFFF)", "random[i]"),
@@ -394,8 +388,7 @@ unscale_kernel = KernelExercise(
             ("cuda.atomic.max(found_inf, 0, 1)", "pass"),
         ),
         "NaN missed": (
-            "You find infinities, and no NaN. NaN is neither larger nor smaller than anything: every "
-            "comparison with it is false but `!=`.",
+            "You find infinities, but no NaN. Every comparison with NaN is false, except `!=`.",
             _unscaled(finite=lambda gradients: ~np.isinf(gradients)),
             ("not abs(gradient) < float32(np.inf)", "abs(gradient) >= float32(np.inf)"),
         ),
@@ -410,8 +403,7 @@ unscale_kernel = KernelExercise(
             ("abs(gradient)", "gradient"),
         ),
         "large is not infinite": (
-            "A gradient may be larger than any number of float16, and finite: it is divided in float32. Ask "
-            "whether it is infinite or NaN.",
+            "A gradient may be larger than any float16 and still finite: test for infinite or NaN.",
             _unscaled(finite=lambda gradients: abs(gradients) <= 65504),
             _unscaled(finite=lambda gradients: abs(gradients) <= 1e10),
             ("float32(np.inf)", "float32(1e10)"),
@@ -425,8 +417,7 @@ unscale_kernel = KernelExercise(
             ("if i < gradients.size:", "if True:"),
         ),
         "counted": (
-            "`{found_inf}` is not 1 but a count. It says yes or no: `cuda.atomic.max({found_inf}, 0, 1)` "
-            "leaves a 1 a 1.",
+            "`{found_inf}` is a count, not 1. `cuda.atomic.max({found_inf}, 0, 1)` leaves a 1 a 1.",
             _counted,
             ("cuda.atomic.max(found_inf, 0, 1)", "cuda.atomic.add(found_inf, 0, 1)"),
         ),
@@ -514,8 +505,7 @@ next_scale = Exercise(
     cases=_steps,
     mistakes={
         "whole numbers only": (
-            "Your scale is a whole number: half of 1 becomes 0. A scale may be smaller than 1: `/`, and "
-            "not `//`.",
+            "Your scale is a whole number: half of 1 becomes 0. It may be smaller than 1: `/`, not `//`.",
             lambda scale, good_steps, found_inf, interval: (
                 (scale // 2, 0) if found_inf else _stepped()(scale, good_steps, found_inf, interval)
             ),
@@ -537,8 +527,7 @@ next_scale = Exercise(
             ("good_steps == interval", "good_steps >= interval - 1"),
         ),
         "counter goes on": (
-            "After growing, the counter begins from 0 again. Yours goes on, and the scale would grow at "
-            "every step from now on.",
+            "After growing, set the counter back to 0. Yours goes on, and the scale grows at every step.",
             _stepped(restart=False),
             ("return scale * 2, 0", "return scale * 2, good_steps"),
         ),
@@ -565,8 +554,7 @@ next_scale = Exercise(
             ("return scale * 2, 0", "return scale * 2, 1"),
         ),
         "does not shrink": (
-            "After a step with `{found_inf}` the scale stays as it is: the next would overflow as well. "
-            "Halve it.",
+            "After a step with `{found_inf}`, halve the scale: the next step would overflow as well.",
             _stepped(down=False),
             ("return scale / 2, 0", "return scale, 0"),
         ),

@@ -44,8 +44,8 @@ receptive_field = Exercise(
             ("distance *= stride", ""),
         ),
         "stride first": (
-            "You take a layer's own stride into account before its window. The window lies on the layer's "
-            "*input*; its stride moves the outputs apart, and so counts for the layers that follow.",
+            "You apply a layer's own stride before its window. The window lies on the layer's *input*; the "
+            "stride counts only for the layers that follow.",
             partial(_receptive_field, own_stride=True),
             (
                 "field += (kernel_size - 1) * distance\ndistance *= stride",
@@ -94,8 +94,7 @@ receptive_field = Exercise(
             ("in layers", "in reversed(layers)"),
         ),
         "distance returned": (
-            "You return how far apart neighbouring outputs lie, the product of the strides. What is asked is "
-            "how many pixels one of them sees.",
+            "You return the distance of neighbouring outputs. Return how many pixels one output sees.",
             lambda layers: math.prod(s for _, s in layers),
             ("return field", "return distance"),
         ),
@@ -159,8 +158,7 @@ momentum_kernel = KernelExercise(
             ("momentum * velocity[i]", "velocity[i]"),
         ),
         "averaged": (
-            "You weight the gradient by `1 - {momentum}`, which makes the velocity an average, as in Adam. "
-            "Here the gradient is added as it is.",
+            "You weight the gradient by `1 - {momentum}`, as Adam does. Here add the gradient as it is.",
             lambda p, g, v, lr, momentum: (
                 p - lr * (momentum * v + (1 - momentum) * g),
                 momentum * v + (1 - momentum) * g,
@@ -264,8 +262,7 @@ adam_step = Exercise(
             ("lr * m_hat", "lr * m"),
         ),
         "power forgotten": (
-            "You divide by `1 - beta` at every step. The part that is missing shrinks from step to step: it "
-            "is `beta**{step}`.",
+            "You divide by `1 - beta` at every step. The missing part shrinks: use `beta**{step}`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1), v / (1 - b2))),
             [("beta1**step", "beta1"), ("beta2**step", "beta2")],
         ),
@@ -280,8 +277,7 @@ adam_step = Exercise(
             [("/ (1 - beta1**step)", "* (1 - beta1**step)"), ("/ (1 - beta2**step)", "* (1 - beta2**step)")],
         ),
         "weight of the start": (
-            "You divide by `beta**{step}`, the share that the zeros of the start have. What the gradients "
-            "have is the rest, `1 - beta**{step}`.",
+            "You divide by the share of the zeros at the start. The gradients' is `1 - beta**{step}`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / b1**step, v / b2**step)),
             [("m / (1 - beta1**step)", "m / beta1**step"), ("v / (1 - beta2**step)", "v / beta2**step")],
         ),
@@ -312,9 +308,8 @@ adam_step = Exercise(
             ("(np.sqrt(v_hat) + eps)", "np.sqrt(v_hat + eps)"),
         ),
         "eps not corrected": (
-            "You have moved the corrections into the learning rate. That is the paper's own shortcut, and "
-            "nearly the same; but then `{eps}` is added to the root of `{v}`, and here to the root of "
-            "`v_hat`.",
+            "You have moved the corrections into the learning rate, as the paper does in its shortcut. That "
+            "adds `{eps}` to the root of `{v}`; here add it to the root of `v_hat`.",
             _corrected_rate,
             [("/ (1 - beta1**step)", "* np.sqrt(1 - beta2**step) / (1 - beta1**step)"), ("(v_hat)", "(v)")],
         ),
@@ -375,8 +370,7 @@ adam_kernel = KernelExercise(
     once=True,
     mistakes={
         "not corrected": (
-            "You move by `{m}` and `{v}` as they are. Divide the one by `{correction1}` and the other by "
-            "`{correction2}`.",
+            "Correct both means: divide `{m}` by `{correction1}` and `{v}` by `{correction2}`.",
             partial(_adam_launched, hats=lambda m, v, *_: (m, v)),
             [("/ correction1", ""), ("/ correction2", "")],
         ),
@@ -402,8 +396,7 @@ adam_kernel = KernelExercise(
             ("m[i], v[i] = new_m, new_v", "m[i], v[i] = new_m / correction1, new_v / correction2"),
         ),
         "means not stored": (
-            "The parameters are right after this step, but the new means are lost: store them in `{m}[i]` "
-            "and `{v}[i]`.",
+            "The parameters are right, but the new means are lost: store them in `{m}[i]` and `{v}[i]`.",
             _adam_moved(lambda old, new, *_: (new[0], *old[1:])),
             _adam_moved(lambda old, new, *_: (new[0], old[1], new[2])),
             _adam_moved(lambda old, new, *_: (new[0], new[1], old[2])),
@@ -493,8 +486,7 @@ confusion_matrix = Exercise(
             ),
         ),
         "exchanged": (
-            "Rows and columns are exchanged: the row says what the image is, the column what the network "
-            "says.",
+            "Rows and columns are exchanged: the image gives the row, the network's answer the column.",
             lambda labels, answers, classes: _confusion(answers, labels, classes),
             ("matrix[label, answer]", "matrix[answer, label]"),
         ),
@@ -516,14 +508,13 @@ confusion_matrix = Exercise(
             ("return matrix", "return matrix / np.bincount(labels, minlength=classes)[:, None]"),
         ),
         "counted in a byte": (
-            "A cell with more than 255 images begins again at 0: your table has a type of 8 bits. "
-            "`np.int64` has room for all.",
+            "Cells above 255 begin again at 0: your table has 8 bits. `np.int64` has room for all.",
             lambda labels, answers, classes: _confusion(labels, answers, classes) % 256,
             ("np.int64", "np.uint8"),
         ),
         "classes seen only": (
-            "Your table ends at the highest class that occurs. It has `{classes}` rows and columns, some of "
-            "which may stay 0.",
+            "Your table ends at the highest class seen. Give it `{classes}` rows and columns; some may stay "
+            "0.",
             lambda labels, answers, classes: _confusion(labels, answers, classes)[
                 : max(labels.max(), answers.max()) + 1, : max(labels.max(), answers.max()) + 1
             ],

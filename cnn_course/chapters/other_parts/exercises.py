@@ -42,8 +42,7 @@ sigmoid_backward_kernel = KernelExercise(
     once=True,
     mistakes={
         "sigmoid again": (
-            "You squash `{out}` once more. It is the sigmoid's output already, `y`; what is wanted is `y * "
-            "(1 - y)`.",
+            "You apply the sigmoid to `{out}` again. It is the output `y` already: use `y * (1 - y)`.",
             lambda grad_output, out: grad_output * _sigmoid(out) * (1 - _sigmoid(out)),
             (
                 "grad_input[i] = grad_output[i] * out[i] * (float32(1) - out[i])",
@@ -52,8 +51,7 @@ sigmoid_backward_kernel = KernelExercise(
             ),
         ),
         "slope only": (
-            "You store the slope. By the chain rule it is multiplied by what comes from above, "
-            "`{grad_output}`.",
+            "You store the slope. The chain rule multiplies it by `{grad_output}`.",
             lambda grad_output, out: out * (1 - out),
             ("grad_output[i] * out[i]", "out[i]"),
         ),
@@ -90,8 +88,7 @@ sigmoid_backward_kernel = KernelExercise(
             ("* (float32(1) - out[i])", "* (float32(1) - grad_output[i])"),
         ),
         "first block only": (
-            f"Elements from {THREADS} on are never computed: every block does those of the first. "
-            "`cuda.grid(1)` counts over all blocks.",
+            f"Elements from {THREADS} on stay empty: all blocks compute the first ones. Use `cuda.grid(1)`.",
             lambda grad_output, out: _first_block(sigmoid_backward(grad_output, out)),
             ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
@@ -134,8 +131,7 @@ squared_error_backward_kernel = KernelExercise(
             ("float32(2) * ", ""),
         ),
         "sum over the batch": (
-            "You have the gradient of the sum over the batch; what is trained on is the mean: divide by the "
-            "number of samples.",
+            "The gradient is that of the sum over the batch, not the mean: divide by the batch size.",
             lambda y, labels: len(y) * squared_error_backward(y, labels),
             (" / float32(y.shape[0])", ""),
         ),
@@ -151,8 +147,7 @@ squared_error_backward_kernel = KernelExercise(
             ("float32(y.shape[0])", "float32(y.shape[1])"),
         ),
         "sign": (
-            "The wrong sign: where the answer is too large, a larger one makes the loss larger still, so "
-            "the gradient is positive there.",
+            "The wrong sign: where the answer is too large, the gradient is positive.",
             lambda y, labels: -squared_error_backward(y, labels),
             ("y[row, k] - target", "target - y[row, k]"),
         ),
@@ -169,8 +164,7 @@ squared_error_backward_kernel = KernelExercise(
             ("(y[row, k] - target)", "y[row, k]"),
         ),
         "taken from every class": (
-            "You take 1 away from every class; it is the target of the right one alone, and the others' is "
-            "0.",
+            "You subtract 1 from every class. The target is 1 for the right class, 0 for the others.",
             lambda y, labels: 2 * (y - 1) / len(y),
             ("float32(1) if k == labels[row] else float32(0)", "float32(1)"),
         ),
@@ -180,8 +174,7 @@ squared_error_backward_kernel = KernelExercise(
             ("float32(1) if k == labels[row] else float32(0)", "float32(labels[row])"),
         ),
         "right class only": (
-            "Only the right class gets a gradient. The others are to be 0, and are wrong by as much as "
-            "they are not.",
+            "Only the right class gets a gradient. The others have one, too: their target is 0.",
             lambda y, labels: squared_error_backward(y, labels) * _one_hot(y, labels),
             ("(1) if k == labels[row] else float32(0)", "(1) if k == labels[row] else y[row, k]"),
         ),
@@ -309,15 +302,15 @@ channel_statistics_kernel = KernelExercise(
     properties=(_shares_the_channel,),
     mistakes={
         "difference of squares": (
-            "Right, until a channel lies far from 0: then `E[{x}**2]` and `E[{x}]**2` are two huge numbers "
-            "that agree in all seven digits of float32, and their difference is what rounding left. Go "
-            "through the channel a second time, and add up the squared distances from the mean.",
+            "Right, until a channel lies far from 0: then `E[{x}**2]` and `E[{x}]**2` are huge and agree in "
+            "all seven digits of float32, so that only rounding errors are left. Go through the channel "
+            "again, and add up the squared distances from the mean.",
             _difference_of_squares,
             [("c, i % pixels] - centre", "c, i % pixels]"), ("= spread", "= spread - centre * centre")],
         ),
         "divided by one less": (
-            "You divide the squares by one less than their number. That is for the running variance; what "
-            "the batch is normalised by is divided by their number.",
+            "You divide the squares by one less than their number, as for the running variance. To normalise "
+            "the batch, divide by their number.",
             _with_variance(lambda variance, x, mean: variance * _count(x) / (_count(x) - 1)),
             ("block_sum(squares) / count", "block_sum(squares) / (count - float32(1))"),
         ),
@@ -327,8 +320,7 @@ channel_statistics_kernel = KernelExercise(
             ("block_sum(squares) / count", "math.sqrt(block_sum(squares) / count)"),
         ),
         "mean of squares": (
-            "The mean is right. The variance is the mean of squared *distances* from it; you have not taken "
-            "the mean away.",
+            "The mean is right. Subtract it before you square: the variance is about the mean.",
             _with_variance(lambda variance, x, mean: variance + mean**2),
             (" - centre", ""),
         ),
@@ -358,8 +350,7 @@ channel_statistics_kernel = KernelExercise(
             ("distance * distance", "abs(distance)"),
         ),
         "first sample only": (
-            "Only sample 0 counts. A channel's statistics are those of all samples: that is what makes it "
-            "*batch* normalisation.",
+            "Only sample 0 counts. The statistics of a channel are those of all samples of the *batch*.",
             _of_a_part(lambda x: np.float64(x[0])),
             [("(x.shape[0] * pixels)", "(pixels)"), ("thread, x.shape[0] * pixels,", "thread, pixels,", 2)],
         ),
@@ -384,8 +375,7 @@ channel_statistics_kernel = KernelExercise(
             ),
         ),
         "first thread only": (
-            "Each channel gets what thread 0 has found: nobody has told it of the others' sums. `block_sum` "
-            "*returns* that of the whole block.",
+            "Each channel gets the sum of thread 0 alone. `block_sum` *returns* that of the whole block.",
             _share(slice(None, None, CHANNEL_THREADS)),
             [("block_sum(total)", "total"), ("block_sum(squares)", "squares")],
         ),

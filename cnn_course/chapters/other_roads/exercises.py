@@ -251,14 +251,12 @@ block_sums_source = RoadExercise(
     languages=("CUDA C++", "OpenCL"),
     mistakes={
         "no guard": (
-            "The last group reads past the end of `{x}`: work-items from `n` on are to put a 0 into the "
-            "tile.",
+            "The last group reads past the end of `{x}`: work-items from `n` on must put a 0 into the tile.",
             lambda x: np.where(np.arange(-(-x.size // GROUP)) < x.size // GROUP, _block_sums(x), np.nan),
             ("i < n ? x[i] : 0.0f", "x[i]"),
         ),
         "first group only": (
-            "Every group sums up the first one's numbers. `get_local_id` counts within a group, "
-            "`get_global_id` through all of them.",
+            "Every group sums up the first one's numbers: use `get_global_id`, not `get_local_id`.",
             lambda x: np.full(-(-x.size // GROUP), _block_sums(x[:GROUP])[0]),
             ("i = get_global_id(0)", "i = get_local_id(0)"),
         ),
@@ -472,8 +470,8 @@ standardise_rows = RoadExercise(
     languages=("Triton",),
     mistakes={
         "zeros in the variance": (
-            "Right for the mean, not for the variance: what the mask filled up with 0 is a distance of the "
-            "mean from it, and counts. Put a 0 in its place after the mean is taken away: `tl.where`.",
+            "The mean is right, the variance is not: what the mask filled up with 0 differs from the mean, "
+            "and counts. Set the difference to 0 there: `tl.where`.",
             _zeros_in_variance,
             ("tl.where(there, values - mean, 0.0)", "values - mean"),
         ),
@@ -517,8 +515,7 @@ standardise_rows = RoadExercise(
             ("tl.store(out + place, distance /", "tl.store(out + place, values /"),
         ),
         "no mask on the load": (
-            "A block reads past the end of its row, into the next one and beyond the last: the load needs a "
-            "mask.",
+            "A block reads past the end of its row, even past the last one: the load needs a mask.",
             lambda x: _unmasked(x, x),
             lambda x: _unmasked(x, _blocks(x)),
             ("mask=there, other=0.0", ""),
@@ -710,8 +707,7 @@ pooling_program = RoadExercise(
             ],
         ),
         "odd height": (
-            "Right for even heights. A channel of `{maps}` has `height` rows, twice those of `out`, or one "
-            "more.",
+            "Right for even heights. A channel of `{maps}` has `height` rows, perhaps one more than `2 * h`.",
             lambda maps: _pool_with(maps, maps.shape[2], maps.shape[1] // 2 * 2 * maps.shape[2]),
             ("(c * height + 2 * row)", "(c * 2 * h + 2 * row)"),
         ),
@@ -854,19 +850,18 @@ tune = Exercise(
     properties=(_asks_as_often_as_it_must,),
     mistakes={
         "does not fit": (
-            "A block that no multiprocessor has room for has 0 warps there: leave out what `occupancy` gives "
-            "no blocks, before anything is divided by its warps.",
+            "A block that fits into no multiprocessor has 0 warps: skip it where `occupancy` returns no "
+            "blocks, before you divide by the warps.",
             _division_by_no_warps,
             ("        if held.blocks == 0:\n            continue\n", ""),
         ),
         "too many threads": (
-            f"One candidate has more than {MOST_THREADS} threads, which `occupancy` refuses with an error: "
-            "leave it out before you ask.",
+            f"`occupancy` refuses the candidate with more than {MOST_THREADS} threads: leave it out first.",
             _refused_threads,
             ("        if one.threads > 1024:\n            continue\n", ""),
         ),
         "last of equals": (
-            "Of two that are equally fast the first in the list is wanted, and you take the last.",
+            "Of two that are equally fast, you take the last in the list. Take the first.",
             functools.partial(_tune, last=True),
             [
                 ("append((max(memory, arithmetic), place))", "append((max(memory, arithmetic), -place))"),
@@ -881,8 +876,7 @@ tune = Exercise(
             ("-(-blocks // gpu.sms)", "-(-blocks // (gpu.sms * held.blocks))"),
         ),
         "multiply-add as one": (
-            "A multiply-add is two operations, and `flops` counts operations: `2 * tile_m * tile_n * "
-            "{depth}` of a block.",
+            "A multiply-add is two operations: a block has `2 * tile_m * tile_n * {depth}` of them.",
             functools.partial(_tune, operations=1),
             ("* 2 * one.tile_m", "* one.tile_m"),
         ),
@@ -912,8 +906,7 @@ tune = Exercise(
             ("max(memory, arithmetic)", "min(memory, arithmetic)"),
         ),
         "rounded down": (
-            "Tiles that stick out of the matrix count whole, and so does a multiprocessor's last block: "
-            "round up.",
+            "Round up: tiles that stick out of the matrix count whole, and so does a last block.",
             functools.partial(_tune, up=lambda a, b: max(1, a // b)),
             functools.partial(_tune, up=lambda a, b: a // b),
             [
@@ -925,14 +918,12 @@ tune = Exercise(
             ],
         ),
         "no tail": (
-            "You share the blocks out evenly, in fractions. The busiest multiprocessor decides: "
-            "`blocks / sms`, rounded up.",
+            "You share the blocks out in fractions. The busiest multiprocessor decides: round up.",
             functools.partial(_tune, tail=False),
             ("-(-blocks // gpu.sms)", "blocks / gpu.sms"),
         ),
         "occupancy ignored": (
-            "Few warps do not keep a multiprocessor's arithmetic busy: below 16, only `warps / 16` of its "
-            "speed counts.",
+            "Few warps do not keep the arithmetic busy: below 16, only `warps / 16` of its speed counts.",
             functools.partial(_tune, enough=1e-9),
             (" * min(1, held.warps / 16)", ""),
         ),

@@ -147,8 +147,8 @@ max_pool_kernel = KernelExercise(
             ],
         ),
         "tie goes down the columns": (
-            "The maxima are right. Of equal pixels the first is to be remembered, row by row, and yours is "
-            "the first down the columns: let the loop over the rows be the outer one.",
+            "The maxima are right. Of equal pixels remember the first, row by row; yours is the first down "
+            "the columns. Let the loop over the rows be the outer one.",
             _first_down_the_columns,
             (
                 "for h in range(top, top + kernel):\n    for w in range(left, left + kernel):",
@@ -169,14 +169,14 @@ max_pool_kernel = KernelExercise(
             ("top * x.shape[2] + left", "0"),
         ),
         "place of the output": (
-            "The maxima are right, and `argmax` has the number of the output. It is the place of the pixel "
-            "in its plane that is asked for: `row * {x}.shape[2] + column`.",
+            "The maxima are right, but `argmax` holds the number of the output. Store the place of the pixel "
+            "in its plane: `row * {x}.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: np.arange(h.size).reshape(h.shape)),
             ("argmax[plane, oh, ow] = where", "argmax[plane, oh, ow] = i"),
         ),
         "position in the window": (
-            "Your positions count from the corner of the window. The backward pass wants the place in the "
-            "plane: `row * width + column`, with the plane's row, column and width.",
+            "Your positions count from the corner of the window. The backward pass needs the place in the "
+            "plane: `row * width + column`.",
             _with_argmax(_in_the_window),
             [("top * x.shape[2] + left", "0"), ("h * x.shape[2] + w", "(h - top) * kernel + w - left")],
         ),
@@ -207,8 +207,7 @@ max_pool_kernel = KernelExercise(
             ("x.shape[2]", "x.shape[1]", 2),
         ),
         "down the columns": (
-            "The maxima are right, and the positions count down the columns. A plane is stored row by row: "
-            "`row * {x}.shape[2] + column`.",
+            "The maxima are right. Count the positions row by row: `row * {x}.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: w * x.shape[1] + h),
             [
                 ("top * x.shape[2] + left", "left * x.shape[1] + top"),
@@ -216,14 +215,12 @@ max_pool_kernel = KernelExercise(
             ],
         ),
         "stride left out": (
-            "Your windows are one pixel apart: the window of output `(oh, ow)` begins at row `oh * {stride}` "
-            "and column `ow * {stride}`.",
+            "Your windows are one pixel apart: window `(oh, ow)` begins at `oh * {stride}`, `ow * {stride}`.",
             _at_every_pixel,
             ("oh * stride, ow * stride", "oh, ow"),
         ),
         "window one short": (
-            "The last row and column of each window are left out: `range({kernel})` counts from 0 to "
-            "`{kernel} - 1` already.",
+            "Each window lacks its last row and column: `range({kernel})` already ends at `{kernel} - 1`.",
             _short_windows,
             [("top + kernel", "top + kernel - 1"), ("left + kernel", "left + kernel - 1")],
         ),
@@ -301,8 +298,7 @@ block_sums_kernel = KernelExercise(
             ("half > 0", "half > 1"),
         ),
         "one step only": (
-            "You add each element of the second half to one of the first, and then no more. Halve again, and "
-            "again, until one is left.",
+            "You halve the elements once. Halve again and again, until one is left.",
             lambda x: _in_blocks(x)[:, [0, THREADS // 2]].sum(axis=1),
             [("while half > 0:", "if True:"), ("half //= 2", "")],
         ),
@@ -376,8 +372,8 @@ row_max_kernel = KernelExercise(
     properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle),
     mistakes={
         "starts from 0": (
-            "In a row of negative numbers your maximum is 0, which is not in it. What stands for no element "
-            "must be less than every number: start from `float32(-math.inf)`.",
+            "In a row of negative numbers your maximum is 0, which is not in it. Start from a number below "
+            "all others: `float32(-math.inf)`.",
             lambda x: np.maximum(x.max(axis=1), 0),
             ("float32(-math.inf)", "float32(0)"),
         ),
@@ -390,8 +386,8 @@ row_max_kernel = KernelExercise(
             ("range(cuda.blockDim.x // 32)", "range(1)"),
         ),
         "one element a thread": (
-            f"Columns from {ROW_THREADS} on are never looked at: a thread goes on, in steps of "
-            "`cuda.blockDim.x`, until the row is done.",
+            f"Columns from {ROW_THREADS} on are never read: go on in steps of `cuda.blockDim.x`, up to the "
+            "row's end.",
             lambda x: x[:, :ROW_THREADS].max(axis=1),
             [
                 ("for column in range(t, x.shape[1], cuda.blockDim.x):", "if t < x.shape[1]:"),
@@ -399,8 +395,7 @@ row_max_kernel = KernelExercise(
             ],
         ),
         "two warps only": (
-            "Right for blocks of two warps alone. A block may have fewer, or more: there are "
-            "`cuda.blockDim.x // 32` of them.",
+            "Right for blocks of two warps only. A block has `cuda.blockDim.x // 32` of them.",
             lambda x: (x[:, :ROW_THREADS] if x.shape[1] == 4 * WARP else x).max(axis=1),
             ("for warp in range(cuda.blockDim.x // 32):", "for warp in range(2):"),
         ),
@@ -473,8 +468,7 @@ histogram_kernel = KernelExercise(
     properties=(_counts_in_shared_memory,),
     mistakes={
         "forgets what was there": (
-            "You put the counts of this image in the place of what `{counts}` held. It is to be added to "
-            "them.",
+            "You overwrite the counts that were in `{counts}`. Add those of this image to them.",
             lambda x, counts: _counted(x, 0 * counts),
             """
             i = cuda.grid(1)
@@ -487,20 +481,17 @@ histogram_kernel = KernelExercise(
             """,
         ),
         "remainder": (
-            "Your bin is `{x}[i] % 16`: pixels that differ by 16 share it. Neighbouring values belong "
-            "together: `{x}[i] // 16`.",
+            "Your bin is `{x}[i] % 16`. Neighbouring values share a bin: `{x}[i] // 16`.",
             lambda x, counts: _counted(x, counts, x % BINS),
             ("x[i] // 16", "x[i] % BINS"),
         ),
         "bins of 17": (
-            "You divide by something larger than 16, and the last bin gets too little: 256 values in 16 bins "
-            "are 16 values each.",
+            "You divide by more than 16, so the last bin gets too little: a bin has 256 / 16 values.",
             lambda x, counts: _counted(x, counts, x // 17),
             ("x[i] // 16", "x[i] * (BINS - 1) // 255"),
         ),
         "added by every thread": (
-            f"Each bin of a block is added {ROW_THREADS} times, once by each thread. Thread `t` adds bin "
-            "`t`, and threads from 16 on add none.",
+            f"You add each bin {ROW_THREADS} times, once in each thread. Let only thread `t` add bin `t`.",
             lambda x, counts: counts + ROW_THREADS * _counted(x, 0 * counts),
             (
                 "if t < BINS:\n    cuda.atomic.add(counts, t, own[t])",
@@ -607,33 +598,29 @@ softmax_kernel = KernelExercise(
             (" - largest", "", 2),
         ),
         "shifted by at least 0": (
-            "In a row of large negative logits every `exp` is 0, and 0 / 0 is NaN: what you subtract is "
-            "larger than all of them. Subtract the row's maximum, and start its search from "
-            "`float32(-math.inf)`.",
+            "In a row of large negative logits you subtract more than any of them: every `exp` is 0, and 0 / "
+            "0 is NaN. Start the search for the maximum from `float32(-math.inf)`.",
             lambda x: _softmax(x, np.maximum(x.max(axis=1, keepdims=True), 0)),
             ("float32(-math.inf)", "float32(0)"),
         ),
         "shifted by the first": (
-            "You subtract the first logit. Where another is larger by 90, `exp` still overflows: subtract "
-            "the largest.",
+            "You subtract the first logit. Where another is larger by 90, `exp` overflows: take the largest.",
             lambda x: _softmax(x, x[:, :1]),
             ("warp_max(largest)", "logits[row, 0]"),
         ),
         "maximum of the lane": (
-            "Each lane subtracts the maximum of its own columns. All must subtract the same: `warp_max` "
-            "returns it to every lane.",
+            "Each lane subtracts the maximum of its columns. `warp_max` returns the row's to every lane.",
             lambda x: _softmax(x, _by_lane(x, np.max)),
             ("largest = warp_max(largest)", ""),
         ),
         "total of the lane": (
-            "Each lane divides by the sum over its own columns. `warp_sum` returns the row's sum to "
-            "every lane.",
+            "Each lane divides by the sum of its columns. `warp_sum` returns the row's to every lane.",
             _own_total,
             ("total = warp_sum(total)", ""),
         ),
         "lanes apart": (
-            "Each lane has a maximum and a sum of its own columns only. `warp_max` and `warp_sum` change "
-            "nothing by themselves: they *return* the warp's, as in `largest = warp_max(largest)`.",
+            "Each lane keeps the maximum and the sum of its columns only. `warp_max` and `warp_sum` *return* "
+            "those of the warp: `largest = warp_max(largest)`.",
             _lanes_apart,
             [("largest = warp_max", "warp_max"), ("total = warp_sum", "warp_sum")],
         ),

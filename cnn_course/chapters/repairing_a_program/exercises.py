@@ -67,8 +67,7 @@ pool_maps_kernel = KernelExercise(
     broken=_broken_pool_maps_kernel,
     mistakes={
         "no maximum": (
-            "You keep one number of each four, whichever it is: no largest is taken. Each thread has to look "
-            "at all four.",
+            "You keep one number of each four, not the largest. Each thread has to compare all four.",
             *(lambda maps, k=k: _windows(maps)[k] for k in range(4)),
             ("out[c, row, column] = max(above, below)", "out[c, row, column] = maps[c, 2 * row, 2 * column]"),
             ("= max(above, below)", "= maps[c, 2 * row + 1, 2 * column + 1]"),
@@ -174,8 +173,7 @@ softmax_kernel = KernelExercise(
     float32=True,
     mistakes={
         "still multiplied": (
-            "Each number still comes out times the number of channels: that is no softmax. Exponentials, "
-            "divided by their sum.",
+            "Each number is multiplied by the number of channels: divide the exponentials by their sum.",
             lambda maps: maps * np.float32(len(maps)),
             ("math.exp(maps[c, row, column] - largest) / total", "maps[c, row, column] * channels"),
         ),
@@ -190,8 +188,7 @@ softmax_kernel = KernelExercise(
             ("math.exp(maps[c, row, column] - largest)", "maps[c, row, column]", 2),
         ),
         "over the image": (
-            "For each channel, your numbers sum to 1 over the pixels. They are to do so at each pixel, over "
-            "the channels.",
+            "Your numbers sum to 1 over the pixels. They must do so at each pixel, over the channels.",
             lambda maps: _softmax(maps, axis=(1, 2)),
             """
             column, row = cuda.grid(2)
@@ -215,8 +212,8 @@ softmax_kernel = KernelExercise(
             ("total += math.exp(maps[c, row, column] - largest)", "total += math.exp(maps[c, row, column])"),
         ),
         "running sum": (
-            "You divide while the sum is still growing: each channel by the sum up to itself. First the sum "
-            "over all channels, then, in a loop of its own, the quotients.",
+            "You divide while the sum is still growing. First sum over all channels; then divide, in a "
+            "second loop.",
             lambda maps: _powers(maps) / np.cumsum(_powers(maps), axis=0),
             (
                 "    total += math.exp(maps[c, row, column] - largest)\nfor c in range(channels):",
@@ -236,8 +233,7 @@ softmax_kernel = KernelExercise(
             (" - largest", "", 2),
         ),
         "maximum of some channels": (
-            "Right, until the channel is the largest that your search for the largest leaves out: look at "
-            "all of them.",
+            "Your search for the largest leaves out a channel, which may be the largest: look at all.",
             lambda maps: _softmax_shifted_by(maps, maps[:-1]),
             lambda maps: _softmax_shifted_by(maps, maps[1:]),
             lambda maps: _softmax_shifted_by(maps, maps[:1]),
@@ -304,8 +300,8 @@ edge_maps = Exercise(
     rtol=1e-5,
     mistakes={
         "rounded down": (
-            "The right and the lower edge of the maps are never written: the number of blocks is rounded "
-            "down. `device.blocks(n, 16)` rounds up, and the kernel's guard holds back whoever is too many.",
+            "The right and lower edges of the maps are never written: you round the number of blocks down. "
+            "`device.blocks(n, 16)` rounds up, and the kernel's guard stops the threads beyond the edge.",
             *_written_only(lambda h, w: h // TILE * TILE, lambda h, w: w // TILE * TILE),
             ("device.blocks(width, 16), device.blocks(height, 16)", "width // 16, height // 16"),
         ),
@@ -316,8 +312,8 @@ edge_maps = Exercise(
             ("blocks(width, 16), device.blocks(height, 16)", "blocks(height, 16), device.blocks(width, 16)"),
         ),
         "input lost": (
-            "All is garbage, as the kernel reads an image that nobody has written: the name of the image was "
-            "given to a new, empty array. `cuda.to_device({image})` allocates and copies in one.",
+            "All is garbage: you have given the image's name to a new, empty array, and the kernel reads "
+            "that. `cuda.to_device({image})` allocates and copies in one.",
             lambda image, weight: np.full(_edge_maps(image, weight).shape, np.nan, np.float32),
             ("cuda.to_device(image)", "cuda.device_array(image.shape, np.float32)"),
         ),
@@ -414,14 +410,12 @@ is_softmax = Exercise(
             ("np.allclose(softmax(maps + 1), out, atol=1e-5)", "True"),
         ),
         "order not looked at": (
-            "A function that gives every channel the same passes. The largest has to stay the largest, at "
-            "each pixel: `argmax({axis}=0)`.",
+            "An equal share for every channel passes. The largest must stay the largest: `argmax({axis}=0)`.",
             _without("order"),
             ("np.array_equal(out.argmax(axis=0), maps.argmax(axis=0))", "True"),
         ),
         "exactly equal": (
-            "You refuse a right softmax: float32 sums to 1 up to a rounding, and `==` does not forgive it. "
-            "`np.allclose` does.",
+            "You refuse a right softmax: float32 sums to 1 up to rounding. Use `np.allclose`, not `==`.",
             lambda softmax, maps: (
                 _holds(softmax, maps) and bool((np.asarray(softmax(maps)).sum(axis=0) == 1).all())
             ),

@@ -133,14 +133,12 @@ lstm_cell_kernel = KernelExercise(
             ],
         ),
         "content through a sigmoid": (
-            "All four go through a sigmoid. The new content `g` goes through tanh: it may be negative, and "
-            "then the cell goes down.",
+            "All four go through a sigmoid. The new content `g` goes through tanh: it may be negative.",
             _all_squashed_by(_sigmoid),
             (_TANH_G, "sigmoid(sums[n, j + 2 * hidden])"),
         ),
         "gates through tanh": (
-            "All four go through tanh. A gate is a share between 0 and 1, and so i, f and o go through a "
-            "sigmoid.",
+            "All four go through tanh. The gates i, f and o are shares of 0 to 1: use a sigmoid.",
             _all_squashed_by(np.tanh),
             [
                 (
@@ -151,15 +149,13 @@ lstm_cell_kernel = KernelExercise(
             ],
         ),
         "input and forget gate exchanged": (
-            "The cell has the two gates exchanged: `f` says how much of the old cell stays, `i` how much "
-            "of the new content comes in.",
+            "Two gates are exchanged: `f` keeps the old cell, `i` lets the new content in.",
             _cell(lambda i, f, g, o, c: (i * c + f * g, o * np.tanh(i * c + f * g))),
             ("f * c[n, j] + i * g", "i * c[n, j] + f * g"),
             [("i, f = sigmoid", "f, i = sigmoid"), ("= i, f", "= f, i")],
         ),
         "old cell forgotten": (
-            "The new cell has nothing of the old one. What stays of it is `f * {c}`: this sum is all the "
-            "memory there is.",
+            "The new cell has nothing of the old one: add `f * {c}`, all the memory that there is.",
             _cell(lambda i, f, g, o, c: (i * g, o * np.tanh(i * g))),
             ("f * c[n, j] + i * g", "i * g"),
         ),
@@ -189,8 +185,7 @@ lstm_cell_kernel = KernelExercise(
             ("o * math.tanh(new)", "math.tanh(new)"),
         ),
         "sums stored as gates": (
-            "Cell and hidden state are right. What you store in `gates` are the sums; the backward pass "
-            "needs what has become of them.",
+            "Cell and hidden state are right. Store the gates themselves in `gates`, not the sums.",
             _sums_stored,
             [
                 ("= i, f", "= sums[n, j], sums[n, j + hidden]"),
@@ -245,8 +240,7 @@ last_states = Exercise(
             ("x.transpose(1, 0, 2)", "x.reshape(x.shape[1], x.shape[0], -1)"),
         ),
         "last sample": (
-            "You have turned `{x}`, and then take the last *sample*, with all its steps. The steps are the "
-            "second axis now: `[:, -1]`.",
+            "`{x}` is turned, but you take the last *sample*. Steps are the second axis now: `[:, -1]`.",
             lambda x, *weights: _states(_turned(x), *weights)[-1],
             [("_, h_n, _, _, _ =", "out, *_ ="), ("return h_n", "return out[-1]")],
         ),
@@ -353,8 +347,8 @@ lstm_cell_backward_kernel = KernelExercise(
             ],
         ),
         "slope of one gate left out": (
-            "One of the four gradients has not gone through its gate: each is multiplied by a slope of its "
-            "own, `y * (1 - y)` for i, f and o, `1 - y * y` for g.",
+            "One of the four gradients lacks the slope of its gate: `y * (1 - y)` for i, f and o, `1 - y * "
+            "y` for g.",
             *(_cell_back(without=(k,)) for k in range(4)),
             (" * i * (one - i)", ""),
             (" * (one - g * g)", ""),
@@ -366,14 +360,12 @@ lstm_cell_backward_kernel = KernelExercise(
             ("squashed * squashed", "squashed"),
         ),
         "output gate left out": (
-            "The hidden state shows `o` times the cell's tanh: on its way to the cell the gradient is "
-            "multiplied by `o`.",
+            "The hidden state is `o` times the cell's tanh: multiply its gradient by `o`.",
             _cell_back(output=False),
             ("grad_h[n, j] * o *", "grad_h[n, j] *"),
         ),
         "output gate from the cell": (
-            "The output gate has no part in the cell: its gradient comes from `{grad_h}` alone, times "
-            "`tanh({cell})`.",
+            "The output gate does not act on the cell: its gradient is `{grad_h} * tanh({cell})`.",
             _cell_back(shown=False),
             ("grad_h[n, j] * squashed", "dc * squashed"),
         ),
@@ -383,8 +375,8 @@ lstm_cell_backward_kernel = KernelExercise(
             ("(one - g * g)", "g * (one - g)"),
         ),
         "nothing through the hidden state": (
-            "The cell's gradient is only what comes from the step after. The hidden state depends on the "
-            "cell as well: add `{grad_h} * o * (1 - tanh({cell})**2)`.",
+            "You use only the gradient that comes from the next step. The hidden state depends on the cell "
+            "as well: add `{grad_h} * o * (1 - tanh({cell})**2)`.",
             _cell_back(own=False),
             ("grad_cell[n, j] + grad_h[n, j] * o * (one - squashed * squashed)", "grad_cell[n, j]"),
         ),
@@ -395,32 +387,27 @@ lstm_cell_backward_kernel = KernelExercise(
             ("grad_cell[n, j] + ", ""),
         ),
         "slope of the cell's tanh left out": (
-            "The hidden state is `o * tanh({cell})`, so its gradient is multiplied by `1 - tanh({cell})**2` "
-            "on the way to the cell.",
+            "On its way to the cell, multiply the gradient by the tanh's slope, `1 - tanh({cell})**2`.",
             _cell_back(tanh_slope=False),
             (" * (one - squashed * squashed)", ""),
         ),
         "old cell squashed": (
-            "You take the tanh of the cell *before* the step. The hidden state was made of the new one, "
-            "`{cell}`.",
+            "You take the tanh of the cell *before* the step. The hidden state has the new one, `{cell}`.",
             _cell_back(squash_new=False),
             ("math.tanh(cell[n, j])", "math.tanh(c[n, j])"),
         ),
         "new cell for the forget gate": (
-            "The forget gate was multiplied by the cell *before* the step, `{c}`: that is what its gradient "
-            "has as a factor.",
+            "The forget gate multiplies the cell *before* the step: its gradient has the factor `{c}`.",
             _cell_back(old=False),
             ("dc * c[n, j]", "dc * cell[n, j]"),
         ),
         "forget gate left out": (
-            "What goes on to the step before is the cell's gradient times `f`: only so much of the old "
-            "cell came through.",
+            "Pass on the cell's gradient times `f`: only that share of the old cell came through.",
             _cell_back(forget=False),
             ("grad_c[n, j] = dc * f", "grad_c[n, j] = dc"),
         ),
         "input gate and content exchanged": (
-            "`i * g`: the gradient of `i` has `g` as a factor, and that of `g` has `i`. You have them the "
-            "other way round.",
+            "You have two exchanged: the gradient of `i` has the factor `g`, and that of `g` has `i`.",
             _exchanged,
             [("dc * g * i", "dc * i * i"), ("dc * i * (one - g * g)", "dc * g * (one - g * g)")],
         ),
@@ -486,8 +473,8 @@ backward_through_time = Exercise(
     properties=(avoids("lstm_backward"),),
     mistakes={
         "forwards": (
-            "You go from the first step to the last. A step's gradient is made of that of the step *after* "
-            "it: begin with the last.",
+            "You go from the first step to the last. Each step needs the gradient of the *next*: go "
+            "backwards.",
             _loop(forwards=True),
             (_LOOP, "range(gates.shape[1])"),
         ),
@@ -506,21 +493,19 @@ backward_through_time = Exercise(
             ("grad_h = grad_gates[:, t] @ weight_hh", "grad_h = grad_h_n + grad_gates[:, t] @ weight_hh"),
         ),
         "gradients summed up": (
-            "You carry on the sum of all gradients so far. A step passes on its own: the new one takes the "
-            "place of the old.",
+            "You pass on the sum of all gradients so far. Pass on only that of the step itself.",
             _loop(hidden="summed"),
             _loop(cell="summed"),
             ("grad_h = grad_gates[:, t] @ weight_hh", "grad_h = grad_h + grad_gates[:, t] @ weight_hh"),
         ),
         "cell not followed": (
-            "The cell's gradient ends after each step. Hand what `cell_backward` returns for the cell "
-            "before to the next round: that is the way along which little is lost.",
+            "The cell's gradient ends after each step. Give what `cell_backward` returns for the cell to the "
+            "next round: on this way little is lost.",
             _loop(cell="dropped"),
             ("cells[:, t], grad_h, grad_c)", "cells[:, t], grad_h, zeros)"),
         ),
         "first step left out": (
-            "The first step gets no gradient: `reversed(range(steps))` ends with 0, and "
-            "`range(steps - 1, 0, -1)` with 1.",
+            "The first step gets no gradient: `range(steps - 1, 0, -1)` ends with 1. Include step 0.",
             _loop(unseen=(0,)),
             [("np.empty_like", "np.zeros_like"), (_LOOP, "range(gates.shape[1] - 1, 0, -1)")],
         ),
@@ -531,8 +516,7 @@ backward_through_time = Exercise(
             [("np.empty_like", "np.zeros_like"), (_LOOP, "reversed(range(gates.shape[1] - 1))")],
         ),
         "wraps round": (
-            "At the first step, `{cells}[:, t - 1]` is `{cells}[:, -1]`: the *last* cell. What came before "
-            "the first step is zeros.",
+            "At the first step, `{cells}[:, t - 1]` is the *last* cell. Use zeros there.",
             _loop(before="round"),
             ("cells[:, t - 1] if t else zeros", "cells[:, t - 1]"),
         ),

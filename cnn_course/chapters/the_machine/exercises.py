@@ -52,8 +52,7 @@ warps_needed = Exercise(
     cases=_machines,
     mistakes={
         "rounded down": (
-            "You round down. With a warp less than needed the memory has moments without anything to do: "
-            "round up.",
+            "You round down, so the memory is idle at times: round up.",
             partial(_warps, rounded=floor),
             ("math.ceil(", "int("),
         ),
@@ -64,8 +63,7 @@ warps_needed = Exercise(
             ("math.ceil(", "1 + int("),
         ),
         "whole GPU": (
-            "That is for the whole GPU. The question is how many warps each of its `{sms}` multiprocessors "
-            "needs.",
+            "That is for the whole GPU. Return how many warps each of its `{sms}` multiprocessors needs.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, 1, size),
             (" / sms", ""),
         ),
@@ -77,8 +75,7 @@ warps_needed = Exercise(
             ("return math", "return 32 * math"),
         ),
         "bytes, not warps": (
-            "You return the bytes that have to be in flight. Each warp brings `32 * {bytes_a_thread}` of "
-            "them: divide, and round up.",
+            "You return bytes. Divide by those of a warp, `32 * {bytes_a_thread}`, and round up.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1, lanes=1),
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, 1, 1, lanes=1),
             (f" / {_WARP}", ""),
