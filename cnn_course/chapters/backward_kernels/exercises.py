@@ -124,10 +124,7 @@ cross_entropy_kernel = KernelExercise(
         "divided by the classes": (
             "You divide the gradient by the number of classes; the mean is over the rows.",
             _changed(
-                lambda logits, labels, losses, gradient: (
-                    losses,
-                    gradient * len(labels) / logits.shape[1],
-                )
+                lambda logits, labels, losses, gradient: (losses, gradient * len(labels) / logits.shape[1])
             ),
             ("float32(logits.shape[0])", "float32(logits.shape[1])"),
         ),
@@ -175,12 +172,7 @@ cross_entropy_kernel = KernelExercise(
         "maximum missing in the loss": (
             "The gradient is right. In the loss the exponentials are shifted by the largest score, and the "
             "score of the label is not: `log(total) + largest - {logits}[row, label]`.",
-            _changed(
-                lambda logits, labels, losses, gradient: (
-                    losses - logits.max(axis=1),
-                    gradient,
-                )
-            ),
+            _changed(lambda logits, labels, losses, gradient: (losses - logits.max(axis=1), gradient)),
             ("math.log(total) + largest", "math.log(total)"),
         ),
         "logarithm of 0": (

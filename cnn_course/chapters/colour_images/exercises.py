@@ -89,10 +89,7 @@ decayed_step_kernel = KernelExercise(
         ),
         "momentum twice": (
             "You use the momentum twice, as Nesterov's method does. Here step by `{lr} * {velocity}[i]`.",
-            lambda p, g, v, lr, m, wd: (
-                p - lr * (g + wd * p + m * (m * v + g + wd * p)),
-                m * v + g + wd * p,
-            ),
+            lambda p, g, v, lr, m, wd: (p - lr * (g + wd * p + m * (m * v + g + wd * p)), m * v + g + wd * p),
             ("lr * velocity[i]", "lr * (gradient + momentum * velocity[i])"),
         ),
         "only the sign": (

@@ -173,10 +173,7 @@ momentum_kernel = KernelExercise(
         ),
         "nesterov": (
             "You move by `g + {momentum} * v`, which is Nesterov's variant. Plain momentum moves by `v`.",
-            lambda p, g, v, lr, momentum: (
-                p - lr * (g + momentum * (momentum * v + g)),
-                momentum * v + g,
-            ),
+            lambda p, g, v, lr, momentum: (p - lr * (g + momentum * (momentum * v + g)), momentum * v + g),
             ("lr * v", "lr * (gradients[i] + momentum * v)"),
         ),
         "uphill": (

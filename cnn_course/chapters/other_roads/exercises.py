@@ -214,8 +214,7 @@ def _refuse_what_is_seen(code):
         )
     if sum(touch.item == 0 and touch.how == watched.READ for touch in seen.touches) > GROUP // 2:
         raise Wrong(
-            "one item adds",
-            "One work-item adds up all of them, and 63 wait. A tree takes six rounds.",
+            "one item adds", "One work-item adds up all of them, and 63 wait. A tree takes six rounds."
         )
 
 

@@ -13,7 +13,7 @@ WRONG = {
         ],
     },
     "conv_backward_weight": {
-        "not initialised": [[("np.zeros", "np.empty"), ("[:, :, kh, kw] =", "[:, :, kh, kw] +=")]],
+        "not initialised": [[("np.zeros", "np.empty"), ("[:, :, kh, kw] =", "[:, :, kh, kw] +=")]]
     },
     "cross_entropy_gradient": {
         "negated": [("gradient / len(labels)", "-gradient / len(labels)")],

@@ -135,8 +135,8 @@ RIGHT = {
             (
                 "math.exp(logits[row, k] - largest) / total",
                 "math.exp(logits[row, k] - largest - math.log(total))",
-            ),
-        ],
+            )
+        ]
     },
     "relu_backward_kernel": {
         "a stored 0.0": """
@@ -146,7 +146,7 @@ RIGHT = {
                     grad_input[i] = grad_output[i]
                 else:
                     grad_input[i] = 0.0
-        """,
+        """
     },
 }
 

@@ -1,9 +1,7 @@
 """The wrong answers that stand beside no mistake of the exercises."""
 
 WRONG = {
-    "decayed_step_kernel": {
-        "writes past the edge": [("if i < parameters.size:", "if True:")],
-    },
+    "decayed_step_kernel": {"writes past the edge": [("if i < parameters.size:", "if True:")]},
     "crop_and_flip_kernel": {
         "writes past the edge": [
             ("if i < out.shape[0] and h < out.shape[2] and w < out.", "if h < out.shape[2] and w < out.")

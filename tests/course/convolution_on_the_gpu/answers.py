@@ -185,7 +185,7 @@ RIGHT = {
                     for w in range(max(left, 0), min(left + weight.shape[3], x.shape[3])):
                         total += weight[oc, ic, h - top, w - left] * x[n, ic, h, w]
             out[n, oc, oh, ow] = total
-        """,
+        """
     },
     "bias_relu_kernel": {
         "reshaped to rows": """

@@ -81,11 +81,9 @@ WRONG = {
 }
 
 RIGHT = {
-    "edges_kernel": {
-        "halved by a literal": [("float32(0.5)", "0.5")],
-    },
+    "edges_kernel": {"halved by a literal": [("float32(0.5)", "0.5")]},
     "block_max_kernel": {
-        "the last element again": [("x[i] if i < x.size else float32(-math.inf)", "x[min(i, x.size - 1)]")],
+        "the last element again": [("x[i] if i < x.size else float32(-math.inf)", "x[min(i, x.size - 1)]")]
     },
 }
 

@@ -119,10 +119,10 @@ RIGHT = {
                 cuda.syncthreads()
             if row < out.shape[0] and column < out.shape[1]:
                 out[row, column] = total
-        """,
+        """
     },
     "dense_kernel": {
-        "a product with a truth": [("float32(0) if total <= float32(0) else total", "total * (total > 0)")],
+        "a product with a truth": [("float32(0) if total <= float32(0) else total", "total * (total > 0)")]
     },
 }
 

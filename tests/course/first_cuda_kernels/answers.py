@@ -151,7 +151,7 @@ RIGHT = {
                 out[i] = 0
                 for k in range(signal.size - 1, delay + i - 1, -1):
                     out[i] += signal[k] * signal[k - delay - i]
-        """,
+        """
     },
     "relu_stride_kernel": {
         "a product with a truth": """
@@ -159,7 +159,7 @@ RIGHT = {
             while i < x.size:
                 out[i] = x[i] * (x[i] > 0)
                 i += cuda.gridsize(1)
-        """,
+        """
     },
     "mirror_kernel": {
         "counted from the end": [("width - 1 - column", "-1 - column")],

@@ -14,9 +14,7 @@ WRONG = {
         "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
         "writes past the edge": [("if i < x.size:", "if True:")],
     },
-    "unscale_kernel": {
-        "race between blocks": [("cuda.grid(1)", "cuda.threadIdx.x")],
-    },
+    "unscale_kernel": {"race between blocks": [("cuda.grid(1)", "cuda.threadIdx.x")]},
 }
 
 RIGHT = {
@@ -28,7 +26,7 @@ RIGHT = {
             else:
                 value = ((exponent > 0) * 1024 + mantissa) * 2.0 ** (max(exponent, 1) - 25)
             return -value if sign else value
-        """,
+        """
     },
     "sum_rows_kernel": {
         "widened by the sum": [("float32(x[row, k])", "x[row, k]")],
@@ -65,7 +63,7 @@ RIGHT = {
             good_steps = 0 if found_inf else good_steps + 1
             grown = good_steps >= interval
             return scale * (0.5 if found_inf else 1 + grown), good_steps % interval
-        """,
+        """
     },
 }
 

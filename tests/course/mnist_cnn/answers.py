@@ -47,8 +47,8 @@ RIGHT = {
                 velocity[i] *= momentum
                 velocity[i] += gradients[i]
                 parameters[i] -= lr * velocity[i]
-        """,
-    },
+        """
+    }
 }
 
 

@@ -80,7 +80,7 @@ WRONG = {
                 ("ranking = []", "right = [is_right(one) for one in candidates]\nranking = []"),
                 ("if is_right(candidates[place]):", "if right[place]:"),
             ]
-        ],
+        ]
     },
 }
 
@@ -106,7 +106,7 @@ RIGHT = {
     },
     "standardise_rows": {
         "the mask as numbers": [
-            ("tl.where(there, values - mean, 0.0)", "(values - mean) * there.to(tl.float32)"),
+            ("tl.where(there, values - mean, 0.0)", "(values - mean) * there.to(tl.float32)")
         ],
         "the mean, number by number": [
             (
@@ -114,7 +114,7 @@ RIGHT = {
                 "mean = 0.0\n"
                 "for j in range(columns):\n"
                 "    mean += tl.load(x + tl.program_id(0) * columns + j) / columns",
-            ),
+            )
         ],
     },
     "pooling_program": {
@@ -147,6 +147,6 @@ RIGHT = {
             if best is None:
                 raise ValueError("none")
             return best
-        """,
+        """
     },
 }

@@ -146,7 +146,7 @@ RIGHT = {
                     if x[plane, h, w] >= best:
                         best, where = x[plane, h, w], h * x.shape[2] + w
                 out[plane, oh, ow], argmax[plane, oh, ow] = best, where
-        """,
+        """
     },
     "block_sums_kernel": {
         "a tail of bare zeros": [("float32(0)", "0.0")],
@@ -167,9 +167,7 @@ RIGHT = {
                 out[cuda.blockIdx.x] = own
         """,
     },
-    "row_max_kernel": {
-        "shuffled down": [("cuda.shfl_xor_sync", "cuda.shfl_down_sync")],
-    },
+    "row_max_kernel": {"shuffled down": [("cuda.shfl_xor_sync", "cuda.shfl_down_sync")]},
     "histogram_kernel": {
         "shifted, thread 0 adds": [
             ("x[i] // 16", "x[i] >> 4"),
@@ -177,7 +175,7 @@ RIGHT = {
                 "if t < BINS:\n    cuda.atomic.add(counts, t, own[t])",
                 "if t == 0:\n    for b in range(BINS):\n        cuda.atomic.add(counts, b, own[b])",
             ),
-        ],
+        ]
     },
     "softmax_kernel": {
         "shifted by the logarithm of the sum": [
@@ -186,10 +184,7 @@ RIGHT = {
         ],
         "by the logarithm of the sum": [
             ("total = warp_sum(total)", "total = math.log(warp_sum(total))"),
-            (
-                "math.exp(logits[row, k] - largest) / total",
-                "math.exp(logits[row, k] - largest - total)",
-            ),
+            ("math.exp(logits[row, k] - largest) / total", "math.exp(logits[row, k] - largest - total)"),
         ],
     },
 }

@@ -40,8 +40,8 @@ WRONG = {
 
 RIGHT = {
     "softmax_kernel": {
-        "shifted by the logarithm of the sum": [("- largest) / total", "- (largest + math.log(total)))")],
-    },
+        "shifted by the logarithm of the sum": [("- largest) / total", "- (largest + math.log(total)))")]
+    }
 }
 
 

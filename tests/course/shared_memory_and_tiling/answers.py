@@ -178,7 +178,7 @@ RIGHT = {
                 for k in range(weights.size):
                     total += tile[t + k] * weights[k]
                 out[i] = total
-        """,
+        """
     },
     "conv_channels_kernel": {
         "two tiles and one barrier": """
@@ -199,10 +199,10 @@ RIGHT = {
                             total += patch[c % 2, ty + i, tx + j] * weight[c, i, j]
             if row < out.shape[0] and column < out.shape[1]:
                 out[row, column] = total
-        """,
+        """
     },
     "turn_kernel": {
-        "counted from the end": [("out[width - 1 - left - r, top + tx]", "out[-1 - left - r, top + tx]")],
+        "counted from the end": [("out[width - 1 - left - r, top + tx]", "out[-1 - left - r, top + tx]")]
     },
 }
 
